@@ -1,0 +1,1 @@
+"""Engines: our own, after published systems, and the peers that they are measured against."""

@@ -1,0 +1,37 @@
+"""Which targets are trained in which batch: owned by the harness, so that every engine sees the same."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.randomness import hash_ids
+
+
+@dataclass(frozen=True)
+class BatchPlan:
+    """Targets of every epoch; ``size=None`` is full batch, ``limit`` keeps only the first batches of an epoch."""
+
+    nodes: NDArray[np.int64]
+    size: int | None = None
+    limit: int | None = None
+    seed: int = 0
+
+    @property
+    def full_batch(self) -> bool:
+        """Whether an epoch is one step over the whole graph."""
+        return self.size is None
+
+    @property
+    def batches(self) -> int:
+        """Steps in an unlimited epoch."""
+        return 1 if self.size is None else -(-len(self.nodes) // self.size)
+
+    def targets(self, epoch: int) -> list[NDArray[np.int64]]:
+        """Return the target nodes of each batch of ``epoch``: a hash permutation cut into pieces of ``size``."""
+        if self.size is None:
+            return [self.nodes]
+        order = np.argsort(hash_ids(self.seed + epoch, "batches", self.nodes), kind="stable")
+        starts = range(0, len(self.nodes), self.size)
+        kept = list(starts)[: self.limit]
+        return [self.nodes[order[start : start + self.size]] for start in kept]

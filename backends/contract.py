@@ -1,0 +1,86 @@
+"""What the harness asks of an engine, one protocol per scenario; nothing here imports a framework."""
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backends.batches import BatchPlan
+from backends.model import ModelSpec, State, TrainingSpec
+from datasets.graph import Graph
+
+Floats = NDArray[np.floating]
+Nodes = NDArray[np.int64]
+
+
+class Clock(Protocol):
+    """Adds up the seconds of named phases; handed to engines by the harness."""
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Count the seconds inside the context to ``name``."""
+        ...
+
+
+class Unsupported(Exception):
+    """Raised in ``prepare`` when an engine cannot do what was asked; one sentence, becomes the record's message."""
+
+
+class Trainer(Protocol):
+    """Scenario ``train``: one optimisation epoch is the timed call."""
+
+    def prepare(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
+    ) -> None:
+        """Do everything that is done once, for the training view of a graph; phases named and timed apart."""
+        ...
+
+    def epoch(self, index: int, clock: Clock) -> float:
+        """Train one epoch and return its mean loss; phases load, vectorize, forward, backward, step, comm."""
+        ...
+
+    def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
+        """Return logits [targets, classes], loss and canonical gradients, by the same code path as ``epoch``."""
+        ...
+
+    def predict(self, graph: Graph, nodes: Nodes) -> Floats:
+        """Return logits [len(nodes), classes] on any graph, without dropout; the harness scores them."""
+        ...
+
+    def load(self, state: State) -> None:
+        """Take over canonical parameters and start the optimiser and the random numbers anew."""
+        ...
+
+    def state(self) -> State:
+        """Return the parameters under their canonical names."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the engine ran: ``spmm`` (list of nnz, rows, columns, width per SpMM of an epoch) and more."""
+        ...
+
+    def close(self) -> None:
+        """Stop loaders and threads; the process is idle afterwards."""
+        ...
+
+
+class Inferrer(Protocol):
+    """Scenario ``infer``: the scores of all asked nodes are the timed call."""
+
+    def prepare(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
+    ) -> None:
+        """Do everything that is done once; ``plan.nodes`` are the nodes to score."""
+        ...
+
+    def infer(self, clock: Clock) -> Floats:
+        """Score the plan's nodes: logits [len(plan.nodes), classes]."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """As ``Trainer.facts``."""
+        ...
+
+    def close(self) -> None:
+        """As ``Trainer.close``."""
+        ...

@@ -1,0 +1,118 @@
+"""What a model is, in no framework's terms: its shape, its parameters and how it is trained."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.randomness import stream
+
+MODELS = ("gcn", "sage", "gat")
+State = dict[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model's shape, the same for every engine.
+
+    gcn (Kipf and Welling 2017), sage with mean aggregation and the "add" combine (AGL, section 4.1.2), gat (GATv1,
+    Velickovic et al. 2018). ``hidden`` is the width of a layer, for gat the width of one head; inner gat layers
+    concatenate ``heads`` heads, the last averages ``output_heads``. ``head="linear"`` adds a linear layer at the end.
+    """
+
+    name: str
+    layers: int
+    in_width: int
+    hidden: int
+    classes: int
+    heads: int = 1
+    output_heads: int = 1
+    slope: float = 0.2
+    head: str = "none"
+    fanouts: tuple[int, ...] = ()
+
+    def heads_of(self, layer: int) -> int:
+        """Heads of a layer (1 for models without attention)."""
+        if self.name != "gat":
+            return 1
+        return self.output_heads if self.is_last(layer) else self.heads
+
+    def is_last(self, layer: int) -> bool:
+        """Whether ``layer`` (0-based) is the deepest convolution, whose output gets no activation."""
+        return layer == self.layers - 1
+
+    def width_in(self, layer: int) -> int:
+        """Width of a layer's input."""
+        if layer == 0:
+            return self.in_width
+        return self.hidden * (self.heads if self.name == "gat" else 1)
+
+    def width_out(self, layer: int) -> int:
+        """Width of a layer's output, of one head for gat."""
+        return self.classes if self.is_last(layer) and self.head == "none" else self.hidden
+
+    def activation(self) -> str:
+        """Name of the activation between layers."""
+        return "elu" if self.name == "gat" else "relu"
+
+    def parameters(self) -> dict[str, tuple[int, ...]]:
+        """Canonical names and shapes of all parameters, in order."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for layer in range(self.layers):
+            shapes |= {f"layers.{layer}.{name}": shape for name, shape in self._layer_parameters(layer).items()}
+        if self.head == "linear":
+            shapes |= {"head.weight": (self.width_out(self.layers - 1), self.classes), "head.bias": (self.classes,)}
+        return shapes
+
+    def _layer_parameters(self, layer: int) -> dict[str, tuple[int, ...]]:
+        wide, out, heads = self.width_in(layer), self.width_out(layer), self.heads_of(layer)
+        if self.name == "gcn":
+            return {"weight": (wide, out), "bias": (out,)}
+        if self.name == "sage":
+            return {"weight_self": (wide, out), "weight_neigh": (wide, out), "bias": (out,)}
+        bias = out if self.is_last(layer) else heads * out
+        return {"weight": (wide, heads * out), "att_src": (heads, out), "att_dst": (heads, out), "bias": (bias,)}
+
+
+@dataclass(frozen=True)
+class TrainingSpec:
+    """How a model is trained; ``decay`` is L2 on all parameters, or on those of the first layer only.
+
+    ``dropout`` falls on the input of every layer, ``attention_dropout`` on gat's normalised scores.
+    """
+
+    optimizer: str = "adam"
+    rate: float = 0.01
+    decay: float = 0.0
+    decay_on: str = "all"
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    epochs: int = 200
+    patience: int = 0
+    threads: int = 2
+    device: str = "cpu"
+    dtype: str = "float32"
+    seed: int = 0
+
+    def without_dropout(self) -> "TrainingSpec":
+        """The same training without any dropout, as the parity gate needs it."""
+        return TrainingSpec(**(asdict(self) | {"dropout": 0.0, "attention_dropout": 0.0}))
+
+
+def initial_state(spec: ModelSpec, seed: int) -> State:
+    """Draw the canonical parameters: Glorot uniform weights and attention vectors, zero biases (Glorot 2010)."""
+    state: State = {}
+    for name, shape in spec.parameters().items():
+        if name.endswith("bias"):
+            state[name] = np.zeros(shape, dtype=np.float32)
+            continue
+        generator = np.random.Generator(np.random.Philox(key=stream(seed, name)))
+        bound = (6.0 / sum(shape)) ** 0.5
+        state[name] = generator.uniform(-bound, bound, shape).astype(np.float32)
+    return state
+
+
+def model_spec(values: dict[str, Any], in_width: int, classes: int) -> ModelSpec:
+    """Complete a configured model with the widths of its data set."""
+    return ModelSpec(**(values | {"in_width": in_width, "classes": classes, "fanouts": tuple(values["fanouts"])}))

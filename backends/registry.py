@@ -1,0 +1,80 @@
+"""Which engines exist and what each can do, without importing any of them."""
+
+import importlib
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, ClassVar
+
+MODULES = {
+    "reference": "backends.reference.config:ReferenceConfig",
+    "pyg": "backends.pyg.config:PygConfig",
+    "dgl": "backends.dgl.config:DglConfig",
+    "agl": "backends.agl.config:AglConfig",
+    "dummy": "backends.dummy.config:DummyConfig",
+}
+
+
+@dataclass
+class BackendConfig:
+    """Options of an engine; the base names what the harness must know before it starts one.
+
+    A switch is a field of the values ``auto``, ``true`` or ``false``; ``ablations`` maps an ablation's name to the
+    switches it keeps on. ``base`` lists every switch, and what else the baseline changes, with its value.
+    """
+
+    name: str = "???"
+
+    runtimes: ClassVar[dict[str, str]] = {}
+    models: ClassVar[tuple[str, ...]] = ()
+    devices: ClassVar[tuple[str, ...]] = ("cpu",)
+    packages: ClassVar[tuple[str, ...]] = ()
+    engine: ClassVar[str] = "peer"
+    ablations: ClassVar[dict[str, tuple[str, ...]]] = {}
+    base: ClassVar[dict[str, Any]] = {}
+
+    def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
+        """Say in one sentence why this engine cannot run a cell, or ``None``."""
+        kind = device.split(":")[0]
+        for what, given, allowed in (
+            ("scenario", scenario, tuple(self.runtimes)),
+            ("model", model, self.models),
+            ("device", kind, self.devices),
+        ):
+            if given not in allowed:
+                return f"backend {self.name} has no {what} {given!r}: allowed are {', '.join(allowed)}"
+        return None
+
+    def missing(self) -> str | None:
+        """Say which needed package is not installed, or ``None``."""
+        for package in self.packages:
+            try:
+                version(package)
+            except PackageNotFoundError:
+                return f"backend {self.name} needs the package {package}: pip install -e '.[{self.name}]'"
+        return None
+
+    def on(self, switch: str) -> bool:
+        """Whether a resolved switch is on."""
+        value = getattr(self, switch)
+        if value not in ("true", "false"):
+            raise ValueError(f"switch {switch} of backend {self.name} is {value!r}: resolve the ablations first")
+        return bool(value == "true")
+
+
+def load_object(path: str) -> Any:
+    """Import ``"package.module:Name"``."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def config_class(name: str) -> type[BackendConfig]:
+    """Return the config class of a backend; raises KeyError with the allowed names."""
+    if name not in MODULES:
+        raise KeyError(f"backend {name!r} is unknown: allowed are {', '.join(MODULES)}")
+    loaded: type[BackendConfig] = load_object(MODULES[name])
+    return loaded
+
+
+def runtime(config: BackendConfig, scenario: str) -> Any:
+    """Import an engine and build its object for a scenario."""
+    return load_object(config.runtimes[scenario])(config)

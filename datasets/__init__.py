@@ -1,0 +1,1 @@
+"""Graphs: what a data set is, where it comes from, how its vertices may be renumbered."""

@@ -1,0 +1,96 @@
+"""Compressed sparse rows by destination: the one form in which every engine receives a graph's edges."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.generic]
+
+
+def index_dtype(largest: int) -> type[np.signedinteger]:
+    """Return int32 while ``largest`` fits, else int64."""
+    return np.int32 if largest <= np.iinfo(np.int32).max else np.int64
+
+
+@dataclass(frozen=True)
+class Csr:
+    """Edges by destination: row = destination, columns = sources in ascending order.
+
+    ``indptr`` [rows + 1] and ``indices`` [nnz] are int32 while they fit. ``edge_ids`` [nnz] names the input
+    row of each edge, ``None`` meaning its position here. ``shape`` is (destinations, sources).
+    """
+
+    indptr: NDArray[np.integer]
+    indices: NDArray[np.integer]
+    shape: tuple[int, int]
+    edge_ids: NDArray[np.integer] | None = None
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored edges."""
+        return int(self.indices.shape[0])
+
+    @property
+    def ids(self) -> NDArray[np.integer]:
+        """Edge ids, made explicit."""
+        return np.arange(self.nnz, dtype=index_dtype(self.nnz)) if self.edge_ids is None else self.edge_ids
+
+    @cached_property
+    def in_degrees(self) -> NDArray[np.integer]:
+        """Stored edges of each row, [rows]."""
+        return np.diff(self.indptr)
+
+    @cached_property
+    def destinations(self) -> NDArray[np.integer]:
+        """Row of each edge, [nnz]: the coordinate form beside ``indices``."""
+        return np.repeat(np.arange(self.shape[0], dtype=self.indices.dtype), self.in_degrees)
+
+    @cached_property
+    def transpose(self) -> tuple["Csr", NDArray[np.integer]]:
+        """The same edges by source, and the permutation: edge i of the transpose is edge ``permutation[i]`` here."""
+        permutation = np.argsort(self.indices, kind="stable").astype(self.indptr.dtype, copy=False)
+        counts = np.bincount(self.indices, minlength=self.shape[1])
+        indptr = np.concatenate(([0], np.cumsum(counts))).astype(self.indptr.dtype)
+        edge_ids = None if self.edge_ids is None else self.edge_ids[permutation]
+        flipped = Csr(indptr, self.destinations[permutation], (self.shape[1], self.shape[0]), edge_ids)
+        return flipped, permutation
+
+    def rows(self, rows: NDArray[np.integer]) -> tuple["Csr", NDArray[np.int64]]:
+        """Keep ``rows`` only, in that order; also return the position here of each kept edge."""
+        starts, degrees = self.indptr[rows].astype(np.int64), self.in_degrees[rows].astype(np.int64)
+        indptr = np.concatenate(([0], np.cumsum(degrees)))
+        positions = np.arange(indptr[-1]) - np.repeat(indptr[:-1], degrees) + np.repeat(starts, degrees)
+        kept = Csr(
+            indptr.astype(self.indptr.dtype), self.indices[positions], (len(rows), self.shape[1]), self.ids[positions]
+        )
+        return kept, positions
+
+
+def csr_from_edges(
+    sources: NDArray[np.integer],
+    destinations: NDArray[np.integer],
+    shape: tuple[int, int],
+    edge_ids: NDArray[np.integer] | None = None,
+) -> Csr:
+    """Sort an edge list by (destination, source), ties in input order; ids default to the input row."""
+    check_edges(sources, destinations, shape)
+    count = len(sources)
+    dtype = index_dtype(max(count, *shape, 1))
+    key = destinations.astype(np.int64) * shape[1] + sources
+    order = np.argsort(key, kind="stable")
+    counts = np.bincount(destinations, minlength=shape[0]) if count else np.zeros(shape[0], dtype=np.int64)
+    indptr = np.concatenate(([0], np.cumsum(counts))).astype(dtype)
+    ids = order if edge_ids is None else edge_ids[order]
+    return Csr(indptr, sources[order].astype(dtype), shape, ids.astype(index_dtype(int(ids.max(initial=0)))))
+
+
+def check_edges(sources: NDArray[np.integer], destinations: NDArray[np.integer], shape: tuple[int, int]) -> None:
+    """Refuse edge lists whose arrays differ in length or point outside ``shape``."""
+    if len(sources) != len(destinations):
+        raise ValueError(f"{len(sources)} sources but {len(destinations)} destinations: give one of each per edge")
+    for name, ends, bound in (("source", sources, shape[1]), ("destination", destinations, shape[0])):
+        bad = np.flatnonzero((ends < 0) | (ends >= bound))
+        if len(bad):
+            raise ValueError(f"edge {bad[0]} has {name} {ends[bad[0]]}: allowed are 0 to {bound - 1}")

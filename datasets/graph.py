@@ -1,0 +1,134 @@
+"""The graph that every loader returns, every order renumbers and every engine reads."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.csr import Csr
+
+SPLITS = {"train": 0, "validation": 1, "test": 2}
+NO_SPLIT = 3
+MISSING = -1
+_NODE_ARRAYS = ("features", "labels", "split", "graph_ids", "node_ids", "node_types")
+_EDGE_ARRAYS = ("edge_weights", "edge_types", "edge_features")
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A directed graph with what is known of its nodes and edges; an edge is source -> destination.
+
+    ``csr`` holds in-edges by destination, without self loops. ``features`` float32 [nodes, width]. ``labels`` int64
+    [nodes] for ``task="multiclass"``, int8 [nodes, classes] for ``"multilabel"``; -1 is missing, and masked. ``split``
+    int8 [nodes]: 0 train, 1 validation, 2 test, 3 none. ``graph_ids`` int32 [nodes] tells the graphs of a
+    block-diagonal union apart. Edge arrays stand in the order of ``csr``. ``node_ids`` are the original ids.
+    """
+
+    name: str
+    csr: Csr
+    features: NDArray[np.float32] | None = None
+    labels: NDArray[np.integer] | None = None
+    split: NDArray[np.int8] | None = None
+    classes: int = 0
+    task: str = "none"
+    graph_ids: NDArray[np.int32] | None = None
+    node_ids: NDArray[np.integer] | None = None
+    node_types: NDArray[np.int32] | None = None
+    edge_weights: NDArray[np.float32] | None = None
+    edge_types: NDArray[np.int32] | None = None
+    edge_features: NDArray[np.float32] | None = None
+    inductive: bool = False
+    synthetic: bool = False
+    sha256: str = ""
+    trust: str = "unchecked"
+    self_loops_dropped: int = 0
+    published: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return self.csr.shape[0]
+
+    @property
+    def width(self) -> int:
+        """Features per node."""
+        return 0 if self.features is None else int(self.features.shape[1])
+
+    def nodes_of(self, split: str) -> NDArray[np.int64]:
+        """Return the nodes of a split that carry a label, ascending."""
+        if split not in SPLITS:
+            raise ValueError(f"split {split!r} is unknown: allowed are {', '.join(SPLITS)}")
+        if self.split is None or self.labels is None:
+            return np.zeros(0, dtype=np.int64)
+        labelled = self.labels >= 0 if self.labels.ndim == 1 else (self.labels >= 0).any(axis=1)
+        return np.flatnonzero((self.split == SPLITS[split]) & labelled)
+
+    def counts(self) -> dict[str, int]:
+        """Count nodes, directed edges without self loops, features, classes and split sizes, as held."""
+        held = {"nodes": self.nodes, "edges": self.csr.nnz, "features": self.width, "classes": self.classes}
+        sizes = {} if self.split is None else {name: len(self.nodes_of(name)) for name in SPLITS}
+        return held | sizes | {"self_loops_dropped": self.self_loops_dropped}
+
+    @cached_property
+    def _training_view(self) -> "Graph":
+        if not self.inductive or self.graph_ids is None or self.split is None:
+            return self
+        training = np.unique(self.graph_ids[self.split == SPLITS["train"]])
+        return self.subgraph(np.flatnonzero(np.isin(self.graph_ids, training)))
+
+    def training_view(self) -> "Graph":
+        """Return what training may see: the training graphs of an inductive set, otherwise the graph itself."""
+        return self._training_view
+
+    def subgraph(self, nodes: NDArray[np.integer]) -> "Graph":
+        """Induce the subgraph on ``nodes``, numbered in that order; edge ids and original node ids stay."""
+        position = np.full(self.nodes, -1, dtype=self.csr.indices.dtype)
+        position[nodes] = np.arange(len(nodes), dtype=position.dtype)
+        rows, positions = self.csr.rows(nodes)
+        columns = position[rows.indices]
+        inside = columns >= 0
+        destinations = rows.destinations[inside]
+        order = np.lexsort((columns[inside], destinations))
+        indptr = np.concatenate(([0], np.cumsum(np.bincount(destinations, minlength=len(nodes)))))
+        kept = positions[inside][order]
+        csr = Csr(
+            indptr.astype(self.csr.indptr.dtype), columns[inside][order], (len(nodes),) * 2, self.csr.ids[kept]
+        )
+        original = np.arange(self.nodes) if self.node_ids is None else self.node_ids
+        parts = self._map_arrays(lambda array: array[nodes], lambda array: array[kept])
+        return replace(self, csr=csr, **(parts | {"node_ids": original[nodes]}))
+
+    def _map_arrays(self, on_nodes: Callable[[Any], Any], on_edges: Callable[[Any], Any]) -> dict[str, Any]:
+        held = {name: getattr(self, name) for name in _NODE_ARRAYS + _EDGE_ARRAYS}
+        pick = {name: on_nodes for name in _NODE_ARRAYS} | {name: on_edges for name in _EDGE_ARRAYS}
+        return {name: None if array is None else pick[name](array) for name, array in held.items()}
+
+    def save(self, folder: Path) -> None:
+        """Write the graph as ``*.npy`` and ``graph.json`` into an existing ``folder``."""
+        arrays = {"indptr": self.csr.indptr, "indices": self.csr.indices, "edge_ids": self.csr.edge_ids}
+        arrays |= {name: getattr(self, name) for name in _NODE_ARRAYS + _EDGE_ARRAYS}
+        for name, array in arrays.items():
+            if array is not None:
+                np.save(folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
+        skipped = {"csr", *_NODE_ARRAYS, *_EDGE_ARRAYS}
+        facts = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in skipped}
+        facts |= {"shape": list(self.csr.shape), "arrays": [name for name, array in arrays.items() if array is not None]}
+        (folder / "graph.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
+
+    @classmethod
+    def load(cls, folder: Path) -> "Graph":
+        """Memory-map a graph that ``save`` wrote; raises FileNotFoundError naming the missing file."""
+        facts = json.loads((folder / "graph.json").read_text())
+        arrays = {
+            name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in facts.pop("arrays")
+        }
+        shape = tuple(facts.pop("shape"))
+        csr = Csr(arrays.pop("indptr"), arrays.pop("indices"), shape, arrays.pop("edge_ids", None))
+        facts["notes"] = tuple(facts["notes"])
+        return cls(csr=csr, **facts, **arrays)

@@ -1,0 +1,1 @@
+"""The instrument: plans cells, measures them in turns, keeps records, writes reports."""

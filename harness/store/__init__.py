@@ -1,0 +1,1 @@
+"""Where records live: their schema, their paths, how they are written whole."""

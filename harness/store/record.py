@@ -1,0 +1,45 @@
+"""The record of one cell, the only truth: its keys, its version and what makes it valid."""
+
+from typing import Any, TypedDict
+
+SCHEMA_VERSION = 1
+PROTOCOL = 1
+STATUSES = ("ok", "oom", "timeout", "error", "incorrect", "unsupported", "not_installed", "interrupted")
+
+
+class Epochs(TypedDict):
+    """Raw samples of the timed call, in order; ``disturbed`` were repeated and do not count."""
+
+    seconds: list[float]
+    cpu_seconds: list[float]
+    phases: dict[str, list[float]]
+    loss: list[float]
+    disturbed: list[float]
+
+
+class Record(TypedDict, total=False):
+    """JSON of one cell. Everything measured is absent unless ``status`` is ``ok``."""
+
+    schema_version: int
+    protocol: int
+    status: str
+    message: str
+    config: dict[str, Any]
+    ablations: list[str]
+    config_diff: dict[str, list[Any]]  # key -> [value without ablations, value run]
+    dataset: dict[str, Any]  # name sha256 trust synthetic inductive task counts published notes
+    environment: str  # hash, see environments/<hash>.json
+    group: str
+    rounds: list[int]  # position of each sample in the group's token order
+    prepare: dict[str, float]  # phase -> seconds
+    warmup: list[float]
+    epochs: Epochs
+    extrapolated: float  # batches in an epoch / batches timed; absent when whole epochs were timed
+    validation: list[list[float]]  # [epoch, loss, score]
+    metrics: dict[str, Any]  # name train validation test best_epoch epochs_run epochs_to_target
+    memory: dict[str, float]  # bytes: resident_after_prepare peak peak_minus_resident
+    cache: dict[str, Any]
+    facts: dict[str, Any]
+    limits: dict[str, Any]
+    parity: dict[str, Any]  # graph -> worst forward, worst gradient, tensor, tries
+    log_tail: str
