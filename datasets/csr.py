@@ -14,7 +14,7 @@ def index_dtype(largest: int) -> type[np.signedinteger]:
     return np.int32 if largest <= np.iinfo(np.int32).max else np.int64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Csr:
     """Edges by destination: row = destination, columns = sources in ascending order.
 

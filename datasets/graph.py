@@ -19,7 +19,7 @@ _NODE_ARRAYS = ("features", "labels", "split", "graph_ids", "node_ids", "node_ty
 _EDGE_ARRAYS = ("edge_weights", "edge_types", "edge_features")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Graph:
     """A directed graph with what is known of its nodes and edges; an edge is source -> destination.
 

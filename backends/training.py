@@ -1,0 +1,278 @@
+"""What every engine on torch shares: parameters, loss, optimiser and the loop of an epoch."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from backends.batches import BatchPlan
+from backends.contract import Clock, Floats, Nodes
+from backends.model import ModelSpec, State, TrainingSpec
+from backends.registry import BackendConfig
+from datasets.csr import Csr
+from datasets.graph import Graph
+
+
+@dataclass
+class Batch:
+    """One step's input: what the layers multiply with, features [inputs, width], output rows that are targets."""
+
+    structure: Any
+    features: Tensor
+    targets: Nodes
+    rows: Tensor | None = None
+
+
+class Network(nn.Module):
+    """A model's layers in order, with canonical parameters; an engine supplies ``convolve``.
+
+    Subclasses that hold their parameters in another framework's modules override ``canonical``.
+    """
+
+    def __init__(self, spec: ModelSpec, training: TrainingSpec) -> None:
+        super().__init__()
+        self.spec, self.settings = spec, training
+        self.activation = functional.elu if spec.activation() == "elu" else functional.relu
+        self.make_parameters()
+
+    def make_parameters(self) -> None:
+        """Create the parameters, empty; ``load`` fills them."""
+        shapes = self.spec.parameters().items()
+        self.held = nn.ParameterDict({name.replace(".", "/"): nn.Parameter(torch.empty(shape)) for name, shape in shapes})
+
+    def canonical(self) -> dict[str, tuple[nn.Parameter, bool]]:
+        """Map each canonical name to its parameter and whether that is stored transposed."""
+        return {name: (self.held[name.replace(".", "/")], False) for name in self.spec.parameters()}
+
+    def convolve(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
+        """Apply one convolution without its activation."""
+        raise TypeError(f"{type(self).__name__} must define convolve")
+
+    def parameter(self, layer: int, name: str) -> Tensor:
+        """Return one canonical parameter of a layer."""
+        return self.held[f"layers/{layer}/{name}"]
+
+    def forward(self, features: Tensor, structure: Any) -> Tensor:
+        """Return the logits of all rows that the last layer makes."""
+        hidden = features
+        for layer in range(self.spec.layers):
+            hidden = functional.dropout(hidden, self.settings.dropout, self.training)
+            hidden = self.convolve(layer, hidden, structure)
+            if not self.spec.is_last(layer):
+                hidden = self.activation(hidden)
+        if self.spec.head == "linear":
+            weight, weight_transposed = self.canonical()["head.weight"]
+            bias = self.canonical()["head.bias"][0]
+            hidden = self.activation(hidden) @ (weight.T if weight_transposed else weight) + bias
+        return hidden
+
+    def load(self, state: State) -> None:
+        """Take over canonical parameters."""
+        with torch.no_grad():
+            for name, (parameter, transposed) in self.canonical().items():
+                value = torch.from_numpy(np.array(state[name]))
+                parameter.copy_((value.T if transposed else value).reshape(parameter.shape))
+
+    def state(self) -> State:
+        """Copy the parameters under their canonical names and shapes."""
+        return {name: self._export(name, held.detach(), flip) for name, (held, flip) in self.canonical().items()}
+
+    def gradients(self) -> State:
+        """Copy the gradients under their canonical names and shapes; zero where nothing flowed."""
+        found = {}
+        for name, (held, flip) in self.canonical().items():
+            gradient = torch.zeros_like(held) if held.grad is None else held.grad
+            found[name] = self._export(name, gradient, flip)
+        return found
+
+    def _export(self, name: str, value: Tensor, transposed: bool) -> NDArray[np.float32]:
+        array: NDArray[np.float32] = (value.T if transposed else value).cpu().numpy().copy()
+        return array.reshape(self.spec.parameters()[name])
+
+
+def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean loss over what is labelled: cross entropy for int64 classes, binary cross entropy for 0/1 rows, -1 masked."""
+    if labels.dim() == 1:
+        return functional.cross_entropy(logits, labels, ignore_index=-1)
+    known = labels >= 0
+    if bool(known.all()):
+        return functional.binary_cross_entropy_with_logits(logits, labels)
+    return functional.binary_cross_entropy_with_logits(logits[known], labels[known])
+
+
+def label_tensor(graph: Graph, nodes: Nodes) -> Tensor:
+    """Labels of ``nodes`` in the type that ``loss_of`` takes: int64 classes or float32 0/1 rows, -1 missing."""
+    if graph.labels is None:
+        raise ValueError(f"data set {graph.name} has no labels: scenario train needs them")
+    kind = np.int64 if graph.labels.ndim == 1 else np.float32
+    return torch.from_numpy(graph.labels[nodes].astype(kind))
+
+
+def optimizer_of(network: Network, training: TrainingSpec) -> torch.optim.Optimizer:
+    """Build the optimiser, with decay on all parameters or on the first layer's."""
+    kinds = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+    if training.optimizer not in kinds:
+        raise ValueError(f"optimizer {training.optimizer!r} is unknown: allowed are {', '.join(kinds)}")
+    first: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
+    for name, (parameter, _) in network.canonical().items():
+        (first if training.decay_on == "all" or name.startswith("layers.0.") else rest).append(parameter)
+    groups = [{"params": first, "weight_decay": training.decay}, {"params": rest, "weight_decay": 0.0}]
+    return kinds[training.optimizer]([group for group in groups if group["params"]], lr=training.rate)
+
+
+class TorchTrainer:
+    """The Trainer of an engine on torch: subclasses say how graphs become structures and what a layer does.
+
+    To define: ``network(spec, training)``, ``structure(graph)`` for a whole graph, ``mini_batch(targets)`` where the
+    engine trains in mini batches, ``spmm(layer)`` and ``layer_csrs(structure)`` for the facts.
+    """
+
+    def __init__(self, config: BackendConfig) -> None:
+        self.config: Any = config
+        self.structures: dict[int, tuple[Graph, Batch]] = {}
+
+    def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
+        """Build the engine's network."""
+        raise TypeError(f"{type(self).__name__} must define network")
+
+    def structure(self, graph: Graph) -> Any:
+        """Build what the engine's layers need to run over a whole graph."""
+        raise TypeError(f"{type(self).__name__} must define structure")
+
+    def mini_batch(self, targets: Nodes) -> Batch:
+        """Build the batch that trains ``targets``, from ``self.graph``."""
+        raise TypeError(f"{type(self).__name__} must define mini_batch")
+
+    def layer_csrs(self, structure: Any) -> list[Csr]:
+        """The matrix of each layer in a structure, first layer first."""
+        raise TypeError(f"{type(self).__name__} must define layer_csrs")
+
+    def aggregates_first(self, layer: int) -> bool:
+        """Whether the engine aggregates a layer's input (else its transformed output)."""
+        return self.spec.name == "sage" or self.spec.width_in(layer) < self.spec.width_out(layer)
+
+    def prepare(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
+    ) -> None:
+        """See ``backends.contract.Trainer``."""
+        torch.set_num_threads(training.threads)
+        self.graph, self.spec, self.training, self.plan = graph, spec, training, plan
+        with clock.phase("structure"):
+            self.prepare_structure()
+        with clock.phase("model"):
+            self.model = self.network(spec, training)
+            self.labels = label_tensor(graph, np.arange(graph.nodes))
+            self.load(state)
+
+    def prepare_structure(self) -> None:
+        """Build what training needs before its first epoch: the whole graph's structure when full batch."""
+        if self.plan.full_batch:
+            self.full = self.full_batch(self.graph, self.plan.nodes)
+            self.training_labels = label_tensor(self.graph, self.plan.nodes)
+
+    def full_batch(self, graph: Graph, targets: Nodes) -> Batch:
+        """The whole graph as one batch whose targets are ``targets``; its structure is built once and kept."""
+        if id(graph) not in self.structures:
+            features = torch.from_numpy(np.array(graph.features, dtype=np.float32))
+            self.structures[id(graph)] = (graph, Batch(self.structure(graph), features, targets))
+        whole = self.structures[id(graph)][1]
+        rows = None if len(targets) == graph.nodes else torch.from_numpy(np.asarray(targets))
+        return Batch(whole.structure, whole.features, targets, rows)
+
+    def load(self, state: State) -> None:
+        """See ``backends.contract.Trainer``."""
+        self.model.load(state)
+        self.optimizer = optimizer_of(self.model, self.training)
+        torch.manual_seed(self.training.seed)
+
+    def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
+        """Yield the batches of an epoch; engines with loaders or pipelines override this."""
+        if self.plan.full_batch:
+            yield self.full
+            return
+        for targets in self.plan.targets(index):
+            with clock.phase("vectorize"):
+                batch = self.mini_batch(targets)
+            yield batch
+
+    def epoch(self, index: int, clock: Clock) -> float:
+        """See ``backends.contract.Trainer``."""
+        self.model.train()
+        total, count = 0.0, 0
+        for batch in self.batches(index, clock):
+            self.optimizer.zero_grad(set_to_none=True)
+            with clock.phase("forward"):
+                loss = loss_of(self.logits(batch), self.batch_labels(batch))
+            with clock.phase("backward"):
+                loss.backward()
+            with clock.phase("step"):
+                self.optimizer.step()
+            total += float(loss.detach()) * len(batch.targets)
+            count += len(batch.targets)
+        return total / count
+
+    def logits(self, batch: Batch) -> Tensor:
+        """Logits of a batch's targets, in their order."""
+        out: Tensor = self.model(batch.features, batch.structure)
+        return out if batch.rows is None else out[batch.rows]
+
+    def batch_labels(self, batch: Batch) -> Tensor:
+        """Labels of a batch's targets."""
+        return self.training_labels if self.plan.full_batch else self.labels[torch.from_numpy(batch.targets)]
+
+    def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
+        """See ``backends.contract.Trainer``."""
+        self.model.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        batch = self.target_batch(targets)
+        logits = self.logits(batch)
+        loss = loss_of(logits, self.labels[torch.from_numpy(batch.targets)])
+        loss.backward()
+        return logits.detach().numpy().copy(), float(loss.detach()), dict(self.model.gradients())
+
+    def target_batch(self, targets: Nodes) -> Batch:
+        """The batch that trains ``targets``, made as ``epoch`` makes it."""
+        return self.full_batch(self.graph, targets) if self.plan.full_batch else self.mini_batch(targets)
+
+    def predict(self, graph: Graph, nodes: Nodes) -> Floats:
+        """See ``backends.contract.Trainer``."""
+        self.model.eval()
+        with torch.inference_mode():
+            batch = self.full_batch(graph, np.asarray(nodes))
+            out: Floats = self.logits(batch).numpy()
+        return out
+
+    def state(self) -> State:
+        """See ``backends.contract.Trainer``."""
+        return self.model.state()
+
+    def spmm_operands(self) -> list[dict[str, Any]]:
+        """The SpMMs of one epoch: name, csr, width, itemsize and how often; of the first batch when there are several."""
+        batch = self.target_batch(self.plan.targets(0)[0])
+        operands: list[dict[str, Any]] = []
+        for layer, csr in enumerate(self.layer_csrs(batch.structure)):
+            first = self.aggregates_first(layer)
+            width = self.spec.width_in(layer) if first else self.spec.width_out(layer) * self.spec.heads_of(layer)
+            shared = {"width": width, "itemsize": 4, "count": self.plan.batches}
+            operands.append({"name": f"layers.{layer} forward", "csr": csr, **shared})
+            if layer > 0 or not first:
+                operands.append({"name": f"layers.{layer} backward", "csr": csr.transpose[0], **shared})
+        return operands
+
+    def facts(self) -> dict[str, Any]:
+        """See ``backends.contract.Trainer``."""
+        held = [
+            {"name": item["name"], "nnz": item["csr"].nnz, "rows": item["csr"].shape[0], "columns": item["csr"].shape[1]}
+            | {"width": item["width"], "count": item["count"]}
+            for item in self.spmm_operands()
+        ]
+        return {"spmm": held}
+
+    def close(self) -> None:
+        """Nothing runs between the calls of this trainer."""
