@@ -1,0 +1,120 @@
+"""What each model means: gathers and sums over the edge list in float64, which every engine is checked against.
+
+Nothing here is fast, and nothing is shared with an engine: edges are taken from the graph and normalised anew.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from backends.model import ModelSpec, State
+from datasets.graph import Graph
+
+Floats = NDArray[np.float64]
+
+
+class _Edges:
+    """The edge list of a model in float64: sources, destinations, weights."""
+
+    def __init__(self, graph: Graph, model: str) -> None:
+        self.nodes = graph.nodes
+        self.source = torch.from_numpy(graph.csr.indices.astype(np.int64))
+        self.destination = torch.from_numpy(graph.csr.destinations.astype(np.int64))
+        given = None if model != "gcn" else graph.edge_weights
+        weights = np.ones(graph.csr.nnz) if given is None else given.astype(np.float64)
+        self.weight = torch.from_numpy(weights)
+        if model != "sage":
+            loops = torch.arange(self.nodes)
+            self.source = torch.cat([self.source, loops])
+            self.destination = torch.cat([self.destination, loops])
+            self.weight = torch.cat([self.weight, torch.ones(self.nodes, dtype=torch.float64)])
+
+    def sum(self, values: Tensor) -> Tensor:
+        """Add up edge values [edges, ...] at their destinations."""
+        out = torch.zeros((self.nodes, *values.shape[1:]), dtype=torch.float64)
+        return out.index_add(0, self.destination, values)
+
+
+def _gcn(edges: _Edges, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    degree = edges.sum(edges.weight)
+    scale = torch.where(degree > 0, degree.clamp(min=1e-300) ** -0.5, 0.0)
+    norm = scale[edges.destination] * edges.weight * scale[edges.source]
+    return edges.sum(norm[:, None] * (hidden @ weight)[edges.source]) + bias
+
+
+def _sage(edges: _Edges, hidden: Tensor, weight_self: Tensor, weight_neigh: Tensor, bias: Tensor) -> Tensor:
+    degree = edges.sum(torch.ones_like(edges.weight)).clamp(min=1.0)
+    mean = edges.sum(hidden[edges.source]) / degree[:, None]
+    return hidden @ weight_self + mean @ weight_neigh + bias
+
+
+def _gat_heads(
+    edges: _Edges, hidden: Tensor, weight: Tensor, att_src: Tensor, att_dst: Tensor, slope: float
+) -> Tensor:
+    """One GATv1 layer before its heads are joined, [nodes, heads, width]."""
+    heads, width = att_src.shape
+    z = (hidden @ weight).view(-1, heads, width)
+    score = (z * att_src).sum(-1)[edges.source] + (z * att_dst).sum(-1)[edges.destination]
+    score = functional.leaky_relu(score, slope)
+    row = edges.destination[:, None].expand_as(score)
+    largest = torch.full((edges.nodes, heads), -torch.inf, dtype=torch.float64)
+    largest = largest.scatter_reduce(0, row, score.detach(), "amax")
+    exponent = torch.exp(score - largest[edges.destination])
+    alpha = exponent / edges.sum(exponent)[edges.destination]
+    return edges.sum(alpha[:, :, None] * z[edges.source])
+
+
+def _convolve(spec: ModelSpec, layer: int, edges: _Edges, hidden: Tensor, parameters: dict[str, Tensor]) -> Tensor:
+    mine = {name.split(".")[2]: value for name, value in parameters.items() if name.startswith(f"layers.{layer}.")}
+    if spec.name == "gcn":
+        return _gcn(edges, hidden, **mine)
+    if spec.name == "sage":
+        return _sage(edges, hidden, **mine)
+    if spec.name == "gat":
+        bias = mine.pop("bias")
+        heads = _gat_heads(edges, hidden, slope=spec.slope, **mine)
+        joined = heads.mean(1) if spec.is_last(layer) else heads.flatten(1)
+        return joined + bias
+    raise ValueError(f"model {spec.name!r} has no definition: allowed are gcn, sage, gat")
+
+
+def forward(graph: Graph, spec: ModelSpec, parameters: dict[str, Tensor]) -> Tensor:
+    """Logits of all nodes, [nodes, classes], float64, no dropout."""
+    edges = _Edges(graph, spec.name)
+    hidden = torch.from_numpy(np.asarray(graph.features, dtype=np.float64))
+    activation = functional.elu if spec.activation() == "elu" else functional.relu
+    for layer in range(spec.layers):
+        hidden = _convolve(spec, layer, edges, hidden, parameters)
+        if not spec.is_last(layer) or spec.head == "linear":
+            hidden = activation(hidden)
+    if spec.head == "linear":
+        hidden = hidden @ parameters["head.weight"] + parameters["head.bias"]
+    return hidden
+
+
+def loss(logits: Tensor, labels: NDArray[np.integer]) -> Tensor:
+    """Mean loss over labelled entries: cross entropy of classes [n], binary cross entropy of rows [n, classes]."""
+    target = torch.from_numpy(labels.astype(np.int64))
+    if labels.ndim == 1:
+        kept = target >= 0
+        return functional.nll_loss(torch.log_softmax(logits[kept], 1), target[kept])
+    known = target >= 0
+    z, y = logits[known], target[known].to(torch.float64)
+    return (functional.softplus(z) - y * z).mean()
+
+
+def loss_and_gradients(
+    graph: Graph, spec: ModelSpec, state: State, targets: NDArray[np.int64]
+) -> tuple[Floats, float, dict[str, Floats]]:
+    """Return logits [targets, classes], loss and the gradient of every canonical parameter, all float64."""
+    if graph.labels is None:
+        raise ValueError(f"data set {graph.name} has no labels: a loss needs them")
+    parameters = {name: torch.from_numpy(value.astype(np.float64)).requires_grad_() for name, value in state.items()}
+    logits = forward(graph, spec, parameters)[torch.from_numpy(np.asarray(targets))]
+    value = loss(logits, graph.labels[targets])
+    value.backward()
+    zero = {name: np.zeros(held.shape) for name, held in parameters.items()}
+    gradients = {name: zero[name] if p.grad is None else p.grad.numpy() for name, p in parameters.items()}
+    return logits.detach().numpy(), float(value.detach()), gradients
