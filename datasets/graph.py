@@ -97,16 +97,14 @@ class Graph:
         order = np.lexsort((columns[inside], destinations))
         indptr = np.concatenate(([0], np.cumsum(np.bincount(destinations, minlength=len(nodes)))))
         kept = positions[inside][order]
-        csr = Csr(
-            indptr.astype(self.csr.indptr.dtype), columns[inside][order], (len(nodes),) * 2, self.csr.ids[kept]
-        )
+        csr = Csr(indptr.astype(self.csr.indptr.dtype), columns[inside][order], (len(nodes),) * 2, self.csr.ids[kept])
         original = np.arange(self.nodes) if self.node_ids is None else self.node_ids
         parts = self._map_arrays(lambda array: array[nodes], lambda array: array[kept])
         return replace(self, csr=csr, **(parts | {"node_ids": original[nodes]}))
 
     def _map_arrays(self, on_nodes: Callable[[Any], Any], on_edges: Callable[[Any], Any]) -> dict[str, Any]:
         held = {name: getattr(self, name) for name in _NODE_ARRAYS + _EDGE_ARRAYS}
-        pick = {name: on_nodes for name in _NODE_ARRAYS} | {name: on_edges for name in _EDGE_ARRAYS}
+        pick = dict.fromkeys(_NODE_ARRAYS, on_nodes) | dict.fromkeys(_EDGE_ARRAYS, on_edges)
         return {name: None if array is None else pick[name](array) for name, array in held.items()}
 
     def save(self, folder: Path) -> None:
@@ -118,7 +116,10 @@ class Graph:
                 np.save(folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
         skipped = {"csr", *_NODE_ARRAYS, *_EDGE_ARRAYS}
         facts = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in skipped}
-        facts |= {"shape": list(self.csr.shape), "arrays": [name for name, array in arrays.items() if array is not None]}
+        facts |= {
+            "shape": list(self.csr.shape),
+            "arrays": [name for name, array in arrays.items() if array is not None],
+        }
         (folder / "graph.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
 
     @classmethod

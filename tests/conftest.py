@@ -1,0 +1,70 @@
+"""What every test needs: the folder of real graphs, a cache of its own, and the deselection by markers."""
+
+import importlib
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SESSION_CACHE = tempfile.TemporaryDirectory(prefix="gnn-harness-tests-")
+
+# Before torch is imported, and inherited by the processes that tests start.
+os.environ["HARNESS_CACHE"] = SESSION_CACHE.name
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("DGLBACKEND", "pytorch")
+os.environ["WANDB_MODE"] = "offline"
+os.environ["WANDB_SILENT"] = "true"
+if not os.environ.get("HARNESS_DATA"):
+    os.environ.pop("HARNESS_DATA", None)
+    if (ROOT.parent / "shared" / "data").is_dir():
+        os.environ["HARNESS_DATA"] = str(ROOT.parent / "shared" / "data")
+
+
+def real_data_folder() -> Path | None:
+    """Return the first folder of the path list HARNESS_DATA that exists."""
+    folders = [Path(part) for part in os.environ.get("HARNESS_DATA", "").split(os.pathsep) if part]
+    return next((folder for folder in folders if folder.is_dir()), None)
+
+
+def importable(name: str) -> bool:
+    """Whether a peer imports; one that is installed for another torch raises more than ImportError."""
+    try:
+        importlib.import_module(name)
+    except Exception:
+        return False
+    return True
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect, never skip, what this machine cannot run: the closing line then counts only what was tried."""
+    used = {mark.name for item in items for mark in item.iter_markers()}
+    absent = {f"needs_{name}" for name in ("pyg", "dgl") if f"needs_{name}" in used and not importable(PEERS[name])}
+    if real_data_folder() is None:
+        absent.add("real_data")
+    if "slow" not in config.option.markexpr:
+        absent.add("slow")
+    dropped = [item for item in items if any(mark.name in absent for mark in item.iter_markers())]
+    config.hook.pytest_deselected(items=dropped)
+    items[:] = [item for item in items if item not in dropped]
+
+
+PEERS = {"pyg": "torch_geometric", "dgl": "dgl"}
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of real graphs; only for tests marked ``real_data``."""
+    folder = real_data_folder()
+    assert folder is not None, "mark tests that use data_folder with real_data"
+    return folder
+
+
+@pytest.fixture
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, in force for this test and for the processes it starts."""
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    monkeypatch.setenv("HARNESS_CACHE", str(folder))
+    return folder

@@ -1,0 +1,63 @@
+"""Our top-level names stand beside the peers', and imports point one way."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = "import harness, backends, datasets; from datasets.csr import Csr; from backends.registry import MODULES"
+PEERS = [
+    pytest.param("torch_geometric", marks=pytest.mark.needs_pyg),
+    pytest.param("dgl", marks=pytest.mark.needs_dgl),
+    "torch",
+    "wandb",
+    "pandas",
+    "hydra",
+]
+
+
+def run(code: str, folder: Path) -> str:
+    """Run code in a new interpreter started in ``folder`` and return its output."""
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("place", ["root", "elsewhere"])
+@pytest.mark.parametrize("peer", PEERS)
+def test_peers_import_beside_ours(peer: str, place: str, tmp_path: Path) -> None:
+    folder = ROOT if place == "root" else tmp_path
+    path = f"import sys; sys.path.append({str(ROOT)!r})"
+    assert run(f"{path}; import {peer}; {OURS}; print(datasets.__file__)", folder).startswith(str(ROOT))
+
+
+def test_listing_the_engines_imports_no_framework() -> None:
+    code = "import sys, backends.registry, harness.schema, datasets.graph; print('torch' in sys.modules)"
+    assert run(code, ROOT) == "False"
+
+
+def test_group_needs_the_standard_library_only() -> None:
+    path = ROOT / "harness" / "group.py"
+    imported = {name.split(".")[0] for name in imports_of(path)}
+    assert imported <= set(sys.stdlib_module_names)
+    run("import sys; sys.path.insert(0, 'harness'); import group", ROOT)
+
+
+def imports_of(path: Path) -> set[str]:
+    """Names of the modules that a source file imports, wherever in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom):
+            names.add("." * node.level + (node.module or ""))
+    return names
+
+
+def test_arrows_point_one_way() -> None:
+    linter = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([linter], cwd=ROOT, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
