@@ -276,3 +276,46 @@ class TorchTrainer:
 
     def close(self) -> None:
         """Nothing runs between the calls of this trainer."""
+
+
+class TorchInferrer:
+    """The Inferrer of an engine on torch: one pass of its trainer's network over the whole graph, layer by layer.
+
+    Subclasses name their trainer in ``trainer_class``; labels are not needed.
+    """
+
+    trainer_class: type[TorchTrainer] = TorchTrainer
+
+    def __init__(self, config: BackendConfig) -> None:
+        self.trainer = self.trainer_class(config)
+
+    def prepare(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
+    ) -> None:
+        """See ``backends.contract.Inferrer``."""
+        torch.set_num_threads(training.threads)
+        trainer = self.trainer
+        trainer.graph, trainer.spec, trainer.training, trainer.plan = graph, spec, training, BatchPlan(plan.nodes)
+        with clock.phase("structure"):
+            trainer.full_batch(graph, plan.nodes)
+        with clock.phase("model"):
+            trainer.model = trainer.network(spec, training)
+            trainer.model.load(state)
+
+    def infer(self, clock: Clock) -> Floats:
+        """See ``backends.contract.Inferrer``."""
+        with clock.phase("forward"):
+            return self.trainer.predict(self.trainer.graph, self.trainer.plan.nodes)
+
+    def spmm_operands(self) -> list[dict[str, Any]]:
+        """The SpMMs of one pass: the forward ones of an epoch over the whole graph."""
+        return [item for item in self.trainer.spmm_operands() if item["name"].endswith("forward")]
+
+    def facts(self) -> dict[str, Any]:
+        """See ``backends.contract.Inferrer``."""
+        facts = self.trainer.facts()
+        return facts | {"spmm": [item for item in facts["spmm"] if item["name"].endswith("forward")]}
+
+    def close(self) -> None:
+        """See ``backends.contract.Inferrer``."""
+        self.trainer.close()
