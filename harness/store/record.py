@@ -43,3 +43,30 @@ class Record(TypedDict, total=False):
     limits: dict[str, Any]
     parity: dict[str, Any]  # graph -> worst forward, worst gradient, tensor, tries
     log_tail: str
+    overrides: list[str]  # the command-line overrides that gave this cell, seed left out
+    written: str  # when the record was written, ISO 8601 in UTC; set by the store
+    side: list[str]  # keys that stand in the side file; readers put them back
+
+
+class RecordError(ValueError):
+    """A record that cannot be read or must not be written; the message names the file and the next step."""
+
+
+# A run that ended badly says nothing about speed: these keys are kept only when the status is ok.
+MEASURED = ("rounds", "warmup", "epochs", "extrapolated", "validation", "metrics", "memory", "cache", "limits")
+REQUIRED = ("schema_version", "protocol", "status", "config", "environment", "group")
+KEYS = tuple(Record.__annotations__)
+
+
+def check_version(version: object, where: object) -> None:
+    """Refuse a record of another schema version than this harness writes; raises RecordError with the next step."""
+    if not isinstance(version, int):
+        raise RecordError(f"{where} has schema_version {version!r}: allowed are 1 to {SCHEMA_VERSION}; is it a record?")
+    if version < SCHEMA_VERSION:
+        raise RecordError(
+            f"{where} has schema version {version}, this harness reads {SCHEMA_VERSION}: run `python -m harness upgrade`"
+        )
+    if version > SCHEMA_VERSION:
+        raise RecordError(
+            f"{where} has schema version {version}, this harness reads {SCHEMA_VERSION}: update the harness (git pull)"
+        )

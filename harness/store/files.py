@@ -1,0 +1,209 @@
+"""Where records lie and how they get there: paths, atomic writes, side files; standard library only."""
+
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from harness.store.record import (
+    KEYS,
+    MEASURED,
+    PROTOCOL,
+    REQUIRED,
+    SCHEMA_VERSION,
+    STATUSES,
+    Record,
+    RecordError,
+    check_version,
+)
+
+LARGEST = 16 * 1024
+EXACT = ("config", "config_diff", "overrides")
+KEPT = frozenset((*REQUIRED, "message", "ablations", "dataset", "written", "side"))
+
+
+def machine_slug() -> str:
+    """Name this machine by CPU model, cores and GPU, fit for a folder name."""
+    words = [_cpu_model(), f"{os.cpu_count() or 1}-cores", *_gpu_names()[:1]]
+    return slug(" ".join(words))
+
+
+def slug(text: str) -> str:
+    """Lower-case ``text`` to letters, digits and single hyphens; marks such as (R) and the clock are dropped."""
+    plain = re.sub(r"\((r|tm|c)\)|@.*?ghz|\bcpu\b|\bprocessor\b", " ", text.lower())
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+
+
+def _cpu_model() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.M) if cpuinfo.exists() else None
+    return found.group(1) if found else os.uname().machine
+
+
+def _gpu_names() -> list[str]:
+    if shutil.which("nvidia-smi") is None:
+        return []
+    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return answer.stdout.split("\n")[:-1] if answer.returncode == 0 else []
+
+
+def write_record(results: Path, relative: Path | str, record: Mapping[str, Any]) -> Path:
+    """Write a record to ``results/relative`` and return its path; it is there whole or not at all.
+
+    Floats keep 6 significant digits; what makes it larger than 16 KB goes to ``<name>.side.json``, largest keys first.
+    Versions and the time are added. What was measured is dropped unless the status is ok, and a measured number that
+    is not finite makes the status ``error``. Raises RecordError for keys or a status that the schema lacks, OSError as the disk gives it.
+    """
+    held = _completed(record)
+    path = Path(results) / relative
+    texts = _split(held)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(({side_path(path): texts["side"]} if "side" in texts else {}) | {path: texts["record"]})
+    if "side" not in texts:
+        side_path(path).unlink(missing_ok=True)
+    return path
+
+
+def write_environment(results: Path, environment: Mapping[str, Any]) -> str:
+    """Write ``environments/<hash>.json`` unless it is there, and return the hash of its content (12 hex digits)."""
+    text = json.dumps(environment, indent=1, sort_keys=True) + "\n"
+    name = hashlib.sha256(text.encode()).hexdigest()[:12]
+    path = Path(results) / "environments" / f"{name}.json"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic({path: text})
+    return name
+
+
+def environment_of(results: Path, name: str) -> dict[str, Any]:
+    """Read the environment of a hash; raises RecordError when its file is missing."""
+    path = Path(results) / "environments" / f"{name}.json"
+    if not path.is_file():
+        raise RecordError(f"environment {name} has no file {path}: copy it from the machine that wrote the record")
+    return cast(dict[str, Any], json.loads(path.read_text()))
+
+
+def record_paths(results: Path) -> Iterator[Path]:
+    """Yield the files of all records below ``results``, sorted, side files left out."""
+    for path in sorted(Path(results).rglob("seed=*.json")):
+        if not path.name.endswith(".side.json"):
+            yield path
+
+
+def find_records(results: Path) -> Iterator[tuple[Path, Record]]:
+    """Read all records below ``results``, in the order of their paths; raises RecordError as ``read_record``."""
+    for path in record_paths(results):
+        yield path, read_record(path)
+
+
+def read_record(path: Path) -> Record:
+    """Read a record and its side file; raises RecordError for another schema version or a damaged file."""
+    record = read_json(path)
+    check_version(record.get("schema_version"), path)
+    if record.get("side"):
+        record |= read_json(side_path(path))
+    return cast(Record, record)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read one JSON object; raises RecordError naming the file when it is not one."""
+    try:
+        values = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{path} cannot be read ({error}): delete it and measure the cell again") from error
+    if not isinstance(values, dict):
+        raise RecordError(f"{path} holds a {type(values).__name__}, not a record: delete it")
+    return values
+
+
+def side_path(path: Path) -> Path:
+    """Where the large tables of a record stand."""
+    return path.with_name(f"{path.name.removesuffix('.json')}.side.json")
+
+
+def write_atomic(texts: Mapping[Path, str]) -> None:
+    """Write files together: all under temporary names, fsync, then renamed in order; an OSError leaves none behind."""
+    temporaries = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in texts}
+    try:
+        for path, temporary in temporaries.items():
+            with open(temporary, "w", encoding="utf-8") as file:
+                file.write(texts[path])
+                file.flush()
+                os.fsync(file.fileno())
+        for path, temporary in temporaries.items():
+            os.replace(temporary, path)
+    except BaseException:
+        for temporary in temporaries.values():
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def dump(values: Mapping[str, Any]) -> str:
+    """Write an object as JSON with one line per key, so that a difference names the key that moved."""
+    lines = (f" {json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in values.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _completed(record: Mapping[str, Any]) -> dict[str, Any]:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    held = {"schema_version": SCHEMA_VERSION, "protocol": PROTOCOL} | dict(record)
+    held = {"written": now} | {key: value for key, value in held.items() if key != "side"}
+    unknown = sorted(set(held) - set(KEYS))
+    missing = [key for key in REQUIRED if key not in held]
+    if unknown or missing:
+        wrong = [f"unknown {key}" for key in unknown] + [f"missing {key}" for key in missing]
+        raise RecordError(f"not a record: {', '.join(wrong)}; allowed are {', '.join(KEYS)}")
+    if held["status"] not in STATUSES:
+        raise RecordError(f"status {held['status']!r} is unknown: allowed are {', '.join(STATUSES)}")
+    check_version(held["schema_version"], "the record")
+    if held["status"] == "ok" and (bad := sorted(not_finite(held))):
+        held |= {"status": "error", "message": f"a measured number is not finite: {', '.join(bad[:5])}"}
+    if held["status"] != "ok":
+        held = {key: value for key, value in held.items() if key not in MEASURED}
+    return {key: _plain(held[key], key not in EXACT) for key in KEYS if key in held}
+
+
+def not_finite(value: Any, where: str = "") -> Iterator[str]:
+    """Yield the place of every number that is NaN or infinite."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield where
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from not_finite(item, f"{where}.{key}" if where else str(key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from not_finite(item, f"{where}[{index}]")
+
+
+def _plain(value: Any, rounded: bool) -> Any:
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return None
+        return float(f"{value:.6g}") if rounded else value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item, rounded) for key, item in value.items()}
+    return [_plain(item, rounded) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _split(record: dict[str, Any]) -> dict[str, str]:
+    """Move the largest keys to the side until the record fits."""
+    sizes = {key: len(json.dumps(value)) for key, value in record.items() if key not in KEPT}
+    side: dict[str, Any] = {}
+    held = dict(record)
+    for key in sorted(sizes, key=lambda key: -sizes[key]):
+        if len(dump(held).encode()) <= LARGEST:
+            break
+        side[key] = held.pop(key)
+        held["side"] = sorted(side)
+    return {"record": dump(held)} | ({"side": dump(side)} if side else {})
