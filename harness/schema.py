@@ -58,11 +58,17 @@ class TrainingConfig:
 
 @dataclass
 class ScenarioConfig:
-    """What is measured; ``train_to_end`` adds the accuracy pass to ``train``."""
+    """What is measured; ``train_to_end`` adds the accuracy pass to ``train``.
+
+    ``target`` is the validation score whose first epoch is reported. ``state`` names a file of trained parameters to
+    start from; ``save_state`` where the accuracy pass puts its best ones (``.npz`` or ``.safetensors``).
+    """
 
     name: str = "train"
     train_to_end: bool = True
     target: float | None = None
+    state: str | None = None
+    save_state: str | None = None
 
 
 @dataclass
