@@ -63,16 +63,22 @@ def write_record(results: Path, relative: Path | str, record: Mapping[str, Any])
 
     Floats keep 6 significant digits; what makes it larger than 16 KB goes to ``<name>.side.json``, largest keys first.
     Versions and the time are added. What was measured is dropped unless the status is ok, and a measured number that
-    is not finite makes the status ``error``. Raises RecordError for keys or a status that the schema lacks, OSError as the disk gives it.
+    is not finite makes the status ``error``. Raises RecordError for keys or a status that the schema lacks, OSError
+    as the disk gives it.
     """
     held = _completed(record)
     path = Path(results) / relative
-    texts = _split(held)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(({side_path(path): texts["side"]} if "side" in texts else {}) | {path: texts["record"]})
-    if "side" not in texts:
-        side_path(path).unlink(missing_ok=True)
+    write_split(path, held)
     return path
+
+
+def write_split(path: Path, record: dict[str, Any]) -> None:
+    """Write a complete record and, where it is too large, its side file."""
+    held, side = split_side(record)
+    write_atomic(({side_path(path): dump(side)} if side else {}) | {path: dump(held)})
+    if not side:
+        side_path(path).unlink(missing_ok=True)
 
 
 def write_environment(results: Path, environment: Mapping[str, Any]) -> str:
@@ -137,12 +143,12 @@ def write_atomic(texts: Mapping[Path, str]) -> None:
     temporaries = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in texts}
     try:
         for path, temporary in temporaries.items():
-            with open(temporary, "w", encoding="utf-8") as file:
+            with temporary.open("w", encoding="utf-8") as file:
                 file.write(texts[path])
                 file.flush()
                 os.fsync(file.fileno())
         for path, temporary in temporaries.items():
-            os.replace(temporary, path)
+            temporary.replace(path)
     except BaseException:
         for temporary in temporaries.values():
             temporary.unlink(missing_ok=True)
@@ -196,14 +202,13 @@ def _plain(value: Any, rounded: bool) -> Any:
     return [_plain(item, rounded) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _split(record: dict[str, Any]) -> dict[str, str]:
-    """Move the largest keys to the side until the record fits."""
+def split_side(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Move the largest keys of a record to a side object until the rest fits into 16 KB."""
     sizes = {key: len(json.dumps(value)) for key, value in record.items() if key not in KEPT}
-    side: dict[str, Any] = {}
-    held = dict(record)
+    held, side = dict(record), dict[str, Any]()
     for key in sorted(sizes, key=lambda key: -sizes[key]):
         if len(dump(held).encode()) <= LARGEST:
             break
         side[key] = held.pop(key)
         held["side"] = sorted(side)
-    return {"record": dump(held)} | ({"side": dump(side)} if side else {})
+    return held, side

@@ -1,0 +1,54 @@
+"""What a row is called: the backend, its variant, what differs from the usual, its ablations."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harness.store.record import Record
+
+
+def label(record: Record) -> str:
+    """Name a cell's engine as a table does: ``"agl +pruning"``, ``"pyg csr"``, ``"dgl stock"``."""
+    config = record["config"]
+    backend, order = config["backend"], config.get("order", {}).get("name", "none")
+    dtype = config.get("training", {}).get("dtype", "float32")
+    words = [backend["name"], backend.get("variant") or ""]
+    words += ["" if order == "none" else f"order={order}", "" if dtype == "float32" else dtype]
+    words += ["stock" if config.get("launcher", {}).get("allocator") == "stock" else ""]
+    words += [f"+{name}" for name in sorted(record.get("ablations", []))]
+    return " ".join(word for word in words if word)
+
+
+def labels(records: Sequence[Record]) -> list[str]:
+    """Name several cells apart: where labels are equal, the config keys that differ are added."""
+    names = [label(record) for record in records]
+    flat = [flatten(record["config"]) for record in records]
+    for name in {name for name in names if names.count(name) > 1}:
+        same = [index for index, given in enumerate(names) if given == name]
+        differing = _differing([flat[index] for index in same])
+        for index in same:
+            added = [f"{key.removeprefix('backend.')}={flat[index].get(key)}" for key in differing]
+            names[index] = " ".join([name, *added])
+    return names
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Turn nested keys into dotted ones; lists stay values."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _differing(configs: list[dict[str, Any]]) -> list[str]:
+    ignored = ("seed", "results", "suite", "tier", "dry_run", "wait", "retry")
+    keys = sorted({key for config in configs for key in config})
+    return [
+        key
+        for key in keys
+        if key not in ignored
+        and not key.startswith(("tracker.", "ablations", "launcher.allocator"))
+        and len({str(config.get(key)) for config in configs}) > 1
+    ]
