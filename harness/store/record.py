@@ -64,7 +64,7 @@ def check_version(version: object, where: object) -> None:
         raise RecordError(f"{where} has schema_version {version!r}: allowed are 1 to {SCHEMA_VERSION}; is it a record?")
     if version < SCHEMA_VERSION:
         raise RecordError(
-            f"{where} has schema version {version}, this harness reads {SCHEMA_VERSION}: run `python -m harness upgrade`"
+            f"{where} has schema version {version}, this harness reads {SCHEMA_VERSION}: run python -m harness upgrade"
         )
     if version > SCHEMA_VERSION:
         raise RecordError(
