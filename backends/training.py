@@ -43,7 +43,9 @@ class Network(nn.Module):
     def make_parameters(self) -> None:
         """Create the parameters, empty; ``load`` fills them."""
         shapes = self.spec.parameters().items()
-        self.held = nn.ParameterDict({name.replace(".", "/"): nn.Parameter(torch.empty(shape)) for name, shape in shapes})
+        self.held = nn.ParameterDict(
+            {name.replace(".", "/"): nn.Parameter(torch.empty(shape)) for name, shape in shapes}
+        )
 
     def canonical(self) -> dict[str, tuple[nn.Parameter, bool]]:
         """Map each canonical name to its parameter and whether that is stored transposed."""
@@ -68,7 +70,7 @@ class Network(nn.Module):
         if self.spec.head == "linear":
             weight, weight_transposed = self.canonical()["head.weight"]
             bias = self.canonical()["head.bias"][0]
-            hidden = self.activation(hidden) @ (weight.T if weight_transposed else weight) + bias
+            hidden = hidden @ (weight.T if weight_transposed else weight) + bias
         return hidden
 
     def load(self, state: State) -> None:
@@ -96,13 +98,20 @@ class Network(nn.Module):
 
 
 def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean loss over what is labelled: cross entropy for int64 classes, binary cross entropy for 0/1 rows, -1 masked."""
+    """Mean loss over what is labelled (-1 is not): cross entropy for int64 classes, binary for 0/1 rows."""
     if labels.dim() == 1:
         return functional.cross_entropy(logits, labels, ignore_index=-1)
     known = labels >= 0
     if bool(known.all()):
         return functional.binary_cross_entropy_with_logits(logits, labels)
     return functional.binary_cross_entropy_with_logits(logits[known], labels[known])
+
+
+def described(operand: dict[str, Any]) -> dict[str, Any]:
+    """The facts of one SpMM operand: its counts instead of its matrix."""
+    csr: Csr = operand["csr"]
+    counts = {"nnz": csr.nnz, "rows": csr.shape[0], "columns": csr.shape[1]}
+    return {"name": operand["name"], **counts, "width": operand["width"], "count": operand["count"]}
 
 
 def label_tensor(graph: Graph, nodes: Nodes) -> Tensor:
@@ -182,7 +191,7 @@ class TorchTrainer:
             features = torch.from_numpy(np.array(graph.features, dtype=np.float32))
             self.structures[id(graph)] = (graph, Batch(self.structure(graph), features, targets))
         whole = self.structures[id(graph)][1]
-        rows = None if len(targets) == graph.nodes else torch.from_numpy(np.asarray(targets))
+        rows = None if np.array_equal(targets, np.arange(graph.nodes)) else torch.from_numpy(np.asarray(targets))
         return Batch(whole.structure, whole.features, targets, rows)
 
     def load(self, state: State) -> None:
@@ -230,7 +239,7 @@ class TorchTrainer:
         """See ``backends.contract.Trainer``."""
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
-        batch = self.target_batch(targets)
+        batch = self.target_batch(np.ascontiguousarray(targets))
         logits = self.logits(batch)
         loss = loss_of(logits, self.labels[torch.from_numpy(batch.targets)])
         loss.backward()
@@ -244,7 +253,7 @@ class TorchTrainer:
         """See ``backends.contract.Trainer``."""
         self.model.eval()
         with torch.inference_mode():
-            batch = self.full_batch(graph, np.asarray(nodes))
+            batch = self.full_batch(graph, np.ascontiguousarray(nodes))
             out: Floats = self.logits(batch).numpy()
         return out
 
@@ -253,13 +262,16 @@ class TorchTrainer:
         return self.model.state()
 
     def spmm_operands(self) -> list[dict[str, Any]]:
-        """The SpMMs of one epoch: name, csr, width, itemsize and how often; of the first batch when there are several."""
-        batch = self.target_batch(self.plan.targets(0)[0])
+        """The SpMMs of one epoch: name, csr, width, itemsize and how often; of its first batch, if it has several."""
+        return self.operands_of(self.target_batch(self.plan.targets(0)[0]).structure, self.plan.batches)
+
+    def operands_of(self, structure: Any, count: int) -> list[dict[str, Any]]:
+        """The SpMMs of ``count`` steps over a structure; the input has no gradient, so layer 0 may lack a backward."""
         operands: list[dict[str, Any]] = []
-        for layer, csr in enumerate(self.layer_csrs(batch.structure)):
+        for layer, csr in enumerate(self.layer_csrs(structure)):
             first = self.aggregates_first(layer)
             width = self.spec.width_in(layer) if first else self.spec.width_out(layer) * self.spec.heads_of(layer)
-            shared = {"width": width, "itemsize": 4, "count": self.plan.batches}
+            shared = {"width": width, "itemsize": 4, "count": count}
             operands.append({"name": f"layers.{layer} forward", "csr": csr, **shared})
             if layer > 0 or not first:
                 operands.append({"name": f"layers.{layer} backward", "csr": csr.transpose[0], **shared})
@@ -267,12 +279,7 @@ class TorchTrainer:
 
     def facts(self) -> dict[str, Any]:
         """See ``backends.contract.Trainer``."""
-        held = [
-            {"name": item["name"], "nnz": item["csr"].nnz, "rows": item["csr"].shape[0], "columns": item["csr"].shape[1]}
-            | {"width": item["width"], "count": item["count"]}
-            for item in self.spmm_operands()
-        ]
-        return {"spmm": held}
+        return {"spmm": [described(item) for item in self.spmm_operands()]}
 
     def close(self) -> None:
         """Nothing runs between the calls of this trainer."""
@@ -308,13 +315,14 @@ class TorchInferrer:
             return self.trainer.predict(self.trainer.graph, self.trainer.plan.nodes)
 
     def spmm_operands(self) -> list[dict[str, Any]]:
-        """The SpMMs of one pass: the forward ones of an epoch over the whole graph."""
-        return [item for item in self.trainer.spmm_operands() if item["name"].endswith("forward")]
+        """The SpMMs of one pass: the forward ones over the whole graph."""
+        trainer = self.trainer
+        whole = trainer.full_batch(trainer.graph, trainer.plan.nodes).structure
+        return [item for item in trainer.operands_of(whole, 1) if item["name"].endswith("forward")]
 
     def facts(self) -> dict[str, Any]:
         """See ``backends.contract.Inferrer``."""
-        facts = self.trainer.facts()
-        return facts | {"spmm": [item for item in facts["spmm"] if item["name"].endswith("forward")]}
+        return {"spmm": [described(item) for item in self.spmm_operands()]}
 
     def close(self) -> None:
         """See ``backends.contract.Inferrer``."""

@@ -5,6 +5,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -20,6 +21,10 @@ if not os.environ.get("HARNESS_DATA"):
     os.environ.pop("HARNESS_DATA", None)
     if (ROOT.parent / "shared" / "data").is_dir():
         os.environ["HARNESS_DATA"] = str(ROOT.parent / "shared" / "data")
+
+# Two noisy cores: a slow example says nothing about the code.
+hypothesis.settings.register_profile("here", deadline=None)
+hypothesis.settings.load_profile("here")
 
 
 def real_data_folder() -> Path | None:

@@ -50,9 +50,7 @@ def _sage(edges: _Edges, hidden: Tensor, weight_self: Tensor, weight_neigh: Tens
     return hidden @ weight_self + mean @ weight_neigh + bias
 
 
-def _gat_heads(
-    edges: _Edges, hidden: Tensor, weight: Tensor, att_src: Tensor, att_dst: Tensor, slope: float
-) -> Tensor:
+def _gat_heads(edges: _Edges, hidden: Tensor, weight: Tensor, att_src: Tensor, att_dst: Tensor, slope: float) -> Tensor:
     """One GATv1 layer before its heads are joined, [nodes, heads, width]."""
     heads, width = att_src.shape
     z = (hidden @ weight).view(-1, heads, width)
@@ -87,7 +85,7 @@ def forward(graph: Graph, spec: ModelSpec, parameters: dict[str, Tensor]) -> Ten
     activation = functional.elu if spec.activation() == "elu" else functional.relu
     for layer in range(spec.layers):
         hidden = _convolve(spec, layer, edges, hidden, parameters)
-        if not spec.is_last(layer) or spec.head == "linear":
+        if not spec.is_last(layer):
             hidden = activation(hidden)
     if spec.head == "linear":
         hidden = hidden @ parameters["head.weight"] + parameters["head.bias"]
@@ -112,7 +110,7 @@ def loss_and_gradients(
     if graph.labels is None:
         raise ValueError(f"data set {graph.name} has no labels: a loss needs them")
     parameters = {name: torch.from_numpy(value.astype(np.float64)).requires_grad_() for name, value in state.items()}
-    logits = forward(graph, spec, parameters)[torch.from_numpy(np.asarray(targets))]
+    logits = forward(graph, spec, parameters)[torch.from_numpy(np.ascontiguousarray(targets))]
     value = loss(logits, graph.labels[targets])
     value.backward()
     zero = {name: np.zeros(held.shape) for name, held in parameters.items()}

@@ -1,0 +1,83 @@
+"""GraphTrainer on an in-memory graph: k-hop batches, vectorised, pruned, overlapped with compute."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from backends.agl.network import LayerMatrix, PrunedNetwork
+from backends.agl.pipeline import overlapped
+from backends.contract import Clock, Nodes
+from backends.kernels import khop, layer_blocks
+from backends.model import ModelSpec, TrainingSpec
+from backends.training import Batch, Network, TorchInferrer, TorchTrainer, label_tensor
+from datasets.adjacency import adjacency_of
+from datasets.csr import Csr
+from datasets.graph import Graph
+
+
+class AglTrainer(TorchTrainer):
+    """Trains target batches on the k-hop neighbourhoods of their targets, merged."""
+
+    def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
+        """See ``TorchTrainer``."""
+        return PrunedNetwork(spec, training, self.config.on("partition"))
+
+    def structure(self, graph: Graph) -> list[LayerMatrix]:
+        """The whole graph's matrix, once per layer."""
+        adjacency = adjacency_of(graph, self.spec.name)
+        return [LayerMatrix(adjacency.csr, _tensor(adjacency.weight))] * self.spec.layers
+
+    def prepare_structure(self) -> None:
+        """Normalise on the whole graph; a full batch is one neighbourhood, vectorised once."""
+        self.adjacency = adjacency_of(self.graph, self.spec.name)
+        self.weight = _tensor(self.adjacency.weight)
+        self.features = torch.from_numpy(np.array(self.graph.features, dtype=np.float32))
+        if self.plan.full_batch:
+            self.full = self.mini_batch(self.plan.nodes)
+            self.training_labels = label_tensor(self.graph, self.plan.nodes)
+
+    def mini_batch(self, targets: Nodes) -> Batch:
+        """Vectorise the merged k-hop neighbourhood of ``targets``, pruned per layer (section 3.3.1)."""
+        neighbourhood = khop(self.adjacency.csr, targets, self.spec.layers)
+        form = self.config.form if self.config.on("pruning") else "full"
+        blocks = layer_blocks(neighbourhood, self.spec.layers, form)
+        matrices = [LayerMatrix(block.csr, self._weight_at(block.positions)) for block in blocks]
+        rows = torch.from_numpy(np.searchsorted(neighbourhood.nodes[: len(targets)], targets))
+        return Batch(matrices, self.features[torch.from_numpy(neighbourhood.nodes)], targets, rows)
+
+    def _weight_at(self, positions: Nodes) -> Tensor | None:
+        return None if self.weight is None else self.weight[torch.from_numpy(positions)]
+
+    def target_batch(self, targets: Nodes) -> Batch:
+        """See ``TorchTrainer``."""
+        return self.mini_batch(targets)
+
+    def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
+        """Vectorise the next batch while the current one is computed, where the pipeline is on."""
+        if self.plan.full_batch:
+            yield self.full
+        elif self.config.on("pipeline"):
+            yield from overlapped(self.mini_batch, self.plan.targets(index), clock)
+        else:
+            yield from super().batches(index, clock)
+
+    def layer_csrs(self, structure: Any) -> list[Csr]:
+        """See ``TorchTrainer``."""
+        return [matrix.csr for matrix in structure]
+
+    def aggregates_first(self, layer: int) -> bool:
+        """See ``TorchTrainer``."""
+        return self.spec.name != "gat" and self.spec.width_in(layer) < self.spec.width_out(layer)
+
+
+class AglInferrer(TorchInferrer):
+    """Scores nodes by the full-graph forward pass of the same network."""
+
+    trainer_class = AglTrainer
+
+
+def _tensor(array: Any) -> Tensor | None:
+    return None if array is None else torch.from_numpy(np.array(array, dtype=np.float32))

@@ -1,0 +1,99 @@
+"""Every engine against the float64 definition: logits, loss and every gradient, full batch and mini batch."""
+
+import time
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from backends.ablation import resolve
+from backends.batches import BatchPlan
+from backends.model import ModelSpec, TrainingSpec, initial_state
+from backends.reference.definition import loss_and_gradients
+from backends.registry import config_class, runtime
+from tests.graphs import awkward_graph
+
+NATIVE = [("reference", {}), ("reference", {"variant": "scatter"})] + [
+    ("agl", {"pruning": pruning, "partition": partition, "pipeline": "true", "form": form})
+    for pruning, partition, form in (
+        ("true", "true", "tight"),
+        ("true", "false", "paper"),
+        ("false", "true", "tight"),
+    )
+]
+
+
+class PlainClock:
+    """A clock that adds up phases."""
+
+    def __init__(self):
+        self.seconds = {}
+
+    @contextmanager
+    def phase(self, name):
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def spec_of(model, layers, graph, heads=3):
+    return ModelSpec(model, layers, graph.width, 5, graph.classes, heads=heads, output_heads=2 if heads > 1 else 1)
+
+
+def errors(found, wanted):
+    """The gate's error: relative to the tensor, or to a thousandth of its layer's largest gradient."""
+    largest = {}
+    for name, value in wanted.items():
+        layer = name.rsplit(".", 1)[0]
+        largest[layer] = max(largest.get(layer, 0.0), float(np.abs(value).max()))
+    return {
+        name: float(np.abs(found[name] - value).max())
+        / max(float(np.abs(value).max()), 1e-3 * largest[name.rsplit(".", 1)[0]], 1e-30)
+        for name, value in wanted.items()
+    }
+
+
+def trainer_of(backend, options, graph, spec, batch_size, seed=0):
+    config = resolve(config_class(backend)(**options), [])
+    trainer = runtime(config, "train")
+    plan = BatchPlan(graph.nodes_of("train"), batch_size)
+    trainer.prepare(graph, spec, TrainingSpec(threads=1), initial_state(spec, seed), plan, PlainClock())
+    return trainer
+
+
+@pytest.mark.parametrize("multilabel", [False, True], ids=["multiclass", "multilabel"])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+@pytest.mark.parametrize("engine", NATIVE, ids=lambda engine: "-".join([engine[0], *engine[1].values()]))
+@pytest.mark.parametrize("batch_size", [None, 7], ids=["full", "mini"])
+def test_loss_and_gradients_equal_the_definition(engine, model, layers, multilabel, batch_size):
+    backend, options = engine
+    if backend == "reference" and batch_size:
+        batch_size = None
+    graph = awkward_graph(layers, weighted=model == "gcn", multilabel=multilabel)
+    spec = spec_of(model, layers, graph)
+    targets = graph.nodes_of("train")[::-1][:9]
+    trainer = trainer_of(backend, options, graph, spec, batch_size)
+    logits, loss, gradients = trainer.loss_and_gradients(targets)
+    wanted_logits, wanted_loss, wanted = loss_and_gradients(graph, spec, initial_state(spec, 0), targets)
+    assert np.abs(logits - wanted_logits).max() <= 1e-5 * np.abs(wanted_logits).max()
+    assert abs(loss - wanted_loss) <= 1e-5 * abs(wanted_loss)
+    worst = errors(gradients, wanted)
+    assert max(worst.values()) <= 2e-5, worst
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+@pytest.mark.parametrize("engine", NATIVE, ids=lambda engine: "-".join([engine[0], *engine[1].values()]))
+def test_epochs_train_and_predictions_follow_the_state(engine, model):
+    backend, options = engine
+    graph = awkward_graph(1)
+    spec = spec_of(model, 2, graph)
+    trainer = trainer_of(backend, options, graph, spec, None if backend == "reference" else 5)
+    before = trainer.predict(graph, np.arange(graph.nodes))
+    losses = [trainer.epoch(index, PlainClock()) for index in range(25)]
+    assert losses[-1] < losses[0]
+    trainer.load(initial_state(spec, 0))
+    np.testing.assert_array_equal(trainer.predict(graph, np.arange(graph.nodes)), before)
+    state = trainer.state()
+    assert {name: value.shape for name, value in state.items()} == spec.parameters()
+    trainer.close()
