@@ -9,6 +9,7 @@ import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+PEERS = {"pyg": "torch_geometric", "dgl": "dgl"}
 SESSION_CACHE = tempfile.TemporaryDirectory(prefix="gnn-harness-tests-")
 
 # Before torch is imported, and inherited by the processes that tests start.
@@ -50,12 +51,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         absent.add("real_data")
     if "slow" not in config.option.markexpr:
         absent.add("slow")
-    dropped = [item for item in items if any(mark.name in absent for mark in item.iter_markers())]
-    config.hook.pytest_deselected(items=dropped)
-    items[:] = [item for item in items if item not in dropped]
-
-
-PEERS = {"pyg": "torch_geometric", "dgl": "dgl"}
+    kept = [item for item in items if not any(mark.name in absent for mark in item.iter_markers())]
+    dropped = set(items) - set(kept)
+    config.hook.pytest_deselected(items=sorted(dropped, key=lambda item: item.nodeid))
+    items[:] = kept
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,186 @@
+"""How often an SpMM's gathers meet the caches: a set-associative LRU model with the machine's own sizes.
+
+The model follows the gathered feature rows only: ``for row, for edge of row: read the source's row`` of a dense
+[columns, width] matrix that starts at a line boundary, every line that the row's bytes touch. Left out are the streams
+(indptr, indices, weights, output), which a prefetcher serves and nobody reads twice, and prefetching itself. Every SpMM
+starts with cold caches, since the dense kernels between two SpMMs stream through them, and has all of the last level.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.csr import Csr, index_dtype
+from datasets.randomness import uniform
+
+Lines = NDArray[np.integer]
+
+SYSTEM = Path("/sys/devices/system/cpu/cpu0/cache")
+BLOCKS = 8  # runs of rows in a sample: each long against any cache, yet spread over the graph
+PARTS = 16  # sets are independent of one another, so a level is worked off in parts that keep memory small
+
+
+@dataclass(frozen=True)
+class Cache:
+    """One level: its size in bytes, its ways and the bytes of a line."""
+
+    name: str
+    bytes: int
+    ways: int
+    line: int
+
+    @property
+    def sets(self) -> int:
+        """Number of sets, at least one."""
+        return max(1, self.bytes // (self.ways * self.line))
+
+
+# Where a virtual machine hides its caches: one core's L1d and L2 and a socket's L3 of common servers.
+ASSUMED = (Cache("L1d", 48 << 10, 12, 64), Cache("L2", 1 << 20, 16, 64), Cache("L3", 32 << 20, 16, 64))
+
+
+def machine_caches(folder: Path = SYSTEM) -> tuple[tuple[Cache, ...], str]:
+    """Return the data caches of CPU 0, nearest first, and where they come from: ``"sysfs"`` or ``"assumed"``.
+
+    ``ASSUMED`` stands in where the kernel tells nothing, nothing for L1, or no number of ways.
+    """
+    found = []
+    for index in sorted(folder.glob("index*")):
+        try:
+            level, kind, size, ways, line = (
+                (index / name).read_text().strip()
+                for name in ("level", "type", "size", "ways_of_associativity", "coherency_line_size")
+            )
+            if kind != "Instruction":
+                name = f"L{level}d" if kind == "Data" else f"L{level}"
+                found.append((int(level), Cache(name, _bytes(size), int(ways), int(line))))
+        except (OSError, ValueError):
+            return ASSUMED, "assumed"
+    caches = tuple(cache for _, cache in sorted(found, key=lambda item: item[0]))
+    told = any(level == 1 for level, _ in found) and all(min(one.bytes, one.ways, one.line) > 0 for one in caches)
+    return (caches, "sysfs") if told else (ASSUMED, "assumed")
+
+
+def _bytes(text: str) -> int:
+    unit = {"K": 10, "M": 20, "G": 30}.get(text[-1:])
+    return int(text) if unit is None else int(text[:-1]) << unit
+
+
+def lru_misses(lines: Lines, cache: Cache) -> Lines:
+    """Return the accesses that miss in a set-associative LRU cache, in order; ``lines`` are line numbers in order.
+
+    Exact, one pass per way: with accesses sorted by set, way k of a set holds, when an access reaches it, what the
+    previous access to reach it pushed out of way k - 1. Accesses that match are hits and go no further. What a set
+    finds of its predecessor in the sorted stream never matches, as lines belong to one set.
+    """
+    missed = np.zeros(len(lines), dtype=bool)
+    parts = PARTS if cache.sets % PARTS == 0 else 1
+    for part in range(parts):
+        chosen = np.flatnonzero(lines % parts == part) if parts > 1 else np.arange(len(lines))
+        sets = (lines[chosen] % cache.sets) // parts
+        chosen = chosen[np.argsort(sets.astype(_narrow(cache.sets)), kind="stable")]
+        missed[_missing(lines[chosen], chosen, cache.ways)] = True
+    return lines[missed]
+
+
+def _narrow(count: int) -> type[np.unsignedinteger]:
+    return np.uint16 if count <= 1 << 16 else np.uint32  # 16 bits are sorted by radix, five times as fast
+
+
+def _missing(wanted: Lines, positions: Lines, ways: int) -> Lines:
+    pushed = wanted
+    for _ in range(ways):
+        held = np.empty_like(pushed)
+        held[:1] = -1
+        held[1:] = pushed[:-1]
+        missing = wanted != held
+        wanted, pushed, positions = wanted[missing], held[missing], positions[missing]
+    return positions
+
+
+def touched_lines(sources: Lines, row_bytes: int, line: int) -> Lines:
+    """List the lines that gathering ``sources`` reads, in order; narrow rows share lines, wide ones span several."""
+    starts = sources.astype(np.int64) * row_bytes
+    first = starts // line
+    spans = (starts + (row_bytes - 1)) // line - first + 1
+    ends = np.cumsum(spans)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(first - (ends - spans), spans) + np.arange(total)
+
+
+def sampled_gathers(csr: Csr, fraction: float, seed: int) -> Lines:
+    """Return the sources of all edges or, below a fraction of 1, of ``BLOCKS`` seeded runs of consecutive rows.
+
+    Each run lies in a stratum of its own (equal shares of the edges), so runs ascend and never overlap; they begin and
+    end within a row where a hub would not fit otherwise.
+    """
+    if fraction >= 1.0:
+        return csr.indices
+    strata = np.linspace(0, csr.nnz, BLOCKS + 1)
+    length = strata[1] * fraction
+    begins = strata[:-1] + uniform(seed, "cache rows", np.arange(BLOCKS)) * (strata[1] - length)
+    runs = zip(begins.astype(np.int64), np.ceil(begins + length).astype(np.int64), strict=True)
+    return np.concatenate([csr.indices[begin:end] for begin, end in runs])
+
+
+def simulate(
+    spmm: list[dict[str, Any]], accesses: int, caches: tuple[Cache, ...] | None = None, seed: int = 0
+) -> dict[str, Any]:
+    """Model the caches under the gathers of a list of SpMMs; beyond ``accesses`` lines in all, of sampled rows.
+
+    Each item has ``name``, ``csr``, ``width`` and ``itemsize`` of the dense operand, and ``count``, how often it ran.
+    ``levels`` holds the accesses and hits of everything that ran, scaled up from the sample; ``per_spmm`` those
+    simulated. ``hit_rate`` is the share of line accesses that no DRAM served, ``None`` when nothing was gathered;
+    ``sampled`` the share of line accesses simulated. Lines are those of the first level.
+    """
+    levels, source = (caches, "given") if caches is not None else machine_caches()
+    line = levels[0].line
+    wanted = [_line_accesses(item, line) for item in spmm]
+    fraction = min(1.0, accesses / max(1, sum(wanted)))
+    rows = [_one(item, count, fraction, levels, seed) for item, count in zip(spmm, wanted, strict=True)]
+    reaching = [sum(row["reaching"][depth] * row["weight"] for row in rows) for depth in range(len(levels) + 1)]
+    table = [_level(cache, reaching[depth], reaching[depth + 1]) for depth, cache in enumerate(levels)]
+    simulated = sum(row["reaching"][0] for row in rows)
+    return {
+        "model": "set-associative LRU",
+        "caches": source,
+        "levels": table,
+        "hit_rate": _share(reaching[0] - reaching[-1], reaching[0]),
+        "per_spmm": [
+            {"name": row["name"], "accesses": row["reaching"][0], "hit_rate": row["hit_rate"]} for row in rows
+        ],
+        "sampled": 1.0 if fraction >= 1.0 else simulated / sum(wanted),
+    }
+
+
+def _line_accesses(item: dict[str, Any], line: int) -> int:
+    row_bytes = item["width"] * item["itemsize"]
+    starts = np.arange(item["csr"].shape[1], dtype=np.int64) * row_bytes
+    spans = (starts + (row_bytes - 1)) // line - starts // line + 1
+    return int(spans[item["csr"].indices].sum())
+
+
+def _one(item: dict[str, Any], wanted: int, fraction: float, caches: tuple[Cache, ...], seed: int) -> dict[str, Any]:
+    row_bytes = item["width"] * item["itemsize"]
+    lines = touched_lines(sampled_gathers(item["csr"], fraction, seed), row_bytes, caches[0].line)
+    lines = lines.astype(index_dtype(item["csr"].shape[1] * row_bytes // caches[0].line + 1))
+    reaching = [len(lines)]
+    for cache in caches:
+        lines = lru_misses(lines, cache)
+        reaching.append(len(lines))
+    weight = item["count"] * (wanted / reaching[0] if reaching[0] else 0.0)
+    hit_rate = _share(reaching[0] - reaching[-1], reaching[0])
+    return {"name": item["name"], "reaching": reaching, "weight": weight, "hit_rate": hit_rate}
+
+
+def _level(cache: Cache, reaching: float, passing: float) -> dict[str, Any]:
+    held = {"name": cache.name, "bytes": cache.bytes, "ways": cache.ways, "line": cache.line}
+    hits = round(reaching) - round(passing)
+    return held | {"accesses": round(reaching), "hits": hits, "hit_rate": _share(hits, round(reaching))}
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
