@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 def row(path: Path, record: Record) -> dict[str, Any]:
     """Flatten one record: dotted keys, lists as JSON text, medians of the samples beside them (seconds)."""
     flat: dict[str, Any] = {"path": str(path), "label": label(record)}
-    flat |= {
-        key: json.dumps(value) if isinstance(value, list | dict) else value for key, value in flatten(record).items()
-    }
+    flat |= {key: _cell(value) for key, value in flatten(record).items()}
     epochs = record.get("epochs")
     if epochs:
         flat["epochs.median_seconds"] = median(epochs["seconds"])
@@ -43,6 +41,10 @@ def write(table: "pandas.DataFrame", out: Path) -> None:
         return
     mixed = [name for name in table.columns if table[name].dropna().map(type).nunique() > 1]
     table.assign(**{name: table[name].map(_text) for name in mixed}).to_parquet(out, index=False)
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | dict) else value
 
 
 def _text(value: Any) -> Any:

@@ -5,6 +5,10 @@ from typing import Any
 
 from harness.store.record import Record
 
+# Keys that never tell two rows apart: they are not executed, or the label says them already.
+SILENT = ("seed", "ablations", "tracker", "results", "dry_run", "wait", "retry", "suite", "tier")
+SAID = ("launcher.name", "launcher.allocator")
+
 
 def label(record: Record) -> str:
     """Name a cell's engine as a table does: ``"agl +pruning"``, ``"pyg csr"``, ``"dgl stock"``."""
@@ -43,12 +47,9 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _differing(configs: list[dict[str, Any]]) -> list[str]:
-    ignored = ("seed", "results", "suite", "tier", "dry_run", "wait", "retry")
     keys = sorted({key for config in configs for key in config})
     return [
         key
         for key in keys
-        if key not in ignored
-        and not key.startswith(("tracker.", "ablations", "launcher.allocator"))
-        and len({str(config.get(key)) for config in configs}) > 1
+        if key.split(".")[0] not in SILENT and key not in SAID and len({str(config.get(key)) for config in configs}) > 1
     ]

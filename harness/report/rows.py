@@ -1,0 +1,170 @@
+"""From records to the rows of a table: which records count, and what is derived from them."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from backends.registry import MODULES, config_class
+from harness import statistics
+from harness.statistics import Summary
+from harness.store.naming import labels
+from harness.store.record import Record
+
+Found = tuple[Path, Record]
+
+
+@dataclass
+class Row:
+    """One engine in one table: the records of one execution config, over its seeds.
+
+    Durations are seconds, memory bytes. ``cells`` holds the records that count; ``older`` how many do not, because
+    another environment or protocol has superseded them. ``ratio`` is to the fastest peer of the same groups.
+    """
+
+    label: str
+    cells: list[Found]
+    older: int = 0
+    ratio: Summary | None = None
+    ratio_to: str = ""
+    lower_precision: bool = False
+    fastest_peer: bool = False
+    ok: list[Record] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ok = [record for _, record in self.cells if record["status"] == "ok"]
+
+    @property
+    def record(self) -> Record:
+        """A record that stands for the row: the first good one, else the first."""
+        return self.ok[0] if self.ok else self.cells[0][1]
+
+    @property
+    def time(self) -> Summary | None:
+        """Seconds of the timed call, whole epochs also where only some batches were timed."""
+        return statistics.summarize([seconds(record) for record in self.ok]) if self.ok else None
+
+    @property
+    def peer(self) -> bool:
+        """Whether this is an engine to be compared with, not one of ours."""
+        name = self.record["config"]["backend"]["name"]
+        return name not in MODULES or config_class(name).engine == "peer"
+
+    @property
+    def dtype(self) -> str:
+        """Precision of the run."""
+        return str(self.record["config"].get("training", {}).get("dtype", "float32"))
+
+    def samples(self) -> dict[str, list[float]]:
+        """Seconds of the timed call by group."""
+        return {record["group"]: seconds(record) for record in self.ok}
+
+    def values(self, *keys: str) -> list[float]:
+        """The numbers at a place in the good records, where they are given."""
+        found = [_at(record, keys) for record in self.ok]
+        return [float(value) for value in found if isinstance(value, int | float)]
+
+    def middle(self, *keys: str) -> float | None:
+        """Median over the good records of the numbers at a place."""
+        values = self.values(*keys)
+        return statistics.median(values) if values else None
+
+    def phases(self) -> dict[str, float]:
+        """Median seconds of each phase of the timed call, and of the rest that no phase claims."""
+        named: dict[str, list[float]] = {}
+        for record in self.ok:
+            factor, epochs = record.get("extrapolated", 1.0), record["epochs"]
+            spent = {name: statistics.median(values) * factor for name, values in epochs["phases"].items() if values}
+            spent["rest"] = max(0.0, statistics.median(epochs["seconds"]) * factor - sum(spent.values()))
+            for name, value in spent.items():
+                named.setdefault(name, []).append(value)
+        return {name: statistics.median(values) for name, values in named.items()}
+
+    def prepare(self) -> dict[str, float]:
+        """Median seconds of each phase of what is done once."""
+        names = dict.fromkeys(name for record in self.ok for name in record.get("prepare", {}))
+        return {name: statistics.median(self.values("prepare", name)) for name in names}
+
+    def busy(self) -> float | None:
+        """CPU seconds per wall second of the timed call."""
+        shares = [
+            statistics.median(record["epochs"]["cpu_seconds"]) / statistics.median(record["epochs"]["seconds"])
+            for record in self.ok
+            if record["epochs"]["cpu_seconds"]
+        ]
+        return statistics.median(shares) if shares else None
+
+    def time_to_accuracy(self) -> float | None:
+        """Epochs to the target times the timed epoch, seconds; none unless every seed reached the target."""
+        spent = []
+        for record in self.ok:
+            epochs = record.get("metrics", {}).get("epochs_to_target")
+            if epochs is None:
+                return None
+            spent.append(epochs * statistics.median(seconds(record)))
+        return statistics.median(spent) if spent else None
+
+    def outlying(self) -> int:
+        """Samples far from their process's median; they count like the others."""
+        return sum(len(statistics.outliers(record["epochs"]["seconds"])) for record in self.ok)
+
+    def disturbed(self) -> int:
+        """Samples that were repeated because something else used the processor."""
+        return sum(len(record["epochs"]["disturbed"]) for record in self.ok)
+
+
+def seconds(record: Record) -> list[float]:
+    """Samples of the timed call in seconds, scaled to whole epochs."""
+    return [value * record.get("extrapolated", 1.0) for value in record["epochs"]["seconds"]]
+
+
+def rows(found: Iterable[Found], environments: dict[str, dict[str, Any]]) -> list[Row]:
+    """Gather the records of one table into rows, fastest first, failed ones last, each with its ratio."""
+    cells: dict[tuple[str, str], list[Found]] = {}
+    for path, record in found:
+        interpreter = record["config"].get("launcher", {}).get("python") or ""
+        cells.setdefault((str(path.parent), interpreter), []).append((path, record))
+    kept = [_current(held, environments) for held in cells.values()]
+    names = labels([held[-1][1] for held, _ in kept])
+    made = [Row(name, held, older) for name, (held, older) in zip(names, kept, strict=True)]
+    made.sort(key=lambda row: (row.time.median if row.time else float("inf"), row.label))
+    for row in made:
+        _add_ratio(row, made)
+    for name in {peer.ratio_to for peer in made if peer.peer}:
+        next(row for row in made if row.label == name).fastest_peer = True
+    return made
+
+
+def checked(record: Record, environments: dict[str, dict[str, Any]]) -> str:
+    """What must be equal before two records are pooled: the checked environment and the protocol, as one text."""
+    held = environments.get(record["environment"], {})
+    return json.dumps([record["protocol"], held.get("checked", held)], sort_keys=True)
+
+
+def _current(found: Sequence[Found], environments: dict[str, dict[str, Any]]) -> tuple[list[Found], int]:
+    """Keep the newest record of every seed among those of the newest environment; also count the rest."""
+    ordered = sorted(found, key=lambda item: (item[1].get("written", ""), str(item[0])))
+    today = checked(ordered[-1][1], environments)
+    newest = {
+        record["config"]["seed"]: (path, record) for path, record in ordered if checked(record, environments) == today
+    }
+    kept = sorted(newest.values(), key=lambda item: int(item[1]["config"]["seed"]))
+    return kept, len(found) - len(kept)
+
+
+def _add_ratio(row: Row, made: Sequence[Row]) -> None:
+    """Compare with the fastest peer of the same groups, in the same precision if there is one."""
+    peers = [other for other in made if other.peer and set(other.samples()) & set(row.samples())]
+    same = [other for other in peers if other.dtype == row.dtype]
+    best = next(iter(same or peers), None)
+    if best is not None:
+        row.ratio = statistics.paired_ratio(row.samples(), best.samples())
+        row.ratio_to, row.lower_precision = best.label, not same
+
+
+def _at(record: Record, keys: Sequence[str]) -> Any:
+    value: Any = record
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
