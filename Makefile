@@ -1,8 +1,6 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --constraint constraints.txt
-SHARED_DATA := $(realpath ../shared/data)
-export HARNESS_DATA ?= $(SHARED_DATA)
 
 .DEFAULT_GOAL := help
 .PHONY: help run test lint report clean setup setup-dev
@@ -13,7 +11,7 @@ help: ## list the targets
 run: setup ## set up, then one cell: uug, agl, gat, train (ARGS="model=gcn ..." changes it)
 	$(BIN)/python -m harness $(ARGS)
 
-test: setup-dev ## set up, then pass the tests (ARGS="-k cache" narrows them)
+test: setup-dev ## set up, then pass the tests (ARGS="-k cache" narrows them; real graphs from HARNESS_DATA or ../shared/data)
 	$(BIN)/python -m pytest $(ARGS)
 
 lint: setup-dev ## ruff, mypy, import-linter
