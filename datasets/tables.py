@@ -1,0 +1,117 @@
+"""Graphs of your own: a node table and an edge table, Parquet or CSV, on any path that fsspec opens."""
+
+import hashlib
+from dataclasses import dataclass, fields
+from importlib import import_module
+from typing import IO
+
+import numpy as np
+
+from datasets.graph import Graph
+from datasets.paths import Files, Options, combined_sha256
+from datasets.rows import directed, undirected
+from datasets.table_columns import Table, TableError, features_of, labels_of, positions_of, split_of, weights_of
+
+READ_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Paths and column names of user tables.
+
+    ``features`` are numeric columns or one column of lists; ``None`` takes every numeric or list column of the node
+    table that has no other role. ``label``, ``split`` and ``weight`` are read where the column exists; ``label`` may be
+    a column of classes, a column of 0/1 lists or several 0/1 columns. ``width`` is the expected number of features.
+    """
+
+    nodes: str = ""
+    edges: str = ""
+    id: str = "id"
+    source: str = "source"
+    target: str = "target"
+    features: str | list[str] | None = None
+    label: str | list[str] = "label"
+    split: str = "split"
+    weight: str = "weight"
+    width: int | None = None
+    undirected: bool = False
+
+
+def load(name: str, files: Files, options: Options) -> Graph:
+    """Read the tables that ``options`` name (``TableOptions``); edge ids are rows of the edge table.
+
+    Raises ValueError for unknown options and TableError, naming file and row, for empty tables, missing columns,
+    duplicate ids, dangling edges, NaN and features of another width.
+    """
+    given = _options(options)
+    node_table, edge_table = _read(given.nodes, "nodes"), _read(given.edges, "edges")
+    ids = node_table.values(given.id)
+    sources, targets = (positions_of(node_table, ids, edge_table, column) for column in (given.source, given.target))
+    csr, loops = (undirected if given.undirected else directed)(sources, targets, len(ids))
+    weights = weights_of(edge_table, given.weight)
+    labels, classes = labels_of(node_table, given.label)
+    task = "none" if labels is None else "multiclass" if labels.ndim == 1 else "multilabel"
+    roles = {given.id, given.split, *([given.label] if isinstance(given.label, str) else given.label)}
+    return Graph(
+        name=name,
+        csr=csr,
+        features=features_of(node_table, given.features, roles, given.width),
+        labels=labels,
+        split=split_of(node_table, given.split),
+        classes=classes,
+        task=task,
+        node_ids=ids.astype(np.int64) if np.issubdtype(ids.dtype, np.integer) else None,
+        edge_weights=None if weights is None else weights[csr.ids % len(weights)],
+        sha256=_sha256(given, options),
+        trust="local",
+        self_loops_dropped=loops,
+    )
+
+
+def _options(options: Options) -> TableOptions:
+    allowed = [item.name for item in fields(TableOptions)]
+    for option in options:
+        if option not in allowed:
+            raise ValueError(f"option of data set tables {option!r} is unknown: allowed are {', '.join(allowed)}")
+    given = TableOptions(**options)
+    for role in ("nodes", "edges"):
+        if not getattr(given, role):
+            raise ValueError(f"data set tables needs a {role} table: dataset.options.{role}=PATH (.parquet or .csv)")
+    return given
+
+
+def _open(path: str) -> IO[bytes]:
+    opened: IO[bytes] = import_module("fsspec").open(path, "rb").open()
+    return opened
+
+
+def _read(path: str, role: str) -> Table:
+    import pyarrow
+    from pyarrow import csv, parquet
+
+    readers = {".parquet": parquet.read_table, ".pq": parquet.read_table, ".csv": csv.read_csv}
+    ending = next((ending for ending in readers if path.endswith(ending)), None)
+    if ending is None:
+        raise TableError(f"{path}: the {role} table must end with one of {', '.join(readers)}")
+    try:
+        with _open(path) as handle:
+            table = Table(path, readers[ending](handle))
+    except pyarrow.ArrowInvalid as error:
+        raise TableError(f"{path}: {error}") from error
+    if not table.rows:
+        raise TableError(f"{path}: the {role} table has no rows")
+    return table
+
+
+def _sha256(given: TableOptions, options: Options) -> str:
+    """Hash both files and every option but their paths."""
+    hashes = {role: _sha256_of(getattr(given, role)) for role in ("nodes", "edges")}
+    return combined_sha256(hashes, {key: value for key, value in options.items() if key not in hashes})
+
+
+def _sha256_of(path: str) -> str:
+    digest = hashlib.sha256()
+    with _open(path) as handle:
+        while block := handle.read(READ_AT_ONCE):
+            digest.update(block)
+    return digest.hexdigest()
