@@ -1,0 +1,1 @@
+"""The Deep Graph Library as a peer: its fused kernels, called as its own layers call them."""

@@ -1,0 +1,144 @@
+"""Training and inference with DGL."""
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from backends.batches import BatchPlan
+from backends.contract import Clock, Nodes
+from backends.dgl.library import dgl, graph_of, libxsmm_effect
+from backends.dgl.network import DglNetwork, Hop, Structure, aggregates_first
+from backends.model import ModelSpec, State, TrainingSpec
+from backends.training import Batch, Network, TorchInferrer, TorchTrainer
+from datasets.adjacency import Adjacency, adjacency_of
+from datasets.csr import Csr, csr_from_edges
+from datasets.graph import Graph
+
+
+class WholeGraph:
+    """A graph as DGL holds it, with gcn's row scale or edge weights."""
+
+    def __init__(self, adjacency: Adjacency) -> None:
+        self.graph, self.csr = graph_of(adjacency.csr), adjacency.csr
+        weighted = adjacency.edge_weight is not None
+        self.weight = _column(adjacency.weight) if weighted else None
+        self.scale = None if weighted else _column(adjacency.inverse_sqrt_degree)
+
+    def hop(self, block: Any = None) -> Hop:
+        """What a layer over a sampled block, or over the whole graph, runs over."""
+        if block is None:
+            return Hop(self.graph, self.csr.shape[0], self.scale, self.weight)
+        scale = None if self.scale is None else self.scale[block.srcdata[dgl.NID]]
+        weight = None if self.weight is None else self.weight[block.edata[dgl.EID]]
+        return Hop(block, block.num_dst_nodes(), scale, weight)
+
+
+class TargetBatches(list[Tensor]):
+    """The targets of each batch, as DGL's DataLoader asks for them: with the device they are on."""
+
+    device = torch.device("cpu")
+
+
+class DglTrainer(TorchTrainer):
+    """Full batches over one graph; mini batches with all neighbours from DGL's DataLoader."""
+
+    def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
+        """See ``TorchTrainer``."""
+        return DglNetwork(spec, training)
+
+    def structure(self, graph: Graph) -> Structure:
+        """See ``TorchTrainer``."""
+        return Structure([WholeGraph(adjacency_of(graph, self.spec.name)).hop()] * self.spec.layers)
+
+    def prepare(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
+    ) -> None:
+        """Also measure what libxsmm gives on this machine."""
+        dgl.utils.set_num_threads(training.threads)
+        with clock.phase("libxsmm"):
+            self.libxsmm = libxsmm_effect()
+        super().prepare(graph, spec, training, state, plan, clock)
+
+    def prepare_structure(self) -> None:
+        """See ``TorchTrainer``; mini batches are sampled from the whole graph."""
+        super().prepare_structure()
+        if not self.plan.full_batch:
+            self.whole = WholeGraph(adjacency_of(self.graph, self.spec.name))
+            self.features = torch.from_numpy(np.array(self.graph.features, dtype=np.float32))
+            self.sampler = dgl.dataloading.MultiLayerFullNeighborSampler(self.spec.layers)
+
+    def sampled(self, batches: list[Nodes]) -> Iterator[Any]:
+        """Sample the blocks of each batch, in their order."""
+        targets = TargetBatches(torch.from_numpy(mine.astype(np.int32)) for mine in batches)
+        loader = dgl.dataloading.DataLoader(
+            self.whole.graph, targets, self.sampler, batch_size=None, num_workers=self.config.workers
+        )
+        with warnings.catch_warnings():
+            # It advises to pin loaders to cores of their own; here they share the cell's.
+            warnings.simplefilter("ignore")
+            return iter(loader)
+
+    def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
+        """See ``TorchTrainer``; ``load`` is the wait for the sampler, ``vectorize`` the gather of features."""
+        if self.plan.full_batch:
+            yield self.full
+            return
+        targets = self.plan.targets(index)
+        with clock.phase("load"):
+            sampled = self.sampled(targets)
+        for mine in targets:
+            with clock.phase("load"):
+                inputs, _, blocks = next(sampled)
+            with clock.phase("vectorize"):
+                batch = self.batch_of(inputs, blocks, mine)
+            yield batch
+
+    def mini_batch(self, targets: Nodes) -> Batch:
+        """See ``TorchTrainer``."""
+        inputs, _, blocks = next(self.sampled([targets]))
+        return self.batch_of(inputs, blocks, targets)
+
+    def batch_of(self, inputs: Tensor, blocks: list[Any], targets: Nodes) -> Batch:
+        """Gather the features of sampled blocks, and gcn's scale or weights of the whole graph."""
+        hops = [self.whole.hop(block) for block in blocks]
+        return Batch(Structure(hops), self.features.index_select(0, inputs), targets)
+
+    def layer_csrs(self, structure: Structure) -> list[Csr]:
+        """See ``TorchTrainer``."""
+        return [_csr(hop.graph) for hop in structure.hops]
+
+    def aggregates_first(self, layer: int) -> bool:
+        """See ``TorchTrainer``."""
+        return aggregates_first(self.spec, layer)
+
+    def facts(self) -> dict[str, Any]:
+        """See ``TorchTrainer``; also the effect of libxsmm."""
+        return super().facts() | {"libxsmm": self.libxsmm, "index": "int32"}
+
+
+def _column(values: Any) -> Tensor | None:
+    return None if values is None else torch.from_numpy(np.array(values, dtype=np.float32))[:, None]
+
+
+def _csr(graph: Any) -> Csr:
+    sources, destinations = (ends.numpy() for ends in graph.edges(order="eid"))
+    return csr_from_edges(sources, destinations, (graph.num_dst_nodes(), graph.num_src_nodes()))
+
+
+class DglInferrer(TorchInferrer):
+    """Scores nodes by the full-graph forward pass."""
+
+    trainer_class = DglTrainer
+
+    def prepare(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
+    ) -> None:
+        """Also set DGL's threads and measure libxsmm, as the trainer does."""
+        dgl.utils.set_num_threads(training.threads)
+        with clock.phase("libxsmm"):
+            self.trainer.libxsmm = libxsmm_effect()
+        super().prepare(graph, spec, training, state, plan, clock)

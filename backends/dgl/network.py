@@ -1,0 +1,79 @@
+"""The models over DGL's kernels, in the order of operations of GraphConv, SAGEConv and GATConv."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from backends.dgl.library import dgl
+from backends.model import ModelSpec
+from backends.training import Network
+
+
+@dataclass
+class Hop:
+    """What one layer runs over: a graph or block, whose first sources are its ``rows`` destinations.
+
+    gcn scales rows by ``D^-1/2`` of the whole graph, [sources, 1]; ``weight`` [edges, 1] replaces that scale where
+    edges have weights of their own.
+    """
+
+    graph: dgl.DGLGraph
+    rows: int
+    scale: Tensor | None = None
+    weight: Tensor | None = None
+
+
+@dataclass
+class Structure:
+    """The hops of a network, first layer first."""
+
+    hops: list[Hop]
+
+
+def aggregates_first(spec: ModelSpec, layer: int) -> bool:
+    """Whether DGL aggregates a layer's input: unless that is wider than the output; GATConv never does."""
+    return spec.name != "gat" and spec.width_in(layer) <= spec.width_out(layer)
+
+
+class DglNetwork(Network):
+    """GraphConv, SAGEConv and GATConv on canonical parameters."""
+
+    def convolve(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
+        """See ``Network``."""
+        hop: Hop = structure.hops[layer]
+        bias = self.parameter(layer, "bias")
+        if self.spec.name == "gcn":
+            return self._propagate(layer, hidden, self.parameter(layer, "weight"), hop) + bias
+        if self.spec.name == "sage":
+            own = torch.addmm(bias, hidden[: hop.rows], self.parameter(layer, "weight_self"))
+            return own + self._propagate(layer, hidden, self.parameter(layer, "weight_neigh"), hop)
+        heads = self._attend(layer, hidden, hop)
+        return (heads.mean(1) if self.spec.is_last(layer) else heads.flatten(1)) + bias
+
+    def _propagate(self, layer: int, hidden: Tensor, weight: Tensor, hop: Hop) -> Tensor:
+        if aggregates_first(self.spec, layer):
+            return _aggregate(hidden, hop) @ weight
+        return _aggregate(hidden @ weight, hop)
+
+    def _attend(self, layer: int, hidden: Tensor, hop: Hop) -> Tensor:
+        heads, graph = self.spec.heads_of(layer), hop.graph
+        z = (hidden @ self.parameter(layer, "weight")).view(len(hidden), heads, -1)
+        score_src = (z * self.parameter(layer, "att_src")).sum(-1, keepdim=True)
+        score_dst = (z[: hop.rows] * self.parameter(layer, "att_dst")).sum(-1, keepdim=True)
+        score = functional.leaky_relu(dgl.ops.u_add_v(graph, score_src, score_dst), self.spec.slope)
+        alpha = functional.dropout(dgl.ops.edge_softmax(graph, score), self.settings.attention_dropout, self.training)
+        out: Tensor = dgl.ops.u_mul_e_sum(graph, z, alpha)
+        return out
+
+
+def _aggregate(x: Tensor, hop: Hop) -> Tensor:
+    if hop.weight is not None:
+        out: Tensor = dgl.ops.u_mul_e_sum(hop.graph, x, hop.weight)
+    elif hop.scale is not None:
+        out = dgl.ops.copy_u_sum(hop.graph, x * hop.scale) * hop.scale[: hop.rows]
+    else:
+        out = dgl.ops.copy_u_mean(hop.graph, x)
+    return out

@@ -1,0 +1,106 @@
+"""Training and inference with PyTorch Geometric."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from backends.batches import BatchPlan
+from backends.contract import Clock, Nodes
+from backends.model import ModelSpec, State, TrainingSpec
+from backends.pyg.loader import NeighbourBatches
+from backends.pyg.network import PygNetwork, Structure, whole_graph
+from backends.training import Batch, Network, TorchInferrer, TorchTrainer, loss_of
+from datasets.adjacency import adjacency_of
+from datasets.csr import Csr, csr_from_edges
+from datasets.graph import Graph
+
+
+class PygTrainer(TorchTrainer):
+    """Full batches over one matrix; mini batches with all neighbours from NeighborLoader."""
+
+    @property
+    def variant(self) -> str:
+        """The form that runs this model."""
+        found: str = self.config.variant_for(self.spec.name)
+        return found
+
+    def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
+        """See ``TorchTrainer``."""
+        network = PygNetwork(spec, training)
+        if self.variant == "compile":
+            network.compile()
+        return network
+
+    def structure(self, graph: Graph) -> Structure:
+        """See ``TorchTrainer``."""
+        hop = whole_graph(adjacency_of(graph, self.spec.name), self.spec.name, self.variant)
+        return Structure([hop] * self.spec.layers)
+
+    def prepare(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
+    ) -> None:
+        """Also compile, by one forward and backward pass whose traces ``load`` removes."""
+        super().prepare(graph, spec, training, state, plan, clock)
+        if self.variant == "compile":
+            with clock.phase("compile"):
+                self.model.train()
+                loss_of(self.logits(self.full), self.training_labels).backward()
+                self.model.zero_grad(set_to_none=True)
+                self.load(state)
+
+    def prepare_structure(self) -> None:
+        """See ``TorchTrainer``; a mini batch needs the sampler instead of a matrix."""
+        super().prepare_structure()
+        if not self.plan.full_batch:
+            adjacency = adjacency_of(self.graph, self.spec.name)
+            features = torch.from_numpy(np.array(self.graph.features, dtype=np.float32))
+            self.loader = NeighbourBatches(
+                adjacency, features, self.spec.name, self.spec.layers, self.config.workers
+            )
+
+    def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
+        """See ``TorchTrainer``; ``load`` is the wait for the sampler, ``vectorize`` the trimming."""
+        if self.plan.full_batch:
+            yield self.full
+            return
+        targets = self.plan.targets(index)
+        with clock.phase("load"):
+            sampled = self.loader.load(targets)
+        for mine in targets:
+            with clock.phase("load"):
+                data = next(sampled)
+            with clock.phase("vectorize"):
+                batch = self.loader.batch(data, mine, self.config.trim, self.variant)
+            yield batch
+
+    def mini_batch(self, targets: Nodes) -> Batch:
+        """See ``TorchTrainer``."""
+        data = next(self.loader.load([targets]))
+        return self.loader.batch(data, targets, self.config.trim, self.variant)
+
+    def layer_csrs(self, structure: Structure) -> list[Csr]:
+        """See ``TorchTrainer``."""
+        return [_csr(hop.edges, hop.rows) if hop.csr is None else hop.csr for hop in structure.hops]
+
+    def aggregates_first(self, layer: int) -> bool:
+        """Whether PyG aggregates the input: SAGEConv always does, GCNConv and GATConv never do."""
+        return self.spec.name == "sage"
+
+    def facts(self) -> dict[str, Any]:
+        """See ``TorchTrainer``; also the form that ran."""
+        return super().facts() | {"variant": self.variant}
+
+
+def _csr(edges: torch.Tensor, rows: int) -> Csr:
+    if edges.layout == torch.sparse_csr:
+        return Csr(edges.crow_indices().numpy(), edges.col_indices().numpy(), (rows, rows))
+    sources, destinations = edges.numpy()
+    return csr_from_edges(sources, destinations, (rows, rows))
+
+
+class PygInferrer(TorchInferrer):
+    """Scores nodes by the full-graph forward pass."""
+
+    trainer_class = PygTrainer

@@ -1,0 +1,124 @@
+"""PyG's convolutions as layers of the shared network, and the matrices that they take."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch_geometric import EdgeIndex
+from torch_geometric.nn import GATConv, GCNConv, SAGEConv
+
+from backends.model import ModelSpec, TrainingSpec
+from backends.training import Network
+from datasets.adjacency import Adjacency
+from datasets.csr import Csr
+
+# Where PyG keeps each canonical parameter of a layer, and whether it is stored transposed there.
+PLACES: dict[str, dict[str, tuple[str, bool]]] = {
+    "gcn": {"weight": ("lin.weight", True), "bias": ("bias", False)},
+    "sage": {"weight_self": ("lin_r.weight", True), "weight_neigh": ("lin_l.weight", True), "bias": ("lin_l.bias", False)},
+    "gat": {
+        "weight": ("lin.weight", True),
+        "att_src": ("att_src", False),
+        "att_dst": ("att_dst", False),
+        "bias": ("bias", False),
+    },
+}
+
+
+@dataclass
+class Hop:
+    """What one layer runs over: ``rows`` nodes, their edges as EdgeIndex, [2, edges] or CSR, weights, the csr if known."""
+
+    rows: int
+    edges: Tensor
+    weight: Tensor | None
+    csr: Csr | None = None
+
+
+@dataclass
+class Structure:
+    """The hops of a network, first layer first."""
+
+    hops: list[Hop]
+
+
+class PygNetwork(Network):
+    """GCNConv, SAGEConv and GATConv as PyG ships them; normalisation and self loops come with the matrices."""
+
+    def make_parameters(self) -> None:
+        """See ``Network``."""
+        spec = self.spec
+        self.convolutions = nn.ModuleList(_convolution(spec, self.settings, layer) for layer in range(spec.layers))
+        if spec.head == "linear":
+            self.head = nn.Linear(spec.width_out(spec.layers - 1), spec.classes)
+
+    def canonical(self) -> dict[str, tuple[nn.Parameter, bool]]:
+        """See ``Network``."""
+        found: dict[str, tuple[nn.Parameter, bool]] = {}
+        for layer, convolution in enumerate(self.convolutions):
+            for name, (place, transposed) in PLACES[self.spec.name].items():
+                found[f"layers.{layer}.{name}"] = (convolution.get_parameter(place), transposed)
+        if self.spec.head == "linear":
+            found |= {"head.weight": (self.head.weight, True), "head.bias": (self.head.bias, False)}
+        return found
+
+    def convolve(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
+        """See ``Network``."""
+        hop: Hop = structure.hops[layer]
+        inputs = hidden[: hop.rows]
+        if self.spec.name == "gcn":
+            out: Tensor = self.convolutions[layer](inputs, hop.edges, hop.weight)
+        else:
+            out = self.convolutions[layer](inputs, hop.edges)
+        return out
+
+
+def _convolution(spec: ModelSpec, training: TrainingSpec, layer: int) -> nn.Module:
+    wide, out = spec.width_in(layer), spec.width_out(layer)
+    if spec.name == "gcn":
+        return GCNConv(wide, out, normalize=False)
+    if spec.name == "sage":
+        return SAGEConv(wide, out, aggr="mean")
+    return GATConv(
+        wide,
+        out,
+        heads=spec.heads_of(layer),
+        concat=not spec.is_last(layer),
+        negative_slope=spec.slope,
+        dropout=training.attention_dropout,
+        add_self_loops=False,
+    )
+
+
+def edge_list(csr: Csr) -> Tensor:
+    """Edges [2, nnz] int64, sources above destinations, sorted by destination."""
+    return torch.from_numpy(np.stack([csr.indices, csr.destinations]).astype(np.int64))
+
+
+def edge_weights(adjacency: Adjacency) -> Tensor | None:
+    """The weight of each edge, where the model has one."""
+    return None if adjacency.weight is None else torch.from_numpy(np.array(adjacency.weight))
+
+
+def whole_graph(adjacency: Adjacency, model: str, variant: str) -> Hop:
+    """The hop that is every layer of a full batch."""
+    csr, weight = adjacency.csr, edge_weights(adjacency)
+    if variant == "csr":
+        return Hop(csr.shape[0], csr_tensor(csr.indptr, csr.indices, weight, model), None, csr)
+    edges = EdgeIndex(edge_list(csr), sparse_size=csr.shape, sort_order="col")
+    return Hop(csr.shape[0], edges.fill_cache_(), weight, csr)
+
+
+def csr_tensor(indptr: NDArray[np.integer], indices: NDArray[np.integer], weight: Tensor | None, model: str) -> Tensor:
+    """A square ``torch.sparse`` CSR matrix, row = destination; weights of 1 unless given.
+
+    Products are a third faster with int32 indices; GATConv gathers with them, and its backward takes int64 only.
+    """
+    kind = np.int64 if model == "gat" else np.int32
+    rows, columns = (torch.from_numpy(np.array(part, dtype=kind)) for part in (indptr, indices))
+    values = torch.ones(len(indices)) if weight is None else weight
+    size = (len(indptr) - 1,) * 2
+    return torch.sparse_csr_tensor(rows, columns, values, size, check_invariants=False)
