@@ -1,7 +1,7 @@
 """From records to the rows of a table: which records count, and what is derived from them."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ class Row:
     ratio: Summary | None = None
     ratio_to: str = ""
     lower_precision: bool = False
-    fastest_peer: bool = False
     ok: list[Record] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -50,6 +49,11 @@ class Row:
         """Whether this is an engine to be compared with, not one of ours."""
         name = self.record["config"]["backend"]["name"]
         return name not in MODULES or config_class(name).engine == "peer"
+
+    @property
+    def fastest_peer(self) -> bool:
+        """Whether the others are compared with this one."""
+        return self.peer and self.ratio_to == self.label
 
     @property
     def dtype(self) -> str:
@@ -119,7 +123,7 @@ def seconds(record: Record) -> list[float]:
     return [value * record.get("extrapolated", 1.0) for value in record["epochs"]["seconds"]]
 
 
-def rows(found: Iterable[Found], environments: dict[str, dict[str, Any]]) -> list[Row]:
+def rows(found: Iterable[Found], environments: Mapping[str, Mapping[str, Any]]) -> list[Row]:
     """Gather the records of one table into rows, fastest first, failed ones last, each with its ratio."""
     cells: dict[tuple[str, str], list[Found]] = {}
     for path, record in found:
@@ -131,18 +135,16 @@ def rows(found: Iterable[Found], environments: dict[str, dict[str, Any]]) -> lis
     made.sort(key=lambda row: (row.time.median if row.time else float("inf"), row.label))
     for row in made:
         _add_ratio(row, made)
-    for name in {peer.ratio_to for peer in made if peer.peer}:
-        next(row for row in made if row.label == name).fastest_peer = True
     return made
 
 
-def checked(record: Record, environments: dict[str, dict[str, Any]]) -> str:
+def checked(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> str:
     """What must be equal before two records are pooled: the checked environment and the protocol, as one text."""
     held = environments.get(record["environment"], {})
     return json.dumps([record["protocol"], held.get("checked", held)], sort_keys=True)
 
 
-def _current(found: Sequence[Found], environments: dict[str, dict[str, Any]]) -> tuple[list[Found], int]:
+def _current(found: Sequence[Found], environments: Mapping[str, Mapping[str, Any]]) -> tuple[list[Found], int]:
     """Keep the newest record of every seed among those of the newest environment; also count the rest."""
     ordered = sorted(found, key=lambda item: (item[1].get("written", ""), str(item[0])))
     today = checked(ordered[-1][1], environments)

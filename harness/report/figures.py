@@ -1,0 +1,90 @@
+"""Figures of the reports: SVG that is the same bytes for the same rows; matplotlib is imported when one is drawn."""
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from harness.report.rows import Row
+from harness.report.tables import unit_of
+from harness.statistics import Summary
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+OWN, PEER, FAINT = "#0b6e99", "#5f6368", "#d0d3d6"
+WIDE = 25.0
+
+
+class Compared(Protocol):
+    """What a panel shows: a title and rows."""
+
+    title: str
+    rows: list[Row]
+
+
+def epoch_times(comparisons: Sequence[Compared]) -> str:
+    """Draw the times of one data set, one panel per table, as SVG."""
+    import matplotlib
+
+    options: Any = {"svg.hashsalt": "gnn-harness", "svg.fonttype": "none", "font.family": "DejaVu Sans", "font.size": 9}
+    with matplotlib.rc_context(options):
+        figure = draw(comparisons)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": "gnn-harness report"})
+    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
+
+
+def draw(comparisons: Sequence[Compared]) -> "Figure":
+    """Draw a dot with its interval per row, fastest on top; rows without a result stand below with their status."""
+    from matplotlib.figure import Figure
+
+    heights = [len(panel.rows) + 1.6 for panel in comparisons]
+    figure = Figure(figsize=(7.5, 0.26 * sum(heights) + 0.3), layout="constrained")
+    panels = figure.subplots(len(comparisons), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for axes, comparison in zip(panels, comparisons, strict=True):
+        _panel(axes, comparison)
+    return figure
+
+
+def _panel(axes: "Axes", comparison: Compared) -> None:
+    rows = comparison.rows
+    unit, factor = unit_of(rows)
+    for place, row in enumerate(rows):
+        _dot(axes, place, row, factor)
+    axes.set_yticks(range(len(rows)), [f"{row.label}{' ★' if row.fastest_peer else ''}" for row in rows])
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_title(f"{comparison.title} [{unit}]", loc="left", fontsize=9, fontweight="bold")
+    axes.grid(axis="x", color=FAINT, linewidth=0.6)
+    axes.set_axisbelow(True)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    _scale(axes, [row.time.scaled(factor) for row in rows if row.time])
+    axes.tick_params(which="both", length=0)
+
+
+def _scale(axes: "Axes", times: Sequence[Summary]) -> None:
+    """From zero while that shows every row, else logarithmic."""
+    if not times:
+        axes.set_xticks([])
+        return
+    largest = max(max(time.high, time.median) for time in times)
+    smallest = min(time.median for time in times)
+    if largest <= WIDE * smallest:
+        axes.set_xlim(0, 1.15 * largest)
+        return
+    axes.set_xscale("log")
+    axes.set_xlim(0.6 * smallest, 2.2 * largest)
+    axes.xaxis.set_major_formatter("{x:g}")
+
+
+def _dot(axes: "Axes", place: int, row: Row, factor: float) -> None:
+    if row.time is None:
+        style: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "color": PEER}
+        axes.text(0.01, place, row.record["status"].replace("_", " "), fontstyle="italic", fontsize=8, **style)
+        return
+    time, colour = row.time.scaled(factor), PEER if row.peer else OWN
+    axes.plot([time.low, time.high], [place, place], color=colour, linewidth=2.2, alpha=0.45, solid_capstyle="butt")
+    axes.plot([time.median], [place], "o", color=colour, markersize=5)
+    beside: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
+    axes.annotate(f"{time.median:.3g}", (max(time.high, time.median), place), color=colour, **beside)

@@ -1,0 +1,210 @@
+"""Pages of ``reports/``: a pure function of the records and of this checkout, twice the same bytes."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.report import figures, tables
+from harness.report.commandline import command, overrides
+from harness.report.published import Published, published_for, published_scores
+from harness.report.rows import Found, Row, rows
+from harness.store.files import environment_of, find_records
+from harness.store.naming import flatten
+from harness.store.record import RecordError
+
+TEMPLATES = Path(__file__).parent / "templates"
+COUNTS = ("nodes", "edges", "features", "classes", "train", "validation", "test", "self_loops_dropped")
+
+MARK = "gnn-harness report"
+
+
+@dataclass
+class Comparison:
+    """One table: the rows of one model and scenario on one data set and machine."""
+
+    title: str
+    rows: list[Row]
+    published: Published | None
+
+
+@dataclass
+class DatasetPart:
+    """All tables of one data set on one machine."""
+
+    name: str
+    machine: str
+    comparisons: list[Comparison]
+    figure: str
+
+    @property
+    def anchor(self) -> str:
+        """What names its figure and its place in the page."""
+        return f"{self.name}-{self.machine}"
+
+
+def write_reports(results: Path, out: Path) -> list[Path]:
+    """Write all pages and figures below ``out`` and return them; raises RecordError when there is no record.
+
+    Files of an earlier report that are no longer made are deleted; what carries no mark of a report is left alone.
+    """
+    found = list(find_records(results))
+    if not found:
+        raise RecordError(f"{results} holds no records: run `python -m harness` first, or name another folder")
+    names = sorted({record["environment"] for _, record in found})
+    environments = {name: environment_of(results, name) for name in names}
+    parts = dataset_parts(results, found, environments)
+    texts = {f"figures/{part.figure}": figures.epoch_times(part.comparisons) for part in parts}
+    texts["comparison.md"] = _comparison_page(parts, environments, out)
+    texts["README.md"] = _render("README.md.j2", parts=parts, records=len(found), statuses=_statuses(found))
+    return _write(out, texts)
+
+
+def dataset_parts(
+    results: Path, found: Sequence[Found], environments: Mapping[str, dict[str, Any]]
+) -> list[DatasetPart]:
+    """Sort the records into data sets and tables."""
+    scores = published_scores()
+    tree: dict[tuple[str, str], dict[tuple[str, ...], list[Found]]] = {}
+    for path, record in found:
+        machine, dataset = path.relative_to(results).parts[:2]
+        tree.setdefault((dataset, machine), {}).setdefault(_table_key(record["config"]), []).append((path, record))
+    parts = []
+    for (dataset, machine), compared in sorted(tree.items()):
+        comparisons = [_comparison(key, held, environments, scores) for key, held in sorted(compared.items())]
+        parts.append(DatasetPart(dataset, machine, comparisons, f"{dataset}-{machine}.svg"))
+    return parts
+
+
+def _table_key(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """What all rows of a table share: the order, the precision and the engine's options are rows."""
+    training = {key: value for key, value in config["training"].items() if key != "dtype"}
+    texts = [json.dumps(values, sort_keys=True) for values in (config["dataset"], config["model"], training)]
+    return (config["model"]["name"], config["scenario"]["name"], config["device"], str(config["threads"]), *texts)
+
+
+def _comparison(
+    key: tuple[str, ...], found: Sequence[Found], environments: Mapping[str, dict[str, Any]], scores: list[Published]
+) -> Comparison:
+    model, scenario, device, threads = key[:4]
+    made = rows(found, environments)
+    config = made[0].record["config"]
+    batch = config["training"].get("batch_size")
+    form = "full batch" if batch is None else f"batches of {batch:,}"
+    title = f"{model}, {scenario}, {form}, {device}, {threads} threads"
+    matches = [published_for(record, scores) for row in made for record in row.ok]
+    return Comparison(title, made, next((match for match in matches if match), None))
+
+
+def settings(comparison: Comparison) -> str:
+    """Model, training and options of the data set of a table in one line."""
+    config = comparison.rows[0].record["config"]
+    training = {key: value for key, value in config["training"].items() if key != "dtype" and value is not None}
+    held = flatten({"model": config["model"], "training": training, "dataset": config["dataset"].get("options") or {}})
+    parts = [f"{key.partition('.')[2] or key} {value}" for key, value in held.items() if value not in ("none", [], {})]
+    return ", ".join(part for part in parts if not part.startswith("name "))
+
+
+def counts(part: DatasetPart) -> str:
+    """The counts of a data set as held, beside the published ones."""
+    held = next((row.record["dataset"] for row in _rows(part) if row.record.get("dataset", {}).get("counts")), None)
+    if held is None:
+        return "Its counts are not known: no cell got as far as reading it."
+    mine, published = held["counts"], held.get("published") or {}
+    names = [name for name in COUNTS if name in mine or name in published]
+    lines = [
+        ["as held", *[f"{mine[name]:,}" if name in mine else tables.NOTHING for name in names]],
+        ["published", *[f"{published[name]:,}" if name in published else tables.NOTHING for name in names]],
+    ]
+    return tables.markdown(["", *[name.replace("_", " ") for name in names]], lines)
+
+
+def dataset(part: DatasetPart) -> dict[str, Any]:
+    """What the records know of a data set."""
+    return next((row.record["dataset"] for row in _rows(part) if row.record.get("dataset")), {"name": part.name})
+
+
+def redo(comparison: Comparison) -> list[str]:
+    """Commands that measure a table again: rows that differ in the backend only in one, as ratios need one group."""
+    gathered: dict[tuple[str, ...], list[Row]] = {}
+    for row in comparison.rows:
+        rest = tuple(text for text in overrides(row.record) if not text.startswith("backend="))
+        gathered.setdefault(rest, []).append(row)
+    commands = []
+    for rest, held in gathered.items():
+        seeds = {record["config"]["seed"] for row in held for _, record in row.cells}
+        commands.append(command((row.record["config"]["backend"]["name"] for row in held), rest, seeds))
+    return commands
+
+
+def notes(row: Row) -> str:
+    """What a reader must know to trust a row, in one line; empty when there is nothing."""
+    limited = row.record.get("extrapolated")
+    counted = {
+        "disturbed samples, repeated": row.disturbed(),
+        "outlying samples (modified z-score above 3.5), kept": row.outlying(),
+        "older records of another environment, not pooled": row.older,
+    }
+    said = [f"epoch extrapolated from 1/{limited:.3g} of its batches"] if limited else []
+    said += [f"{what}: {count}" for what, count in counted.items() if count]
+    bad = [record for _, record in row.cells if record["status"] != "ok"]
+    said += [f"seed {record['config']['seed']} ended as {record['status']}" for record in bad if row.ok]
+    return "; ".join(said)
+
+
+def _rows(part: DatasetPart) -> list[Row]:
+    return [row for comparison in part.comparisons for row in comparison.rows]
+
+
+def _comparison_page(parts: list[DatasetPart], environments: Mapping[str, dict[str, Any]], out: Path) -> str:
+    cited = {record["environment"] for part in parts for row in _rows(part) for _, record in row.cells}
+
+    def link(path: Path) -> str:
+        return Path(os.path.relpath(path, out)).as_posix()
+
+    return _render(
+        "comparison.md.j2",
+        parts=parts,
+        environments={name: flatten(environments[name]) for name in sorted(cited)},
+        known={row.record["config"]["dataset"]["name"] for part in parts for row in _rows(part)},
+        synthetic=any(dataset(part).get("synthetic") for part in parts),
+        link=link,
+    )
+
+
+def _render(template: str, **values: Any) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    engine = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    helpers = (settings, counts, dataset, redo, notes)
+    engine.globals |= {function.__name__: function for function in helpers} | {"tables": tables}
+    return engine.get_template(template).render(**values)
+
+
+def _statuses(found: Iterable[Found]) -> dict[str, int]:
+    counted: dict[str, int] = {}
+    for _, record in found:
+        counted[record["status"]] = counted.get(record["status"], 0) + 1
+    return dict(sorted(counted.items()))
+
+
+def _write(out: Path, texts: Mapping[str, str]) -> list[Path]:
+    written = []
+    for name, text in texts.items():
+        path = out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        written.append(path)
+    for path in sorted({*out.glob("*.md"), *(out / "figures").glob("*.svg")} - set(written)):
+        if MARK in path.read_text(encoding="utf-8")[:1000]:
+            path.unlink()
+    return written
