@@ -1,0 +1,70 @@
+"""Renumberings of the vertices: a transform of the data set that is open to every engine.
+
+An order is an array ``order`` of the old nodes in their new sequence: ``order[new] = old``.
+"""
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.csr import Csr
+from datasets.graph import Graph
+from datasets.synthetic import unknown
+
+Order = NDArray[np.int64]
+
+ORDERS = {
+    "none": "datasets.order.basic:none",
+    "random": "datasets.order.basic:random",
+    "degree": "datasets.order.basic:degree",
+    "rcm": "datasets.order.rcm:rcm",
+    "metis": "datasets.order.metis:metis",
+}
+
+
+def permutation_of(name: str, csr: Csr, options: Mapping[str, Any] | None = None, seed: int = 0) -> Order:
+    """Compute the order ``name`` of a square adjacency matrix: int64 [nodes], old node at each new position.
+
+    ``options`` are the keyword parameters of the order's function. Raises ValueError for unknown names and options,
+    for a matrix that is not square, and for a result that is not a permutation.
+    """
+    if name not in ORDERS:
+        raise ValueError(unknown("order", name, ORDERS))
+    if csr.shape[0] != csr.shape[1]:
+        raise ValueError(f"an adjacency matrix of shape {csr.shape} has no vertex order: it must be square")
+    module, _, function = ORDERS[name].partition(":")
+    compute: Callable[..., Order] = getattr(importlib.import_module(module), function)
+    given = dict(options or {})
+    allowed = [parameter for parameter in inspect.signature(compute).parameters if parameter not in ("csr", "seed")]
+    for option in given:
+        if option not in allowed:
+            raise ValueError(unknown(f"option of order {name}", option, allowed))
+    return check_permutation(compute(csr, seed, **given), csr.shape[0])
+
+
+def check_permutation(order: NDArray[np.integer], nodes: int) -> Order:
+    """Return ``order`` as int64; raises ValueError unless it names each of ``nodes`` nodes once."""
+    order = np.asarray(order)
+    if order.shape != (nodes,) or not np.issubdtype(order.dtype, np.integer):
+        raise ValueError(f"an order of {nodes} nodes needs {nodes} integers, given {order.dtype} {order.shape}")
+    seen = np.zeros(nodes, dtype=bool)
+    seen[order[(order >= 0) & (order < nodes)]] = True
+    if not seen.all():
+        raise ValueError(f"not a permutation of {nodes} nodes: node {int(np.flatnonzero(~seen)[0])} is missing")
+    return order.astype(np.int64)
+
+
+def apply_order(graph: Graph, order: NDArray[np.integer]) -> Graph:
+    """Renumber a graph: node and edge arrays follow, rows are sorted again, edge ids and original node ids stay."""
+    return graph.subgraph(check_permutation(order, graph.nodes))
+
+
+def undo(predictions: NDArray[Any], order: NDArray[np.integer]) -> NDArray[Any]:
+    """Bring rows of a renumbered graph back into the old numbering."""
+    original = np.empty_like(predictions)
+    original[check_permutation(order, len(predictions))] = predictions
+    return original
