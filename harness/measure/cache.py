@@ -6,7 +6,8 @@ The model follows the gathered feature rows only: ``for row, for edge of row: re
 starts with cold caches, since the dense kernels between two SpMMs stream through them, and has all of the last level.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,10 @@ class Cache:
     def sets(self) -> int:
         """Number of sets, at least one."""
         return max(1, self.bytes // (self.ways * self.line))
+
+    def part(self, parts: int) -> "Cache":
+        """One of ``parts`` equal shares of the sets."""
+        return replace(self, bytes=self.sets // parts * self.ways * self.line)
 
 
 # Where a virtual machine hides its caches: one core's L1d and L2 and a socket's L3 of common servers.
@@ -126,61 +131,83 @@ def sampled_gathers(csr: Csr, fraction: float, seed: int) -> Lines:
     return np.concatenate([csr.indices[begin:end] for begin, end in runs])
 
 
+@dataclass(frozen=True)
+class _Gather:
+    """The gathers of one SpMM that are simulated: one of ``fold`` residue classes of its lines."""
+
+    name: str
+    csr: Csr
+    count: int
+    row_bytes: int
+    fold: int
+    line: int
+
+    @property
+    def accesses(self) -> int:
+        """Line accesses of the class."""
+        starts = np.arange(self.csr.shape[1], dtype=np.int64) * self.row_bytes
+        spans = (starts + (self.row_bytes - 1)) // self.line - starts // self.line + 1
+        return int(spans[self.csr.indices].sum())
+
+    def reaching(self, fraction: float, caches: tuple[Cache, ...], seed: int) -> list[int]:
+        """Accesses of the class, or of a fraction of it, that reach each level and, last, the DRAM."""
+        lines = touched_lines(sampled_gathers(self.csr, fraction, seed), self.row_bytes, self.line)
+        lines = lines.astype(index_dtype(self.csr.shape[1] * self.row_bytes // self.line + 1))
+        counts = [len(lines)]
+        for cache in caches:
+            lines = lru_misses(lines, cache.part(self.fold))
+            counts.append(len(lines))
+        return counts
+
+
+def _gather(item: dict[str, Any], caches: tuple[Cache, ...]) -> _Gather:
+    """Fold an SpMM, exactly.
+
+    With rows of L whole lines and g = gcd(L, sets of every level), lines of different residues modulo g never share a
+    set, and all g classes of them see the same sequence of rows: one tells the hits of all.
+    """
+    line, row_bytes = caches[0].line, item["width"] * item["itemsize"]
+    fold = 1 if row_bytes % line else gcd(row_bytes // line, *(cache.sets for cache in caches))
+    return _Gather(item["name"], item["csr"], item["count"], row_bytes // fold, fold, line)
+
+
 def simulate(
     spmm: list[dict[str, Any]], accesses: int, caches: tuple[Cache, ...] | None = None, seed: int = 0
 ) -> dict[str, Any]:
-    """Model the caches under the gathers of a list of SpMMs; beyond ``accesses`` lines in all, of sampled rows.
+    """Model the caches under the gathers of a list of SpMMs; sampled rows where that is more than ``accesses`` steps.
 
     Each item has ``name``, ``csr``, ``width`` and ``itemsize`` of the dense operand, and ``count``, how often it ran.
-    ``levels`` holds the accesses and hits of everything that ran, scaled up from the sample; ``per_spmm`` those
-    simulated. ``hit_rate`` is the share of line accesses that no DRAM served, ``None`` when nothing was gathered;
-    ``sampled`` the share of line accesses simulated. Lines are those of the first level.
+    ``levels`` holds the line accesses and hits of everything that ran, scaled up from the sample. ``hit_rate`` is the
+    share of line accesses that no DRAM served, ``None`` when nothing was gathered; ``sampled`` the share of line
+    accesses simulated. Lines are those of the first level.
     """
     levels, source = (caches, "given") if caches is not None else machine_caches()
-    line = levels[0].line
-    wanted = [_line_accesses(item, line) for item in spmm]
+    gathers = [_gather(item, levels) for item in spmm]
+    wanted = [gather.accesses for gather in gathers]
     fraction = min(1.0, accesses / max(1, sum(wanted)))
-    rows = [_one(item, count, fraction, levels, seed) for item, count in zip(spmm, wanted, strict=True)]
-    reaching = [sum(row["reaching"][depth] * row["weight"] for row in rows) for depth in range(len(levels) + 1)]
-    table = [_level(cache, reaching[depth], reaching[depth + 1]) for depth, cache in enumerate(levels)]
-    simulated = sum(row["reaching"][0] for row in rows)
+    found = np.array([gather.reaching(fraction, levels, seed) for gather in gathers]).reshape(-1, len(levels) + 1)
+    lines = found * np.array([[gather.fold] for gather in gathers]).reshape(-1, 1)
+    total = sum(count * gather.fold for count, gather in zip(wanted, gathers, strict=True))
+    scale = [gather.count * count / max(1, row[0]) for gather, count, row in zip(gathers, wanted, found, strict=True)]
+    ran = [round(value) for value in (lines * np.array(scale).reshape(-1, 1)).sum(axis=0).tolist()]
     return {
         "model": "set-associative LRU",
         "caches": source,
-        "levels": table,
-        "hit_rate": _share(reaching[0] - reaching[-1], reaching[0]),
+        "levels": [_level(cache, *ran[depth : depth + 2]) for depth, cache in enumerate(levels)],
+        "hit_rate": _share(ran[0] - ran[-1], ran[0]),
         "per_spmm": [
-            {"name": row["name"], "accesses": row["reaching"][0], "hit_rate": row["hit_rate"]} for row in rows
+            {"name": gather.name, "accesses": count * gather.fold, "hit_rate": _share(row[0] - row[-1], row[0])}
+            for gather, count, row in zip(gathers, wanted, found.tolist(), strict=True)
         ],
-        "sampled": 1.0 if fraction >= 1.0 else simulated / sum(wanted),
+        "sampled": 1.0 if fraction >= 1.0 else float(lines[:, 0].sum() / total),
     }
 
 
-def _line_accesses(item: dict[str, Any], line: int) -> int:
-    row_bytes = item["width"] * item["itemsize"]
-    starts = np.arange(item["csr"].shape[1], dtype=np.int64) * row_bytes
-    spans = (starts + (row_bytes - 1)) // line - starts // line + 1
-    return int(spans[item["csr"].indices].sum())
-
-
-def _one(item: dict[str, Any], wanted: int, fraction: float, caches: tuple[Cache, ...], seed: int) -> dict[str, Any]:
-    row_bytes = item["width"] * item["itemsize"]
-    lines = touched_lines(sampled_gathers(item["csr"], fraction, seed), row_bytes, caches[0].line)
-    lines = lines.astype(index_dtype(item["csr"].shape[1] * row_bytes // caches[0].line + 1))
-    reaching = [len(lines)]
-    for cache in caches:
-        lines = lru_misses(lines, cache)
-        reaching.append(len(lines))
-    weight = item["count"] * (wanted / reaching[0] if reaching[0] else 0.0)
-    hit_rate = _share(reaching[0] - reaching[-1], reaching[0])
-    return {"name": item["name"], "reaching": reaching, "weight": weight, "hit_rate": hit_rate}
-
-
-def _level(cache: Cache, reaching: float, passing: float) -> dict[str, Any]:
+def _level(cache: Cache, reaching: int, passing: int) -> dict[str, Any]:
     held = {"name": cache.name, "bytes": cache.bytes, "ways": cache.ways, "line": cache.line}
-    hits = round(reaching) - round(passing)
-    return held | {"accesses": round(reaching), "hits": hits, "hit_rate": _share(hits, round(reaching))}
+    hits = reaching - passing
+    return held | {"accesses": reaching, "hits": hits, "hit_rate": _share(hits, reaching)}
 
 
-def _share(part: float, whole: float) -> float | None:
+def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None

@@ -52,7 +52,7 @@ def test_misses_equal_a_plain_simulator(lines: list[int], sets: int, ways: int, 
     assert lru_misses(np.array(lines, dtype=dtype), cache).tolist() == plain_misses(lines, sets, ways)
 
 
-@given(st.integers(0, 2**32), st.integers(1, 60), st.sampled_from([4, 28, 64, 100, 256, 600]))
+@given(st.integers(0, 2**32), st.integers(1, 60), st.sampled_from([4, 28, 64, 100, 128, 256, 384, 600]))
 def test_levels_see_the_misses_of_the_one_before(seed: int, nodes: int, row_bytes: int) -> None:
     csr = random_csr(nodes, 300, seed)
     found = simulate([spmm(csr, row_bytes // 4)], 10**9, SMALL)
@@ -108,7 +108,7 @@ def test_a_sample_states_its_fraction_and_comes_near(fraction: float) -> None:
 def test_a_hub_cannot_break_the_budget() -> None:
     csr = csr_from_edges(np.arange(10_000), np.zeros(10_000, dtype=np.int64), (10_000, 10_000))
     found = simulate([spmm(csr)], 1000, SMALL)
-    assert found["per_spmm"][0]["accesses"] <= 1000 + 16
+    assert found["sampled"] <= (1000 + 16) / 10_000
     assert found["hit_rate"] == 0.0
 
 
