@@ -25,7 +25,7 @@ from harness.store.record import (
 )
 
 LARGEST = 16 * 1024
-EXACT = ("config", "config_diff")
+EXACT = ("config", "config_diff", "overrides")
 KEPT = frozenset((*REQUIRED, "message", "ablations", "dataset", "written", "side"))
 
 

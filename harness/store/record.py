@@ -43,6 +43,7 @@ class Record(TypedDict, total=False):
     limits: dict[str, Any]
     parity: dict[str, Any]  # graph -> worst forward, worst gradient, tensor, tries
     log_tail: str
+    overrides: list[str]  # the command-line overrides that led to this cell, as given
     written: str  # when the record was written, ISO 8601 in UTC; set by the store
     side: list[str]  # keys that stand in the side file; readers put them back
 

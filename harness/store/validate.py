@@ -74,7 +74,7 @@ def _number_problems(record: Record) -> Iterator[str]:
     series |= {f"epochs.phases.{name}": values for name, values in epochs.get("phases", {}).items()}
     samples = len(epochs.get("seconds", []))
     for name, values in series.items():
-        if len(values) not in (0, samples):
+        if len(values) > samples:
             yield f"{name} holds {len(values)} values for {samples} samples"
     durations = {name: values for name, values in series.items() if name != "epochs.loss"}
     durations |= {"warmup": record.get("warmup", []), "rounds": record.get("rounds", [])}
