@@ -1,0 +1,138 @@
+"""The engine that tests the harness, behind the contract of every other one."""
+
+from typing import Any
+
+import numpy as np
+
+from backends.batches import BatchPlan
+from backends.contract import Clock, Floats, Nodes
+from backends.dummy.config import DummyConfig
+from backends.dummy.failures import fail
+from backends.dummy.network import Network, loss_and_gradient
+from backends.model import ModelSpec, State, TrainingSpec
+from datasets.graph import Graph
+
+SHARES = {"forward": 0.4, "backward": 0.5, "step": 0.1}
+
+
+class DummyTrainer:
+    """A trainer with simulated epochs; plain gradient steps when told to learn, no dropout."""
+
+    def __init__(self, config: DummyConfig) -> None:
+        self.config, self.simulated = config, 0.0
+
+    def now(self) -> float:
+        """Simulated seconds: the harness reads this clock instead of its own."""
+        return self.simulated
+
+    def prepare(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
+    ) -> None:
+        """See ``backends.contract.Trainer``, as for all below."""
+        self.graph, self.spec, self.training, self.plan = graph, spec, training, plan
+        self._fail("prepare")
+        with clock.phase("structure"):
+            self.network = Network(graph, spec)
+        self.load(state)
+
+    def _fail(self, place: str) -> None:
+        if self.config.fail_at == place:
+            fail(self.config.fail)
+
+    def load(self, state: State) -> None:
+        """Take over parameters."""
+        self.parameters = {name: np.array(value, dtype=np.float32) for name, value in state.items()}
+        self.predictions: dict[int, tuple[Graph, Floats]] = {}
+
+    def epoch(self, index: int, clock: Clock) -> float:
+        """Let simulated time pass, and learn when told to."""
+        if index >= self.config.fail_epoch:
+            self._fail("epoch")
+        losses = []
+        for targets in self.plan.targets(index):
+            for phase, share in SHARES.items():
+                with clock.phase(phase):
+                    self.simulated += self.config.seconds * share
+            losses.append(self._step(targets) if self.config.learn else 1.0 / (index + 1))
+        return float(np.mean(losses))
+
+    def _step(self, targets: Nodes) -> float:
+        _, loss, gradients = self.loss_and_gradients(targets)
+        for name, gradient in gradients.items():
+            self.parameters[name] -= np.float32(self.training.rate) * gradient
+        self.predictions = {}
+        return loss
+
+    def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
+        """Compute on the whole graph, whatever the targets."""
+        assert self.graph.labels is not None
+        logits = self.network.forward(self.parameters)
+        loss, inner = loss_and_gradient(logits[targets], self.graph.labels[targets])
+        above = np.zeros_like(logits)
+        above[targets] = inner
+        gradients: dict[str, Floats] = dict(self.network.backward(above))
+        if self.config.fail == "wrong":
+            name = next(iter(gradients))
+            gradients[name] = gradients[name] * 1.001
+        return logits[targets], loss, {name: value.astype(np.float32) for name, value in gradients.items()}
+
+    def predict(self, graph: Graph, nodes: Nodes) -> Floats:
+        """Logits on any graph, kept until the parameters change."""
+        self._fail("predict")
+        if id(graph) not in self.predictions:
+            self.predictions[id(graph)] = graph, Network(graph, self.spec).forward(self.parameters)
+        return self.predictions[id(graph)][1][nodes]
+
+    def state(self) -> State:
+        """Parameters as they are."""
+        return self.parameters
+
+    def spmm_operands(self) -> list[dict[str, Any]]:
+        """One SpMM per layer, over the whole graph."""
+        csr = self.network.edges.adjacency.csr
+        widths = [self.spec.width_out(layer) * self.spec.heads_of(layer) for layer in range(self.spec.layers)]
+        return [
+            {"name": f"layers.{layer} forward", "csr": csr, "width": width, "itemsize": 8, "count": 1}
+            for layer, width in enumerate(widths)
+        ]
+
+    def facts(self) -> dict[str, Any]:
+        """What the SpMMs were."""
+        held = [(item["csr"], item["width"]) for item in self.spmm_operands()]
+        return {"spmm": [{"nnz": c.nnz, "rows": c.shape[0], "columns": c.shape[1], "width": w} for c, w in held]}
+
+    def close(self) -> None:
+        """Nothing runs between calls."""
+
+
+class DummyInferrer:
+    """An inferrer with simulated passes."""
+
+    def __init__(self, config: DummyConfig) -> None:
+        self.trainer = DummyTrainer(config)
+        self.now = self.trainer.now
+
+    def prepare(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
+    ) -> None:
+        """See ``backends.contract.Inferrer``."""
+        self.trainer.prepare(graph, spec, training, state, plan, clock)
+
+    def infer(self, clock: Clock) -> Floats:
+        """Score the plan's nodes; takes the simulated seconds once."""
+        trainer = self.trainer
+        with clock.phase("forward"):
+            trainer.simulated += trainer.config.seconds
+        logits = trainer.predict(trainer.graph, trainer.plan.nodes)
+        return logits * 1.001 if trainer.config.fail == "wrong" else logits
+
+    def spmm_operands(self) -> list[dict[str, Any]]:
+        """See ``DummyTrainer.spmm_operands``."""
+        return self.trainer.spmm_operands()
+
+    def facts(self) -> dict[str, Any]:
+        """See ``DummyTrainer.facts``."""
+        return self.trainer.facts()
+
+    def close(self) -> None:
+        """Nothing runs between calls."""

@@ -1,0 +1,40 @@
+"""Options of the engine that tests the harness."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from backends.registry import BackendConfig
+
+FAILURES = ("none", "raise", "oom", "hang", "crash", "wrong", "slow_child")
+PLACES = ("prepare", "epoch", "predict")
+
+
+@dataclass
+class DummyConfig(BackendConfig):
+    """An engine on numpy whose clock is simulated: every batch takes ``seconds``, nobody sleeps.
+
+    ``fail`` happens at ``fail_at``, in epochs from ``fail_epoch`` on: ``raise`` an exception, allocate until memory is
+    out, ``hang`` with a grandchild, ``crash`` with SIGSEGV, give ``wrong`` gradients (wherever ``fail_at`` points),
+    leave a ``slow_child`` that keeps a core busy. Parameters change only when it is told to ``learn``.
+    """
+
+    name: str = "dummy"
+    seconds: float = 0.01
+    learn: bool = False
+    fail: str = "none"
+    fail_at: str = "epoch"
+    fail_epoch: int = 2
+
+    runtimes: ClassVar[dict[str, str]] = {
+        "train": "backends.dummy.backend:DummyTrainer",
+        "infer": "backends.dummy.backend:DummyInferrer",
+    }
+    models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
+    engine: ClassVar[str] = "test"
+
+    def __post_init__(self) -> None:
+        """Refuse unknown failures and places."""
+        for name, allowed in (("fail", FAILURES), ("fail_at", PLACES)):
+            if getattr(self, name) not in allowed:
+                given = getattr(self, name)
+                raise ValueError(f"backend.{name}={given!r} is not allowed: one of {', '.join(allowed)}")

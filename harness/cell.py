@@ -1,0 +1,127 @@
+"""The measured process, and groups on machines without the rest: ``python -m harness.cell DIR/cells.json --out OUT``.
+
+With ``--child READ WRITE PARENT`` it is one cell: it reads requests and writes answers, one JSON object per line.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from harness.failure import CellFailed, status_of
+from harness.lock import Busy
+
+PR_SET_PDEATHSIG = 1
+CPU_MEMORY_SHARE = 0.9
+
+
+def child(read: int, write: int, parent: int) -> None:
+    """Serve one cell until the parent closes the pipe."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        return
+    # Grandchildren must not hold the parent's pipes open.
+    os.set_inheritable(read, False)
+    os.set_inheritable(write, False)
+
+    def say(message: dict[str, Any]) -> None:
+        os.write(write, (json.dumps(message) + "\n").encode())
+
+    with open(read, encoding="utf-8") as requests:
+        try:
+            _serve(requests, say)
+        except CellFailed as failed:
+            sys.stderr.write(failed.log_tail)
+            end = {"status": failed.status, "message": failed.message, "parity": failed.parity}
+            say({"event": "end"} | end)
+        except Exception as error:
+            traceback.print_exc()
+            sys.stderr.flush()
+            status, message = status_of(error)
+            say({"event": "end", "status": status, "message": message})
+
+
+def _serve(requests: Any, say: Any) -> None:
+    first = json.loads(next(requests))
+    config = first["cell"]["config"]
+    if str(config["device"]).startswith("cpu"):
+        _limit_memory(config["launcher"]["memory_limit_gib"])
+    # Imported now: numpy and the engine must already live under the limit.
+    from harness.session import Session
+
+    session = Session(first["cell"], say)
+    say({"event": "answer"} | session.open())
+    for line in requests:
+        say({"event": "answer"} | getattr(session, json.loads(line)["do"])())
+
+
+def _limit_memory(gib: float | None) -> None:
+    from harness.measure import memory
+
+    memory.limit_data(int(gib * 2**30 if gib else CPU_MEMORY_SHARE * memory.total()))
+
+
+def main(arguments: list[str]) -> int:
+    """Run planned groups and return the exit code: 0 all ok or unsupported, 1 some failed, 2 nothing could be run."""
+    parser = argparse.ArgumentParser(prog="python -m harness.cell", description="Run the groups of a plan.")
+    parser.add_argument("plan", type=Path, help="cells.json that `python -m harness plan --out DIR` wrote")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the records")
+    parser.add_argument("--no-wait", action="store_true", help="end when another run measures on this machine")
+    options = parser.parse_args(arguments)
+    try:
+        groups = planned_groups(options.plan)
+        options.out.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError, KeyError) as error:
+        print(f"{options.plan}: {error}; write it with `python -m harness plan --out DIR --with-data`", file=sys.stderr)
+        return 2
+    return _run(groups, options.out, not options.no_wait)
+
+
+def planned_groups(plan: Path) -> list[dict[str, Any]]:
+    """Read groups from a plan; folders of graphs are taken relative to it."""
+    held = json.loads(plan.read_text())
+    groups: list[dict[str, Any]] = held["groups"] if isinstance(held, dict) else held
+    for group in groups:
+        for cell in group["cells"]:
+            for key in ("graph", "order"):
+                if cell.get(key):
+                    cell[key] = str(plan.parent.resolve() / cell[key])
+    return groups
+
+
+def _run(groups: list[dict[str, Any]], out: Path, wait: bool) -> int:
+    from harness.group import run_groups
+
+    try:
+        records = run_groups(groups, out, on_event=_print_event, wait=wait)
+    except Busy as busy:
+        print(busy, file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"a record could not be written ({error}); those written before are whole", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0 if all(record["status"] in ("ok", "unsupported") for record in records) else 1
+
+
+def _print_event(event: dict[str, Any]) -> None:
+    if event["event"] == "waiting":
+        print(f"waiting for {event['for']}", file=sys.stderr)
+    elif event["event"] == "done":
+        message = event["record"].get("message", "")
+        print(
+            f"{event['cell'] + 1}/{event['of']} {event['status']} {event['path']} {message}".rstrip(), file=sys.stderr
+        )
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        child(*map(int, sys.argv[2:5]))
+    else:
+        sys.exit(main(sys.argv[1:]))

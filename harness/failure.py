@@ -1,0 +1,42 @@
+"""How a cell can end badly, told from exceptions, exit codes and what was printed."""
+
+import re
+import signal
+
+# torch, numpy, libstdc++ and glibc each have their own words for it.
+_NO_MEMORY = re.compile(
+    r"MemoryError|not enough memory|can't allocate memory|cannot allocate memory|Unable to allocate|"
+    r"std::bad_alloc|CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|failed to allocate",
+    re.I,
+)
+
+
+class CellFailed(Exception):
+    """A cell has no result: its record's status, one sentence, and the end of what was printed."""
+
+    def __init__(self, status: str, message: str, log_tail: str = "", parity: dict[str, object] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.log_tail, self.parity = status, message, log_tail, parity
+
+
+def status_of(error: BaseException) -> tuple[str, str]:
+    """Return status and message of an exception that ended a cell."""
+    text = f"{type(error).__name__}: {error}"
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError | OSError) and _NO_MEMORY.search(text)):
+        return "oom", f"out of memory: {text.splitlines()[0]}"
+    if type(error).__name__ == "Unsupported":
+        return "unsupported", first
+    if isinstance(error, ModuleNotFoundError):
+        return "not_installed", f"{first}: install it into the interpreter of launcher.python"
+    return "error", text.splitlines()[0]
+
+
+def status_of_exit(returncode: int, log_tail: str) -> tuple[str, str]:
+    """Return status and message of a process that ended without a word."""
+    name = signal.Signals(-returncode).name if returncode < 0 else f"exit code {returncode}"
+    if returncode == -signal.SIGKILL:
+        return "oom", "killed by the kernel (SIGKILL), which it does when memory runs out"
+    if _NO_MEMORY.search(log_tail):
+        return "oom", f"out of memory, ended by {name}"
+    return "error", f"the process ended by {name}"

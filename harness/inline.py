@@ -1,0 +1,68 @@
+"""A cell in this very process: for tests and debuggers, not for numbers."""
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from harness.failure import CellFailed, status_of
+from harness.measure import memory
+from harness.session import Session
+
+Json = dict[str, Any]
+
+
+class InlineCell:
+    """The worker of one cell without process, pipe, limits or deadline."""
+
+    def __init__(self, cell: Json, progress: Callable[[Json], None]) -> None:
+        self.environment: Json | None = None
+        self._progress = progress
+        self._session = self._guarded(lambda: Session(cell, self._hear))
+
+    def _hear(self, message: Json) -> None:
+        if message["event"] == "environment":
+            self.environment = message["environment"]
+        else:
+            self._progress(message)
+
+    def _guarded(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except CellFailed:
+            raise
+        except Exception as error:
+            raise CellFailed(*status_of(error), traceback.format_exc()[-4096:]) from error
+
+    def open(self) -> Json:
+        """See ``harness.group.Worker``, as for all below."""
+        return dict(self._guarded(self._session.open))
+
+    def sample(self) -> Json:
+        """Take one sample."""
+        return dict(self._guarded(self._session.sample))
+
+    def memory(self) -> Json:
+        """Run the timed call once more and watch this process's memory."""
+        self._session.trim()
+        with memory.watched_from_inside() as peak:
+            self.sample()
+        return {"peak": peak.bytes}
+
+    def accuracy(self) -> Json:
+        """Train to the end."""
+        return dict(self._guarded(self._session.accuracy))
+
+    def finish(self) -> Json:
+        """Return facts and the cache model's answer."""
+        return dict(self._guarded(self._session.finish))
+
+    def resident(self) -> int:
+        """Nothing of its own: this process is there anyway."""
+        return 0
+
+    def cpu_seconds(self) -> float:
+        """A waiting inline cell does nothing."""
+        return 0.0
+
+    def close(self) -> None:
+        """Nothing to end: the engine was closed by ``finish``."""

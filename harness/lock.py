@@ -1,0 +1,52 @@
+"""One run measures on a machine at a time: the others wait and say for whom."""
+
+import fcntl
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class Busy(Exception):
+    """Another run measures on this machine, and waiting was not wanted."""
+
+
+def lock_path() -> Path:
+    """The machine's lock file; all users share it."""
+    return Path(tempfile.gettempdir()) / "gnn-harness.lock"
+
+
+def holder() -> str:
+    """Describe who holds the lock, in the words of the lock file."""
+    try:
+        held = json.loads(lock_path().read_text())
+    except (OSError, ValueError):
+        return "another process"
+    return f"process {held['pid']}: {held['command']}"
+
+
+@contextmanager
+def machine_lock(wait: bool, on_wait: Callable[[str], None]) -> Iterator[None]:
+    """Hold the machine; when it is taken call ``on_wait`` with its holder and wait, or raise Busy."""
+    descriptor = os.open(lock_path(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        _acquire(descriptor, wait, on_wait)
+        note = json.dumps({"pid": os.getpid(), "command": " ".join(sys.orig_argv)})
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, note.encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int, wait: bool, on_wait: Callable[[str], None]) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if not wait:
+            raise Busy(f"this machine is measured on by {holder()}: wait for it, or run with wait=true") from None
+        on_wait(holder())
+        fcntl.flock(descriptor, fcntl.LOCK_EX)

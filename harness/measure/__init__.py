@@ -1,0 +1,1 @@
+"""What is measured beside results: time, memory, caches, the machine."""

@@ -1,0 +1,93 @@
+"""Scores of predictions, computed by the harness alone from logits and labels, in float64."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.graph import SPLITS, Graph
+
+Floats = NDArray[np.floating]
+Labels = NDArray[np.integer]
+Predict = Callable[[Graph, NDArray[np.int64]], Floats]
+
+
+def accuracy(logits: Floats, labels: Labels) -> float:
+    """Share of labelled rows whose largest logit is their class; logits [n, classes], labels [n], -1 missing."""
+    kept = labels >= 0
+    return float((logits[kept].argmax(axis=1) == labels[kept]).mean())
+
+
+def micro_f1(logits: Floats, labels: Labels) -> float:
+    """Micro-averaged F1 of ``logit > 0`` over all labelled entries [n, classes]; 1 when none is true or predicted."""
+    kept = labels >= 0
+    predicted, true = (logits > 0) & kept, labels == 1
+    wrong = int((predicted & ~true).sum()) + int((true & ~predicted).sum())
+    right = int((predicted & true).sum())
+    return 1.0 if right + wrong == 0 else 2 * right / (2 * right + wrong)
+
+
+def auc(logits: Floats, labels: Labels) -> float:
+    """Area under the ROC curve of two classes [n, 2]: the Mann-Whitney statistic, ties counted half.
+
+    Raises ValueError when one of the classes is missing.
+    """
+    kept = labels >= 0
+    score, positive = (logits[kept, 1] - logits[kept, 0]).astype(np.float64), labels[kept] == 1
+    ones, zeros = int(positive.sum()), int((~positive).sum())
+    if not ones or not zeros:
+        raise ValueError(f"the area under the curve needs both classes, given are {zeros} zeros and {ones} ones")
+    _, inverse, counts = np.unique(score, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    return float((rank[positive].sum() - ones * (ones + 1) / 2) / (ones * zeros))
+
+
+def loss(logits: Floats, labels: Labels) -> float:
+    """Mean cross entropy [n], or binary cross entropy [n, classes], over what is labelled."""
+    kept, wide = labels >= 0, logits.astype(np.float64)
+    if labels.ndim == 2:
+        z, y = wide[kept], labels[kept]
+        return float((np.maximum(z, 0) - z * y + np.log1p(np.exp(-np.abs(z)))).mean())
+    z = wide[kept] - wide[kept].max(axis=1, keepdims=True)
+    return float((np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(z)), labels[kept]]).mean())
+
+
+def scorers(graph: Graph) -> dict[str, Callable[[Floats, Labels], float]]:
+    """Return the metrics of a graph's task, the one that decides first: micro-F1, AUC of two classes, accuracy."""
+    if graph.task == "multilabel":
+        return {"micro_f1": micro_f1}
+    if graph.task == "multiclass":
+        return {"auc": auc, "accuracy": accuracy} if graph.classes == 2 else {"accuracy": accuracy}
+    raise ValueError(f"data set {graph.name} has the task {graph.task!r}: allowed are multiclass, multilabel")
+
+
+def loss_and_score(graph: Graph, nodes: NDArray[np.int64], predict: Predict) -> tuple[float, float]:
+    """Loss and deciding metric of some nodes."""
+    assert graph.labels is not None
+    logits, labels = checked(predict(graph, nodes), graph, nodes), graph.labels[nodes]
+    return loss(logits, labels), next(iter(scorers(graph).values()))(logits, labels)
+
+
+def scores_of_splits(graph: Graph, predict: Predict) -> dict[str, Any]:
+    """Score every split: ``name`` and one number per split for the deciding metric, the others under ``also``."""
+    assert graph.labels is not None
+    splits = {split: nodes for split in SPLITS if len(nodes := graph.nodes_of(split))}
+    everything = np.concatenate(list(splits.values()))
+    logits = checked(predict(graph, everything), graph, everything)
+    parts = dict(zip(splits, np.split(logits, np.cumsum([len(nodes) for nodes in splits.values()])[:-1]), strict=True))
+    held = {
+        name: {split: score(parts[split], graph.labels[nodes]) for split, nodes in splits.items()}
+        for name, score in scorers(graph).items()
+    }
+    first, *others = held
+    return {"name": first, **held[first]} | ({"also": {name: held[name] for name in others}} if others else {})
+
+
+def checked(logits: Floats, graph: Graph, nodes: NDArray[np.int64]) -> Floats:
+    """Refuse predictions of another shape, and those that are not finite."""
+    if logits.shape != (len(nodes), graph.classes):
+        raise ValueError(f"predictions have the shape {logits.shape}: {(len(nodes), graph.classes)} was asked for")
+    if not np.isfinite(logits).all():
+        raise ValueError("predictions are not finite: lower training.rate")
+    return logits

@@ -1,0 +1,165 @@
+"""Processes that cannot outlive their purpose: each leads a session, and the session ends as a whole.
+
+Run as a program this file is the guard: it waits until its parent is gone, then ends the sessions that were left.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import IO, Any
+
+Message = dict[str, Any]
+
+
+class ChildEnded(Exception):
+    """The child is gone; ``returncode`` is that of ``subprocess``: negative for a signal."""
+
+    def __init__(self, returncode: int) -> None:
+        super().__init__(f"the process ended with {returncode}")
+        self.returncode = returncode
+
+
+def members(session: int) -> list[int]:
+    """Process ids of a session that still run, zombies left out."""
+    found = []
+    for entry in os.listdir("/proc"):  # noqa: PTH208 - one of the few lines that run between samples
+        if entry.isdigit():
+            fields = stat_fields(int(entry))
+            if fields and int(fields[3]) == session and fields[0] not in ("Z", "X"):
+                found.append(int(entry))
+    return found
+
+
+def stat_fields(pid: int) -> list[str]:
+    """Fields of ``/proc/<pid>/stat`` from the state on (proc(5), field 3), or nothing when the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def end_session(session: int, patience: float = 20.0) -> list[int]:
+    """Kill every process of a session; return those that are left after ``patience`` seconds."""
+    until = time.monotonic() + patience
+    while left := members(session):
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        if time.monotonic() > until:
+            return left
+        time.sleep(0.005)
+    return []
+
+
+class Guard:
+    """A small process that ends the registered sessions should this one die without warning."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-I", "-S", str(Path(__file__).resolve())]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+    def tell(self, word: str, session: int) -> None:
+        """``watch`` a session, or ``forget`` it."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(f"{word} {session}\n".encode())
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise RuntimeError("the guard process was killed: start the run again") from None
+
+    def close(self) -> None:
+        """Let the guard end."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+class Child:
+    """One started process, JSON lines to and from it, and what it printed."""
+
+    def __init__(self, command: list[str], environment: dict[str, str], guard: Guard) -> None:
+        """Start ``command`` followed by the two inherited file descriptors and this process's id."""
+        self.output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in end()
+        to_child, from_child = os.pipe(), os.pipe()
+        inherited = (to_child[0], from_child[1])
+        self._guard, self._write, self._read, self._buffer = guard, to_child[1], from_child[0], b""
+        self._process = subprocess.Popen(
+            [*command, *map(str, inherited), str(os.getpid())],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=self.output,
+            stderr=self.output,
+            pass_fds=inherited,
+            start_new_session=True,
+        )
+        self.session = self._process.pid
+        guard.tell("watch", self.session)
+        for end in inherited:
+            os.close(end)
+        self._exit = os.pidfd_open(self.session)
+
+    def send(self, message: Message) -> None:
+        """Send one message; raises ChildEnded."""
+        try:
+            os.write(self._write, (json.dumps(message) + "\n").encode())
+        except BrokenPipeError:
+            raise ChildEnded(self._process.wait()) from None
+
+    def receive(self, timeout: float) -> Message | None:
+        """Wait for a message, ``None`` after ``timeout`` seconds; raises ChildEnded, also while grandchildren live."""
+        until = time.monotonic() + timeout
+        while b"\n" not in self._buffer:
+            ready, _, _ = select.select([self._read, self._exit], [], [], max(0.0, until - time.monotonic()))
+            if self._read in ready:
+                data = os.read(self._read, 1 << 16)
+                self._buffer += data
+                if data:
+                    continue
+            if ready:
+                raise ChildEnded(self._process.wait())
+            if time.monotonic() >= until:
+                return None
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        message: Message = json.loads(line)
+        return message
+
+    def tail(self, limit: int = 4096) -> str:
+        """Return the last bytes that the session printed."""
+        size = self.output.seek(0, os.SEEK_END)
+        self.output.seek(max(0, size - limit))
+        return self.output.read().decode(errors="replace")
+
+    def end(self) -> None:
+        """End the session; raises RuntimeError when a process survives even that."""
+        left = end_session(self.session)
+        self._process.wait()
+        for descriptor in (self._write, self._read, self._exit):
+            os.close(descriptor)
+        self.output.close()
+        if left:
+            raise RuntimeError(f"processes {left} of session {self.session} cannot be killed: end them by hand")
+        self._guard.tell("forget", self.session)
+
+
+def guard_sessions(lines: IO[bytes]) -> None:
+    """Follow a parent's messages to their end, then end what it did not forget."""
+    watched: set[int] = set()
+    for line in lines:
+        word, session = line.split()
+        (watched.add if word == b"watch" else watched.discard)(int(session))
+    for left in watched:
+        end_session(left)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    guard_sessions(sys.stdin.buffer)

@@ -1,0 +1,117 @@
+"""A cell in a process of its own, as its parent sees it."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness.failure import CellFailed, status_of_exit
+from harness.measure import memory
+from harness.process import Child, ChildEnded, Guard, members, stat_fields
+
+ROOT = Path(__file__).resolve().parent.parent
+TICK = 1.0 / os.sysconf("SC_CLK_TCK")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+# Above any block, so that glibc keeps freed memory; stock it returns large blocks, and page faults rule CPU epochs.
+TUNED_ALLOCATOR = {
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 40),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+}
+Answer = dict[str, Any]
+
+
+def child_environment(config: dict[str, Any]) -> dict[str, str]:
+    """Return the environment variables of a cell: this checkout importable, its threads, its allocator."""
+    path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH")) if part)
+    # The safe path keeps a folder named "datasets" where the user stands from hiding ours.
+    variables = {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"} | dict.fromkeys(THREAD_VARIABLES, str(config["threads"]))
+    return dict(os.environ) | variables | (TUNED_ALLOCATOR if config["launcher"]["allocator"] == "tuned" else {})
+
+
+class RemoteCell:
+    """The worker of one cell; every method asks the child and raises CellFailed when it cannot answer."""
+
+    def __init__(self, cell: dict[str, Any], guard: Guard, progress: Callable[[Answer], None]) -> None:
+        config = cell["config"]
+        self.environment: Answer | None = None
+        self._cell, self._progress = cell, progress
+        self._deadline = self._left = float(config["measure"]["deadline_seconds"])
+        command = [config["launcher"]["python"] or sys.executable, "-m", "harness.cell", "--child"]
+        try:
+            self._child = Child(command, child_environment(config), guard)
+        except OSError as error:
+            raise CellFailed("error", f"launcher.python={command[0]} cannot be started: {error}") from error
+
+    def open(self) -> Answer:
+        """Load, prepare, verify and warm up."""
+        return self._ask("open", cell=self._cell)
+
+    def sample(self) -> Answer:
+        """Take one sample; loaders that lived beside the child count to its CPU seconds."""
+        before = self.cpu_seconds()
+        answer = self._ask("sample")
+        tree = self.cpu_seconds() - before
+        return answer | {"cpu_seconds": max(answer["cpu_seconds"], tree - 2 * TICK)}
+
+    def memory(self) -> Answer:
+        """Run the timed call once more and watch the tree's memory."""
+        self._ask("trim")
+        peak = memory.Peak()
+        answer = self._ask("sample", meanwhile=lambda: peak.see(members(self._child.session)))
+        return {"peak": peak.bytes} | {key: answer[key] for key in ("device_peak",) if key in answer}
+
+    def accuracy(self) -> Answer:
+        """Train to the end."""
+        return self._ask("accuracy")
+
+    def finish(self) -> Answer:
+        """Return facts and the cache model's answer."""
+        return self._ask("finish")
+
+    def resident(self) -> int:
+        """Bytes that the tree holds now."""
+        return memory.proportional(members(self._child.session))
+
+    def cpu_seconds(self) -> float:
+        """CPU seconds of the tree so far, ended and awaited children included."""
+        fields = [stat_fields(pid) for pid in members(self._child.session)]
+        return TICK * sum(sum(map(int, values[11:15])) for values in fields if values)
+
+    def close(self) -> None:
+        """End the session."""
+        self._child.end()
+
+    def _ask(self, do: str, meanwhile: Callable[[], None] | None = None, **more: Any) -> Answer:
+        start = time.monotonic()
+        try:
+            self._child.send({"do": do, **more})
+            return self._answer(do, start, meanwhile)
+        except ChildEnded as ended:
+            tail = self._child.tail()
+            raise CellFailed(*status_of_exit(ended.returncode, tail), tail) from ended
+        finally:
+            self._left -= time.monotonic() - start
+
+    def _answer(self, do: str, start: float, meanwhile: Callable[[], None] | None) -> Answer:
+        while True:
+            left = self._left - (time.monotonic() - start)
+            if left <= 0:
+                message = f"no answer to {do!r} within measure.deadline_seconds={self._deadline:g}: raise it"
+                raise CellFailed("timeout", message, self._child.tail())
+            message_or_none = self._child.receive(left if meanwhile is None else memory.INTERVAL)
+            if meanwhile is not None:
+                meanwhile()
+            if message_or_none is None:
+                continue
+            kind = message_or_none.pop("event")
+            if kind == "answer":
+                return message_or_none
+            if kind == "environment":
+                self.environment = message_or_none["environment"]
+            elif kind == "end":
+                raise CellFailed(log_tail=self._child.tail(), **message_or_none)
+            else:
+                self._progress({"event": kind} | message_or_none)

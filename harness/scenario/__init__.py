@@ -1,0 +1,47 @@
+"""What is timed, and nothing else: one class per scenario."""
+
+from typing import Any, Protocol
+
+from backends.contract import Clock, Unsupported
+from backends.registry import load_object
+
+SCENARIOS = {"train": "harness.scenario.train:Train", "infer": "harness.scenario.infer:Infer"}
+
+
+class Scenario(Protocol):
+    """A cell's engine with the call that is timed."""
+
+    engine: Any
+    batches: int
+
+    @property
+    def now(self) -> Any:
+        """Simulated time of an engine that has one (``dummy``), else ``None``."""
+        ...
+
+    def prepare(self, clock: Clock, limit: int | None) -> None:
+        """Build and prepare the engine; ``limit`` keeps the first batches only."""
+        ...
+
+    def run(self, index: int, clock: Clock) -> float | None:
+        """Do what is timed; returns the loss where there is one."""
+        ...
+
+    def accuracy(self, progress: Any) -> dict[str, Any]:
+        """Carry out the accuracy pass."""
+        ...
+
+    def metrics(self) -> dict[str, Any] | None:
+        """Score what the timed call returned, where that means something."""
+        ...
+
+    def close(self) -> None:
+        """Let the engine end."""
+        ...
+
+
+def scenario_class(name: str) -> Any:
+    """Return a scenario's class; raises Unsupported with the allowed names."""
+    if name not in SCENARIOS:
+        raise Unsupported(f"scenario {name!r} is not built: allowed are {', '.join(SCENARIOS)}")
+    return load_object(SCENARIOS[name])

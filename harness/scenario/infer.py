@@ -1,0 +1,64 @@
+"""Scenario ``infer``: the scores of all nodes are timed."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from backends.batches import BatchPlan
+from backends.contract import Clock, Floats, Inferrer
+from backends.registry import runtime
+from datasets.graph import Graph
+from datasets.randomness import permutation
+from harness import metrics
+from harness.scenario.setup import spec_of, start_of, training_of
+from harness.schema import RunConfig
+
+
+class Infer:
+    """An inferrer on the whole graph."""
+
+    engine: Inferrer
+
+    def __init__(self, config: RunConfig, graph: Graph) -> None:
+        self.config, self.graph = config, graph
+        self.spec = spec_of(config, graph)
+        self.start = start_of(config, self.spec)
+        self.size = config.training.batch_size
+        self.batches = BatchPlan(np.arange(graph.nodes), self.size).batches
+        self.nodes = np.arange(graph.nodes)
+        self.logits: Floats | None = None
+
+    @property
+    def now(self) -> Callable[[], float] | None:
+        """Simulated time of an engine that has one."""
+        return getattr(self.engine, "now", None)
+
+    def prepare(self, clock: Clock, limit: int | None) -> None:
+        """Build and prepare the inferrer; under a limit only the nodes of so many batches are asked for."""
+        self.nodes = np.arange(self.graph.nodes)
+        if limit is not None and self.size is not None:
+            self.nodes = np.sort(permutation(self.config.seed, "batches", self.graph.nodes)[: limit * self.size])
+        self.engine = runtime(self.config.backend, "infer")
+        plan = BatchPlan(self.nodes, self.size, None, self.config.seed)
+        self.engine.prepare(self.graph, self.spec, training_of(self.config), self.start, plan, clock)
+
+    def run(self, index: int, clock: Clock) -> None:
+        """Score the nodes."""
+        self.logits = self.engine.infer(clock)
+
+    def accuracy(self, progress: Callable[[int, float], None]) -> dict[str, Any]:
+        """Nothing to train."""
+        return {}
+
+    def metrics(self) -> dict[str, Any] | None:
+        """Score the last answer when trained parameters were given: those drawn from a seed know nothing."""
+        whole = len(self.nodes) == self.graph.nodes
+        if self.config.scenario.state is None or self.logits is None or not whole or self.graph.labels is None:
+            return None
+        held = self.logits
+        return metrics.scores_of_splits(self.graph, lambda _, nodes: held[nodes])
+
+    def close(self) -> None:
+        """Let the inferrer end."""
+        self.engine.close()

@@ -1,0 +1,60 @@
+"""What scenarios share: the specifications that a configuration and a graph give, and trained states as files."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from backends.model import ModelSpec, State, TrainingSpec, initial_state, model_spec
+from datasets.graph import Graph
+from harness.schema import RunConfig
+
+_OWN_TO_THE_HARNESS = ("evaluate_every", "batch_size", "batch_limit")
+
+
+def spec_of(config: RunConfig, graph: Graph) -> ModelSpec:
+    """Complete the configured model for ``graph``; raises ValueError when it has no features."""
+    if graph.features is None:
+        raise ValueError(f"data set {graph.name} has no features: choose one that has, or another scenario")
+    return model_spec(asdict(config.model), graph.width, graph.classes)
+
+
+def training_of(config: RunConfig) -> TrainingSpec:
+    """Return how the engine trains."""
+    values = {key: value for key, value in asdict(config.training).items() if key not in _OWN_TO_THE_HARNESS}
+    return TrainingSpec(**values, threads=config.threads, device=config.device, seed=config.seed)
+
+
+def start_of(config: RunConfig, spec: ModelSpec) -> State:
+    """Return the state to start from: drawn from the seed, or read from ``scenario.state``."""
+    if config.scenario.state is None:
+        return initial_state(spec, config.seed)
+    state = load_state(Path(config.scenario.state))
+    given, wanted = {name: value.shape for name, value in state.items()}, spec.parameters()
+    if given != wanted:
+        raise ValueError(f"{config.scenario.state} holds {given}, the model has {wanted}: train it with this model")
+    return {name: state[name] for name in wanted}
+
+
+def load_state(path: Path) -> State:
+    """Read parameters from ``.npz`` or ``.safetensors``."""
+    if path.suffix == ".safetensors":
+        from safetensors.numpy import load_file
+
+        return dict(load_file(path))
+    with np.load(path, allow_pickle=False) as held:
+        return {name: held[name] for name in held.files}
+
+
+def save_state(path: Path, state: State) -> None:
+    """Write parameters to ``.npz`` or ``.safetensors``, whole or not at all."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".safetensors":
+        from safetensors.numpy import save_file
+
+        save_file({name: np.ascontiguousarray(value) for name, value in state.items()}, temporary)
+    else:
+        with temporary.open("wb") as file:
+            np.savez(file, **state)  # type: ignore[arg-type]
+    temporary.replace(path)

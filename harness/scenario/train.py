@@ -1,0 +1,128 @@
+"""Scenario ``train``: one optimisation epoch is timed; the accuracy pass trains once more, to the end."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backends.batches import BatchPlan
+from backends.contract import Clock, Trainer
+from backends.model import State
+from backends.registry import runtime
+from datasets.graph import Graph
+from harness import metrics
+from harness.measure import clock as clocks
+from harness.scenario.setup import save_state, spec_of, start_of, training_of
+from harness.schema import RunConfig
+
+LONGEST_CURVE = 200
+
+
+class Train:
+    """A trainer on the training view of a graph."""
+
+    engine: Trainer
+
+    def __init__(self, config: RunConfig, graph: Graph) -> None:
+        self.config, self.graph, self.view = config, graph, graph.training_view()
+        self.nodes = self.view.nodes_of("train")
+        if not len(self.nodes):
+            raise ValueError(f"data set {graph.name} has no labelled training nodes: choose scenario=infer")
+        self.spec, self.training = spec_of(config, graph), training_of(config)
+        self.start = start_of(config, self.spec)
+        self.batches = BatchPlan(self.nodes, config.training.batch_size).batches
+        self.limit: int | None = None
+
+    @property
+    def now(self) -> Callable[[], float] | None:
+        """Simulated time of an engine that has one."""
+        return getattr(self.engine, "now", None)
+
+    def prepare(self, clock: Clock, limit: int | None) -> None:
+        """Build and prepare the trainer."""
+        self.limit = limit
+        self.engine = runtime(self.config.backend, "train")
+        plan = BatchPlan(self.nodes, self.config.training.batch_size, limit, self.config.seed)
+        self.engine.prepare(self.view, self.spec, self.training, self.start, plan, clock)
+
+    def run(self, index: int, clock: Clock) -> float:
+        """Train one epoch."""
+        return float(self.engine.epoch(index, clock))
+
+    def metrics(self) -> None:
+        """Nothing to score: a timed epoch predicts nothing."""
+
+    def close(self) -> None:
+        """Let the trainer end."""
+        self.engine.close()
+
+    def accuracy(self, progress: Callable[[int, float], None]) -> dict[str, Any]:
+        """Train from the initial state to ``epochs`` or ``patience``; score test at the best validation epoch.
+
+        Patience counts the epochs since the best one: a higher validation score, or as high with a lower loss.
+        """
+        if self.limit is not None:
+            self.engine.close()
+            self.prepare(clocks.Clock(), None)
+        self.engine.load(self.start)
+        course = Course(self.config.scenario.target)
+        for epoch in range(self.config.training.epochs):
+            loss = self.run(epoch, clocks.Clock())
+            if not np.isfinite(loss):
+                raise ValueError(f"the loss of epoch {epoch} is {loss}: lower training.rate={self.training.rate}")
+            last = epoch + 1 == self.config.training.epochs
+            if last or (epoch + 1) % self.config.training.evaluate_every == 0:
+                course.see(epoch + 1, *self._validate(), self.engine.state)
+                progress(epoch + 1, course.best_score)
+            if 0 < self.config.training.patience <= epoch + 1 - course.best_epoch:
+                break
+        return self._scored(course, epoch + 1)
+
+    def _validate(self) -> tuple[float, float]:
+        """Loss and score on the validation nodes, of the training nodes where there are none."""
+        nodes = self.graph.nodes_of("validation")
+        return metrics.loss_and_score(self.graph, nodes if len(nodes) else self.nodes_of_view(), self.engine.predict)
+
+    def nodes_of_view(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Training nodes, numbered as in the whole graph."""
+        return self.graph.nodes_of("train")
+
+    def _scored(self, course: "Course", epochs: int) -> dict[str, Any]:
+        self.engine.load(course.best_state)
+        if self.config.scenario.save_state is not None:
+            save_state(Path(self.config.scenario.save_state), course.best_state)
+        scores = metrics.scores_of_splits(self.graph, self.engine.predict)
+        scores |= {"best_epoch": course.best_epoch, "epochs_run": epochs}
+        if self.config.scenario.target is not None:
+            scores |= {"target": self.config.scenario.target, "epochs_to_target": course.reached}
+        return {"metrics": scores, "validation": thinned(course.curve, course.best_epoch)}
+
+
+@dataclass
+class Course:
+    """The validation curve so far, its best epoch, and the first one that reached the target."""
+
+    target: float | None
+    curve: list[list[float]] = field(default_factory=list)
+    best_epoch: int = 0
+    best_score: float = float("-inf")
+    best_loss: float = float("inf")
+    best_state: State = field(default_factory=dict)
+    reached: int | None = None
+
+    def see(self, epoch: int, loss: float, score: float, state: Callable[[], State]) -> None:
+        """Add a point; keep a copy of the state when it is the best."""
+        self.curve.append([epoch, loss, score])
+        if self.reached is None and self.target is not None and score >= self.target:
+            self.reached = epoch
+        if (score, -loss) > (self.best_score, -self.best_loss):
+            self.best_epoch, self.best_score, self.best_loss = epoch, score, loss
+            self.best_state = {name: np.array(value) for name, value in state().items()}
+
+
+def thinned(curve: list[list[float]], best_epoch: int) -> list[list[float]]:
+    """Keep at most some 200 points of a curve, the last and the best among them."""
+    step = -(-len(curve) // LONGEST_CURVE)
+    return [point for i, point in enumerate(curve) if i % step == 0 or point[0] == best_epoch or i == len(curve) - 1]

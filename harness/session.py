@@ -1,0 +1,153 @@
+"""One cell's work from its graph to its samples, wherever it runs: behind a pipe or inline."""
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from datasets.graph import Graph
+from harness.failure import CellFailed
+from harness.measure import environment, memory
+from harness.measure.clock import Clock, cpu_seconds
+from harness.scenario import Scenario, scenario_class
+from harness.schema import RunConfig, from_dict
+from harness.verify import Incorrect, verify
+
+BATCH_LIMIT = 8
+Json = dict[str, Any]
+
+
+class Session:
+    """The answers of one cell; what goes wrong is raised, what is worth saying on the way is ``say``-d."""
+
+    def __init__(self, cell: Json, say: Callable[[Json], None]) -> None:
+        self.cell, self.say = cell, say
+        self.config: RunConfig = from_dict(RunConfig, cell["config"])
+        self.index = 0
+
+    def open(self) -> Json:
+        """Load, prepare, verify and warm up; answers with what the record holds of it."""
+        config = self.config
+        where = environment.describe(config.backend.name, config.threads, config.device)
+        self.say({"event": "environment", "environment": where})
+        clock = Clock()
+        with clock.phase("load"):
+            self.graph = self._graph()
+        self.scenario: Scenario = scenario_class(config.scenario.name)(config, self.graph)
+        limit = self._prepare_with_limit()
+        answer: Json = {"dataset": dataset_facts(self.graph), "prepare": clock.seconds | self.prepared.seconds}
+        answer["parity"] = self._verify()
+        # After the gate, which loads libraries that no later call has to load again.
+        memory.trim()
+        answer["resident"] = memory.resident()
+        answer["warmup"] = [self.sample()["seconds"] for _ in range(config.measure.warmup)]
+        answer["extrapolated"] = self.scenario.batches / limit if limit else None
+        return answer | self._device_share()
+
+    def _graph(self) -> Graph:
+        folder = self.cell.get("graph")
+        if not folder or not Path(folder).is_dir():
+            name = self.config.dataset.name
+            raise CellFailed("error", f"no prepared graph of {name} at {folder}: plan again, --with-data for elsewhere")
+        return Graph.load(Path(folder))
+
+    def _prepare(self, limit: int | None) -> None:
+        self.prepared = Clock(synchronize=self._synchronize)
+        self.scenario.prepare(self.prepared, limit)
+        if torch := sys.modules.get("torch"):
+            torch.set_num_threads(self.config.threads)
+
+    def _prepare_with_limit(self) -> int | None:
+        """Prepare, for a few batches per epoch where whole epochs would take too long; returns that limit."""
+        scenario = self.scenario
+        if scenario.batches <= BATCH_LIMIT or self.config.training.batch_limit:
+            self._prepare(self.config.training.batch_limit)
+            return self.config.training.batch_limit if scenario.batches > 1 else None
+        self._prepare(BATCH_LIMIT)
+        seconds = [self.sample()["seconds"] for _ in range(2)][-1]
+        if seconds * scenario.batches / BATCH_LIMIT > self.config.measure.max_seconds:
+            return BATCH_LIMIT
+        scenario.close()
+        self._prepare(None)
+        return None
+
+    def _verify(self) -> Json | None:
+        if not self.config.measure.parity:
+            return None
+        try:
+            return verify(self.config, self.graph)
+        except Incorrect as wrong:
+            raise CellFailed("incorrect", str(wrong), parity=wrong.parity) from wrong
+
+    def sample(self) -> Json:
+        """Run the timed call once; answers with seconds, CPU seconds, phases and loss."""
+        clock = Clock(self.scenario.now or time.perf_counter, self._synchronize)
+        cpu, start = cpu_seconds(), clock.now()
+        loss = self.scenario.run(self.index, clock)
+        seconds = clock.now() - start
+        self.index += 1
+        if loss is not None and not np.isfinite(loss):
+            raise CellFailed("error", f"the loss of epoch {self.index - 1} is {loss}: lower training.rate")
+        answer = {"seconds": seconds, "cpu_seconds": cpu_seconds() - cpu, "phases": clock.seconds, "loss": loss}
+        return answer | ({"device_peak": int(cuda.max_memory_allocated())} if (cuda := self._cuda()) else {})
+
+    def trim(self) -> Json:
+        """Make ready for the memory pass: what is not in use goes back to the system."""
+        memory.trim()
+        if cuda := self._cuda():
+            cuda.empty_cache()
+            cuda.reset_peak_memory_stats()
+        return {}
+
+    def accuracy(self) -> Json:
+        """Train from the start to the end; answers with the validation curve and the metrics."""
+        said = time.monotonic()
+
+        def progress(epoch: int, score: float) -> None:
+            nonlocal said
+            if time.monotonic() - said >= 1.0:
+                said = time.monotonic()
+                self.say({"event": "accuracy", "epoch": epoch, "score": score})
+
+        return self.scenario.accuracy(progress)
+
+    def finish(self) -> Json:
+        """Answer with facts, what the scenario scored, and the cache model's hit rates; then let the engine end."""
+        facts = self.scenario.engine.facts()
+        if self.scenario.now is not None:
+            facts["clock"] = "simulated"
+        answer = {"facts": facts, "metrics": self.scenario.metrics(), "cache": self._cache()}
+        self.scenario.close()
+        return answer
+
+    def _cache(self) -> Json | None:
+        if self.config.measure.cache != "simulate":
+            return None
+        operands = getattr(self.scenario.engine, "spmm_operands", None)
+        if operands is None:
+            return {"status": "not reported"}
+        from harness.measure.cache import simulate
+
+        return dict(simulate(operands(), self.config.measure.cache_accesses))
+
+    def _cuda(self) -> Any:
+        torch = sys.modules.get("torch")
+        return torch.cuda if torch is not None and self.config.device.startswith("cuda") else None
+
+    def _synchronize(self) -> None:
+        if cuda := self._cuda():
+            cuda.synchronize()
+
+    def _device_share(self) -> Json:
+        if not (cuda := self._cuda()):
+            return {}
+        return {"device_share": cuda.memory_reserved() / cuda.mem_get_info()[1]}
+
+
+def dataset_facts(graph: Graph) -> Json:
+    """What a record says of its data set."""
+    keys = ("name", "sha256", "trust", "synthetic", "inductive", "task", "published")
+    return {key: getattr(graph, key) for key in keys} | {"counts": graph.counts(), "notes": list(graph.notes)}
