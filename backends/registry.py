@@ -44,8 +44,8 @@ class BackendConfig:
                 return f"backend {self.name} has no {what} {given!r}: allowed are {', '.join(allowed)}"
         return None
 
-    def missing(self) -> str | None:
-        """Say which needed package is not installed, or ``None``."""
+    def missing(self, full_batch: bool = True) -> str | None:
+        """Say which package is not installed that full batches, or mini batches, need; or ``None``."""
         for package in self.packages:
             try:
                 version(package)

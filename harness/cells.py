@@ -1,0 +1,81 @@
+"""From configurations to cells: ablations become switches, and what cannot run is known before anything starts."""
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from backends.ablation import AblationError, resolve, switches
+from backends.contract import Unsupported
+from harness.checked import missing_package
+from harness.identity import config_diff, digest, execution_config, record_path
+from harness.schema import RunConfig
+from harness.store.naming import flatten
+from harness.usage import UsageError
+
+
+@dataclass
+class Cell:
+    """One child process, one record; ``status`` is set where the outcome is known without starting it.
+
+    ``labels`` are the ablations by which the command line named it: two when naming every switch met naming none.
+    """
+
+    config: RunConfig
+    labels: list[list[str]]
+    hash: str
+    config_diff: dict[str, list[Any]] = field(default_factory=dict)
+    status: str | None = None
+    message: str = ""
+
+    def plain(self, machine: str, group: str, graph: str | None, prepare: dict[str, float]) -> dict[str, Any]:
+        """Return the JSON form that the executor reads; ``prepare`` are the seconds that the graph took."""
+        return {
+            "config": asdict(self.config),
+            "hash": self.hash,
+            "path": record_path(self.config, self.hash, machine, group),
+            "config_diff": self.config_diff,
+            "labels": self.labels,
+            "graph": graph,
+            "prepare": prepare,
+            "status": self.status,
+            "message": self.message,
+        }
+
+
+def resolve_cell(config: RunConfig) -> Cell:
+    """Resolve the switches of a configuration; raises UsageError for ablations that contradict or change nothing."""
+    names = sorted(name for name, on in config.ablations.items() if on)
+    plain = replace(config, backend=resolve(config.backend, ()))
+    try:
+        resolved = replace(config, backend=resolve(config.backend, names))
+    except Unsupported as error:
+        return Cell(plain, [names], digest([execution_config(plain), names]), {}, "unsupported", str(error))
+    except AblationError as error:
+        raise UsageError(str(error)) from error
+    difference = config_diff(plain, resolved)
+    if names and not difference and not _names_all(config, names):
+        raise UsageError(_without_effect(config, names))
+    status, message = _known_outcome(resolved)
+    return Cell(resolved, [names], digest(execution_config(resolved)), difference, status, message)
+
+
+def _names_all(config: RunConfig, names: list[str]) -> bool:
+    kept = {switch for name in names if name != "base" for switch in config.backend.ablations[name]}
+    return kept == set(switches(config.backend))
+
+
+def _without_effect(config: RunConfig, names: list[str]) -> str:
+    given = flatten({"backend": {key: getattr(config.backend, key) for key in switches(config.backend)}})
+    explicit = ", ".join(f"{key}={value}" for key, value in given.items() if value != "auto")
+    return f"ablation {'+'.join(names)} changes nothing beside {explicit}: drop one of the two"
+
+
+def _known_outcome(config: RunConfig) -> tuple[str | None, str]:
+    full_batch = config.training.batch_size is None
+    reason = config.backend.unsupported(config.scenario.name, config.model.name, config.device, full_batch)
+    if reason is not None:
+        return "unsupported", reason
+    if config.launcher.python is not None:
+        reason = missing_package(asdict(config))
+    else:
+        reason = config.backend.missing(full_batch)
+    return ("not_installed", reason) if reason is not None else (None, "")

@@ -1,0 +1,58 @@
+"""``python -m harness plan --out DIR [--with-data] OVERRIDES``: groups to be run on another machine."""
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+
+from datasets.paths import default_cache
+from harness.compose import compose_jobs
+from harness.plan import Plan, make_plan
+from harness.prepare import whole_or_nothing
+from harness.run import FAILED, OK, USAGE, Prepared, complain, plain_group, prepare_all
+from harness.store.files import write_atomic
+from harness.store.record import RecordError
+from harness.usage import UsageError
+
+# Filled in by who runs the groups, as the environment is.
+MACHINE = "{machine}"
+
+
+def main(arguments: list[str]) -> int:
+    """Write ``DIR/cells.json`` and, with data, the graphs it needs beside it."""
+    parser = argparse.ArgumentParser(prog="python -m harness plan", description="Write groups for another machine.")
+    parser.add_argument("--out", type=Path, required=True, help="folder for cells.json and the graphs")
+    parser.add_argument("--with-data", action="store_true", help="prepare the graphs here and copy them along")
+    given, overrides = parser.parse_known_args(arguments)
+    try:
+        jobs = compose_jobs(overrides)
+        return write(make_plan(jobs), given.out, given.with_data) if jobs else OK
+    except (UsageError, RecordError) as error:
+        return complain(error, USAGE)
+    except OSError as error:
+        return complain(error, FAILED)
+
+
+def write(plan: Plan, out: Path, with_data: bool) -> int:
+    """Write all groups of a plan: what is finished here is not finished there."""
+    prepared: dict[str, Prepared] = {}
+    if with_data:
+        prepared, failures = prepare_all(plan.groups, default_cache())
+        if failures:
+            return complain("; ".join(failures), FAILED)
+        prepared = {key: (copy_graph(folder, out), phases) for key, (folder, phases) in prepared.items()}
+    out.mkdir(parents=True, exist_ok=True)
+    groups = [plain_group(group, MACHINE, prepared) for group in plan.groups]
+    write_atomic({out / "cells.json": json.dumps({"groups": groups}, indent=1)})
+    cells = sum(len(group.cells) for group in plan.groups)
+    print(f"{cells} cells in {len(groups)} groups: python -m harness.cell {out / 'cells.json'} --out OUT")
+    return OK
+
+
+def copy_graph(folder: Path, out: Path) -> Path:
+    """Copy a prepared graph below ``out`` unless it is there; return its place relative to ``out``."""
+    place = Path("graphs", folder.parent.name[:12], folder.name)
+    if not (out / place).is_dir():
+        with whole_or_nothing(out / place) as temporary:
+            shutil.copytree(folder, temporary, dirs_exist_ok=True)
+    return place

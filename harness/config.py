@@ -1,0 +1,154 @@
+"""From composed values to a typed configuration: unknown keys, wrong values and contradictions end here."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, get_type_hints
+
+from backends.ablation import switches
+from backends.registry import MODULES, BackendConfig, config_class
+from harness.schema import (
+    DatasetConfig,
+    LauncherConfig,
+    MeasureConfig,
+    ModelConfig,
+    OrderConfig,
+    RunConfig,
+    ScenarioConfig,
+    TrackerConfig,
+    TrainingConfig,
+    from_dict,
+)
+from harness.usage import UsageError, nearest, unknown
+
+SECTIONS: dict[str, type] = {
+    "dataset": DatasetConfig,
+    "order": OrderConfig,
+    "model": ModelConfig,
+    "training": TrainingConfig,
+    "scenario": ScenarioConfig,
+    "measure": MeasureConfig,
+    "launcher": LauncherConfig,
+    "tracker": TrackerConfig,
+}
+CHOICES: dict[str, tuple[str, ...]] = {
+    "retry": ("failed", "all", "none"),
+    "tier": ("quick", "full"),
+    "training.optimizer": ("adam", "sgd"),
+    "training.decay_on": ("all", "first"),
+    "training.dtype": ("float32", "tf32", "bf16"),
+    "model.head": ("none", "linear"),
+    "measure.cache": ("simulate", "none"),
+    "launcher.allocator": ("tuned", "stock"),
+    "tracker.mode": ("offline", "online"),
+}
+LEAST: dict[str, float] = {
+    "threads": 1,
+    "model.layers": 1,
+    "model.hidden": 1,
+    "model.heads": 1,
+    "model.output_heads": 1,
+    "training.epochs": 1,
+    "training.patience": 0,
+    "training.evaluate_every": 1,
+    "training.batch_size": 1,
+    "training.batch_limit": 1,
+    "training.rate": 0,
+    "training.decay": 0,
+    "training.dropout": 0,
+    "training.attention_dropout": 0,
+    "measure.warmup": 0,
+    "measure.min_samples": 1,
+    "measure.max_samples": 1,
+    "measure.max_seconds": 0,
+    "measure.deadline_seconds": 0,
+}
+
+
+@dataclass
+class ComposedConfig(RunConfig):
+    """What Hydra composes: a run's configuration, in which a suite is still the content of its file."""
+
+    suite: Any = None
+
+
+def register_schemas() -> None:
+    """Put every typed schema into Hydra's group ``schema``, one per section and one per registered backend."""
+    from hydra.core.config_store import ConfigStore
+
+    store = ConfigStore.instance()
+    store.store(group="schema", name="config", node=ComposedConfig)
+    for name, kind in SECTIONS.items():
+        store.store(group="schema", name=name, node=kind)
+    for name in MODULES:
+        store.store(group="schema/backend", name=name, node=config_class(name))
+
+
+def load(values: dict[str, Any]) -> RunConfig:
+    """Turn plain values into a checked configuration; raises UsageError before any data is read."""
+    if str(values.get("backend", {}).get("name")) not in MODULES:
+        raise unknown("backend", str(values.get("backend", {}).get("name")), MODULES)
+    check_keys(RunConfig, values)
+    try:
+        config = from_dict(RunConfig, values)
+    except (TypeError, ValueError, KeyError) as error:
+        raise UsageError(str(error)) from error
+    for name in switches(config.backend):
+        setattr(config.backend, name, str(getattr(config.backend, name)).lower())
+    validate(config)
+    return config
+
+
+def check_keys(kind: type, values: dict[str, Any], prefix: str = "") -> None:
+    """Refuse a key that is no field of its dataclass: Hydra lets ``+backend.prunning=true`` pass."""
+    hints = get_type_hints(kind)
+    allowed = [item.name for item in fields(kind)]
+    for key, value in values.items():
+        if key not in allowed:
+            names = [f"{prefix}{name}" for name in allowed]
+            raise unknown("key", f"{prefix}{key}", names)
+        inner = config_class(value["name"]) if hints[key] is BackendConfig else hints[key]
+        if isinstance(inner, type) and is_dataclass(inner) and isinstance(value, dict):
+            check_keys(inner, value, f"{prefix}{key}.")
+
+
+def validate(config: RunConfig) -> None:
+    """Check single values, then those that belong together; raises UsageError for the first that is wrong."""
+    for key, allowed in _choices(config):
+        given = value_of(config, key)
+        if given not in allowed:
+            raise UsageError(f"{key}={given} is not allowed: choose {', '.join(allowed)}{nearest(str(given), allowed)}")
+    for key, least in LEAST.items():
+        given = value_of(config, key)
+        if given is not None and given < least:
+            raise UsageError(f"{key}={given} is too small: give at least {least:g}")
+    _check_together(config)
+
+
+def value_of(config: Any, key: str) -> Any:
+    """Return the value at a dotted key."""
+    for part in key.split("."):
+        config = getattr(config, part)
+    return config
+
+
+def _choices(config: RunConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
+    yield from CHOICES.items()
+    for name in switches(config.backend):
+        yield f"backend.{name}", ("auto", "true", "false")
+
+
+def _check_together(config: RunConfig) -> None:
+    model, training, measure = config.model, config.training, config.measure
+    kind, _, index = config.device.partition(":")
+    if kind not in ("cpu", "cuda") or (index and not index.isdigit()):
+        raise UsageError(f"device={config.device} is not allowed: give cpu, cuda or cuda:<number>")
+    if model.fanouts and len(model.fanouts) != model.layers:
+        given = len(model.fanouts)
+        raise UsageError(f"model.fanouts has {given} entries for {model.layers} layers: give one per layer, or []")
+    if max(training.dropout, training.attention_dropout) >= 1:
+        raise UsageError("training.dropout and training.attention_dropout must be below 1: 1 drops everything")
+    if training.batch_limit is not None and training.batch_size is None:
+        raise UsageError("training.batch_limit needs training.batch_size: a full batch has no batches to limit")
+    if measure.max_samples < measure.min_samples:
+        given_samples = f"measure.max_samples={measure.max_samples}"
+        raise UsageError(f"{given_samples} is below measure.min_samples={measure.min_samples}: raise it")

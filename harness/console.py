@@ -1,0 +1,97 @@
+"""What a run prints on stdout: the plan of a dry run, the table of a finished one."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from harness.estimate import estimated_seconds
+from harness.identity import digest, record_path
+from harness.plan import Found, Group, Plan
+from harness.report import tables
+from harness.report.rows import Row, rows
+
+WIDE = 160
+HEAD = ("cell", "status", "median epoch", "to fastest peer", "hit rate", "score", "peak memory")
+
+
+def print_plan(plan: Plan) -> None:
+    """Print every cell with its path and whether it would run, then the time that earlier records suggest."""
+    console = _console()
+    expected: list[float | None] = []
+    for group in plan.groups:
+        run, reason = group.state(plan.config.retry)
+        console.print(f"group {group.id}: {'run' if run else 'skip'}, {reason}", markup=False)
+        for cell in group.cells:
+            where = record_path(cell.config, cell.hash, plan.machine, group.id)
+            outcome = f"  ({cell.status}: {cell.message})" if cell.status else ""
+            console.print(f"  {where}{outcome}", markup=False)
+            if run and cell.status is None:
+                expected.append(estimated_seconds(cell, plan.results, plan.machine))
+    console.print(_expectation(expected), markup=False)
+
+
+def _console() -> Console:
+    """Return a console that breaks no line; a pipe is as wide as a table needs."""
+    return Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else WIDE)
+
+
+def _expectation(expected: Sequence[float | None]) -> str:
+    known = [seconds for seconds in expected if seconds is not None]
+    if not expected:
+        return "nothing to run"
+    if not known:
+        return f"{len(expected)} cells to run; no earlier record tells how long they take"
+    rest = (
+        f", and {len(expected) - len(known)} cells that no earlier record knows" if len(known) < len(expected) else ""
+    )
+    return f"{len(expected)} cells to run: about {_duration(sum(known))} for {len(known)} of them{rest}"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def print_results(groups: Iterable[Group], environments: dict[str, Any]) -> None:
+    """Print one table per set of groups that differ in the seed only."""
+    gathered: dict[str, tuple[dict[str, Any], list[Found]]] = {}
+    for group in groups:
+        key = {name: value for name, value in group.key.items() if name != "seed"}
+        _, held = gathered.setdefault(digest(key), (key, []))
+        held += group.found()
+    console = _console()
+    for key, held in gathered.values():
+        if held:
+            console.print(_table(key, rows(held, environments)))
+            for message in sorted({text for _, record in held if (text := record.get("message"))}):
+                console.print(f"  {message}", markup=False)
+
+
+def _table(key: Mapping[str, Any], made: Sequence[Row]) -> Table:
+    title = " ".join(str(value) for name, value in key.items() if name not in ("settings", "order", "threads"))
+    order = f" order={key['order']}" if key.get("order", "none") != "none" else ""
+    table = Table(title=f"{title}{order} threads={key.get('threads')}", box=SIMPLE_HEAD, title_justify="left")
+    for index, name in enumerate(HEAD):
+        table.add_column(name, justify="left" if index < 2 else "right", no_wrap=True)
+    unit, factor = tables.unit_of(made)
+    for row in made:
+        table.add_row(*_cells(row, unit, factor))
+    return table
+
+
+def _cells(row: Row, unit: str, factor: float) -> list[str]:
+    statuses = sorted({record["status"] for _, record in row.cells})
+    if row.time is None:
+        return [row.label, ", ".join(statuses), *[tables.NOTHING] * (len(HEAD) - 2)]
+    return [
+        row.label,
+        ", ".join(statuses),
+        f"{tables.measured(row.time, factor)} {unit}",
+        tables.ratio(row),
+        tables.number(row.middle("cache", "hit_rate"), "{:.1%}"),
+        tables.mean(row.values("metrics", "test")),
+        tables.memory(row.middle("memory", "peak_minus_resident")),
+    ]

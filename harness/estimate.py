@@ -1,0 +1,26 @@
+"""How long a cell will take, judged by earlier records of the same execution config on this machine."""
+
+import statistics
+from pathlib import Path
+
+from harness.cells import Cell
+from harness.identity import cell_folder
+from harness.store.files import read_record
+from harness.store.record import Record
+
+
+def estimated_seconds(cell: Cell, results: Path, machine: str) -> float | None:
+    """Return the median of what earlier records of any seed and group spent, ``None`` where there are none."""
+    folder = results / cell_folder(cell.config, cell.hash, machine)
+    records = [read_record(path) for path in folder.glob("seed=*.json") if not path.name.endswith(".side.json")]
+    spent = [spent_seconds(record) for record in records if record["status"] == "ok"]
+    return statistics.median(spent) if spent else None
+
+
+def spent_seconds(record: Record) -> float:
+    """Add up a record's preparation, warm-ups, samples, and the epochs of its accuracy pass."""
+    seconds = record["epochs"]["seconds"]
+    whole_epoch = statistics.median(seconds) * record.get("extrapolated", 1.0)
+    trained = record.get("metrics", {}).get("epochs_run", 0) * whole_epoch
+    known: float = sum(record.get("prepare", {}).values()) + sum(record.get("warmup", [])) + sum(seconds) + trained
+    return known

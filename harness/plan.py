@@ -1,0 +1,158 @@
+"""The plan of a command: cells in groups, and which groups are finished."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from datasets.paths import default_cache
+from harness.cells import Cell, resolve_cell
+from harness.checked import checked_environment
+from harness.compose import Job
+from harness.config import load
+from harness.identity import cell_folder, digest
+from harness.prepare import known_sha256
+from harness.schema import RunConfig
+from harness.store.files import machine_slug, read_record
+from harness.store.naming import flatten
+from harness.store.record import Record
+from harness.suite import Suite, expand
+from harness.usage import UsageError
+
+SECTIONS = ("dataset", "order", "model", "training", "scenario", "measure")
+FINAL = ("ok", "unsupported", "not_installed")
+Found = tuple[Path, Record]
+Environment = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+@dataclass
+class Group:
+    """Cells that are measured in turns and compared with each other; ``records`` are those of this very group."""
+
+    id: str
+    key: dict[str, Any]
+    cells: list[Cell]
+    records: list[Found | None] = field(default_factory=list)
+
+    def state(self, retry: str) -> tuple[bool, str]:
+        """Say whether the group is to be run under ``retry``, and why."""
+        statuses = [None if held is None else held[1]["status"] for held in self.records]
+        if retry == "all":
+            return True, "retry=all"
+        if None in statuses:
+            return True, "not measured here" if not any(statuses) else f"{statuses.count(None)} cells are missing"
+        failed = sorted({str(status) for status in statuses if status not in FINAL})
+        if failed and retry == "failed":
+            return True, f"retry=failed, and a cell ended as {', '.join(failed)}"
+        return False, f"every cell has a record of this group{f', some {chr(44).join(failed)}' if failed else ''}"
+
+    def found(self) -> list[Found]:
+        """Return the records that exist, with their paths."""
+        return [held for held in self.records if held is not None]
+
+
+@dataclass
+class Plan:
+    """All groups of a command line; ``config`` is any of its configurations, for what they share."""
+
+    config: RunConfig
+    groups: list[Group]
+    machine: str
+
+    @property
+    def results(self) -> Path:
+        """Folder of the records."""
+        return Path(self.config.results)
+
+    def open_groups(self) -> list[Group]:
+        """Return the groups that are to be run."""
+        return [group for group in self.groups if group.state(self.config.retry)[0]]
+
+    def find_records(self) -> None:
+        """Look up the records that each group has of its own."""
+        for group in self.groups:
+            group.records = find_group_records(group, self.results, self.machine)
+
+
+def make_plan(jobs: Iterable[Job], environment: Environment = checked_environment) -> Plan:
+    """Expand, load and group jobs, and look up what is measured already; raises UsageError."""
+    configs = configurations(jobs)
+    plan = Plan(configs[0][0], form_groups(configs, environment), machine_slug())
+    plan.find_records()
+    return plan
+
+
+def configurations(jobs: Iterable[Job]) -> list[tuple[RunConfig, Suite | None]]:
+    """Expand suites and load every job strictly; raises UsageError, also when nothing is left to run."""
+    loaded = [(load(inner.values), suite) for job in jobs for inner, suite in expand(job)]
+    if not loaded:
+        raise UsageError("nothing to run: the suite's tier has no cells")
+    for name in ("results", "dry_run", "wait", "retry"):
+        given = sorted({str(getattr(config, name)) for config, _ in loaded})
+        if len(given) > 1:
+            raise UsageError(f"{name} is {', '.join(given)} within one sweep: give one value")
+    return loaded
+
+
+def form_groups(configs: Iterable[tuple[RunConfig, Suite | None]], environment: Environment) -> list[Group]:
+    """Resolve cells and gather those with equal keys; equal cells of a group become one with all their labels."""
+    gathered: dict[str, tuple[dict[str, Any], list[Cell]]] = {}
+    for config, suite in configs:
+        key = group_key(config, suite.vary if suite else [])
+        _, cells = gathered.setdefault(digest(key), (key, []))
+        _add(cells, resolve_cell(config))
+    return [Group(group_id(key, cells, environment), key, cells) for key, cells in gathered.values()]
+
+
+def group_key(config: RunConfig, vary: Iterable[str]) -> dict[str, Any]:
+    """Return what all cells of a group share; dotted names in ``vary``, and all below them, may differ."""
+    key: dict[str, Any] = {
+        "dataset": config.dataset.name,
+        "order": config.order.name,
+        "model": config.model.name,
+        "scenario": config.scenario.name,
+        "seed": config.seed,
+        "device": config.device,
+        "threads": config.threads,
+    }
+    values = asdict(config)
+    settings = flatten({name: values[name] for name in SECTIONS})
+    free = tuple(vary)
+    held = {name: value for name, value in settings.items() if not _below(name, free)}
+    return {name: value for name, value in key.items() if name not in free} | {"settings": digest(held)}
+
+
+def group_id(key: dict[str, Any], cells: Iterable[Cell], environment: Environment) -> str:
+    """Hash a group's key, cells and checked environments: the same work on the same machine has the same id."""
+    held = sorted(
+        (cell.hash, cell.config.launcher.python or "", digest(environment(asdict(cell.config)))) for cell in cells
+    )
+    return digest([key, held])
+
+
+def find_group_records(group: Group, results: Path, machine: str) -> list[Found | None]:
+    """Return the record that each cell of a group has *of that group*, if it was measured on the data as they lie.
+
+    Where there are several the newest counts.
+    """
+    return [_record_of(cell, group.id, results, machine) for cell in group.cells]
+
+
+def _record_of(cell: Cell, group: str, results: Path, machine: str) -> Found | None:
+    folder = results / cell_folder(cell.config, cell.hash, machine)
+    found = [(path, read_record(path)) for path in folder.glob(f"seed={cell.config.seed}.*.{group}.json")]
+    known = known_sha256(cell.config.dataset, default_cache())
+    current = [held for held in found if known in (None, held[1].get("dataset", {}).get("sha256", known))]
+    return max(current, key=lambda held: str(held[1].get("written", "")), default=None)
+
+
+def _below(name: str, free: tuple[str, ...]) -> bool:
+    return any(name == prefix or name.startswith(f"{prefix}.") for prefix in free)
+
+
+def _add(cells: list[Cell], cell: Cell) -> None:
+    for held in cells:
+        if (held.hash, held.config.launcher.python) == (cell.hash, cell.config.launcher.python):
+            held.labels += [label for label in cell.labels if label not in held.labels]
+            return
+    cells.append(cell)

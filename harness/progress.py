@@ -1,0 +1,41 @@
+"""One line of progress on stderr for a run: which cell, what it does, its last sample."""
+
+import sys
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+
+class RunProgress:
+    """Shows the events of ``run_groups``; where stderr is no terminal, one plain line per finished cell."""
+
+    def __init__(self, cells: int) -> None:
+        self.console = Console(file=sys.stderr, soft_wrap=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self.bar = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
+        self.task = self.bar.add_task("starting", total=cells)
+
+    def __enter__(self) -> "RunProgress":
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        """Show one event."""
+        where = f"cell {event['cell'] + 1}"
+        if event["event"] == "waiting":
+            self.console.print(f"waiting: this machine is measured on by {event['for']}", markup=False)
+        elif event["event"] == "done":
+            self.console.print(f"{event['status']:<12} {event['path']}", markup=False, highlight=False)
+            self.bar.advance(self.task)
+        elif "seconds" in event:
+            done = f"sample {event.get('samples', '')}".strip()
+            self.bar.update(self.task, description=f"{where}: {done}, {event['seconds']:.4g} s")
+        else:
+            self.bar.update(self.task, description=f"{where}: {event['event']}")

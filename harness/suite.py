@@ -1,0 +1,83 @@
+"""Suites: the cells of one published table, written as small products of overrides per tier."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.compose import Job, compose_one
+from harness.usage import UsageError, unknown
+
+KEYS = ("name", "title", "vary", "tiers", "published")
+
+
+@dataclass
+class Suite:
+    """A table to reproduce.
+
+    ``tiers`` maps quick and full to products (axis -> values), ``vary`` names the dotted keys that may differ inside
+    a group, ``published`` the numbers to stand beside the measured ones.
+    """
+
+    name: str
+    title: str
+    tiers: dict[str, list[dict[str, list[Any]]]]
+    vary: list[str] = field(default_factory=list)
+    published: list[dict[str, Any]] = field(default_factory=list)
+
+
+def read_suite(values: Any) -> Suite:
+    """Check the content of a suite's file; raises UsageError."""
+    if not isinstance(values, dict):
+        raise UsageError(f"suite={values} is no suite's content: write +suite=NAME")
+    for key in values:
+        if key not in KEYS:
+            raise unknown("key of a suite", str(key), KEYS)
+    missing = [key for key in ("name", "title", "tiers") if key not in values]
+    if missing:
+        raise UsageError(f"the suite lacks {', '.join(missing)}: add it to its file in conf/suite")
+    return Suite(**values)
+
+
+def expand(
+    job: Job, compose: Callable[[list[str]], dict[str, Any]] = compose_one
+) -> Iterator[tuple[Job, Suite | None]]:
+    """Yield a job itself, or the jobs of the suite that it names; what the command line says wins over an axis."""
+    if job.values.get("suite") is None:
+        yield job, None
+        return
+    suite = read_suite(job.values["suite"])
+    tier = job.values["tier"]
+    if tier not in suite.tiers:
+        raise unknown(f"tier of suite {suite.name}", tier, suite.tiers)
+    given = [text for text in job.overrides if key_of(text) != "suite"]
+    fixed = {key_of(text) for text in given}
+    seen: set[str] = set()
+    for product in suite.tiers[tier]:
+        for values in _cells(product, given, fixed, compose):
+            if repr(values) not in seen:
+                seen.add(repr(values))
+                yield Job(values | {"suite": suite.name}, given), suite
+
+
+def key_of(override: str) -> str:
+    """Return the key of an override, without its plus or tilde and without a package."""
+    return override.partition("=")[0].lstrip("+~").partition("@")[0]
+
+
+def _cells(
+    product: dict[str, list[Any]], given: list[str], fixed: set[str], compose: Callable[[list[str]], dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    axes = {axis: values for axis, values in product.items() if key_of(axis) not in fixed}
+    seeds = axes.pop("seed", [None])
+    for choice in itertools.product(*axes.values()):
+        overrides = [f"{axis}={_text(value)}" for axis, value in zip(axes, choice, strict=True) if value is not None]
+        values = compose(overrides + given)
+        for seed in seeds:
+            yield values if seed is None else values | {"seed": seed}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + ",".join(_text(item) for item in value) + "]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
