@@ -1,0 +1,33 @@
+"""``python -m harness export``: all records as one table for pandas and the like."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from harness.store.files import find_records
+from harness.store.record import RecordError
+
+ENDINGS = (".csv", ".parquet")
+
+
+def main(argv: list[str]) -> int:
+    """Write the table; 2 for an ending that is unknown or when there are no records."""
+    parser = argparse.ArgumentParser("python -m harness export", description="Write all records as one table.")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records")
+    parser.add_argument("--out", type=Path, required=True, help=f"file that ends with {' or '.join(ENDINGS)}")
+    given = parser.parse_args(argv)
+    from harness.store.frame import frame, write
+
+    try:
+        if given.out.suffix not in ENDINGS:
+            raise RecordError(f"--out {given.out} has no known ending: allowed are {', '.join(ENDINGS)}")
+        table = frame(find_records(given.results))
+        if table.empty:
+            raise RecordError(f"{given.results} holds no records: run python -m harness first")
+    except RecordError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    write(table, given.out)
+    print(f"{len(table)} records, {len(table.columns)} columns: {given.out}")
+    return 0

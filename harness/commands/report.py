@@ -1,0 +1,25 @@
+"""``python -m harness report``: write the pages and figures from the records."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from harness.store.record import RecordError
+
+
+def main(argv: list[str]) -> int:
+    """Write all reports; 2 when there are no records to report."""
+    parser = argparse.ArgumentParser("python -m harness report", description="Write reports/ from results/ alone.")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records")
+    parser.add_argument("--out", type=Path, default=Path("reports"), help="folder of the pages")
+    given = parser.parse_args(argv)
+    from harness.report.pages import write_reports
+
+    try:
+        written = write_reports(given.results, given.out)
+    except RecordError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for path in written:
+        print(path)
+    return 0

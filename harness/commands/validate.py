@@ -1,0 +1,68 @@
+"""``python -m harness validate``: are the records good, and is what is committed what the reports cite?"""
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from harness.store.files import read_json, record_paths, side_path
+from harness.store.record import RecordError
+from harness.store.validate import problems_in
+
+CITED = re.compile(r"\]\(([^)\s]*seed=[^)\s]*\.json)\)")
+
+
+def main(argv: list[str]) -> int:
+    """Print every problem; 1 when there is one, 2 when the folder does not exist."""
+    parser = argparse.ArgumentParser("python -m harness validate", description="Check records and what cites them.")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records")
+    parser.add_argument("--reports", type=Path, default=Path("reports"), help="folder of the pages")
+    given = parser.parse_args(argv)
+    if not given.results.is_dir():
+        print(f"error: {given.results} is not a folder: name the one that holds the records", file=sys.stderr)
+        return 2
+    found = [*problems_in(given.results), *unsupported_claims(given.results, given.reports)]
+    for path, problem in found:
+        print(f"{path}: {problem}")
+    print(f"{sum(1 for _ in record_paths(given.results))} records, {len(found)} problems")
+    return 1 if found else 0
+
+
+def unsupported_claims(results: Path, reports: Path) -> Iterator[tuple[Path, str]]:
+    """Yield cited records that do not exist, committed ones that no page cites, environments of no record."""
+    cited = set()
+    for page in sorted(reports.glob("*.md")):
+        for link in CITED.findall(page.read_text(encoding="utf-8")):
+            target = (page.parent / link).resolve()
+            cited.add(target)
+            if not target.is_file():
+                yield page, f"cites {link}, which does not exist: run python -m harness report"
+    files = committed(results)
+    needed = cited | {side_path(path) for path in cited}
+    for path in sorted(files):
+        if path.parent.name != "environments" and path not in needed:
+            yield path, "is committed, but no report cites it: report it, or git rm it"
+    used = {_environment(path) for path in record_paths(results)}
+    for path in sorted(files):
+        if path.parent.name == "environments" and path.stem not in used:
+            yield path, "is committed, but is the environment of no record: git rm it"
+
+
+def committed(results: Path) -> set[Path]:
+    """JSON files below ``results`` that git tracks; empty outside a checkout."""
+    command = ["git", "-C", str(results), "ls-files", "-z", "--", "."]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return set()
+    names = (name for name in answer.stdout.split("\0") if name.endswith(".json"))
+    return {(results / name).resolve() for name in names}
+
+
+def _environment(path: Path) -> str:
+    try:
+        return str(read_json(path).get("environment"))
+    except RecordError:
+        return ""

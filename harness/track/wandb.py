@@ -1,0 +1,88 @@
+"""Weights & Biases: one run per record, its config given at the start, offline unless asked otherwise."""
+
+import hashlib
+import json
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from harness.schema import TrackerConfig
+from harness.statistics import median
+from harness.store.naming import flatten, label
+from harness.store.record import Record
+
+SUMMARISED = ("status", "message", "group", "environment", "prepare", "metrics", "memory", "limits", "extrapolated")
+
+
+class WandbTracker:
+    """Writes each record as a finished run; its id is a hash of the record, so that a replay meets the same run."""
+
+    def __init__(self, config: TrackerConfig, folder: Path) -> None:
+        self.config, self.folder, self.failed = config, folder, 0
+
+    def record(self, record: Mapping[str, Any]) -> None:
+        """Show one record; a failure is a warning that names the command which replays it."""
+        try:
+            self._send(cast(Record, record))
+        except Exception as error:
+            self.failed += 1
+            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            warnings.warn(f"W&B did not take a record ({said}): python -m harness sync replays it", stacklevel=2)
+
+    def _send(self, record: Record) -> None:
+        import wandb
+
+        run = wandb.init(
+            project=self.config.project,
+            mode=self.config.mode,  # type: ignore[arg-type]
+            dir=str(self.folder),
+            id=run_id(record),
+            name=run_name(record),
+            group=record["config"].get("suite") or record["group"],
+            config=dict(record["config"]) | {"ablation_names": record.get("ablations", [])},
+            tags=[record["status"], *record.get("ablations", [])],
+            reinit="finish_previous",
+            settings=wandb.Settings(console="off", silent=True),
+        )
+        try:
+            run.define_metric("validation/*", step_metric="validation/epoch")
+            for row in history(record):
+                run.log(row)
+            run.summary.update(summary(record))
+        finally:
+            run.finish()
+
+
+def run_id(record: Record) -> str:
+    """Name the run of a record: the same cell of the same group and environment has the same id."""
+    parts = [record["config"], record["environment"], record["group"]]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=list).encode()).hexdigest()[:16]
+
+
+def run_name(record: Record) -> str:
+    """Say data set, model, engine and seed of a record."""
+    config = record["config"]
+    return f"{config['dataset']['name']} {config['model']['name']} {label(record)} seed {config['seed']}"
+
+
+def history(record: Record) -> list[dict[str, float]]:
+    """The samples of the timed call, then the curve of the accuracy pass, as rows to log (seconds)."""
+    rows: list[dict[str, float]] = []
+    epochs: Mapping[str, Any] = record.get("epochs", {})
+    series = {key: epochs[key] for key in ("seconds", "cpu_seconds", "loss") if key in epochs}
+    series |= {f"phases/{name}": values for name, values in epochs.get("phases", {}).items()}
+    for index in range(len(epochs.get("seconds", []))):
+        rows.append({f"epoch/{key}": values[index] for key, values in series.items() if index < len(values)})
+    names = ("validation/epoch", "validation/loss", "validation/score")
+    return rows + [dict(zip(names, values, strict=False)) for values in record.get("validation", [])]
+
+
+def summary(record: Record) -> dict[str, Any]:
+    """What a table of runs shows: status, scores, memory, hit rate, the median epoch (seconds)."""
+    held = flatten({key: value for key, value in record.items() if key in SUMMARISED})
+    if "epochs" in record:
+        held["epoch_median_seconds"] = median(record["epochs"]["seconds"])
+    if "hit_rate" in record.get("cache", {}):
+        held["cache.hit_rate"] = record["cache"]["hit_rate"]
+    return held
