@@ -51,7 +51,7 @@ class Table:
         array: Values = column.to_numpy(zero_copy_only=False)
         return array.astype(np.int64 if types.is_integer(column.type) else str)
 
-    def refuse(self, column: str, bad: NDArray[np.bool_], problem: str) -> None:
+    def refuse(self, column: str, bad: Any, problem: str) -> None:
         """Raise TableError for the first row that is bad."""
         if bad.any():
             raise TableError(f"{self.path}: row {int(bad.argmax()) + 1}, column {column!r}: {problem}")
@@ -133,8 +133,7 @@ def _classes(table: Table, column: str, bound: int | None) -> tuple[NDArray[np.i
     values = _doubles(table, column)
     values = np.where(np.isnan(values), MISSING, values)
     allowed = (values == np.floor(values)) & (values >= MISSING) & (values < (np.inf if bound is None else bound))
-    bad: NDArray[np.bool_] = np.logical_not(allowed)
-    table.refuse(column, bad, f"a class is a whole number from 0{'' if bound is None else f' to {bound - 1}'}")
+    table.refuse(column, ~allowed, f"a class is a whole number from 0{'' if bound is None else f' to {bound - 1}'}")
     return values.astype(np.int64), int(values.max(initial=-1)) + 1
 
 
@@ -147,7 +146,7 @@ def _is_list(kind: Any) -> bool:
 def _is_number(kind: Any) -> bool:
     import pyarrow.types as types
 
-    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))
+    return any(check(kind) for check in (types.is_integer, types.is_floating, types.is_boolean, types.is_null))
 
 
 def _default_features(table: Table, roles: Collection[str]) -> list[str]:

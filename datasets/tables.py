@@ -89,7 +89,12 @@ def _read(path: str, role: str) -> Table:
     import pyarrow
     from pyarrow import csv, parquet
 
-    readers = {".parquet": parquet.read_table, ".pq": parquet.read_table, ".csv": csv.read_csv}
+    in_order = csv.ReadOptions(use_threads=False)  # only then do its errors name the row
+    readers = {
+        ".parquet": parquet.read_table,
+        ".pq": parquet.read_table,
+        ".csv": lambda handle: csv.read_csv(handle, in_order),
+    }
     ending = next((ending for ending in readers if path.endswith(ending)), None)
     if ending is None:
         raise TableError(f"{path}: the {role} table must end with one of {', '.join(readers)}")

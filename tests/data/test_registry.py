@@ -1,0 +1,122 @@
+"""Looking data sets up: names, options, the three places, and what an absent one says."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from datasets.csr import csr_from_edges
+from datasets.fetch import FetchError
+from datasets.graph import Graph
+from datasets.manifest import manifest
+from datasets.paths import DatasetNotFound, combined_sha256, data_folders, dataset_folder, default_cache, find_files
+from datasets.registry import DATASETS, available, check_counts, entry_of, fetch_dataset, load_dataset
+from tests.data.server import Behaviour, serving
+
+ROOT = Path(__file__).resolve().parents[2]
+REAL = [name for name, entry in DATASETS.items() if entry.kind == "real"]
+
+
+def test_importing_the_registry_imports_no_numpy() -> None:
+    code = (
+        "import sys, datasets.registry; print([m for m in ('numpy', 'torch', 'scipy', 'pyarrow') if m in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
+
+
+def test_every_data_set_has_a_config_of_its_name() -> None:
+    configs = {path.stem: yaml.safe_load(path.read_text()) for path in (ROOT / "conf" / "dataset").glob("*.yaml")}
+    assert set(configs) == set(DATASETS)
+    assert all(config["name"] == name for name, config in configs.items())
+
+
+def test_every_real_data_set_is_in_the_manifest_with_counts() -> None:
+    assert set(manifest()) == set(REAL)
+    for name in REAL:
+        known = manifest()[name]
+        files = {file for layout in (DATASETS[name].needs, *DATASETS[name].also) for file in layout}
+        assert set(known.get("sha256", {})) <= files
+        assert known["counts"]["nodes"]
+        assert {"nodes", "edges"} <= set(known["published"])
+        assert all(url.startswith("https://") for url in known.get("downloads", []))
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_data_set_that_cannot_be_had_names_the_places_and_the_command(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path / "mine"))
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    with serving(Behaviour({})) as mirror:
+        monkeypatch.setenv("HARNESS_MIRROR", mirror)
+        with pytest.raises(DatasetNotFound) as raised:
+            load_dataset(name, {}, tmp_path / "cache")
+    told = str(raised.value)
+    for part in (str(tmp_path / "mine"), str(dataset_folder(name, tmp_path / "cache")), f"fetch dataset={name}"):
+        assert part in told
+    assert DATASETS[name].needs[0] in told
+    assert available(name)[0] is False
+
+
+def test_unknown_names_and_options_are_answered_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(KeyError, match="did you mean cora"):
+        entry_of("corra")
+    with pytest.raises(ValueError, match=r"option of data set amazon_photo 'splitseed' .*did you mean split_seed"):
+        load_dataset("amazon_photo", {"splitseed": 1}, tmp_path)
+    with pytest.raises(ValueError, match="allowed are none"):
+        load_dataset("cora", {"seed": 1}, tmp_path)
+    with pytest.raises(FetchError, match="synthetic"):
+        fetch_dataset("uug", tmp_path)
+
+
+def test_files_are_searched_in_order_and_taken_from_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, cache = (tmp_path / name for name in ("first", "second", "cache"))
+    monkeypatch.setenv("HARNESS_DATA", os.pathsep.join([str(first), str(second)]))
+    assert data_folders() == [first, second]
+    places = [dataset_folder("set", cache), second, second / "family", first, first / "family", first / "set"]
+    found = None
+    for place in places:
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "a").touch()
+        assert find_files("set", "family", ["a", "b"], cache) == found
+        (place / "b").touch()
+        found = {"a": place / "a", "b": place / "b"}
+        assert find_files("set", "family", ["a", "b"], cache) == found
+
+
+def test_the_cache_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
+    assert default_cache() == tmp_path
+    monkeypatch.delenv("HARNESS_CACHE")
+    assert default_cache() == Path.home() / ".cache" / "gnn-harness"
+
+
+def test_the_combined_hash_tells_contents_names_and_options_apart() -> None:
+    base = {"a": "1", "b": "2"}
+    assert combined_sha256(base) == combined_sha256({"b": "2", "a": "1"}) == combined_sha256(base, {})
+    others = [({"a": "2", "b": "1"}, {}), ({"a": "1"}, {}), (base, {"split_seed": 1}), (base, {"split_seed": 2})]
+    assert len({combined_sha256(*other) for other in others} | {combined_sha256(base)}) == 5
+
+
+def _graph(nodes: int, edges: int, loops: int) -> Graph:
+    ends = np.arange(edges) % nodes
+    csr = csr_from_edges(ends, (ends + 1) % nodes, (nodes, nodes))
+    return Graph("x", csr, features=np.zeros((nodes, 128), np.float32), self_loops_dropped=loops)
+
+
+def test_counts_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"counts": {"nodes": [4, 5], "rows": 9}}
+    monkeypatch.setitem(manifest(), "x", known)
+    check_counts("x", _graph(4, 7, 2))
+    check_counts("x", _graph(5, 9, 0))
+    with pytest.raises(ValueError, match=r"read 6 nodes, published are \[4, 5\]"):
+        check_counts("x", _graph(6, 9, 0))
+    monkeypatch.setitem(manifest(), "x", known | {"undirected": True})
+    check_counts("x", _graph(4, 14, 2))
+    with pytest.raises(ValueError, match="read 8 rows"):
+        check_counts("x", _graph(4, 14, 1))
