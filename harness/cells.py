@@ -1,5 +1,6 @@
 """From configurations to cells: ablations become switches, and what cannot run is known before anything starts."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -25,6 +26,7 @@ class Cell:
     config_diff: dict[str, list[Any]] = field(default_factory=dict)
     status: str | None = None
     message: str = ""
+    overrides: list[str] = field(default_factory=list)
 
     def plain(self, machine: str, group: str, graph: str | None, prepare: dict[str, float]) -> dict[str, Any]:
         """Return the JSON form that the executor reads; ``prepare`` are the seconds that the graph took."""
@@ -34,6 +36,7 @@ class Cell:
             "path": record_path(self.config, self.hash, machine, group),
             "config_diff": self.config_diff,
             "labels": self.labels,
+            "overrides": self.overrides,
             "graph": graph,
             "prepare": prepare,
             "status": self.status,
@@ -41,21 +44,22 @@ class Cell:
         }
 
 
-def resolve_cell(config: RunConfig) -> Cell:
+def resolve_cell(config: RunConfig, overrides: Sequence[str] = ()) -> Cell:
     """Resolve the switches of a configuration; raises UsageError for ablations that contradict or change nothing."""
     names = sorted(name for name, on in config.ablations.items() if on)
     plain = replace(config, backend=resolve(config.backend, ()))
     try:
         resolved = replace(config, backend=resolve(config.backend, names))
     except Unsupported as error:
-        return Cell(plain, [names], digest([execution_config(plain), names]), {}, "unsupported", str(error))
+        name = digest([execution_config(plain), names])
+        return Cell(plain, [names], name, {}, "unsupported", str(error), list(overrides))
     except AblationError as error:
         raise UsageError(str(error)) from error
     difference = config_diff(plain, resolved)
     if names and not difference and not _names_all(config, names):
         raise UsageError(_without_effect(config, names))
     status, message = _known_outcome(resolved)
-    return Cell(resolved, [names], digest(execution_config(resolved)), difference, status, message)
+    return Cell(resolved, [names], digest(execution_config(resolved)), difference, status, message, list(overrides))
 
 
 def _names_all(config: RunConfig, names: list[str]) -> bool:

@@ -6,6 +6,7 @@ from typing import Any, get_type_hints
 
 from backends.ablation import switches
 from backends.registry import MODULES, BackendConfig, config_class
+from datasets.registry import DATASETS
 from harness.schema import (
     DatasetConfig,
     LauncherConfig,
@@ -39,6 +40,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "model.head": ("none", "linear"),
     "measure.cache": ("simulate", "none"),
     "launcher.allocator": ("tuned", "stock"),
+    "launcher.name": ("process", "inline"),
+    "tracker.name": ("none", "wandb"),
     "tracker.mode": ("offline", "online"),
 }
 LEAST: dict[str, float] = {
@@ -132,6 +135,11 @@ def value_of(config: Any, key: str) -> Any:
 
 
 def _choices(config: RunConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
+    # numpy comes with the orders, and --help does without it.
+    from datasets.order import ORDERS
+
+    yield "dataset.name", tuple(DATASETS)
+    yield "order.name", tuple(ORDERS)
     yield from CHOICES.items()
     for name in switches(config.backend):
         yield f"backend.{name}", ("auto", "true", "false")

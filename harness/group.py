@@ -14,7 +14,7 @@ from harness.measure import environment, memory
 from harness.outcome import Outcome
 from harness.process import Guard
 from harness.remote import TICK, RemoteCell
-from harness.store.files import read_record, write_environment, write_record
+from harness.store.files import machine_slug, read_record, write_environment, write_record
 from harness.tokens import Budget, shuffled
 
 __all__ = ["Busy", "run_groups"]
@@ -239,6 +239,8 @@ class GroupRun:
         )
         name = write_environment(self.results, where)
         path = self.cells[index]["path"].replace("{environment}", name)
+        if "{machine}" in path:  # a plan made elsewhere
+            path = path.replace("{machine}", machine_slug())
         self.records[index] = dict(read_record(write_record(self.results, path, outcome.record(name))))
         event = {"event": "done", "cell": index, "path": path, "status": self.records[index]["status"]}
         self.on_event(event | {"record": self.records[index]})

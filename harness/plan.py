@@ -77,30 +77,39 @@ class Plan:
 def make_plan(jobs: Iterable[Job], environment: Environment = checked_environment) -> Plan:
     """Expand, load and group jobs, and look up what is measured already; raises UsageError."""
     configs = configurations(jobs)
-    plan = Plan(configs[0][0], form_groups(configs, environment), machine_slug())
+    plan = Plan(configs[0].config, form_groups(configs, environment), machine_slug())
     plan.find_records()
     return plan
 
 
-def configurations(jobs: Iterable[Job]) -> list[tuple[RunConfig, Suite | None]]:
+@dataclass
+class Asked:
+    """A configuration with the overrides and the suite it came from."""
+
+    config: RunConfig
+    overrides: list[str] = field(default_factory=list)
+    suite: Suite | None = None
+
+
+def configurations(jobs: Iterable[Job]) -> list[Asked]:
     """Expand suites and load every job strictly; raises UsageError, also when nothing is left to run."""
-    loaded = [(load(inner.values), suite) for job in jobs for inner, suite in expand(job)]
+    loaded = [Asked(load(inner.values), inner.overrides, suite) for job in jobs for inner, suite in expand(job)]
     if not loaded:
         raise UsageError("nothing to run: the suite's tier has no cells")
     for name in ("results", "dry_run", "wait", "retry"):
-        given = sorted({str(getattr(config, name)) for config, _ in loaded})
+        given = sorted({str(getattr(asked.config, name)) for asked in loaded})
         if len(given) > 1:
             raise UsageError(f"{name} is {', '.join(given)} within one sweep: give one value")
     return loaded
 
 
-def form_groups(configs: Iterable[tuple[RunConfig, Suite | None]], environment: Environment) -> list[Group]:
+def form_groups(configs: Iterable[Asked], environment: Environment) -> list[Group]:
     """Resolve cells and gather those with equal keys; equal cells of a group become one with all their labels."""
     gathered: dict[str, tuple[dict[str, Any], list[Cell]]] = {}
-    for config, suite in configs:
-        key = group_key(config, suite.vary if suite else [])
+    for asked in configs:
+        key = group_key(asked.config, asked.suite.vary if asked.suite else [])
         _, cells = gathered.setdefault(digest(key), (key, []))
-        _add(cells, resolve_cell(config))
+        _add(cells, resolve_cell(asked.config, asked.overrides))
     return [Group(group_id(key, cells, environment), key, cells) for key, cells in gathered.values()]
 
 

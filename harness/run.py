@@ -68,7 +68,7 @@ def run(plan: Plan) -> int:
         for failure in failures:
             complain(failure, FAILED)
         if not ready:
-            raise UsageError("nothing to run: no group has its data")
+            raise UsageError("nothing to run: no group has its graph")
         measure(plan, ready, prepared)
         plan.find_records()
     else:
@@ -78,12 +78,18 @@ def run(plan: Plan) -> int:
 
 
 def measure(plan: Plan, groups: Sequence[Group], prepared: dict[str, Prepared]) -> None:
-    """Run groups, show their progress, and hand each record to the tracker as soon as it is written."""
+    """Run groups, show their progress, and hand their records to the tracker."""
     from harness.progress import RunProgress
+    from harness.sink import Sink
 
     plain = [plain_group(group, plan.machine, prepared) for group in groups]
-    with RunProgress(sum(len(group.cells) for group in groups)) as progress:
-        run_groups(plain, plan.results, on_event=progress, wait=plan.config.wait)
+    with RunProgress(sum(len(group.cells) for group in groups)) as progress, Sink(plan.config.tracker) as sink:
+
+        def on_event(event: dict[str, Any]) -> None:
+            progress(event)
+            sink(event)
+
+        run_groups(plain, plan.results, on_event=on_event, wait=plan.config.wait)
 
 
 def plain_group(group: Group, machine: str, prepared: dict[str, Prepared]) -> dict[str, Any]:

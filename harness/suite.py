@@ -54,10 +54,10 @@ def expand(
     fixed = {key_of(text) for text in given}
     seen: set[str] = set()
     for product in suite.tiers[tier]:
-        for values in _cells(product, given, fixed, compose):
-            if repr(values) not in seen:
-                seen.add(repr(values))
-                yield Job(values | {"suite": suite.name}, given), suite
+        for inner in _jobs(product, given, fixed, compose):
+            if repr(inner.values) not in seen:
+                seen.add(repr(inner.values))
+                yield Job(inner.values | {"suite": suite.name}, inner.overrides), suite
 
 
 def key_of(override: str) -> str:
@@ -65,16 +65,18 @@ def key_of(override: str) -> str:
     return override.partition("=")[0].lstrip("+~").partition("@")[0]
 
 
-def _cells(
+def _jobs(
     product: dict[str, list[Any]], given: list[str], fixed: set[str], compose: Callable[[list[str]], dict[str, Any]]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Job]:
     axes = {axis: values for axis, values in product.items() if key_of(axis) not in fixed}
     seeds = axes.pop("seed", [None])
     for choice in itertools.product(*axes.values()):
         overrides = [f"{axis}={_text(value)}" for axis, value in zip(axes, choice, strict=True) if value is not None]
         values = compose(overrides + given)
         for seed in seeds:
-            yield values if seed is None else values | {"seed": seed}
+            # A seed chooses no file, so that composing once serves all of them.
+            own = [] if seed is None else [f"seed={seed}"]
+            yield Job(values | ({} if seed is None else {"seed": seed}), overrides + given + own)
 
 
 def _text(value: Any) -> str:
