@@ -11,6 +11,11 @@ TILE_BOUNDS = {"<1": 0.01, "1-2": 0.02, "2-5": 0.05, "5-10": 0.10, ">10": np.inf
 _CHUNK = 1 << 22
 
 
+def summary(csr: Csr) -> dict[str, float | dict[str, float]]:
+    """What every table of a synthetic graph prints beside it: density, tile histogram and degrees, ready for JSON."""
+    return {"density": density(csr), "tiles": tile_histogram(csr), "degrees": degree_summary(csr)}
+
+
 def density(csr: Csr) -> float:
     """Share of stored edges among all cells of the adjacency matrix."""
     cells = csr.shape[0] * csr.shape[1]

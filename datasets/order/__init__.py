@@ -29,8 +29,9 @@ ORDERS = {
 def permutation_of(name: str, csr: Csr, options: Mapping[str, Any] | None = None, seed: int = 0) -> Order:
     """Compute the order ``name`` of a square adjacency matrix: int64 [nodes], old node at each new position.
 
-    ``options`` are the keyword parameters of the order's function. Raises ValueError for unknown names and options,
-    for a matrix that is not square, and for a result that is not a permutation.
+    ``options`` are the keyword parameters of the order's function; ``seed`` is for orders that draw, unless their
+    options name one. Raises ValueError for unknown names and options, for a matrix that is not square, and for a
+    result that is not a permutation.
     """
     if name not in ORDERS:
         raise ValueError(unknown("order", name, ORDERS))
@@ -39,11 +40,13 @@ def permutation_of(name: str, csr: Csr, options: Mapping[str, Any] | None = None
     module, _, function = ORDERS[name].partition(":")
     compute: Callable[..., Order] = getattr(importlib.import_module(module), function)
     given = dict(options or {})
-    allowed = [parameter for parameter in inspect.signature(compute).parameters if parameter not in ("csr", "seed")]
+    allowed = [parameter for parameter in inspect.signature(compute).parameters if parameter != "csr"]
     for option in given:
         if option not in allowed:
             raise ValueError(unknown(f"option of order {name}", option, allowed))
-    return check_permutation(compute(csr, seed, **given), csr.shape[0])
+    if "seed" in allowed:
+        given.setdefault("seed", seed)
+    return check_permutation(compute(csr, **given), csr.shape[0])
 
 
 def check_permutation(order: NDArray[np.integer], nodes: int) -> Order:

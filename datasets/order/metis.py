@@ -7,7 +7,7 @@ from datasets.csr import Csr
 from datasets.order.symmetric import symmetric
 
 
-def metis(csr: Csr, seed: int, cluster: int = 200) -> NDArray[np.int64]:
+def metis(csr: Csr, seed: int = 0, cluster: int = 200) -> NDArray[np.int64]:
     """Cut A + A^T into ``nodes // cluster`` parts of few crossing edges (Karypis and Kumar 1998).
 
     Parts are numbered one after the other, ties by id. Equal seeds give equal orders on one version and platform.

@@ -7,7 +7,7 @@ from datasets.csr import Csr
 from datasets.order.symmetric import symmetric
 
 
-def rcm(csr: Csr, seed: int) -> NDArray[np.int64]:
+def rcm(csr: Csr) -> NDArray[np.int64]:
     """Order A + A^T by scipy's reverse Cuthill-McKee (George and Liu 1981)."""
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 

@@ -1,5 +1,6 @@
 """Lookalikes have the published counts at any scale, distinct edges, communities, and say what scaling breaks."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from datasets.graph import Graph
 from datasets.lookalike import load
 from datasets.lookalike_pairs import layout
 from datasets.lookalike_shapes import SHAPES
-from datasets.statistics import degree_summary, density, tile_histogram
+from datasets.statistics import degree_summary, density, summary, tile_histogram
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "dataset"
 SCALES = {
@@ -67,9 +68,9 @@ def test_it_is_undirected_with_distinct_edges_and_paired_ids(graph: Graph) -> No
 
 
 def test_degrees_are_skewed_and_ids_say_nothing(graph: Graph) -> None:
-    summary = degree_summary(graph.csr)
-    assert summary["max"] > 4 * summary["mean"]
-    assert summary["median"] < 0.95 * summary["mean"]
+    held = degree_summary(graph.csr)
+    assert held["max"] > 4 * held["mean"]
+    assert held["median"] < 0.95 * held["mean"]
     degrees = graph.csr.in_degrees.astype(np.float64)
     assert abs(np.corrcoef(np.arange(graph.nodes), degrees)[0, 1]) < 0.05
     if graph.graph_ids is None:
@@ -184,11 +185,14 @@ def test_tile_histogram_is_the_count_of_a_dense_matrix(csr: Csr, tile: int, chun
     assert density(csr) == pytest.approx(dense.sum() / dense.size)
 
 
-def test_degree_summary_of_a_star() -> None:
+def test_summary_of_a_star() -> None:
     csr = csr_from_edges(np.arange(1, 200), np.zeros(199, dtype=np.int64), (200, 200))
-    summary = degree_summary(csr)
-    assert (summary["min"], summary["median"], summary["max"]) == (0, 0, 199)
-    assert summary["zero"] == pytest.approx(199 / 200) and summary["top_1_percent"] == 1
+    held = json.loads(json.dumps(summary(csr)))
+    degrees = held["degrees"]
+    assert (degrees["min"], degrees["median"], degrees["max"]) == (0, 0, 199)
+    assert degrees["zero"] == pytest.approx(199 / 200) and degrees["top_1_percent"] == 1
+    assert held["density"] == 199 / 200**2
+    assert held["tiles"] == pytest.approx({"<1": 8 / 199, "1-2": 0, "2-5": 191 / 199, "5-10": 0, ">10": 0})
 
 
 def test_statistics_of_nothing_are_zero() -> None:

@@ -1,6 +1,7 @@
 """The synthetic user-user graph: the same in any number of parts, skewed, homophilous, learnable, in little memory."""
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from datasets import uug_stream
 from datasets.bijection import Bijection
 from datasets.graph import Graph
 from datasets.randomness import uniform
-from datasets.synthetic import noise, power_law
+from datasets.synthetic import noise, power_law, with_content_hash
 from datasets.uug import PUBLISHED, load
 from datasets.uug_stream import UugOptions, partition
 
@@ -60,6 +61,16 @@ def test_equal_options_give_equal_graphs_and_seeds_differ() -> None:
     small = {"nodes": 500, "features": 8}
     assert load("uug", small).sha256 == load("uug", small).sha256
     assert load("uug", small | {"seed": 1}).sha256 != load("uug", small).sha256
+
+
+def test_the_name_of_the_content_covers_every_value() -> None:
+    graph = load("uug", {"nodes": 500, "features": 8})
+    for field in ("features", "labels", "split"):
+        changed = getattr(graph, field).copy()
+        changed.flat[-1] += 1
+        assert with_content_hash(replace(graph, **{field: changed})).sha256 != graph.sha256
+    other = replace(graph.csr, indices=graph.csr.indices[::-1].copy())
+    assert with_content_hash(replace(graph, csr=other)).sha256 != graph.sha256
 
 
 def test_counts_and_words(graph: Graph) -> None:
@@ -215,3 +226,9 @@ def test_hash_purposes_are_independent() -> None:
     purposes = ("uug inside", "uug source", "uug degree", "uug label", "uug split")
     drawn = np.corrcoef([uniform(0, purpose, ids) for purpose in purposes])
     assert np.abs(drawn - np.eye(len(purposes))).max() < 0.05
+
+
+def test_wide_features_do_not_depend_on_how_many_are_made_at_once(graph: Graph) -> None:
+    part = partition(UugOptions(partitions=7), 3)
+    assert part.features.size < graph.features.size / 6
+    np.testing.assert_array_equal(part.features, graph.features[part.first : part.last])
