@@ -1,4 +1,4 @@
-"""``python -m harness validate``: are the records good, and is what is committed what the reports cite?"""
+"""``python -m harness validate``: are the records good, and is exactly that committed which the reports cite."""
 
 import argparse
 import re

@@ -1,0 +1,41 @@
+"""``python -m harness compare A B``: is B slower than A."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from harness.store.record import RecordError
+
+REGRESSION = 3
+ABOUT = (
+    "Compare two results folders (or parts of them) cell by cell, or two engines inside their groups. A cell is slower "
+    "when the 95 %% interval of B's time divided by A's leaves out 1 and the factor exceeds the threshold. Folders are "
+    "compared only where the checked environment, the protocol and the data are equal."
+)
+
+
+def main(argv: list[str]) -> int:
+    """Print a line per cell; 3 when one became slower or fails now, 2 when nothing can be compared."""
+    parser = argparse.ArgumentParser("python -m harness compare", description=ABOUT)
+    parser.add_argument("a", metavar="A", help="the older folder, or an engine as a table names it, like 'pyg csr'")
+    parser.add_argument("b", metavar="B", help="the newer folder, or the other engine")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records of two engines")
+    parser.add_argument("--threshold", type=float, default=1.05, help="smallest factor that counts (default 1.05)")
+    given = parser.parse_args(argv)
+    from harness.report import comparing
+
+    try:
+        if Path(given.a).is_dir() and Path(given.b).is_dir():
+            verdicts = comparing.compare_folders(Path(given.a), Path(given.b), given.threshold)
+        else:
+            verdicts = comparing.compare_engines(given.results, given.a, given.b, given.threshold)
+    except RecordError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(comparing.table(verdicts))
+    worse = sum(verdict.regression for verdict in verdicts)
+    print(f"\n{len(verdicts)} cells compared, {worse} worse")
+    if all(verdict.verdict == "not comparable" for verdict in verdicts):
+        print("error: nothing is comparable: measure both on the same machine with the same packages", file=sys.stderr)
+        return 2
+    return REGRESSION if worse else 0
