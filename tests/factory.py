@@ -37,7 +37,7 @@ DATASET: dict[str, Any] = {
 }
 
 
-def config(backend: str = "agl", seed: int = 0, **sections: Any) -> dict[str, Any]:
+def config(backend: str = "agl", seed: int = 0, /, **sections: Any) -> dict[str, Any]:
     """A resolved config; keyword sections are merged into those of ``CONFIG``."""
     values = deepcopy(CONFIG) | {"backend": {"name": backend}, "seed": seed}
     for name, given in sections.items():

@@ -1,0 +1,127 @@
+"""Statistics: what must hold for any samples."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import statistics
+
+SECONDS = st.floats(1e-6, 1e4)
+SAMPLES = st.lists(SECONDS, min_size=1, max_size=40)
+PROCESSES = st.lists(SAMPLES, min_size=1, max_size=6)
+
+
+@given(PROCESSES)
+def test_summary_counts_processes_and_says_what_its_ends_are(processes: list[list[float]]) -> None:
+    held = statistics.summarize(processes)
+    assert held.n == len(processes)
+    assert held.kind == ("interval" if len(processes) >= 3 else "spread")
+    assert held.median == pytest.approx(float(np.median([np.median(samples) for samples in processes])))
+    assert min(map(min, processes)) * 0.999 <= held.low <= held.high <= max(map(max, processes)) * 1.001
+
+
+@given(PROCESSES, st.floats(0.01, 100))
+def test_unit_does_not_matter(processes: list[list[float]], factor: float) -> None:
+    scaled = statistics.summarize([[factor * value for value in samples] for samples in processes])
+    expected = statistics.summarize(processes).scaled(factor)
+    assert (scaled.median, scaled.low, scaled.high) == pytest.approx((expected.median, expected.low, expected.high))
+
+
+@given(st.lists(SAMPLES, min_size=3, max_size=6))
+def test_bootstrap_is_deterministic_and_repeating_epochs_adds_no_certainty(processes: list[list[float]]) -> None:
+    once, again = statistics.summarize(processes), statistics.summarize(processes)
+    tripled = statistics.summarize([samples * 3 for samples in processes])
+    assert once == again
+    assert tripled == once
+
+
+def test_interval_covers_the_true_median_about_as_often_as_it_says() -> None:
+    random = np.random.default_rng(7)
+    hits = 0
+    for _ in range(300):
+        low, high = statistics.interval(random.lognormal(0.0, 0.3, 25))
+        hits += low <= 1.0 <= high
+    assert 0.88 <= hits / 300 <= 0.995
+
+
+def test_interval_narrows_with_more_processes() -> None:
+    random = np.random.default_rng(3)
+    widths = []
+    for count in (5, 20, 80):
+        ends = [statistics.interval(random.normal(10, 1, count)) for _ in range(20)]
+        widths.append(np.mean([high - low for low, high in ends]))
+    assert widths[0] > widths[1] > widths[2]
+
+
+@given(st.dictionaries(st.sampled_from("abcdef"), SAMPLES), st.dictionaries(st.sampled_from("abcdef"), SAMPLES))
+def test_ratio_exists_only_inside_a_group(above: dict[str, list[float]], below: dict[str, list[float]]) -> None:
+    held = statistics.paired_ratio(above, below)
+    shared = set(above) & set(below)
+    assert (held is None) == (not shared)
+    if held is not None:
+        assert held.n == len(shared)
+        expected = [np.median(above[group]) / np.median(below[group]) for group in shared]
+        assert held.median == pytest.approx(float(np.median(expected)))
+
+
+@given(st.dictionaries(st.sampled_from("abcd"), SAMPLES, min_size=1))
+def test_ratio_to_oneself_is_one(samples: dict[str, list[float]]) -> None:
+    held = statistics.paired_ratio(samples, samples)
+    assert held is not None
+    assert held.median == 1
+    assert held.low <= 1.000001
+    assert held.high >= 0.999999
+
+
+def test_pairing_removes_what_groups_share() -> None:
+    drift = {"a": 1.0, "b": 3.0, "c": 9.0, "d": 27.0}
+    slow = {group: [1.2 * scale] * 5 for group, scale in drift.items()}
+    fast = {group: [1.0 * scale] * 5 for group, scale in drift.items()}
+    held = statistics.paired_ratio(slow, fast)
+    assert held is not None
+    assert (held.low, held.median, held.high) == pytest.approx((1.2, 1.2, 1.2))
+
+
+@pytest.mark.parametrize("processes", [1, 2, 5])
+def test_independent_ratio_sees_a_change_and_no_change(processes: int) -> None:
+    random = np.random.default_rng(11)
+    old = [random.normal(1.0, 0.01, 20) for _ in range(processes)]
+    same = [random.normal(1.0, 0.01, 20) for _ in range(processes)]
+    slow = [random.normal(1.3, 0.01, 20) for _ in range(processes)]
+    changed, unchanged = statistics.independent_ratio(slow, old), statistics.independent_ratio(same, old)
+    assert changed.low > 1.2
+    assert changed.median == pytest.approx(1.3, rel=0.02)
+    assert unchanged.median == pytest.approx(1.0, rel=0.02)
+    assert changed.n == unchanged.n == processes
+
+
+@given(st.lists(SECONDS, min_size=1, max_size=20))
+def test_geometric_mean_of_inverses_is_the_inverse(values: list[float]) -> None:
+    inverse = statistics.geometric_mean([1 / value for value in values])
+    assert statistics.geometric_mean(values) * inverse == pytest.approx(1)
+
+
+def test_outliers_are_named_by_position() -> None:
+    values = [1.0, 1.01, 0.99, 5.0, 1.02, 0.98]
+    assert statistics.outliers(values) == [3]
+    assert statistics.outliers([1.0] * 8) == []
+
+
+def test_known_values() -> None:
+    values = [1.0, 2.0, 3.0, 4.0, 100.0]
+    assert statistics.median(values) == 3
+    assert statistics.mad(values) == 1
+    assert statistics.percentile(values, 10) == pytest.approx(1.4)
+    assert statistics.geometric_mean([1.0, 4.0]) == pytest.approx(2)
+
+
+@pytest.mark.parametrize("values", [[], [float("nan")], [[1.0]]])
+def test_what_is_no_sample_is_refused(values: list[float]) -> None:
+    with pytest.raises(ValueError, match="allowed is one row"):
+        statistics.median(values)
+
+
+def test_geometric_mean_refuses_what_is_not_positive() -> None:
+    with pytest.raises(ValueError, match="allowed are positive"):
+        statistics.geometric_mean([1.0, 0.0])
