@@ -1,0 +1,110 @@
+"""Strict load: what is unknown, wrong or contradictory ends with one sentence that says what to do."""
+
+import functools
+from copy import deepcopy
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.registry import config_class
+from harness.compose import compose_one
+from harness.config import LEAST, load
+from harness.schema import RunConfig, from_dict
+from harness.store.naming import flatten
+from harness.usage import UsageError
+
+
+@functools.cache
+def _composed() -> dict[str, Any]:
+    return compose_one(["dataset=cora", "model=gcn"])
+
+
+def values(**changes: Any) -> dict[str, Any]:
+    """The composed values of one cell, changed at dotted keys (``__`` for a dot)."""
+    held = deepcopy(_composed())
+    for key, value in changes.items():
+        *path, last = key.split("__")
+        functools.reduce(lambda inner, part: inner[part], path, held)[last] = value
+    return held
+
+
+def test_composed_values_load_and_survive_a_round_trip() -> None:
+    config = load(values())
+    assert config.model.name == "gcn" and type(config.backend) is config_class("agl")
+    assert load(asdict(config)) == config == from_dict(RunConfig, asdict(config))
+
+
+SECTIONS = st.sampled_from(["", "dataset", "order", "model", "training", "backend", "scenario", "measure", "launcher"])
+WORDS = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=12)
+
+
+@given(SECTIONS, WORDS)
+def test_a_key_that_is_no_field_is_refused_by_name(section: str, word: str) -> None:
+    held = values()
+    inner = held[section] if section else held
+    if word in inner:
+        return
+    inner[word] = True
+    with pytest.raises(UsageError) as error:
+        load(held)
+    assert repr(f"{section}.{word}".strip(".")) in str(error.value)
+    assert "allowed are" in str(error.value)
+
+
+def test_the_nearest_key_is_named() -> None:
+    held = values()
+    held["backend"]["prunning"] = True
+    with pytest.raises(UsageError, match="did you mean 'backend.pruning'"):
+        load(held)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("backend__name", "agll", ("agll", "agl", "did you mean")),
+        ("backend__pruning", "maybe", ("maybe", "auto")),
+        ("retry", "fail", ("retry=fail", "failed, all, none", "did you mean 'failed'")),
+        ("tier", "ful", ("tier=ful", "quick, full")),
+        ("device", "gpu", ("device=gpu", "cuda")),
+        ("device", "cuda:x", ("cuda:x", "cuda:<number>")),
+        ("dataset__name", "corra", ("corra", "did you mean 'cora'")),
+        ("order__name", "rmc", ("rmc", "did you mean 'rcm'")),
+        ("training__optimizer", "adan", ("adan", "adam, sgd")),
+        ("training__decay_on", "last", ("last", "all, first")),
+        ("training__dtype", "fp16", ("fp16", "float32, tf32, bf16")),
+        ("model__head", "mlp", ("mlp", "none, linear")),
+        ("measure__cache", "perf", ("perf", "simulate, none")),
+        ("launcher__allocator", "jemalloc", ("jemalloc", "tuned, stock")),
+        ("launcher__name", "slurm", ("slurm", "process, inline")),
+        ("tracker__name", "mlflow", ("mlflow", "none, wandb")),
+        ("tracker__mode", "on", ("tracker.mode=on", "offline, online")),
+        ("model__fanouts", [5], ("1 entries for 2 layers", "one per layer")),
+        ("training__dropout", 1.0, ("below 1",)),
+        ("training__attention_dropout", 1.5, ("below 1",)),
+        ("training__batch_limit", 8, ("needs training.batch_size",)),
+        ("measure__max_samples", 4, ("measure.max_samples=4", "measure.min_samples=5")),
+    ],
+)
+def test_a_wrong_value_says_what_was_given_and_what_is_allowed(key: str, value: Any, words: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError) as error:
+        load(values(**{key: value}))
+    for word in words:
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize("key", LEAST)
+def test_a_number_that_is_too_small_is_refused(key: str) -> None:
+    with pytest.raises(UsageError, match=f"{key}=.* too small: give at least {LEAST[key]:g}"):
+        load(values(**{key.replace(".", "__"): LEAST[key] - 1}))
+
+
+def test_switches_may_be_written_as_yaml_or_python_writes_them() -> None:
+    for given_value in (True, "true", "True"):
+        assert load(values(backend__pruning=given_value)).backend.pruning == "true"  # type: ignore[attr-defined]
+
+
+def test_every_leaf_of_the_schema_is_composed() -> None:
+    assert set(flatten(asdict(RunConfig()))) - {"backend.name"} <= set(flatten(values())) | {"dataset.options"}
