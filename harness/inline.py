@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from harness.failure import CellFailed, status_of
@@ -65,4 +66,6 @@ class InlineCell:
         return 0.0
 
     def close(self) -> None:
-        """Nothing to end: the engine was closed by ``finish``."""
+        """Let the engine end, whatever state a failure left it in."""
+        with suppress(Exception):
+            self._session.close()

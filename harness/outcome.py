@@ -31,10 +31,11 @@ class Outcome:
         if not counts:
             self._epochs["disturbed"].append(sample["seconds"])
             return
-        for phase, seconds in sample["phases"].items():
-            # A phase that was not there before took no time before.
-            held = self._epochs["phases"].setdefault(phase, [])
-            held += [0.0] * (len(self._rounds) - len(held)) + [seconds]
+        phases = self._epochs["phases"]
+        for phase in dict.fromkeys((*phases, *sample["phases"])):
+            # A phase that a sample lacks took no time in it.
+            held = phases.setdefault(phase, [0.0] * len(self._rounds))
+            held.append(sample["phases"].get(phase, 0.0))
         self._rounds.append(position)
         self._epochs["seconds"].append(sample["seconds"])
         self._epochs["cpu_seconds"].append(sample["cpu_seconds"])

@@ -27,7 +27,8 @@ def child_environment(config: dict[str, Any]) -> dict[str, str]:
     """Return the environment variables of a cell: this checkout importable, its threads, its allocator."""
     path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH")) if part)
     # The safe path keeps a folder named "datasets" where the user stands from hiding ours.
-    variables = {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"} | dict.fromkeys(THREAD_VARIABLES, str(config["threads"]))
+    variables = {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
+    variables |= dict.fromkeys(THREAD_VARIABLES, str(config["threads"]))
     return dict(os.environ) | variables | (TUNED_ALLOCATOR if config["launcher"]["allocator"] == "tuned" else {})
 
 

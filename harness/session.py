@@ -1,5 +1,6 @@
 """One cell's work from its graph to its samples, wherever it runs: behind a pipe or inline."""
 
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ class Session:
         self.cell, self.say = cell, say
         self.config: RunConfig = from_dict(RunConfig, cell["config"])
         self.index = 0
+        self.closed = True
 
     def open(self) -> Json:
         """Load, prepare, verify and warm up; answers with what the record holds of it."""
@@ -56,16 +58,18 @@ class Session:
 
     def _prepare(self, limit: int | None) -> None:
         self.prepared = Clock(synchronize=self._synchronize)
+        self.closed = False
         self.scenario.prepare(self.prepared, limit)
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(self.config.threads)
 
     def _prepare_with_limit(self) -> int | None:
         """Prepare, for a few batches per epoch where whole epochs would take too long; returns that limit."""
-        scenario = self.scenario
-        if scenario.batches <= BATCH_LIMIT or self.config.training.batch_limit:
-            self._prepare(self.config.training.batch_limit)
-            return self.config.training.batch_limit if scenario.batches > 1 else None
+        scenario, wanted = self.scenario, self.config.training.batch_limit
+        if wanted or scenario.batches <= BATCH_LIMIT:
+            limit = wanted if wanted and wanted < scenario.batches else None
+            self._prepare(limit)
+            return limit
         self._prepare(BATCH_LIMIT)
         seconds = [self.sample()["seconds"] for _ in range(2)][-1]
         if seconds * scenario.batches / BATCH_LIMIT > self.config.measure.max_seconds:
@@ -120,8 +124,14 @@ class Session:
         if self.scenario.now is not None:
             facts["clock"] = "simulated"
         answer = {"facts": facts, "metrics": self.scenario.metrics(), "cache": self._cache()}
-        self.scenario.close()
-        return answer
+        self.close()
+        return plain(answer)
+
+    def close(self) -> None:
+        """Let the engine end; once is enough."""
+        if not self.closed:
+            self.closed = True
+            self.scenario.close()
 
     def _cache(self) -> Json | None:
         if self.config.measure.cache != "simulate":
@@ -145,6 +155,12 @@ class Session:
         if not (cuda := self._cuda()):
             return {}
         return {"device_share": cuda.memory_reserved() / cuda.mem_get_info()[1]}
+
+
+def plain(answer: Json) -> Json:
+    """Turn what an engine answered into JSON's own types; numpy's scalars become numbers."""
+    held: Json = json.loads(json.dumps(answer, default=lambda value: value.item()))
+    return held
 
 
 def dataset_facts(graph: Graph) -> Json:

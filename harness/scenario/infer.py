@@ -9,7 +9,6 @@ from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Inferrer
 from backends.registry import runtime
 from datasets.graph import Graph
-from datasets.randomness import permutation
 from harness import metrics
 from harness.scenario.setup import spec_of, start_of, training_of
 from harness.schema import RunConfig
@@ -24,8 +23,8 @@ class Infer:
         self.config, self.graph = config, graph
         self.spec = spec_of(config, graph)
         self.start = start_of(config, self.spec)
-        self.size = config.training.batch_size
-        self.batches = BatchPlan(np.arange(graph.nodes), self.size).batches
+        # Always whole: an engine may score all nodes in one pass, whatever the batches, so parts say nothing.
+        self.batches = 1
         self.nodes = np.arange(graph.nodes)
         self.logits: Floats | None = None
 
@@ -35,12 +34,9 @@ class Infer:
         return getattr(self.engine, "now", None)
 
     def prepare(self, clock: Clock, limit: int | None) -> None:
-        """Build and prepare the inferrer; under a limit only the nodes of so many batches are asked for."""
-        self.nodes = np.arange(self.graph.nodes)
-        if limit is not None and self.size is not None:
-            self.nodes = np.sort(permutation(self.config.seed, "batches", self.graph.nodes)[: limit * self.size])
+        """Build and prepare the inferrer; a limit does not apply."""
         self.engine = runtime(self.config.backend, "infer")
-        plan = BatchPlan(self.nodes, self.size, None, self.config.seed)
+        plan = BatchPlan(self.nodes, self.config.training.batch_size, None, self.config.seed)
         self.engine.prepare(self.graph, self.spec, training_of(self.config), self.start, plan, clock)
 
     def run(self, index: int, clock: Clock) -> None:
@@ -53,8 +49,7 @@ class Infer:
 
     def metrics(self) -> dict[str, Any] | None:
         """Score the last answer when trained parameters were given: those drawn from a seed know nothing."""
-        whole = len(self.nodes) == self.graph.nodes
-        if self.config.scenario.state is None or self.logits is None or not whole or self.graph.labels is None:
+        if self.config.scenario.state is None or self.logits is None or self.graph.labels is None:
             return None
         held = self.logits
         return metrics.scores_of_splits(self.graph, lambda _, nodes: held[nodes])

@@ -1,0 +1,94 @@
+"""Groups of dummy cells as a plan writes them, and the processes that they must not leave behind."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from backends.registry import config_class
+from harness.schema import (
+    DatasetConfig,
+    LauncherConfig,
+    MeasureConfig,
+    ModelConfig,
+    RunConfig,
+    ScenarioConfig,
+    TrainingConfig,
+)
+from harness.verify import small_graph
+
+QUICK = {"warmup": 1, "min_samples": 3, "max_samples": 3, "cache": "none", "memory": False, "parity": False}
+
+
+def saved_graph(folder: Path, task: str = "multiclass", classes: int = 4, nodes: int = 120) -> str:
+    """Write a small graph as the parent of a cell does."""
+    graph = replace(small_graph(task, classes, weighted=False, nodes=nodes), name="tiny", sha256="00" * 32)
+    folder.mkdir(parents=True, exist_ok=True)
+    graph.save(folder)
+    return str(folder)
+
+
+def cell(graph: str | None, label: str = "a", launcher: str = "process", **sections: dict[str, Any]) -> dict[str, Any]:
+    """One dummy cell; sections are those of the configuration."""
+    config = RunConfig(
+        dataset=DatasetConfig("tiny"),
+        model=ModelConfig("gcn", **{"hidden": 8} | sections.get("model", {})),
+        training=TrainingConfig(**{"epochs": 3} | sections.get("training", {})),
+        backend=config_class("dummy")(**sections.get("backend", {})),
+        scenario=ScenarioConfig(**{"train_to_end": False} | sections.get("scenario", {})),
+        measure=MeasureConfig(**QUICK | sections.get("measure", {})),
+        launcher=LauncherConfig(launcher, **sections.get("launcher", {})),
+        threads=1,
+    )
+    path = f"machine/tiny/gcn/dummy/train/{label}/seed=0.{{environment}}.group.json"
+    known = {"status": None, "message": "", "order": None, "hash": label, "config_diff": {}}
+    return known | {"config": asdict(config), "path": path, "graph": graph, "prepare": {"parse": 0.5, "order": 0.25}}
+
+
+def group(*cells: dict[str, Any], name: str = "group") -> dict[str, Any]:
+    """A group of cells."""
+    return {"id": name, "key": {"dataset": "tiny"}, "cells": list(cells)}
+
+
+def marked(mark: str) -> list[int]:
+    """Other processes whose environment names ``mark``: what a run started, and what that started."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                environment, state = (entry / "environ").read_bytes(), (entry / "stat").read_text().rpartition(")")[2]
+            except OSError:
+                continue
+            if mark.encode() in environment and state.split()[0] not in ("Z", "X"):
+                found.append(int(entry.name))
+    return found
+
+
+def eventually(condition: Callable[[], object], what: str, patience: float = 60.0) -> None:
+    """Wait for a condition; the patience only ends tests that would never end."""
+    until = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < until, f"waited in vain for: {what}"
+        time.sleep(0.02)
+
+
+@contextmanager
+def mark_processes(name: str) -> Iterator[str]:
+    """Mark all processes started inside; none may be left at the end."""
+    mark = f"HARNESS_TEST_MARK={name}-{os.getpid()}"
+    key, _, value = mark.partition("=")
+    os.environ[key] = value
+    try:
+        yield mark
+        eventually(lambda: not marked(mark), f"the end of processes {marked(mark)}")
+    finally:
+        del os.environ[key]
+
+
+def records(results: Path) -> list[dict[str, Any]]:
+    """Parse all records below a folder; temporary files must not be taken for records."""
+    return [json.loads(path.read_text()) for path in sorted(results.rglob("seed=*.json"))]

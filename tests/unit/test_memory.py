@@ -1,0 +1,94 @@
+"""Memory is counted once however many processes share it, given back when asked, and limited for children only."""
+
+import mmap
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from harness.measure import memory
+
+BIG = 64 << 20
+
+
+def test_resident_memory_shows_what_is_touched():
+    before = memory.proportional([os.getpid()])
+    held = np.ones(BIG, dtype=np.int8)
+    after = memory.proportional([os.getpid()])
+    assert BIG * 0.9 < after - before < BIG * 1.5
+    assert held[0] == 1
+
+
+def test_shared_pages_count_once_over_all_processes():
+    shared = mmap.mmap(-1, BIG)
+    shared.write(b"\1" * BIG)
+    alone = memory.proportional([os.getpid()])
+    ready, done = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        _ = sum(shared[i] for i in range(0, BIG, 4096))
+        os.write(ready[1], b"x")
+        os.read(done[0], 1)
+        os._exit(0)
+    os.read(ready[0], 1)
+    together = memory.proportional([os.getpid(), child])
+    os.write(done[1], b"x")
+    os.waitpid(child, 0)
+    for end in (*ready, *done):
+        os.close(end)
+    assert together - alone < BIG / 2
+
+
+def test_a_process_that_is_gone_counts_nothing():
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    assert memory.proportional([process.pid]) == 0
+
+
+def test_trimming_gives_freed_blocks_back():
+    # In a process of its own, where the tuned allocator keeps what is freed.
+    script = (
+        "import os, numpy as np\n"
+        "from harness.measure import memory\n"
+        "held = [np.ones(1 << 20, dtype=np.int8) for _ in range(64)]\n"
+        "last = np.ones(1 << 20, dtype=np.int8)\n"
+        "del held\n"
+        "kept = memory.proportional([os.getpid()])\n"
+        "memory.trim()\n"
+        "print(kept - memory.proportional([os.getpid()]))\n"
+    )
+    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(1 << 40), "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+    answer = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert int(answer.stdout) > BIG / 2
+
+
+def test_the_peak_inside_a_process_is_seen():
+    with memory.watched_from_inside() as peak:
+        before = memory.proportional([os.getpid()])
+        held = np.ones(BIG, dtype=np.int8)
+        del held
+        np.ones(BIG, dtype=np.int8).sum()
+    assert peak.bytes >= before * 0.9
+
+
+@pytest.mark.parametrize("asked", [1 << 20, 1 << 30])
+def test_a_limited_process_runs_out_of_memory_alone(asked):
+    script = (
+        "import sys, numpy as np\n"
+        "from harness.measure import memory\n"
+        "memory.limit_data(512 << 20)\n"
+        "try:\n"
+        "    np.ones(int(sys.argv[1]), dtype=np.int8)\n"
+        "    print('fits')\n"
+        "except MemoryError:\n"
+        "    print('out of memory', open('/proc/self/oom_score_adj').read().strip())\n"
+    )
+    command = [sys.executable, "-c", script, str(asked)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == ("fits" if asked < 512 << 20 else "out of memory 1000")
+
+
+def test_the_machine_has_memory():
+    assert BIG < memory.total() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,115 @@
+"""The accuracy pass: which epoch is the best, when it ends, and what a state file brings along."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.registry import config_class
+from harness.measure.clock import Clock
+from harness.scenario import scenario_class
+from harness.scenario.setup import load_state, save_state
+from harness.scenario.train import Course, thinned
+from harness.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
+from harness.verify import small_graph
+
+POINTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30)
+
+
+def config(scenario="train", training=None, **named):
+    return RunConfig(
+        dataset=DatasetConfig("tiny"),
+        model=ModelConfig("gcn", hidden=8),
+        backend=config_class("dummy")(learn=True),
+        training=TrainingConfig(**{"epochs": 12, "rate": 0.5} | (training or {})),
+        scenario=ScenarioConfig(scenario, **named),
+    )
+
+
+def trained(graph, **named):
+    scenario = scenario_class("train")(config(**named), graph)
+    scenario.prepare(Clock(), None)
+    return scenario, scenario.accuracy(lambda epoch, score: None)
+
+
+@given(POINTS, st.integers(0, 4))
+def test_the_best_epoch_has_the_best_score_then_the_lowest_loss_then_comes_first(points, target):
+    course = Course(target)
+    for epoch, (loss, score) in enumerate(points, 1):
+        course.see(epoch, loss, score, lambda epoch=epoch: {"at": np.array([epoch])})
+    best = min(range(len(points)), key=lambda i: (-points[i][1], points[i][0], i))
+    assert course.best_epoch == best + 1
+    assert course.best_state["at"] == best + 1
+    assert course.reached == next((i + 1 for i, (_, score) in enumerate(points) if score >= target), None)
+
+
+@given(st.integers(1, 3000), st.data())
+def test_long_curves_are_thinned_but_keep_their_best_and_last_point(length, data):
+    best = data.draw(st.integers(1, length))
+    points = thinned([[epoch, 0.0, 0.0] for epoch in range(1, length + 1)], best)
+    epochs = [point[0] for point in points]
+    assert len(points) <= 202
+    assert best in epochs and length in epochs and epochs == sorted(set(epochs))
+    assert len(points) == length or length > 200
+
+
+def test_scores_are_those_of_the_best_state(tmp_path):
+    graph = small_graph("multiclass", 4, weighted=False, nodes=200)
+    path = tmp_path / "states" / "best.npz"
+    _, answer = trained(graph, save_state=str(path))
+    held = answer["metrics"]
+    best = next(point for point in answer["validation"] if point[0] == held["best_epoch"])
+    assert held["validation"] == best[2] == max(point[2] for point in answer["validation"])
+    again = scenario_class("infer")(config("infer", state=str(path)), graph)
+    again.prepare(Clock(), None)
+    again.run(0, Clock())
+    assert {key: again.metrics()[key] for key in ("train", "validation", "test")} == {
+        key: held[key] for key in ("train", "validation", "test")
+    }
+
+
+def test_the_pass_starts_from_the_initial_state_whatever_was_timed_before():
+    graph = small_graph("multiclass", 4, weighted=False, nodes=200)
+    scenario, first = trained(graph)
+    assert scenario.accuracy(lambda epoch, score: None) == first
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_patience_counts_epochs_since_the_best(every):
+    graph = small_graph("multiclass", 4, weighted=False, nodes=200)
+    _, answer = trained(graph, training={"rate": 0.0, "epochs": 50, "patience": 6, "evaluate_every": every})
+    assert answer["metrics"]["best_epoch"] == every
+    assert answer["metrics"]["epochs_run"] == every + 6
+    assert len(answer["validation"]) == 1 + 6 // every
+
+
+def test_a_diverging_loss_is_an_error():
+    graph = small_graph("multiclass", 4, weighted=False, nodes=200)
+    graph = replace(graph, features=graph.features * np.float32(np.nan))
+    with pytest.raises(ValueError, match="lower training"):
+        trained(graph)
+
+
+def test_a_set_without_training_nodes_is_refused():
+    graph = replace(small_graph("multiclass", 4, weighted=False), split=None)
+    with pytest.raises(ValueError, match="no labelled training nodes"):
+        scenario_class("train")(config(), graph)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_states_survive_a_file(tmp_path, suffix):
+    state = {"layers.0.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "layers.0.bias": np.ones(3, np.float32)}
+    save_state(tmp_path / f"state{suffix}", state)
+    held = load_state(tmp_path / f"state{suffix}")
+    assert set(held) == set(state)
+    assert all((held[name] == value).all() and held[name].dtype == value.dtype for name, value in state.items())
+    assert [path.name for path in tmp_path.iterdir()] == [f"state{suffix}"]
+
+
+def test_a_state_of_another_model_is_refused(tmp_path):
+    save_state(tmp_path / "state.npz", {"layers.0.weight": np.ones((2, 2), np.float32)})
+    graph = small_graph("multiclass", 4, weighted=False)
+    with pytest.raises(ValueError, match="train it with this model"):
+        scenario_class("train")(config(state=str(tmp_path / "state.npz")), graph)
