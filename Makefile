@@ -31,7 +31,7 @@ setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
 
 # torch first: what comes after may look for it while it is installed
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml constraints.txt $(wildcard backends/kernels/cpp/*)
 	@$(FIND_PYTHON); $(CHECK_MACHINE); \
 	test -x $(BIN)/python || { echo "creating $(VENV) with $$python"; $$python -m venv $(VENV); }
 	@echo "installing (torch, then the rest; some minutes the first time)"

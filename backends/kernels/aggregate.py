@@ -1,119 +1,44 @@
-"""Aggregation over in-edges with autograd: row-parallel products on a kept transpose, or scatters.
+"""Aggregation over in-edges with autograd; no two threads write the same row, results do not depend on their number.
 
-Row-parallel means that all edges of a destination belong to one thread, so no two threads write the same row
-(AGL, section 3.3.2, "edge partitioning"); the scatter form is that paper's base.
+Row-parallel means that all edges of a destination belong to one thread (AGL, section 3.3.2, "edge partitioning");
+``row_parallel=False`` is that paper's base, messages scattered one by one.
 """
 
-import weakref
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from backends.kernels import plain
+from backends.kernels.native import native
+from backends.kernels.operand import Operand, operand
 from datasets.csr import Csr
 
-
-@dataclass
-class _Operand:
-    """Torch views of a Csr and of its transpose, made once per matrix."""
-
-    indptr: Tensor
-    indices: Tensor
-    destinations: Tensor
-    shape: tuple[int, int]
-    transposed_indptr: Tensor
-    transposed_indices: Tensor
-    permutation: Tensor
-    in_degrees: Tensor
-
-
-_OPERANDS: "weakref.WeakKeyDictionary[Csr, _Operand]" = weakref.WeakKeyDictionary()
-
-
-def _tensor(array: Any) -> Tensor:
-    return torch.from_numpy(np.array(array, dtype=np.int64))
-
-
-def operand(csr: Csr) -> _Operand:
-    """Return the torch form of ``csr`` and its transpose, built at the first call and kept as long as it lives."""
-    held = _OPERANDS.get(csr)
-    if held is None:
-        flipped, permutation = csr.transpose
-        held = _Operand(
-            _tensor(csr.indptr),
-            _tensor(csr.indices),
-            _tensor(csr.destinations),
-            csr.shape,
-            _tensor(flipped.indptr),
-            _tensor(flipped.indices),
-            _tensor(permutation),
-            torch.from_numpy(np.maximum(csr.in_degrees, 1).astype(np.float32)),
-        )
-        _OPERANDS[csr] = held
-    return held
-
-
-def _product(matrix: _Operand, values: Tensor, x: Tensor) -> Tensor:
-    sparse = torch.sparse_csr_tensor(matrix.indptr, matrix.indices, values, matrix.shape, check_invariants=False)
-    return sparse @ x
-
-
-def _transposed_product(matrix: _Operand, values: Tensor, y: Tensor) -> Tensor:
-    shape = (matrix.shape[1], matrix.shape[0])
-    sparse = torch.sparse_csr_tensor(
-        matrix.transposed_indptr, matrix.transposed_indices, values[matrix.permutation], shape, check_invariants=False
-    )
-    return sparse @ y
-
-
-def _edge_products(matrix: _Operand, on_rows: Tensor, on_columns: Tensor) -> Tensor:
-    """Inner product of both ends' rows for each edge, [nnz] (a sampled dense-dense product)."""
-    return (on_rows[matrix.destinations] * on_columns[matrix.indices]).sum(-1)
-
-
-class _Spmm(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, matrix: _Operand, values: Tensor, x: Tensor) -> Tensor:
-        ctx.matrix = matrix
-        ctx.save_for_backward(values, x)
-        return _product(matrix, values, x)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
-        values, x = ctx.saved_tensors
-        grad = grad.contiguous()
-        grad_values = _edge_products(ctx.matrix, grad, x) if ctx.needs_input_grad[1] else None
-        grad_x = _transposed_product(ctx.matrix, values, grad) if ctx.needs_input_grad[2] else None
-        return None, grad_values, grad_x
+_DTYPES = (torch.float32, torch.float64)
 
 
 def spmm(csr: Csr, x: Tensor, weight: Tensor | None = None, reduce: str = "sum", row_parallel: bool = True) -> Tensor:
     """Aggregate rows of ``x`` [columns, f] over in-edges to [rows, f]; autograd in ``x`` and ``weight`` [nnz].
 
-    ``reduce`` is ``sum`` or ``mean`` (0 for a row without edges).
+    ``reduce`` is ``sum`` or ``mean`` (0 for a row without edges). float32 or float64.
     """
     if reduce not in ("sum", "mean"):
         raise ValueError(f"reduce={reduce!r} is unknown: allowed are sum, mean")
-    if x.shape[0] != csr.shape[1]:
-        raise ValueError(f"x has {x.shape[0]} rows, the matrix has {csr.shape[1]} columns: they must be equal")
     matrix = operand(csr)
-    if row_parallel:
-        values = torch.ones(csr.nnz, dtype=x.dtype) if weight is None else weight
-        out: Tensor = _Spmm.apply(matrix, values, x)
-    else:
-        messages = x[matrix.indices] if weight is None else weight[:, None] * x[matrix.indices]
-        out = x.new_zeros((csr.shape[0], x.shape[1])).index_add(0, matrix.destinations, messages)
-    return out / matrix.in_degrees[:, None].to(x.dtype) if reduce == "mean" else out
+    _check(x, matrix.shape[1], "x", 2)
+    if weight is not None and weight.shape != (matrix.nnz,):
+        raise ValueError(f"weight has shape {tuple(weight.shape)}: {matrix.nnz} edges need ({matrix.nnz},)")
+    if row_parallel and native is not None:
+        from backends.kernels.fused import NativeSpmm
+
+        out: Tensor = NativeSpmm.apply(matrix, weight, x, reduce == "mean")
+        return out
+    out = _plain_sum(matrix, x, weight) if row_parallel else plain.scatter_sum(matrix, x, weight)
+    return out * matrix.inverse_in_degrees[:, None].to(x.dtype) if reduce == "mean" else out
 
 
-def _row_max(matrix: _Operand, score: Tensor) -> Tensor:
-    """Largest score of each destination, [rows, heads]; without autograd, for it cancels in the softmax."""
-    rows = matrix.destinations[:, None].expand_as(score)
-    start = torch.full((matrix.shape[0], score.shape[1]), -torch.inf, dtype=score.dtype)
-    return start.scatter_reduce(0, rows, score.detach(), "amax")
+def _plain_sum(matrix: Operand, x: Tensor, weight: Tensor | None) -> Tensor:
+    values = torch.ones(matrix.nnz, dtype=x.dtype) if weight is None else weight
+    out: Tensor = plain.PlainSpmm.apply(matrix, values, x)
+    return out
 
 
 def gat(
@@ -125,16 +50,32 @@ def gat(
     dropout: float = 0.0,
     row_parallel: bool = True,
 ) -> Tensor:
-    """Attend over in-edges: z [columns, heads, d], scores [columns, heads] and [rows, heads] -> [rows, heads, d]."""
+    """Attend over in-edges: z [columns, heads, d], scores [columns, heads] and [rows, heads] -> [rows, heads, d].
+
+    Dropout falls on the normalised attention; its mask is drawn from torch's generator.
+    """
+    matrix = operand(csr)
+    _check(z, matrix.shape[1], "z", 3)
     if z.shape[1] == 0:
         raise ValueError("z has 0 heads: at least one is needed")
-    matrix = operand(csr)
-    score = functional.leaky_relu(score_src[matrix.indices] + score_dst[matrix.destinations], slope)
-    exponent = torch.exp(score - _row_max(matrix, score)[matrix.destinations])
-    total = exponent.new_zeros((csr.shape[0], z.shape[1])).index_add(0, matrix.destinations, exponent)
-    alpha = functional.dropout(exponent / total[matrix.destinations], dropout, dropout > 0)
-    if not row_parallel:
-        messages = alpha[:, :, None] * z[matrix.indices]
-        return z.new_zeros((csr.shape[0], *z.shape[1:])).index_add(0, matrix.destinations, messages)
-    columns = [_Spmm.apply(matrix, a, x.contiguous()) for a, x in zip(alpha.unbind(1), z.unbind(1), strict=True)]
-    return torch.stack(columns, 1)
+    for name, score, rows in (("score_src", score_src, matrix.shape[1]), ("score_dst", score_dst, matrix.shape[0])):
+        if score.shape != (rows, z.shape[1]):
+            raise ValueError(f"{name} has shape {tuple(score.shape)}: this matrix and z need {(rows, z.shape[1])}")
+    if not 0.0 <= dropout < 1.0:
+        raise ValueError(f"dropout={dropout} is not allowed: at least 0, below 1")
+    if row_parallel and native is not None:
+        from backends.kernels.fused import NativeGat
+
+        seed = int(torch.randint(1 << 62, ())) if dropout > 0 else 0
+        out: Tensor = NativeGat.apply(matrix, z, score_src, score_dst, slope, dropout, seed)
+        return out
+    alpha = plain.attention(matrix, score_src, score_dst, slope, dropout)
+    return (plain.product_attention if row_parallel else plain.scatter_attention)(matrix, z, alpha)
+
+
+def _check(x: Tensor, rows: int, name: str, dimensions: int) -> None:
+    if x.dim() != dimensions or x.shape[0] != rows:
+        shape = tuple(x.shape)
+        raise ValueError(f"{name} has shape {shape}: needed are {dimensions} dimensions, the first of {rows} columns")
+    if x.dtype not in _DTYPES:
+        raise ValueError(f"{name} is {x.dtype}: allowed are float32, float64")

@@ -1,4 +1,4 @@
-"""Aggregation against dense products, with gradients, in both forms."""
+"""Aggregation against dense products in float64, with gradients, in every form that the kernels have."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,28 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.kernels import gat, spmm
+from backends.kernels import aggregate, gat, spmm
+from backends.kernels.native import native
+from backends.kernels.operand import HUB_EDGES, partition_rows
+from datasets.csr import Csr, csr_from_edges
 from tests.graphs import awkward_graph
+
+FORMS = ["native", "plain", "scatter"]
+WIDTHS = st.one_of(st.integers(1, 70), st.sampled_from([121, 127, 128, 256, 602, 1030]))
+
+
+@pytest.fixture(params=FORMS)
+def form(request, monkeypatch):
+    """Run with the extension, without it, and scattered; returns the ``row_parallel`` to pass."""
+    if request.param == "plain":
+        monkeypatch.setattr(aggregate, "native", None)
+    return request.param != "scatter"
+
+
+def random_csr(seed, rows, columns, edges, dtype=np.int32):
+    draw = np.random.default_rng(seed)
+    held = csr_from_edges(draw.integers(0, columns, edges), draw.integers(0, max(rows // 2, 1), edges), (rows, columns))
+    return Csr(held.indptr.astype(dtype), held.indices.astype(dtype), held.shape)
 
 
 def dense_of(csr, weight):
@@ -16,40 +36,154 @@ def dense_of(csr, weight):
     return matrix.index_put((rows, columns), weight, accumulate=True)
 
 
-@given(st.integers(0, 30), st.integers(1, 9), st.booleans(), st.sampled_from(["sum", "mean"]))
-def test_spmm_and_its_gradients_equal_the_dense_product(seed, width, row_parallel, reduce):
-    csr = awkward_graph(seed, nodes=15, edges=30).csr
+def test_the_extension_is_built_where_tests_run():
+    assert native is not None
+    assert native.hub_segment == HUB_EDGES
+
+
+@given(
+    st.integers(0, 99), st.integers(1, 12), st.integers(1, 12), st.integers(0, 60), WIDTHS,
+    st.booleans(), st.sampled_from(["sum", "mean"]), st.sampled_from([np.int32, np.int64]), st.booleans(),
+)  # fmt: skip
+def test_native_spmm_and_gradients_equal_the_dense_product(
+    seed, rows, columns, edges, width, weighted, reduce, dtype, contiguous
+):
+    check_spmm(random_csr(seed, rows, columns, edges, dtype), seed, width, weighted, reduce, True, contiguous)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_every_form_equals_the_dense_product(form, weighted, reduce):
+    check_spmm(awkward_graph(5, nodes=15, edges=40).csr, 5, 11, weighted, reduce, form, True)
+
+
+def check_spmm(csr, seed, width, weighted, reduce, row_parallel, contiguous):
     draw = torch.Generator().manual_seed(seed)
-    x = torch.randn(15, width, generator=draw, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(csr.shape[1], width, generator=draw, dtype=torch.float64, requires_grad=True)
+    given_x = x if contiguous else x.T.contiguous().T
     weight = torch.rand(csr.nnz, generator=draw, dtype=torch.float64, requires_grad=True)
-    wanted = dense_of(csr, weight) @ x
+    wanted = dense_of(csr, weight if weighted else torch.ones_like(weight)) @ x
     if reduce == "mean":
         wanted = wanted / torch.from_numpy(np.maximum(csr.in_degrees, 1))[:, None]
-    found = spmm(csr, x, weight, reduce, row_parallel)
+    found = spmm(csr, given_x, weight if weighted else None, reduce, row_parallel)
     torch.testing.assert_close(found, wanted)
-    seedling = torch.randn(wanted.shape, generator=draw, dtype=torch.float64)
-    for one, other in zip(
-        torch.autograd.grad(found, (x, weight), seedling),
-        torch.autograd.grad(wanted, (x, weight), seedling),
-        strict=True,
-    ):
+    inputs = (x, weight) if weighted else (x,)
+    direction = torch.randn(wanted.shape, generator=draw, dtype=torch.float64)
+    pairs = zip(
+        torch.autograd.grad(found, inputs, direction), torch.autograd.grad(wanted, inputs, direction), strict=True
+    )
+    for one, other in pairs:
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("row_parallel", [True, False])
-def test_gat_gradients_are_those_of_finite_differences(row_parallel):
-    csr = awkward_graph(3, nodes=8, edges=10).csr
-    draw = torch.Generator().manual_seed(1)
-    shapes = ((8, 2, 3), (8, 2), (8, 2))
+@given(st.integers(0, 99), WIDTHS, st.booleans())
+def test_float32_is_as_close_to_float64_as_its_rounding_allows(seed, width, weighted):
+    csr = awkward_graph(seed, nodes=30, edges=90).csr
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.randn(30, width, generator=draw, dtype=torch.float64)
+    weight = torch.rand(csr.nnz, generator=draw, dtype=torch.float64) if weighted else None
+    exact = spmm(csr, x, weight)
+    found = spmm(csr, x.float(), None if weight is None else weight.float())
+    scale = spmm(csr, x.abs(), weight)
+    assert bool(((found - exact).abs() <= 1e-5 * scale + 1e-30).all())
+
+
+@given(st.integers(0, 50), st.integers(1, 4), st.integers(1, 20), st.floats(0.0, 0.9))
+def test_native_attention_has_the_gradients_of_its_own_finite_differences(seed, heads, width, dropout):
+    csr = random_csr(seed, 7, 6, 20)
+    draw = torch.Generator().manual_seed(seed)
+    shapes = ((6, heads, width), (6, heads), (7, heads))
     inputs = [torch.randn(shape, generator=draw, dtype=torch.float64, requires_grad=True) for shape in shapes]
-    assert torch.autograd.gradcheck(lambda z, a, b: gat(csr, z, a, b, row_parallel=row_parallel), inputs)
+
+    def attend(z, score_src, score_dst):
+        torch.manual_seed(seed)  # the same mask in every call
+        return gat(csr, z, score_src, score_dst, dropout=dropout)
+
+    assert torch.autograd.gradcheck(attend, inputs, fast_mode=True)
+
+
+def test_every_form_of_attention_agrees(form):
+    csr = awkward_graph(3, nodes=40, edges=200).csr
+    draw = torch.Generator().manual_seed(1)
+    z, src, dst = (torch.randn(shape, generator=draw, dtype=torch.float64) for shape in ((40, 3, 9), (40, 3), (40, 3)))
+    alpha = torch.zeros(40, 40, 3, dtype=torch.float64)
+    for e in range(csr.nnz):
+        i, j = int(csr.destinations[e]), int(csr.indices[e])
+        alpha[i, j] += torch.exp(torch.nn.functional.leaky_relu(src[j] + dst[i], 0.2))
+    alpha = alpha / alpha.sum(1, keepdim=True).clamp(min=1e-300)
+    torch.testing.assert_close(gat(csr, z, src, dst, row_parallel=form), torch.einsum("ijh,jhd->ihd", alpha, z))
+
+
+@pytest.mark.parametrize("width", [3, 8, 9, 72, 136, 200])
+def test_rows_longer_than_a_block_of_edges_are_summed_once(width):
+    csr = random_csr(width, 4, 12, 3000)
+    check_spmm(csr, 1, width, True, "mean", True, True)
+    draw = torch.Generator().manual_seed(1)
+    z, src, dst = (
+        torch.randn(shape, generator=draw, dtype=torch.float64) for shape in ((12, 2, width), (12, 2), (4, 2))
+    )
+    torch.testing.assert_close(gat(csr, z, src, dst), gat(csr, z, src, dst, row_parallel=False))
+
+
+def test_dropout_drops_its_share_and_keeps_the_mean():
+    star = csr_from_edges(np.arange(1, 4001), np.zeros(4000, dtype=np.int64), (1, 4001))
+    z = torch.eye(4001, dtype=torch.float64)[:, None, :]
+    torch.manual_seed(0)
+    out = gat(star, z, torch.zeros(4001, 1, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64), dropout=0.25)
+    kept = int((out > 0).sum())
+    assert abs(kept - 3000) < 150
+    torch.testing.assert_close(out.max(), torch.tensor(1 / 4000 / 0.75, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("width", [5, 64, 200])
+def test_results_are_bit_identical_for_any_number_of_threads(width):
+    hub = np.zeros(3 * HUB_EDGES, dtype=np.int64)
+    draw = np.random.default_rng(0)
+    sources = draw.integers(0, 500, len(hub) + 20_000)
+    csr = csr_from_edges(sources, np.concatenate([hub, draw.integers(0, 500, 20_000)]), (500, 500))
+    x = torch.randn(500, width, requires_grad=True)
+    z, src, dst = (torch.randn(shape, requires_grad=True) for shape in ((500, 2, width), (500, 2), (500, 2)))
+    found = []
+    before = torch.get_num_threads()
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        out, attended = spmm(csr, x, reduce="mean"), gat(csr, z, src, dst)
+        grads = torch.autograd.grad(out.sum() + attended.sum(), (x, z, src, dst))
+        found.append([out.detach(), attended.detach(), *grads])
+    torch.set_num_threads(before)
+    assert all(torch.equal(one, other) for other in found[1:] for one, other in zip(found[0], other, strict=True))
+
+
+@given(st.integers(0, 99), st.integers(0, 200), st.integers(1, 40))
+def test_pieces_cover_all_rows_once(seed, edges, parts):
+    csr = random_csr(seed, 23, 9, edges)
+    bounds = partition_rows(csr, parts)
+    assert bounds[0] == 0 and bounds[-1] == 23 and len(bounds) == parts + 1
+    assert bool((np.diff(bounds) >= 0).all())
 
 
 def test_bad_input_is_refused_with_what_is_allowed():
     csr = awkward_graph().csr
-    with pytest.raises(ValueError, match="allowed are sum, mean"):
-        spmm(csr, torch.ones(40, 2), reduce="median")
-    with pytest.raises(ValueError, match="40 columns"):
-        spmm(csr, torch.ones(39, 2))
-    with pytest.raises(ValueError, match="0 heads"):
-        gat(csr, torch.ones(40, 0, 2), torch.ones(40, 0), torch.ones(40, 0))
+    x = torch.ones(40, 2)
+    for call, words in (
+        (lambda: spmm(csr, x, reduce="median"), "allowed are sum, mean"),
+        (lambda: spmm(csr, torch.ones(39, 2)), "of 40 columns"),
+        (lambda: spmm(csr, x.to(torch.int64)), "allowed are float32, float64"),
+        (lambda: spmm(csr, x, torch.ones(3)), "edges need"),
+        (lambda: gat(csr, torch.ones(40, 0, 2), torch.ones(40, 0), torch.ones(40, 0)), "0 heads"),
+        (lambda: gat(csr, torch.ones(40, 1, 2), torch.ones(40, 2), torch.ones(40, 1)), "score_src has shape"),
+        (lambda: gat(csr, torch.ones(40, 1, 2), torch.ones(40, 1), torch.ones(40, 1), dropout=1.0), "below 1"),
+        (lambda: partition_rows(csr, 0), "at least 1"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices", "words"),
+    [([0, 1, 2], [0, 2], "allowed are 0 to 1"), ([0, 2, 1, 2], [0, 1], "descends"), ([0, 1], [0, 1], "indptr has 2")],
+)
+def test_a_matrix_that_points_outside_is_refused(indptr, indices, words):
+    csr = Csr(np.array(indptr, dtype=np.int32), np.array(indices, dtype=np.int32), (max(len(indptr) - 1, 1), 2))
+    with pytest.raises(ValueError, match=words):
+        spmm(csr, torch.ones(2, 4))

@@ -1,0 +1,105 @@
+"""Autograd over the native kernels: buffers, the kept transpose, and nothing computed twice that is cheap to keep."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backends.kernels.native import native, threads
+from backends.kernels.operand import Half, Operand
+
+_SMALL = 1 << 16
+
+
+def _workers(edges: int, width: int) -> int:
+    """Threads worth starting: one where the whole product is smaller than what starting costs."""
+    return 1 if edges * width < _SMALL else threads()
+
+
+def multiply(half: Half, x: Tensor, weight: Tensor | None, row_scale: Tensor | None) -> Tensor:
+    """Sum rows of ``x`` over a half's edges, [rows, width]."""
+    x = x.contiguous()
+    out = torch.empty((half.rows, x.shape[1]), dtype=x.dtype)
+    workers = _workers(len(half.indices), x.shape[1])
+    native.spmm(half.indptr, half.indices, half.bounds, half.hubs, x, weight, row_scale, out, workers)
+    return out
+
+
+class NativeSpmm(torch.autograd.Function):
+    """Sum or mean over in-edges, weighted or not."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Operand, weight: Tensor | None, x: Tensor, mean: bool) -> Tensor:
+        """Aggregate ``x`` [columns, width]."""
+        ctx.matrix, ctx.mean = matrix, mean
+        needed = ctx.needs_input_grad[1]
+        ctx.save_for_backward(weight, x if needed else None)
+        scale = matrix.inverse_in_degrees.to(x.dtype) if mean else None
+        return multiply(matrix.forward, x.detach(), None if weight is None else weight.detach().contiguous(), scale)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None, Tensor | None, None]:
+        """Gradients of the weight and of ``x``."""
+        weight, x = ctx.saved_tensors
+        matrix: Operand = ctx.matrix
+        grad_weight = grad_x = None
+        if ctx.needs_input_grad[1]:
+            rows = grad * matrix.inverse_in_degrees.to(grad.dtype)[:, None] if ctx.mean else grad
+            grad_weight = (rows[matrix.destinations] * x[matrix.sources]).sum(-1)
+        if ctx.needs_input_grad[2]:
+            grad_x = multiply(matrix.backward, grad, _turned_weight(matrix, weight, ctx.mean, grad.dtype), None)
+        return None, grad_weight, grad_x, None
+
+
+def _turned_weight(matrix: Operand, weight: Tensor | None, mean: bool, dtype: torch.dtype) -> Tensor | None:
+    """Weights in the transpose's edge order; a fixed weight's are kept with the matrix."""
+    if weight is None:
+        return matrix.mean_weights_backward.to(dtype) if mean else None
+    turned = weight.detach()[matrix.permutation_tensor]
+    return turned * matrix.mean_weights_backward.to(dtype) if mean else turned
+
+
+class NativeGat(torch.autograd.Function):
+    """Fused attention; keeps the output, each row's largest score and its sum of exponentials."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        matrix: Operand,
+        z: Tensor,
+        score_src: Tensor,
+        score_dst: Tensor,
+        slope: float,
+        dropout: float,
+        seed: int,
+    ) -> Tensor:
+        """Attend: [rows, heads, d]."""
+        z, score_src, score_dst = (part.detach().contiguous() for part in (z, score_src, score_dst))
+        half, heads = matrix.forward, z.shape[1]
+        out = torch.empty((matrix.shape[0], *z.shape[1:]), dtype=z.dtype)
+        row_max, row_sum = (torch.empty((matrix.shape[0], heads), dtype=z.dtype) for _ in range(2))
+        workers = _workers(matrix.nnz, z.shape[1] * z.shape[2])
+        native.gat_forward(
+            half.indptr, half.indices, half.bounds, z, score_src, score_dst, slope, dropout, seed, row_max, row_sum, out,
+            workers,
+        )  # fmt: skip
+        ctx.matrix, ctx.settings = matrix, (slope, dropout, seed)
+        ctx.save_for_backward(z, score_src, score_dst, row_max, row_sum, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor, Tensor, None, None, None]:
+        """Gradients of ``z`` and of both scores."""
+        z, score_src, score_dst, row_max, row_sum, out = ctx.saved_tensors
+        matrix: Operand = ctx.matrix
+        grad = grad.contiguous()
+        row_dot = torch.linalg.vecdot(out, grad)
+        edge_grad = torch.empty((matrix.nnz, z.shape[1]), dtype=z.dtype)
+        grads = [torch.empty_like(part) for part in (z, score_src, score_dst)]
+        half = matrix.backward
+        native.gat_backward(
+            half.indptr, half.indices, half.bounds, matrix.permutation, matrix.forward.indptr, matrix.inverse,
+            matrix.forward.bounds, z, score_src, score_dst, *ctx.settings, row_max, row_sum, grad, row_dot, edge_grad,
+            *grads, _workers(matrix.nnz, z.shape[1] * z.shape[2]),
+        )  # fmt: skip
+        return None, grads[0], grads[1], grads[2], None, None, None

@@ -1,0 +1,139 @@
+"""What a kernel needs of a matrix beside its edges: made at the first call, kept as long as the matrix lives."""
+
+import weakref
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from datasets.csr import Csr
+
+CHUNKS = 256
+HUB_EDGES = 1 << 15
+_ROW_COST = 8
+
+
+def partition_rows(csr: Csr, parts: int) -> NDArray[np.int64]:
+    """Cut the rows into ``parts`` consecutive pieces of about equal edges; bounds [parts + 1]."""
+    if parts < 1:
+        raise ValueError(f"parts={parts} is not allowed: at least 1")
+    cost = csr.indptr.astype(np.int64) + _ROW_COST * np.arange(csr.shape[0] + 1)
+    bounds = np.searchsorted(cost, np.linspace(0, cost[-1], parts + 1)).astype(np.int64)
+    bounds[0], bounds[-1] = 0, csr.shape[0]
+    return bounds
+
+
+def checked(csr: Csr) -> Csr:
+    """Refuse a matrix that a kernel would read outside its arrays for."""
+    indptr, indices = csr.indptr, csr.indices
+    if len(indptr) != csr.shape[0] + 1 or indptr[0] != 0 or indptr[-1] != len(indices):
+        raise ValueError(
+            f"indptr has {len(indptr)} entries from {indptr[0]} to {indptr[-1]}: "
+            f"{csr.shape[0]} rows and {len(indices)} edges need {csr.shape[0] + 1} from 0 to {len(indices)}"
+        )
+    if bool((np.diff(indptr) < 0).any()):
+        raise ValueError("indptr descends: it must give where each row starts, ascending")
+    if len(indices) and not (indices.min() >= 0 and indices.max() < csr.shape[1]):
+        raise ValueError(f"indices reach from {indices.min()} to {indices.max()}: allowed are 0 to {csr.shape[1] - 1}")
+    return csr
+
+
+@dataclass(eq=False)
+class Half:
+    """One direction of a matrix as the native kernels take it."""
+
+    indptr: NDArray[Any]
+    indices: NDArray[Any]
+    bounds: NDArray[np.int64]
+    hubs: NDArray[np.int64]
+    rows: int
+
+    @classmethod
+    def of(cls, csr: Csr) -> "Half":
+        """Lay out ``csr``: contiguous arrays of one index type, pieces of equal work, hubs by themselves."""
+        dtype = np.result_type(csr.indptr.dtype, csr.indices.dtype)
+        hubs = np.flatnonzero(csr.in_degrees > HUB_EDGES).astype(np.int64)
+        parts = max(1, min(CHUNKS, csr.nnz // 2048))
+        indptr, indices = (np.ascontiguousarray(array, dtype=dtype) for array in (csr.indptr, csr.indices))
+        return cls(indptr, indices, partition_rows(csr, parts), hubs, csr.shape[0])
+
+
+class Operand:
+    """A matrix in every form that a kernel asked for so far."""
+
+    def __init__(self, csr: Csr) -> None:
+        csr = checked(csr)
+        self.shape, self.nnz = csr.shape, csr.nnz
+        self._arrays = (csr.indptr, csr.indices, csr.edge_ids)
+
+    @cached_property
+    def _csr(self) -> Csr:
+        indptr, indices, ids = self._arrays
+        return Csr(indptr, indices, self.shape, ids)
+
+    @cached_property
+    def forward(self) -> Half:
+        """Rows are destinations."""
+        return Half.of(self._csr)
+
+    @cached_property
+    def backward(self) -> Half:
+        """Rows are sources: the transpose, built once."""
+        return Half.of(self._csr.transpose[0])
+
+    @cached_property
+    def permutation(self) -> NDArray[Any]:
+        """Position in the forward order of each transposed edge, [nnz]."""
+        return np.ascontiguousarray(self._csr.transpose[1], dtype=self.backward.indices.dtype)
+
+    @cached_property
+    def permutation_tensor(self) -> Tensor:
+        """``permutation`` as an index tensor."""
+        return torch.from_numpy(self.permutation.astype(np.int64))
+
+    @cached_property
+    def inverse(self) -> NDArray[Any]:
+        """Position in the transposed order of each forward edge, [nnz]."""
+        inverse = np.empty_like(self.permutation)
+        inverse[self.permutation] = np.arange(self.nnz, dtype=inverse.dtype)
+        return inverse
+
+    @cached_property
+    def indptr(self) -> Tensor:
+        """Row starts, int64."""
+        return torch.from_numpy(np.array(self._csr.indptr, dtype=np.int64))
+
+    @cached_property
+    def sources(self) -> Tensor:
+        """Column of each edge, int64."""
+        return torch.from_numpy(np.array(self._csr.indices, dtype=np.int64))
+
+    @cached_property
+    def destinations(self) -> Tensor:
+        """Row of each edge, int64."""
+        return torch.from_numpy(self._csr.destinations.astype(np.int64))
+
+    @cached_property
+    def inverse_in_degrees(self) -> Tensor:
+        """1 / in-degree of each row, 1 where it is 0; float64."""
+        return torch.from_numpy(1.0 / np.maximum(self._csr.in_degrees, 1))
+
+    @cached_property
+    def mean_weights_backward(self) -> Tensor:
+        """1 / in-degree of each transposed edge's destination, float64: the transpose of the mean."""
+        return self.inverse_in_degrees[self.destinations[self.permutation_tensor]]
+
+
+_OPERANDS: "weakref.WeakKeyDictionary[Csr, Operand]" = weakref.WeakKeyDictionary()
+
+
+def operand(csr: Csr) -> Operand:
+    """Return the operand of ``csr``; raises ValueError for a matrix that is not one."""
+    held = _OPERANDS.get(csr)
+    if held is None:
+        held = _OPERANDS[csr] = Operand(csr)
+    return held
