@@ -19,6 +19,12 @@ TEMPLATES = Path(__file__).parent / "templates"
 COUNTS = ("nodes", "edges", "features", "classes", "train", "validation", "test", "self_loops_dropped")
 
 MARK = "gnn-harness report"
+TRUST = {
+    "manifest": "equal to the hash in the manifest",
+    "first use": "trusted on first use: no hash was at hand before, size and counts were checked",
+    "local": "a local file that no manifest knows",
+    "generated": "generated here from a seed",
+}
 
 
 @dataclass
@@ -126,6 +132,11 @@ def dataset(part: DatasetPart) -> dict[str, Any]:
     return next((row.record["dataset"] for row in _rows(part) if row.record.get("dataset")), {"name": part.name})
 
 
+def trust(origin: str | None) -> str:
+    """Say in words why a data set's files are believed."""
+    return TRUST.get(origin or "", origin or "unchecked")
+
+
 def redo(comparison: Comparison) -> list[str]:
     """Commands that measure a table again: rows that differ in the backend only in one, as ratios need one group."""
     gathered: dict[tuple[str, ...], list[Row]] = {}
@@ -185,7 +196,7 @@ def _render(template: str, **values: Any) -> str:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    helpers = (settings, counts, dataset, redo, notes)
+    helpers = (settings, counts, dataset, trust, redo, notes)
     engine.globals |= {function.__name__: function for function in helpers} | {"tables": tables}
     return engine.get_template(template).render(**values)
 

@@ -130,8 +130,9 @@ def rows(found: Iterable[Found], environments: Mapping[str, Mapping[str, Any]]) 
         interpreter = record["config"].get("launcher", {}).get("python") or ""
         cells.setdefault((str(path.parent), interpreter), []).append((path, record))
     kept = [_current(held, environments) for held in cells.values()]
-    names = labels([held[-1][1] for held, _ in kept])
-    made = [Row(name, held, older) for name, (held, older) in zip(names, kept, strict=True)]
+    made = [Row("", held, older) for held, older in kept]
+    for row, name in zip(made, labels([row.record for row in made]), strict=True):
+        row.label = name
     made.sort(key=lambda row: (row.time.median if row.time else float("inf"), row.label))
     for row in made:
         _add_ratio(row, made)

@@ -15,7 +15,8 @@ def label(record: Record) -> str:
     config = record["config"]
     backend, order = config["backend"], config.get("order", {}).get("name", "none")
     dtype = config.get("training", {}).get("dtype", "float32")
-    words = [backend["name"], backend.get("variant") or ""]
+    # An engine that chose its variant itself says which in its facts.
+    words = [backend["name"], record.get("facts", {}).get("variant") or backend.get("variant") or ""]
     words += ["" if order == "none" else f"order={order}", "" if dtype == "float32" else dtype]
     words += ["stock" if config.get("launcher", {}).get("allocator") == "stock" else ""]
     words += [f"+{name}" for name in sorted(record.get("ablations", []))]

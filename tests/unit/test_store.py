@@ -248,11 +248,13 @@ def test_an_upgrade_without_a_step_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_labels_say_variant_ablations_and_what_is_unusual() -> None:
-    def named(backend: str, ablations: list[str], **sections: Any) -> str:
+    def named(backend: str, ablations: list[str], /, **sections: Any) -> str:
         return naming.label({"config": factory.config(backend, **sections), "ablations": ablations})  # type: ignore[typeddict-item]
 
     assert named("agl", ["pruning"]) == "agl +pruning"
     assert named("pyg", [], backend={"variant": "csr"}) == "pyg csr"
+    chosen: Any = {"config": factory.config("pyg", backend={"variant": "best"}), "facts": {"variant": "edge_index"}}
+    assert naming.label(chosen) == "pyg edge_index"
     assert named("dgl", [], launcher={"allocator": "stock"}) == "dgl stock"
     assert named("dgl", [], order={"name": "rcm"}, training={"dtype": "bf16"}) == "dgl order=rcm bf16"
 

@@ -1,0 +1,184 @@
+"""The commands over records, as a user calls them: what they print, what they write, how they exit."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas
+import pytest
+
+from tests import factory
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = ("report", "compare", "validate", "import", "upgrade", "sync", "export")
+
+
+def harness(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m harness`` in a folder."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "WANDB_MODE": "offline"}
+    command = [sys.executable, "-m", "harness", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def fill(folder: Path, seconds: float = 0.1, status: str = "ok", torch: str = "2.13.0", seeds: int = 3) -> Path:
+    """Write agl and dgl on some seeds; agl takes ``seconds``."""
+    environment = {"checked": factory.ENVIRONMENT["checked"] | {"torch": torch, "sources": str(seconds)}}
+    for seed in range(seeds):
+        factory.write(folder, factory.record("agl", seed, seconds, status), environment=environment)
+        factory.write(folder, factory.record("dgl", seed, 0.1), environment=environment)
+    return folder
+
+
+def git(folder: Path, *arguments: str) -> None:
+    """Run git in a folder, as nobody in particular."""
+    names = {f"GIT_{who}_{what}": "test@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    subprocess.run(["git", *arguments], cwd=folder, env=os.environ | names, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_ends_with_zero_and_imports_no_torch(tmp_path: Path, command: str) -> None:
+    done = harness(tmp_path, command, "--help")
+    assert done.returncode == 0
+    assert f"python -m harness {command}" in done.stdout
+
+
+def test_no_records_end_with_two_and_one_sentence(tmp_path: Path) -> None:
+    for arguments in (["report"], ["export", "--out", "t.csv"], ["sync"], ["compare", "a", "b"], ["import", "nowhere"]):
+        done = harness(tmp_path, *arguments)
+        assert done.returncode == 2, done
+        assert done.stderr.startswith("error: ")
+        assert "Traceback" not in done.stderr
+    assert harness(tmp_path, "validate").returncode == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_report_then_validate_over_a_checkout(tmp_path: Path) -> None:
+    fill(tmp_path / "results")
+    git(tmp_path, "init")
+    git(tmp_path, "add", "results")
+    assert harness(tmp_path, "validate").returncode == 1
+    assert harness(tmp_path, "report").returncode == 0
+    good = harness(tmp_path, "validate")
+    assert (good.returncode, good.stdout) == (0, "6 records, 0 problems\n")
+    extra = factory.record("pyg", 0)
+    path = factory.write(tmp_path / "results", extra, environment=factory.ENVIRONMENT)
+    assert harness(tmp_path, "validate").returncode == 0, "what is not committed need not be cited"
+    git(tmp_path, "add", "results")
+    uncited = harness(tmp_path, "validate")
+    assert uncited.returncode == 1
+    assert f"{path}: is committed, but no report cites it" in uncited.stdout
+    harness(tmp_path, "report")
+    path.unlink()
+    gone = harness(tmp_path, "validate")
+    assert gone.returncode == 1
+    assert "which does not exist" in gone.stdout
+
+
+def test_validate_names_the_file_and_the_key(tmp_path: Path) -> None:
+    path = factory.write(tmp_path / "results", factory.record())
+    path.write_text(path.read_text().replace('"parse": 0.2', '"parse": -0.2'))
+    done = harness(tmp_path, "validate")
+    assert done.returncode == 1
+    assert "prepare.parse holds a negative value" in done.stdout
+    assert path.name in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "word"),
+    [
+        ({"seconds": 0.1001}, 0, "not significant"),
+        ({"seconds": 0.13}, 3, "slower"),
+        ({"seconds": 0.07}, 0, "faster"),
+        ({"seconds": 0.13, "seeds": 1}, 3, "slower"),
+        ({"status": "oom"}, 3, "fails now"),
+        ({"seconds": 0.13, "torch": "2.14.0"}, 2, "not comparable"),
+    ],
+)
+def test_compare_two_folders(tmp_path: Path, change: dict[str, object], code: int, word: str) -> None:
+    fill(tmp_path / "old", seeds=int(str(change.get("seeds", 3))))
+    fill(tmp_path / "new", **change)  # type: ignore[arg-type]
+    done = harness(tmp_path, "compare", "old", "new")
+    assert done.returncode == code, done
+    agl = next(line for line in done.stdout.splitlines() if "agl" in line)
+    assert word in agl
+    if word == "not comparable":
+        assert "torch 2.13.0 against 2.14.0" in agl
+
+
+def test_compare_needs_the_factor_and_the_interval(tmp_path: Path) -> None:
+    fill(tmp_path / "old")
+    fill(tmp_path / "new", seconds=0.13)
+    assert harness(tmp_path, "compare", "old", "new", "--threshold", "1.5").returncode == 0
+
+
+def test_compare_two_engines_inside_their_groups(tmp_path: Path) -> None:
+    fill(tmp_path / "results", seconds=0.05)
+    slower = harness(tmp_path, "compare", "agl", "dgl")
+    assert slower.returncode == 3
+    assert "slower" in slower.stdout
+    assert harness(tmp_path, "compare", "dgl", "agl").returncode == 0
+    unknown = harness(tmp_path, "compare", "agl", "dlg")
+    assert unknown.returncode == 2
+    assert "agl, dgl" in unknown.stderr
+
+
+def test_import_copies_and_never_overwrites(tmp_path: Path) -> None:
+    fill(tmp_path / "other", seeds=2)
+    big = factory.record("pyg", facts={"blocks": list(range(9000))})
+    factory.write(tmp_path / "other", big)
+    first = harness(tmp_path, "import", "other")
+    assert (first.returncode, first.stdout.split()[0]) == (0, "5")
+    copied = {path.relative_to(tmp_path / "results") for path in (tmp_path / "results").rglob("*.json")}
+    assert copied == {path.relative_to(tmp_path / "other") for path in (tmp_path / "other").rglob("*.json")}
+    assert harness(tmp_path, "import", "other").stdout.startswith("0 records imported into results, 5 were there")
+    path = next((tmp_path / "other").rglob("agl/**/seed=0*.json"))
+    path.write_text(path.read_text().replace('"parse": 0.2', '"parse": 0.3'))
+    factory.write(tmp_path / "other", factory.record("reference"))
+    before = {path: path.read_bytes() for path in (tmp_path / "results").rglob("*.json")}
+    refused = harness(tmp_path, "import", "other")
+    assert refused.returncode == 1
+    assert path.name in refused.stderr
+    assert before == {path: path.read_bytes() for path in (tmp_path / "results").rglob("*.json")}
+
+
+def test_import_refuses_bad_records_before_it_copies(tmp_path: Path) -> None:
+    fill(tmp_path / "other", seeds=1)
+    shutil.rmtree(tmp_path / "other" / "environments")
+    done = harness(tmp_path, "import", "other")
+    assert done.returncode == 1
+    assert "environment" in done.stderr
+    assert not (tmp_path / "results").exists()
+
+
+def test_upgrade_and_what_others_say_of_an_old_record(tmp_path: Path) -> None:
+    path = factory.write(tmp_path / "results", factory.record())
+    assert harness(tmp_path, "upgrade").stdout.startswith("0 records upgraded")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 0}))
+    old = harness(tmp_path, "report")
+    assert old.returncode == 2
+    assert "python -m harness upgrade" in old.stderr
+    assert harness(tmp_path, "upgrade").returncode == 1
+
+
+@pytest.mark.parametrize("name", ["table.csv", "deep/table.parquet"])
+def test_export(tmp_path: Path, name: str) -> None:
+    fill(tmp_path / "results")
+    assert harness(tmp_path, "export", "--out", name).returncode == 0
+    out = tmp_path / name
+    table = pandas.read_csv(out) if out.suffix == ".csv" else pandas.read_parquet(out)
+    assert len(table) == 6
+    assert set(table["config.backend.name"]) == {"agl", "dgl"}
+    wrong = harness(tmp_path, "export", "--out", "table.xlsx")
+    assert wrong.returncode == 2
+    assert ".csv, .parquet" in wrong.stderr
+
+
+def test_sync_replays_offline(tmp_path: Path) -> None:
+    fill(tmp_path / "results", seeds=1)
+    done = harness(tmp_path, "sync", "--mode", "offline")
+    assert done.returncode == 0, done
+    assert "2 records replayed" in done.stdout
+    assert len(list((tmp_path / "wandb").glob("offline-run-*"))) == 2
