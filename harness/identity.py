@@ -9,7 +9,11 @@ from harness.schema import RunConfig
 from harness.store.naming import flatten
 
 NOT_EXECUTED = ("seed", "ablations", "tracker", "results", "dry_run", "wait", "retry", "suite", "tier")
-NOT_IN_LAUNCHER = ("name", "python", "memory_limit_gib")
+NOT_IN = {
+    "launcher": ("name", "python", "memory_limit_gib"),
+    "measure": ("deadline_seconds",),
+    "scenario": ("save_state",),
+}
 
 
 def digest(value: Any) -> str:
@@ -24,8 +28,8 @@ def execution_config(config: RunConfig) -> dict[str, Any]:
     Of the launcher only the allocator stays, because it is an axis that moves times.
     """
     values = {key: value for key, value in asdict(config).items() if key not in NOT_EXECUTED}
-    values["launcher"] = {key: value for key, value in values["launcher"].items() if key not in NOT_IN_LAUNCHER}
-    values["measure"] = {key: value for key, value in values["measure"].items() if key != "deadline_seconds"}
+    for section, left_out in NOT_IN.items():
+        values[section] = {key: value for key, value in values[section].items() if key not in left_out}
     return values
 
 

@@ -10,7 +10,7 @@ from harness.cells import Cell, resolve_cell
 from harness.checked import checked_environment
 from harness.compose import Job
 from harness.config import load
-from harness.identity import cell_folder, digest
+from harness.identity import cell_folder, digest, execution_config
 from harness.prepare import known_sha256
 from harness.schema import RunConfig
 from harness.store.files import machine_slug, read_record
@@ -124,7 +124,7 @@ def group_key(config: RunConfig, vary: Iterable[str]) -> dict[str, Any]:
         "device": config.device,
         "threads": config.threads,
     }
-    values = asdict(config)
+    values = execution_config(config)
     settings = flatten({name: values[name] for name in SECTIONS})
     free = tuple(vary)
     held = {name: value for name, value in settings.items() if not _below(name, free)}

@@ -1,7 +1,6 @@
 """A run: compose, plan, prepare the graphs, measure the groups, print the table, say by the exit code how it went."""
 
 import errno
-import os
 import pickle
 import sys
 import tempfile
@@ -37,9 +36,7 @@ def main(arguments: list[str]) -> int:
     except (UsageError, Busy, RecordError) as error:
         return complain(error, USAGE)
     except BrokenPipeError:
-        # The reader of stdout went away, as head does; the records are written.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+        raise
     except OSError as error:
         return complain(error, FAILED)
     except KeyboardInterrupt:

@@ -57,7 +57,7 @@ def test_a_key_that_is_no_field_is_refused_by_name(section: str, word: str) -> N
 def test_the_nearest_key_is_named() -> None:
     held = values()
     held["backend"]["prunning"] = True
-    with pytest.raises(UsageError, match="did you mean 'backend.pruning'"):
+    with pytest.raises(UsageError, match=r"did you mean 'backend.pruning'"):
         load(held)
 
 

@@ -1,0 +1,203 @@
+"""The command line as a user meets it: exit codes, messages, and what is left behind."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+QUICK = ["backend=dummy", "launcher=inline", "dataset.options.nodes=500", "measure=short"]
+
+
+class CommandLine:
+    """Runs ``python -m harness`` in an empty folder with temporary files and a cache of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.temporary = folder / "home", folder / "tmp"
+        self.home.mkdir()
+        self.temporary.mkdir()
+        held = {"PYTHONPATH": str(ROOT), "TMPDIR": str(self.temporary), "HARNESS_CACHE": str(folder / "cache")}
+        self.environment = os.environ | held | {"HARNESS_MIRROR": "http://127.0.0.1:9"}
+
+    def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "harness", *arguments],
+            cwd=self.home,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+        return done
+
+    def complete(self, line: str) -> str:
+        asked = {"COMP_LINE": f"gnn-harness {line}", "COMP_POINT": str(len(line) + 12)}
+        command = [sys.executable, "-m", "harness", "-sc", "query=bash"]
+        done = subprocess.run(command, cwd=self.home, env=self.environment | asked, capture_output=True, text=True)
+        return done.stdout
+
+    def left(self) -> list[str]:
+        return sorted(path.name for path in [*self.home.iterdir(), *self.temporary.iterdir()])
+
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(path.read_text()) for path in sorted(self.home.glob("results/*/**/seed=*.json"))]
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["+backend.prunning=true"], ("'backend.prunning'", "backend.form", "did you mean 'backend.pruning'")),
+        (["backend.prunning=true"], ("'backend.prunning'", "did you mean 'backend.pruning'")),
+        (["++seeed=3"], ("'seeed'", "allowed are", "did you mean 'seed'")),
+        (["seeed=3"], ("'seeed'", "did you mean 'seed'")),
+        (["dataset=corra"], ("dataset 'corra'", "citeseer", "did you mean 'cora'")),
+        (["backend=agll"], ("backend 'agll'", "reference", "did you mean 'agl'")),
+        (["modell=gcn"], ("'modell'", "did you mean 'model'")),
+        (["+model=gcn"], ("chosen already", "write model=NAME")),
+        (["ablation=pruning"], ("write +ablation=NAME",)),
+        (["+ablation=prunin"], ("ablation 'prunin'", "did you mean 'pruning'")),
+        (["+ablation=[base,pruning]"], ("'base' stands alone", "pruning")),
+        (["+ablation=pruning", "backend.pruning=false"], ("changes nothing", "backend.pruning=false")),
+        (["+ablation=pruning", "backend.partition=true", "backend.pipeline=true"], ("changes nothing",)),
+        (["+suite=corra_accuracy"], ("suite 'corra_accuracy'", "did you mean 'cora_accuracy'")),
+        (["threads=abc"], ("threads", "abc")),
+        (["threads=0"], ("threads=0", "at least 1")),
+        (["model.fanouts=[a"], ("model.fanouts=[a", "key=value")),
+        (["backend=agl,dgl"], ("backend",)),
+        (["-m", "dataset=cora,corra"], ("dataset 'corra'",)),
+        (["-m", *QUICK, "results=a,b"], ("results is a, b", "one value")),
+        ([*QUICK, "+dataset.options.nodez=3"], ("'nodez'", "nodes")),
+        (["dataset=reddit"], ("$HARNESS_DATA", "cache", "network", "fetch dataset=reddit")),
+        ([*QUICK, "results=/proc/nowhere"], ("/proc/nowhere", "not writable")),
+        (["lst"], ("command 'lst'", "did you mean 'list'")),
+        (["launcher.python=/no/python"], ("/no/python", "path of a Python")),
+    ],
+)
+def test_misuse_ends_with_2_and_says_what_to_do(
+    arguments: list[str], words: tuple[str, ...], harness: CommandLine
+) -> None:
+    done = harness(*arguments, code=2)
+    assert done.stderr.startswith("error: ")
+    for word in words:
+        assert word in done.stderr
+    assert harness.records() == []
+
+
+def test_help_is_quick_to_load_and_leaves_nothing(harness: CommandLine) -> None:
+    code = (
+        "import sys; sys.argv = ['harness', '--help']\n"
+        "from harness.__main__ import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "heavy = {'torch', 'dgl', 'torch_geometric', 'pandas', 'scipy', 'wandb', 'matplotlib'} & set(sys.modules)\n"
+        "sys.exit(f'--help imports {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=harness.home, env=harness.environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "+ablation=pruning" in done.stdout and "backend: agl, dgl" in done.stdout
+    assert harness.left() == []
+
+
+def test_looking_at_the_configuration_runs_nothing(harness: CommandLine) -> None:
+    assert "name: cora" in harness("--cfg", "job", "dataset=cora").stdout
+    assert "recipe/cora_gat" in harness("--info", "defaults", "dataset=cora").stdout
+    assert "backend=agl" in harness.complete("backend=a")
+    assert harness.left() == []
+
+
+def test_a_run_writes_one_record_and_a_table_and_the_second_call_runs_nothing(harness: CommandLine) -> None:
+    first = harness(*QUICK)
+    (record,) = harness.records()
+    assert record["status"] == "ok" and record["overrides"] == QUICK
+    assert set(record["prepare"]) >= {"parse", "order"}
+    for word in ("uug gat train cpu", "dummy", "ok", "median epoch", "to fastest peer", "hit rate", "peak memory"):
+        assert word in first.stdout
+    assert harness.left() == ["results"]
+    second = harness(*QUICK)
+    assert "nothing to run: all 1 groups are finished" in second.stdout and "median epoch" in second.stdout
+    assert harness.records() == [record]
+
+
+def test_a_sweep_runs_what_is_missing_only(harness: CommandLine) -> None:
+    harness(*QUICK)
+    (first,) = harness.records()
+    done = harness("-m", *QUICK, "seed=0,1", "dry_run=true")
+    assert done.stdout.count("skip, every cell has a record") == 1 and "1 cells to run" in done.stdout
+    assert "about" in done.stdout and len(harness.records()) == 1
+    harness("-m", *QUICK, "seed=0,1")
+    assert [record["config"]["seed"] for record in harness.records()] == [0, 1]
+    assert harness.records()[0] == first
+    assert harness.left() == ["results"]
+
+
+def test_retry_repeats_what_is_asked_for(harness: CommandLine) -> None:
+    harness(*QUICK, "backend.fail=raise", code=1)
+    (failed,) = harness.records()
+    assert failed["status"] == "error"
+    kept = harness(*QUICK, "backend.fail=raise", "retry=none", code=1)
+    assert "nothing to run" in kept.stdout and "error" in kept.stdout
+    assert harness.records() == [failed]
+    again = harness(*QUICK, "backend.fail=raise", code=1)
+    assert "nothing to run" not in again.stdout
+
+
+def test_an_ablation_of_a_peer_is_a_record_not_a_failure(harness: CommandLine) -> None:
+    done = harness("backend=reference", "dataset.options.nodes=500", "+ablation=pruning")
+    (record,) = harness.records()
+    assert record["status"] == "unsupported" and "no ablation 'pruning'" in record["message"]
+    assert "no ablation 'pruning'" in done.stdout
+
+
+def test_groups_planned_here_run_elsewhere(harness: CommandLine) -> None:
+    harness("plan", "--out", "there", "--with-data", "-m", *QUICK, "seed=0,1")
+    planned = json.loads((harness.home / "there" / "cells.json").read_text())
+    cells = [cell for group in planned["groups"] for cell in group["cells"]]
+    graphs = {cell["graph"] for cell in cells}
+    assert len(cells) == 2 and all((harness.home / "there" / graph / "graph.json").is_file() for graph in graphs)
+    assert not any(Path(graph).is_absolute() for graph in graphs)
+    command = [sys.executable, "-m", "harness.cell", "there/cells.json", "--out", "results"]
+    done = subprocess.run(command, cwd=harness.home, env=harness.environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [record["status"] for record in harness.records()] == ["ok", "ok"]
+    assert "nothing to run: all 2 groups" in harness("-m", *QUICK, "seed=0,1").stdout
+
+
+def test_list_names_everything_and_its_state(harness: CommandLine) -> None:
+    done = harness("list")
+    for word in ("agl", "installed", "cora", "rcm", "gat", "infer", "pruning", "ppi_first", "uug_gat"):
+        assert word in done.stdout
+    assert harness("list", "orders").stdout.startswith("orders:\n")
+    harness("list", "ordres", code=2)
+
+
+@pytest.mark.real_data
+def test_fetch_prints_what_is_held_beside_what_is_published(harness: CommandLine) -> None:
+    done = harness("fetch", "dataset=cora")
+    assert "2,708  published 2,708" in done.stdout and "10,556  published 5,429" in done.stdout
+
+
+def test_fetch_says_what_it_needs(harness: CommandLine) -> None:
+    assert "dataset=NAME" in harness("fetch", code=2).stderr
+    assert "did you mean 'cora'" in harness("fetch", "dataset=corra", code=2).stderr
+    assert "fetch dataset=reddit" in harness("fetch", "dataset=reddit", code=1).stderr
+
+
+def test_a_reader_that_leaves_is_no_error(harness: CommandLine) -> None:
+    command = f"{sys.executable} -m harness list | head -1"
+    done = subprocess.run(
+        command, shell=True, cwd=harness.home, env=harness.environment, capture_output=True, text=True
+    )
+    assert "Traceback" not in done.stderr

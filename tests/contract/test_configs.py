@@ -1,0 +1,159 @@
+"""Every file of conf/ against the registries and the schemas: composed as a command line would, loaded strictly."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from backends.model import MODELS
+from backends.registry import MODULES, config_class
+from datasets.order import ORDERS
+from datasets.registry import DATASETS
+from harness.cells import resolve_cell
+from harness.compose import CONF, Job, compose_jobs, compose_one
+from harness.config import SECTIONS, load
+from harness.suite import expand, read_suite
+from harness.track import TRACKERS
+
+GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir())
+
+
+def names(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+def content(group: str, name: str) -> dict[str, Any]:
+    held: dict[str, Any] = yaml.safe_load((CONF / group / f"{name}.yaml").read_text()) or {}
+    return held
+
+
+@pytest.mark.parametrize(
+    ("group", "registered"),
+    [
+        ("backend", MODULES),
+        ("dataset", DATASETS),
+        ("order", ORDERS),
+        ("model", MODELS),
+        ("tracker", TRACKERS),
+        ("scenario", {name for kind in map(config_class, MODULES) for name in kind.runtimes}),
+        ("ablation", {name for kind in map(config_class, MODULES) for name in [*kind.ablations, "base"]}),
+    ],
+)
+def test_every_registered_name_has_a_file_and_every_file_a_name(group: str, registered: Any) -> None:
+    assert names(group) == sorted(registered)
+
+
+@pytest.mark.parametrize("backend", MODULES)
+def test_a_backend_composes_to_its_class_and_defaults(backend: str) -> None:
+    config = load(compose_one([f"backend={backend}", "dataset=cora", "model=gcn"]))
+    assert config.backend == config_class(backend)(), "YAML and dataclass disagree on a default"
+
+
+@pytest.mark.parametrize("backend", MODULES)
+def test_a_backends_file_states_every_field(backend: str) -> None:
+    assert set(content("backend", backend)) == {item.name for item in fields(config_class(backend))} | {"defaults"}
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [("model", name) for name in names("model")]
+    + [("scenario", name) for name in names("scenario")]
+    + [("training", "default"), ("measure", "default"), ("launcher", "process"), ("tracker", "none")],
+)
+def test_a_sections_file_states_every_field(group: str, name: str) -> None:
+    left_out = {"name"} if group in ("training", "measure") else set()
+    assert set(content(group, name)) - {"defaults"} == {item.name for item in fields(SECTIONS[group])} - left_out
+
+
+@pytest.mark.parametrize(
+    "override",
+    [f"{group}={name}" for group in GROUPS for name in names(group) if group not in ("ablation", "suite", "recipe")],
+)
+def test_every_choice_composes_and_loads(override: str) -> None:
+    group, _, name = override.partition("=")
+    section = getattr(load(compose_one([override])), group)
+    assert getattr(section, "name", name) in (name, "process", "none")
+
+
+@pytest.mark.parametrize("name", names("ablation"))
+def test_an_ablation_only_adds_its_name(name: str) -> None:
+    assert content("ablation", name) == {"ablations": {name: True}}
+    assert (CONF / "ablation" / f"{name}.yaml").read_text().startswith("# @package _global_\n")
+    assert resolve_cell(load(compose_one([f"+ablation={name}"]))).config_diff
+
+
+def test_ablations_stack() -> None:
+    config = load(compose_one(["+ablation=[pruning,partition]"]))
+    assert config.ablations == {"pruning": True, "partition": True}
+
+
+@pytest.mark.parametrize("name", names("recipe"))
+def test_a_recipe_belongs_to_a_pair_or_to_other_recipes(name: str) -> None:
+    pairs = {f"{dataset}_{model}" for dataset in DATASETS for model in MODELS}
+    used = {parent for other in names("recipe") for parent in content("recipe", other).get("defaults", [])}
+    assert name in pairs | used
+    assert (CONF / "recipe" / f"{name}.yaml").read_text().startswith("# @package _global_\n")
+
+
+def test_a_recipe_is_found_and_the_command_line_wins() -> None:
+    gat = load(compose_one(["dataset=cora", "model=gat"]))
+    assert (gat.training.rate, gat.training.attention_dropout, gat.model.heads) == (0.005, 0.6, 8)
+    pubmed = load(compose_one(["dataset=pubmed", "model=gat"]))
+    assert (pubmed.training.rate, pubmed.model.output_heads, pubmed.training.dropout) == (0.01, 8, 0.6)
+    said = load(compose_one(["dataset=cora", "model=gat", "training.rate=0.5", "model.heads=2"]))
+    assert (said.training.rate, said.model.heads, said.training.dropout) == (0.5, 2, 0.6)
+    assert (
+        load(compose_one(["dataset=reddit", "model=gat"])).training
+        == load(compose_one(["dataset=amazon_photo"])).training
+    )
+
+
+def test_each_job_of_a_sweep_has_its_own_recipe() -> None:
+    jobs = compose_jobs(["-m", "dataset=cora,ppi_recovered", "model=gcn,gat", "training.epochs=7"])
+    held = [load(job.values) for job in jobs]
+    found = {(item.dataset.name, item.model.name): (item.model.hidden, item.training.decay) for item in held}
+    assert found == {
+        ("cora", "gcn"): (16, 5e-4),
+        ("cora", "gat"): (8, 5e-4),
+        ("ppi_recovered", "gcn"): (64, 0.0),
+        ("ppi_recovered", "gat"): (64, 0.0),
+    }
+    assert {item.training.epochs for item in held} == {7}
+
+
+def test_full_batch_where_graphs_are_small_and_mini_batches_on_uug() -> None:
+    for dataset, size in (("cora", None), ("citeseer", None), ("pubmed", None), ("ppi", None), ("uug", 1024)):
+        for model in MODELS:
+            assert load(compose_one([f"dataset={dataset}", f"model={model}"])).training.batch_size == size
+
+
+def test_a_glob_names_every_backend_and_no_schema() -> None:
+    jobs = compose_jobs(["-m", "backend=glob(*)", "dataset=cora"])
+    assert sorted(job.values["backend"]["name"] for job in jobs) == sorted(MODULES)
+
+
+@pytest.mark.parametrize("name", names("suite"))
+@pytest.mark.parametrize("tier", ["quick", "full"])
+def test_every_cell_of_a_suite_loads(name: str, tier: str) -> None:
+    suite = read_suite(content("suite", name))
+    assert suite.name == name and set(suite.tiers) == {"quick", "full"}
+    assert all({"dataset", "model", "metric", "value", "source"} <= set(row) for row in suite.published)
+    job = Job(compose_one([f"+suite={name}", f"tier={tier}"]), [f"+suite={name}", f"tier={tier}"])
+    cells = [load(inner.values) for inner, _ in expand(job)]
+    axes = [axis for product in suite.tiers[tier] for axis in product]
+    assert len(cells) > 1 and {"dataset", "model", "backend", "seed"} <= set(axes)
+    assert {cell.suite for cell in cells} == {name}
+
+
+def test_the_suites_of_this_harness() -> None:
+    job = Job(compose_one(["+suite=cora_accuracy", "tier=full"]), ["+suite=cora_accuracy", "tier=full"])
+    held = [load(inner.values) for inner, _ in expand(job)]
+    assert len(held) == 4 * 2 * 10 * 2
+    assert len({(c.dataset.name, c.model.name, c.backend.name, c.seed) for c in held}) == len(held)
+
+
+def test_a_comment_tells_what_every_file_is() -> None:
+    for path in sorted(Path(CONF).rglob("*.yaml")):
+        assert any(line.startswith("# ") and "@package" not in line for line in path.read_text().splitlines()[:3]), path
