@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from backends.registry import load_object
 from datasets.graph import Graph
 from harness.failure import CellFailed
 from harness.measure import environment, memory
@@ -36,6 +37,8 @@ class Session:
         where = environment.describe(config.backend.name, config.threads, config.device)
         self.say({"event": "environment", "environment": where})
         clock = Clock()
+        with clock.phase("import"):
+            self._import_engine()
         with clock.phase("load"):
             self.graph = self._graph()
         self.scenario: Scenario = scenario_class(config.scenario.name)(config, self.graph)
@@ -49,6 +52,13 @@ class Session:
         answer["extrapolated"] = self.scenario.batches / limit if limit else None
         return answer | self._device_share()
 
+    def _import_engine(self) -> None:
+        """Import what the engine would import in its first calls, so that its own phases hold its own work."""
+        load_object(self.config.backend.runtimes[self.config.scenario.name])
+        if torch := sys.modules.get("torch"):
+            torch.set_num_threads(self.config.threads)
+            torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])
+
     def _graph(self) -> Graph:
         folder = self.cell.get("graph")
         if not folder or not Path(folder).is_dir():
@@ -60,8 +70,6 @@ class Session:
         self.prepared = Clock(synchronize=self._synchronize)
         self.closed = False
         self.scenario.prepare(self.prepared, limit)
-        if torch := sys.modules.get("torch"):
-            torch.set_num_threads(self.config.threads)
 
     def _prepare_with_limit(self) -> int | None:
         """Prepare, for a few batches per epoch where whole epochs would take too long; returns that limit."""
