@@ -3,7 +3,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint report clean setup setup-dev
+.PHONY: help run test lint report clean setup
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -11,10 +11,10 @@ help: ## list the targets
 run: setup ## set up, then one cell: uug, agl, gat, train (ARGS="model=gcn ..." changes it)
 	$(BIN)/python -m harness $(ARGS)
 
-test: setup-dev ## set up, then pass the tests (ARGS="-k cache" narrows them; real graphs from HARNESS_DATA or ../shared/data)
+test: setup ## set up, then pass the tests (ARGS="-k cache" narrows them; real graphs from HARNESS_DATA or ../shared/data)
 	$(BIN)/python -m pytest $(ARGS)
 
-lint: setup-dev ## ruff, mypy, import-linter
+lint: setup ## ruff, mypy, import-linter
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -28,18 +28,13 @@ clean: ## remove .venv and what the tools leave; never results or reports
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 setup: $(VENV)/.installed
-setup-dev: $(VENV)/.installed-dev
 
 # torch first: what comes after may look for it while it is installed
 $(VENV)/.installed: pyproject.toml constraints.txt $(wildcard backends/kernels/cpp/*)
 	@$(FIND_PYTHON); $(CHECK_MACHINE); \
 	test -x $(BIN)/python || { echo "creating $(VENV) with $$python"; $$python -m venv $(VENV); }
-	@echo "installing (torch, then the rest; some minutes the first time)"
+	@echo "installing (torch, then the rest, then the kernels are built; some minutes the first time)"
 	@$(PIP) $(shell grep '^torch==' constraints.txt)
-	@$(PIP) --editable '.[pyg,dgl]'
-	@touch $@
-
-$(VENV)/.installed-dev: $(VENV)/.installed
 	@$(PIP) --editable '.[pyg,dgl,dev]'
 	@touch $@
 
