@@ -10,7 +10,7 @@ from torch import Tensor
 
 from backends.batches import BatchPlan
 from backends.contract import Clock, Nodes
-from backends.dgl.library import dgl, graph_of, libxsmm_effect
+from backends.dgl.library import FullNeighbourSampler, dgl, graph_of, libxsmm_effect
 from backends.dgl.network import DglNetwork, Hop, Structure, aggregates_first
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.training import Batch, Network, TorchInferrer, TorchTrainer
@@ -63,13 +63,18 @@ class DglTrainer(TorchTrainer):
             self.libxsmm = libxsmm_effect()
         super().prepare(graph, spec, training, state, plan, clock)
 
+    def load(self, state: State) -> None:
+        """See ``TorchTrainer``; DGL's own generator decides in which order a block's nodes stand."""
+        super().load(state)
+        dgl.seed(self.training.seed)
+
     def prepare_structure(self) -> None:
         """See ``TorchTrainer``; mini batches are sampled from the whole graph."""
         super().prepare_structure()
         if not self.plan.full_batch:
             self.whole = WholeGraph(adjacency_of(self.graph, self.spec.name))
             self.features = torch.from_numpy(np.array(self.graph.features, dtype=np.float32))
-            self.sampler = dgl.dataloading.MultiLayerFullNeighborSampler(self.spec.layers)
+            self.sampler = FullNeighbourSampler(self.spec.layers)
 
     def sampled(self, batches: list[Nodes]) -> Iterator[Any]:
         """Sample the blocks of each batch, in their order."""

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch_geometric.data import Data
 
 from backends.batches import BatchPlan
-from backends.contract import Clock, Nodes
+from backends.contract import Clock, Floats, Nodes
 from backends.model import ModelSpec, State, TrainingSpec
-from backends.pyg.loader import NeighbourBatches
+from backends.pyg.loader import NeighbourBatches, batch_of
 from backends.pyg.network import PygNetwork, Structure, whole_graph
 from backends.training import Batch, Network, TorchInferrer, TorchTrainer, loss_of
 from datasets.adjacency import adjacency_of
@@ -56,9 +57,7 @@ class PygTrainer(TorchTrainer):
         if not self.plan.full_batch:
             adjacency = adjacency_of(self.graph, self.spec.name)
             features = torch.from_numpy(np.array(self.graph.features, dtype=np.float32))
-            self.loader = NeighbourBatches(
-                adjacency, features, self.spec.name, self.spec.layers, self.config.workers
-            )
+            self.loader = NeighbourBatches(adjacency, features, self.spec.layers, self.config.workers)
 
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
         """See ``TorchTrainer``; ``load`` is the wait for the sampler, ``vectorize`` the trimming."""
@@ -72,13 +71,23 @@ class PygTrainer(TorchTrainer):
             with clock.phase("load"):
                 data = next(sampled)
             with clock.phase("vectorize"):
-                batch = self.loader.batch(data, mine, self.config.trim, self.variant)
+                batch = self.batch_of(data, mine)
             yield batch
 
     def mini_batch(self, targets: Nodes) -> Batch:
         """See ``TorchTrainer``."""
-        data = next(self.loader.load([targets]))
-        return self.loader.batch(data, targets, self.config.trim, self.variant)
+        return self.batch_of(next(self.loader.load([targets])), targets)
+
+    def batch_of(self, data: Data, targets: Nodes) -> Batch:
+        """The matrices of one sampled batch."""
+        return batch_of(data, targets, self.spec.layers, self.config.trim, self.variant, self.spec.name)
+
+    def predict(self, graph: Graph, nodes: Nodes) -> Floats:
+        """See ``TorchTrainer``; slices of an EdgeIndex do not exist in inference mode, so gradients are only off."""
+        self.model.eval()
+        with torch.no_grad():
+            out: Floats = self.logits(self.full_batch(graph, np.ascontiguousarray(nodes))).numpy()
+        return out
 
     def layer_csrs(self, structure: Structure) -> list[Csr]:
         """See ``TorchTrainer``."""

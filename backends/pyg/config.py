@@ -52,7 +52,7 @@ class PygConfig(BackendConfig):
         """Also name the sampler that NeighborLoader needs for mini batches; neither has a wheel on PyPI."""
         samplers = ("pyg_lib",) if self.trim else ("pyg_lib", "torch_sparse")
         if full_batch or any(find_spec(name) for name in samplers):
-            return super().missing()
+            return super().missing(full_batch)
         return (
             f"backend pyg trains mini batches with NeighborLoader, which needs {' or '.join(samplers)}"
             f"{' (backend.trim=false also runs on torch_sparse)' if self.trim else ''}: build it, or name an "

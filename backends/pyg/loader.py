@@ -19,8 +19,8 @@ from datasets.adjacency import Adjacency
 class NeighbourBatches:
     """A graph ready for NeighborLoader: features and, for gcn, the weights of the whole graph's edges travel along."""
 
-    def __init__(self, adjacency: Adjacency, features: Tensor, model: str, layers: int, workers: int) -> None:
-        self.model, self.layers, self.workers = model, layers, workers
+    def __init__(self, adjacency: Adjacency, features: Tensor, layers: int, workers: int) -> None:
+        self.workers = workers
         self.data = Data(x=features, edge_index=edge_list(adjacency.csr), edge_weight=edge_weights(adjacency))
         self.fanouts = [-1] * layers
         # Edges are sorted by destination already; the conversion is done once and not once per epoch.
@@ -39,24 +39,32 @@ class NeighbourBatches:
         )
         return iter(loader)
 
-    def batch(self, data: Data, targets: Nodes, trim: bool, variant: str) -> Batch:
-        """Turn a sampled graph into the matrices of all layers; its first nodes are the targets."""
-        edges, weight, nodes = data.edge_index, data.edge_weight, data.n_id
-        hops = []
-        for layer in range(self.layers):
-            if trim:
-                counts = data.num_sampled_nodes, data.num_sampled_edges
-                if weight is None:
-                    nodes, edges, _ = trim_to_layer(layer, *counts, nodes, edges)
-                else:
-                    nodes, edges, weight = trim_to_layer(layer, *counts, nodes, edges, weight)
-            hops.append(self._hop(len(nodes), edges, weight, variant))
-        return Batch(Structure(hops), data.x, targets, torch.arange(len(targets)))
 
-    def _hop(self, rows: int, edges: Tensor, weight: Tensor | None, variant: str) -> Hop:
-        if variant != "csr":
-            return Hop(rows, edges, weight)
-        order = torch.argsort(edges[1], stable=True)
-        indptr = np.concatenate(([0], np.cumsum(np.bincount(edges[1].numpy(), minlength=rows))))
-        values = None if weight is None else weight[order]
-        return Hop(rows, csr_tensor(indptr, edges[0][order].numpy(), values, self.model), None)
+def batch_of(data: Data, targets: Nodes, layers: int, trim: bool, variant: str, model: str) -> Batch:
+    """Turn what NeighborLoader sampled into the matrices of all layers; its first nodes are the targets.
+
+    Without ``trim`` every layer runs over all sampled edges; with it, layer l leaves out the l outermost hops.
+    """
+    nodes, edges, weight = data.n_id, data.edge_index, data.get("edge_weight")
+    hops: list[Hop] = []
+    for layer in range(layers):
+        if trim:
+            counts = data.num_sampled_nodes, data.num_sampled_edges
+            nodes, edges, weight = trim_to_layer(layer, *counts, nodes, edges, weight)
+        if trim or not hops:
+            hops.append(_hop(len(nodes), edges, weight, variant, model))
+        else:
+            hops.append(hops[0])
+    return Batch(Structure(hops), data.x, targets, torch.arange(len(targets)))
+
+
+def _hop(rows: int, edges: Tensor, weight: Tensor | None, variant: str, model: str) -> Hop:
+    if variant != "csr":
+        return Hop(rows, edges, weight)
+    sources, destinations = edges
+    if bool((destinations[1:] < destinations[:-1]).any()):
+        order = torch.argsort(destinations, stable=True)
+        sources, destinations = sources[order], destinations[order]
+        weight = None if weight is None else weight[order]
+    indptr = np.concatenate(([0], np.cumsum(np.bincount(destinations.numpy(), minlength=rows))))
+    return Hop(rows, csr_tensor(indptr, sources.numpy(), weight, model), None)

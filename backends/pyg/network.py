@@ -18,7 +18,11 @@ from datasets.csr import Csr
 # Where PyG keeps each canonical parameter of a layer, and whether it is stored transposed there.
 PLACES: dict[str, dict[str, tuple[str, bool]]] = {
     "gcn": {"weight": ("lin.weight", True), "bias": ("bias", False)},
-    "sage": {"weight_self": ("lin_r.weight", True), "weight_neigh": ("lin_l.weight", True), "bias": ("lin_l.bias", False)},
+    "sage": {
+        "weight_self": ("lin_r.weight", True),
+        "weight_neigh": ("lin_l.weight", True),
+        "bias": ("lin_l.bias", False),
+    },
     "gat": {
         "weight": ("lin.weight", True),
         "att_src": ("att_src", False),
@@ -30,7 +34,7 @@ PLACES: dict[str, dict[str, tuple[str, bool]]] = {
 
 @dataclass
 class Hop:
-    """What one layer runs over: ``rows`` nodes, their edges as EdgeIndex, [2, edges] or CSR, weights, the csr if known."""
+    """What one layer runs over: ``rows`` nodes, edges as EdgeIndex, [2, edges] or CSR, weights, the csr if known."""
 
     rows: int
     edges: Tensor
@@ -108,8 +112,10 @@ def whole_graph(adjacency: Adjacency, model: str, variant: str) -> Hop:
     csr, weight = adjacency.csr, edge_weights(adjacency)
     if variant == "csr":
         return Hop(csr.shape[0], csr_tensor(csr.indptr, csr.indices, weight, model), None, csr)
-    edges = EdgeIndex(edge_list(csr), sparse_size=csr.shape, sort_order="col")
-    return Hop(csr.shape[0], edges.fill_cache_(), weight, csr)
+    edges = edge_list(csr)
+    if variant == "edge_index":  # Dynamo cannot trace one.
+        edges = EdgeIndex(edges, sparse_size=csr.shape, sort_order="col").fill_cache_()
+    return Hop(csr.shape[0], edges, weight, csr)
 
 
 def csr_tensor(indptr: NDArray[np.integer], indices: NDArray[np.integer], weight: Tensor | None, model: str) -> Tensor:

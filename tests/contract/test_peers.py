@@ -1,12 +1,22 @@
 """The peers against the float64 definition: logits, loss and every gradient, full batch and mini batch."""
 
+import multiprocessing
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from backends.model import ModelSpec, initial_state
+from backends.batches import BatchPlan
+from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.reference.definition import loss_and_gradients
+from backends.registry import config_class, runtime
+from backends.training import loss_of
+from datasets.adjacency import adjacency_of
+from datasets.csr import csr_from_edges
+from datasets.graph import Graph
 from tests.contract.test_parity import PlainClock, errors, trainer_of
 from tests.graphs import awkward_graph
 
@@ -18,6 +28,21 @@ DGL = [
     pytest.param("dgl", {}, size, marks=pytest.mark.needs_dgl, id=f"dgl-{'mini' if size else 'full'}")
     for size in (None, 7)
 ]
+
+
+def graph_with(edges, nodes, seed):
+    """A labelled graph of exactly these edges, self loops left out."""
+    draw = np.random.default_rng(seed)
+    ends = np.array([edge for edge in edges if edge[0] != edge[1]], dtype=np.int64).reshape(-1, 2)
+    return Graph(
+        "drawn",
+        csr_from_edges(ends[:, 0], ends[:, 1], (nodes, nodes)),
+        features=draw.normal(size=(nodes, 4)).astype(np.float32),
+        labels=draw.integers(0, 3, nodes),
+        split=np.zeros(nodes, dtype=np.int8),
+        classes=3,
+        task="multiclass",
+    )
 
 
 def check(backend, options, batch_size, graph, spec):
@@ -49,3 +74,182 @@ def test_loss_and_gradients_equal_the_definition(
     outputs = 2 if heads > 1 else 1
     spec = ModelSpec(model, layers, graph.width, 5, graph.classes, heads=heads, output_heads=outputs)
     check(backend, options, batch_size, graph, spec)
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+@pytest.mark.parametrize(("backend", "options", "batch_size"), [*PYG, *DGL])
+def test_a_linear_head_is_trained_too(backend, options, batch_size, model):
+    graph = awkward_graph(5, weighted=model == "gcn")
+    check(backend, options, batch_size, graph, ModelSpec(model, 2, graph.width, 5, graph.classes, head="linear"))
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+@pytest.mark.parametrize(("backend", "options", "batch_size"), [*PYG, *DGL])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(edges=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=20), seed=st.integers(0, 100))
+def test_any_small_graph_even_without_edges(backend, options, batch_size, model, edges, seed):
+    graph = graph_with(edges, nodes=7, seed=seed)
+    spec = ModelSpec(model, 2, graph.width, 3, graph.classes)
+    trainer = trainer_of(backend, options, graph, spec, batch_size)
+    targets = graph.nodes_of("train")
+    logits, loss, _ = trainer.loss_and_gradients(targets)
+    wanted, wanted_loss, _ = loss_and_gradients(graph, spec, initial_state(spec, 0), targets)
+    assert np.abs(logits - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    assert abs(loss - wanted_loss) <= 1e-5 * abs(wanted_loss)
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+@pytest.mark.parametrize(("backend", "options", "batch_size"), [*PYG, *DGL])
+def test_inference_needs_no_labels_and_scores_the_asked_nodes(backend, options, batch_size, model):
+    graph = awkward_graph(6, weighted=model == "gcn")
+    spec, nodes = ModelSpec(model, 2, graph.width, 5, graph.classes), np.array([17, 3, graph.nodes - 1, 0])
+    state = initial_state(spec, 1)
+    inferrer = runtime(config_class(backend)(**options), "infer")
+    unlabelled = replace(graph, labels=None, split=None)
+    inferrer.prepare(unlabelled, spec, TrainingSpec(threads=1), state, BatchPlan(nodes, batch_size), PlainClock())
+    clock = PlainClock()
+    found = inferrer.infer(clock)
+    wanted = loss_and_gradients(graph, spec, state, nodes)[0]
+    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    assert list(clock.seconds) == ["forward"]
+    assert [item["name"] for item in inferrer.facts()["spmm"]] == ["layers.0 forward", "layers.1 forward"]
+    inferrer.close()
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+@pytest.mark.parametrize(("backend", "options", "batch_size"), [*PYG, *DGL])
+def test_predictions_on_a_graph_that_training_never_saw(backend, options, batch_size, model):
+    seen, other = awkward_graph(7), awkward_graph(8, nodes=55)
+    spec = ModelSpec(model, 2, seen.width, 5, seen.classes)
+    trainer = trainer_of(backend, options, seen, spec, batch_size)
+    nodes = np.arange(other.nodes)[::-3]
+    wanted = loss_and_gradients(other, spec, initial_state(spec, 0), nodes)[0]
+    assert np.abs(trainer.predict(other, nodes) - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+@pytest.mark.parametrize(("backend", "options", "batch_size"), [*PYG, *DGL])
+def test_training_with_dropout_lowers_the_loss_and_load_repeats_it(backend, options, batch_size, model):
+    graph = awkward_graph(9)
+    spec = ModelSpec(model, 2, graph.width, 8, graph.classes, heads=2)
+    training = TrainingSpec(threads=1, rate=0.02, dropout=0.2, attention_dropout=0.2)
+    trainer = runtime(config_class(backend)(**options), "train")
+    plan = BatchPlan(graph.nodes_of("train"), batch_size)
+    trainer.prepare(graph, spec, training, initial_state(spec, 0), plan, PlainClock())
+    first = [trainer.epoch(index, PlainClock()) for index in range(30)]
+    assert np.mean(first[-5:]) < np.mean(first[:5])
+    trainer.load(initial_state(spec, 0))
+    assert [trainer.epoch(index, PlainClock()) for index in range(30)] == pytest.approx(first, rel=1e-4)
+    dry = trainer_of(backend, options, graph, spec, batch_size)
+    assert dry.epoch(0, PlainClock()) != pytest.approx(first[0], rel=1e-6)
+    trainer.close()
+
+
+def sampled(csr, features, weights, targets, layers):
+    """All neighbours of the targets, laid out as PyG documents NeighborLoader's batches: hop by hop, targets first."""
+    nodes, edges, hops = list(targets), [], [0, len(targets)]
+    edge_counts = []
+    for _ in range(layers):
+        before = len(edges)
+        for destination in range(hops[-2], hops[-1]):
+            for edge in range(*csr.indptr[nodes[destination] : nodes[destination] + 2]):
+                if csr.indices[edge] not in nodes:
+                    nodes.append(csr.indices[edge])
+                edges.append((nodes.index(csr.indices[edge]), destination, edge))
+        hops.append(len(nodes))
+        edge_counts.append(len(edges) - before)
+    source, destination, edge = torch.tensor(edges).T
+    return {
+        "x": torch.from_numpy(features[nodes]),
+        "edge_index": torch.stack([source, destination]),
+        "edge_weight": None if weights is None else torch.from_numpy(weights)[edge],
+        "n_id": torch.tensor(np.array(nodes)),
+        "num_sampled_nodes": np.diff(hops).tolist(),
+        "num_sampled_edges": edge_counts,
+    }
+
+
+@pytest.mark.needs_pyg
+@pytest.mark.parametrize("trim", [True, False], ids=["trim", "whole"])
+@pytest.mark.parametrize("variant", ["edge_index", "csr"])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+def test_pyg_trains_what_a_neighbour_loader_sampled(model, layers, variant, trim):
+    from torch_geometric.data import Data
+
+    from backends.pyg.loader import batch_of
+
+    graph = awkward_graph(layers, weighted=model == "gcn")
+    spec = ModelSpec(model, layers, graph.width, 5, graph.classes, heads=3, output_heads=2)
+    targets = graph.nodes_of("train")[::-1][:5]
+    adjacency = adjacency_of(graph, model)
+    data = Data(**sampled(adjacency.csr, graph.features, adjacency.weight, targets, layers))
+    trainer = trainer_of("pyg", {"variant": variant}, graph, spec, None)
+    batch = batch_of(data, targets, layers, trim, variant, model)
+    logits = trainer.logits(batch)
+    loss_of(logits, trainer.labels[torch.from_numpy(targets.copy())]).backward()
+    wanted, _, gradients = loss_and_gradients(graph, spec, initial_state(spec, 0), targets)
+    assert np.abs(logits.detach().numpy() - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    assert max(errors(trainer.model.gradients(), gradients).values()) <= 2e-5
+    rows = [csr.shape[0] for csr in trainer.layer_csrs(batch.structure)]
+    counts = np.cumsum(data.num_sampled_nodes)[::-1][:layers].tolist()
+    assert rows == (counts if trim else [counts[0]] * layers)
+
+
+@pytest.mark.needs_pyg
+def test_a_compiled_network_is_still_right_and_its_compile_time_is_a_phase():
+    graph = awkward_graph(2, weighted=True)
+    spec = ModelSpec("gcn", 2, graph.width, 5, graph.classes)
+    clock = PlainClock()
+    trainer = runtime(config_class("pyg")(variant="compile"), "train")
+    plan = BatchPlan(graph.nodes_of("train"))
+    trainer.prepare(graph, spec, TrainingSpec(threads=1), initial_state(spec, 0), plan, clock)
+    assert clock.seconds["compile"] > clock.seconds["structure"]
+    logits, _, gradients = trainer.loss_and_gradients(plan.nodes)
+    wanted, _, wanted_gradients = loss_and_gradients(graph, spec, initial_state(spec, 0), plan.nodes)
+    assert np.abs(logits - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    assert max(errors(gradients, wanted_gradients).values()) <= 2e-5
+
+
+@pytest.mark.needs_dgl
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_dgl_trains_the_plans_batches_in_the_plans_order(workers):
+    graph = awkward_graph(4, nodes=300, edges=1500)
+    spec = ModelSpec("gcn", 2, graph.width, 5, graph.classes)
+    trainer = runtime(config_class("dgl")(workers=workers), "train")
+    plan = BatchPlan(graph.nodes_of("train"), 16, limit=5)
+    still = TrainingSpec(threads=1, optimizer="sgd", rate=0.0)
+    trainer.prepare(graph, spec, still, initial_state(spec, 0), plan, PlainClock())
+    for epoch in range(2):
+        clock = PlainClock()
+        batches = list(trainer.batches(epoch, clock))
+        assert list(clock.seconds) == ["load", "vectorize"]
+        assert [batch.targets.tolist() for batch in batches] == [part.tolist() for part in plan.targets(epoch)]
+        for batch in batches:
+            wanted = loss_and_gradients(graph, spec, initial_state(spec, 0), batch.targets)[0]
+            assert np.abs(trainer.logits(batch).detach().numpy() - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    assert multiprocessing.active_children() == []
+    trainer.close()
+
+
+@pytest.mark.parametrize(
+    ("backend", "model", "widths"),
+    [
+        pytest.param("pyg", "gcn", [5, 5, 4, 4], marks=pytest.mark.needs_pyg),
+        pytest.param("pyg", "sage", [6, 5, 5], marks=pytest.mark.needs_pyg),
+        pytest.param("pyg", "gat", [15, 15, 8, 8], marks=pytest.mark.needs_pyg),
+        pytest.param("dgl", "gcn", [5, 5, 4, 4], marks=pytest.mark.needs_dgl),
+        pytest.param("dgl", "sage", [5, 5, 4, 4], marks=pytest.mark.needs_dgl),
+        pytest.param("dgl", "gat", [15, 15, 8, 8], marks=pytest.mark.needs_dgl),
+    ],
+)
+def test_facts_tell_the_widths_that_ran(backend, model, widths):
+    graph = awkward_graph(3)
+    spec = ModelSpec(model, 2, graph.width, 5, graph.classes, heads=3, output_heads=2)
+    trainer = trainer_of(backend, {}, graph, spec, None)
+    facts = trainer.facts()
+    assert [item["width"] for item in facts["spmm"]] == widths
+    assert {item["nnz"] for item in facts["spmm"]} == {adjacency_of(graph, model).csr.nnz}
+    assert facts.get("variant", "") == ("" if backend == "dgl" else "edge_index" if model == "gat" else "csr")
+    if backend == "dgl":
+        assert set(facts["libxsmm"]) == {"enabled", "seconds_with", "seconds_without"}

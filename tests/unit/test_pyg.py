@@ -1,0 +1,61 @@
+"""PyG's options: what is refused, what runs by default, and what a mini batch needs."""
+
+import sys
+
+import pytest
+
+from backends.pyg.config import PygConfig
+
+
+def test_the_default_is_the_fastest_form_of_each_model():
+    assert [PygConfig().variant_for(model) for model in ("gcn", "sage", "gat")] == ["csr", "csr", "edge_index"]
+    assert PygConfig(variant="compile").variant_for("gat") == "compile"
+
+
+@pytest.mark.parametrize(("field", "value"), [("variant", "sparse"), ("workers", 3)])
+def test_values_that_no_field_allows_are_refused_with_the_allowed_ones(field, value):
+    with pytest.raises(ValueError, match=rf"backend\.{field}={value!r} is not allowed: one of"):
+        PygConfig(**{field: value})
+
+
+def test_mini_batches_are_not_compiled():
+    config = PygConfig(variant="compile")
+    assert config.unsupported("train", "gcn", "cpu", True) is None
+    assert "training.batch_size=null" in config.unsupported("train", "gcn", "cpu", False)
+    assert PygConfig().unsupported("train", "gcn", "cpu", False) is None
+    assert "cuda" in PygConfig().unsupported("train", "gcn", "cuda:0", True)
+
+
+@pytest.fixture
+def only(tmp_path, monkeypatch):
+    """Let one of the two samplers be found, or none: an empty package in a folder of its own."""
+
+    def leave(name):
+        for absent in {"pyg_lib", "torch_sparse"} - {name}:
+            monkeypatch.setitem(sys.modules, absent, None)
+        if name:
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "__init__.py").touch()
+            monkeypatch.syspath_prepend(tmp_path)
+
+    return leave
+
+
+@pytest.mark.needs_pyg
+@pytest.mark.parametrize(
+    ("sampler", "trim", "named"),
+    [
+        (None, True, ["pyg_lib", "trim=false", "launcher.python"]),
+        (None, False, ["pyg_lib or torch_sparse"]),
+        ("torch_sparse", True, ["pyg_lib"]),
+        ("torch_sparse", False, []),
+        ("pyg_lib", True, []),
+    ],
+)
+def test_a_mini_batch_without_its_sampler_is_not_installed(only, sampler, trim, named):
+    only(sampler)
+    config = PygConfig(trim=trim)
+    reason = config.missing(full_batch=False)
+    assert config.missing(full_batch=True) is None
+    assert (reason is None) == (not named)
+    assert all(part in reason for part in named)
