@@ -19,6 +19,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 COUNTS = ("nodes", "edges", "features", "classes", "train", "validation", "test", "self_loops_dropped")
 
 MARK = "gnn-harness report"
+GAT = ("heads", "output_heads", "slope")
 TRUST = {
     "manifest": "equal to the hash in the manifest",
     "first use": "trusted on first use: no hash was at hand before, size and counts were checked",
@@ -108,7 +109,8 @@ def settings(comparison: Comparison) -> str:
     """Model, training and options of the data set of a table in one line."""
     config = comparison.rows[0].record["config"]
     training = {key: value for key, value in config["training"].items() if key != "dtype" and value is not None}
-    held = flatten({"model": config["model"], "training": training, "dataset": config["dataset"].get("options") or {}})
+    model = {key: value for key, value in config["model"].items() if config["model"]["name"] == "gat" or key not in GAT}
+    held = flatten({"model": model, "training": training, "dataset": config["dataset"].get("options") or {}})
     parts = [f"{key.partition('.')[2] or key} {value}" for key, value in held.items() if value not in ("none", [], {})]
     return ", ".join(part for part in parts if not part.startswith("name "))
 
@@ -156,7 +158,7 @@ def notes(row: Row) -> str:
     counted = {
         "disturbed samples, repeated": row.disturbed(),
         "outlying samples (modified z-score above 3.5), kept": row.outlying(),
-        "older records of another environment, not pooled": row.older,
+        "older records, superseded and not pooled": row.older,
     }
     said = [f"epoch extrapolated from 1/{limited:.3g} of its batches"] if limited else []
     said += [f"{what}: {count}" for what, count in counted.items() if count]

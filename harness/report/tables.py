@@ -49,8 +49,13 @@ def _result(row: Row, factor: float, published: Published | None) -> list[str]:
         mean(scores),
         beside(scores, published),
         number(row.time_to_accuracy(), "{:.3g} s"),
-        memory(row.middle("memory", "peak_minus_resident")),
+        _memories(row),
     ]
+
+
+def _memories(row: Row) -> str:
+    above, resident = (row.middle("memory", name) for name in ("peak_minus_resident", "resident_after_prepare"))
+    return memory(above) if resident is None else f"{memory(above)} + {memory(resident)}"
 
 
 def phases(rows: Sequence[Row]) -> str:
