@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from backends.batches import BatchPlan
 from backends.contract import Clock, Nodes
 from backends.dgl.library import FullNeighbourSampler, dgl, graph_of, libxsmm_effect
 from backends.dgl.network import DglNetwork, Hop, Structure, aggregates_first
@@ -47,21 +46,13 @@ class DglTrainer(TorchTrainer):
     """Full batches over one graph; mini batches with all neighbours from DGL's DataLoader."""
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
-        """See ``TorchTrainer``."""
+        """See ``TorchTrainer``; also gives DGL's kernels the cell's threads."""
+        dgl.utils.set_num_threads(training.threads)
         return DglNetwork(spec, training)
 
     def structure(self, graph: Graph) -> Structure:
         """See ``TorchTrainer``."""
         return Structure([WholeGraph(adjacency_of(graph, self.spec.name)).hop()] * self.spec.layers)
-
-    def prepare(
-        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
-    ) -> None:
-        """Also measure what libxsmm gives on this machine."""
-        dgl.utils.set_num_threads(training.threads)
-        with clock.phase("libxsmm"):
-            self.libxsmm = libxsmm_effect()
-        super().prepare(graph, spec, training, state, plan, clock)
 
     def load(self, state: State) -> None:
         """See ``TorchTrainer``; DGL's own generator decides in which order a block's nodes stand."""
@@ -78,7 +69,7 @@ class DglTrainer(TorchTrainer):
 
     def sampled(self, batches: list[Nodes]) -> Iterator[Any]:
         """Sample the blocks of each batch, in their order."""
-        targets = TargetBatches(torch.from_numpy(mine.astype(np.int32)) for mine in batches)
+        targets = TargetBatches(torch.from_numpy(mine).to(self.whole.graph.idtype) for mine in batches)
         loader = dgl.dataloading.DataLoader(
             self.whole.graph, targets, self.sampler, batch_size=None, num_workers=self.config.workers
         )
@@ -121,8 +112,8 @@ class DglTrainer(TorchTrainer):
         return aggregates_first(self.spec, layer)
 
     def facts(self) -> dict[str, Any]:
-        """See ``TorchTrainer``; also the effect of libxsmm."""
-        return super().facts() | {"libxsmm": self.libxsmm, "index": "int32"}
+        """See ``TorchTrainer``; also what libxsmm gives on this machine."""
+        return super().facts() | {"libxsmm": libxsmm_effect()}
 
 
 def _column(values: Any) -> Tensor | None:
@@ -138,12 +129,3 @@ class DglInferrer(TorchInferrer):
     """Scores nodes by the full-graph forward pass."""
 
     trainer_class = DglTrainer
-
-    def prepare(
-        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
-    ) -> None:
-        """Also set DGL's threads and measure libxsmm, as the trainer does."""
-        dgl.utils.set_num_threads(training.threads)
-        with clock.phase("libxsmm"):
-            self.trainer.libxsmm = libxsmm_effect()
-        super().prepare(graph, spec, training, state, plan, clock)

@@ -13,26 +13,33 @@ os.environ.setdefault("DGLBACKEND", "pytorch")
 
 import dgl
 
-from datasets.csr import Csr
+from datasets.csr import Csr, index_dtype
 from datasets.randomness import hash_ids
+
+__all__ = ["FullNeighbourSampler", "dgl", "graph_of", "libxsmm_effect"]
 
 
 def graph_of(csr: Csr) -> dgl.DGLGraph:
-    """A DGL graph on int32 whose edges keep their order, with every format made."""
-    rows, columns = (torch.from_numpy(np.array(part, dtype=np.int32)) for part in (csr.indptr, csr.indices))
+    """A DGL graph, on int32 while it fits, whose edges keep their order, with every format made."""
+    kind = index_dtype(max(csr.nnz, *csr.shape))
+    rows, columns, edges = (
+        torch.from_numpy(np.array(part, dtype=kind)) for part in (csr.indptr, csr.indices, np.arange(csr.nnz))
+    )
     # Without explicit edge ids libxsmm refuses copy_e_sum, which gat's backward pass needs.
-    edges = torch.arange(csr.nnz, dtype=torch.int32)
-    graph = dgl.graph(("csc", (rows, columns, edges)), num_nodes=csr.shape[0], idtype=torch.int32)
+    graph = dgl.graph(("csc", (rows, columns, edges)), num_nodes=csr.shape[0], idtype=rows.dtype)
     graph.create_formats_()
     return graph
 
 
-class FullNeighbourSampler(dgl.dataloading.MultiLayerFullNeighborSampler):
+class FullNeighbourSampler(dgl.dataloading.MultiLayerFullNeighborSampler):  # type: ignore[misc]
     """DGL's sampler of all neighbours, made right for int32 graphs.
 
     DGL 1.1.3 keeps the map from nodes to block positions as int64, but its fused kernel reads it in the graph's index
     type: with int32 old entries survive, and from the second batch on blocks hold wrong nodes.
     """
+
+    g: Any
+    mapping: dict[str, list[torch.Tensor]]
 
     def sample_blocks(self, g: Any, seed_nodes: Any, exclude_eids: Any = None) -> Any:
         """See DGL; the map is this process's own, as DGL names it."""
@@ -43,7 +50,7 @@ class FullNeighbourSampler(dgl.dataloading.MultiLayerFullNeighborSampler):
 
 
 def libxsmm_effect(nodes: int = 4096, degree: int = 16, width: int = 64) -> dict[str, Any]:
-    """Median seconds of 5 ``copy_u_sum`` on a fixed graph with and without libxsmm, and whether it is on."""
+    """Median seconds of 6 ``copy_u_sum`` on a fixed graph with and without libxsmm, and whether it is on."""
     indices = (hash_ids(0, "libxsmm", np.arange(nodes * degree)) % np.uint64(nodes)).astype(np.int32)
     graph = graph_of(Csr(np.arange(nodes + 1, dtype=np.int32) * degree, indices, (nodes, nodes)))
     x = torch.ones((nodes, width))

@@ -13,7 +13,7 @@ from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 from backends.model import ModelSpec, TrainingSpec
 from backends.training import Network
 from datasets.adjacency import Adjacency
-from datasets.csr import Csr
+from datasets.csr import Csr, index_dtype
 
 # Where PyG keeps each canonical parameter of a layer, and whether it is stored transposed there.
 PLACES: dict[str, dict[str, tuple[str, bool]]] = {
@@ -66,7 +66,8 @@ class PygNetwork(Network):
             for name, (place, transposed) in PLACES[self.spec.name].items():
                 found[f"layers.{layer}.{name}"] = (convolution.get_parameter(place), transposed)
         if self.spec.head == "linear":
-            found |= {"head.weight": (self.head.weight, True), "head.bias": (self.head.bias, False)}
+            for name, transposed in (("weight", True), ("bias", False)):
+                found[f"head.{name}"] = (self.head.get_parameter(name), transposed)
         return found
 
     def convolve(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
@@ -80,7 +81,7 @@ class PygNetwork(Network):
         return out
 
 
-def _convolution(spec: ModelSpec, training: TrainingSpec, layer: int) -> nn.Module:
+def _convolution(spec: ModelSpec, training: TrainingSpec, layer: int) -> Any:
     wide, out = spec.width_in(layer), spec.width_out(layer)
     if spec.name == "gcn":
         return GCNConv(wide, out, normalize=False)
@@ -123,7 +124,7 @@ def csr_tensor(indptr: NDArray[np.integer], indices: NDArray[np.integer], weight
 
     Products are a third faster with int32 indices; GATConv gathers with them, and its backward takes int64 only.
     """
-    kind = np.int64 if model == "gat" else np.int32
+    kind = np.int64 if model == "gat" else index_dtype(len(indices))
     rows, columns = (torch.from_numpy(np.array(part, dtype=kind)) for part in (indptr, indices))
     values = torch.ones(len(indices)) if weight is None else weight
     size = (len(indptr) - 1,) * 2
