@@ -97,14 +97,40 @@ class Network(nn.Module):
         return array.reshape(self.spec.parameters()[name])
 
 
-def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean loss over what is labelled (-1 is not): cross entropy for int64 classes, binary for 0/1 rows."""
-    if labels.dim() == 1:
-        return functional.cross_entropy(logits, labels, ignore_index=-1)
-    known = labels >= 0
-    if bool(known.all()):
-        return functional.binary_cross_entropy_with_logits(logits, labels)
-    return functional.binary_cross_entropy_with_logits(logits[known], labels[known])
+@dataclass(frozen=True)
+class Targets:
+    """Labels in the form that the loss takes: int64 classes [n], or float32 0/1 rows [n, classes].
+
+    ``share`` is ``None`` where all rows are labelled, else what each entry counts in the mean, 0 where it is missing.
+    """
+
+    values: Tensor
+    share: Tensor | None = None
+
+    @classmethod
+    def of(cls, values: Tensor) -> "Targets":
+        """Prepare labels whose missing entries are -1; missing classes stay -1, which cross entropy ignores."""
+        if values.dim() == 1 or bool((values >= 0).all()):
+            return cls(values)
+        known = (values >= 0).to(values.dtype)
+        return cls(values.clamp(min=0), known / known.sum().clamp(min=1))
+
+    def __getitem__(self, rows: Tensor) -> "Targets":
+        """The targets of some rows, in their order."""
+        if self.share is None:
+            return Targets(self.values[rows])
+        share = self.share[rows]
+        return Targets(self.values[rows], share / share.sum())
+
+
+def loss_of(logits: Tensor, targets: Targets) -> Tensor:
+    """Mean loss over what is labelled: cross entropy for classes, binary cross entropy for 0/1 rows."""
+    if targets.values.dim() == 1:
+        return functional.cross_entropy(logits, targets.values, ignore_index=-1)
+    if targets.share is None:
+        return functional.binary_cross_entropy_with_logits(logits, targets.values)
+    # a weight costs far less than picking the known entries out
+    return functional.binary_cross_entropy_with_logits(logits, targets.values, targets.share, reduction="sum")
 
 
 def described(operand: dict[str, Any]) -> dict[str, Any]:
@@ -114,12 +140,12 @@ def described(operand: dict[str, Any]) -> dict[str, Any]:
     return {"name": operand["name"], **counts, "width": operand["width"], "count": operand["count"]}
 
 
-def label_tensor(graph: Graph, nodes: Nodes) -> Tensor:
-    """Labels of ``nodes`` in the type that ``loss_of`` takes: int64 classes or float32 0/1 rows, -1 missing."""
+def targets_of(graph: Graph, nodes: Nodes) -> Targets:
+    """Labels of ``nodes`` as ``loss_of`` takes them."""
     if graph.labels is None:
         raise ValueError(f"data set {graph.name} has no labels: scenario train needs them")
     kind = np.int64 if graph.labels.ndim == 1 else np.float32
-    return torch.from_numpy(graph.labels[nodes].astype(kind))
+    return Targets.of(torch.from_numpy(graph.labels[nodes].astype(kind)))
 
 
 def optimizer_of(network: Network, training: TrainingSpec) -> torch.optim.Optimizer:
@@ -176,14 +202,14 @@ class TorchTrainer:
             self.prepare_structure()
         with clock.phase("model"):
             self.model = self.network(spec, training)
-            self.labels = label_tensor(graph, np.arange(graph.nodes))
+            self.labels = targets_of(graph, np.arange(graph.nodes))
             self.load(state)
 
     def prepare_structure(self) -> None:
         """Build what training needs before its first epoch: the whole graph's structure when full batch."""
         if self.plan.full_batch:
             self.full = self.full_batch(self.graph, self.plan.nodes)
-            self.training_labels = label_tensor(self.graph, self.plan.nodes)
+            self.training_labels = targets_of(self.graph, self.plan.nodes)
 
     def full_batch(self, graph: Graph, targets: Nodes) -> Batch:
         """The whole graph as one batch whose targets are ``targets``; its structure is built once and kept."""
@@ -231,7 +257,7 @@ class TorchTrainer:
         out: Tensor = self.model(batch.features, batch.structure)
         return out if batch.rows is None else out[batch.rows]
 
-    def batch_labels(self, batch: Batch) -> Tensor:
+    def batch_labels(self, batch: Batch) -> Targets:
         """Labels of a batch's targets."""
         return self.training_labels if self.plan.full_batch else self.labels[torch.from_numpy(batch.targets)]
 

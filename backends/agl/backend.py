@@ -12,7 +12,7 @@ from backends.agl.pipeline import overlapped
 from backends.contract import Clock, Nodes
 from backends.kernels import khop, layer_blocks
 from backends.model import ModelSpec, TrainingSpec
-from backends.training import Batch, Network, TorchInferrer, TorchTrainer, label_tensor
+from backends.training import Batch, Network, TorchInferrer, TorchTrainer, targets_of
 from datasets.adjacency import adjacency_of
 from datasets.csr import Csr
 from datasets.graph import Graph
@@ -37,7 +37,7 @@ class AglTrainer(TorchTrainer):
         self.features = torch.from_numpy(np.array(self.graph.features, dtype=np.float32))
         if self.plan.full_batch:
             self.full = self.mini_batch(self.plan.nodes)
-            self.training_labels = label_tensor(self.graph, self.plan.nodes)
+            self.training_labels = targets_of(self.graph, self.plan.nodes)
 
     def mini_batch(self, targets: Nodes) -> Batch:
         """Vectorise the merged k-hop neighbourhood of ``targets``, pruned per layer (section 3.3.1)."""

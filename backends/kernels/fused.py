@@ -80,8 +80,8 @@ class NativeGat(torch.autograd.Function):
         row_max, row_sum = (torch.empty((matrix.shape[0], heads), dtype=z.dtype) for _ in range(2))
         workers = _workers(matrix.nnz, z.shape[1] * z.shape[2])
         native.gat_forward(
-            half.indptr, half.indices, half.bounds, z, score_src, score_dst, slope, dropout, seed, row_max, row_sum, out,
-            workers,
+            half.indptr, half.indices, half.bounds, z, score_src, score_dst, slope, dropout, seed, row_max, row_sum,
+            out, workers,
         )  # fmt: skip
         ctx.matrix, ctx.settings = matrix, (slope, dropout, seed)
         ctx.save_for_backward(z, score_src, score_dst, row_max, row_sum, out)
