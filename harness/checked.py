@@ -32,7 +32,7 @@ def _checked(backend: str, threads: int, device: str, python: str | None) -> dic
         raise UsageError(f"launcher.python={python} cannot be started ({error}): give the path of a Python") from error
     if answer.returncode != 0:
         last = answer.stderr.strip().rpartition("\n")[2]
-        raise UsageError(f"launcher.python={python} cannot describe itself ({last}): it needs Python 3.11 and numpy")
+        raise UsageError(f"launcher.python={python} cannot describe itself ({last}): it needs Python 3.11")
     checked: dict[str, Any] = json.loads(answer.stdout)["checked"]
     return checked
 
@@ -40,6 +40,6 @@ def _checked(backend: str, threads: int, device: str, python: str | None) -> dic
 def missing_package(config: dict[str, Any]) -> str | None:
     """Say which package of its engine another interpreter lacks, or ``None``."""
     packages = checked_environment(config)["packages"]
-    lacking = [name for name, version in packages.items() if version is None and name != "numpy"]
+    lacking = [name for name, version in packages.items() if version is None]
     python = config["launcher"]["python"]
     return f"{python} has no package {lacking[0]}: {python} -m pip install {lacking[0]}" if lacking else None

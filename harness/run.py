@@ -22,7 +22,7 @@ from harness.usage import UsageError
 
 OK, FAILED, USAGE = 0, 1, 2
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-OF_THE_DISK = (*DISK_FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
+OF_THE_DISK = (*DISK_FULL, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
 BAD = ("oom", "timeout", "error", "incorrect", "interrupted")
 DATA_ERRORS = (ValueError, KeyError, RuntimeError, ImportError, pickle.UnpicklingError, OSError)
 Prepared = tuple[Path, Phases]

@@ -1,5 +1,6 @@
 """The command line as a user meets it: exit codes, messages, and what is left behind."""
 
+import fcntl
 import json
 import os
 import subprocess
@@ -152,6 +153,35 @@ def test_retry_repeats_what_is_asked_for(harness: CommandLine) -> None:
     assert harness.records() == [failed]
     again = harness(*QUICK, "backend.fail=raise", code=1)
     assert "nothing to run" not in again.stdout
+
+
+def test_a_machine_that_is_taken_is_not_waited_for(harness: CommandLine) -> None:
+    with (harness.temporary / "gnn-harness.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = harness("backend=dummy", "dataset.options.nodes=500", "wait=false", code=2)
+    assert "this machine is measured on by" in done.stderr and harness.records() == []
+
+
+def test_a_disk_that_fills_ends_with_1_and_leaves_no_half_record(harness: CommandLine) -> None:
+    """A limit on file sizes, set when the graph is prepared already, stands in for the full disk."""
+    harness(*QUICK)
+    (first,) = harness.records()
+    command = f"ulimit -f 1; exec {sys.executable} -m harness {' '.join(QUICK)} retry=all"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=harness.home, env=harness.environment, capture_output=True, text=True
+    )
+    assert done.returncode == 1 and "File too large" in done.stderr and "Traceback" not in done.stderr
+    assert harness.records() == [first] and not list(harness.home.rglob("*.tmp"))
+
+
+def test_another_interpreter_is_asked_what_it_has(harness: CommandLine) -> None:
+    harness(*QUICK, f"launcher.python={sys.executable}", "dry_run=true")
+    bare = harness.home.parent / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
+    done = harness(*QUICK, f"launcher.python={bare}/bin/python", code=1)
+    (record,) = harness.records()
+    assert record["status"] == "not_installed" and "pip install torch" in record["message"]
+    assert "pip install torch" in done.stdout
 
 
 def test_an_ablation_of_a_peer_is_a_record_not_a_failure(harness: CommandLine) -> None:
