@@ -1,9 +1,10 @@
 """Downloads from a server that truncates, sends HTML or the wrong bytes, and archives that try to escape."""
 
+import fcntl
 import hashlib
 import io
 import json
-import multiprocessing
+import threading
 import zipfile
 from pathlib import Path
 
@@ -183,18 +184,15 @@ def test_other_schemes_and_unknown_addresses_are_refused(tmp_path: Path) -> None
         fetch("cnr_2000", ["cnr-2000.npz"], tmp_path)
 
 
-def _fetch_pubmed(cache: Path, mirror: str) -> None:
-    fetch("pubmed", PUBMED, cache, mirror=mirror)
-
-
-def test_processes_that_fetch_together_transfer_each_file_once(tmp_path: Path) -> None:
-    behaviour = Behaviour(PUBMED)
-    with serving(behaviour) as mirror:
-        context = multiprocessing.get_context("spawn")
-        workers = [context.Process(target=_fetch_pubmed, args=(tmp_path, mirror)) for _ in range(2)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join(60)
-    assert [worker.exitcode for worker in workers] == [0, 0]
+def test_one_process_at_a_time_fills_a_folder(tmp_path: Path) -> None:
+    folder, behaviour = dataset_folder("pubmed", tmp_path), Behaviour(PUBMED)
+    folder.mkdir(parents=True)
+    with serving(behaviour) as mirror, (folder / ".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        other = threading.Thread(target=fetch, args=("pubmed", PUBMED, tmp_path), kwargs={"mirror": mirror})
+        other.start()
+        other.join(0.3)
+        assert behaviour.requests == []
+        fcntl.flock(held, fcntl.LOCK_UN)
+        other.join(30)
     assert sorted(path for path, _ in behaviour.requests) == sorted(f"/{need}" for need in PUBMED)
