@@ -9,7 +9,7 @@ from backends.ablation import AblationError, resolve
 from backends.contract import Unsupported
 from harness.compose import CONF, compose_one
 from harness.config import load
-from harness.identity import NOT_EXECUTED, NOT_IN_LAUNCHER
+from harness.identity import NOT_EXECUTED, NOT_IN
 from harness.store.naming import flatten
 from harness.store.record import Record
 from harness.usage import UsageError
@@ -56,7 +56,7 @@ def execution_values(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unasked(key: str) -> bool:
     section, _, name = key.partition(".")
-    return name == "name" or (section == "launcher" and name in NOT_IN_LAUNCHER) or key == "measure.deadline_seconds"
+    return name == "name" or name in NOT_IN.get(section, ())
 
 
 def _listed(value: Any) -> Any:

@@ -7,7 +7,13 @@ from harness.store.record import Record
 
 # Keys that never tell two rows apart: they are not executed, or the label says them already.
 SILENT = ("seed", "ablations", "tracker", "results", "dry_run", "wait", "retry", "suite", "tier")
-SAID = ("launcher.name", "launcher.allocator")
+SAID = (
+    "launcher.name",
+    "launcher.allocator",
+    "launcher.memory_limit_gib",
+    "measure.deadline_seconds",
+    "scenario.save_state",
+)
 
 
 def label(record: Record) -> str:
