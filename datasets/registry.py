@@ -2,6 +2,9 @@
 
 import difflib
 import importlib
+import pickle
+import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -136,7 +139,7 @@ def load_dataset(name: str, options: Mapping[str, Any], cache: Path, progress: P
     files = _files(name, entry, cache) or _downloaded(name, entry, cache, progress)
     hashes = {need: sha256_of(path) for need, path in files.items()}
     origin = trust(name, hashes, cache, all(dataset_folder(name, cache) in path.parents for path in files.values()))
-    graph = _loader(entry)(name, files, dict(entry.options) | given)
+    graph = _read(name, entry, files, dict(entry.options) | given)
     check_counts(name, graph)
     published = manifest().get(name, {}).get("published", {})
     return replace(graph, sha256=combined_sha256(hashes, given), trust=origin, published=published)
@@ -197,6 +200,18 @@ def _downloaded(name: str, entry: Entry, cache: Path, progress: Progress | None)
             f"({dataset_folder(name, cache)}), the network ({error}). "
             f"It needs {', '.join(entry.needs)}; where there is a network, run: python -m harness fetch dataset={name}"
         ) from error
+
+
+def _read(name: str, entry: Entry, files: Mapping[str, Path], options: Mapping[str, Any]) -> "Graph":
+    """Run a loader; damaged files raise ValueError whatever their format raises."""
+    try:
+        graph: Graph = _loader(entry)(name, files, options)
+    except (EOFError, KeyError, pickle.UnpicklingError, zipfile.BadZipFile, zlib.error) as error:
+        folder = min(files.values()).parent
+        raise ValueError(
+            f"{name}: {', '.join(files)} in {folder} cannot be read ({error}): fetch them again"
+        ) from error
+    return graph
 
 
 def _loader(entry: Entry) -> Any:

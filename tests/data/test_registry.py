@@ -89,6 +89,21 @@ def test_files_are_searched_in_order_and_taken_from_one_folder(tmp_path: Path, m
         assert find_files("set", "family", ["a", "b"], cache) == found
 
 
+@pytest.mark.parametrize("kept", [0, 100, 900])
+def test_damaged_files_are_a_value_error_that_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path))
+    path = tmp_path / "ego-twitter.npz"
+    np.savez(path, indptr=np.arange(50), indices=np.arange(49), shape=np.array([49, 49]))
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(ValueError, match=r"ego_twitter: ego-twitter\.npz in .* cannot be read"):
+        load_dataset("ego_twitter", {}, tmp_path)
+    np.savez(path, indptr=np.arange(50))
+    with pytest.raises(ValueError, match=r"ego_twitter: ego-twitter\.npz in .* cannot be read"):
+        load_dataset("ego_twitter", {}, tmp_path)
+
+
 def test_the_cache_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
     assert default_cache() == tmp_path
