@@ -41,29 +41,29 @@ def fetch(
     if not entry.get("downloads"):
         raise FetchError(f"no address is known for {name}: put {', '.join(needs)} into a folder of $HARNESS_DATA")
     mirror = mirror or os.environ.get("HARNESS_MIRROR")
-    hashes: dict[str, str] = entry.get("sha256", {})
     with _locked(folder):
         for url in entry["downloads"]:
-            inside = url.endswith(".zip")
-            wanted = needs if inside else (url.rsplit("/", 1)[1],)
-            if all((folder / need).is_file() for need in wanted):
-                continue
-            address = f"{mirror.rstrip('/')}/{url.rsplit('/', 1)[1]}" if mirror else url
-            part = folder / (url.rsplit("/", 1)[1] + ".part")
-            download(address, part, None if inside else hashes.get(wanted[0]), progress, timeout)
-            if inside:
-                unpack(part, folder, needs)
-                part.unlink()
-            else:
-                part.replace(folder / wanted[0])
+            file = url.rsplit("/", 1)[1]
+            wanted = needs if file.endswith(".zip") else (file,)
+            if not all((folder / need).is_file() for need in wanted):
+                address = f"{mirror.rstrip('/')}/{file}" if mirror else url
+                download(address, folder / f"{file}.part", entry.get("sha256", {}).get(file), progress, timeout)
+                _place(folder / f"{file}.part", folder, wanted)
         missing = [need for need in needs if not (folder / need).is_file()]
         if missing:
-            raise FetchError(
-                f"{name}: the published files do not hold {', '.join(missing)}; its address may be outdated"
-            )
+            raise FetchError(f"{name}: what was downloaded lacks {', '.join(missing)}; the address may be outdated")
         files = {need: folder / need for need in needs}
         record_first_use(cache, name, {need: sha256_of(path) for need, path in files.items()}, entry["downloads"])
     return files
+
+
+def _place(part: Path, folder: Path, wanted: tuple[str, ...]) -> None:
+    """Move a finished download to its place, or unpack it there."""
+    if part.name.endswith(".zip.part"):
+        unpack(part, folder, wanted)
+        part.unlink()
+    else:
+        part.replace(folder / wanted[0])
 
 
 @contextmanager
