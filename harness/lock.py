@@ -31,7 +31,7 @@ def holder() -> str:
 @contextmanager
 def machine_lock(wait: bool, on_wait: Callable[[str], None]) -> Iterator[None]:
     """Hold the machine; when it is taken call ``on_wait`` with its holder and wait, or raise Busy."""
-    descriptor = os.open(lock_path(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    descriptor = _open(lock_path())
     try:
         _acquire(descriptor, wait, on_wait)
         note = json.dumps({"pid": os.getpid(), "command": " ".join(sys.orig_argv)})
@@ -40,6 +40,16 @@ def machine_lock(wait: bool, on_wait: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _open(path: Path) -> int:
+    """Open a file that every user may lock; kernels refuse O_CREAT on another user's file in a shared folder."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        os.fchmod(descriptor, 0o666)  # whatever the umask says
+        return descriptor
 
 
 def _acquire(descriptor: int, wait: bool, on_wait: Callable[[str], None]) -> None:
