@@ -15,7 +15,7 @@ from harness.config import load
 from harness.identity import execution_config
 from harness.report import commandline, tables
 from harness.report.pages import write_reports
-from harness.report.published import published_scores
+from harness.report.published import published_for, published_scores
 from harness.report.rows import Row, rows
 from harness.store.files import environment_of, find_records
 from harness.store.record import RecordError
@@ -270,3 +270,26 @@ def test_published_numbers_come_from_the_suites() -> None:
     assert held[("cora", "gcn")] == 0.815
     assert held[("citeseer", "gat")] == 0.725
     assert all("20" in item.source for item in published_scores())
+
+
+def test_a_faster_peer_of_another_group_is_no_measure(results: Path) -> None:
+    csr = factory.config("pyg", 0, backend={"variant": "csr"})
+    factory.write(results, factory.record("pyg", 0, 0.001, config=csr, group="another"))
+    assert made(results)["agl"].ratio_to == "dgl"
+
+
+def test_what_was_not_measured_is_a_dash_and_no_zero(tmp_path: Path) -> None:
+    values = factory.record("agl")
+    for key in ("cache", "metrics", "memory"):
+        del values[key]
+    factory.write(tmp_path / "results", values)
+    write_reports(tmp_path / "results", tmp_path / "reports")
+    cells = line_of(main_table((tmp_path / "reports" / "comparison.md").read_text()), "agl")
+    assert set(cells[3:]) == {tables.NOTHING}
+
+
+def test_another_metric_stands_beside_no_published_score() -> None:
+    record: Any = factory.record("agl")
+    assert published_for(record, published_scores()) is not None
+    record["metrics"]["name"] = "micro_f1"
+    assert published_for(record, published_scores()) is None

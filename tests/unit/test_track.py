@@ -40,6 +40,7 @@ def test_one_offline_run_per_record_with_config_history_and_summary(tmp_path: Pa
         assert b"output_heads" in text
         assert (b"epoch/seconds" in text) == (record["status"] == "ok")
         assert record["status"].encode() in text
+        assert (b"epoch_median_seconds" in text) == (record["status"] == "ok")
 
 
 def test_history_and_summary_hold_what_was_measured() -> None:
