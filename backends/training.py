@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from backends.batches import BatchPlan
-from backends.contract import Clock, Floats, Nodes
+from backends.contract import Clock, Floats, Nodes, Unsupported
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.registry import BackendConfig
 from datasets.csr import Csr
@@ -148,6 +148,12 @@ def targets_of(graph: Graph, nodes: Nodes) -> Targets:
     return Targets.of(torch.from_numpy(graph.labels[nodes].astype(kind)))
 
 
+def refuse_weights(graph: Graph, spec: ModelSpec) -> None:
+    """Raise Unsupported for edge weights that a model would silently drop: only gcn takes them."""
+    if graph.edge_weights is not None and spec.name != "gcn":
+        raise Unsupported(f"model {spec.name} takes no edge weights, which {graph.name} has: choose model=gcn")
+
+
 def optimizer_of(network: Network, training: TrainingSpec) -> torch.optim.Optimizer:
     """Build the optimiser, with decay on all parameters or on the first layer's."""
     kinds = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
@@ -196,6 +202,7 @@ class TorchTrainer:
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
         """See ``backends.contract.Trainer``."""
+        refuse_weights(graph, spec)
         torch.set_num_threads(training.threads)
         self.graph, self.spec, self.training, self.plan = graph, spec, training, plan
         with clock.phase("structure"):
@@ -326,6 +333,7 @@ class TorchInferrer:
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
         """See ``backends.contract.Inferrer``."""
+        refuse_weights(graph, spec)
         torch.set_num_threads(training.threads)
         trainer = self.trainer
         trainer.graph, trainer.spec, trainer.training, trainer.plan = graph, spec, training, BatchPlan(plan.nodes)

@@ -41,6 +41,7 @@ def checked(backend: str, threads: int, device: str = "cpu") -> dict[str, Any]:
         values["gpu"] = gpu_models()
     if kind.engine != "peer":
         values["sources"] = source_hash(backend)
+        values["kernels"] = "native" if kernels_built() else "plain torch"
     return values
 
 
@@ -85,6 +86,11 @@ def installed(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def kernels_built() -> bool:
+    """Whether the compiled kernels are on the import path; looked for by name, since importing them imports torch."""
+    return any(any(Path(place).glob("backends/kernels/_native.*.so")) for place in sys.path)
 
 
 def source_hash(backend: str) -> str:
