@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -11,6 +12,10 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = {"pyg": "torch_geometric", "dgl": "dgl"}
 SESSION_CACHE = tempfile.TemporaryDirectory(prefix="gnn-harness-tests-")
+
+# A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before torch is imported, and inherited by the processes that tests start.
 os.environ["HARNESS_CACHE"] = SESSION_CACHE.name
