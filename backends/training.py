@@ -1,7 +1,7 @@
 """What every engine on torch shares: parameters, loss, optimiser and the loop of an epoch."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,12 +20,16 @@ from datasets.graph import Graph
 
 @dataclass
 class Batch:
-    """One step's input: what the layers multiply with, features [inputs, width], output rows that are targets."""
+    """One step's input: what the layers multiply with, features [inputs, width], output rows that are targets.
+
+    ``rows=None`` keeps all output rows; ``labels`` then says what each counts, ``None`` that all are the targets.
+    """
 
     structure: Any
     features: Tensor
     targets: Nodes
     rows: Tensor | None = None
+    labels: "Targets | None" = None
 
 
 class Network(nn.Module):
@@ -140,12 +144,15 @@ def described(operand: dict[str, Any]) -> dict[str, Any]:
     return {"name": operand["name"], **counts, "width": operand["width"], "count": operand["count"]}
 
 
-def targets_of(graph: Graph, nodes: Nodes) -> Targets:
-    """Labels of ``nodes`` as ``loss_of`` takes them."""
+def targets_of(graph: Graph, nodes: Nodes, masked: Nodes | None = None) -> Targets:
+    """Labels of ``nodes`` as ``loss_of`` takes them, those at positions ``masked`` as if they were missing."""
     if graph.labels is None:
         raise ValueError(f"data set {graph.name} has no labels: scenario train needs them")
     kind = np.int64 if graph.labels.ndim == 1 else np.float32
-    return Targets.of(torch.from_numpy(graph.labels[nodes].astype(kind)))
+    values = graph.labels[nodes].astype(kind)
+    if masked is not None:
+        values[masked] = -1
+    return Targets.of(torch.from_numpy(values))
 
 
 def refuse_weights(graph: Graph, spec: ModelSpec) -> None:
@@ -215,8 +222,7 @@ class TorchTrainer:
     def prepare_structure(self) -> None:
         """Build what training needs before its first epoch: the whole graph's structure when full batch."""
         if self.plan.full_batch:
-            self.full = self.full_batch(self.graph, self.plan.nodes)
-            self.training_labels = targets_of(self.graph, self.plan.nodes)
+            self.full = self.target_batch(self.plan.nodes)
 
     def full_batch(self, graph: Graph, targets: Nodes) -> Batch:
         """The whole graph as one batch whose targets are ``targets``; its structure is built once and kept."""
@@ -250,7 +256,7 @@ class TorchTrainer:
         for batch in self.batches(index, clock):
             self.optimizer.zero_grad(set_to_none=True)
             with clock.phase("forward"):
-                loss = loss_of(self.logits(batch), self.batch_labels(batch))
+                loss = self.loss(self.logits(batch), self.batch_labels(batch))
             with clock.phase("backward"):
                 loss.backward()
             with clock.phase("step"):
@@ -264,9 +270,13 @@ class TorchTrainer:
         out: Tensor = self.model(batch.features, batch.structure)
         return out if batch.rows is None else out[batch.rows]
 
+    def loss(self, logits: Tensor, targets: Targets) -> Tensor:
+        """Mean loss of a batch; engines with a kernel of their own override this."""
+        return loss_of(logits, targets)
+
     def batch_labels(self, batch: Batch) -> Targets:
-        """Labels of a batch's targets."""
-        return self.training_labels if self.plan.full_batch else self.labels[torch.from_numpy(batch.targets)]
+        """Labels of the rows that ``logits`` returns."""
+        return self.labels[torch.from_numpy(batch.targets)] if batch.labels is None else batch.labels
 
     def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
         """See ``backends.contract.Trainer``."""
@@ -274,13 +284,23 @@ class TorchTrainer:
         self.optimizer.zero_grad(set_to_none=True)
         batch = self.target_batch(np.ascontiguousarray(targets))
         logits = self.logits(batch)
-        loss = loss_of(logits, self.labels[torch.from_numpy(batch.targets)])
+        loss = self.loss(logits, self.batch_labels(batch))
         loss.backward()
-        return logits.detach().numpy().copy(), float(loss.detach()), dict(self.model.gradients())
+        found = logits.detach().numpy()
+        asked = found if len(found) == len(targets) else found[targets]
+        return asked.copy(), float(loss.detach()), dict(self.model.gradients())
 
     def target_batch(self, targets: Nodes) -> Batch:
         """The batch that trains ``targets``, made as ``epoch`` makes it."""
-        return self.full_batch(self.graph, targets) if self.plan.full_batch else self.mini_batch(targets)
+        return self.whole_graph_batch(targets) if self.plan.full_batch else self.mini_batch(targets)
+
+    def whole_graph_batch(self, targets: Nodes) -> Batch:
+        """The whole graph, its loss on ``targets``: picked out if they are few, otherwise the others weigh nothing."""
+        batch = self.full_batch(self.graph, targets)
+        if 2 * len(targets) <= self.graph.nodes:
+            return replace(batch, labels=targets_of(self.graph, targets))
+        others = np.setdiff1d(np.arange(self.graph.nodes), targets)
+        return replace(batch, rows=None, labels=targets_of(self.graph, np.arange(self.graph.nodes), masked=others))
 
     def predict(self, graph: Graph, nodes: Nodes) -> Floats:
         """See ``backends.contract.Trainer``."""

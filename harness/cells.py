@@ -74,7 +74,7 @@ def _without_effect(config: RunConfig, names: list[str]) -> str:
 
 
 def _known_outcome(config: RunConfig) -> tuple[str | None, str]:
-    full_batch = config.training.batch_size is None
+    full_batch = config.training.batch_size is None or config.scenario.name != "train"
     reason = config.backend.unsupported(config.scenario.name, config.model.name, config.device, full_batch)
     if reason is not None:
         return "unsupported", reason

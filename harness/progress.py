@@ -14,7 +14,14 @@ class RunProgress:
     def __init__(self, cells: int) -> None:
         self.console = Console(file=sys.stderr, soft_wrap=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self.bar = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
+        # drawn at events only, which fall between samples: a thread that draws would disturb them
+        self.bar = Progress(
+            *columns,
+            console=self.console,
+            transient=True,
+            auto_refresh=False,
+            disable=not self.console.is_terminal,
+        )
         self.task = self.bar.add_task("starting", total=cells)
 
     def __enter__(self) -> "RunProgress":
@@ -39,3 +46,4 @@ class RunProgress:
             self.bar.update(self.task, description=f"{where}: {done}, {event['seconds']:.4g} s")
         else:
             self.bar.update(self.task, description=f"{where}: {event['event']}")
+        self.bar.refresh()

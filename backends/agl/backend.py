@@ -1,6 +1,7 @@
 """GraphTrainer on an in-memory graph: k-hop batches, vectorised, pruned, overlapped with compute."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ from torch import Tensor
 from backends.agl.network import LayerMatrix, PrunedNetwork
 from backends.agl.pipeline import overlapped
 from backends.contract import Clock, Nodes
-from backends.kernels import khop, layer_blocks
+from backends.kernels import binary_cross_entropy, khop, layer_blocks
 from backends.model import ModelSpec, TrainingSpec
-from backends.training import Batch, Network, TorchInferrer, TorchTrainer, targets_of
+from backends.training import Batch, Network, Targets, TorchInferrer, TorchTrainer, loss_of, targets_of
 from datasets.adjacency import adjacency_of
 from datasets.csr import Csr
 from datasets.graph import Graph
@@ -36,8 +37,7 @@ class AglTrainer(TorchTrainer):
         self.weight = _tensor(self.adjacency.weight)
         self.features = torch.from_numpy(np.array(self.graph.features, dtype=np.float32))
         if self.plan.full_batch:
-            self.full = self.mini_batch(self.plan.nodes)
-            self.training_labels = targets_of(self.graph, self.plan.nodes)
+            self.full = replace(self.mini_batch(self.plan.nodes), labels=targets_of(self.graph, self.plan.nodes))
 
     def mini_batch(self, targets: Nodes) -> Batch:
         """Vectorise the merged k-hop neighbourhood of ``targets``, pruned per layer (section 3.3.1)."""
@@ -45,7 +45,9 @@ class AglTrainer(TorchTrainer):
         form = self.config.form if self.config.on("pruning") else "full"
         blocks = layer_blocks(neighbourhood, self.spec.layers, form)
         matrices = [LayerMatrix(block.csr, self._weight_at(block.positions)) for block in blocks]
-        rows = torch.from_numpy(np.searchsorted(neighbourhood.nodes[: len(targets)], targets))
+        places = np.searchsorted(neighbourhood.nodes[: len(targets)], targets)
+        as_they_come = blocks[-1].csr.shape[0] == len(targets) and np.array_equal(places, np.arange(len(targets)))
+        rows = None if as_they_come else torch.from_numpy(places)
         return Batch(matrices, self.features[torch.from_numpy(neighbourhood.nodes)], targets, rows)
 
     def _weight_at(self, positions: Nodes) -> Tensor | None:
@@ -63,6 +65,12 @@ class AglTrainer(TorchTrainer):
             yield from overlapped(self.mini_batch, self.plan.targets(index), clock)
         else:
             yield from super().batches(index, clock)
+
+    def loss(self, logits: Tensor, targets: Targets) -> Tensor:
+        """See ``TorchTrainer``; multi-label losses are fused with their gradient."""
+        if targets.values.dim() == 1:
+            return loss_of(logits, targets)
+        return binary_cross_entropy(logits, targets.values, targets.share)
 
     def layer_csrs(self, structure: Any) -> list[Csr]:
         """See ``TorchTrainer``."""

@@ -1,9 +1,11 @@
 """The one place for kernels: what every native engine's aggregation and sampling stands on.
 
-So far in plain torch and numpy; the thin surface is the one that native code will fill.
+Aggregation and loss are C++ where the extension is built (``native.py``), plain torch elsewhere; neighbourhoods are
+numpy.
 """
 
 from backends.kernels.aggregate import gat, spmm
+from backends.kernels.loss import binary_cross_entropy
 from backends.kernels.neighbourhood import Neighbourhood, khop, layer_blocks
 
-__all__ = ["Neighbourhood", "gat", "khop", "layer_blocks", "spmm"]
+__all__ = ["Neighbourhood", "binary_cross_entropy", "gat", "khop", "layer_blocks", "spmm"]

@@ -47,7 +47,7 @@ class PygTrainer(TorchTrainer):
         if self.variant == "compile":
             with clock.phase("compile"):
                 self.model.train()
-                torch.autograd.backward(loss_of(self.logits(self.full), self.training_labels))
+                torch.autograd.backward(loss_of(self.logits(self.full), self.batch_labels(self.full)))
                 self.model.zero_grad(set_to_none=True)
                 self.load(state)
 

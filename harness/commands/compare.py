@@ -9,7 +9,7 @@ from harness.store.record import RecordError
 REGRESSION = 3
 ABOUT = (
     "Compare two results folders (or parts of them) cell by cell, or two engines inside their groups. A cell is slower "
-    "when the 95 %% interval of B's time divided by A's leaves out 1 and the factor exceeds the threshold. Folders are "
+    "when the 95 % interval of B's time divided by A's leaves out 1 and the factor exceeds the threshold. Folders are "
     "compared only where the checked environment, the protocol and the data are equal."
 )
 

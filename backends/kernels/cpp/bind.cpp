@@ -4,6 +4,7 @@
 #include <nanobind/stl/optional.h>
 
 #include "gat.hpp"
+#include "loss.hpp"
 #include "spmm.hpp"
 
 namespace nb = nanobind;
@@ -73,6 +74,13 @@ void gat_backward(In<I> indptr, In<I> indices, In<int64_t> bounds, In<I> permuta
     kernels::sum_edge_gradients(by_row_indptr.data(), inverse.data(), rows, task.heads, flow, threads);
 }
 
+template <class T>
+double binary_cross_entropy(In<T> logits, In<T> targets, Maybe<T> share, T constant, Out<T> gradient, int threads) {
+    nb::gil_scoped_release released;
+    return kernels::binary_cross_entropy(logits.data(), targets.data(), pointer(share), constant, gradient.data(),
+                                         int64_t(logits.size()), threads);
+}
+
 template <class T, class I>
 void define(nb::module_& m) {
     m.def("spmm", &spmm<T, I>, "indptr"_a, "indices"_a, "bounds"_a, "hubs"_a, "x"_a, "weight"_a.none(),
@@ -88,5 +96,9 @@ NB_MODULE(_native, m) {
     define<float, int64_t>(m);
     define<double, int32_t>(m);
     define<double, int64_t>(m);
+    m.def("binary_cross_entropy", &binary_cross_entropy<float>, "logits"_a, "targets"_a, "share"_a.none(), "constant"_a,
+          "gradient"_a, "threads"_a);
+    m.def("binary_cross_entropy", &binary_cross_entropy<double>, "logits"_a, "targets"_a, "share"_a.none(), "constant"_a,
+          "gradient"_a, "threads"_a);
     m.attr("hub_segment") = kernels::kHubSegment;
 }

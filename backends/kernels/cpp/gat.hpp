@@ -2,9 +2,7 @@
 //
 // Only each row's largest score and its sum of exponentials are kept; the backward pass recomputes the rest.
 #pragma once
-#include <cmath>
-#include <vector>
-
+#include "exponential.hpp"
 #include "spmm.hpp"
 
 namespace kernels {
@@ -47,25 +45,6 @@ struct GatTask {
 
     inline T leaky(T score) const { return score > 0 ? score : slope * score; }
 };
-
-// e^x for x <= 0 to about 2 ulp (Cephes' range reduction and polynomial); written so that compilers vectorise it.
-inline float exponential(float x) {
-    x = x < -87.0f ? -87.0f : x;
-    const float n = std::nearbyint(x * 1.44269504088896341f);
-    const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
-    const int32_t bits = (int32_t(n) + 127) << 23;
-    float power;
-    std::memcpy(&power, &bits, sizeof power);
-    return p * power;
-}
-inline double exponential(double x) { return std::exp(x); }
 
 // out [width] += sum of factor[e] * z[source(e), head] over `count` edges.
 template <class T, class I, int V>
@@ -129,8 +108,7 @@ void attend_row(const GatTask<T, I>& t, int64_t row, T* factor, T* out) {
             const I* sources = t.a.indices + block;
             for (int64_t e = 0; e < count; ++e)
                 factor[e] = t.leaky(t.score_src[int64_t(sources[e]) * t.heads + h] + dst) - top;
-#pragma omp simd
-            for (int64_t e = 0; e < count; ++e) factor[e] = exponential(factor[e]);
+            exponentials(factor, count);
             for (int64_t e = 0; e < count; ++e) total += factor[e];
             if (t.dropout.bound != 0)
                 for (int64_t e = 0; e < count; ++e) factor[e] *= t.dropout.template factor<T>(block + e, h);
@@ -200,8 +178,7 @@ void spread_source(const GatTask<T, I>& t, const GatGradient<T, I>& g, int64_t s
                 raw[e] = src + t.score_dst[at];
                 alpha[e] = t.leaky(raw[e]) - t.row_max[at];
             }
-#pragma omp simd
-            for (int64_t e = 0; e < count; ++e) alpha[e] = exponential(alpha[e]);
+            exponentials(alpha, count);
             for (int64_t e = 0; e < count; ++e) {
                 const int64_t row = rows[e], at = row * t.heads + h;
                 if (e + kAhead < count)

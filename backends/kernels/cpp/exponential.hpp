@@ -1,0 +1,70 @@
+// e^x and log(1 + x) of eight floats at once; doubles, which only checks use, go through the C library.
+#pragma once
+#include <cmath>
+
+#include "vector.hpp"
+
+namespace kernels {
+
+template <class T>
+struct BitsOf;
+template <>
+struct BitsOf<float> {
+    typedef int32_t type __attribute__((vector_size(32)));
+};
+
+template <class T>
+inline vec<T> maximum(vec<T> a, vec<T> b) {
+    return a > b ? a : b;
+}
+
+// e^x for x <= 0 to about 2 ulp: range reduction and polynomial of Cephes' expf.
+inline vec<float> exponential(vec<float> x) {
+    const vec<float> round = broadcast(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
+    x = maximum<float>(x, broadcast(-87.0f));
+    const vec<float> n = (x * 1.44269504088896341f + round) - round;
+    const vec<float> r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    vec<float> p = broadcast(1.9875691500e-4f);
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    const BitsOf<float>::type bits = (__builtin_convertvector(n, BitsOf<float>::type) + 127) << 23;
+    vec<float> power;
+    std::memcpy(&power, &bits, sizeof power);
+    return p * power;
+}
+
+inline vec<double> exponential(vec<double> x) {
+    for (int i = 0; i < lanes<double>; ++i) x[i] = std::exp(x[i]);
+    return x;
+}
+
+// log(1 + e) for e in [0, 1] as 2 artanh(e / (2 + e)); the series' next term is below float's rounding.
+inline vec<float> log_one_plus(vec<float> e) {
+    const vec<float> s = e / (e + 2.0f), q = s * s;
+    vec<float> p = broadcast(1.0f / 15);
+    p = p * q + 1.0f / 13;
+    p = p * q + 1.0f / 11;
+    p = p * q + 1.0f / 9;
+    p = p * q + 1.0f / 7;
+    p = p * q + 1.0f / 5;
+    p = p * q + 1.0f / 3;
+    return 2.0f * s * (p * q + 1.0f);
+}
+
+inline vec<double> log_one_plus(vec<double> e) {
+    for (int i = 0; i < lanes<double>; ++i) e[i] = std::log1p(e[i]);
+    return e;
+}
+
+// Replace values [count] by their exponentials; writes up to the next multiple of a vector.
+template <class T>
+inline void exponentials(T* values, int64_t count) {
+    for (int64_t i = count; i % lanes<T> != 0; ++i) values[i] = T(0);
+    for (int64_t i = 0; i < count; i += lanes<T>) store(values + i, exponential(load(values + i)));
+}
+
+}  // namespace kernels

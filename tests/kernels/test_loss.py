@@ -1,0 +1,41 @@
+"""The fused loss against torch's, value and gradient."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn import functional
+
+from backends.kernels import binary_cross_entropy
+
+
+@given(st.integers(0, 99), st.integers(1, 60), st.integers(1, 70), st.booleans(), st.sampled_from([0.1, 5.0, 60.0]))
+def test_value_and_gradient_equal_torchs(seed, rows, columns, shared, scale):
+    draw = torch.Generator().manual_seed(seed)
+    exact = (scale * torch.randn(rows, columns, generator=draw, dtype=torch.float64)).requires_grad_()
+    targets = torch.randint(0, 2, exact.shape, generator=draw).double()
+    share = torch.rand(exact.shape, generator=draw, dtype=torch.float64) if shared else None
+    reduction = "sum" if shared else "mean"
+    wanted = functional.binary_cross_entropy_with_logits(exact, targets, share, reduction=reduction)
+    (slope,) = torch.autograd.grad(3.0 * wanted, exact)
+    for dtype, bound in ((torch.float64, 1e-12), (torch.float32, 2e-6)):
+        logits = exact.detach().to(dtype).requires_grad_()
+        found = binary_cross_entropy(logits, targets.to(dtype), None if share is None else share.to(dtype))
+        (gradient,) = torch.autograd.grad(3.0 * found, logits)
+        assert abs(found.item() - wanted.item()) <= bound * max(1e-3, wanted.item()) * 5
+        assert float((gradient - slope).abs().max()) <= bound * float(slope.abs().max() + 1e-30) * 5 + 1e-12
+
+
+def test_any_number_of_threads_gives_the_same_bits():
+    logits, before, found = torch.randn(300, 301, requires_grad=True), torch.get_num_threads(), []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        value = binary_cross_entropy(logits, torch.ones(300, 301))
+        found.append((value.detach(), *torch.autograd.grad(value, logits)))
+    torch.set_num_threads(before)
+    assert all(torch.equal(one, other) for held in found[1:] for one, other in zip(found[0], held, strict=True))
+
+
+def test_unequal_shapes_are_refused():
+    with pytest.raises(ValueError, match="must have the same"):
+        binary_cross_entropy(torch.ones(3, 2), torch.ones(3))
