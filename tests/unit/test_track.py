@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,15 @@ def offline_runs(folder: Path) -> list[Path]:
     return sorted(folder.glob("wandb/offline-run-*"))
 
 
+def whole(log: Path) -> bytes:
+    """Read a run's file once W&B's own process, which may lag behind ``finish``, has written more than a header."""
+    for _ in range(100):
+        if log.stat().st_size > 64:
+            break
+        time.sleep(0.2)
+    return log.read_bytes()
+
+
 def test_none_does_nothing(tmp_path: Path) -> None:
     tracker = start(TrackerConfig(), tmp_path)
     tracker.record(factory.record())
@@ -34,7 +44,7 @@ def test_one_offline_run_per_record_with_config_history_and_summary(tmp_path: Pa
     assert tracker.failed == 0
     runs = offline_runs(tmp_path)
     assert len(runs) == len(records)
-    held = {run.name.rsplit("-", 1)[1]: next(run.glob("*.wandb")).read_bytes() for run in runs}
+    held = {run.name.rsplit("-", 1)[1]: whole(next(run.glob("*.wandb"))) for run in runs}
     for record in records:
         text = held[tracked.run_id(record | {"environment": "e"})]  # type: ignore[arg-type]
         assert b"output_heads" in text
