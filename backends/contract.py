@@ -84,3 +84,27 @@ class Inferrer(Protocol):
     def close(self) -> None:
         """As ``Trainer.close``."""
         ...
+
+
+class Multiplier(Protocol):
+    """Scenario ``spmm``: one aggregation, forward and backward, is the timed call."""
+
+    def prepare(self, graph: Graph, spec: ModelSpec, training: TrainingSpec, clock: Clock) -> None:
+        """Do everything that is done once per graph; the operands are those of ``backends.operands``."""
+        ...
+
+    def multiply(self, clock: Clock) -> None:
+        """Aggregate once and send the given gradient back; phases forward, backward."""
+        ...
+
+    def products(self) -> tuple[Floats, dict[str, Floats]]:
+        """Return what the last ``multiply`` made: the output and the gradient of each operand."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """As ``Trainer.facts``."""
+        ...
+
+    def close(self) -> None:
+        """As ``Trainer.close``."""
+        ...

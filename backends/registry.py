@@ -10,6 +10,7 @@ MODULES = {
     "pyg": "backends.pyg.config:PygConfig",
     "dgl": "backends.dgl.config:DglConfig",
     "agl": "backends.agl.config:AglConfig",
+    "blocksparse": "backends.blocksparse.config:BlocksparseConfig",
     "dummy": "backends.dummy.config:DummyConfig",
 }
 

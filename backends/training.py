@@ -332,7 +332,23 @@ class TorchTrainer:
 
     def facts(self) -> dict[str, Any]:
         """See ``backends.contract.Trainer``."""
-        return {"spmm": [described(item) for item in self.spmm_operands()]}
+        structure = self.target_batch(self.plan.targets(0)[0]).structure
+        operands = self.operands_of(structure, self.plan.batches)
+        dense = self.dense_flops(structure, self.plan.batches)
+        return {"spmm": [described(item) for item in operands], "dense_flops": dense}
+
+    def dense_flops(self, structure: Any, count: int) -> int:
+        """Operations of the dense layers in ``count`` steps, two per multiply-add.
+
+        Forward, gradient of the weight and, but for the first layer, of the input.
+        """
+        total = 0
+        for layer, csr in enumerate(self.layer_csrs(structure)):
+            each = 2 * self.spec.width_in(layer) * self.spec.width_out(layer) * self.spec.heads_of(layer)
+            rows = csr.shape[0] if self.aggregates_first(layer) else csr.shape[1]
+            own = csr.shape[0] if self.spec.name == "sage" else 0
+            total += each * (rows + own) * (2 if layer == 0 else 3)
+        return total * count
 
     def close(self) -> None:
         """Nothing runs between the calls of this trainer."""

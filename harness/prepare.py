@@ -19,6 +19,7 @@ from harness.store.files import write_atomic
 
 Phases = dict[str, float]
 PHASES = "phases.json"
+STRUCTURE = "structure.json"
 LOADERS = Path(__file__).resolve().parent.parent / "datasets"
 
 
@@ -42,8 +43,12 @@ def prepare_graph(dataset: DatasetConfig, order: OrderConfig, cache: Path) -> tu
         start = time.perf_counter()
         graph = apply_order(graph, permutation_of(order.name, graph.csr, order.options))
         phases["order"] = time.perf_counter() - start
+    # After the order, which changes it.
+    from datasets.statistics import summary
+
     with whole_or_nothing(folder) as temporary:
         graph.save(temporary)
+        (temporary / STRUCTURE).write_text(json.dumps(summary(graph.csr)))
         (temporary / PHASES).write_text(json.dumps(phases))
     _remember(dataset, cache, graph.sha256)
     return folder, json.loads((folder / PHASES).read_text())

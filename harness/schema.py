@@ -83,6 +83,7 @@ class MeasureConfig:
     cache: str = "simulate"
     cache_accesses: int = 20_000_000
     memory: bool = True
+    limits: bool = True
     parity: bool = True
 
 

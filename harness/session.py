@@ -29,6 +29,8 @@ class Session:
         self.cell, self.say = cell, say
         self.config: RunConfig = from_dict(RunConfig, cell["config"])
         self.index = 0
+        self.seconds: list[float] = []
+        self.extrapolated: float | None = None
         self.closed = True
 
     def open(self) -> Json:
@@ -43,13 +45,15 @@ class Session:
             self.graph = self._graph()
         self.scenario: Scenario = scenario_class(config.scenario.name)(config, self.graph)
         limit = self._prepare_with_limit()
-        answer: Json = {"dataset": dataset_facts(self.graph), "prepare": clock.seconds | self.prepared.seconds}
+        held = dataset_facts(self.graph) | self._structure()
+        answer: Json = {"dataset": held, "prepare": clock.seconds | self.prepared.seconds}
         answer["parity"] = self._verify()
         # After the gate, which loads libraries that no later call has to load again.
         memory.trim()
         answer["resident"] = memory.resident()
         answer["warmup"] = [self.sample()["seconds"] for _ in range(config.measure.warmup)]
-        answer["extrapolated"] = self.scenario.batches / limit if limit else None
+        self.extrapolated = self.scenario.batches / limit if limit else None
+        answer["extrapolated"] = self.extrapolated
         return answer | self._device_share()
 
     def _import_engine(self) -> None:
@@ -65,6 +69,11 @@ class Session:
             name = self.config.dataset.name
             raise CellFailed("error", f"no prepared graph of {name} at {folder}: plan again, --with-data for elsewhere")
         return Graph.load(Path(folder))
+
+    def _structure(self) -> Json:
+        """Density, tiles and degrees of the graph as it is run, written beside it when it was prepared."""
+        held = Path(self.cell["graph"]) / "structure.json"
+        return {"structure": json.loads(held.read_text())} if held.is_file() else {}
 
     def _prepare(self, limit: int | None) -> None:
         self.prepared = Clock(synchronize=self._synchronize)
@@ -100,6 +109,7 @@ class Session:
         cpu, start = cpu_seconds(), clock.now()
         loss = self.scenario.run(self.index, clock)
         seconds = clock.now() - start
+        self.seconds.append(seconds)
         self.index += 1
         if loss is not None and not np.isfinite(loss):
             raise CellFailed("error", f"the loss of epoch {self.index - 1} is {loss}: lower training.rate")
@@ -132,6 +142,7 @@ class Session:
         if self.scenario.now is not None:
             facts["clock"] = "simulated"
         answer = {"facts": facts, "metrics": self.scenario.metrics(), "cache": self._cache()}
+        answer["limits"] = self._limits(facts)
         self.close()
         return plain(answer)
 
@@ -150,6 +161,21 @@ class Session:
         from harness.measure.cache import simulate
 
         return dict(simulate(operands(), self.config.measure.cache_accesses))
+
+    def _limits(self, facts: Json) -> Json | None:
+        """Ceilings of this machine beside what was timed; the machine is this process's own while it finishes."""
+        samples = self.seconds[self.config.measure.warmup :]
+        if (
+            not self.config.measure.limits
+            or self.config.device != "cpu"
+            or self.scenario.now is not None
+            or not samples
+        ):
+            return None
+        # torch is what it measures with: engines without it have no limits.
+        from harness.measure.limits import limits
+
+        return limits(facts, float(np.median(samples)) * (self.extrapolated or 1.0), self.config.threads) or None
 
     def _cuda(self) -> Any:
         torch = sys.modules.get("torch")

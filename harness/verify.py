@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from backends.batches import BatchPlan
 from backends.contract import Floats, Nodes
-from backends.model import ModelSpec, State, initial_state
+from backends.model import ModelSpec, initial_state
 from backends.registry import load_object, runtime
 from datasets.csr import csr_from_edges
 from datasets.graph import Graph
 from harness.measure.clock import Clock
-from harness.scenario.setup import spec_of, training_of
+from harness.scenario.setup import product_spec_of, spec_of, training_of
 from harness.schema import RunConfig
 
 DEFINITION = "backends.reference.definition"
@@ -44,12 +44,12 @@ def verify(config: RunConfig, graph: Graph) -> dict[str, Any]:
 
     Returns per graph: nodes, edges, the worst forward and gradient error, the worst tensor, the states tried.
     """
-    train = config.scenario.name == "train"
-    view = graph.training_view() if train else graph
+    kind = config.scenario.name
+    view = graph.training_view() if kind == "train" else graph
     small = small_graph(graph.task, graph.classes, weighted=config.model.name == "gcn")
     parity: dict[str, Any] = {}
     for name, part in {"small graph": small, **slice_of(view, config)}.items():
-        engine = _Engine(config, part, "train" if train else "infer")
+        engine = (_Product if kind == "spmm" else _Engine)(config, part, kind)
         parity[name] = _compare(engine)
         if parity[name].pop("wrong"):
             worst = parity[name]
@@ -74,8 +74,9 @@ class _Engine:
         self.forward_bound = FORWARD[config.training.dtype]
         self.gradient_bound = GRADIENT[config.training.dtype]
 
-    def answer(self, state: State) -> Answer:
-        """Prepare a new runtime object from ``state`` and let it compute."""
+    def answer(self, seed: int) -> Answer:
+        """Let a new runtime object compute from the state of ``seed``."""
+        state = initial_state(self.spec, seed)
         engine = runtime(self.config.backend, self.scenario)
         plan = BatchPlan(self.targets, self.size, None, self.config.seed)
         training = training_of(self.config).without_dropout()
@@ -88,8 +89,9 @@ class _Engine:
         finally:
             engine.close()
 
-    def definition(self, state: State) -> Answer:
+    def definition(self, seed: int) -> Answer:
         """What the answer should be, float64."""
+        state = initial_state(self.spec, seed)
         # torch is loaded for the comparison only, so that cells without a gate can do without.
         import torch
 
@@ -99,6 +101,32 @@ class _Engine:
         parameters = {name: torch.from_numpy(value.astype(np.float64)) for name, value in state.items()}
         forward = load_object(f"{DEFINITION}:forward")
         return forward(self.graph, self.spec, parameters).numpy()[self.targets], None, {}
+
+
+class _Product(_Engine):
+    """The multiplier of one backend on one graph; the state's seed draws its operands."""
+
+    def __init__(self, config: RunConfig, graph: Graph, scenario: str) -> None:
+        self.config, self.graph, self.scenario = config, graph, scenario
+        self.spec = product_spec_of(config)
+        self.forward_bound = FORWARD[config.training.dtype]
+        self.gradient_bound = GRADIENT[config.training.dtype]
+
+    def answer(self, seed: int) -> Answer:
+        """See ``_Engine``."""
+        engine = runtime(self.config.backend, self.scenario)
+        engine.prepare(self.graph, self.spec, replace(training_of(self.config), seed=seed), Clock())
+        try:
+            engine.multiply(Clock())
+            out, gradients = engine.products()
+            return out, None, gradients
+        finally:
+            engine.close()
+
+    def definition(self, seed: int) -> Answer:
+        """See ``_Engine``."""
+        out, gradients = load_object(f"{DEFINITION}:products")(self.graph, self.spec, seed)
+        return out, None, gradients
 
 
 @dataclass
@@ -115,8 +143,8 @@ def _compare(engine: _Engine) -> dict[str, Any]:
     forward: dict[str, float] = {}
     gradients = _Findings()
     for attempt in range(TRIES):
-        state = initial_state(engine.spec, engine.config.seed + 1000 * attempt)
-        found, wanted = engine.answer(state), engine.definition(state)
+        seed = engine.config.seed + 1000 * attempt
+        found, wanted = engine.answer(seed), engine.definition(seed)
         forward = {name: max(error, forward.get(name, 0.0)) for name, error in forward_errors(found, wanted).items()}
         gradients.add(gradient_errors(found[2], wanted[2]))
         wrong_forward = max(forward.values()) > engine.forward_bound
@@ -191,13 +219,14 @@ def small_graph(task: str, classes: int, *, weighted: bool, nodes: int = 60, wid
 
 def slice_of(graph: Graph, config: RunConfig) -> dict[str, Graph]:
     """Name and cut a part of a data set: its first graph, or one block of targets with what they aggregate."""
-    if graph.labels is None:
+    if graph.labels is None and config.scenario.name != "spmm":
         return {}
     if graph.graph_ids is not None and graph.inductive:
         first = np.flatnonzero(graph.graph_ids == graph.graph_ids[0])
         if int(graph.csr.in_degrees[first].sum()) <= SLICE_EDGES:
             return {"first graph": graph.subgraph(first)}
-    targets = graph.nodes_of("train")[: min(BLOCK, config.training.batch_size or BLOCK)]
+    labelled = graph.nodes_of("train") if graph.labels is not None else np.arange(graph.nodes)
+    targets = labelled[: min(BLOCK, config.training.batch_size or BLOCK)]
     nodes = neighbourhood(graph, targets, config.model.layers)
     return {f"neighbourhood of {len(targets)} targets": graph.subgraph(nodes)} if len(targets) else {}
 

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from backends.agl.network import LayerMatrix, PrunedNetwork
 from backends.agl.pipeline import overlapped
 from backends.contract import Clock, Nodes
-from backends.kernels import binary_cross_entropy, khop, layer_blocks
+from backends.kernels import khop, layer_blocks
+from backends.layered import LayeredNetwork, LayerMatrix, float_tensor, fused_loss, layer_matrix
 from backends.model import ModelSpec, TrainingSpec
-from backends.training import Batch, Network, Targets, TorchInferrer, TorchTrainer, loss_of, targets_of
+from backends.training import Batch, Network, Targets, TorchInferrer, TorchTrainer, targets_of
 from datasets.adjacency import adjacency_of
 from datasets.csr import Csr
 from datasets.graph import Graph
@@ -24,17 +24,16 @@ class AglTrainer(TorchTrainer):
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
         """See ``TorchTrainer``."""
-        return PrunedNetwork(spec, training, self.config.on("partition"))
+        return LayeredNetwork(spec, training, self.config.on("partition"))
 
     def structure(self, graph: Graph) -> list[LayerMatrix]:
         """The whole graph's matrix, once per layer."""
-        adjacency = adjacency_of(graph, self.spec.name)
-        return [LayerMatrix(adjacency.csr, _tensor(adjacency.weight))] * self.spec.layers
+        return [layer_matrix(graph, self.spec.name)] * self.spec.layers
 
     def prepare_structure(self) -> None:
         """Normalise on the whole graph; a full batch is one neighbourhood, vectorised once."""
         self.adjacency = adjacency_of(self.graph, self.spec.name)
-        self.weight = _tensor(self.adjacency.weight)
+        self.weight = float_tensor(self.adjacency.weight)
         self.features = torch.from_numpy(np.array(self.graph.features, dtype=np.float32))
         if self.plan.full_batch:
             self.full = replace(self.mini_batch(self.plan.nodes), labels=targets_of(self.graph, self.plan.nodes))
@@ -68,9 +67,7 @@ class AglTrainer(TorchTrainer):
 
     def loss(self, logits: Tensor, targets: Targets) -> Tensor:
         """See ``TorchTrainer``; multi-label losses are fused with their gradient."""
-        if targets.values.dim() == 1:
-            return loss_of(logits, targets)
-        return binary_cross_entropy(logits, targets.values, targets.share)
+        return fused_loss(logits, targets)
 
     def layer_csrs(self, structure: Any) -> list[Csr]:
         """See ``TorchTrainer``."""
@@ -85,7 +82,3 @@ class AglInferrer(TorchInferrer):
     """Scores nodes by the full-graph forward pass of the same network."""
 
     trainer_class = AglTrainer
-
-
-def _tensor(array: Any) -> Tensor | None:
-    return None if array is None else torch.from_numpy(np.array(array, dtype=np.float32))

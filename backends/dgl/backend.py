@@ -10,8 +10,9 @@ from torch import Tensor
 
 from backends.contract import Clock, Nodes
 from backends.dgl.library import FullNeighbourSampler, dgl, graph_of, libxsmm_effect
-from backends.dgl.network import DglNetwork, Hop, Structure, aggregates_first
+from backends.dgl.network import DglNetwork, Hop, Structure, aggregate, aggregates_first, attend
 from backends.model import ModelSpec, State, TrainingSpec
+from backends.multiplying import TorchMultiplier
 from backends.training import Batch, Network, TorchInferrer, TorchTrainer
 from datasets.adjacency import Adjacency, adjacency_of
 from datasets.csr import Csr, csr_from_edges
@@ -129,3 +130,21 @@ class DglInferrer(TorchInferrer):
     """Scores nodes by the full-graph forward pass."""
 
     trainer_class = DglTrainer
+
+
+class DglMultiplier(TorchMultiplier):
+    """``copy_u_sum`` between row scales (gcn), ``copy_u_mean`` (sage), ``u_mul_e_sum`` after ``edge_softmax`` (gat)."""
+
+    def structure(self, adjacency: Adjacency) -> Hop:
+        """See ``TorchMultiplier``."""
+        dgl.utils.set_num_threads(torch.get_num_threads())
+        return WholeGraph(adjacency).hop()
+
+    def aggregate(self, structure: Hop, x: Tensor) -> Tensor:
+        """See ``TorchMultiplier``."""
+        return aggregate(x, structure)
+
+    def attend(self, structure: Hop, operands: dict[str, Tensor]) -> Tensor:
+        """See ``TorchMultiplier``."""
+        scores = (operands[name].unsqueeze(-1) for name in ("score_src", "score_dst"))
+        return attend(structure.graph, operands["x"], *scores, self.spec.slope, 0.0)

@@ -18,6 +18,7 @@ class DglConfig(BackendConfig):
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.dgl.backend:DglTrainer",
         "infer": "backends.dgl.backend:DglInferrer",
+        "spmm": "backends.dgl.backend:DglMultiplier",
     }
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
     packages: ClassVar[tuple[str, ...]] = ("dgl",)

@@ -55,21 +55,28 @@ class DglNetwork(Network):
 
     def _propagate(self, layer: int, hidden: Tensor, weight: Tensor, hop: Hop) -> Tensor:
         if aggregates_first(self.spec, layer):
-            return _aggregate(hidden, hop) @ weight
-        return _aggregate(hidden @ weight, hop)
+            return aggregate(hidden, hop) @ weight
+        return aggregate(hidden @ weight, hop)
 
     def _attend(self, layer: int, hidden: Tensor, hop: Hop) -> Tensor:
         heads, graph = self.spec.heads_of(layer), hop.graph
         z = (hidden @ self.parameter(layer, "weight")).view(len(hidden), heads, -1)
         score_src = (z * self.parameter(layer, "att_src")).sum(-1, keepdim=True)
         score_dst = (z[: hop.rows] * self.parameter(layer, "att_dst")).sum(-1, keepdim=True)
-        score = functional.leaky_relu(dgl.ops.u_add_v(graph, score_src, score_dst), self.spec.slope)
-        alpha = functional.dropout(dgl.ops.edge_softmax(graph, score), self.settings.attention_dropout, self.training)
-        out: Tensor = dgl.ops.u_mul_e_sum(graph, z, alpha)
-        return out
+        dropout = self.settings.attention_dropout if self.training else 0.0
+        return attend(graph, z, score_src, score_dst, self.spec.slope, dropout)
 
 
-def _aggregate(x: Tensor, hop: Hop) -> Tensor:
+def attend(graph: Any, z: Tensor, score_src: Tensor, score_dst: Tensor, slope: float, dropout: float) -> Tensor:
+    """Attention from scores [nodes, heads, 1] over in-edges, [rows, heads, width]."""
+    score = functional.leaky_relu(dgl.ops.u_add_v(graph, score_src, score_dst), slope)
+    alpha = functional.dropout(dgl.ops.edge_softmax(graph, score), dropout, dropout > 0)
+    out: Tensor = dgl.ops.u_mul_e_sum(graph, z, alpha)
+    return out
+
+
+def aggregate(x: Tensor, hop: Hop) -> Tensor:
+    """Weighted or scaled sum (gcn), or mean, of ``x`` over in-edges."""
     if hop.weight is not None:
         out: Tensor = dgl.ops.u_mul_e_sum(hop.graph, x, hop.weight)
     elif hop.scale is not None:

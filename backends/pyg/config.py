@@ -26,6 +26,7 @@ class PygConfig(BackendConfig):
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.pyg.backend:PygTrainer",
         "infer": "backends.pyg.backend:PygInferrer",
+        "spmm": "backends.pyg.multiplier:PygMultiplier",
     }
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
     packages: ClassVar[tuple[str, ...]] = ("torch_geometric",)
@@ -44,6 +45,8 @@ class PygConfig(BackendConfig):
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Also refuse to compile mini batches: every batch has another shape."""
+        if scenario == "spmm" and (self.variant == "compile" or (self.variant == "csr" and model == "gat")):
+            return f"backend pyg has no {self.variant} form of one aggregation of {model}: set backend.variant=best"
         if self.variant == "compile" and scenario == "train" and not full_batch:
             return "backend pyg compiles full batches only: set backend.variant=best or training.batch_size=null"
         return super().unsupported(scenario, model, device, full_batch)

@@ -18,6 +18,7 @@ class ReferenceConfig(BackendConfig):
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.reference.backend:ReferenceTrainer",
         "infer": "backends.reference.backend:ReferenceInferrer",
+        "spmm": "backends.reference.backend:ReferenceMultiplier",
     }
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
 
@@ -28,6 +29,6 @@ class ReferenceConfig(BackendConfig):
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Also refuse mini batches: plain PyTorch has no neighbour loader."""
-        if not full_batch:
+        if scenario == "train" and not full_batch:
             return "backend reference trains full batches only: set training.batch_size=null"
         return super().unsupported(scenario, model, device, full_batch)

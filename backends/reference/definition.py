@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from backends.model import ModelSpec, State
+from backends.operands import operands_of
 from datasets.graph import Graph
 
 Floats = NDArray[np.float64]
@@ -38,26 +39,37 @@ class _Edges:
 
 
 def _gcn(edges: _Edges, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return _normalised_sum(edges, hidden @ weight) + bias
+
+
+def _normalised_sum(edges: _Edges, x: Tensor) -> Tensor:
     degree = edges.sum(edges.weight)
     scale = torch.where(degree > 0, degree.clamp(min=1e-300) ** -0.5, 0.0)
     norm = scale[edges.destination] * edges.weight * scale[edges.source]
-    return edges.sum(norm[:, None] * (hidden @ weight)[edges.source]) + bias
+    return edges.sum(norm[:, None] * x[edges.source])
 
 
 def _sage(edges: _Edges, hidden: Tensor, weight_self: Tensor, weight_neigh: Tensor, bias: Tensor) -> Tensor:
+    return hidden @ weight_self + _mean(edges, hidden) @ weight_neigh + bias
+
+
+def _mean(edges: _Edges, x: Tensor) -> Tensor:
     degree = edges.sum(torch.ones_like(edges.weight)).clamp(min=1.0)
-    mean = edges.sum(hidden[edges.source]) / degree[:, None]
-    return hidden @ weight_self + mean @ weight_neigh + bias
+    return edges.sum(x[edges.source]) / degree[:, None]
 
 
 def _gat_heads(edges: _Edges, hidden: Tensor, weight: Tensor, att_src: Tensor, att_dst: Tensor, slope: float) -> Tensor:
     """One GATv1 layer before its heads are joined, [nodes, heads, width]."""
     heads, width = att_src.shape
     z = (hidden @ weight).view(-1, heads, width)
-    score = (z * att_src).sum(-1)[edges.source] + (z * att_dst).sum(-1)[edges.destination]
-    score = functional.leaky_relu(score, slope)
+    return _attend(edges, z, (z * att_src).sum(-1), (z * att_dst).sum(-1), slope)
+
+
+def _attend(edges: _Edges, z: Tensor, score_src: Tensor, score_dst: Tensor, slope: float) -> Tensor:
+    """Softmax of leaky scores over in-edges and the weighted sum of ``z``, [nodes, heads, width]."""
+    score = functional.leaky_relu(score_src[edges.source] + score_dst[edges.destination], slope)
     row = edges.destination[:, None].expand_as(score)
-    largest = torch.full((edges.nodes, heads), -torch.inf, dtype=torch.float64)
+    largest = torch.full((edges.nodes, z.shape[1]), -torch.inf, dtype=torch.float64)
     largest = largest.scatter_reduce(0, row, score.detach(), "amax")
     exponent = torch.exp(score - largest[edges.destination])
     alpha = exponent / edges.sum(exponent)[edges.destination]
@@ -116,3 +128,18 @@ def loss_and_gradients(
     zero = {name: np.zeros(held.shape) for name, held in parameters.items()}
     gradients = {name: zero[name] if p.grad is None else p.grad.numpy() for name, p in parameters.items()}
     return logits.detach().numpy(), float(value.detach()), gradients
+
+
+def products(graph: Graph, spec: ModelSpec, seed: int) -> tuple[Floats, dict[str, Floats]]:
+    """Return what scenario ``spmm`` should make of the operands of ``seed``: the output, the gradient of each."""
+    edges = _Edges(graph, spec.name)
+    drawn = operands_of(graph.nodes, graph.nodes, spec, seed)
+    wide = {name: torch.from_numpy(value.astype(np.float64)) for name, value in drawn.items()}
+    gradient = wide.pop("gradient")
+    held = {name: value.requires_grad_() for name, value in wide.items()}
+    if spec.name == "gat":
+        out = _attend(edges, held["x"], held["score_src"], held["score_dst"], spec.slope)
+    else:
+        out = (_normalised_sum if spec.name == "gcn" else _mean)(edges, held["x"])
+    found = torch.autograd.grad(out, list(held.values()), gradient)
+    return out.detach().numpy(), {name: value.numpy() for name, value in zip(held, found, strict=True)}

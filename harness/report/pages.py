@@ -100,6 +100,8 @@ def _comparison(
     config = made[0].record["config"]
     batch = config["training"].get("batch_size")
     form = "full batch" if batch is None else f"batches of {batch:,}"
+    if scenario == "spmm":
+        form = f"{config['model']['hidden']} wide" + (f", {config['model']['heads']} heads" if model == "gat" else "")
     title = f"{model}, {scenario}, {form}, {device}, {threads} threads"
     matches = [published_for(record, scores) for row in made for record in row.ok]
     return Comparison(title, made, next((match for match in matches if match), None))
@@ -127,6 +129,17 @@ def counts(part: DatasetPart) -> str:
         ["published", *[f"{published[name]:,}" if name in published else tables.NOTHING for name in names]],
     ]
     return tables.markdown(["", *[name.replace("_", " ") for name in names]], lines)
+
+
+def structure(held: Mapping[str, Any]) -> str:
+    """Density, degrees and the share of edges by density of the 32 x 32 tile that holds them, in one sentence."""
+    degrees = held["degrees"]
+    tiles = ", ".join(f"{name} %: {share:.1%}" for name, share in held["tiles"].items())
+    return (
+        f"Density {held['density']:.2e}; in-degree median {degrees['median']:.0f}, mean {degrees['mean']:.1f}, largest "
+        f"{degrees['max']:,.0f}, the top 1 % of nodes holds {degrees['top_1_percent']:.0%} of the edges. "
+        f"Share of edges in 32 x 32 tiles of density {tiles}."
+    )
 
 
 def dataset(part: DatasetPart) -> dict[str, Any]:
@@ -198,7 +211,7 @@ def _render(template: str, **values: Any) -> str:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    helpers = (settings, counts, dataset, trust, redo, notes)
+    helpers = (settings, counts, structure, dataset, trust, redo, notes)
     engine.globals |= {function.__name__: function for function in helpers} | {"tables": tables}
     return engine.get_template(template).render(**values)
 

@@ -25,17 +25,17 @@ UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
 
 
 def results(rows: Sequence[Row], published: Published | None) -> str:
-    """The main table: time, ratio, hit rate, score beside the published one, time to accuracy, memory."""
+    """The main table: time, ratio, limit, hit rate, score beside the published one, time to accuracy, memory."""
     unit, factor = unit_of(rows)
     score = next((row.record["metrics"]["name"] for row in rows if row.record.get("metrics")), "score")
-    head = ["engine", f"{timed(rows)} [{unit}]", "n", "ratio to fastest peer", "hit rate", f"test {score}"]
-    head += ["published", f"time to {score}", "peak memory"]
+    head = ["engine", f"{timed(rows)} [{unit}]", "n", "ratio to fastest peer", "of the limit", "xNR", "hit rate"]
+    head += [f"test {score}", "published", f"time to {score}", "peak memory"]
     return markdown(head, [_result(row, factor, published) for row in rows])
 
 
 def _result(row: Row, factor: float, published: Published | None) -> list[str]:
     if row.time is None:
-        return [row.label, status(row), f"0 of {len(row.cells)}", *[NOTHING] * 6]
+        return [row.label, status(row), f"0 of {len(row.cells)}", *[NOTHING] * 8]
     n = str(len(row.ok)) if len(row.ok) == len(row.cells) else f"{len(row.ok)} of {len(row.cells)}"
     star = " ★" if row.fastest_peer else ""
     marks = " ≈" if row.record.get("extrapolated") else ""
@@ -45,6 +45,8 @@ def _result(row: Row, factor: float, published: Published | None) -> list[str]:
         measured(row.time, factor) + marks,
         n,
         ratio(row),
+        number(row.middle("limits", "fraction_of_limit"), "{:.0%}"),
+        number(row.middle("limits", "xnr"), "{:.3g}"),
         number(row.middle("cache", "hit_rate"), "{:.1%}"),
         mean(scores),
         beside(scores, published),

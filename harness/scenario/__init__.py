@@ -5,7 +5,11 @@ from typing import Any, Protocol
 from backends.contract import Clock, Unsupported
 from backends.registry import load_object
 
-SCENARIOS = {"train": "harness.scenario.train:Train", "infer": "harness.scenario.infer:Infer"}
+SCENARIOS = {
+    "train": "harness.scenario.train:Train",
+    "infer": "harness.scenario.infer:Infer",
+    "spmm": "harness.scenario.spmm:Spmm",
+}
 
 
 class Scenario(Protocol):

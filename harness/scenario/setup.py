@@ -19,6 +19,12 @@ def spec_of(config: RunConfig, graph: Graph) -> ModelSpec:
     return model_spec(asdict(config.model), graph.width, graph.classes)
 
 
+def product_spec_of(config: RunConfig) -> ModelSpec:
+    """Return the model whose aggregation scenario ``spmm`` measures, at width ``model.hidden``; needs no features."""
+    width = config.model.hidden
+    return model_spec(asdict(config.model) | {"layers": 1}, in_width=width, classes=width)
+
+
 def training_of(config: RunConfig) -> TrainingSpec:
     """Return how the engine trains."""
     values = {key: value for key, value in asdict(config.training).items() if key not in _OWN_TO_THE_HARNESS}

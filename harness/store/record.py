@@ -27,7 +27,7 @@ class Record(TypedDict, total=False):
     config: dict[str, Any]
     ablations: list[str]
     config_diff: dict[str, list[Any]]  # key -> [value without ablations, value run]
-    dataset: dict[str, Any]  # name sha256 trust synthetic inductive task counts published notes
+    dataset: dict[str, Any]  # name sha256 trust synthetic inductive task counts published notes structure
     environment: str  # hash, see environments/<hash>.json
     group: str
     rounds: list[int]  # position of each sample in the group's token order

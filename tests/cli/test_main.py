@@ -108,7 +108,7 @@ def test_help_is_quick_to_load_and_leaves_nothing(harness: CommandLine) -> None:
         [sys.executable, "-c", code], cwd=harness.home, env=harness.environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert "+ablation=pruning" in done.stdout and "backend: agl, dgl" in done.stdout
+    assert "+ablation=pruning" in done.stdout and "backend: agl, blocksparse, dgl" in done.stdout
     assert harness.left() == []
 
 

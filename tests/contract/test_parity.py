@@ -13,7 +13,8 @@ from backends.reference.definition import loss_and_gradients
 from backends.registry import config_class, runtime
 from tests.graphs import awkward_graph
 
-NATIVE = [("reference", {}), ("reference", {"variant": "scatter"})] + [
+FULL_BATCH_ONLY = ("reference", "blocksparse")
+NATIVE = [("reference", {}), ("reference", {"variant": "scatter"}), ("blocksparse", {})] + [
     ("agl", {"pruning": pruning, "partition": partition, "pipeline": "true", "form": form})
     for pruning, partition, form in (
         ("true", "true", "tight"),
@@ -66,13 +67,14 @@ def trainer_of(backend, options, graph, spec, batch_size, seed=0):
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
 @pytest.mark.parametrize("engine", NATIVE, ids=lambda engine: "-".join([engine[0], *engine[1].values()]))
 @pytest.mark.parametrize("batch_size", [None, 7], ids=["full", "mini"])
-def test_loss_and_gradients_equal_the_definition(engine, model, layers, multilabel, batch_size):
+@pytest.mark.parametrize("few", [True, False], ids=["few", "most"])
+def test_loss_and_gradients_equal_the_definition(engine, model, layers, multilabel, batch_size, few):
     backend, options = engine
-    if backend == "reference" and batch_size:
+    if backend in FULL_BATCH_ONLY:
         batch_size = None
     graph = awkward_graph(layers, weighted=model == "gcn", multilabel=multilabel)
     spec = spec_of(model, layers, graph)
-    targets = graph.nodes_of("train")[::-1][:9]
+    targets = graph.nodes_of("train")[::-1][:9] if few else np.flatnonzero(np.arange(graph.nodes) % 5)[::-1]
     trainer = trainer_of(backend, options, graph, spec, batch_size)
     logits, loss, gradients = trainer.loss_and_gradients(targets)
     wanted_logits, wanted_loss, wanted = loss_and_gradients(graph, spec, initial_state(spec, 0), targets)
@@ -88,7 +90,7 @@ def test_epochs_train_and_predictions_follow_the_state(engine, model):
     backend, options = engine
     graph = awkward_graph(1)
     spec = spec_of(model, 2, graph)
-    trainer = trainer_of(backend, options, graph, spec, None if backend == "reference" else 5)
+    trainer = trainer_of(backend, options, graph, spec, None if backend in FULL_BATCH_ONLY else 5)
     before = trainer.predict(graph, np.arange(graph.nodes))
     losses = [trainer.epoch(index, PlainClock()) for index in range(25)]
     assert losses[-1] < losses[0]

@@ -80,7 +80,8 @@ def test_a_failed_row_shows_its_status_and_never_a_number(results: Path, tmp_pat
 def test_a_row_shows_what_its_records_hold(results: Path, tmp_path: Path) -> None:
     write_reports(results, tmp_path / "reports")
     cells = line_of(main_table((tmp_path / "reports" / "comparison.md").read_text()), "agl")
-    time, n, ratio, hit_rate, score, published, until, memory = cells[1:]
+    time, n, ratio, limit, reuse, hit_rate, score, published, until, memory = cells[1:]
+    assert (limit, reuse) == (tables.NOTHING, tables.NOTHING)
     low, high = map(float, re.findall(r"\[([\d.]+), ([\d.]+)\]", time)[0])
     assert low <= float(time.split()[0]) <= high
     assert 9.8 <= low <= high <= 10.2
@@ -91,6 +92,17 @@ def test_a_row_shows_what_its_records_hold(results: Path, tmp_path: Path) -> Non
     assert published.startswith("0.830 (")
     assert float(until.split()[0]) == pytest.approx(50 * 0.01, rel=0.03)
     assert memory == "114 MiB + 286 MiB"
+
+
+def test_limits_and_structure_are_shown_where_they_are_known(tmp_path: Path) -> None:
+    values = factory.record("agl") | {"limits": {"fraction_of_limit": 0.42, "xnr": 1.75}}
+    degrees = {"median": 3.0, "mean": 3.9, "max": 168.0, "top_1_percent": 0.12}
+    structure = {"density": 0.00144, "tiles": {"<1": 0.9, ">10": 0.1}, "degrees": degrees}
+    factory.write(tmp_path / "results", values | {"dataset": values["dataset"] | {"structure": structure}})
+    write_reports(tmp_path / "results", tmp_path / "reports")
+    page = (tmp_path / "reports" / "comparison.md").read_text()
+    assert line_of(main_table(page), "agl")[4:6] == ["42%", "1.75"]
+    assert "Density 1.44e-03; in-degree median 3, mean 3.9, largest 168" in page
 
 
 def test_the_fastest_peer_is_starred_and_is_no_engine_of_ours(results: Path) -> None:
@@ -193,7 +205,7 @@ def test_recovered_data_stand_beside_no_published_score(tmp_path: Path) -> None:
     write_reports(tmp_path / "results", tmp_path / "reports")
     page = (tmp_path / "reports" / "comparison.md").read_text()
     assert "never with published PPI scores" in page
-    assert line_of(main_table(page), "agl")[6] == tables.NOTHING
+    assert line_of(main_table(page), "agl")[8] == tables.NOTHING
 
 
 def test_every_record_that_counts_is_linked(results: Path, tmp_path: Path) -> None:

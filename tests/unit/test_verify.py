@@ -68,12 +68,12 @@ class Flipping:
         self.forward_bound, self.gradient_bound = 1e-5, 2e-5
         self.tries, self.wrong_in, self.forward_wrong_in = -1, wrong_in, forward_wrong_in
 
-    def definition(self, state):
-        return definition.loss_and_gradients(self.graph, self.spec, state, self.targets)
+    def definition(self, seed):
+        return definition.loss_and_gradients(self.graph, self.spec, initial_state(self.spec, seed), self.targets)
 
-    def answer(self, state):
+    def answer(self, seed):
         self.tries += 1
-        logits, loss, gradients = self.definition(state)
+        logits, loss, gradients = self.definition(seed)
         if self.tries in self.wrong_in:
             gradients["layers.0.bias"] = gradients["layers.0.bias"] + 1e-3
         return logits * (1.001 if self.tries in self.forward_wrong_in else 1.0), loss, gradients

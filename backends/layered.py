@@ -1,15 +1,18 @@
-"""The models over one matrix per layer, aggregating at the narrower of a layer's two widths."""
+"""The models over our kernels: one matrix per layer, aggregating at the narrower of a layer's two widths."""
 
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from backends.kernels import gat, spmm
+from backends.kernels import binary_cross_entropy, gat, spmm
 from backends.model import ModelSpec, TrainingSpec
-from backends.training import Network
+from backends.training import Network, Targets, loss_of
+from datasets.adjacency import adjacency_of
 from datasets.csr import Csr
+from datasets.graph import Graph
 
 
 @dataclass
@@ -20,10 +23,10 @@ class LayerMatrix:
     weight: Tensor | None = None
 
 
-class PrunedNetwork(Network):
+class LayeredNetwork(Network):
     """Layers whose rows and columns are prefixes of the batch's nodes (AGL, section 3.3.2, ``adj_list``)."""
 
-    def __init__(self, spec: ModelSpec, training: TrainingSpec, row_parallel: bool) -> None:
+    def __init__(self, spec: ModelSpec, training: TrainingSpec, row_parallel: bool = True) -> None:
         super().__init__(spec, training)
         self.row_parallel = row_parallel
 
@@ -58,3 +61,21 @@ class PrunedNetwork(Network):
         out = gat(matrix.csr, z, score_src, score_dst, self.spec.slope, dropout, self.row_parallel)
         joined = out.mean(1) if self.spec.is_last(layer) else out.flatten(1)
         return joined + self.parameter(layer, "bias")
+
+
+def layer_matrix(graph: Graph, model: str) -> LayerMatrix:
+    """The whole graph's matrix."""
+    adjacency = adjacency_of(graph, model)
+    return LayerMatrix(adjacency.csr, float_tensor(adjacency.weight))
+
+
+def float_tensor(array: Any) -> Tensor | None:
+    """Copy an array to float32, ``None`` stays."""
+    return None if array is None else torch.from_numpy(np.array(array, dtype=np.float32))
+
+
+def fused_loss(logits: Tensor, targets: Targets) -> Tensor:
+    """Mean loss of a batch, fused with its gradient where labels are many per node."""
+    if targets.values.dim() == 1:
+        return loss_of(logits, targets)
+    return binary_cross_entropy(logits, targets.values, targets.share)

@@ -1,0 +1,84 @@
+"""What the engines on torch share in scenario ``spmm``: operands, autograd and what is counted."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backends.contract import Clock, Floats
+from backends.model import ModelSpec, TrainingSpec
+from backends.operands import operands_of
+from backends.registry import BackendConfig
+from datasets.adjacency import Adjacency, adjacency_of
+from datasets.graph import Graph
+
+
+class TorchMultiplier:
+    """The Multiplier of an engine on torch: gcn is a weighted sum, sage a mean, gat attention from given scores.
+
+    To define: ``structure(adjacency)``, ``aggregate(structure, x)`` and, for gat, ``attend(structure, operands)``.
+    The timed region holds one forward and one backward pass through torch's autograd, operands and structure ready.
+    """
+
+    def __init__(self, config: BackendConfig) -> None:
+        self.config: Any = config
+
+    def structure(self, adjacency: Adjacency) -> Any:
+        """Build what the engine multiplies with."""
+        raise TypeError(f"{type(self).__name__} must define structure")
+
+    def aggregate(self, structure: Any, x: Tensor) -> Tensor:
+        """Weighted sum (gcn) or mean (sage) of ``x`` over in-edges."""
+        raise TypeError(f"{type(self).__name__} must define aggregate")
+
+    def attend(self, structure: Any, operands: dict[str, Tensor]) -> Tensor:
+        """Softmax of the leaky scores over in-edges, then the weighted sum of ``x``."""
+        raise TypeError(f"{type(self).__name__} must define attend")
+
+    def prepare(self, graph: Graph, spec: ModelSpec, training: TrainingSpec, clock: Clock) -> None:
+        """See ``backends.contract.Multiplier``."""
+        torch.set_num_threads(training.threads)
+        self.spec = spec
+        with clock.phase("structure"):
+            adjacency = adjacency_of(graph, spec.name)
+            self.csr = adjacency.csr
+            self.held = self.structure(adjacency)
+        with clock.phase("operands"):
+            drawn = operands_of(*self.csr.shape, spec, training.seed)
+            self.gradient = torch.from_numpy(drawn.pop("gradient"))
+            self.operands = {name: torch.from_numpy(value).requires_grad_() for name, value in drawn.items()}
+
+    def multiply(self, clock: Clock) -> None:
+        """See ``backends.contract.Multiplier``."""
+        for operand in self.operands.values():
+            operand.grad = None
+        with clock.phase("forward"):
+            if self.spec.name == "gat":
+                self.out = self.attend(self.held, self.operands)
+            else:
+                self.out = self.aggregate(self.held, self.operands["x"])
+        with clock.phase("backward"):
+            self.out.backward(self.gradient)
+            self.out = self.out.detach()
+
+    def products(self) -> tuple[Floats, dict[str, Floats]]:
+        """See ``backends.contract.Multiplier``."""
+        gradients = {name: value.grad for name, value in self.operands.items()}
+        return self.out.numpy(), {name: value.numpy() for name, value in gradients.items() if value is not None}
+
+    def spmm_operands(self) -> list[dict[str, Any]]:
+        """The two products: over in-edges, and back over out-edges."""
+        width = self.spec.hidden * (self.spec.heads if self.spec.name == "gat" else 1)
+        shared = {"width": width, "itemsize": 4, "count": 1}
+        back = self.csr.transpose[0]
+        return [{"name": "forward", "csr": self.csr, **shared}, {"name": "backward", "csr": back, **shared}]
+
+    def facts(self) -> dict[str, Any]:
+        """See ``backends.contract.Multiplier``."""
+        csr = self.csr
+        counts = {"nnz": csr.nnz, "rows": csr.shape[0], "columns": csr.shape[1], "count": 1}
+        kept = [{key: item[key] for key in ("name", "width")} | counts for item in self.spmm_operands()]
+        return {"spmm": kept}
+
+    def close(self) -> None:
+        """Nothing runs between the calls."""

@@ -1,0 +1,32 @@
+"""PyG's aggregation alone: what GCNConv, SAGEConv and GATConv do between their dense layers."""
+
+from torch import Tensor
+from torch.nn import functional
+from torch_geometric.nn import SimpleConv
+from torch_geometric.utils import scatter, softmax
+
+from backends.multiplying import TorchMultiplier
+from backends.pyg.network import Hop, whole_graph
+from datasets.adjacency import Adjacency
+
+
+class PygMultiplier(TorchMultiplier):
+    """SimpleConv over EdgeIndex or CSR; for gat GATConv's softmax, messages and scatter."""
+
+    def structure(self, adjacency: Adjacency) -> Hop:
+        """See ``TorchMultiplier``."""
+        return whole_graph(adjacency, self.spec.name, self.config.variant_for(self.spec.name))
+
+    def aggregate(self, structure: Hop, x: Tensor) -> Tensor:
+        """See ``TorchMultiplier``."""
+        out: Tensor = SimpleConv("mean" if self.spec.name == "sage" else "sum")(x, structure.edges, structure.weight)
+        return out
+
+    def attend(self, structure: Hop, operands: dict[str, Tensor]) -> Tensor:
+        """See ``TorchMultiplier``."""
+        source, destination = structure.edges[0], structure.edges[1]
+        score = operands["score_src"][source] + operands["score_dst"][destination]
+        alpha = softmax(functional.leaky_relu(score, self.spec.slope), destination, num_nodes=structure.rows)
+        messages = operands["x"][source] * alpha.unsqueeze(-1)
+        out: Tensor = scatter(messages, destination, dim=0, dim_size=structure.rows, reduce="sum")
+        return out
