@@ -38,7 +38,10 @@ def main(arguments: list[str]) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        return complain(error, FAILED)
+        where = f" at {error.filename}" if error.filename else ""
+        what = "make room" if error.errno in DISK_FULL else "mend that"
+        said = f"{error.strerror or error}{where}"
+        return complain(f"{said}: records so far are whole; {what}, and the same command resumes", FAILED)
     except KeyboardInterrupt:
         return complain("interrupted: records so far are whole, the same command resumes", FAILED)
 

@@ -55,7 +55,7 @@ def _turned_weight(matrix: Operand, weight: Tensor | None, mean: bool, dtype: to
     """Weights in the transpose's edge order; a fixed weight's are kept with the matrix."""
     if weight is None:
         return matrix.mean_weights_backward.to(dtype) if mean else None
-    turned = weight.detach()[matrix.permutation_tensor]
+    turned = matrix.turned(weight)
     return turned * matrix.mean_weights_backward.to(dtype) if mean else turned
 
 

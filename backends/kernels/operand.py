@@ -69,6 +69,7 @@ class Operand:
         csr = checked(csr)
         self.shape, self.nnz = csr.shape, csr.nnz
         self._arrays = (csr.indptr, csr.indices, csr.edge_ids)
+        self._turned: tuple[weakref.ref[Tensor], int, Tensor] | None = None
 
     @cached_property
     def _csr(self) -> Csr:
@@ -101,6 +102,17 @@ class Operand:
         inverse = np.empty_like(self.permutation)
         inverse[self.permutation] = np.arange(self.nnz, dtype=inverse.dtype)
         return inverse
+
+    def turned(self, weight: Tensor) -> Tensor:
+        """``weight`` [nnz] in the transpose's edge order; kept for the last fixed weight, until that is written to."""
+        if self._turned is not None:
+            held, version, turned = self._turned
+            if held() is weight and version == weight._version:
+                return turned
+        turned = weight.detach()[self.permutation_tensor]
+        if not weight.requires_grad:
+            self._turned = (weakref.ref(weight), weight._version, turned)
+        return turned
 
     @cached_property
     def indptr(self) -> Tensor:

@@ -125,6 +125,16 @@ def test_rows_longer_than_a_block_of_edges_are_summed_once(width):
     torch.testing.assert_close(gat(csr, z, src, dst), gat(csr, z, src, dst, row_parallel=False))
 
 
+def test_a_weight_that_is_written_to_is_turned_again():
+    csr = awkward_graph(2, nodes=12, edges=30).csr
+    x, weight = torch.randn(12, 9, requires_grad=True), torch.rand(csr.nnz)
+    for _ in range(2):
+        wanted = torch.autograd.grad(spmm(csr, x, weight.clone()).sum(), x)[0]
+        for _ in range(2):
+            torch.testing.assert_close(torch.autograd.grad(spmm(csr, x, weight).sum(), x)[0], wanted)
+        weight.mul_(3.0)
+
+
 def test_dropout_drops_its_share_and_keeps_the_mean():
     star = csr_from_edges(np.arange(1, 4001), np.zeros(4000, dtype=np.int64), (1, 4001))
     z = torch.eye(4001, dtype=torch.float64)[:, None, :]
