@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from backends.contract import Clock, Nodes
-from backends.dgl.library import FullNeighbourSampler, dgl, graph_of, libxsmm_effect
 from backends.dgl.network import DglNetwork, Hop, Structure, aggregate, aggregates_first, attend
+from backends.dgl.quiet import FullNeighbourSampler, dgl, graph_of, libxsmm_effect
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.multiplying import TorchMultiplier
 from backends.training import Batch, Network, TorchInferrer, TorchTrainer

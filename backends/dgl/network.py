@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from backends.dgl.library import dgl
+from backends.dgl.quiet import dgl
 from backends.model import ModelSpec
 from backends.training import Network
 

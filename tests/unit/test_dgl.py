@@ -32,7 +32,7 @@ def test_importing_the_engine_prints_nothing_and_leaves_the_home_folder_alone(tm
 
 @pytest.mark.needs_dgl
 def test_measuring_libxsmm_leaves_its_flag_as_it_was():
-    from backends.dgl.library import dgl, libxsmm_effect
+    from backends.dgl.quiet import dgl, libxsmm_effect
 
     before = dgl.is_libxsmm_enabled()
     try:
@@ -49,7 +49,7 @@ def test_measuring_libxsmm_leaves_its_flag_as_it_was():
 def test_every_sampled_block_holds_all_edges_of_its_destinations():
     import torch
 
-    from backends.dgl.library import FullNeighbourSampler, dgl, graph_of
+    from backends.dgl.quiet import FullNeighbourSampler, dgl, graph_of
 
     csr = awkward_graph(1, nodes=500, edges=3000).csr
     graph, sampler = graph_of(csr), FullNeighbourSampler(2)
