@@ -9,7 +9,7 @@ from torch import Tensor
 
 from backends.kernels import binary_cross_entropy, gat, spmm
 from backends.model import ModelSpec, TrainingSpec
-from backends.training import Network, Targets, loss_of
+from backends.training import Network, Targets, TorchTrainer, loss_of
 from datasets.adjacency import adjacency_of
 from datasets.csr import Csr
 from datasets.graph import Graph
@@ -63,6 +63,32 @@ class LayeredNetwork(Network):
         return joined + self.parameter(layer, "bias")
 
 
+class LayeredTrainer(TorchTrainer):
+    """What the engines over our kernels share: whole-graph matrices, the fused loss, facts on the order of layers."""
+
+    def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
+        """See ``TorchTrainer``."""
+        return LayeredNetwork(spec, training)
+
+    def structure(self, graph: Graph) -> list[LayerMatrix]:
+        """The whole graph's matrix, once per layer."""
+        return [layer_matrix(graph, self.spec.name)] * self.spec.layers
+
+    def loss(self, logits: Tensor, targets: Targets) -> Tensor:
+        """See ``TorchTrainer``; fused with its gradient where labels are many per node."""
+        if targets.values.dim() == 1:
+            return loss_of(logits, targets)
+        return binary_cross_entropy(logits, targets.values, targets.share)
+
+    def layer_csrs(self, structure: Any) -> list[Csr]:
+        """See ``TorchTrainer``."""
+        return [matrix.csr for matrix in structure]
+
+    def aggregates_first(self, layer: int) -> bool:
+        """See ``TorchTrainer``."""
+        return self.spec.name != "gat" and self.spec.width_in(layer) < self.spec.width_out(layer)
+
+
 def layer_matrix(graph: Graph, model: str) -> LayerMatrix:
     """The whole graph's matrix."""
     adjacency = adjacency_of(graph, model)
@@ -72,10 +98,3 @@ def layer_matrix(graph: Graph, model: str) -> LayerMatrix:
 def float_tensor(array: Any) -> Tensor | None:
     """Copy an array to float32, ``None`` stays."""
     return None if array is None else torch.from_numpy(np.array(array, dtype=np.float32))
-
-
-def fused_loss(logits: Tensor, targets: Targets) -> Tensor:
-    """Mean loss of a batch, fused with its gradient where labels are many per node."""
-    if targets.values.dim() == 1:
-        return loss_of(logits, targets)
-    return binary_cross_entropy(logits, targets.values, targets.share)

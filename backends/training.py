@@ -305,7 +305,7 @@ class TorchTrainer:
     def predict(self, graph: Graph, nodes: Nodes) -> Floats:
         """See ``backends.contract.Trainer``."""
         self.model.eval()
-        with torch.inference_mode():
+        with torch.no_grad():  # what kernels keep with a matrix must serve training too
             batch = self.full_batch(graph, np.ascontiguousarray(nodes))
             out: Floats = self.logits(batch).numpy()
         return out

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,24 +10,18 @@ from torch import Tensor
 from backends.agl.pipeline import overlapped
 from backends.contract import Clock, Nodes
 from backends.kernels import khop, layer_blocks
-from backends.layered import LayeredNetwork, LayerMatrix, float_tensor, fused_loss, layer_matrix
+from backends.layered import LayeredNetwork, LayeredTrainer, LayerMatrix, float_tensor
 from backends.model import ModelSpec, TrainingSpec
-from backends.training import Batch, Network, Targets, TorchInferrer, TorchTrainer, targets_of
+from backends.training import Batch, Network, TorchInferrer, targets_of
 from datasets.adjacency import adjacency_of
-from datasets.csr import Csr
-from datasets.graph import Graph
 
 
-class AglTrainer(TorchTrainer):
+class AglTrainer(LayeredTrainer):
     """Trains target batches on the k-hop neighbourhoods of their targets, merged."""
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
         """See ``TorchTrainer``."""
         return LayeredNetwork(spec, training, self.config.on("partition"))
-
-    def structure(self, graph: Graph) -> list[LayerMatrix]:
-        """The whole graph's matrix, once per layer."""
-        return [layer_matrix(graph, self.spec.name)] * self.spec.layers
 
     def prepare_structure(self) -> None:
         """Normalise on the whole graph; a full batch is one neighbourhood, vectorised once."""
@@ -64,18 +57,6 @@ class AglTrainer(TorchTrainer):
             yield from overlapped(self.mini_batch, self.plan.targets(index), clock)
         else:
             yield from super().batches(index, clock)
-
-    def loss(self, logits: Tensor, targets: Targets) -> Tensor:
-        """See ``TorchTrainer``; multi-label losses are fused with their gradient."""
-        return fused_loss(logits, targets)
-
-    def layer_csrs(self, structure: Any) -> list[Csr]:
-        """See ``TorchTrainer``."""
-        return [matrix.csr for matrix in structure]
-
-    def aggregates_first(self, layer: int) -> bool:
-        """See ``TorchTrainer``."""
-        return self.spec.name != "gat" and self.spec.width_in(layer) < self.spec.width_out(layer)
 
 
 class AglInferrer(TorchInferrer):

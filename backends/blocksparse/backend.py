@@ -1,41 +1,16 @@
 """Full batches over our kernels: what a timed epoch holds is aggregation, dense layers, the fused loss and the step."""
 
-from typing import Any
-
 from torch import Tensor
 
 from backends.kernels import gat, spmm
-from backends.layered import LayeredNetwork, LayerMatrix, float_tensor, fused_loss, layer_matrix
-from backends.model import ModelSpec, TrainingSpec
+from backends.layered import LayeredTrainer, LayerMatrix, float_tensor
 from backends.multiplying import TorchMultiplier
-from backends.training import Network, Targets, TorchInferrer, TorchTrainer
+from backends.training import TorchInferrer
 from datasets.adjacency import Adjacency
-from datasets.csr import Csr
-from datasets.graph import Graph
 
 
-class BlocksparseTrainer(TorchTrainer):
+class BlocksparseTrainer(LayeredTrainer):
     """Full-batch training over the whole graph's matrix."""
-
-    def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
-        """See ``TorchTrainer``."""
-        return LayeredNetwork(spec, training)
-
-    def structure(self, graph: Graph) -> list[LayerMatrix]:
-        """The whole graph's matrix, once per layer."""
-        return [layer_matrix(graph, self.spec.name)] * self.spec.layers
-
-    def loss(self, logits: Tensor, targets: Targets) -> Tensor:
-        """See ``TorchTrainer``."""
-        return fused_loss(logits, targets)
-
-    def layer_csrs(self, structure: Any) -> list[Csr]:
-        """See ``TorchTrainer``."""
-        return [matrix.csr for matrix in structure]
-
-    def aggregates_first(self, layer: int) -> bool:
-        """See ``TorchTrainer``."""
-        return self.spec.name != "gat" and self.spec.width_in(layer) < self.spec.width_out(layer)
 
 
 class BlocksparseInferrer(TorchInferrer):
