@@ -14,6 +14,8 @@ from datasets.adjacency import adjacency_of
 from datasets.csr import Csr
 from datasets.graph import Graph
 
+Parts = dict[str, Tensor]
+
 
 @dataclass
 class LayerMatrix:
@@ -33,34 +35,47 @@ class LayeredNetwork(Network):
     def convolve(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
         """Apply one convolution to the first ``columns`` rows of ``hidden``; returns [rows, width]."""
         matrix: LayerMatrix = structure[layer]
-        hidden = hidden[: matrix.csr.shape[1]]
-        return {"gcn": self._gcn, "sage": self._sage, "gat": self._gat}[self.spec.name](layer, hidden, matrix)
+        rows, columns = matrix.csr.shape
+        return self.receive(layer, *self.send(layer, hidden[:columns], rows), matrix)
 
-    def _aggregate(self, hidden: Tensor, weight: Tensor, matrix: LayerMatrix, reduce: str) -> Tensor:
-        """Aggregate and transform, in the order that aggregates fewer columns."""
-        if weight.shape[0] < weight.shape[1]:
-            return spmm(matrix.csr, hidden, matrix.weight, reduce, self.row_parallel) @ weight
-        return spmm(matrix.csr, hidden @ weight, matrix.weight, reduce, self.row_parallel)
+    def send(self, layer: int, hidden: Tensor, rows: int) -> tuple[Parts, Parts]:
+        """What a layer takes from each node: what it sends along its out-edges, and what its first ``rows`` keep.
 
-    def _gcn(self, layer: int, hidden: Tensor, matrix: LayerMatrix) -> Tensor:
-        return self._aggregate(hidden, self.parameter(layer, "weight"), matrix, "sum") + self.parameter(layer, "bias")
+        Every part has one row per node; each is made from that node's own embedding alone.
+        """
+        if self.spec.name == "gat":
+            z = (hidden @ self.parameter(layer, "weight")).view(len(hidden), self.spec.heads_of(layer), -1)
+            score_src = (z * self.parameter(layer, "att_src")).sum(-1)
+            score_dst = (z[:rows] * self.parameter(layer, "att_dst")).sum(-1)
+            return {"z": z, "score_src": score_src}, {"score_dst": score_dst}
+        weight = self._sent_weight(layer)
+        sent = {"x": hidden if _aggregates_input(weight) else hidden @ weight}
+        if self.spec.name == "gcn":
+            return sent, {}
+        own = torch.addmm(self.parameter(layer, "bias"), hidden[:rows], self.parameter(layer, "weight_self"))
+        return sent, {"own": own}
 
-    def _sage(self, layer: int, hidden: Tensor, matrix: LayerMatrix) -> Tensor:
-        neighbours = self._aggregate(hidden, self.parameter(layer, "weight_neigh"), matrix, "mean")
-        own = torch.addmm(
-            self.parameter(layer, "bias"), hidden[: matrix.csr.shape[0]], self.parameter(layer, "weight_self")
-        )
-        return own + neighbours
+    def receive(self, layer: int, sent: Parts, kept: Parts, matrix: LayerMatrix) -> Tensor:
+        """Make a layer's output [rows, width] of what the columns sent and the rows kept."""
+        if self.spec.name == "gat":
+            dropout = self.settings.attention_dropout if self.training else 0.0
+            scores = sent["score_src"], kept["score_dst"]
+            out = gat(matrix.csr, sent["z"], *scores, self.spec.slope, dropout, self.row_parallel)
+            joined = out.mean(1) if self.spec.is_last(layer) else out.flatten(1)
+            return joined + self.parameter(layer, "bias")
+        weight = self._sent_weight(layer)
+        reduce = "sum" if self.spec.name == "gcn" else "mean"
+        gathered = spmm(matrix.csr, sent["x"], matrix.weight, reduce, self.row_parallel)
+        neighbours = gathered @ weight if _aggregates_input(weight) else gathered
+        return neighbours + (self.parameter(layer, "bias") if self.spec.name == "gcn" else kept["own"])
 
-    def _gat(self, layer: int, hidden: Tensor, matrix: LayerMatrix) -> Tensor:
-        heads = self.spec.heads_of(layer)
-        z = (hidden @ self.parameter(layer, "weight")).view(len(hidden), heads, -1)
-        score_src = (z * self.parameter(layer, "att_src")).sum(-1)
-        score_dst = (z[: matrix.csr.shape[0]] * self.parameter(layer, "att_dst")).sum(-1)
-        dropout = self.settings.attention_dropout if self.training else 0.0
-        out = gat(matrix.csr, z, score_src, score_dst, self.spec.slope, dropout, self.row_parallel)
-        joined = out.mean(1) if self.spec.is_last(layer) else out.flatten(1)
-        return joined + self.parameter(layer, "bias")
+    def _sent_weight(self, layer: int) -> Tensor:
+        return self.parameter(layer, "weight" if self.spec.name == "gcn" else "weight_neigh")
+
+
+def _aggregates_input(weight: Tensor) -> bool:
+    """Whether a layer aggregates before it transforms: in the order that aggregates fewer columns."""
+    return weight.shape[0] < weight.shape[1]
 
 
 class LayeredTrainer(TorchTrainer):

@@ -71,11 +71,14 @@ class Network(nn.Module):
             hidden = self.convolve(layer, hidden, structure)
             if not self.spec.is_last(layer):
                 hidden = self.activation(hidden)
-        if self.spec.head == "linear":
-            weight, weight_transposed = self.canonical()["head.weight"]
-            bias = self.canonical()["head.bias"][0]
-            hidden = hidden @ (weight.T if weight_transposed else weight) + bias
-        return hidden
+        return self.logits_of(hidden)
+
+    def logits_of(self, hidden: Tensor) -> Tensor:
+        """Turn the last convolution's output into logits."""
+        if self.spec.head == "none":
+            return hidden
+        (weight, transposed), (bias, _) = (self.canonical()[f"head.{name}"] for name in ("weight", "bias"))
+        return hidden @ (weight.T if transposed else weight) + bias
 
     def load(self, state: State) -> None:
         """Take over canonical parameters."""

@@ -30,23 +30,33 @@ def add_self_loops(csr: Csr) -> tuple[Csr, NDArray[np.int64]]:
 
     The graph must hold none before. A loop of node v gets the edge id ``largest id + 1 + v``.
     """
-    if bool((csr.indices == csr.destinations).any()):
+    looped, old = insert_self_loops(csr, 0)
+    is_edge = old >= 0
+    ids = np.empty(looped.nnz, dtype=np.int64)
+    ids[is_edge], ids[~is_edge] = csr.ids, int(csr.ids.max(initial=-1)) + 1 + np.arange(csr.shape[0])
+    return Csr(looped.indptr, looped.indices, csr.shape, ids.astype(index_dtype(int(ids.max(initial=0))))), old
+
+
+def insert_self_loops(rows: Csr, first: int) -> tuple[Csr, NDArray[np.int64]]:
+    """Give each of some rows, those of nodes ``first`` and following, its self loop in ascending place.
+
+    Also returns each edge's old position, -1 for a loop; edge ids become positions.
+    """
+    count, nnz = rows.shape[0], rows.nnz
+    dtype = index_dtype(max(nnz + count, rows.shape[1]))
+    nodes = (rows.destinations + first).astype(dtype, copy=False)
+    if bool((rows.indices == nodes).any()):
         raise ValueError("the graph already holds self loops: loaders drop them, adjacencies add one per node")
-    nodes, nnz = csr.shape[0], csr.nnz
-    dtype = index_dtype(nnz + nodes)
-    destinations = csr.destinations
-    before = np.bincount(destinations[csr.indices < destinations], minlength=nodes)
-    loops = csr.indptr[:-1].astype(np.int64) + before + np.arange(nodes)
-    old = np.full(nnz + nodes, -1, dtype=np.int64)
-    is_edge = np.ones(nnz + nodes, dtype=bool)
+    before = np.bincount(rows.destinations[rows.indices < nodes], minlength=count)
+    loops = rows.indptr[:-1].astype(np.int64) + before + np.arange(count)
+    old = np.full(nnz + count, -1, dtype=np.int64)
+    is_edge = np.ones(nnz + count, dtype=bool)
     is_edge[loops] = False
     old[is_edge] = np.arange(nnz)
-    indices = np.empty(nnz + nodes, dtype=dtype)
-    indices[is_edge], indices[loops] = csr.indices, np.arange(nodes)
-    ids = np.empty(nnz + nodes, dtype=np.int64)
-    ids[is_edge], ids[loops] = csr.ids, int(csr.ids.max(initial=-1)) + 1 + np.arange(nodes)
-    indptr = (csr.indptr.astype(np.int64) + np.arange(nodes + 1)).astype(dtype)
-    return Csr(indptr, indices, csr.shape, ids.astype(index_dtype(int(ids.max(initial=0))))), old
+    indices = np.empty(nnz + count, dtype=dtype)
+    indices[is_edge], indices[loops] = rows.indices, first + np.arange(count)
+    indptr = (rows.indptr.astype(np.int64) + np.arange(count + 1)).astype(dtype)
+    return Csr(indptr, indices, rows.shape), old
 
 
 def adjacency_of(graph: Graph, model: str) -> Adjacency:
