@@ -111,6 +111,8 @@ DATASETS: dict[str, Entry] = {
     "cit_hep_ph": _structure("citations in high energy physics, directed, structure only", "cit-hep-ph.npz"),
     "tables": Entry("datasets.tables:load", "tables", "your own node and edge tables", kind="user"),
     "uug": Entry("datasets.uug:load", "uug", "synthetic, industrial user-user graph", kind="synthetic"),
+    "mesh": Entry("datasets.mesh:load", "mesh", "synthetic, road-like grid, structure only", kind="synthetic"),
+    "rmat": Entry("datasets.rmat:load", "rmat", "synthetic, hubs by R-MAT, structure only", kind="synthetic"),
     **{f"lookalike_{of}": _lookalike(of) for of in ("reddit", "proteins", "archaea", "products", "ppi")},
 }
 
