@@ -27,14 +27,46 @@ def stream(seed: int, purpose: str) -> int:
 
 def hash_ids(seed: int, purpose: str, ids: NDArray[np.integer]) -> NDArray[np.uint64]:
     """Hash integer ids to uniform 64-bit words; equal arguments give equal words on every machine."""
+    return keyed(stream(seed, purpose), ids)
+
+
+def keyed(key: int | NDArray[np.uint64], ids: NDArray[np.integer]) -> NDArray[np.uint64]:
+    """Hash ids under a key, or each under its own [ids]; a hash is itself a key, so that hashes of tuples chain."""
     with np.errstate(over="ignore"):
-        keys = np.asarray(ids).astype(np.uint64) * _GAMMA + np.uint64(stream(seed, purpose))
-        return _mix(_mix(keys) + _GAMMA)
+        words = np.asarray(ids).astype(np.uint64) * _GAMMA + np.asarray(key, dtype=np.uint64)
+        return _mix(_mix(words) + _GAMMA)
 
 
 def uniform(seed: int, purpose: str, ids: NDArray[np.integer]) -> NDArray[np.float64]:
     """Map ids to uniform numbers in (0, 1]: ``u = (h + 1) / 2^53`` with the 53 high bits of the hash."""
-    return ((hash_ids(seed, purpose, ids) >> np.uint64(11)) + np.uint64(1)).astype(np.float64) * 2.0**-53
+    return unit_interval(hash_ids(seed, purpose, ids))
+
+
+def unit_interval(hashes: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Map hashes to uniform numbers in (0, 1]."""
+    return ((hashes >> np.uint64(11)) + np.uint64(1)).astype(np.float64) * 2.0**-53
+
+
+def below(hashes: NDArray[np.uint64], bounds: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Map each hash to an integer from 0 to below its bound; bounds are below 2^32."""
+    scaled = (hashes >> np.uint64(32)) * np.asarray(bounds).astype(np.uint64)
+    return (scaled >> np.uint64(32)).astype(np.int64)
+
+
+def logarithm(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Natural logarithm of normal positive numbers to about 1 ulp, by IEEE basic operations in a fixed order.
+
+    Libraries round the last bit of theirs differently; keys that decide between edges must not.
+    """
+    mantissa, exponent = np.frexp(values)
+    small = mantissa < np.sqrt(0.5)
+    mantissa = np.where(small, mantissa + mantissa, mantissa)
+    s = (mantissa - 1.0) / (mantissa + 1.0)
+    square, series = s * s, np.zeros_like(s)
+    for odd in range(21, 0, -2):  # 2 artanh(s); the next term is below 2^-53
+        series = series * square + 1.0 / odd
+    whole: NDArray[np.float64] = (exponent - small) * np.log(2.0)
+    return whole + 2.0 * s * series
 
 
 def permutation(seed: int, purpose: str, count: int) -> NDArray[np.int64]:

@@ -33,7 +33,7 @@ class AglTrainer(LayeredTrainer):
 
     def mini_batch(self, targets: Nodes) -> Batch:
         """Vectorise the merged k-hop neighbourhood of ``targets``, pruned per layer (section 3.3.1)."""
-        neighbourhood = khop(self.adjacency.csr, targets, self.spec.layers)
+        neighbourhood = khop(self.adjacency.csr, targets, [None] * self.spec.layers)
         form = self.config.form if self.config.on("pruning") else "full"
         blocks = layer_blocks(neighbourhood, self.spec.layers, form)
         matrices = [LayerMatrix(block.csr, self._weight_at(block.positions)) for block in blocks]

@@ -5,7 +5,24 @@ numpy.
 """
 
 from backends.kernels.aggregate import gat, spmm
+from backends.kernels.blocks import Block, layer_blocks
 from backends.kernels.loss import binary_cross_entropy
-from backends.kernels.neighbourhood import Neighbourhood, khop, layer_blocks
+from backends.kernels.neighbourhood import Neighbourhood, khop, union, union_with_places
+from backends.kernels.samplers import SAMPLERS, Sampler
+from backends.kernels.sampling import Sample, sample_neighbors
 
-__all__ = ["Neighbourhood", "binary_cross_entropy", "gat", "khop", "layer_blocks", "spmm"]
+__all__ = [
+    "SAMPLERS",
+    "Block",
+    "Neighbourhood",
+    "Sample",
+    "Sampler",
+    "binary_cross_entropy",
+    "gat",
+    "khop",
+    "layer_blocks",
+    "sample_neighbors",
+    "spmm",
+    "union",
+    "union_with_places",
+]

@@ -1,94 +1,145 @@
-"""k-hop neighbourhoods of target batches and the matrix of each layer on them."""
+"""k-hop neighbourhoods of targets, sampled or full, and their union."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.csr import Csr
+from backends.kernels.samplers import Weights, sampler_of
+from backends.kernels.sampling import Nodes, checked_fanouts, checked_nodes, ranks, sample_neighbors
+from datasets.csr import Csr, index_dtype
 
-Nodes = NDArray[np.int64]
+Fanouts = Sequence[int | None]
+SCOPES = ("node", "target")
 
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhood:
     """All nodes from which a target can be reached in at most k steps, and the edges into those expanded.
 
-    ``nodes`` [n] are ids of the whole graph, by (distance, id); ``distance`` [n] counts steps to the nearest target;
-    ``csr`` [n, n] holds local numbers and original edge ids; ``positions`` [nnz] are places in the whole graph's
-    edge order.
+    ``nodes`` [n] are ids of the whole graph, by (distance, id), so targets come first, ascending; ``distance`` [n]
+    counts steps to the nearest target. ``csr`` [n, n] holds local numbers and the whole graph's edge ids, edges by
+    (destination, rank). ``positions`` [nnz] are places in the whole graph's edge order, ``None`` where there is none.
+    ``fanouts`` has one entry per layer, first layer first. ``component`` [n] tells the targets' copies of a node
+    apart where the scope is ``target``: nodes stand by (distance, component, id).
     """
 
     nodes: Nodes
     distance: NDArray[np.int32]
     csr: Csr
-    positions: Nodes
+    positions: Nodes | None
+    fanouts: tuple[int | None, ...]
+    component: NDArray[np.int32] | None = None
+
+    @cached_property
+    def rank(self) -> NDArray[np.int32]:
+        """Place of each edge in its destination's order of preference, [nnz]: layer l keeps those below its fanout."""
+        return ranks(self.csr)
+
+    @property
+    def targets(self) -> Nodes:
+        """The targets, ascending; they are the first nodes."""
+        return self.nodes[: int(np.searchsorted(self.distance, 1))]
 
 
-def khop(csr: Csr, targets: Nodes, hops: int) -> Neighbourhood:
-    """Collect the full k-hop in-neighbourhood of all targets together: edges into nodes at distance < ``hops``.
+def expansions(fanouts: tuple[int | None, ...]) -> list[int | None]:
+    """How many edges a node at each distance keeps: the largest fanout of the layers that compute it."""
+    deepest = [fanouts[: len(fanouts) - depth] for depth in range(len(fanouts))]
+    return [None if None in layers else max(f for f in layers if f is not None) for layers in deepest]
 
-    Targets come first, in ascending order (AGL, section 2.2; edge set as in systems.md 1.4).
+
+def khop(
+    csr: Csr,
+    targets: NDArray[np.integer],
+    fanouts: Fanouts,
+    seed: int = 0,
+    scope: str = "node",
+    sampler: str = "uniform",
+    weight: Weights | None = None,
+    replace: bool = False,
+) -> Neighbourhood:
+    """Collect the k-hop in-neighbourhood of ``targets`` together: edges into nodes at distance < k = len(fanouts).
+
+    ``fanouts`` belong to layers, the first layer (the deepest hop) first, ``None`` meaning all neighbours: a node at
+    distance j keeps its first max(fanouts[: k - j]) edges; where all are ``None`` edges stand by id, as with sampler
+    ``full``. ``targets`` are a set: neither order nor repetition matters. ``scope="node"``: a node has one sample,
+    whoever asks; ``"target"``: one for each target, and the result is the disjoint union of the targets'
+    neighbourhoods. ``sampler``, ``weight``, ``replace`` as in ``sample_neighbors``. Raises ValueError for what is not
+    allowed. (AGL, sections 2.2 and 3.2; edges as in its code.)
     """
-    targets = np.unique(targets)
-    if hops < 1:
-        raise ValueError(f"hops={hops} is not allowed: a neighbourhood has at least 1 hop")
-    seen = np.zeros(csr.shape[1], dtype=bool)
-    seen[targets] = True
-    layers = [targets]
-    for _ in range(hops):
-        reached = np.unique(csr.rows(layers[-1])[0].indices)
-        fresh = reached[~seen[reached]].astype(np.int64)
-        seen[fresh] = True
-        layers.append(fresh)
-    nodes = np.concatenate(layers)
-    distance = np.repeat(np.arange(hops + 1, dtype=np.int32), [len(layer) for layer in layers])
-    local = np.empty(csr.shape[1], dtype=csr.indices.dtype)
-    local[nodes] = np.arange(len(nodes), dtype=local.dtype)
-    expanded, positions = csr.rows(nodes[distance < hops])
-    order = np.lexsort((local[expanded.indices], expanded.destinations))
-    indptr = np.concatenate((expanded.indptr, np.full(len(nodes) + 1 - len(expanded.indptr), expanded.indptr[-1])))
-    ids = expanded.ids[order]
-    inside = Csr(indptr.astype(csr.indptr.dtype), local[expanded.indices][order], (len(nodes), len(nodes)), ids)
-    return Neighbourhood(nodes, distance, inside, positions[order])
+    fanouts = checked_fanouts(fanouts, sampler, replace)
+    sampler_of(sampler, weight, csr.nnz, replace)
+    sampler = sampler if any(fanouts) else "full"
+    roots = np.unique(checked_nodes(targets, csr.shape[0], "target"))
+    if not len(roots):
+        raise ValueError("targets is empty: a neighbourhood needs at least one")
+    if scope not in SCOPES:
+        raise ValueError(f"scope={scope!r} is unknown: allowed are {', '.join(SCOPES)}")
+    if csr.shape[0] != csr.shape[1]:
+        raise ValueError(f"the graph has shape {csr.shape}: a neighbourhood needs as many rows as columns")
+    count, apart = csr.shape[1], scope == "target"
+    layers = [roots + (np.arange(len(roots)) * count if apart else 0)]  # component * count + node
+    found, sources, positions, ids, degrees = layers[0], [], [], [], []
+    for fanout in expansions(fanouts):
+        own, component = layers[-1] % count, layers[-1] // count
+        named = roots[component] if apart else None
+        hop = sample_neighbors(csr, own, fanout, seed, sampler, weight, replace, named)
+        degrees.append(hop.csr.in_degrees)
+        sources.append(hop.csr.indices + np.repeat(component, degrees[-1]) * count)
+        positions.append(hop.positions)
+        ids.append(hop.csr.ids)
+        layers.append(np.setdiff1d(sources[-1], found))
+        found = np.union1d(found, layers[-1])
+    degrees.append(np.zeros(len(layers[-1]), dtype=np.int64))
+    keys = np.concatenate(layers)
+    order = np.argsort(keys)
+    local = order[np.searchsorted(keys[order], np.concatenate(sources))]
+    dtype = index_dtype(max(len(local), len(keys)))
+    indptr = np.concatenate(([0], *degrees)).cumsum().astype(dtype)
+    inside = Csr(indptr, local.astype(dtype), (len(keys), len(keys)), np.concatenate(ids))
+    distance = np.repeat(np.arange(len(layers), dtype=np.int32), [len(layer) for layer in layers])
+    owner = (keys // count).astype(np.int32) if apart else None
+    return Neighbourhood(keys % count, distance, inside, np.concatenate(positions), fanouts, owner)
 
 
-@dataclass(frozen=True, eq=False)
-class Block:
-    """One layer's matrix: rows are the nodes it makes, columns the nodes it reads, both prefixes of the neighbourhood.
+def union(neighbourhoods: Sequence[Neighbourhood]) -> Neighbourhood:
+    """Merge neighbourhoods of one graph that overlap: that of all their targets together.
 
-    ``positions`` [nnz] are places in the whole graph's edge order.
+    They must have been drawn alike, with equal fanouts and scope ``node``; refuses scope ``target``, whose samples
+    of one node differ.
     """
-
-    csr: Csr
-    positions: Nodes
+    return union_with_places(neighbourhoods)[0]
 
 
-def layer_blocks(neighbourhood: Neighbourhood, layers: int, form: str = "tight") -> list[Block]:
-    """Return the matrix of each layer, first layer first.
-
-    ``full`` keeps all edges in every layer; ``paper`` drops at layer k (1-based) every node further than
-    ``layers - k + 1`` and its edges (AGL, section 3.3.2); ``tight`` also drops edges into nodes that no later layer
-    reads: destinations are within ``layers - k``.
-    """
-    if form not in ("full", "paper", "tight"):
-        raise ValueError(f"form={form!r} is unknown: allowed are full, paper, tight")
-    return [_block(neighbourhood, layers - layer - 1, form, last=layer == layers - 1) for layer in range(layers)]
-
-
-def _block(held: Neighbourhood, reach: int, form: str, last: bool) -> Block:
-    """The matrix of the layer whose useful outputs lie within ``reach`` steps of a target."""
-    csr = held.csr
-    within = int(np.searchsorted(held.distance, reach, side="right"))
-    read = int(np.searchsorted(held.distance, reach + 1, side="right"))
-    if form == "full":
-        return Block(csr, held.positions)
-    if form == "tight":
-        end = int(csr.indptr[within])
-        tight = Csr(csr.indptr[: within + 1], csr.indices[:end], (within, read), csr.ids[:end])
-        return Block(tight, held.positions[:end])
-    end = int(csr.indptr[read])
-    kept = csr.indices[:end] < read
-    destinations = csr.destinations[:end][kept]
-    indptr = np.concatenate(([0], np.cumsum(np.bincount(destinations, minlength=read)))).astype(csr.indptr.dtype)
-    return Block(Csr(indptr, csr.indices[:end][kept], (read, read), csr.ids[:end][kept]), held.positions[:end][kept])
+def union_with_places(neighbourhoods: Sequence[Neighbourhood]) -> tuple[Neighbourhood, Nodes, Nodes]:
+    """``union``, and where each of its nodes and edges was found in the inputs' nodes and edges, put end to end."""
+    held = list(neighbourhoods)
+    if not held:
+        raise ValueError("no neighbourhoods were given: a union needs at least one")
+    if any(one.component is not None for one in held):
+        raise ValueError("scope='target' gives a node a sample per target: only scope='node' can be merged")
+    if len({one.fanouts for one in held}) > 1:
+        raise ValueError(f"fanouts {held[0].fanouts} differ from others: only neighbourhoods drawn alike can be merged")
+    every = np.concatenate([one.nodes for one in held])
+    distance = np.concatenate([one.distance for one in held])
+    degrees = np.concatenate([one.csr.in_degrees for one in held]).astype(np.int64)
+    # samples nest, so the copy nearest to a target has every edge that another copy has
+    by_node = np.lexsort((-degrees, distance, every))
+    best = by_node[np.concatenate(([True], np.diff(every[by_node]) != 0))]
+    places = best[np.lexsort((every[best], distance[best]))]
+    nodes = every[places]
+    starts = (np.cumsum(degrees) - degrees)[places]
+    indptr = np.concatenate(([0], np.cumsum(degrees[places])))
+    edges = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], degrees[places])
+    first = np.cumsum([0, *(len(one.nodes) for one in held[:-1])])
+    sources = np.concatenate([one.nodes[one.csr.indices] for one in held])[edges] if len(first) else edges
+    order = np.argsort(nodes)
+    local = order[np.searchsorted(nodes[order], sources)]
+    dtype = index_dtype(max(len(edges), len(nodes)))
+    ids = np.concatenate([one.csr.ids for one in held])[edges]
+    csr = Csr(indptr.astype(dtype), local.astype(dtype), (len(nodes),) * 2, ids)
+    known = [one.positions for one in held if one.positions is not None]
+    positions = np.concatenate(known)[edges] if len(known) == len(held) else None
+    return Neighbourhood(nodes, distance[places], csr, positions, held[0].fanouts), places, edges

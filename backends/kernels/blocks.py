@@ -1,0 +1,59 @@
+"""The matrix of each layer on a neighbourhood, pruned."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from backends.kernels.neighbourhood import Neighbourhood
+from backends.kernels.sampling import Nodes
+from datasets.csr import Csr
+
+FORMS = ("tight", "paper", "full")
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One layer's matrix: rows are the nodes it makes, columns the nodes it reads, both prefixes of the neighbourhood.
+
+    ``positions`` [nnz] are those of the neighbourhood: places in the whole graph's edge order.
+    """
+
+    csr: Csr
+    positions: Nodes | None
+
+
+def layer_blocks(neighbourhood: Neighbourhood, layers: int, form: str = "tight") -> list[Block]:
+    """Return the matrix of each layer, first layer (the deepest hop) first; layer l keeps edges of rank < its fanout.
+
+    ``full`` keeps all nodes in every layer; ``paper`` drops at layer k (1-based) every node further than
+    ``layers - k + 1`` and its edges (AGL, section 3.3.2); ``tight`` also drops edges into nodes that no later layer
+    reads: destinations are within ``layers - k``. Rows of targets are equal in all forms.
+    """
+    if form not in FORMS:
+        raise ValueError(f"form={form!r} is unknown: allowed are {', '.join(FORMS)}")
+    if not 1 <= layers <= len(neighbourhood.fanouts):
+        held = len(neighbourhood.fanouts)
+        raise ValueError(f"layers={layers} is not allowed: the neighbourhood has {held} hops, so 1 to {held}")
+    return [_block(neighbourhood, layers, layer, form) for layer in range(1, layers + 1)]
+
+
+def _block(held: Neighbourhood, layers: int, layer: int, form: str) -> Block:
+    made = int(np.searchsorted(held.distance, layers - layer, side="right"))
+    read = int(np.searchsorted(held.distance, layers - layer + 1, side="right"))
+    every = len(held.nodes)
+    rows, columns = {"tight": (made, read), "paper": (read, read), "full": (every, every)}[form]
+    csr, fanout = held.csr, held.fanouts[layer - 1]
+    end = int(csr.indptr[rows])
+    indptr, shape = csr.indptr[: rows + 1], (rows, columns)
+    if form != "paper" and (fanout is None or int(np.diff(indptr).max(initial=0)) <= fanout):
+        return Block(Csr(indptr, csr.indices[:end], shape, csr.ids[:end]), _part(held.positions, slice(end)))
+    kept = csr.indices[:end] < columns
+    if fanout is not None:
+        kept &= held.rank[:end] < fanout
+    places = np.flatnonzero(kept)
+    counted = np.concatenate(([0], np.cumsum(kept)))[indptr].astype(indptr.dtype)
+    return Block(Csr(counted, csr.indices[places], shape, csr.ids[places]), _part(held.positions, places))
+
+
+def _part(positions: Nodes | None, places: slice | Nodes) -> Nodes | None:
+    return None if positions is None else positions[places]

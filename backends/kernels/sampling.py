@@ -1,0 +1,145 @@
+"""The in-edges that a fanout keeps of each node: one hop of every sampled neighbourhood."""
+
+from dataclasses import dataclass
+from operator import index
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backends.kernels.samplers import Weights, check_weights, sampler_of
+from datasets.csr import Csr, index_dtype
+from datasets.randomness import below, keyed, stream, unit_interval
+
+Nodes = NDArray[np.int64]
+KEYS, DRAWS = "neighbour keys", "neighbour draws"
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The kept in-edges of some nodes: row i of ``csr`` is node i of those asked for, columns are the whole graph's.
+
+    Edges stand by rank; ``positions`` [nnz] are places in the whole graph's edge order, ``csr.edge_ids`` its ids.
+    """
+
+    csr: Csr
+    positions: Nodes
+
+    @property
+    def rank(self) -> NDArray[np.int32]:
+        """Place of each edge in its node's order of preference, [nnz]: a fanout F keeps those below F."""
+        return ranks(self.csr)
+
+
+def ranks(csr: Csr) -> NDArray[np.int32]:
+    """Place of each edge within its row, [nnz]."""
+    return (np.arange(csr.nnz) - np.repeat(csr.indptr[:-1], np.diff(csr.indptr))).astype(np.int32)
+
+
+def sample_neighbors(
+    csr: Csr,
+    nodes: NDArray[np.integer],
+    fanout: int | None,
+    seed: int = 0,
+    sampler: str = "uniform",
+    weight: Weights | None = None,
+    replace: bool = False,
+    targets: NDArray[np.integer] | None = None,
+    node_ids: NDArray[np.integer] | None = None,
+) -> Sample:
+    """Keep at most ``fanout`` in-edges (``None``: all) of each of ``nodes``, which may repeat.
+
+    Without replacement an edge's key is made from a hash of (seed, its id), the smallest are kept, ties by edge id
+    (``full``: by edge id alone). With replacement draw d of a node is an index into its
+    edges by id, from a hash of (seed, node, d). ``targets`` [nodes] adds a target to each row's hashes (scope
+    ``target``); ``node_ids`` [nodes] are the whole graph's where ``csr`` is a part of it. ``weight`` [nnz] is read by
+    ``weighted`` and ``topk``. Raises ValueError for what is not allowed.
+    """
+    chosen = sampler_of(sampler, weight, csr.nnz, replace)
+    nodes = checked_nodes(nodes, csr.shape[0], "node")
+    (fanout,) = checked_fanouts([fanout], sampler, replace)
+    for name, given in (("targets", targets), ("node_ids", node_ids)):
+        if given is not None and len(given) != len(nodes):
+            raise ValueError(f"{name} has {len(given)} entries: one is needed for each of {len(nodes)} nodes")
+    key = stream(seed, DRAWS if replace else KEYS)
+    row_keys = np.full(len(nodes), key, dtype=np.uint64) if targets is None else keyed(key, targets)
+    rows, positions = in_edges(csr, nodes)
+    ids = positions if csr.edge_ids is None else np.asarray(csr.edge_ids[positions])
+    held = None if weight is None or not chosen.needs_weight else np.asarray(weight[positions])
+    if held is not None:
+        check_weights(sampler, chosen, held, ids)
+    if replace:
+        draw_keys = keyed(row_keys, nodes if node_ids is None else node_ids)
+        kept, counts = _drawn(rows, ids, draw_keys, held, int(fanout or 0))
+    else:
+        weights = np.ones(len(ids)) if held is None else held
+        kept, counts = _smallest(rows, ids, chosen.keys(keyed(row_keys[rows], ids), weights), len(nodes), fanout)
+    indptr = np.concatenate(([0], np.cumsum(counts))).astype(index_dtype(len(kept)))
+    shape = (len(nodes), csr.shape[1])
+    return Sample(Csr(indptr, np.asarray(csr.indices[positions[kept]]), shape, ids[kept]), positions[kept])
+
+
+def _smallest(rows: Nodes, ids: Any, keys: Any, count: int, fanout: int | None) -> tuple[Nodes, Nodes]:
+    """Candidates with the ``fanout`` smallest keys of each of ``count`` rows, by rank; and how many each row has."""
+    order = np.lexsort((ids, keys, rows))
+    degrees = np.bincount(rows, minlength=count)
+    rank = np.arange(len(rows)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
+    if fanout is None:
+        return order, degrees
+    return order[rank < fanout], np.minimum(degrees, fanout)
+
+
+def _drawn(rows: Nodes, ids: Any, draw_keys: Any, weight: Weights | None, fanout: int) -> tuple[Nodes, Nodes]:
+    """Candidates drawn ``fanout`` times from each row that has any, by draw; and how many each row has."""
+    order = np.lexsort((ids, rows))
+    degrees = np.bincount(rows, minlength=len(draw_keys))
+    counts = np.where(degrees > 0, fanout, 0)
+    starts, drawing = np.cumsum(degrees) - degrees, np.repeat(np.arange(len(counts)), counts)
+    hashes = keyed(draw_keys[drawing], np.arange(len(drawing)) % fanout)
+    if weight is None:
+        return order[starts[drawing] + below(hashes, degrees[drawing])], counts
+    places = np.empty(len(drawing), dtype=np.int64)
+    for row in np.flatnonzero(counts):
+        mine = slice(np.searchsorted(drawing, row), np.searchsorted(drawing, row) + fanout)
+        sums = np.cumsum(weight[order[starts[row] : starts[row] + degrees[row]]].astype(np.float64))
+        found = np.searchsorted(sums, unit_interval(hashes[mine]) * sums[-1], side="left")
+        places[mine] = starts[row] + np.minimum(found, degrees[row] - 1)
+    return order[places], counts
+
+
+def in_edges(csr: Csr, nodes: Nodes) -> tuple[Nodes, Nodes]:
+    """Place in ``nodes`` and position in ``csr`` of every in-edge of ``nodes``, without touching other rows."""
+    starts = csr.indptr[nodes].astype(np.int64)
+    degrees = csr.indptr[nodes + 1].astype(np.int64) - starts
+    first = np.cumsum(degrees) - degrees
+    positions = np.arange(int(degrees.sum())) + np.repeat(starts - first, degrees)
+    return np.repeat(np.arange(len(nodes)), degrees), positions
+
+
+def checked_nodes(nodes: NDArray[np.integer], count: int, name: str) -> Nodes:
+    """Return node numbers as int64; refuses other types and numbers outside the graph."""
+    given = np.asarray(nodes)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise ValueError(f"{name}s are {given.dtype} of shape {given.shape}: one dimension of integers is needed")
+    bad = np.flatnonzero((given < 0) | (given >= count))
+    if len(bad):
+        raise ValueError(f"{name} {given[bad[0]]} is not in the graph: allowed are 0 to {count - 1}")
+    return given.astype(np.int64)
+
+
+def checked_fanouts(fanouts: Any, sampler: str, replace: bool) -> tuple[int | None, ...]:
+    """Return fanouts as a tuple; refuses those below 1, none at all, and what the sampler cannot use."""
+    try:
+        held = tuple(None if fanout is None else index(fanout) for fanout in fanouts)
+    except TypeError:
+        raise ValueError(f"fanouts={fanouts!r}: a sequence is needed, a whole number or None for each layer") from None
+    if not held:
+        raise ValueError("fanouts is empty: a neighbourhood has at least 1 hop, so at least one fanout")
+    for fanout in held:
+        if fanout is not None and fanout < 1:
+            raise ValueError(f"fanout={fanout} is not allowed: at least 1, or None for all neighbours")
+        if fanout is None and replace:
+            raise ValueError("fanout=None with replace=True is not allowed: say how many times to draw")
+        if fanout is not None and sampler == "full":
+            raise ValueError(f"fanout={fanout} with sampler='full' is not allowed: it takes all, give None")
+    return held
