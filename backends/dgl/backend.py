@@ -20,11 +20,11 @@ from datasets.graph import Graph
 
 
 class WholeGraph:
-    """A graph as DGL holds it, with gcn's row scale or edge weights."""
+    """A graph as DGL holds it, with gcn's row scale or, where edges have weights or ``weighted``, edge weights."""
 
-    def __init__(self, adjacency: Adjacency) -> None:
+    def __init__(self, adjacency: Adjacency, weighted: bool) -> None:
         self.graph, self.csr = graph_of(adjacency.csr), adjacency.csr
-        weighted = adjacency.edge_weight is not None
+        weighted = weighted or adjacency.edge_weight is not None
         self.weight = _column(adjacency.weight) if weighted else None
         self.scale = None if weighted else _column(adjacency.inverse_sqrt_degree)
 
@@ -53,7 +53,11 @@ class DglTrainer(TorchTrainer):
 
     def structure(self, graph: Graph) -> Structure:
         """See ``TorchTrainer``."""
-        return Structure([WholeGraph(adjacency_of(graph, self.spec.name)).hop()] * self.spec.layers)
+        return Structure([self.whole_graph(graph).hop()] * self.spec.layers)
+
+    def whole_graph(self, graph: Graph) -> WholeGraph:
+        """A graph as the model's layers run over it."""
+        return WholeGraph(adjacency_of(graph, self.spec.name), self.config.variant == "weighted")
 
     def load(self, state: State) -> None:
         """See ``TorchTrainer``; DGL's own generator decides in which order a block's nodes stand."""
@@ -64,7 +68,7 @@ class DglTrainer(TorchTrainer):
         """See ``TorchTrainer``; mini batches are sampled from the whole graph."""
         super().prepare_structure()
         if not self.plan.full_batch:
-            self.whole = WholeGraph(adjacency_of(self.graph, self.spec.name))
+            self.whole = self.whole_graph(self.graph)
             self.features = torch.from_numpy(np.array(self.graph.features, dtype=np.float32))
             self.sampler = FullNeighbourSampler(self.spec.layers)
 
@@ -113,8 +117,9 @@ class DglTrainer(TorchTrainer):
         return aggregates_first(self.spec, layer)
 
     def facts(self) -> dict[str, Any]:
-        """See ``TorchTrainer``; also what libxsmm gives on this machine."""
-        return super().facts() | {"libxsmm": libxsmm_effect()}
+        """See ``TorchTrainer``; also what aggregates, and what libxsmm gives on this machine."""
+        variant = self.config.variant_for(self.spec.name)
+        return super().facts() | {"variant": variant, "libxsmm": libxsmm_effect()}
 
 
 def _column(values: Any) -> Tensor | None:
@@ -133,12 +138,15 @@ class DglInferrer(TorchInferrer):
 
 
 class DglMultiplier(TorchMultiplier):
-    """``copy_u_sum`` between row scales (gcn), ``copy_u_mean`` (sage), ``u_mul_e_sum`` after ``edge_softmax`` (gat)."""
+    """``copy_u_sum`` between row scales (gcn), ``copy_u_mean`` (sage), ``u_mul_e_sum`` after ``edge_softmax`` (gat).
+
+    With ``variant=weighted`` gcn is ``u_mul_e_sum`` too.
+    """
 
     def structure(self, adjacency: Adjacency) -> Hop:
         """See ``TorchMultiplier``."""
         dgl.utils.set_num_threads(torch.get_num_threads())
-        return WholeGraph(adjacency).hop()
+        return WholeGraph(adjacency, self.config.variant == "weighted").hop()
 
     def aggregate(self, structure: Hop, x: Tensor) -> Tensor:
         """See ``TorchMultiplier``."""
@@ -148,3 +156,7 @@ class DglMultiplier(TorchMultiplier):
         """See ``TorchMultiplier``."""
         scores = (operands[name].unsqueeze(-1) for name in ("score_src", "score_dst"))
         return attend(structure.graph, operands["x"], *scores, self.spec.slope, 0.0)
+
+    def facts(self) -> dict[str, Any]:
+        """See ``TorchMultiplier``; also what aggregates."""
+        return super().facts() | {"variant": self.config.variant_for(self.spec.name)}

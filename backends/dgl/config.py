@@ -5,14 +5,20 @@ from typing import ClassVar
 
 from backends.registry import BackendConfig
 
+VARIANTS = ("best", "weighted")
 WORKERS = (0, 1, 2)
 
 
 @dataclass
 class DglConfig(BackendConfig):
-    """DGL on int32 graphs whose formats are made beforehand; ``workers`` loader processes sample mini batches."""
+    """DGL on int32 graphs whose formats are made beforehand; ``workers`` loader processes sample mini batches.
+
+    ``best`` runs gcn as ``copy_u_sum`` between two scalings of the rows, ``weighted`` as ``u_mul_e_sum`` with gcn's
+    weights on the edges.
+    """
 
     name: str = "dgl"
+    variant: str = "best"
     workers: int = 0
 
     runtimes: ClassVar[dict[str, str]] = {
@@ -25,6 +31,18 @@ class DglConfig(BackendConfig):
 
     def __post_init__(self) -> None:
         """Refuse values that no field allows."""
-        if self.workers not in WORKERS:
-            allowed = ", ".join(map(str, WORKERS))
-            raise ValueError(f"backend.workers={self.workers!r} is not allowed: one of {allowed}")
+        for name, value, allowed in (("variant", self.variant, VARIANTS), ("workers", self.workers, WORKERS)):
+            if value not in allowed:
+                raise ValueError(f"backend.{name}={value!r} is not allowed: one of {', '.join(map(str, allowed))}")
+
+    def variant_for(self, model: str) -> str:
+        """Name the operation that aggregates."""
+        if model == "sage":
+            return "copy_u_mean"
+        return "u_mul_e_sum" if model == "gat" or self.variant == "weighted" else "copy_u_sum"
+
+    def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
+        """Also refuse weights on the edges of models that have none."""
+        if self.variant == "weighted" and model != "gcn":
+            return f"backend dgl has one form of {model}, backend.variant=weighted is of gcn: set backend.variant=best"
+        return super().unsupported(scenario, model, device, full_batch)

@@ -6,14 +6,18 @@ from typing import ClassVar
 
 from backends.registry import BackendConfig
 
-VARIANTS = ("best", "edge_index", "csr", "compile")
+VARIANTS = ("best", "edge_index", "csr", "scatter", "torch_sparse", "compile")
 WORKERS = (0, 1, 2)
+# What has no form of one aggregation alone: of gcn and sage, of gat.
+NO_AGGREGATION = (("compile",), ("compile", "csr", "torch_sparse"))
 
 
 @dataclass
 class PygConfig(BackendConfig):
-    """PyG's convolutions over an ``EdgeIndex``, over ``torch.sparse`` CSR, or compiled by ``torch.compile``.
+    """PyG's convolutions in the forms that a user may choose.
 
+    ``scatter`` is PyG's default path, messages gathered over a plain edge list; ``edge_index`` an ``EdgeIndex``,
+    ``csr`` a ``torch.sparse`` matrix, ``torch_sparse`` a SparseTensor, ``compile`` the default by ``torch.compile``.
     ``best`` is what was fastest here: ``csr`` for gcn and sage, ``edge_index`` for gat (README). Mini batches come
     from NeighborLoader with all neighbours, ``workers`` loader processes and, with ``trim``, ``trim_to_layer``.
     """
@@ -45,14 +49,17 @@ class PygConfig(BackendConfig):
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Also refuse to compile mini batches: every batch has another shape."""
-        if scenario == "spmm" and (self.variant == "compile" or (self.variant == "csr" and model == "gat")):
+        if scenario == "spmm" and self.variant in NO_AGGREGATION[model == "gat"]:
             return f"backend pyg has no {self.variant} form of one aggregation of {model}: set backend.variant=best"
-        if self.variant == "compile" and scenario == "train" and not full_batch:
-            return "backend pyg compiles full batches only: set backend.variant=best or training.batch_size=null"
+        if self.variant in ("compile", "torch_sparse") and scenario == "train" and not full_batch:
+            allowed = "set backend.variant=best or training.batch_size=null"
+            return f"backend pyg runs {self.variant} on full batches only: {allowed}"
         return super().unsupported(scenario, model, device, full_batch)
 
     def missing(self, full_batch: bool = True) -> str | None:
         """Also name the sampler that NeighborLoader needs for mini batches; neither has a wheel on PyPI."""
+        if self.variant == "torch_sparse" and find_spec("torch_sparse") is None:
+            return "backend pyg needs the package torch_sparse for backend.variant=torch_sparse: PyPI has its sources"
         samplers = ("pyg_lib",) if self.trim else ("pyg_lib", "torch_sparse")
         if full_batch or any(find_spec(name) for name in samplers):
             return super().missing(full_batch)

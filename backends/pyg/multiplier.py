@@ -1,5 +1,7 @@
 """PyG's aggregation alone: what GCNConv, SAGEConv and GATConv do between their dense layers."""
 
+from typing import Any
+
 from torch import Tensor
 from torch.nn import functional
 from torch_geometric.nn import SimpleConv
@@ -11,7 +13,7 @@ from datasets.adjacency import Adjacency
 
 
 class PygMultiplier(TorchMultiplier):
-    """SimpleConv over EdgeIndex or CSR; for gat GATConv's softmax, messages and scatter."""
+    """SimpleConv over edges in the form of the variant; for gat GATConv's softmax, messages and scatter."""
 
     def structure(self, adjacency: Adjacency) -> Hop:
         """See ``TorchMultiplier``."""
@@ -30,3 +32,7 @@ class PygMultiplier(TorchMultiplier):
         messages = operands["x"][source] * alpha.unsqueeze(-1)
         out: Tensor = scatter(messages, destination, dim=0, dim_size=structure.rows, reduce="sum")
         return out
+
+    def facts(self) -> dict[str, Any]:
+        """See ``TorchMultiplier``; also the form that ran."""
+        return super().facts() | {"variant": self.config.variant_for(self.spec.name)}

@@ -113,10 +113,20 @@ def whole_graph(adjacency: Adjacency, model: str, variant: str) -> Hop:
     csr, weight = adjacency.csr, edge_weights(adjacency)
     if variant == "csr":
         return Hop(csr.shape[0], csr_tensor(csr.indptr, csr.indices, weight, model), None, csr)
+    if variant == "torch_sparse":
+        return Hop(csr.shape[0], sparse_tensor(csr, weight), None, csr)
     edges = edge_list(csr)
     if variant == "edge_index":  # Dynamo cannot trace one.
         edges = EdgeIndex(edges, sparse_size=csr.shape, sort_order="col").fill_cache_()
     return Hop(csr.shape[0], edges, weight, csr)
+
+
+def sparse_tensor(csr: Csr, weight: Tensor | None) -> Any:
+    """A SparseTensor of torch_sparse, row = destination, its transpose built."""
+    from torch_sparse import SparseTensor  # an own extension, seldom at hand
+
+    indptr, indices = (torch.from_numpy(np.array(part, dtype=np.int64)) for part in (csr.indptr, csr.indices))
+    return SparseTensor(rowptr=indptr, col=indices, value=weight, sparse_sizes=csr.shape, is_sorted=True).fill_cache_()
 
 
 def csr_tensor(indptr: NDArray[np.integer], indices: NDArray[np.integer], weight: Tensor | None, model: str) -> Tensor:

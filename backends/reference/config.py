@@ -1,19 +1,25 @@
 """Options of plain PyTorch as a baseline row."""
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import ClassVar
 
 from backends.registry import BackendConfig
 
-VARIANTS = ("csr", "scatter")
+VARIANTS = ("usual", "csr", "cached", "reduce", "reduce_cached", "scatter", "scipy")
 
 
 @dataclass
 class ReferenceConfig(BackendConfig):
-    """Plain PyTorch as a user writes it: ``csr`` multiplies a sparse tensor, ``scatter`` gathers and ``index_add``s."""
+    """Plain PyTorch, or SciPy, without a graph library.
+
+    ``csr`` is ``torch.sparse.mm`` and ``reduce`` its ``reduce=`` form, both with autograd's own backward; ``cached``
+    and ``reduce_cached`` keep the transpose for it, ``scatter`` gathers and ``index_add``s, ``scipy`` multiplies with a
+    ``csr_matrix``. ``usual`` is what a user writes: ``csr``, and ``scatter`` for gat, whose values change.
+    """
 
     name: str = "reference"
-    variant: str = "csr"
+    variant: str = "usual"
 
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.reference.backend:ReferenceTrainer",
@@ -27,8 +33,22 @@ class ReferenceConfig(BackendConfig):
         if self.variant not in VARIANTS:
             raise ValueError(f"backend.variant={self.variant!r} is not allowed: one of {', '.join(VARIANTS)}")
 
+    def variant_for(self, model: str) -> str:
+        """Return the form that runs: ``variant``, or what a user would write for a model."""
+        if self.variant != "usual":
+            return self.variant
+        return "scatter" if model == "gat" else "csr"
+
+    def missing(self, full_batch: bool = True) -> str | None:
+        """Also name SciPy where it is to multiply."""
+        if self.variant == "scipy" and find_spec("scipy") is None:
+            return "backend reference needs the package scipy for backend.variant=scipy: pip install scipy"
+        return super().missing(full_batch)
+
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
-        """Also refuse mini batches: plain PyTorch has no neighbour loader."""
+        """Also refuse mini batches, for which there is no neighbour loader, and gat as a product of a fixed matrix."""
+        if model == "gat" and self.variant_for(model) != "scatter":
+            return f"backend reference has no {self.variant} form of gat, which scatters: set backend.variant=scatter"
         if scenario == "train" and not full_batch:
             return "backend reference trains full batches only: set training.batch_size=null"
         return super().unsupported(scenario, model, device, full_batch)

@@ -22,7 +22,7 @@ from tests.graphs import awkward_graph
 
 PYG = [
     pytest.param("pyg", {"variant": variant}, None, marks=pytest.mark.needs_pyg, id=f"pyg-{variant}-full")
-    for variant in ("edge_index", "csr")
+    for variant in ("edge_index", "csr", "scatter")
 ]
 DGL = [
     pytest.param("dgl", {}, size, marks=pytest.mark.needs_dgl, id=f"dgl-{'mini' if size else 'full'}")
@@ -250,6 +250,6 @@ def test_facts_tell_the_widths_that_ran(backend, model, widths):
     facts = trainer.facts()
     assert [item["width"] for item in facts["spmm"]] == widths
     assert {item["nnz"] for item in facts["spmm"]} == {adjacency_of(graph, model).csr.nnz}
-    assert facts.get("variant", "") == ("" if backend == "dgl" else "edge_index" if model == "gat" else "csr")
+    assert facts["variant"] == config_class(backend)().variant_for(model)
     if backend == "dgl":
         assert set(facts["libxsmm"]) == {"enabled", "seconds_with", "seconds_without"}

@@ -1,10 +1,15 @@
 """Every engine's aggregation alone against the float64 definition: output and the gradient of each operand."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
 from backends.ablation import resolve
+from backends.dgl.config import VARIANTS as DGL
 from backends.model import ModelSpec, TrainingSpec
+from backends.pyg.config import VARIANTS as PYG
+from backends.reference.config import VARIANTS as REFERENCE
 from backends.reference.definition import products
 from backends.registry import MODULES, config_class, runtime
 from tests.contract.test_parity import PlainClock, errors
@@ -12,11 +17,13 @@ from tests.graphs import awkward_graph
 
 VARIANTS = [
     ("blocksparse", {}),
-    ("reference", {"variant": "csr"}),
-    ("reference", {"variant": "scatter"}),
-    pytest.param(("dgl", {}), marks=pytest.mark.needs_dgl),
-    pytest.param(("pyg", {"variant": "best"}), marks=pytest.mark.needs_pyg),
-    pytest.param(("pyg", {"variant": "edge_index"}), marks=pytest.mark.needs_pyg),
+    *[("reference", {"variant": name}) for name in REFERENCE],
+    *[pytest.param(("dgl", {"variant": name}), marks=pytest.mark.needs_dgl) for name in DGL],
+    *[
+        pytest.param(("pyg", {"variant": name}), marks=pytest.mark.needs_pyg)
+        for name in PYG
+        if name not in ("compile", "torch_sparse")
+    ],
 ]
 
 
@@ -26,9 +33,12 @@ VARIANTS = [
 @pytest.mark.parametrize("engine", VARIANTS, ids=str)
 def test_output_and_gradients_equal_the_definition(engine, model, heads, weighted):
     backend, options = engine
+    config = resolve(config_class(backend)(**options), [])
+    if config.unsupported("spmm", model, "cpu", True):
+        return
     graph = awkward_graph(2, weighted=weighted and model == "gcn")
     spec = ModelSpec(model, 1, 10, 10, 10, heads=heads)
-    multiplier = runtime(resolve(config_class(backend)(**options), []), "spmm")
+    multiplier = runtime(config, "spmm")
     multiplier.prepare(graph, spec, TrainingSpec(threads=1, seed=4), PlainClock())
     multiplier.multiply(PlainClock())
     multiplier.multiply(PlainClock())  # gradients must not add up
@@ -38,7 +48,33 @@ def test_output_and_gradients_equal_the_definition(engine, model, heads, weighte
     assert gradients.keys() == wanted.keys()
     assert max(errors(gradients, wanted).values()) <= 2e-5
     assert [item["width"] for item in multiplier.facts()["spmm"]] == [10 * (heads if model == "gat" else 1)] * 2
+    if "variant" in options:
+        assert multiplier.facts()["variant"] == config.variant_for(model)
     multiplier.close()
+
+
+@pytest.mark.parametrize(
+    ("backend", "variant", "models"),
+    [
+        ("reference", "usual", {"gcn", "sage", "gat"}),
+        ("reference", "csr", {"gcn", "sage"}),
+        ("reference", "scatter", {"gcn", "sage", "gat"}),
+        ("dgl", "weighted", {"gcn"}),
+        ("pyg", "scatter", {"gcn", "sage", "gat"}),
+        ("pyg", "csr", {"gcn", "sage"}),
+        ("pyg", "compile", set()),
+    ],
+)
+def test_a_form_that_a_model_lacks_is_refused(backend, variant, models):
+    config = config_class(backend)(variant=variant)
+    refused = {model: config.unsupported("spmm", model, "cpu", True) for model in ("gcn", "sage", "gat")}
+    assert {model for model, said in refused.items() if said is None} == models
+    assert all(said is None or "set backend.variant=" in said for said in refused.values())
+
+
+def test_what_is_not_installed_is_named():
+    said = config_class("pyg")(variant="torch_sparse").missing()
+    assert said is None if find_spec("torch_sparse") else "torch_sparse" in said
 
 
 def test_every_engine_that_multiplies_is_tested_here():

@@ -1,0 +1,113 @@
+"""How a user without a graph library multiplies edges with rows: sparse products of torch and SciPy, or scatters."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from datasets.adjacency import Adjacency
+from datasets.csr import Csr
+
+Multiply = Callable[[Tensor], Tensor]
+
+
+@dataclass
+class Matrix:
+    """The edges, and for gcn and sage the product with them: a weighted sum, or a mean, over in-edges."""
+
+    csr: Csr
+    multiply: Multiply
+
+
+@dataclass
+class EdgeList:
+    """The edges, and both of their ends, int64 [nnz]."""
+
+    csr: Csr
+    source: Tensor
+    destination: Tensor
+
+
+class Kept(torch.autograd.Function):
+    """A product whose backward multiplies with the transpose that was built beforehand."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, product: Multiply, transposed: Multiply) -> Tensor:
+        """Multiply."""
+        ctx.transposed = transposed
+        return product(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        """Multiply with the transpose."""
+        return ctx.transposed(gradients[0]), None, None
+
+
+def matrix_of(adjacency: Adjacency, variant: str) -> Matrix:
+    """Build what a variant multiplies with; sage's mean becomes weights of 1 / in-degree.
+
+    ``csr`` and ``reduce`` are as torch gives them, int64 indices and autograd's own backward, which transposes anew in
+    every call; ``cached`` and ``reduce_cached`` keep the transpose, int32. ``scipy`` runs on one thread.
+    """
+    csr, weight = adjacency.csr, adjacency.weight
+    if weight is None:
+        weight = (1.0 / np.maximum(csr.in_degrees, 1))[csr.destinations].astype(np.float32)
+    weight = np.array(weight, dtype=np.float32)
+    if variant == "scatter":
+        edges, alpha = edge_list(csr), torch.from_numpy(weight)
+        return Matrix(csr, lambda x: scatter(edges, alpha, x))
+    made = _scipy if variant == "scipy" else _reduced if variant.startswith("reduce") else _product
+    if variant in ("csr", "reduce"):
+        return Matrix(csr, made(csr, weight, np.int64))
+    back, permutation = csr.transpose
+    both = made(csr, weight, np.int32), made(back, weight[permutation], np.int32)
+    return Matrix(csr, lambda x: Kept.apply(x, *both))
+
+
+def _sparse(csr: Csr, weight: Any, kind: Any) -> Tensor:
+    indptr, indices = (torch.from_numpy(np.array(part, dtype=kind)) for part in (csr.indptr, csr.indices))
+    return torch.sparse_csr_tensor(indptr, indices, torch.from_numpy(weight), csr.shape, check_invariants=False)
+
+
+def _product(csr: Csr, weight: Any, kind: Any) -> Multiply:
+    sparse = _sparse(csr, weight, kind)
+    return lambda x: torch.sparse.mm(sparse, x)
+
+
+def _reduced(csr: Csr, weight: Any, kind: Any) -> Multiply:
+    sparse = _sparse(csr, weight, kind)
+    return lambda x: torch.sparse.mm(sparse, x, "sum")
+
+
+def _scipy(csr: Csr, weight: Any, kind: Any) -> Multiply:
+    # Loaded where it is the variant: no other one needs it.
+    from scipy.sparse import csr_matrix
+
+    matrix = csr_matrix((weight, csr.indices.astype(kind), csr.indptr.astype(kind)), csr.shape)
+    return lambda x: torch.from_numpy(matrix @ x.detach().numpy())
+
+
+def edge_list(csr: Csr) -> EdgeList:
+    """Both ends of every edge."""
+    ends = (torch.from_numpy(np.array(array, dtype=np.int64)) for array in (csr.indices, csr.destinations))
+    return EdgeList(csr, *ends)
+
+
+def attention(edges: EdgeList, score_src: Tensor, score_dst: Tensor, slope: float) -> Tensor:
+    """Softmax of the leaky scores over in-edges, [nnz, heads]."""
+    score = torch.nn.functional.leaky_relu(score_src[edges.source] + score_dst[edges.destination], slope)
+    row = edges.destination[:, None].expand_as(score)
+    start = score.new_full((edges.csr.shape[0], score.shape[1]), -torch.inf)
+    largest = start.scatter_reduce(0, row, score.detach(), "amax")
+    exponent = torch.exp(score - largest[edges.destination])
+    total = score.new_zeros(start.shape).index_add(0, edges.destination, exponent)
+    return exponent / total[edges.destination]
+
+
+def scatter(edges: EdgeList, alpha: Tensor, z: Tensor) -> Tensor:
+    """Gather a message per edge, weigh it, add it to its destination."""
+    messages = alpha.unsqueeze(-1) * z[edges.source]
+    return z.new_zeros((edges.csr.shape[0], *z.shape[1:])).index_add(0, edges.destination, messages)
