@@ -6,8 +6,10 @@ numpy.
 
 from backends.kernels.aggregate import gat, spmm
 from backends.kernels.blocks import Block, layer_blocks
+from backends.kernels.edges import edge_softmax, sddmm
 from backends.kernels.loss import binary_cross_entropy
 from backends.kernels.neighbourhood import Neighbourhood, khop, union, union_with_places
+from backends.kernels.operand import partition_rows
 from backends.kernels.samplers import SAMPLERS, Sampler
 from backends.kernels.sampling import Sample, sample_neighbors
 
@@ -18,10 +20,13 @@ __all__ = [
     "Sample",
     "Sampler",
     "binary_cross_entropy",
+    "edge_softmax",
     "gat",
     "khop",
     "layer_blocks",
+    "partition_rows",
     "sample_neighbors",
+    "sddmm",
     "spmm",
     "union",
     "union_with_places",

@@ -8,24 +8,29 @@ import torch
 from torch import Tensor
 
 from backends.kernels import plain
+from backends.kernels.checks import check_heads, check_rows, check_values
+from backends.kernels.maximum import NativeMaximum
 from backends.kernels.native import native
 from backends.kernels.operand import Operand, operand
 from datasets.csr import Csr
-
-_DTYPES = (torch.float32, torch.float64)
 
 
 def spmm(csr: Csr, x: Tensor, weight: Tensor | None = None, reduce: str = "sum", row_parallel: bool = True) -> Tensor:
     """Aggregate rows of ``x`` [columns, f] over in-edges to [rows, f]; autograd in ``x`` and ``weight`` [nnz].
 
-    ``reduce`` is ``sum`` or ``mean`` (0 for a row without edges). float32 or float64.
+    ``reduce`` is ``sum``, ``mean`` or ``max``, whose gradient goes to the first of the largest messages; all give 0 for
+    a row without edges. float32 or float64. Raises ValueError for a shape or type that does not fit.
     """
-    if reduce not in ("sum", "mean"):
-        raise ValueError(f"reduce={reduce!r} is unknown: allowed are sum, mean")
+    if reduce not in ("sum", "mean", "max"):
+        raise ValueError(f"reduce={reduce!r} is unknown: allowed are sum, mean, max")
     matrix = operand(csr)
-    _check(x, matrix.shape[1], "x", 2)
-    if weight is not None and weight.shape != (matrix.nnz,):
-        raise ValueError(f"weight has shape {tuple(weight.shape)}: {matrix.nnz} edges need ({matrix.nnz},)")
+    check_rows("x", x, matrix.shape[1], 2)
+    if weight is not None:
+        if weight.shape != (matrix.nnz,):
+            raise ValueError(f"weight has shape {tuple(weight.shape)}: {matrix.nnz} edges need ({matrix.nnz},)")
+        check_values("weight", weight, like=x)
+    if reduce == "max":
+        return _maximum(matrix, x, weight, row_parallel)
     if row_parallel and native is not None:
         from backends.kernels.fused import NativeSpmm
 
@@ -38,6 +43,13 @@ def spmm(csr: Csr, x: Tensor, weight: Tensor | None = None, reduce: str = "sum",
 def _plain_sum(matrix: Operand, x: Tensor, weight: Tensor | None) -> Tensor:
     values = torch.ones(matrix.nnz, dtype=x.dtype) if weight is None else weight
     out: Tensor = plain.PlainSpmm.apply(matrix, values, x)
+    return out
+
+
+def _maximum(matrix: Operand, x: Tensor, weight: Tensor | None, row_parallel: bool) -> Tensor:
+    if not row_parallel or native is None:
+        return plain.maximum(matrix, x, weight)
+    out: Tensor = NativeMaximum.apply(matrix, weight, x)
     return out
 
 
@@ -55,12 +67,12 @@ def gat(
     Dropout falls on the normalised attention; its mask is drawn from torch's generator.
     """
     matrix = operand(csr)
-    _check(z, matrix.shape[1], "z", 3)
-    if z.shape[1] == 0:
-        raise ValueError("z has 0 heads: at least one is needed")
+    check_rows("z", z, matrix.shape[1], 3)
+    check_heads("z", z.shape[1])
     for name, score, rows in (("score_src", score_src, matrix.shape[1]), ("score_dst", score_dst, matrix.shape[0])):
         if score.shape != (rows, z.shape[1]):
             raise ValueError(f"{name} has shape {tuple(score.shape)}: this matrix and z need {(rows, z.shape[1])}")
+        check_values(name, score, like=z)
     if not 0.0 <= dropout < 1.0:
         raise ValueError(f"dropout={dropout} is not allowed: at least 0, below 1")
     if row_parallel and native is not None:
@@ -71,11 +83,3 @@ def gat(
         return out
     alpha = plain.attention(matrix, score_src, score_dst, slope, dropout)
     return (plain.product_attention if row_parallel else plain.scatter_attention)(matrix, z, alpha)
-
-
-def _check(x: Tensor, rows: int, name: str, dimensions: int) -> None:
-    if x.dim() != dimensions or x.shape[0] != rows:
-        shape = tuple(x.shape)
-        raise ValueError(f"{name} has shape {shape}: needed are {dimensions} dimensions, the first of {rows} columns")
-    if x.dtype not in _DTYPES:
-        raise ValueError(f"{name} is {x.dtype}: allowed are float32, float64")

@@ -5,15 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backends.kernels.native import native, threads
+from backends.kernels.edges import edge_products
+from backends.kernels.native import native
+from backends.kernels.native import workers as _workers
 from backends.kernels.operand import Half, Operand
-
-_SMALL = 1 << 16
-
-
-def _workers(edges: int, width: int) -> int:
-    """Threads worth starting: one where the whole product is smaller than what starting costs."""
-    return 1 if edges * width < _SMALL else threads()
 
 
 def multiply(half: Half, x: Tensor, weight: Tensor | None, row_scale: Tensor | None) -> Tensor:
@@ -45,7 +40,7 @@ class NativeSpmm(torch.autograd.Function):
         grad_weight = grad_x = None
         if ctx.needs_input_grad[1]:
             rows = grad * matrix.inverse_in_degrees.to(grad.dtype)[:, None] if ctx.mean else grad
-            grad_weight = (rows[matrix.destinations] * x[matrix.sources]).sum(-1)
+            grad_weight = edge_products(matrix, rows.contiguous()[:, None], x.detach().contiguous()[:, None])[:, 0]
         if ctx.needs_input_grad[2]:
             grad_x = multiply(matrix.backward, grad, _turned_weight(matrix, weight, ctx.mean, grad.dtype), None)
         return None, grad_weight, grad_x, None

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from datasets.csr import Csr
+from datasets.csr import Csr, index_dtype
 
 CHUNKS = 256
 HUB_EDGES = 1 << 15
@@ -29,17 +29,30 @@ def partition_rows(csr: Csr, parts: int) -> NDArray[np.int64]:
 
 def checked(csr: Csr) -> Csr:
     """Refuse a matrix that a kernel would read outside its arrays for."""
-    indptr, indices = csr.indptr, csr.indices
-    if len(indptr) != csr.shape[0] + 1 or indptr[0] != 0 or indptr[-1] != len(indices):
-        raise ValueError(
-            f"indptr has {len(indptr)} entries from {indptr[0]} to {indptr[-1]}: "
-            f"{csr.shape[0]} rows and {len(indices)} edges need {csr.shape[0] + 1} from 0 to {len(indices)}"
-        )
-    if bool((np.diff(indptr) < 0).any()):
-        raise ValueError("indptr descends: it must give where each row starts, ascending")
+    for name, array in (("indptr", csr.indptr), ("indices", csr.indices)):
+        if array.ndim != 1 or array.dtype not in (np.int32, np.int64):
+            raise ValueError(f"{name} is {array.dtype} {list(array.shape)}: allowed is one axis of int32 or int64")
+    _check_starts(csr)
+    indices = csr.indices
     if len(indices) and not (indices.min() >= 0 and indices.max() < csr.shape[1]):
         raise ValueError(f"indices reach from {indices.min()} to {indices.max()}: allowed are 0 to {csr.shape[1] - 1}")
     return csr
+
+
+def _check_starts(csr: Csr) -> None:
+    indptr, rows, edges = csr.indptr, csr.shape[0], csr.nnz
+    falls = np.flatnonzero(indptr[1:] < indptr[:-1])
+    if len(falls):
+        row = int(falls[0])
+        raise ValueError(
+            f"indptr descends from {indptr[row]} to {indptr[row + 1]} at row {row}: it tells where each row starts; "
+            "where int32 overflowed, make it int64 (datasets.csr.csr_from_edges chooses by itself)"
+        )
+    if len(indptr) != rows + 1 or indptr[0] != 0 or indptr[-1] != edges:
+        ends = f" from {indptr[0]} to {indptr[-1]}" if len(indptr) else ""
+        raise ValueError(
+            f"indptr has {len(indptr)} entries{ends}: {rows} rows and {edges} edges need {rows + 1} from 0 to {edges}"
+        )
 
 
 @dataclass(eq=False)
@@ -52,10 +65,15 @@ class Half:
     hubs: NDArray[np.int64]
     rows: int
 
+    @property
+    def index_dtype(self) -> torch.dtype:
+        """int32 or int64, as a tensor's."""
+        return torch.int32 if self.indices.dtype == np.int32 else torch.int64
+
     @classmethod
     def of(cls, csr: Csr) -> "Half":
         """Lay out ``csr``: contiguous arrays of one index type, pieces of equal work, hubs by themselves."""
-        dtype = np.result_type(csr.indptr.dtype, csr.indices.dtype)
+        dtype = np.result_type(csr.indptr.dtype, csr.indices.dtype, index_dtype(max(csr.shape)))
         hubs = np.flatnonzero(csr.in_degrees > HUB_EDGES).astype(np.int64)
         parts = max(1, min(CHUNKS, csr.nnz // 2048))
         indptr, indices = (np.ascontiguousarray(array, dtype=dtype) for array in (csr.indptr, csr.indices))

@@ -9,8 +9,8 @@ from torch.nn import functional
 from backends.kernels.operand import Operand
 
 
-def _edge_products(matrix: Operand, on_rows: Tensor, on_columns: Tensor) -> Tensor:
-    """Inner product of both ends' rows for each edge, [nnz] (a sampled dense-dense product)."""
+def edge_products(matrix: Operand, on_rows: Tensor, on_columns: Tensor) -> Tensor:
+    """Inner products of both ends' rows over the last axis, for each edge (a sampled dense-dense product)."""
     return (on_rows[matrix.destinations] * on_columns[matrix.sources]).sum(-1)
 
 
@@ -31,7 +31,7 @@ class PlainSpmm(torch.autograd.Function):
         values, x = ctx.saved_tensors
         matrix: Operand = ctx.matrix
         grad = grad.contiguous()
-        grad_values = _edge_products(matrix, grad, x) if ctx.needs_input_grad[1] else None
+        grad_values = edge_products(matrix, grad, x) if ctx.needs_input_grad[1] else None
         if not ctx.needs_input_grad[2]:
             return None, grad_values, None
         indptr, rows = (torch.from_numpy(array) for array in (matrix.backward.indptr, matrix.backward.indices))
@@ -49,12 +49,33 @@ def scatter_sum(matrix: Operand, x: Tensor, weight: Tensor | None) -> Tensor:
 def attention(matrix: Operand, score_src: Tensor, score_dst: Tensor, slope: float, dropout: float) -> Tensor:
     """Softmax over in-edges of the leaky scores, with dropout, [nnz, heads]."""
     score = functional.leaky_relu(score_src[matrix.sources] + score_dst[matrix.destinations], slope)
-    rows = matrix.destinations[:, None].expand_as(score)
-    start = score.new_full((matrix.shape[0], score.shape[1]), -torch.inf)
-    largest = start.scatter_reduce(0, rows, score.detach(), "amax")
-    exponent = torch.exp(score - largest[matrix.destinations])
-    total = exponent.new_zeros(largest.shape).index_add(0, matrix.destinations, exponent)
-    return functional.dropout(exponent / total[matrix.destinations], dropout, dropout > 0)
+    return functional.dropout(edge_softmax(matrix, score), dropout, dropout > 0)
+
+
+def edge_softmax(matrix: Operand, logits: Tensor) -> Tensor:
+    """Softmax over each row's edges, [nnz, heads]."""
+    exponent = torch.exp(logits - _largest(matrix, logits.detach())[matrix.destinations])
+    total = exponent.new_zeros((matrix.shape[0], logits.shape[1])).index_add(0, matrix.destinations, exponent)
+    return exponent / total[matrix.destinations]
+
+
+def _largest(matrix: Operand, values: Tensor) -> Tensor:
+    """Largest of each row's edges, column by column, [rows, width]; -infinity where there are none."""
+    rows = matrix.destinations[:, None].expand_as(values)
+    start = values.new_full((matrix.shape[0], values.shape[1]), -torch.inf)
+    return start.scatter_reduce(0, rows, values, "amax")
+
+
+def maximum(matrix: Operand, x: Tensor, weight: Tensor | None) -> Tensor:
+    """Largest message of each row's edges, column by column, 0 where there are none; the first of equals is taken."""
+    messages = x[matrix.sources] if weight is None else weight[:, None] * x[matrix.sources]
+    held = messages.detach()
+    wins = (held == _largest(matrix, held)[matrix.destinations]) | held.isnan()
+    places = torch.where(wins, torch.arange(matrix.nnz)[:, None], matrix.nnz)
+    rows = matrix.destinations[:, None].expand_as(places)
+    first = places.new_full((matrix.shape[0], x.shape[1]), matrix.nnz).scatter_reduce(0, rows, places, "amin")
+    padded = torch.cat((messages, messages.new_zeros(1, x.shape[1])))
+    return padded.gather(0, first)
 
 
 def scatter_attention(matrix: Operand, z: Tensor, alpha: Tensor) -> Tensor:

@@ -178,7 +178,7 @@ def test_bad_input_is_refused_with_what_is_allowed():
     x = torch.ones(40, 2)
     for call, words in (
         (lambda: spmm(csr, x, reduce="median"), "allowed are sum, mean"),
-        (lambda: spmm(csr, torch.ones(39, 2)), "of 40 columns"),
+        (lambda: spmm(csr, torch.ones(39, 2)), "the first of 40"),
         (lambda: spmm(csr, x.to(torch.int64)), "allowed are float32, float64"),
         (lambda: spmm(csr, x, torch.ones(3)), "edges need"),
         (lambda: gat(csr, torch.ones(40, 0, 2), torch.ones(40, 0), torch.ones(40, 0)), "0 heads"),

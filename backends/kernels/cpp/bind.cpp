@@ -5,4 +5,7 @@ NB_MODULE(_native, m) {
     define_spmm(m);
     define_gat(m);
     define_loss(m);
+    define_maximum(m);
+    define_sddmm(m);
+    define_softmax(m);
 }

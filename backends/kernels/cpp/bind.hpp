@@ -46,4 +46,7 @@ void for_each_type(Define define) {
 // One bind_<subject>.cpp defines each.
 void define_gat(nb::module_& m);
 void define_loss(nb::module_& m);
+void define_maximum(nb::module_& m);
+void define_sddmm(nb::module_& m);
+void define_softmax(nb::module_& m);
 void define_spmm(nb::module_& m);
