@@ -1,0 +1,88 @@
+"""A trained model as K + 1 slices: one per layer, the prediction head last (AGL, section 3.4)."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from backends.layered import LayeredNetwork
+from backends.model import ModelSpec, State, TrainingSpec
+
+_SIGN = {"att_src": "gat", "weight_self": "sage"}
+
+
+class Slice(LayeredNetwork):
+    """The network of which only one slice's parameters are held."""
+
+    def __init__(self, spec: ModelSpec, state: State) -> None:
+        self.given = state
+        super().__init__(spec, TrainingSpec())
+        self.eval()
+
+    def make_parameters(self) -> None:
+        """See ``Network``; only those of this slice."""
+        held = {name.replace(".", "/"): torch.from_numpy(np.array(value)) for name, value in self.given.items()}
+        self.held = nn.ParameterDict({name: nn.Parameter(value, requires_grad=False) for name, value in held.items()})
+
+    def canonical(self) -> dict[str, tuple[nn.Parameter, bool]]:
+        """See ``Network``; only those of this slice."""
+        return {name: (self.held[name.replace(".", "/")], False) for name in self.given}
+
+
+def slices_of(spec: ModelSpec, state: State) -> list[Slice]:
+    """Split a state into one slice per layer and the head's; with ``head="none"`` the last slice is the identity.
+
+    Raises ValueError for a state that is not of this model, or that holds numbers that are none.
+    """
+    check_state(spec, state, "the state")
+    prefixes = [f"layers.{layer}." for layer in range(spec.layers)] + ["head."]
+    parts = [{name: value for name, value in state.items() if name.startswith(prefix)} for prefix in prefixes]
+    return [Slice(spec, part) for part in parts]
+
+
+def check_state(spec: ModelSpec, state: State, source: str) -> None:
+    """Refuse parameters of other names or shapes than the model's, and those that are not finite."""
+    given, wanted = {name: tuple(value.shape) for name, value in state.items()}, spec.parameters()
+    for name in [*wanted, *given]:
+        if given.get(name) != wanted.get(name):
+            found = given.get(name, "nothing")
+            needed = wanted.get(name, "nothing of that name")
+            raise ValueError(f"{source} holds {found} as {name}, the model needs {needed}: save it from this model")
+    for name, value in state.items():
+        if not np.isfinite(value).all():
+            raise ValueError(f"{name} of {source} holds values that are not finite: train the model again")
+
+
+def read_state(path: Path) -> State:
+    """Read float32 parameters from ``.safetensors``; raises ValueError naming the file where it is not one."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}: give the .safetensors that scenario.save_state wrote")
+    try:
+        held = load_file(path)
+    except (SafetensorError, ValueError, OSError) as error:
+        raise ValueError(f"{path} is no whole .safetensors file ({error}): save the model again") from error
+    return {name: value.astype(np.float32) for name, value in held.items()}
+
+
+def spec_of(state: State, source: str, slope: float = 0.2, fanouts: tuple[int, ...] = ()) -> ModelSpec:
+    """Tell the model from the names and shapes of its parameters; what no shape tells is given."""
+    layers = 1 + max((int(found[1]) for name in state if (found := re.match(r"layers\.(\d+)\.", name))), default=-1)
+    if layers < 1:
+        raise ValueError(f"{source} names no layer (layers.0.weight, ...) among {', '.join(state) or 'nothing'}")
+    kind = next((model for name, model in _SIGN.items() if f"layers.0.{name}" in state), "gcn")
+    weight = "weight_self" if kind == "sage" else "weight"
+    try:
+        first, last = state[f"layers.0.{weight}"].shape, state[f"layers.{layers - 1}.{weight}"].shape
+        heads = [state[f"layers.{layer}.att_src"].shape[0] if kind == "gat" else 1 for layer in (0, layers - 1)]
+    except KeyError as missing:
+        raise ValueError(f"{source} has no {missing.args[0]}: the model is not whole") from missing
+    width = last[1] // heads[1]
+    head = "linear" if "head.weight" in state else "none"
+    classes = state["head.weight"].shape[1] if head == "linear" else width
+    hidden = first[1] // heads[0] if layers > 1 or head == "linear" else width
+    return ModelSpec(kind, layers, first[0], hidden, classes, heads[0], heads[1], slope, head, fanouts)

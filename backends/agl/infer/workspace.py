@@ -1,0 +1,96 @@
+"""The folder of one inference: mapped arrays, one marker per finished step, and whose work it is."""
+
+import json
+import mmap
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+Array = NDArray[Any]
+
+
+class Workspace:
+    """Arrays as files, mapped into memory; what has no marker is made again.
+
+    Raises ValueError where ``folder`` holds something else than an earlier run of the same ``job``.
+    """
+
+    def __init__(self, folder: Path, job: dict[str, Any]) -> None:
+        self.folder, self.written = folder, 0
+        plan = folder / "job.json"
+        if plan.is_file():
+            held = json.loads(plan.read_text())
+            other = [key for key in sorted({*held, *job}) if held.get(key) != job.get(key)]
+            if other:
+                key = other[0]
+                raise ValueError(f"{folder} holds the work of another inference ({key} was {held.get(key)}, is "
+                                 f"{job.get(key)}): give an empty folder, or remove that one")  # fmt: skip
+        elif folder.exists() and any(folder.iterdir()):
+            raise ValueError(f"{folder} holds files of something else: give an empty folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._replace(plan, json.dumps(job, indent=1, sort_keys=True))
+
+    def create(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        """Make an array of zeros that takes no room before it is written."""
+        path = self._path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.written += int(np.prod(shape)) * np.dtype(dtype).itemsize
+        if 0 in shape:
+            np.save(path, np.empty(shape, dtype))
+            return np.empty(shape, dtype)
+        made: Array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)  # type: ignore[no-untyped-call]
+        return made
+
+    def open(self, name: str) -> Array:
+        """Map an array that an earlier step made."""
+        path = self._path(name)
+        held: Array = np.load(path, mmap_mode=None if path.stat().st_size <= 128 else "r", allow_pickle=False)
+        return held
+
+    def names(self, prefix: str) -> list[str]:
+        """The arrays in a folder of this one."""
+        return sorted(path.name.removesuffix(".npy") for path in (self.folder / prefix).glob("*.npy"))
+
+    def drop(self, name: str) -> None:
+        """Remove an array, or a folder of arrays, that nothing reads any more."""
+        self._path(name).unlink(missing_ok=True)
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+
+    def finish(self, step: str) -> None:
+        """Mark a step as done: its arrays are whole."""
+        self._replace(self.folder / f"{step}.done", "")
+
+    def finished(self, step: str) -> bool:
+        """Whether a step was done, here or by an earlier process."""
+        return (self.folder / f"{step}.done").is_file()
+
+    def forget(self, step: str) -> None:
+        """Have a step done again."""
+        (self.folder / f"{step}.done").unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.npy"
+
+    @staticmethod
+    def _replace(path: Path, text: str) -> None:
+        temporary = path.with_name(f".{path.name}.tmp")
+        temporary.write_text(text)
+        temporary.replace(path)
+
+
+def release(array: Array) -> None:
+    """Unmap the pages of a mapped array for now; the system may keep them cached, and nothing written is lost."""
+    held: Any = array
+    while isinstance(held, np.ndarray) and not isinstance(held.base, mmap.mmap):
+        held = held.base
+    if held is None or not array.size:
+        return
+    mapped = held.base
+    start = array.__array_interface__["data"][0] - np.frombuffer(mapped, dtype=np.uint8).__array_interface__["data"][0]
+    first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+    length = (start + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - first
+    if length > 0:
+        mapped.madvise(mmap.MADV_DONTNEED, first, length)

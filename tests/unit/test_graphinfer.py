@@ -1,0 +1,169 @@
+"""GraphInfer against the full-batch definition: scores, counts, subsets, resumption, refusals."""
+
+import numpy as np
+import pytest
+
+from backends.agl.infer.job import Job
+from backends.agl.infer.local import LocalInference
+from backends.agl.infer.slices import read_state, slices_of, spec_of
+from backends.agl.infer.workspace import Workspace
+from backends.model import ModelSpec, initial_state
+from backends.reference.definition import forward
+from tests.graphs import awkward_graph
+
+MODELS = ("gcn", "sage", "gat")
+
+
+def model_on(graph, model, layers, head="none", fanouts=()):
+    heads = (3, 2) if model == "gat" else (1, 1)
+    spec = ModelSpec(model, layers, graph.width, 5, graph.classes, *heads, head=head, fanouts=fanouts)
+    return spec, initial_state(spec, 7)
+
+
+def definition(graph, spec, state):
+    import torch
+
+    held = {name: torch.from_numpy(value.astype(np.float64)) for name, value in state.items()}
+    return forward(graph, spec, held).numpy()
+
+
+def inference(folder, *given, **options):
+    job = Job(*given, **options)
+    engine = LocalInference(job, Workspace(folder, job.identity()))
+    engine.map()
+    return engine
+
+
+def close(found, wanted):
+    assert found.shape == wanted.shape
+    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("partitions", [1, 3, 7])
+@pytest.mark.parametrize("head", ["none", "linear"])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("model", MODELS)
+def test_scores_equal_the_full_forward_pass_and_each_embedding_is_made_once(tmp_path, model, layers, head, partitions):
+    graph = awkward_graph(layers, weighted=model == "gcn")
+    spec, state = model_on(graph, model, layers, head)
+    engine = inference(tmp_path, graph, spec, state, partitions=partitions)
+    close(engine.run(), definition(graph, spec, state))
+    assert engine.facts()["embeddings"] == layers * graph.nodes
+    assert engine.facts()["rounds"] == layers + 1
+    engine.start_over()
+    close(engine.run(), definition(graph, spec, state))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_subset_gets_the_rows_of_the_whole_from_fewer_embeddings(tmp_path, model):
+    graph = awkward_graph(5, nodes=400, edges=300, weighted=model == "gcn")
+    spec, state = model_on(graph, model, 2)
+    targets = np.array([17, 3, 300, 399, 3])
+    engine = inference(tmp_path, graph, spec, state, targets=targets, partitions=3)
+    close(engine.run(), definition(graph, spec, state)[targets])
+    made = engine.facts()["made"]
+    reached = {3, 17, 300, 399}
+    assert made["layer 2"] == len(reached)
+    for node in list(reached):
+        reached |= set(graph.csr.indices[graph.csr.indptr[node] : graph.csr.indptr[node + 1]].tolist())
+    assert made["layer 1"] == len(reached) < graph.nodes
+
+
+class Killed(BaseException):
+    """What ends a run in the middle of a round."""
+
+
+def killed_in(step):
+    def progress(name, done, of):
+        if name.startswith(step) and done == of - 1:
+            raise Killed
+
+    return progress
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("step", ["round 2: send", "round 2: receive", "round 3: receive"])
+def test_a_killed_run_goes_on_after_its_last_finished_round(tmp_path, model, step):
+    graph = awkward_graph(1)
+    spec, state = model_on(graph, model, 3)
+    job = Job(graph, spec, state, partitions=4)
+    first = LocalInference(job, Workspace(tmp_path, job.identity()), killed_in(step))
+    first.map()
+    with pytest.raises(Killed):
+        first.run()
+    second = inference(tmp_path, graph, spec, state, partitions=2)
+    close(second.run(), definition(graph, spec, state))
+    begun = int(step.split()[1][0])
+    assert [f"layer {k}" in second.computed for k in (1, 2, 3)] == [k >= begun for k in (1, 2, 3)]
+
+
+def test_a_folder_of_another_inference_is_refused(tmp_path):
+    graph = awkward_graph(1)
+    spec, state = model_on(graph, "gcn", 2)
+    inference(tmp_path / "a", graph, spec, state).run()
+    with pytest.raises(ValueError, match=r"holds the work of another inference \(state was .* empty folder"):
+        inference(tmp_path / "a", graph, spec, initial_state(spec, 8))
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "thesis.txt").write_text("mine")
+    with pytest.raises(ValueError, match="holds files of something else"):
+        inference(tmp_path / "b", graph, spec, state)
+    assert (tmp_path / "b" / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("head", ["none", "linear"])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("model", MODELS)
+def test_a_state_tells_its_model_and_falls_into_slices_that_share_nothing(model, layers, head):
+    spec, state = model_on(awkward_graph(), model, layers, head)
+    assert spec_of(state, "it").parameters() == spec.parameters()
+    names = [set(part.given) for part in slices_of(spec, state)]
+    assert len(names) == layers + 1
+    assert sum(map(len, names)) == len(state) == len(set().union(*names))
+    assert names[-1] == ({"head.weight", "head.bias"} if head == "linear" else set())
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda state: state.pop("layers.1.weight"), "holds nothing as layers.1.weight, the model needs"),
+        (lambda state: state.update({"layers.0.bias": np.zeros(99, np.float32)}), r"holds \(99,\) as layers.0.bias"),
+        (lambda state: state.update({"layers.7.bias": np.zeros(5, np.float32)}), "needs nothing of that name"),
+        (lambda state: state["layers.0.weight"].fill(np.nan), "layers.0.weight of the state holds values that are not"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused(spoil, message):
+    graph = awkward_graph()
+    spec, state = model_on(graph, "gcn", 2)
+    spoil(state)
+    with pytest.raises(ValueError, match=message):
+        Job(graph, spec, state)
+
+
+def test_a_file_that_is_no_state_is_refused_by_name(tmp_path):
+    from safetensors.numpy import save_file
+
+    spec, state = model_on(awkward_graph(), "gcn", 2)
+    path = tmp_path / "model.safetensors"
+    with pytest.raises(ValueError, match=f"there is no file {path}"):
+        read_state(path)
+    save_file(state, path)
+    assert read_state(path).keys() == state.keys()
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(ValueError, match=f"{path} is no whole .safetensors file"):
+        read_state(path)
+    with pytest.raises(ValueError, match="names no layer"):
+        spec_of({"weight": np.zeros(3, np.float32)}, "it")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"targets": np.array([0, 40])}, "targets reach from 0 to 40: allowed are 0 to 39"),
+        ({"targets": np.array([-1])}, "targets reach from -1"),
+        ({"partitions": -1}, "partitions=-1 is not allowed"),
+    ],
+)
+def test_targets_and_partitions_that_do_not_exist_are_refused(options, message):
+    graph = awkward_graph()
+    with pytest.raises(ValueError, match=message):
+        Job(graph, *model_on(graph, "gcn", 2), **options)
