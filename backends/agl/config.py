@@ -6,13 +6,15 @@ from typing import Any, ClassVar
 from backends.registry import BackendConfig
 
 FORMS = ("tight", "paper")
+INFER = ("graphinfer", "neighbourhood", "fullgraph")
 
 
 @dataclass
 class AglConfig(BackendConfig):
     """GraphTrainer's three optimisations as switches (section 3.3.2), and the form of pruning.
 
-    ``source=graph`` feeds batches by k-hop search over the memory-mapped graph.
+    ``source=graph`` feeds batches by k-hop search over the memory-mapped graph. ``infer`` is how scores are made:
+    GraphInfer's rounds over ``partitions`` pieces (0: by size), batches of neighbourhoods, or one full-graph pass.
     """
 
     name: str = "agl"
@@ -21,10 +23,12 @@ class AglConfig(BackendConfig):
     partition: str = "auto"
     pipeline: str = "auto"
     form: str = "tight"
+    infer: str = "graphinfer"
+    partitions: int = 0
 
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.agl.backend:AglTrainer",
-        "infer": "backends.agl.backend:AglInferrer",
+        "infer": "backends.agl.infer.inferrer:inferrer",
     }
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
     engine: ClassVar[str] = "native"
@@ -40,9 +44,12 @@ class AglConfig(BackendConfig):
         for name, value, allowed in (
             ("source", self.source, ("graph",)),
             ("form", self.form, FORMS),
+            ("infer", self.infer, INFER),
             *((switch, getattr(self, switch), ("auto", "true", "false")) for switch in self.ablations),
         ):
             if str(value).lower() not in allowed:
                 raise ValueError(f"backend.{name}={value!r} is not allowed: one of {', '.join(allowed)}")
+        if self.partitions < 0:
+            raise ValueError(f"backend.partitions={self.partitions} is not allowed: at least 1, or 0 to cut by size")
         for switch in self.ablations:
             setattr(self, switch, str(getattr(self, switch)).lower())

@@ -1,10 +1,16 @@
 """GraphInfer against the full-batch definition: scores, counts, subsets, resumption, refusals."""
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from backends.agl.infer.job import Job
 from backends.agl.infer.local import LocalInference
+from backends.agl.infer.neighbourhoods import NeighbourhoodInference
 from backends.agl.infer.slices import read_state, slices_of, spec_of
 from backends.agl.infer.workspace import Workspace
 from backends.model import ModelSpec, initial_state
@@ -142,7 +148,7 @@ def test_a_state_that_does_not_fit_is_refused(spoil, message):
 def test_a_file_that_is_no_state_is_refused_by_name(tmp_path):
     from safetensors.numpy import save_file
 
-    spec, state = model_on(awkward_graph(), "gcn", 2)
+    state = model_on(awkward_graph(), "gcn", 2)[1]
     path = tmp_path / "model.safetensors"
     with pytest.raises(ValueError, match=f"there is no file {path}"):
         read_state(path)
@@ -167,3 +173,38 @@ def test_targets_and_partitions_that_do_not_exist_are_refused(options, message):
     graph = awkward_graph()
     with pytest.raises(ValueError, match=message):
         Job(graph, *model_on(graph, "gcn", 2), **options)
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(MODELS),
+    st.lists(st.integers(1, 6), min_size=1, max_size=3),
+    st.integers(1, 7),
+    st.integers(0, 5),
+    st.sampled_from([("uniform", False), ("uniform", True), ("topk", False), ("weighted", False)]),
+)
+def test_sampled_scores_equal_those_of_each_targets_neighbourhood(model, fanouts, partitions, seed, sampling):
+    graph = awkward_graph(seed, weighted=model == "gcn" or sampling[0] != "uniform")
+    spec, state = model_on(graph, model, len(fanouts), fanouts=tuple(fanouts))
+    sampler, replace = sampling
+    options = {"seed": seed, "sampler": sampler, "replace": replace}
+    with TemporaryDirectory() as folder:
+        found = inference(Path(folder), graph, spec, state, partitions=partitions, **options).run()
+    for size in (1, 13, graph.nodes):
+        close(NeighbourhoodInference(Job(graph, spec, state, **options), size).run(), found)
+    targets = np.array([5, 0, 39, 7])
+    with TemporaryDirectory() as folder:
+        subset = inference(Path(folder), graph, spec, state, targets=targets, partitions=partitions, **options)
+        close(subset.run(), found[targets])
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("model", MODELS)
+def test_whole_neighbourhoods_score_as_the_definition_from_more_embeddings(model, layers):
+    graph = awkward_graph(2, weighted=model == "gcn")
+    spec, state = model_on(graph, model, layers, "linear")
+    engine = NeighbourhoodInference(Job(graph, spec, state), 9)
+    close(engine.run(), definition(graph, spec, state))
+    assert engine.facts()["embeddings"] >= layers * graph.nodes - (layers == 1)
+    targets = np.array([9, 2, 30])
+    close(NeighbourhoodInference(Job(graph, spec, state, targets), 2).run(), definition(graph, spec, state)[targets])

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.agl.infer.slices import check_state
+from backends.kernels import sample_neighbors
 from backends.kernels.operand import partition_rows
 from backends.model import ModelSpec, State
 from datasets.csr import Csr
@@ -26,6 +27,8 @@ _CHUNK = 1 << 16
 class Job:
     """One inference; ``targets=None`` scores every node, ``partitions=0`` cuts by size.
 
+    ``seed``, ``sampler`` and ``replace`` are those of ``sample_neighbors``, which draws the ``spec.fanouts``.
+
     Raises ValueError for a model, targets or partitions that do not fit the graph.
     """
 
@@ -35,6 +38,8 @@ class Job:
     targets: Nodes | None = None
     seed: int = 0
     partitions: int = 0
+    sampler: str = "uniform"
+    replace: bool = False
 
     def __post_init__(self) -> None:
         check_state(self.spec, self.state, "the state")
@@ -74,21 +79,34 @@ class Job:
         mask[self.targets] = True
         found: list[Mask | None] = [mask]
         for layer in reversed(range(layers)):
-            mask = mask.copy()
-            for rows in _chunks(np.flatnonzero(mask)):
+            made, mask = np.flatnonzero(mask), mask.copy()
+            for rows in _chunks(made):
                 mask[self.in_edges(rows, layer)[0].indices] = True
             found.insert(0, mask)
         return found
 
     def in_edges(self, rows: Nodes, layer: int) -> tuple[Csr, Nodes]:
-        """In-edges that a layer reads of some nodes, and their places in the graph's edge order."""
-        csr = self.graph.csr
+        """In-edges that a layer reads of ascending nodes, and their places in the graph's edge order, ascending."""
+        csr, fanout = self.graph.csr, self.fanout(layer)
+        if fanout is not None:
+            weight = self.graph.edge_weights
+            drawn = sample_neighbors(csr, rows, fanout, self.seed, self.sampler, weight, self.replace)
+            positions = np.sort(drawn.positions)
+            return Csr(drawn.csr.indptr, csr.indices[positions], drawn.csr.shape), positions
         if not len(rows) or rows[-1] - rows[0] + 1 != len(rows):
             return csr.rows(rows)
         first, last = int(rows[0]), int(rows[-1]) + 1
         start, end = int(csr.indptr[first]), int(csr.indptr[last])
         indptr = np.asarray(csr.indptr[first : last + 1]) - csr.indptr[first]
         return Csr(indptr, np.asarray(csr.indices[start:end]), (last - first, csr.shape[1])), np.arange(start, end)
+
+    def degrees(self, rows: Nodes, layer: int) -> Nodes:
+        """How many edges ``in_edges`` returns of each node, known before they are drawn."""
+        held: Nodes = (self.graph.csr.indptr[rows + 1] - self.graph.csr.indptr[rows]).astype(np.int64)
+        fanout = self.fanout(layer)
+        if fanout is None:
+            return held
+        return np.where(held > 0, fanout, 0) if self.replace else np.minimum(held, fanout)
 
     def identity(self) -> dict[str, Any]:
         """What a later run must share to go on where this one stopped."""
@@ -97,7 +115,7 @@ class Job:
             "model": json.loads(json.dumps(asdict(self.spec))),
             "state": _digest(*(self.state[name] for name in sorted(self.state))),
             "targets": None if self.targets is None else _digest(self.targets),
-            "seed": self.seed,
+            "sampling": [self.seed, self.sampler, self.replace],
         }
 
 

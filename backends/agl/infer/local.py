@@ -5,6 +5,8 @@ what its in-edges name). There is no message table: an edge costs no bytes. Memo
 what the system keeps cached of the files.
 """
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +29,11 @@ def silent(step: str, done: int, of: int) -> None:
     """Report nothing."""
 
 
+def untimed(name: str) -> AbstractContextManager[None]:
+    """Time nothing."""
+    return nullcontext()
+
+
 @dataclass
 class LocalInference:
     """Map once, then K + 1 rounds; ``run`` goes on after the last round that an earlier process finished."""
@@ -34,6 +41,7 @@ class LocalInference:
     job: Job
     space: Workspace
     progress: Progress = silent
+    phase: Callable[[str], AbstractContextManager[None]] = untimed
     computed: dict[str, int] = field(default_factory=dict)
 
     def map(self) -> None:
@@ -50,7 +58,8 @@ class LocalInference:
                 self.space.finish(step)
             self.space.drop(_embeddings(layer - 1))
             self.space.drop(_messages(layer))
-        return self._score(slices[-1])
+        with self.phase("score"):
+            return self._score(slices[-1])
 
     def start_over(self) -> None:
         """Forget all rounds, keep what Map wrote."""
@@ -59,7 +68,13 @@ class LocalInference:
             self.space.forget(f"round-{layer + 1}")
 
     def _round(self, part: Slice, layer: int) -> None:
-        sent = self._send(part, layer)
+        with self.phase("send"):
+            sent = self._send(part, layer)
+        with self.phase("receive"):
+            self._receive(part, layer, sent)
+
+    def _receive(self, part: Slice, layer: int, sent: dict[str, Floats]) -> None:
+        """Write every needed node's embedding, a partition at a time."""
         matrices = Matrices(self.job, self.space, layer)
         shape = (self.job.graph.nodes, rounds.width_of(part, layer))
         embeddings = self.space.create(_embeddings(layer), shape, np.float32)

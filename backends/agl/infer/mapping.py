@@ -74,9 +74,7 @@ def _write(job: Job, layer: int, name: str, scale: Floats | None, space: Workspa
     counts = np.zeros(job.graph.nodes, dtype=np.int64)
     for first, last in job.parts:
         rows = rows_of(job.needed[layer + 1], first, last)
-        held = np.diff(job.graph.csr.indptr[first : last + 1])[rows - first]
-        fanout = job.fanout(layer)
-        counts[rows] = held if fanout is None else np.minimum(held, fanout)
+        counts[rows] = job.degrees(rows, layer)
     counts += job.spec.name in SELF_LOOP_MODELS
     nnz, nodes = int(counts.sum()), job.graph.nodes
     kind = index_dtype(max(nnz, nodes))

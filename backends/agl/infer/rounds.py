@@ -36,8 +36,10 @@ def send(part: Slice, layer: int, embeddings: Floats) -> Messages:
 
 def receive(part: Slice, layer: int, matrix: LayerMatrix, messages: Messages) -> Floats:
     """Embeddings [rows, width] of a partition from what its matrix's columns sent and its rows kept."""
-    sent, kept = ({key.removeprefix(mark): tensor(value) for key, value in messages.items() if key.startswith(mark)}
-                  for mark in (SENT, KEPT))
+    sent, kept = (
+        {key.removeprefix(mark): tensor(value) for key, value in messages.items() if key.startswith(mark)}
+        for mark in (SENT, KEPT)
+    )
     with torch.inference_mode():
         out = part.receive(layer, sent, kept, matrix)
         out = out if part.spec.is_last(layer) else part.activation(out)

@@ -41,7 +41,7 @@ class Workspace:
         if 0 in shape:
             np.save(path, np.empty(shape, dtype))
             return np.empty(shape, dtype)
-        made: Array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)  # type: ignore[no-untyped-call]
+        made: Array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
         return made
 
     def open(self, name: str) -> Array:

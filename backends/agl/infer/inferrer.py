@@ -1,0 +1,131 @@
+"""GraphInfer and what it is compared with, as the harness asks for them: ``backend.infer`` says which.
+
+Map (GraphInfer) or the matrix (fullgraph) is made in ``prepare``; the timed region holds all rounds, files included.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from backends.agl.backend import AglInferrer
+from backends.agl.config import AglConfig
+from backends.agl.infer.job import Job
+from backends.agl.infer.local import LocalInference
+from backends.agl.infer.mapping import folder_of
+from backends.agl.infer.neighbourhoods import NeighbourhoodInference
+from backends.agl.infer.workspace import Workspace
+from backends.batches import BatchPlan
+from backends.contract import Clock, Floats, Inferrer, Unsupported
+from backends.model import ModelSpec, State, TrainingSpec
+from backends.training import described, refuse_weights
+from datasets.csr import Csr
+from datasets.graph import Graph
+
+BATCH = 1024
+
+
+def inferrer(config: AglConfig) -> Inferrer:
+    """The inferrer that a configuration names."""
+    kinds: dict[str, Callable[[AglConfig], Inferrer]] = {
+        "graphinfer": GraphInferrer,
+        "neighbourhood": NeighbourhoodInferrer,
+        "fullgraph": FullGraphInferrer,
+    }
+    return kinds[config.infer](config)
+
+
+class _JobInferrer:
+    """What GraphInfer and inference from neighbourhoods share: the job."""
+
+    def __init__(self, config: AglConfig) -> None:
+        self.config = config
+
+    def prepare(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
+    ) -> None:
+        """See ``backends.contract.Inferrer``."""
+        refuse_weights(graph, spec)
+        torch.set_num_threads(training.threads)
+        targets = None if len(plan.nodes) == graph.nodes and (plan.nodes[1:] > plan.nodes[:-1]).all() else plan.nodes
+        self.plan = plan
+        self.job = Job(graph, spec, state, targets, training.seed, self.config.partitions)
+        self.start(clock)
+
+    def start(self, clock: Clock) -> None:
+        """Do what is done once."""
+
+    def close(self) -> None:
+        """Nothing runs between the calls."""
+
+
+class GraphInferrer(_JobInferrer):
+    """Rounds over partitions, in a folder of its own that ends with it."""
+
+    def start(self, clock: Clock) -> None:
+        """Map."""
+        self.folder = Path(tempfile.mkdtemp(prefix="graphinfer-"))
+        self.engine = LocalInference(self.job, Workspace(self.folder, self.job.identity()))
+        with clock.phase("map"):
+            self.engine.map()
+
+    def infer(self, clock: Clock) -> Floats:
+        """See ``backends.contract.Inferrer``."""
+        self.engine.phase = clock.phase
+        self.engine.start_over()
+        return self.engine.run()
+
+    def spmm_operands(self) -> list[dict[str, Any]]:
+        """The SpMMs of all rounds, over every row that Map wrote."""
+        spec, nodes = self.job.spec, self.job.graph.nodes
+        operands = []
+        for layer in range(spec.layers):
+            indptr, indices = (
+                self.engine.space.open(f"{folder_of(self.job, layer)}/{name}") for name in ("indptr", "indices")
+            )
+            width = spec.width_out(layer) * spec.heads_of(layer)
+            width = width if spec.name == "gat" else min(width, spec.width_in(layer))
+            matrix = {"csr": Csr(indptr, indices, (nodes, nodes)), "width": width, "itemsize": 4, "count": 1}
+            operands.append({"name": f"layers.{layer} forward"} | matrix)
+        return operands
+
+    def facts(self) -> dict[str, Any]:
+        """See ``backends.contract.Inferrer``; also embeddings made, rounds, bytes written."""
+        return {"spmm": [described(item) for item in self.spmm_operands()]} | self.engine.facts()
+
+    def close(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class NeighbourhoodInferrer(_JobInferrer):
+    """Each batch of targets from its own neighbourhoods; ``training.batch_size`` targets at once."""
+
+    def start(self, clock: Clock) -> None:
+        """Nothing is shared between batches."""
+        self.engine = NeighbourhoodInference(self.job, self.plan.size or BATCH)
+
+    def infer(self, clock: Clock) -> Floats:
+        """See ``backends.contract.Inferrer``."""
+        with clock.phase("forward"):
+            return self.engine.run()
+
+    def facts(self) -> dict[str, Any]:
+        """See ``backends.contract.Inferrer``."""
+        return self.engine.facts()
+
+
+class FullGraphInferrer(AglInferrer):
+    """The full-graph forward pass, everything in memory."""
+
+    def prepare(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
+    ) -> None:
+        """See ``backends.contract.Inferrer``."""
+        if spec.fanouts:
+            given = list(spec.fanouts)
+            raise Unsupported(f"backend.infer=fullgraph reads all neighbours, not {given}: choose graphinfer")
+        super().prepare(graph, spec, training, state, plan, clock)
