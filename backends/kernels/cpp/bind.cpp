@@ -8,5 +8,4 @@ NB_MODULE(_native, m) {
     define_maximum(m);
     define_sddmm(m);
     define_softmax(m);
-    define_ceiling(m);
 }

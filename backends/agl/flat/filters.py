@@ -1,0 +1,104 @@
+"""Filters on columns of edges and of neighbours: ``weight > 0.5 and neighbor.type in (1, 2)``.
+
+Columns are ``weight``, ``type``, ``feature[N]`` of an edge, ``neighbor.type``, ``neighbor.feature[N]`` of its source.
+"""
+
+import ast
+import operator
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.graph import Graph
+
+COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.In: lambda left, right: np.isin(left, right),
+    ast.NotIn: lambda left, right: ~np.isin(left, right),
+}
+COLUMNS = "weight, type, feature[N], neighbor.type, neighbor.feature[N]"
+
+
+class FilterError(ValueError):
+    """A filter that cannot be read, or names a column that the graph does not have."""
+
+
+def edge_columns(graph: Graph, name: str) -> NDArray[Any]:
+    """Return a column of edges, [nnz]; raises FilterError where the graph has none of that name."""
+    column = _edge_column(graph, name)
+    if column is None:
+        raise FilterError(
+            f"the graph has no column {name!r} of edges: allowed are weight, type, feature[N] where given"
+        )
+    return column
+
+
+def edge_mask(graph: Graph, text: str, start: int, end: int) -> NDArray[np.bool_]:
+    """Whether each edge from position ``start`` to ``end`` passes the filter, [end - start]."""
+    held = np.asarray(_evaluate(_parsed(text), graph, slice(start, end), text))
+    return np.broadcast_to(held.astype(bool), (end - start,))
+
+
+def check(graph: Graph, text: str) -> None:
+    """Raise FilterError unless the filter can be evaluated on the graph."""
+    edge_mask(graph, text, 0, min(1, graph.csr.nnz))
+
+
+def _parsed(text: str) -> ast.expr:
+    try:
+        return ast.parse(text.replace(" AND ", " and ").replace(" OR ", " or "), mode="eval").body
+    except SyntaxError as error:
+        raise FilterError(
+            f"filter {text!r} cannot be read: write for example weight > 0.5 and type in (1, 2)"
+        ) from error
+
+
+def _evaluate(tree: ast.expr, graph: Graph, edges: slice, text: str) -> Any:
+    if isinstance(tree, ast.BoolOp):
+        join = np.logical_and if isinstance(tree.op, ast.And) else np.logical_or
+        return join.reduce([_evaluate(part, graph, edges, text) for part in tree.values])
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
+        return np.logical_not(_evaluate(tree.operand, graph, edges, text))
+    if isinstance(tree, ast.Compare) and len(tree.ops) == 1:
+        left, right = (_operand(part, graph, edges, text) for part in (tree.left, tree.comparators[0]))
+        return COMPARE[type(tree.ops[0])](left, right) if type(tree.ops[0]) in COMPARE else _refuse(text)
+    return _refuse(text)
+
+
+def _operand(tree: ast.expr, graph: Graph, edges: slice, text: str) -> Any:
+    """A literal, or the values of a column for some edges."""
+    try:
+        return ast.literal_eval(tree)
+    except ValueError:
+        name = ast.unparse(tree)
+    of_neighbor = name.startswith("neighbor.")
+    column = _node_column(graph, name.removeprefix("neighbor.")) if of_neighbor else _edge_column(graph, name)
+    if column is None:
+        raise FilterError(f"filter {text!r} names {name!r}, which this graph does not have: columns are {COLUMNS}")
+    return column[graph.csr.indices[edges]] if of_neighbor else column[edges]
+
+
+def _refuse(text: str) -> Any:
+    raise FilterError(f"filter {text!r} is not allowed: compare columns with values, joined by and, or, not")
+
+
+def _edge_column(graph: Graph, name: str) -> NDArray[Any] | None:
+    known = {"weight": graph.edge_weights, "type": graph.edge_types}
+    return known[name] if name in known else _feature(graph.edge_features, name)
+
+
+def _node_column(graph: Graph, name: str) -> NDArray[Any] | None:
+    return graph.node_types if name == "type" else _feature(graph.features, name)
+
+
+def _feature(table: NDArray[Any] | None, name: str) -> NDArray[Any] | None:
+    match = re.fullmatch(r"feature\[(\d+)\]", name)
+    return table[:, int(match[1])] if match and table is not None and int(match[1]) < table.shape[1] else None

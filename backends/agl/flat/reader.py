@@ -1,0 +1,105 @@
+"""Reading GraphFeatures back: whole folders, shard by shard, in a seeded shuffled order."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backends.agl.flat.shards import features_path, shard_path
+from backends.agl.graphfeature import decode
+from backends.agl.records import Records
+from backends.agl.wire import CorruptRecord
+from datasets.randomness import permutation
+
+MANIFEST = "manifest.json"
+
+
+class ShardError(ValueError):
+    """A folder or shard that is damaged or incomplete; the message names the file and what to do."""
+
+
+class GraphFeatureReader:
+    """The GraphFeatures of a folder that GraphFlat finished; ``manifest`` says how they were made.
+
+    ``shards`` are the files. Raises ShardError where the folder was not finished or a shard is damaged.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        path = self.folder / MANIFEST
+        try:
+            self.manifest: dict[str, Any] = json.loads(path.read_text())
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise ShardError(
+                f"{path} does not exist: GraphFlat did not finish there, flatten the graph first"
+            ) from error
+        except ValueError as error:
+            raise ShardError(f"{path} is damaged ({error}): flatten the graph again") from error
+        self.shards = [shard_path(self.folder, number) for number in range(self.manifest["shards"])]
+        self.bytes_read = 0
+
+    def __len__(self) -> int:
+        return int(self.manifest["sizes"]["records"])
+
+    def batches(self, size: int, seed: int | None = None) -> Iterator[Records]:
+        """Yield batches of at most ``size`` records, no batch across shards.
+
+        With a ``seed`` shards, and rows inside each, come in the order of a hash permutation.
+        """
+        order = np.arange(len(self.shards)) if seed is None else permutation(seed, "shards", len(self.shards))
+        for number in order.tolist():
+            strings = self.strings(number)
+            rows = np.arange(len(strings)) if seed is None else permutation(seed, f"rows {number}", len(strings))
+            features = self._features(number)
+            for start in range(0, len(rows), size):
+                yield self._decoded(number, strings, rows[start : start + size], features)
+
+    def strings(self, number: int) -> list[memoryview]:
+        """The protobuf strings of a shard, in its order."""
+        column = self._read(self.shards[number], "graph_feature").combine_chunks()
+        column = column.chunk(0) if hasattr(column, "chunk") else column
+        _, offsets, data = column.buffers()
+        bounds = np.frombuffer(offsets, dtype=np.int64)[column.offset : column.offset + len(column) + 1].tolist()
+        view = memoryview(data) if data is not None else memoryview(b"")
+        return [view[start:end] for start, end in pairwise(bounds)]
+
+    def _decoded(self, number: int, strings: list[memoryview], rows: Any, features: Any) -> Records:
+        try:
+            records = decode([strings[row] for row in rows.tolist()])
+        except CorruptRecord as error:
+            raise ShardError(f"{self.shards[number]}: {error} of rows {rows[:8].tolist()}...: flatten again") from error
+        return records if features is None else _joined(records, features, self.shards[number])
+
+    def _features(self, number: int) -> tuple[Any, Any] | None:
+        """Ids, ascending, and features of a shard's nodes, where they are not in its records."""
+        if self.manifest["embed"] or not self.manifest["width"]:
+            return None
+        path = features_path(self.shards[number])
+        ids = self._read(path, "id").to_numpy()
+        values = self._read(path, "features").combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        order = np.argsort(ids, kind="stable")
+        return ids[order], values.reshape(len(ids), -1)[order]
+
+    def _read(self, path: Path, column: str) -> Any:
+        import pyarrow
+        from pyarrow import parquet
+
+        try:
+            self.bytes_read += path.stat().st_size
+            held = parquet.ParquetFile(path, page_checksum_verification=True).read([column])
+            return held.column(column)
+        except (OSError, pyarrow.ArrowException, KeyError) as error:
+            raise ShardError(f"{path} is damaged or missing ({error}): flatten the graph again") from error
+
+
+def _joined(records: Records, known: tuple[Any, Any], shard: Path) -> Records:
+    ids, features = known
+    places = np.minimum(np.searchsorted(ids, records.ids), max(len(ids) - 1, 0))
+    unknown = ids[places] != records.ids
+    if unknown.any():
+        raise ShardError(f"{features_path(shard)} lacks node {records.ids[unknown.argmax()]}: flatten the graph again")
+    return replace(records, features=features[places])

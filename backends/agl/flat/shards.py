@@ -1,0 +1,120 @@
+"""Shards of GraphFeatures: Parquet, one row per target (section 3.2.2, the triple of id, label and GraphFeature)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backends.agl.flat.rounds import Ints
+from backends.agl.flat.source import Source
+from backends.agl.flat.store import Flattened, ids_of
+from backends.agl.records import Records
+from backends.agl.wire import Pieces
+from datasets.graph import SPLITS
+
+SPLIT_NAMES = [*SPLITS, "none"]
+LAYOUT = {"compression": "none", "use_dictionary": False, "write_statistics": False, "write_page_checksum": True}
+
+
+@dataclass
+class Sizes:
+    """What GraphFeatures hold: counts, and bytes of their strings with features in each and with features once."""
+
+    records: int = 0
+    nodes: int = 0
+    edges: int = 0
+    embedded_bytes: int = 0
+    shared_bytes: int = 0
+    file_bytes: int = 0
+
+    def add(self, other: "Sizes") -> None:
+        """Count more."""
+        for item in fields(self):
+            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+
+    def see(self, batch: Flattened, width: int, embed: bool) -> None:
+        """Count a batch; features that nodes share are counted by ``share``."""
+        features = np.diff(batch.records.node_bounds) * 4 * width
+        headers = sum(1 + max(1, -(-int(size).bit_length() // 7)) for size in features) if width else 0
+        bare = len(batch.strings.data) - (int(features.sum()) + headers if embed else 0)
+        self.records += len(batch.records)
+        self.nodes += len(batch.numbers)
+        self.edges += len(batch.records.edge_ids)
+        self.shared_bytes += bare
+        self.embedded_bytes += bare + int(features.sum()) + headers
+
+    def share(self, nodes: int, width: int) -> None:
+        """Count the nodes whose id and features a shard holds once."""
+        self.shared_bytes += nodes * (8 + 4 * width)
+
+
+def shard_path(folder: Path, number: int) -> Path:
+    """Where a shard lies; its nodes' features, if they are not in the records, lie beside it."""
+    return folder / f"part-{number:05d}.parquet"
+
+
+def features_path(shard: Path) -> Path:
+    """Where the features of a shard's nodes lie."""
+    return shard.with_suffix(".features.parquet")
+
+
+def write_shard(
+    folder: Path, number: int, batches: Iterable[Flattened], source: Source, embed: bool
+) -> tuple[Sizes, Ints]:
+    """Write a shard, whole or not at all; returns its sizes and its distinct nodes.
+
+    Columns: ``id``, ``label`` (a list: one class, or 0/1 per class), ``split``, ``graph_feature`` (protobuf). Without
+    ``embed`` a second file holds every node's features once. The shard gets its name last.
+    """
+    from pyarrow import parquet
+
+    shard, sizes, held, width = shard_path(folder, number), Sizes(), [], source.graph.width
+    unnamed, writer = shard.with_name(f".{shard.name}.tmp"), None
+    try:
+        for batch in batches:
+            rows = _rows(batch.records, batch.strings)
+            writer = writer or parquet.ParquetWriter(unnamed, rows.schema, **LAYOUT)
+            writer.write_table(rows)
+            sizes.see(batch, width, embed)
+            held.append(np.unique(batch.numbers))
+    finally:
+        if writer is not None:
+            writer.close()
+    distinct = np.unique(np.concatenate(held))
+    sizes.share(len(distinct), width)
+    if not embed and source.graph.features is not None:
+        sizes.file_bytes += _write_features(features_path(shard), source, distinct)
+    sizes.file_bytes += unnamed.stat().st_size
+    unnamed.replace(shard)
+    return sizes, distinct
+
+
+def _rows(records: Records, strings: Pieces) -> Any:
+    import pyarrow as pa
+
+    offsets = np.arange(len(records) + 1, dtype=np.int32) * records.labels.shape[1]
+    buffers = [None, pa.py_buffer(strings.bounds), pa.py_buffer(strings.data)]
+    return pa.table(
+        {
+            "id": records.targets,
+            "label": pa.ListArray.from_arrays(offsets, pa.array(records.labels.ravel())),
+            "split": pa.array([SPLIT_NAMES[number] for number in records.split.tolist()]),
+            "graph_feature": pa.Array.from_buffers(pa.large_binary(), len(records), buffers),
+        }
+    )
+
+
+def _write_features(path: Path, source: Source, nodes: Ints) -> int:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    assert source.graph.features is not None
+    values: NDArray[np.float32] = source.graph.features[nodes]
+    column = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
+    unnamed = path.with_name(f".{path.name}.tmp")
+    parquet.write_table(pa.table({"id": ids_of(source.graph, nodes), "features": column}), unnamed, **LAYOUT)
+    unnamed.replace(path)
+    return path.stat().st_size

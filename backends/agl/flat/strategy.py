@@ -1,0 +1,112 @@
+"""The sampling strategy and its grammar: ``uniform(15);uniform(10)`` or ``weighted_sampler(by=weight, limit=5)``."""
+
+import ast
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+METHODS = {
+    "uniform": "uniform",
+    "random_sampler": "uniform",
+    "weighted": "weighted",
+    "weighted_sampler": "weighted",
+    "topk": "topk",
+    "full": "full",
+}
+OPTIONS = ("by", "limit", "replacement", "reverse", "seed")
+SCOPES = ("node", "target")
+
+
+class StrategyError(ValueError):
+    """A sampling strategy that cannot be carried out; the message says what is allowed."""
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How in-edges are sampled: ``fanouts`` belong to layers, layer 1 first; ``None`` keeps all in-edges.
+
+    ``by`` names the column of edges that weighted and topk sampling go by; ``reverse`` lets topk keep the smallest.
+    ``scope="node"`` gives a node one sample for all targets, ``"target"`` one of its own in every neighbourhood.
+    """
+
+    fanouts: tuple[int | None, ...]
+    method: str = "uniform"
+    by: str | None = None
+    replacement: bool = False
+    reverse: bool = False
+    scope: str = "node"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what no engine can do."""
+        if not self.fanouts:
+            raise StrategyError("hop 0 is not allowed: a neighbourhood has at least 1 hop")
+        if self.scope not in SCOPES:
+            raise StrategyError(f"scope={self.scope!r} is unknown: allowed are {', '.join(SCOPES)}")
+
+    @property
+    def hops(self) -> int:
+        """Hops of a neighbourhood, one per layer."""
+        return len(self.fanouts)
+
+
+def parse(text: str, hops: int, scope: str = "node", seed: int = 0) -> Strategy:
+    """Read ``method(limit)`` or ``method(by=column, limit=k, replacement=true, reverse=true, seed=n)`` per hop.
+
+    ``;`` separates hops, hop 1 (at the target) first; the last one repeats. All hops sample by the same method: an
+    edge has one rank. Raises StrategyError with what is allowed.
+    """
+    if hops < 1:
+        raise StrategyError(f"hop {hops} is not allowed: give at least 1 hop")
+    parts = [part for part in text.split(";") if part.strip()]
+    if not parts or len(parts) > hops:
+        raise StrategyError(f"{text!r} describes {len(parts)} hops, {hops} are asked: give 1 to {hops}, split by ';'")
+    calls = [_call(part.strip()) for part in parts]
+    calls += calls[-1:] * (hops - len(calls))
+    limits = [options.get("limit") for options in calls]
+    shared = [{name: value for name, value in options.items() if name != "limit"} for options in calls]
+    if any(options != shared[0] for options in shared):
+        raise StrategyError(f"{text!r} samples differently at different hops: only limit may differ between them")
+    for limit in limits:
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+            raise StrategyError(f"limit={limit} of {text!r} is not allowed: give a whole number from 1, or full()")
+    options = {"seed": seed} | shared[0] | {"fanouts": tuple(reversed(limits)), "scope": scope}
+    return _checked(Strategy(**options), text)
+
+
+def _call(text: str) -> dict[str, Any]:
+    """Split ``method(value, name=value)``."""
+    match = re.fullmatch(r"(\w+)\s*(?:\((.*)\))?", text)
+    if not match or match[1] not in METHODS:
+        raise StrategyError(f"sampler {text!r} is unknown: allowed are {', '.join(METHODS)}, as in uniform(15)")
+    options: dict[str, Any] = {"method": METHODS[match[1]]}
+    for argument in filter(str.strip, (match[2] or "").split(",")):
+        name, separator, value = (part.strip() for part in argument.partition("="))
+        name, value = (name, value) if separator else ("limit", name)
+        if name not in OPTIONS:
+            raise StrategyError(f"option {name!r} of sampler {text!r} is unknown: allowed are {', '.join(OPTIONS)}")
+        options[name] = value if name == "by" else _value(value, text)
+    return options
+
+
+def _value(value: str, text: str) -> Any:
+    try:
+        return ast.literal_eval({"true": "True", "false": "False", "none": "None"}.get(value.lower(), value))
+    except (ValueError, SyntaxError) as error:
+        raise StrategyError(f"value {value!r} in sampler {text!r} is neither a number nor true or false") from error
+
+
+def _checked(strategy: Strategy, text: str) -> Strategy:
+    if strategy.method == "full":
+        if any(limit is not None for limit in strategy.fanouts):
+            raise StrategyError(f"{text!r}: full() takes no limit, it keeps every in-edge")
+        return strategy
+    if None in strategy.fanouts:
+        raise StrategyError(f"{text!r} has a hop without limit: give one, as in uniform(15), or write full()")
+    if strategy.reverse and strategy.method != "topk":
+        raise StrategyError(f"{text!r}: only topk has reverse, which keeps the smallest")
+    if strategy.replacement and strategy.method == "topk":
+        raise StrategyError(f"{text!r}: topk cannot draw with replacement")
+    if strategy.method in ("weighted", "topk") and strategy.by is None:
+        return replace(strategy, by="weight")
+    return strategy

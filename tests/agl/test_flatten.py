@@ -1,0 +1,145 @@
+"""GraphFlat in one process: records equal the definition, whatever the batches, and samples are those of ``khop``."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.agl.flat.local import flattened
+from backends.agl.flat.source import Source
+from backends.agl.flat.strategy import StrategyError, parse
+from backends.agl.graphfeature import decode
+from backends.kernels import khop
+from datasets.graph import Graph
+from tests.graphs import awkward_graph
+
+STRATEGIES = ["full()", "uniform(4);uniform(2)", "uniform(2);uniform(3)", "weighted(3)", "topk(by=weight,limit=2)"]
+REPLACING = ["uniform(limit=3, replacement=true)", "weighted(by=weight, limit=2, replacement=True)"]
+
+
+def strings_of(graph: Graph, strategy, folder, targets=None, filtering=None, **options) -> list[bytes]:
+    source = Source.build(graph, strategy, filtering, folder)
+    targets = np.arange(graph.nodes) if targets is None else targets
+    batches = flattened(source, targets, strategy, **options)
+    return [
+        batch.strings.data[start:end].tobytes()
+        for batch in batches
+        for start, end in zip(batch.strings.bounds, batch.strings.bounds[1:], strict=False)
+    ]
+
+
+@pytest.mark.parametrize("scope", ["node", "target"])
+@pytest.mark.parametrize("text", STRATEGIES + REPLACING)
+def test_a_record_is_the_neighbourhood_that_khop_finds_for_its_target(text, scope, tmp_path):
+    graph = awkward_graph(3, weighted=True)
+    strategy = parse(text, 2, scope, seed=5)
+    for target, string in enumerate(strings_of(graph, strategy, tmp_path)):
+        record = decode([string])
+        found = khop(
+            graph.csr,
+            np.array([target]),
+            strategy.fanouts,
+            strategy.seed,
+            scope,
+            strategy.method,
+            graph.edge_weights,
+            strategy.replacement,
+        )
+        assert record.targets.tolist() == [target]
+        assert record.ids.tolist() == found.nodes.tolist()
+        assert record.distance.tolist() == found.distance.tolist()
+        assert record.in_edges.tolist() == found.csr.in_degrees.tolist()
+        assert record.sources.tolist() == found.csr.indices.tolist()
+        assert record.edge_ids.tolist() == found.csr.ids.tolist()
+        assert record.ranks.tolist() == found.rank.tolist()
+        assert np.array_equal(record.edge_weights if len(record.edge_ids) else [], graph.edge_weights[found.positions])
+
+
+def test_records_know_degrees_of_the_whole_graph_features_labels_and_split(tmp_path):
+    graph = replace(awkward_graph(1, weighted=True), node_ids=np.arange(40) * 7 + 100)
+    strategy = parse("uniform(2)", 2)
+    weights = np.bincount(graph.csr.destinations, weights=graph.edge_weights.astype(float), minlength=40)
+    record = decode(strings_of(graph, strategy, tmp_path))
+    numbers = (record.ids - 100) // 7
+    assert np.array_equal(record.degrees, graph.csr.in_degrees[numbers])
+    assert np.array_equal(record.weighted_degrees, weights[numbers])
+    assert np.array_equal(record.features, graph.features[numbers])
+    assert np.array_equal(record.labels[:, 0], graph.labels)
+    assert np.array_equal(record.split, graph.split)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.sampled_from(STRATEGIES + REPLACING), st.integers(1, 40), st.integers(1, 3), st.sampled_from(["node", "target"])
+)
+def test_bytes_do_not_depend_on_batches_threads_and_company(tmp_path_factory, text, batch, threads, scope):
+    graph, strategy = awkward_graph(2, weighted=True), parse(text, 3, scope)
+    folder = tmp_path_factory.mktemp("source")
+    whole = strings_of(graph, strategy, folder)
+    assert strings_of(graph, strategy, folder, batch=batch, threads=threads) == whole
+    some = np.array([7, 3, 39])
+    assert strings_of(graph, strategy, folder, some) == [whole[target] for target in some]
+
+
+def test_a_filter_thins_edges_out_before_they_are_sampled_and_keeps_degrees(tmp_path):
+    graph = awkward_graph(4, weighted=True)
+    text = "weight > 1.0 and not neighbor.feature[2] < 0"
+    kept = (graph.edge_weights > 1) & ~(graph.features[graph.csr.indices, 2] < 0)
+    record = decode(strings_of(graph, parse("full()", 1), tmp_path, filtering=text))
+    assert sorted(record.edge_ids) == sorted(graph.csr.ids[kept]) and 0 < kept.sum() < graph.csr.nnz
+    assert record.degrees[record.node_bounds[:-1]].tolist() == graph.csr.in_degrees.tolist()
+    sampled = decode(strings_of(graph, parse("weighted(2)", 1), tmp_path, filtering=text))
+    assert np.isin(sampled.edge_ids, graph.csr.ids[kept]).all()
+    at = {edge: position for position, edge in enumerate(graph.csr.ids.tolist())}
+    assert np.array_equal(sampled.edge_weights, graph.edge_weights[[at[edge] for edge in sampled.edge_ids.tolist()]])
+
+
+def test_reversed_topk_keeps_the_least(tmp_path):
+    graph = awkward_graph(4, weighted=True)
+    record = decode(strings_of(graph, parse("topk(by=weight, limit=1, reverse=true)", 1), tmp_path, np.array([0])))
+    assert record.edge_weights.tolist() == [graph.edge_weights[: graph.csr.indptr[1]].min()]
+
+
+@pytest.mark.parametrize(
+    "text", ["weight >", "colour > 1", "neighbor.colour == 1", "weight + 1", "feature[0] > 1", "f()"]
+)
+def test_a_filter_that_cannot_be_read_says_what_can(text, tmp_path):
+    with pytest.raises(ValueError, match=r"filter .* (columns are|write for example|compare columns)"):
+        Source.build(awkward_graph(1, weighted=True), parse("full()", 1), text, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "hops", "fanouts"),
+    [
+        ("uniform(15);uniform(10)", 2, (10, 15)),
+        ("random_sampler(limit=4)", 3, (4, 4, 4)),
+        ("weighted_sampler(by=weight, limit=2);weighted_sampler(by=weight, limit=3)", 3, (3, 3, 2)),
+        ("full()", 2, (None, None)),
+    ],
+)
+def test_hops_of_the_grammar_become_fanouts_of_layers(text, hops, fanouts):
+    assert parse(text, hops).fanouts == fanouts
+
+
+@pytest.mark.parametrize(
+    ("text", "hops", "complaint"),
+    [
+        ("uniform(15)", 0, "hop 0"),
+        ("nearest(3)", 1, "allowed are uniform"),
+        ("uniform(0)", 1, "from 1"),
+        ("uniform()", 1, "without limit"),
+        ("uniform(2);uniform(3);uniform(4)", 2, "describes 3 hops"),
+        ("uniform(2);topk(3)", 2, "differently"),
+        ("uniform(limit=2, colour=3)", 1, "allowed are by"),
+        ("uniform(limit=two)", 1, "neither"),
+        ("full(3)", 1, "no limit"),
+        ("uniform(3, reverse=true)", 1, "only topk"),
+        ("topk(3, replacement=true)", 1, "replacement"),
+        ("", 1, "0 hops"),
+    ],
+)
+def test_a_strategy_that_cannot_be_carried_out_says_what_can(text, hops, complaint):
+    with pytest.raises(StrategyError, match=complaint):
+        parse(text, hops)

@@ -1,0 +1,131 @@
+"""GraphFeature records as protobuf: the batch encoder against Google's runtime, and what damaged bytes are answered."""
+
+import re
+
+import numpy as np
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.agl.graphfeature import FIELDS, SCHEMA, decode, encode
+from backends.agl.records import Records
+from backends.agl.wire import CorruptRecord
+
+
+def message_class():
+    """Build the message of the schema file, whose one message has scalar fields only."""
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="test.proto", package="agl", syntax="proto3")
+    message = file.message_type.add(name="GraphFeature")
+    for repeated, kind, name, number in re.findall(r"^  (repeated )?(\w+) (\w+) = (\d+);", SCHEMA.read_text(), re.M):
+        message.field.add(
+            name=name,
+            number=int(number),
+            type=getattr(kinds, f"TYPE_{kind.upper()}"),
+            label=kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL,
+        )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("agl.GraphFeature"))
+
+
+GraphFeature = message_class()
+IDS = st.integers(-(2**62), 2**62)
+
+
+@st.composite
+def records(draw):
+    hops = draw(st.integers(1, 3))
+    sizes = draw(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 8)), min_size=1, max_size=4))
+    nodes, edges = (np.concatenate(([0], np.cumsum([size[i] for size in sizes]))) for i in (0, 1))
+    random = np.random.default_rng(draw(st.integers(0, 99)))
+    n, m = int(nodes[-1]), int(edges[-1])
+    in_edges = np.concatenate([random.multinomial(many, np.ones(held) / held) for held, many in sizes])
+    width, edge_width, classes = (draw(st.integers(0, 3)) for _ in range(3))
+    return Records(
+        hops=hops,
+        node_bounds=nodes,
+        edge_bounds=edges,
+        ids=np.array(draw(st.lists(IDS, min_size=n, max_size=n)), dtype=np.int64),
+        distance=np.concatenate([[0, *np.sort(random.integers(1, hops + 1, held - 1))] for held, _ in sizes]).astype(
+            int
+        ),
+        in_edges=in_edges,
+        sources=np.concatenate([random.integers(0, held, many) for held, many in sizes]),
+        ranks=random.integers(0, 300, m),
+        edge_ids=np.array(draw(st.lists(IDS, min_size=m, max_size=m)), dtype=np.int64),
+        degrees=random.integers(0, 2**31, n),
+        labels=random.integers(-1, 5, (len(sizes), classes)),
+        split=random.integers(0, 4, len(sizes)),
+        weighted_degrees=random.normal(size=n) if draw(st.booleans()) else None,
+        features=random.normal(size=(n, width)).astype(np.float32) if width else None,
+        edge_weights=random.normal(size=m).astype(np.float32) if m and draw(st.booleans()) else None,
+        edge_features=random.normal(size=(m, edge_width)).astype(np.float32) if m and edge_width else None,
+    )
+
+
+def strings_of(pieces):
+    return [pieces.data[start:end].tobytes() for start, end in zip(pieces.bounds, pieces.bounds[1:], strict=False)]
+
+
+@given(records())
+def test_decoding_gives_back_what_was_encoded(held):
+    again = decode(strings_of(encode(held)))
+    for name in Records.__dataclass_fields__:
+        mine, back = getattr(held, name), getattr(again, name)
+        assert (mine is None) == (back is None), name
+        assert mine is None or np.array_equal(mine, back), name
+
+
+@given(records())
+def test_bytes_are_those_of_the_protobuf_runtime(held):
+    for index, string in enumerate(strings_of(encode(held))):
+        message = GraphFeature.FromString(string)
+        assert message.SerializeToString(deterministic=True) == string
+        first, last = held.node_bounds[index : index + 2]
+        assert np.cumsum(np.array(message.nodes, dtype=np.int64)).tolist() == held.ids[first:last].tolist()
+        assert list(message.nodes_at) == np.bincount(held.distance[first:last], minlength=held.hops + 1).tolist()
+        assert list(message.label) == held.labels[index].tolist()
+        if held.features is not None:
+            assert message.features == held.features[first:last].tobytes()
+
+
+@given(records(), st.data())
+def test_a_record_is_encoded_alike_in_any_company(held, data):
+    strings = strings_of(encode(held))
+    order = data.draw(st.permutations(range(len(strings))))
+    assert strings_of(encode(decode([strings[index] for index in order]))) == [strings[index] for index in order]
+
+
+@given(records(), st.data())
+def test_a_truncated_record_is_refused(held, data):
+    string = strings_of(encode(held))[0]
+    cut = data.draw(st.integers(0, len(string) - 1))
+    try:
+        assert strings_of(encode(decode([string[:cut]]))) == [string[:cut]]  # cut between two optional fields
+    except CorruptRecord as error:
+        assert "record 0" in str(error) or "edge" in str(error) or "field" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (lambda message: message.ClearField("nodes"), "nodes is missing"),
+        (lambda message: message.in_edges.append(1), "in_edges"),
+        (lambda message: message.sources.append(0), "sources"),
+        (lambda message: message.degrees.append(3), "degrees"),
+        (lambda message: setattr(message, "features", b"12345"), "features"),
+    ],
+)
+def test_fields_that_contradict_each_other_are_named(damage, complaint):
+    message = GraphFeature(nodes=[5, 2], nodes_at=[1, 1], in_edges=[1, 0], sources=[1], ranks=[0], edges=[9])
+    message.degrees.extend([1, 0])
+    assert decode([message.SerializeToString()]).ids.tolist() == [5, 7]
+    damage(message)
+    with pytest.raises(CorruptRecord, match=complaint):
+        decode([message.SerializeToString()])
+
+
+def test_the_schema_numbers_every_field_once():
+    assert len(set(FIELDS.values())) == len(FIELDS) == 13
