@@ -3,7 +3,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint report clean setup
+.PHONY: help run test lint asan report clean setup
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -19,6 +19,12 @@ lint: setup ## ruff, mypy, import-linter
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+asan: setup ## pass the tests of the kernels under the address and undefined-behaviour sanitizers (needs g++)
+	@echo "building the kernels into build/asan"
+	@$(BIN)/python -m pip install -qq --no-deps --upgrade --target build/asan -C cmake.build-type=RelWithDebInfo -C cmake.define.SANITIZE=ON -C build-dir=build/asan-objects .
+	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
+	  ASAN_OPTIONS=detect_leaks=0 $(BIN)/python -m pytest -p tests.kernels.sanitized tests/kernels $(ARGS)
 
 report: setup ## write reports/ from results/
 	$(BIN)/python -m harness report $(ARGS)

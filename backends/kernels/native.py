@@ -1,11 +1,14 @@
 """The compiled kernels, where they are built; ``None`` elsewhere, and then plain torch does the work."""
 
+import importlib
+from contextlib import suppress
+from typing import Any
+
 import torch  # its OpenMP runtime is the one that the extension shares, so it must be loaded first
 
-try:
-    from backends.kernels import _native as native
-except ImportError:
-    native = None  # type: ignore[assignment]
+native: Any = None
+with suppress(ModuleNotFoundError):  # only that: an extension that is there and does not load is an error
+    native = importlib.import_module("backends.kernels._native")
 
 BUILD_COMMAND = "pip install -e . (needs a C++20 compiler, for instance: apt install g++)"
 _SMALL = 1 << 16
