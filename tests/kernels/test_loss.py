@@ -23,7 +23,10 @@ def test_value_and_gradient_equal_torchs(seed, rows, columns, shared, scale):
         found = binary_cross_entropy(logits, targets.to(dtype), None if share is None else share.to(dtype))
         (gradient,) = torch.autograd.grad(3.0 * found, logits)
         assert abs(found.item() - wanted.item()) <= bound * max(1e-3, wanted.item()) * 5
-        assert float((gradient - slope).abs().max()) <= bound * float(slope.abs().max() + 1e-30) * 5 + 1e-12
+        # sigmoid minus target is off by the rounding of 1, however small it is itself
+        assert float((gradient - slope).abs().max()) <= bound * (
+            3.0 * float(share.max()) if shared else 3.0 / exact.numel()
+        )
 
 
 def test_any_number_of_threads_gives_the_same_bits():
