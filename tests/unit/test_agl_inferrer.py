@@ -48,7 +48,10 @@ def test_one_pass_over_the_whole_graph_does_not_sample():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"infer": "guess"}, "backend.infer='guess' is not allowed: one of graphinfer"), ({"partitions": -1}, "at least 1")],
+    [
+        ({"infer": "guess"}, "backend.infer='guess' is not allowed: one of graphinfer"),
+        ({"partitions": -1}, "at least 1"),
+    ],
 )
 def test_options_that_do_not_exist_are_refused(options, message):
     with pytest.raises(ValueError, match=message):

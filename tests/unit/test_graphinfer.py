@@ -81,7 +81,7 @@ class Killed(BaseException):
 
 def killed_in(step):
     def progress(name, done, of):
-        if name.startswith(step) and done == of - 1:
+        if name.startswith(step) and done == of:
             raise Killed
 
     return progress

@@ -80,7 +80,6 @@ class LocalInference:
         embeddings = self.space.create(_embeddings(layer), shape, np.float32)
         made = 0
         for done, (first, last) in enumerate(self.job.parts):
-            self.progress(f"round {layer + 1}: receive", done, len(self.job.parts))
             rows = rows_of(self.job.needed[layer + 1], first, last)
             if len(rows):
                 matrix = matrices.read(first, rows, last)
@@ -90,6 +89,7 @@ class LocalInference:
                 matrices.release(first, last)
                 release(embeddings[first:last])
             made += len(rows)
+            self.progress(f"round {layer + 1}: receive", done + 1, len(self.job.parts))
         for array in sent.values():
             release(array)
         self.computed[f"layer {layer + 1}"] = made
@@ -101,7 +101,6 @@ class LocalInference:
         assert before is not None
         made: dict[str, Floats] = {}
         for done, (first, last) in enumerate(self.job.parts):
-            self.progress(f"round {layer + 1}: send", done, len(self.job.parts))
             rows = rows_of(self.job.needed[layer], first, last)
             if not len(rows):
                 continue
@@ -110,6 +109,7 @@ class LocalInference:
                     made[name] = self.space.create(f"{_messages(layer)}/{name}", (nodes, *value.shape[1:]), np.float32)
                 _put(made[name], rows, value)
             release(before[first:last])
+            self.progress(f"round {layer + 1}: send", done + 1, len(self.job.parts))
         return made
 
     def _score(self, head: Slice) -> Floats:

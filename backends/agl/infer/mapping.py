@@ -83,7 +83,6 @@ def _write(job: Job, layer: int, name: str, scale: Floats | None, space: Workspa
     indices = space.create(f"{name}/indices", (nnz,), kind)
     weight = None if scale is None else space.create(f"{name}/weight", (nnz,), np.float32)
     for done, (first, last) in enumerate(job.parts):
-        progress(f"map {name}", done, len(job.parts))
         csr, values = partition_matrix(job, layer, first, last, scale)
         start, end = int(indptr[first]), int(indptr[last])
         indices[start:end] = csr.indices
@@ -91,6 +90,7 @@ def _write(job: Job, layer: int, name: str, scale: Floats | None, space: Workspa
         if weight is not None:
             weight[start:end] = values
             release(weight[start:end])
+        progress(f"map {name}", done + 1, len(job.parts))
 
 
 class Matrices:

@@ -2,6 +2,7 @@
 
 import json
 import mmap
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ class Workspace:
         self._replace(plan, json.dumps(job, indent=1, sort_keys=True))
 
     def create(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
-        """Make an array of zeros that takes no room before it is written."""
+        """Make an array of zeros; raises OSError now, and not at some write, where the disk has no room for it."""
         path = self._path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.written += int(np.prod(shape)) * np.dtype(dtype).itemsize
@@ -42,6 +43,7 @@ class Workspace:
             np.save(path, np.empty(shape, dtype))
             return np.empty(shape, dtype)
         made: Array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+        self._reserve(path)
         return made
 
     def open(self, name: str) -> Array:
@@ -70,6 +72,17 @@ class Workspace:
     def forget(self, step: str) -> None:
         """Have a step done again."""
         (self.folder / f"{step}.done").unlink(missing_ok=True)
+
+    @staticmethod
+    def _reserve(path: Path) -> None:
+        size = path.stat().st_size
+        try:
+            with path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            path.unlink()
+            hint = f"no room for {size} bytes in {path.parent}: free some, or name another folder"
+            raise OSError(error.errno, hint) from error
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.npy"

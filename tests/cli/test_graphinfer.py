@@ -1,0 +1,112 @@
+"""``python -m backends.agl.infer``: scores as files, resumption after a kill, and refusals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from backends.agl.infer.commandline import main
+from tests.graphs import awkward_graph
+from tests.unit.test_graphinfer import close, definition, model_on
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def given(tmp_path):
+    """A graph and a model on disk, and the scores they should give."""
+    graph = awkward_graph(2)
+    spec, state = model_on(graph, "gat", 2)
+    (tmp_path / "graph").mkdir()
+    graph.save(tmp_path / "graph")
+    save_file(state, tmp_path / "model.safetensors")
+    command = ["-m", str(tmp_path / "model.safetensors"), "-i", str(tmp_path / "graph"), "-o", str(tmp_path / "out")]
+    return tmp_path, command, definition(graph, spec, state)
+
+
+def test_a_process_scores_a_graph_and_shows_its_progress(given):
+    folder, command, wanted = given
+    settings = ["-c", "partitions=3", "threads=1"]
+    run = [sys.executable, "-m", "backends.agl.infer", *command, *settings]
+    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "40 nodes scored" in done.stdout
+    assert "round 2: receive" in done.stderr
+    close(np.load(folder / "out" / "scores.npy"), wanted)
+    np.testing.assert_array_equal(np.load(folder / "out" / "nodes.npy"), np.arange(40))
+    assert json.loads((folder / "out" / "facts.json").read_text())["embeddings"] == 80
+    assert sorted(path.name for path in (folder / "out").iterdir()) == ["facts.json", "nodes.npy", "scores.npy"]
+
+
+def test_targets_are_scored_in_the_order_given(given):
+    folder, command, wanted = given
+    targets = np.array([31, 2, 9])
+    np.save(folder / "targets.npy", targets)
+    assert main([*command, "-t", str(folder / "targets.npy")]) == 0
+    close(np.load(folder / "out" / "scores.npy"), wanted[targets])
+
+
+def test_finished_scores_are_never_overwritten(given, capsys):
+    folder, command, _ = given
+    assert main(command) == 0
+    before = (folder / "out" / "scores.npy").stat().st_mtime_ns
+    assert main(command) == 2
+    assert "holds finished scores: give another folder" in capsys.readouterr().err
+    assert (folder / "out" / "scores.npy").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("partitions=x", "-c partitions=x is not understood: give one int"),
+        ("speed=9", "give key=value with a key of engine, partitions"),
+        ("engine=spark", "engine=spark is not allowed: one of local, ray"),
+        ("fanouts=5", "are not one per layer: the model has 2"),
+        ("sampler=best", "sampler='best' is unknown: allowed are uniform"),
+    ],
+)
+def test_settings_that_do_not_exist_are_refused(given, capsys, settings, message):
+    folder, command, _ = given
+    fanouts = ["fanouts=2,2"] if settings.startswith("sampler") else []
+    assert main([*command, "-c", *fanouts, settings]) == 2
+    assert message in capsys.readouterr().err
+    assert not (folder / "out" / "facts.json").exists()
+
+
+def test_a_corrupt_model_is_refused_by_name(given, capsys):
+    folder, command, _ = given
+    model = folder / "model.safetensors"
+    model.write_bytes(model.read_bytes()[:100])
+    assert main(command) == 2
+    assert f"{model} is no whole .safetensors file" in capsys.readouterr().err
+    assert not (folder / "out").exists()
+
+
+def test_a_killed_process_goes_on_where_it_stopped(tmp_path):
+    graph = awkward_graph(4, nodes=3000, edges=60000)
+    spec, state = model_on(graph, "gat", 3)
+    (tmp_path / "graph").mkdir()
+    graph.save(tmp_path / "graph")
+    save_file(state, tmp_path / "model.safetensors")
+    out = tmp_path / "out"
+    command = ["-m", str(tmp_path / "model.safetensors"), "-i", str(tmp_path / "graph"), "-o", str(out)]
+    run = [sys.executable, "-m", "backends.agl.infer", *command, "-c", "partitions=400", "threads=1"]
+    process = subprocess.Popen(run, cwd=ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        while not (out / "work" / "round-1.done").exists():
+            assert process.poll() is None
+            time.sleep(0.002)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert not (out / "scores.npy").exists()
+    assert main([*command, "-c", "partitions=2"]) == 0
+    close(np.load(out / "scores.npy"), definition(graph, spec, state))
+    assert "layer 1" not in json.loads((out / "facts.json").read_text())["made"]
