@@ -86,6 +86,26 @@ class Inferrer(Protocol):
         ...
 
 
+class Flattener(Protocol):
+    """Scenario ``flatten``: the neighbourhoods of all targets as records is the timed call."""
+
+    def prepare(self, graph: Graph, spec: ModelSpec, training: TrainingSpec, plan: BatchPlan, clock: Clock) -> None:
+        """Do everything that is done once; ``plan.targets(0)`` are flattened, as ``spec.layers`` and fanouts say."""
+        ...
+
+    def flatten(self, clock: Clock) -> None:
+        """Flatten all targets into the engine's sink."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """Return records, their nodes, edges and bytes, and the rate of the last call."""
+        ...
+
+    def close(self) -> None:
+        """As ``Trainer.close``; what was written for the measurement is deleted."""
+        ...
+
+
 class Multiplier(Protocol):
     """Scenario ``spmm``: one aggregation, forward and backward, is the timed call."""
 

@@ -15,6 +15,9 @@ class AglConfig(BackendConfig):
 
     ``source=graph`` feeds batches by k-hop search over the memory-mapped graph. ``infer`` is how scores are made:
     GraphInfer's rounds over ``partitions`` pieces (0: by size), batches of neighbourhoods, or one full-graph pass.
+
+    GraphFlat samples by ``sampler`` ("": uniform by the model's fanouts), once per ``scope``, from the edges that
+    ``filter`` leaves; ``features`` stand in each record (``embedded``) or once per shard (``shared``).
     """
 
     name: str = "agl"
@@ -25,10 +28,16 @@ class AglConfig(BackendConfig):
     form: str = "tight"
     infer: str = "graphinfer"
     partitions: int = 0
+    sampler: str = ""
+    scope: str = "node"
+    filter: str | None = None
+    features: str = "embedded"
+    sink: str = "disk"
 
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.agl.backend:AglTrainer",
         "infer": "backends.agl.infer.inferrer:inferrer",
+        "flatten": "backends.agl.flat.flattener:AglFlattener",
     }
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
     engine: ClassVar[str] = "native"
@@ -45,6 +54,9 @@ class AglConfig(BackendConfig):
             ("source", self.source, ("graph",)),
             ("form", self.form, FORMS),
             ("infer", self.infer, INFER),
+            ("scope", self.scope, ("node", "target")),
+            ("features", self.features, ("embedded", "shared")),
+            ("sink", self.sink, ("disk", "null")),
             *((switch, getattr(self, switch), ("auto", "true", "false")) for switch in self.ablations),
         ):
             if str(value).lower() not in allowed:

@@ -8,6 +8,7 @@ from backends.registry import load_object
 SCENARIOS = {
     "train": "harness.scenario.train:Train",
     "infer": "harness.scenario.infer:Infer",
+    "flatten": "harness.scenario.flatten:Flatten",
     "spmm": "harness.scenario.spmm:Spmm",
 }
 
