@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from backends.kernels.definition import Nodes
 from backends.kernels.neighbourhood import Neighbourhood
-from backends.kernels.sampling import Nodes
 from datasets.csr import Csr
 
 FORMS = ("tight", "paper", "full")

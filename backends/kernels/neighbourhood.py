@@ -7,12 +7,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from backends.kernels import compiled
+from backends.kernels.definition import Drawing, Nodes
 from backends.kernels.samplers import Weights, sampler_of
-from backends.kernels.sampling import Nodes, checked_fanouts, checked_nodes, ranks, sample_neighbors
+from backends.kernels.sampling import checked_fanouts, checked_nodes, ranks
 from datasets.csr import Csr, index_dtype
 
 Fanouts = Sequence[int | None]
 SCOPES = ("node", "target")
+MOST_COPIES = 1 << 62
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,29 +82,19 @@ def khop(
         raise ValueError(f"scope={scope!r} is unknown: allowed are {', '.join(SCOPES)}")
     if csr.shape[0] != csr.shape[1]:
         raise ValueError(f"the graph has shape {csr.shape}: a neighbourhood needs as many rows as columns")
-    count, apart = csr.shape[1], scope == "target"
-    layers = [roots + (np.arange(len(roots)) * count if apart else 0)]  # component * count + node
-    found, sources, positions, ids, degrees = layers[0], [], [], [], []
-    for fanout in expansions(fanouts):
-        own, component = layers[-1] % count, layers[-1] // count
-        named = roots[component] if apart else None
-        hop = sample_neighbors(csr, own, fanout, seed, sampler, weight, replace, named)
-        degrees.append(hop.csr.in_degrees)
-        sources.append(hop.csr.indices + np.repeat(component, degrees[-1]) * count)
-        positions.append(hop.positions)
-        ids.append(hop.csr.ids)
-        layers.append(np.setdiff1d(sources[-1], found))
-        found = np.union1d(found, layers[-1])
-    degrees.append(np.zeros(len(layers[-1]), dtype=np.int64))
-    keys = np.concatenate(layers)
-    order = np.argsort(keys)
-    local = order[np.searchsorted(keys[order], np.concatenate(sources))]
-    dtype = index_dtype(max(len(local), len(keys)))
-    indptr = np.concatenate(([0], *degrees)).cumsum().astype(dtype)
-    inside = Csr(indptr, local.astype(dtype), (len(keys), len(keys)), np.concatenate(ids))
-    distance = np.repeat(np.arange(len(layers), dtype=np.int32), [len(layer) for layer in layers])
-    owner = (keys // count).astype(np.int32) if apart else None
-    return Neighbourhood(keys % count, distance, inside, np.concatenate(positions), fanouts, owner)
+    apart = scope == "target"
+    if apart and len(roots) * csr.shape[1] > MOST_COPIES:
+        raise ValueError(f"{len(roots)} targets of {csr.shape[1]} nodes are too many copies: give fewer at a time")
+    drawing = Drawing(sampler, seed, weight, replace)
+    found = compiled.runner(drawing).search(csr, drawing, roots, expansions(fanouts), apart)
+    nodes, component = found.numbers, None
+    if apart:
+        component, nodes = (nodes // csr.shape[1]).astype(np.int32), nodes % csr.shape[1]
+    dtype = index_dtype(max(len(found.local), len(nodes)))
+    indptr, local = found.kept.starts.astype(dtype, copy=False), found.local.astype(dtype, copy=False)
+    inside = Csr(indptr, local, (len(nodes),) * 2, found.kept.ids)
+    distance = np.repeat(np.arange(len(found.layers), dtype=np.int32), found.layers)
+    return Neighbourhood(nodes, distance, inside, found.kept.positions, fanouts, component)
 
 
 def union(neighbourhoods: Sequence[Neighbourhood]) -> Neighbourhood:

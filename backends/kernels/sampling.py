@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.kernels.samplers import Weights, check_weights, sampler_of
+from backends.kernels import compiled
+from backends.kernels.definition import Drawing, Nodes
+from backends.kernels.samplers import Weights, sampler_of
 from datasets.csr import Csr, index_dtype
-from datasets.randomness import below, keyed, stream, unit_interval
-
-Nodes = NDArray[np.int64]
-KEYS, DRAWS = "neighbour keys", "neighbour draws"
+from datasets.randomness import keyed
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,65 +54,19 @@ def sample_neighbors(
     ``target``); ``node_ids`` [nodes] are the whole graph's where ``csr`` is a part of it. ``weight`` [nnz] is read by
     ``weighted`` and ``topk``. Raises ValueError for what is not allowed.
     """
-    chosen = sampler_of(sampler, weight, csr.nnz, replace)
+    sampler_of(sampler, weight, csr.nnz, replace)
     nodes = checked_nodes(nodes, csr.shape[0], "node")
     (fanout,) = checked_fanouts([fanout], sampler, replace)
     for name, given in (("targets", targets), ("node_ids", node_ids)):
         if given is not None and len(given) != len(nodes):
             raise ValueError(f"{name} has {len(given)} entries: one is needed for each of {len(nodes)} nodes")
-    key = stream(seed, DRAWS if replace else KEYS)
-    row_keys = np.full(len(nodes), key, dtype=np.uint64) if targets is None else keyed(key, targets)
-    rows, positions = in_edges(csr, nodes)
-    ids = positions if csr.edge_ids is None else np.asarray(csr.edge_ids[positions])
-    held = None if weight is None or not chosen.needs_weight else np.asarray(weight[positions])
-    if held is not None:
-        check_weights(sampler, chosen, held, ids)
-    if replace:
-        draw_keys = keyed(row_keys, nodes if node_ids is None else node_ids)
-        kept, counts = _drawn(rows, ids, draw_keys, held, int(fanout or 0))
-    else:
-        weights = np.ones(len(ids)) if held is None else held
-        kept, counts = _smallest(rows, ids, chosen.keys(keyed(row_keys[rows], ids), weights), len(nodes), fanout)
-    indptr = np.concatenate(([0], np.cumsum(counts))).astype(index_dtype(len(kept)))
-    shape = (len(nodes), csr.shape[1])
-    return Sample(Csr(indptr, np.asarray(csr.indices[positions[kept]]), shape, ids[kept]), positions[kept])
-
-
-def _smallest(rows: Nodes, ids: Any, keys: Any, count: int, fanout: int | None) -> tuple[Nodes, Nodes]:
-    """Candidates with the ``fanout`` smallest keys of each of ``count`` rows, by rank; and how many each row has."""
-    order = np.lexsort((ids, keys, rows))
-    degrees = np.bincount(rows, minlength=count)
-    rank = np.arange(len(rows)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
-    if fanout is None:
-        return order, degrees
-    return order[rank < fanout], np.minimum(degrees, fanout)
-
-
-def _drawn(rows: Nodes, ids: Any, draw_keys: Any, weight: Weights | None, fanout: int) -> tuple[Nodes, Nodes]:
-    """Candidates drawn ``fanout`` times from each row that has any, by draw; and how many each row has."""
-    order = np.lexsort((ids, rows))
-    degrees = np.bincount(rows, minlength=len(draw_keys))
-    counts = np.where(degrees > 0, fanout, 0)
-    starts, drawing = np.cumsum(degrees) - degrees, np.repeat(np.arange(len(counts)), counts)
-    hashes = keyed(draw_keys[drawing], np.arange(len(drawing)) % fanout)
-    if weight is None:
-        return order[starts[drawing] + below(hashes, degrees[drawing])], counts
-    places = np.empty(len(drawing), dtype=np.int64)
-    for row in np.flatnonzero(counts):
-        mine = slice(np.searchsorted(drawing, row), np.searchsorted(drawing, row) + fanout)
-        sums = np.cumsum(weight[order[starts[row] : starts[row] + degrees[row]]].astype(np.float64))
-        found = np.searchsorted(sums, unit_interval(hashes[mine]) * sums[-1], side="left")
-        places[mine] = starts[row] + np.minimum(found, degrees[row] - 1)
-    return order[places], counts
-
-
-def in_edges(csr: Csr, nodes: Nodes) -> tuple[Nodes, Nodes]:
-    """Place in ``nodes`` and position in ``csr`` of every in-edge of ``nodes``, without touching other rows."""
-    starts = csr.indptr[nodes].astype(np.int64)
-    degrees = csr.indptr[nodes + 1].astype(np.int64) - starts
-    first = np.cumsum(degrees) - degrees
-    positions = np.arange(int(degrees.sum())) + np.repeat(starts - first, degrees)
-    return np.repeat(np.arange(len(nodes)), degrees), positions
+    drawing = Drawing(sampler, seed, weight, replace)
+    keys = np.full(len(nodes), drawing.key, dtype=np.uint64) if targets is None else keyed(drawing.key, targets)
+    own = nodes if node_ids is None else np.ascontiguousarray(node_ids, dtype=np.int64)
+    kept = compiled.runner(drawing).sample(csr, drawing, nodes, keys, own, fanout)
+    indptr = kept.starts.astype(index_dtype(len(kept.positions)))
+    sources = np.asarray(csr.indices[kept.positions])
+    return Sample(Csr(indptr, sources, (len(nodes), csr.shape[1]), kept.ids), kept.positions)
 
 
 def checked_nodes(nodes: NDArray[np.integer], count: int, name: str) -> Nodes:

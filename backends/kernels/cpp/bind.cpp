@@ -8,4 +8,5 @@ NB_MODULE(_native, m) {
     define_maximum(m);
     define_sddmm(m);
     define_softmax(m);
+    define_neighbourhood(m);
 }

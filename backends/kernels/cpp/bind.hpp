@@ -47,6 +47,7 @@ void for_each_type(Define define) {
 void define_gat(nb::module_& m);
 void define_loss(nb::module_& m);
 void define_maximum(nb::module_& m);
+void define_neighbourhood(nb::module_& m);
 void define_sddmm(nb::module_& m);
 void define_softmax(nb::module_& m);
 void define_spmm(nb::module_& m);

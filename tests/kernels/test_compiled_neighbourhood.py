@@ -1,0 +1,131 @@
+"""The compiled search and sampling against their numpy definition, bit for bit, for any number of threads."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.kernels import compiled, definition
+from backends.kernels.compiled import Compiled
+from backends.kernels.definition import Drawing
+from backends.kernels.native import native
+from backends.kernels.neighbourhood import expansions
+from datasets.csr import Csr, csr_from_edges
+from datasets.randomness import hash_ids, keyed, logarithm, unit_interval
+
+NODES = 3000
+choices = st.sampled_from(
+    [("uniform", False), ("weighted", False), ("topk", False), ("full", False), ("uniform", True), ("weighted", True)]
+)
+
+
+def crowd(seed, ids="shuffled", index=np.int32, real=np.float32):
+    """Hubs of some 10,000 in-edges, nodes of about 100 (where the way of selecting changes), a long tail, ties."""
+    draw = np.random.default_rng(seed)
+    tail = np.minimum((draw.pareto(1.1, 20000) * 5).astype(np.int64), NODES - 2)
+    destinations = np.concatenate(
+        [np.zeros(10000, dtype=np.int64), np.full(9000, 7), draw.integers(8, 300, 26000), tail]
+    )
+    sources = draw.integers(0, NODES, len(destinations))
+    csr = csr_from_edges(sources, destinations, (NODES, NODES))
+    names = {"shuffled": draw.permutation(csr.nnz).astype(index), "large": csr.ids.astype(np.int64) * 97 + 2**40}
+    weight = draw.choice(np.array([0.25, 0.5, 1.0, 3.0]), csr.nnz).astype(real)
+    return Csr(csr.indptr.astype(index), csr.indices.astype(index), csr.shape, names.get(ids)), weight
+
+
+def equal(found, wanted):
+    np.testing.assert_array_equal(found.starts, wanted.starts)
+    np.testing.assert_array_equal(found.positions, wanted.positions)
+    np.testing.assert_array_equal(found.ids, wanted.ids)
+    assert found.ids.dtype == wanted.ids.dtype
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.integers(0, 3),
+    choices,
+    st.sampled_from(["shuffled", "large", "position"]),
+    st.sampled_from([(np.int32, np.float32), (np.int64, np.float64)]),
+    st.lists(st.integers(1, 120), min_size=1, max_size=3),
+    st.booleans(),
+    st.sampled_from([1, 2, 3]),
+)
+def test_searches_are_equal(seed, choice, ids, types, fanouts, apart, workers):
+    csr, weight = crowd(seed, ids, *types)
+    sampler, replace = choice
+    drawing = Drawing(sampler, seed, weight, replace)
+    widest = [None] * len(fanouts) if sampler == "full" else expansions(tuple(fanouts))
+    roots = np.sort(np.random.default_rng(seed).permutation(NODES)[:20])
+    before = torch.get_num_threads()
+    torch.set_num_threads(workers)
+    try:
+        found = Compiled.search(csr, drawing, roots, widest, apart)
+    finally:
+        torch.set_num_threads(before)
+    wanted = definition.search(csr, drawing, roots, widest, apart)
+    equal(found.kept, wanted.kept)
+    assert found.layers == wanted.layers
+    np.testing.assert_array_equal(found.numbers, wanted.numbers)
+    np.testing.assert_array_equal(found.local, wanted.local)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.integers(0, 3), choices, st.sampled_from(["shuffled", "position"]), st.sampled_from([1, 5, 95, 97, 4000, None])
+)
+def test_samples_are_equal(seed, choice, ids, fanout):
+    csr, weight = crowd(seed, ids)
+    sampler, replace = choice
+    fanout = (fanout or 50) if replace else None if sampler == "full" else fanout
+    drawing = Drawing(sampler, seed, weight, replace)
+    nodes = np.random.default_rng(seed).integers(0, NODES, 500)
+    keys, own = keyed(drawing.key, nodes[::-1]), nodes + 2**33
+    equal(
+        Compiled.sample(csr, drawing, nodes, keys, own, fanout),
+        definition.sample(csr, drawing, nodes, keys, own, fanout),
+    )
+
+
+def test_hashes_and_logarithms_are_the_same_bits():
+    ids = np.array([0, 1, 5, 2**31, 2**40 + 7])
+    assert [native.keyed(12345, int(i)) for i in ids] == keyed(12345, ids).tolist()
+    values = np.concatenate([unit_interval(hash_ids(0, "values", np.arange(20000))), [1.0, 2.0**-53]])
+    assert [native.logarithm(float(value)) for value in values] == logarithm(values).tolist()
+
+
+def test_arrays_on_disk_are_read_where_they_lie(tmp_path):
+    csr, weight = crowd(0)
+    for name, array in {"indptr": csr.indptr, "indices": csr.indices, "ids": csr.edge_ids, "weight": weight}.items():
+        np.save(tmp_path / name, array)
+    held = {path.stem: np.load(path, mmap_mode="r") for path in tmp_path.iterdir()}
+    mapped = Csr(held["indptr"], held["indices"], csr.shape, held["ids"])
+    for given_array, read in zip(
+        (mapped.indptr, mapped.indices, mapped.edge_ids), compiled._arrays(mapped), strict=True
+    ):
+        assert np.shares_memory(given_array, read)
+    drawings = [Drawing("weighted", 0, which, False) for which in (weight, held["weight"])]
+    roots = np.arange(10)
+    ours, theirs = (Compiled.search(*pair, roots, [5, 5], False) for pair in zip((csr, mapped), drawings, strict=True))
+    equal(theirs.kept, ours.kept)
+
+
+@pytest.mark.parametrize("damage", ["source", "row", "weight"])
+def test_damaged_graphs_are_refused_before_memory_is(damage):
+    csr, weight = crowd(0)
+    indptr, indices = csr.indptr.copy(), csr.indices.copy()
+    if damage == "source":
+        indices[indptr[0]] = NODES
+    elif damage == "row":
+        indptr[1] = csr.nnz + 5
+    else:
+        weight[indptr[0] + 3] = np.nan
+    message = {"source": "has source 3000", "row": "row 0 reaches", "weight": f"edge {csr.edge_ids[3]} has weight nan"}
+    with pytest.raises(ValueError, match=message[damage]):
+        Compiled.search(
+            Csr(indptr, indices, csr.shape, csr.edge_ids),
+            Drawing("topk", 0, weight, False),
+            np.arange(1),
+            [20000],
+            False,
+        )
