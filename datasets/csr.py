@@ -45,7 +45,8 @@ class Csr:
     @cached_property
     def destinations(self) -> NDArray[np.integer]:
         """Row of each edge, [nnz]: the coordinate form beside ``indices``."""
-        return np.repeat(np.arange(self.shape[0], dtype=self.indices.dtype), self.in_degrees)
+        dtype = np.result_type(self.indices.dtype, index_dtype(self.shape[0]))
+        return np.repeat(np.arange(self.shape[0], dtype=dtype), self.in_degrees)
 
     @cached_property
     def transpose(self) -> tuple["Csr", NDArray[np.integer]]:
@@ -62,9 +63,8 @@ class Csr:
         starts, degrees = self.indptr[rows].astype(np.int64), self.in_degrees[rows].astype(np.int64)
         indptr = np.concatenate(([0], np.cumsum(degrees)))
         positions = np.arange(indptr[-1]) - np.repeat(indptr[:-1], degrees) + np.repeat(starts, degrees)
-        kept = Csr(
-            indptr.astype(self.indptr.dtype), self.indices[positions], (len(rows), self.shape[1]), self.ids[positions]
-        )
+        dtype = np.result_type(self.indptr.dtype, index_dtype(int(indptr[-1])))
+        kept = Csr(indptr.astype(dtype), self.indices[positions], (len(rows), self.shape[1]), self.ids[positions])
         return kept, positions
 
 
@@ -78,8 +78,10 @@ def csr_from_edges(
     check_edges(sources, destinations, shape)
     count = len(sources)
     dtype = index_dtype(max(count, *shape, 1))
-    key = destinations.astype(np.int64) * shape[1] + sources
-    order = np.argsort(key, kind="stable")
+    if shape[0] * shape[1] <= np.iinfo(np.int64).max:
+        order = np.argsort(destinations.astype(np.int64) * shape[1] + sources, kind="stable")
+    else:
+        order = np.lexsort((sources, destinations))
     counts = np.bincount(destinations, minlength=shape[0]) if count else np.zeros(shape[0], dtype=np.int64)
     indptr = np.concatenate(([0], np.cumsum(counts))).astype(dtype)
     ids = order if edge_ids is None else edge_ids[order]

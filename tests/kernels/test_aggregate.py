@@ -6,14 +6,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.kernels import aggregate, gat, spmm
+from backends.kernels import aggregate, gat, partition_rows, spmm
 from backends.kernels.native import native
-from backends.kernels.operand import HUB_EDGES, partition_rows
-from datasets.csr import Csr, csr_from_edges
+from backends.kernels.operand import HUB_EDGES
+from datasets.csr import csr_from_edges
 from tests.graphs import awkward_graph
+from tests.kernels.matrices import WIDTHS, random_csr
 
 FORMS = ["native", "plain", "scatter"]
-WIDTHS = st.one_of(st.integers(1, 70), st.sampled_from([121, 127, 128, 256, 602, 1030]))
 
 
 @pytest.fixture(params=FORMS)
@@ -22,12 +22,6 @@ def form(request, monkeypatch):
     if request.param == "plain":
         monkeypatch.setattr(aggregate, "native", None)
     return request.param != "scatter"
-
-
-def random_csr(seed, rows, columns, edges, dtype=np.int32):
-    draw = np.random.default_rng(seed)
-    held = csr_from_edges(draw.integers(0, columns, edges), draw.integers(0, max(rows // 2, 1), edges), (rows, columns))
-    return Csr(held.indptr.astype(dtype), held.indices.astype(dtype), held.shape)
 
 
 def dense_of(csr, weight):
@@ -146,55 +140,9 @@ def test_dropout_drops_its_share_and_keeps_the_mean():
     torch.testing.assert_close(out.max(), torch.tensor(1 / 4000 / 0.75, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("width", [5, 64, 200])
-def test_results_are_bit_identical_for_any_number_of_threads(width):
-    hub = np.zeros(3 * HUB_EDGES, dtype=np.int64)
-    draw = np.random.default_rng(0)
-    sources = draw.integers(0, 500, len(hub) + 20_000)
-    csr = csr_from_edges(sources, np.concatenate([hub, draw.integers(0, 500, 20_000)]), (500, 500))
-    x = torch.randn(500, width, requires_grad=True)
-    z, src, dst = (torch.randn(shape, requires_grad=True) for shape in ((500, 2, width), (500, 2), (500, 2)))
-    found = []
-    before = torch.get_num_threads()
-    for threads in (1, 2, 3):
-        torch.set_num_threads(threads)
-        out, attended = spmm(csr, x, reduce="mean"), gat(csr, z, src, dst)
-        grads = torch.autograd.grad(out.sum() + attended.sum(), (x, z, src, dst))
-        found.append([out.detach(), attended.detach(), *grads])
-    torch.set_num_threads(before)
-    assert all(torch.equal(one, other) for other in found[1:] for one, other in zip(found[0], other, strict=True))
-
-
 @given(st.integers(0, 99), st.integers(0, 200), st.integers(1, 40))
 def test_pieces_cover_all_rows_once(seed, edges, parts):
     csr = random_csr(seed, 23, 9, edges)
     bounds = partition_rows(csr, parts)
     assert bounds[0] == 0 and bounds[-1] == 23 and len(bounds) == parts + 1
     assert bool((np.diff(bounds) >= 0).all())
-
-
-def test_bad_input_is_refused_with_what_is_allowed():
-    csr = awkward_graph().csr
-    x = torch.ones(40, 2)
-    for call, words in (
-        (lambda: spmm(csr, x, reduce="median"), "allowed are sum, mean"),
-        (lambda: spmm(csr, torch.ones(39, 2)), "the first of 40"),
-        (lambda: spmm(csr, x.to(torch.int64)), "allowed are float32, float64"),
-        (lambda: spmm(csr, x, torch.ones(3)), "edges need"),
-        (lambda: gat(csr, torch.ones(40, 0, 2), torch.ones(40, 0), torch.ones(40, 0)), "0 heads"),
-        (lambda: gat(csr, torch.ones(40, 1, 2), torch.ones(40, 2), torch.ones(40, 1)), "score_src has shape"),
-        (lambda: gat(csr, torch.ones(40, 1, 2), torch.ones(40, 1), torch.ones(40, 1), dropout=1.0), "below 1"),
-        (lambda: partition_rows(csr, 0), "at least 1"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            call()
-
-
-@pytest.mark.parametrize(
-    ("indptr", "indices", "words"),
-    [([0, 1, 2], [0, 2], "allowed are 0 to 1"), ([0, 2, 1, 2], [0, 1], "descends"), ([0, 1], [0, 1], "indptr has 2")],
-)
-def test_a_matrix_that_points_outside_is_refused(indptr, indices, words):
-    csr = Csr(np.array(indptr, dtype=np.int32), np.array(indices, dtype=np.int32), (max(len(indptr) - 1, 1), 2))
-    with pytest.raises(ValueError, match=words):
-        spmm(csr, torch.ones(2, 4))
