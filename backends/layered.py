@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from backends.kernels import binary_cross_entropy, gat, spmm
+from backends.kernels import bias_activation, binary_cross_entropy, dense, gat, projection, spmm
 from backends.model import ModelSpec, TrainingSpec
 from backends.training import Network, Targets, TorchTrainer, loss_of
 from datasets.adjacency import adjacency_of
@@ -34,9 +34,16 @@ class LayeredNetwork(Network):
 
     def convolve(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
         """Apply one convolution to the first ``columns`` rows of ``hidden``; returns [rows, width]."""
+        return self._convolve(layer, hidden, structure, "none")
+
+    def layer(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
+        """See ``Network``; bias and activation are fused with what comes before them."""
+        return self._convolve(layer, hidden, structure, "none" if self.spec.is_last(layer) else self.spec.activation())
+
+    def _convolve(self, layer: int, hidden: Tensor, structure: Any, activation: str) -> Tensor:
         matrix: LayerMatrix = structure[layer]
         rows, columns = matrix.csr.shape
-        return self.receive(layer, *self.send(layer, hidden[:columns], rows), matrix)
+        return self.receive(layer, *self.send(layer, prefix(hidden, columns), rows), matrix, activation)
 
     def send(self, layer: int, hidden: Tensor, rows: int) -> tuple[Parts, Parts]:
         """What a layer takes from each node: what it sends along its out-edges, and what its first ``rows`` keep.
@@ -44,38 +51,52 @@ class LayeredNetwork(Network):
         Every part has one row per node; each is made from that node's own embedding alone.
         """
         if self.spec.name == "gat":
-            z = (hidden @ self.parameter(layer, "weight")).view(len(hidden), self.spec.heads_of(layer), -1)
-            score_src = (z * self.parameter(layer, "att_src")).sum(-1)
-            score_dst = (z[:rows] * self.parameter(layer, "att_dst")).sum(-1)
-            return {"z": z, "score_src": score_src}, {"score_dst": score_dst}
-        weight = self._sent_weight(layer)
-        sent = {"x": hidden if _aggregates_input(weight) else hidden @ weight}
+            names = ("weight", "att_src", "att_dst")
+            z, score_src, score_dst = projection(hidden, *(self.parameter(layer, name) for name in names))
+            return {"z": z, "score_src": score_src}, {"score_dst": prefix(score_dst, rows)}
+        first = self.aggregates_first(layer)
+        sent = {"x": hidden if first else dense(hidden, self._sent_weight(layer))}
         if self.spec.name == "gcn":
             return sent, {}
-        own = torch.addmm(self.parameter(layer, "bias"), hidden[:rows], self.parameter(layer, "weight_self"))
-        return sent, {"own": own}
+        own = prefix(hidden, rows)
+        return sent, {"own": own if first else dense(own, self.parameter(layer, "weight_self"))}
 
-    def receive(self, layer: int, sent: Parts, kept: Parts, matrix: LayerMatrix) -> Tensor:
+    def receive(self, layer: int, sent: Parts, kept: Parts, matrix: LayerMatrix, activation: str = "none") -> Tensor:
         """Make a layer's output [rows, width] of what the columns sent and the rows kept."""
+        bias = self.parameter(layer, "bias")
         if self.spec.name == "gat":
             dropout = self.settings.attention_dropout if self.training else 0.0
             scores = sent["score_src"], kept["score_dst"]
             out = gat(matrix.csr, sent["z"], *scores, self.spec.slope, dropout, self.row_parallel)
-            joined = out.mean(1) if self.spec.is_last(layer) else out.flatten(1)
-            return joined + self.parameter(layer, "bias")
-        weight = self._sent_weight(layer)
+            averaged = self.spec.is_last(layer) and out.shape[1] > 1
+            return bias_activation(out.mean(1) if averaged else out.flatten(1), bias, activation)
         reduce = "sum" if self.spec.name == "gcn" else "mean"
         gathered = spmm(matrix.csr, sent["x"], matrix.weight, reduce, self.row_parallel)
-        neighbours = gathered @ weight if _aggregates_input(weight) else gathered
-        return neighbours + (self.parameter(layer, "bias") if self.spec.name == "gcn" else kept["own"])
+        if not self.aggregates_first(layer):
+            return bias_activation(gathered + kept["own"] if kept else gathered, bias, activation)
+        own = (kept["own"], self.parameter(layer, "weight_self")) if kept else None
+        return dense(gathered, self._sent_weight(layer), bias, activation == "relu", own)
+
+    def aggregates_first(self, layer: int) -> bool:
+        """Whether a layer aggregates its input, in the order that its present use needs."""
+        return aggregates_first(self.spec, layer, self.training)
 
     def _sent_weight(self, layer: int) -> Tensor:
         return self.parameter(layer, "weight" if self.spec.name == "gcn" else "weight_neigh")
 
 
-def _aggregates_input(weight: Tensor) -> bool:
-    """Whether a layer aggregates before it transforms: in the order that aggregates fewer columns."""
-    return weight.shape[0] < weight.shape[1]
+def prefix(x: Tensor, rows: int) -> Tensor:
+    """The first rows; all of them without a slice, whose gradient would be a copy."""
+    return x if len(x) == rows else x[:rows]
+
+
+def aggregates_first(spec: ModelSpec, layer: int, training: bool) -> bool:
+    """Whether a layer aggregates its input: unless that takes more columns than aggregating its output does.
+
+    The first layer's input is constant: aggregated first it needs no product backward, so that twice as many pay.
+    """
+    passes = 2 if training and layer == 0 else 1
+    return spec.name != "gat" and spec.width_in(layer) <= passes * spec.width_out(layer)
 
 
 class LayeredTrainer(TorchTrainer):
@@ -101,7 +122,7 @@ class LayeredTrainer(TorchTrainer):
 
     def aggregates_first(self, layer: int) -> bool:
         """See ``TorchTrainer``."""
-        return self.spec.name != "gat" and self.spec.width_in(layer) < self.spec.width_out(layer)
+        return aggregates_first(self.spec, layer, not self.forward_only)
 
 
 def layer_matrix(graph: Graph, model: str) -> LayerMatrix:

@@ -59,6 +59,11 @@ class Network(nn.Module):
         """Apply one convolution without its activation."""
         raise TypeError(f"{type(self).__name__} must define convolve")
 
+    def layer(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
+        """Apply one convolution and, but after the last, its activation; engines that fuse them override this."""
+        hidden = self.convolve(layer, hidden, structure)
+        return hidden if self.spec.is_last(layer) else self.activation(hidden)
+
     def parameter(self, layer: int, name: str) -> Tensor:
         """Return one canonical parameter of a layer."""
         return self.held[f"layers/{layer}/{name}"]
@@ -68,9 +73,7 @@ class Network(nn.Module):
         hidden = features
         for layer in range(self.spec.layers):
             hidden = functional.dropout(hidden, self.settings.dropout, self.training)
-            hidden = self.convolve(layer, hidden, structure)
-            if not self.spec.is_last(layer):
-                hidden = self.activation(hidden)
+            hidden = self.layer(layer, hidden, structure)
         return self.logits_of(hidden)
 
     def logits_of(self, hidden: Tensor) -> Tensor:
@@ -183,6 +186,8 @@ class TorchTrainer:
     To define: ``network(spec, training)``, ``structure(graph)`` for a whole graph, ``mini_batch(targets)`` where the
     engine trains in mini batches, ``spmm(layer)`` and ``layer_csrs(structure)`` for the facts.
     """
+
+    forward_only = False  # whether its layers are run without a backward pass, for inference
 
     def __init__(self, config: BackendConfig) -> None:
         self.config: Any = config
@@ -355,48 +360,3 @@ class TorchTrainer:
 
     def close(self) -> None:
         """Nothing runs between the calls of this trainer."""
-
-
-class TorchInferrer:
-    """The Inferrer of an engine on torch: one pass of its trainer's network over the whole graph, layer by layer.
-
-    Subclasses name their trainer in ``trainer_class``; labels are not needed.
-    """
-
-    trainer_class: type[TorchTrainer] = TorchTrainer
-
-    def __init__(self, config: BackendConfig) -> None:
-        self.trainer = self.trainer_class(config)
-
-    def prepare(
-        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
-    ) -> None:
-        """See ``backends.contract.Inferrer``."""
-        refuse_weights(graph, spec)
-        torch.set_num_threads(training.threads)
-        trainer = self.trainer
-        trainer.graph, trainer.spec, trainer.training, trainer.plan = graph, spec, training, BatchPlan(plan.nodes)
-        with clock.phase("structure"):
-            trainer.full_batch(graph, plan.nodes)
-        with clock.phase("model"):
-            trainer.model = trainer.network(spec, training)
-            trainer.model.load(state)
-
-    def infer(self, clock: Clock) -> Floats:
-        """See ``backends.contract.Inferrer``."""
-        with clock.phase("forward"):
-            return self.trainer.predict(self.trainer.graph, self.trainer.plan.nodes)
-
-    def spmm_operands(self) -> list[dict[str, Any]]:
-        """The SpMMs of one pass: the forward ones over the whole graph."""
-        trainer = self.trainer
-        whole = trainer.full_batch(trainer.graph, trainer.plan.nodes).structure
-        return [item for item in trainer.operands_of(whole, 1) if item["name"].endswith("forward")]
-
-    def facts(self) -> dict[str, Any]:
-        """See ``backends.contract.Inferrer``."""
-        return {"spmm": [described(item) for item in self.spmm_operands()]}
-
-    def close(self) -> None:
-        """See ``backends.contract.Inferrer``."""
-        self.trainer.close()

@@ -9,10 +9,11 @@ from torch import Tensor
 
 from backends.agl.pipeline import overlapped
 from backends.contract import Clock, Nodes
+from backends.inferring import TorchInferrer
 from backends.kernels import khop, layer_blocks
 from backends.layered import LayeredNetwork, LayeredTrainer, LayerMatrix, float_tensor
 from backends.model import ModelSpec, TrainingSpec
-from backends.training import Batch, Network, TorchInferrer, targets_of
+from backends.training import Batch, Network, targets_of
 from datasets.adjacency import adjacency_of
 
 

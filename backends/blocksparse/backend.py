@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
+from backends.inferring import TorchInferrer
 from backends.kernels import gat, spmm
 from backends.layered import LayeredTrainer, LayerMatrix, float_tensor
 from backends.multiplying import TorchMultiplier
-from backends.training import TorchInferrer
 from datasets.adjacency import Adjacency
 
 

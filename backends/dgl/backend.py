@@ -11,9 +11,10 @@ from torch import Tensor
 from backends.contract import Clock, Nodes
 from backends.dgl.network import DglNetwork, Hop, Structure, aggregate, aggregates_first, attend
 from backends.dgl.quiet import FullNeighbourSampler, dgl, graph_of, libxsmm_effect
+from backends.inferring import TorchInferrer
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.multiplying import TorchMultiplier
-from backends.training import Batch, Network, TorchInferrer, TorchTrainer
+from backends.training import Batch, Network, TorchTrainer
 from datasets.adjacency import Adjacency, adjacency_of
 from datasets.csr import Csr, csr_from_edges
 from datasets.graph import Graph

@@ -6,7 +6,9 @@ numpy.
 
 from backends.kernels.aggregate import gat, spmm
 from backends.kernels.blocks import Block, layer_blocks
+from backends.kernels.dense_layers import dense, projection
 from backends.kernels.edges import edge_softmax, sddmm
+from backends.kernels.epilogue import bias_activation
 from backends.kernels.loss import binary_cross_entropy
 from backends.kernels.neighbourhood import Neighbourhood, khop, union, union_with_places
 from backends.kernels.operand import partition_rows
@@ -19,12 +21,15 @@ __all__ = [
     "Neighbourhood",
     "Sample",
     "Sampler",
+    "bias_activation",
     "binary_cross_entropy",
+    "dense",
     "edge_softmax",
     "gat",
     "khop",
     "layer_blocks",
     "partition_rows",
+    "projection",
     "sample_neighbors",
     "sddmm",
     "spmm",

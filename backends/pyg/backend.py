@@ -9,10 +9,11 @@ from torch_geometric.data import Data
 
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Nodes
+from backends.inferring import TorchInferrer
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.pyg.loader import NeighbourBatches, batch_of
 from backends.pyg.network import PygNetwork, Structure, whole_graph
-from backends.training import Batch, Network, TorchInferrer, TorchTrainer, loss_of
+from backends.training import Batch, Network, TorchTrainer, loss_of
 from datasets.adjacency import adjacency_of
 from datasets.csr import Csr, csr_from_edges
 from datasets.graph import Graph

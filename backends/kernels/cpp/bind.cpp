@@ -9,4 +9,6 @@ NB_MODULE(_native, m) {
     define_sddmm(m);
     define_softmax(m);
     define_neighbourhood(m);
+    define_dense(m);
+    define_epilogue(m);
 }

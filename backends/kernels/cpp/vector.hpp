@@ -38,7 +38,7 @@ inline void store(T* to, vec<T> value) {
 
 template <class T>
 inline vec<T> broadcast(T value) {
-    return vec<T>{} + value;
+    return value - vec<T>{};  // not a sum: that must turn -0 into 0 and costs an addition
 }
 
 template <class T>

@@ -1,0 +1,243 @@
+// Dense layers over tall matrices: y = relu(x w + b) for one or two inputs, and all gradients in one pass over the rows.
+//
+// Written for few columns (tens to hundreds): the weight stays in cache, packed, while rows stream by. `B` is the width of
+// a vector in bytes; this header is compiled once for 32 and, where the processor may have them, once for 64.
+#pragma once
+#include <omp.h>
+
+#include "dense_scores.hpp"
+
+namespace kernels {
+
+template <class T, int B>
+constexpr int64_t panel_width = 2 * B / int64_t(sizeof(T));  // columns of a tile: two vectors
+template <int B>
+constexpr int tile_rows = B == 64 ? 12 : 6;  // as many as 32 or 16 registers hold
+
+template <class T, int B>
+constexpr int64_t panels(int64_t columns) {
+    return (columns + panel_width<T, B> - 1) / panel_width<T, B>;
+}
+
+// One input of a dense layer: x [rows, depth] times w [depth, columns].
+template <class T>
+struct DenseInput {
+    const T* x;
+    const T* w;
+    int64_t depth;
+    T* grad_x;       // [rows, depth], or null where no gradient is wanted
+    T* grad_w;       // [depth, columns]
+    T* packed;       // scratch of packed_size
+    T* partial;      // scratch of partials_of(rows) * partial_size
+};
+
+template <class T>
+struct DenseTask {
+    int64_t rows, columns;
+    int inputs;  // 1 or 2
+    DenseInput<T> input[2];
+    const T* bias;   // [columns] or null
+    bool relu;
+    T* y;            // [rows, columns]
+    const T* grad_y; // [rows, columns]
+    T* grad_bias;    // [columns] or null
+    Scores<T> scores;
+    T* bias_partial; // scratch of partials_of(rows) * padded columns
+};
+
+// Sizes that hold for either vector width.
+inline int64_t padded(int64_t columns, int64_t itemsize) {
+    const int64_t widest = 128 / itemsize;
+    return (columns + widest - 1) / widest * widest;
+}
+
+// Lay out w [depth, columns] (or its transpose) as panels [panel][depth][panel_width], zeros beyond the last column.
+template <class T, int B, bool Transposed>
+void pack(const T* w, int64_t depth, int64_t columns, T* to) {
+    constexpr int64_t P = panel_width<T, B>;
+    for (int64_t first = 0; first < columns; first += P)
+        for (int64_t k = 0; k < depth; ++k)
+            for (int64_t c = first; c < first + P; ++c)
+                *to++ = c >= columns ? T(0) : Transposed ? w[c * depth + k] : w[k * columns + c];
+}
+
+// acc [R][2 vectors] += x [R, depth] times a packed panel.
+template <class T, int B, int R>
+inline void multiply_tile(const T* x, int64_t stride, const T* panel, int64_t depth, wide<T, B> (&acc)[R][2]) {
+    constexpr int64_t P = panel_width<T, B>;
+    const T* base[(R + 3) / 4];
+    for (int r = 0; r < R; r += 4) base[r / 4] = x + r * stride;
+    for (int64_t k = 0; k < depth; ++k, panel += P) {
+        const wide<T, B> low = load_wide<T, B>(panel), high = load_wide<T, B>(panel + P / 2);
+        for (int r = 0; r < R; ++r) {
+            const wide<T, B> a = base[r / 4][(r % 4) * stride + k] - wide<T, B>{};
+            acc[r][0] += a * low;
+            acc[r][1] += a * high;
+        }
+    }
+}
+
+// Store the first `count` columns of a tile's row.
+template <class T, int B>
+inline void store_row(T* to, const wide<T, B> (&row)[2], int64_t count) {
+    constexpr int64_t P = panel_width<T, B>;
+    if (count >= P) {
+        store_wide<T, B>(to, row[0]);
+        store_wide<T, B>(to + P / 2, row[1]);
+        return;
+    }
+    T whole[P];
+    store_wide<T, B>(whole, row[0]);
+    store_wide<T, B>(whole + P / 2, row[1]);
+    std::memcpy(to, whole, count * sizeof(T));
+}
+
+template <class T, int B, int R>
+inline void forward_tile(const DenseTask<T>& t, int64_t row, int64_t panel) {
+    constexpr int64_t P = panel_width<T, B>;
+    const int64_t first = panel * P, left = t.columns - first;
+    wide<T, B> acc[R][2] = {};
+    if (t.bias != nullptr) {
+        T bias[P] = {};
+        std::memcpy(bias, t.bias + first, (left < P ? left : P) * sizeof(T));
+        for (int r = 0; r < R; ++r)
+            for (int v = 0; v < 2; ++v) acc[r][v] = load_wide<T, B>(bias + v * P / 2);
+    }
+    for (int i = 0; i < t.inputs; ++i) {
+        const DenseInput<T>& in = t.input[i];
+        multiply_tile<T, B, R>(in.x + row * in.depth, in.depth, in.packed + first * in.depth, in.depth, acc);
+    }
+#pragma GCC unroll 12
+    for (int r = 0; r < R; ++r) {
+        if (t.relu)
+            for (int v = 0; v < 2; ++v) acc[r][v] = acc[r][v] > wide<T, B>{} ? acc[r][v] : wide<T, B>{};
+        store_row<T, B>(t.y + (row + r) * t.columns + first, acc[r], left);
+    }
+}
+
+// Call `tile.operator()<R>(row)` on as many full tiles of rows as fit, then on one for each of the rest's binary parts.
+template <int R, class Tile>
+inline void each_tile(int64_t begin, int64_t end, Tile tile) {
+    for (; begin + R <= end; begin += R) tile.template operator()<R>(begin);
+    if constexpr (R > 1)
+        if (begin < end) each_tile<(R > 6 ? 6 : R > 4 ? 4 : R > 2 ? 2 : 1)>(begin, end, tile);
+}
+
+template <class T, int B>
+void dense_forward(const DenseTask<T>& t, int threads) {
+    for (int i = 0; i < t.inputs; ++i)
+        pack<T, B, false>(t.input[i].w, t.input[i].depth, t.columns, t.input[i].packed);
+    const int64_t blocks = (t.rows + kRowBlock - 1) / kRowBlock;
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 8)
+    for (int64_t block = 0; block < blocks; ++block) {
+        const int64_t begin = block * kRowBlock, end = begin + kRowBlock < t.rows ? begin + kRowBlock : t.rows;
+        for (int64_t panel = 0; panel < panels<T, B>(t.columns); ++panel)
+            each_tile<tile_rows<B>>(begin, end, [&]<int R>(int64_t row) { forward_tile<T, B, R>(t, row, panel); });
+        if (t.scores.heads > 0) score_rows<T, B>(t.scores, t.y, begin, end);
+    }
+}
+
+// The gradient before the activation of one row, padded with zeros to whole panels; adds to the bias's sum.
+template <class T>
+inline void gradient_row(const T* __restrict grad, const T* __restrict y, bool relu, int64_t columns, int64_t pitch,
+                         T* __restrict to) {
+    if (relu)
+        for (int64_t c = 0; c < columns; ++c) to[c] = y[c] > 0 ? grad[c] : T(0);
+    else
+        std::memcpy(to, grad, columns * sizeof(T));
+    for (int64_t c = columns; c < pitch; ++c) to[c] = T(0);
+}
+
+template <class T>
+inline void gradient_block(const DenseTask<T>& t, int64_t begin, int64_t end, int64_t pitch, T* __restrict to,
+                           T* __restrict bias_sum, T* score_sum) {
+    for (int64_t row = begin; row < end; ++row, to += pitch) {
+        gradient_row(t.grad_y + row * t.columns, t.y + row * t.columns, t.relu, t.columns, pitch, to);
+        if (t.scores.heads > 0) add_score_gradients(t.scores, row, t.y + row * t.columns, to, score_sum);
+        for (int64_t c = 0; c < pitch; ++c) bias_sum[c] += to[c];
+    }
+}
+
+// grad_w[k .. k + R, panel] += x[rows, k .. k + R]^T gradient[rows, panel]
+template <class T, int B, int R>
+inline void outer_tile(const T* x, int64_t depth, const T* gradient, int64_t pitch, int64_t rows, T* to) {
+    constexpr int64_t P = panel_width<T, B>;
+    wide<T, B> acc[R][2];
+    for (int r = 0; r < R; ++r)
+        for (int v = 0; v < 2; ++v) acc[r][v] = load_wide<T, B>(to + r * pitch + v * P / 2);
+    for (int64_t row = 0; row < rows; ++row, x += depth, gradient += pitch) {
+        const wide<T, B> low = load_wide<T, B>(gradient), high = load_wide<T, B>(gradient + P / 2);
+        for (int r = 0; r < R; ++r) {
+            const wide<T, B> a = x[r] - wide<T, B>{};
+            acc[r][0] += a * low;
+            acc[r][1] += a * high;
+        }
+    }
+    for (int r = 0; r < R; ++r)
+        for (int v = 0; v < 2; ++v) store_wide<T, B>(to + r * pitch + v * P / 2, acc[r][v]);
+}
+
+template <class T, int B, int R>
+inline void input_tile(const DenseInput<T>& in, int64_t row, const T* gradient, int64_t pitch, int64_t columns,
+                       int64_t panel) {
+    constexpr int64_t P = panel_width<T, B>;
+    wide<T, B> acc[R][2] = {};
+    multiply_tile<T, B, R>(gradient, pitch, in.packed + panel * P * columns, columns, acc);
+    for (int r = 0; r < R; ++r)
+        store_row<T, B>(in.grad_x + (row + r) * in.depth + panel * P, acc[r], in.depth - panel * P);
+}
+
+// Both gradients of one input from the gradient [rows, pitch] of rows [begin, end).
+template <class T, int B>
+inline void backward_input(const DenseTask<T>& t, const DenseInput<T>& in, int64_t begin, int64_t end, const T* gradient,
+                           int64_t pitch, T* partial) {
+    for (int64_t panel = 0; in.grad_x != nullptr && panel < panels<T, B>(in.depth); ++panel)
+        each_tile<tile_rows<B>>(begin, end, [&]<int R>(int64_t row) {
+            input_tile<T, B, R>(in, row, gradient + (row - begin) * pitch, pitch, t.columns, panel);
+        });
+    for (int64_t first = 0; first < pitch; first += panel_width<T, B>)
+        each_tile<tile_rows<B>>(0, in.depth, [&]<int R>(int64_t k) {
+            outer_tile<T, B, R>(in.x + begin * in.depth + k, in.depth, gradient + first, pitch, end - begin,
+                                partial + k * pitch + first);
+        });
+}
+
+template <class T, int B>
+void backward_chunk(const DenseTask<T>& t, int64_t chunk, int64_t pitch, T* gradient) {
+    const int64_t size = partial_rows(t.rows), last = (chunk + 1) * size < t.rows ? (chunk + 1) * size : t.rows;
+    T* bias_sum = t.bias_partial + chunk * pitch;
+    std::memset(bias_sum, 0, pitch * sizeof(T));
+    T* score_sum = t.scores.partial + chunk * 2 * t.scores.heads * t.scores.width;
+    std::memset(score_sum, 0, 2 * t.scores.heads * t.scores.width * sizeof(T));
+    for (int i = 0; i < t.inputs; ++i) {
+        const int64_t held = t.input[i].depth * pitch;
+        std::memset(t.input[i].partial + chunk * held, 0, held * sizeof(T));
+    }
+    for (int64_t begin = chunk * size; begin < last; begin += kRowBlock) {
+        const int64_t end = begin + kRowBlock < last ? begin + kRowBlock : last;
+        gradient_block(t, begin, end, pitch, gradient, bias_sum, score_sum);
+        for (int i = 0; i < t.inputs; ++i)
+            backward_input<T, B>(t, t.input[i], begin, end, gradient, pitch,
+                                 t.input[i].partial + chunk * t.input[i].depth * pitch);
+    }
+}
+
+// `scratch` holds kRowBlock * padded(columns) for each thread.
+template <class T, int B>
+void dense_backward(const DenseTask<T>& t, T* scratch, int threads) {
+    const int64_t chunks = partials_of(t.rows), pitch = panels<T, B>(t.columns) * panel_width<T, B>;
+    for (int i = 0; i < t.inputs; ++i)
+        if (t.input[i].grad_x != nullptr)
+            pack<T, B, true>(t.input[i].w, t.columns, t.input[i].depth, t.input[i].packed);
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+    for (int64_t chunk = 0; chunk < chunks; ++chunk)
+        backward_chunk<T, B>(t, chunk, pitch, scratch + omp_get_thread_num() * kRowBlock * pitch);
+    for (int i = 0; i < t.inputs; ++i)
+        add_partials(t.input[i].partial, chunks, t.input[i].depth, t.columns, pitch, t.input[i].grad_w);
+    if (t.grad_bias != nullptr) add_partials(t.bias_partial, chunks, 1, t.columns, pitch, t.grad_bias);
+    const int64_t held = t.scores.heads * t.scores.width;
+    for (int side = 0; side < 2 && held > 0; ++side)
+        add_partials(t.scores.partial + side * held, chunks, 1, held, 2 * held, t.scores.grad_att[side]);
+}
+
+}  // namespace kernels

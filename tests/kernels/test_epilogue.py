@@ -1,0 +1,52 @@
+"""Fused bias and activation against torch in float64, value and gradients."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional
+
+from backends.kernels import bias_activation
+from backends.kernels.epilogue import ACTIVATIONS
+
+TORCH = {"none": lambda y: y, "relu": functional.relu, "elu": functional.elu}
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 99), st.integers(1, 60), st.integers(1, 70), st.sampled_from(ACTIVATIONS))
+def test_value_and_gradients_equal_torchs(seed, rows, columns, activation):
+    draw = torch.Generator().manual_seed(seed)
+    x, flow = (torch.randn(rows, columns, generator=draw, dtype=torch.float64) for _ in range(2))
+    bias = torch.randn(columns, generator=draw, dtype=torch.float64)
+    flow *= (x + bias).abs() > 1e-5  # a sign that rounding could flip says nothing
+    exact = [x.requires_grad_(), bias.requires_grad_()]
+    wanted = TORCH[activation](x + bias)
+    slopes = torch.autograd.grad(wanted, exact, flow)
+    for dtype, bound in ((torch.float64, 1e-12), (torch.float32, 3e-6)):
+        held = [part.detach().to(dtype).requires_grad_() for part in exact]
+        found = bias_activation(*held, activation)
+        for one, other in zip(
+            (found, *torch.autograd.grad(found, held, flow.to(dtype))), (wanted, *slopes), strict=True
+        ):
+            assert one.shape == other.shape
+            assert float((one.double() - other).detach().abs().max()) <= bound * float(other.abs().max() + 1)
+
+
+def test_any_number_of_threads_gives_the_same_bits():
+    held, found = [torch.randn(2500, 61, requires_grad=True), torch.randn(61, requires_grad=True)], []
+    before = torch.get_num_threads()
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        out = bias_activation(*held, "elu")
+        found.append((out.detach(), *torch.autograd.grad(out.sin().sum(), held)))
+    torch.set_num_threads(before)
+    assert all(
+        torch.equal(one, other) for other_held in found[1:] for one, other in zip(found[0], other_held, strict=True)
+    )
+
+
+def test_unknown_activations_and_wrong_shapes_are_refused():
+    with pytest.raises(ValueError, match="allowed are none, relu, elu"):
+        bias_activation(torch.ones(3, 2), torch.ones(2), "tanh")
+    with pytest.raises(ValueError, match=r"needed are \[rows, f\]"):
+        bias_activation(torch.ones(3, 2), torch.ones(3))
