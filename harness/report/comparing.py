@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.report import tables
-from harness.report.pages import dataset_parts
+from harness.report.parts import dataset_parts
 from harness.report.rows import Row, rows
 from harness.statistics import Summary, independent_ratio, paired_ratio
 from harness.store.files import environment_of, find_records

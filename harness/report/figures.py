@@ -1,7 +1,7 @@
 """Figures of the reports: SVG that is the same bytes for the same rows; matplotlib is imported when one is drawn."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.report.rows import Row
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-OWN, PEER, FAINT = "#0b6e99", "#5f6368", "#d0d3d6"
+OWN, ATTENTION, PEER, FAINT = "#0b6e99", "#c05621", "#5f6368", "#d0d3d6"
 WIDE = 25.0
 
 
@@ -23,16 +23,69 @@ class Compared(Protocol):
     rows: list[Row]
 
 
+class Sped(Protocol):
+    """What a dot shows: a data set, whether it is attention, a factor."""
+
+    @property
+    def part(self) -> Any:
+        """What has the data set's name."""
+        ...
+
+    @property
+    def attention(self) -> bool:
+        """Whether it is gat's aggregation."""
+        ...
+
+    @property
+    def speedup(self) -> float:
+        """How many times as fast."""
+        ...
+
+
 def epoch_times(comparisons: Sequence[Compared]) -> str:
     """Draw the times of one data set, one panel per table, as SVG."""
+    return _svg(lambda: draw(comparisons))
+
+
+def speedups(cells: Sequence[Sped]) -> str:
+    """Draw how many times as fast as the fastest peer ours is, a dot per table, a line per data set, as SVG."""
+    return _svg(lambda: draw_speedups(cells))
+
+
+def _svg(drawn: Callable[[], "Figure"]) -> str:
     import matplotlib
 
     options: Any = {"svg.hashsalt": "gnn-harness", "svg.fonttype": "none", "font.family": "DejaVu Sans", "font.size": 9}
     with matplotlib.rc_context(options):
-        figure = draw(comparisons)
+        figure = drawn()
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": "gnn-harness report"})
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
+
+
+def draw_speedups(cells: Sequence[Sped]) -> "Figure":
+    """One line per data set, gat apart from the sums, the peer's speed at 1; logarithmic."""
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys(cell.part.name for cell in cells))
+    figure = Figure(figsize=(7.5, 0.3 * len(names) + 1.1), layout="constrained")
+    axes = figure.subplots()
+    for attention, colour, what in ((False, OWN, "gcn, sage"), (True, ATTENTION, "gat")):
+        mine = [cell for cell in cells if cell.attention == attention]
+        places = [names.index(cell.part.name) + (0.14 if attention else -0.14) for cell in mine]
+        axes.plot([cell.speedup for cell in mine], places, "o", color=colour, alpha=0.7, markersize=5, label=what)
+    axes.axvline(1, color=PEER, linewidth=1)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")
+    axes.tick_params(which="minor", labelsize=7)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.set_title("times as fast as the fastest peer", loc="left", fontsize=9, fontweight="bold")
+    axes.grid(axis="x", color=FAINT, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    return figure
 
 
 def draw(comparisons: Sequence[Compared]) -> "Figure":

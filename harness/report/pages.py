@@ -1,16 +1,14 @@
 """Pages of ``reports/``: a pure function of the records and of this checkout, twice the same bytes."""
 
-import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.report import figures, tables
+from harness.report import epochs, figures, kernels, tables
 from harness.report.commandline import command, overrides
-from harness.report.published import Published, published_for, published_scores
-from harness.report.rows import Found, Row, rows
+from harness.report.parts import Comparison, DatasetPart, chosen, dataset_parts
+from harness.report.rows import Found, Row
 from harness.store.files import environment_of, find_records
 from harness.store.naming import flatten
 from harness.store.record import RecordError
@@ -28,30 +26,6 @@ TRUST = {
 }
 
 
-@dataclass
-class Comparison:
-    """One table: the rows of one model and scenario on one data set and machine."""
-
-    title: str
-    rows: list[Row]
-    published: Published | None
-
-
-@dataclass
-class DatasetPart:
-    """All tables of one data set on one machine."""
-
-    name: str
-    machine: str
-    comparisons: list[Comparison]
-    figure: str
-
-    @property
-    def anchor(self) -> str:
-        """What names its figure and its place in the page."""
-        return f"{self.name}-{self.machine}"
-
-
 def write_reports(results: Path, out: Path) -> list[Path]:
     """Write all pages and figures below ``out`` and return them; raises RecordError when there is no record.
 
@@ -63,48 +37,32 @@ def write_reports(results: Path, out: Path) -> list[Path]:
     names = sorted({record["environment"] for _, record in found})
     environments = {name: environment_of(results, name) for name in names}
     parts = dataset_parts(results, found, environments)
-    texts = {f"figures/{part.figure}": figures.epoch_times(part.comparisons) for part in parts}
-    texts["comparison.md"] = _comparison_page(parts, environments, out)
-    texts["README.md"] = _render("README.md.j2", parts=parts, records=len(found), statuses=_statuses(found))
+    trained = chosen(parts, lambda scenario: scenario != "spmm")
+    multiplied = chosen(parts, lambda scenario: scenario == "spmm", "-kernels")
+    full = epochs.full_batches(trained)
+    texts = {f"figures/{part.figure}": figures.epoch_times(part.comparisons) for part in trained}
+    texts |= {f"figures/{part.figure}": figures.epoch_times(_typical(part)) for part in multiplied}
+    texts["comparison.md"] = _page("comparison.md.j2", trained, environments, out)
+    if multiplied:
+        texts["figures/speedups.svg"] = figures.speedups(kernels.cells(multiplied))
+        far = kernels.far(multiplied)
+        texts["kernels.md"] = _page("kernels.md.j2", multiplied, environments, out, figure="speedups.svg", far=far)
+    if full:
+        texts["epochs.md"] = _render("epochs.md.j2", parts=full)
+    counted = {"records": len(found), "statuses": _statuses(found)}
+    texts["README.md"] = _render("README.md.j2", parts=trained, multiplied=multiplied, full=full, **counted)
     return _write(out, texts)
 
 
-def dataset_parts(
-    results: Path, found: Sequence[Found], environments: Mapping[str, dict[str, Any]]
-) -> list[DatasetPart]:
-    """Sort the records into data sets and tables."""
-    scores = published_scores()
-    tree: dict[tuple[str, str], dict[tuple[str, ...], list[Found]]] = {}
-    for path, record in found:
-        machine, dataset = path.relative_to(results).parts[:2]
-        tree.setdefault((dataset, machine), {}).setdefault(_table_key(record["config"]), []).append((path, record))
-    parts = []
-    for (dataset, machine), compared in sorted(tree.items()):
-        comparisons = [_comparison(key, held, environments, scores) for key, held in sorted(compared.items())]
-        parts.append(DatasetPart(dataset, machine, comparisons, f"{dataset}-{machine}.svg"))
-    return parts
+def _typical(part: DatasetPart) -> list[Comparison]:
+    """Tables of a figure: 64 wide, one head, native order; the first where there is none."""
+    typical = [held for held in part.comparisons if ", 64 wide, " in held.title and " order, " not in held.title]
+    return [held for held in typical if not _many_heads(held)] or part.comparisons[:1]
 
 
-def _table_key(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """What all rows of a table share: the order, the precision and the engine's options are rows."""
-    training = {key: value for key, value in config["training"].items() if key != "dtype"}
-    texts = [json.dumps(values, sort_keys=True) for values in (config["dataset"], config["model"], training)]
-    return (config["model"]["name"], config["scenario"]["name"], config["device"], str(config["threads"]), *texts)
-
-
-def _comparison(
-    key: tuple[str, ...], found: Sequence[Found], environments: Mapping[str, dict[str, Any]], scores: list[Published]
-) -> Comparison:
-    model, scenario, device, threads = key[:4]
-    made = rows(found, environments)
-    config = made[0].record["config"]
-    batch = config["training"].get("batch_size")
-    form = "full batch" if batch is None else f"batches of {batch:,}"
-    if scenario == "spmm":
-        form = f"{config['model']['hidden']} wide" + (f", {config['model']['heads']} heads" if model == "gat" else "")
-    title = f"{model}, {scenario}, {form}, {device}, {threads} threads"
-    matches = [published_for(record, scores) for row in made for record in row.ok]
-    return Comparison(title, made, next((match for match in matches if match), None))
+def _many_heads(comparison: Comparison) -> bool:
+    model = comparison.rows[0].record["config"]["model"]
+    return bool(model["name"] == "gat" and model["heads"] != 1)
 
 
 def settings(comparison: Comparison) -> str:
@@ -184,19 +142,22 @@ def _rows(part: DatasetPart) -> list[Row]:
     return [row for comparison in part.comparisons for row in comparison.rows]
 
 
-def _comparison_page(parts: list[DatasetPart], environments: Mapping[str, dict[str, Any]], out: Path) -> str:
+def _page(
+    template: str, parts: list[DatasetPart], environments: Mapping[str, dict[str, Any]], out: Path, **values: Any
+) -> str:
     cited = {record["environment"] for part in parts for row in _rows(part) for _, record in row.cells}
 
     def link(path: Path) -> str:
         return Path(os.path.relpath(path, out)).as_posix()
 
     return _render(
-        "comparison.md.j2",
+        template,
         parts=parts,
         environments={name: flatten(environments[name]) for name in sorted(cited)},
         known={row.record["config"]["dataset"]["name"] for part in parts for row in _rows(part)},
         synthetic=any(dataset(part).get("synthetic") for part in parts),
         link=link,
+        **values,
     )
 
 
@@ -212,7 +173,11 @@ def _render(template: str, **values: Any) -> str:
         autoescape=False,
     )
     helpers = (settings, counts, structure, dataset, trust, redo, notes)
-    engine.globals |= {function.__name__: function for function in helpers} | {"tables": tables}
+    engine.globals |= {function.__name__: function for function in helpers} | {
+        "tables": tables,
+        "kernels": kernels,
+        "epochs": epochs,
+    }
     return engine.get_template(template).render(**values)
 
 
