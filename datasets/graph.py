@@ -109,16 +109,22 @@ class Graph:
 
     def save(self, folder: Path) -> None:
         """Write the graph as ``*.npy`` and ``graph.json`` into an existing ``folder``."""
+        for name, array in self._arrays().items():
+            np.save(folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
+        self.save_facts(folder)
+
+    def _arrays(self) -> dict[str, Any]:
         arrays = {"indptr": self.csr.indptr, "indices": self.csr.indices, "edge_ids": self.csr.edge_ids}
         arrays |= {name: getattr(self, name) for name in _NODE_ARRAYS + _EDGE_ARRAYS}
-        for name, array in arrays.items():
-            if array is not None:
-                np.save(folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
+        return {name: array for name, array in arrays.items() if array is not None}
+
+    def save_facts(self, folder: Path) -> None:
+        """Write ``graph.json`` alone, for a ``folder`` that holds the arrays already."""
         skipped = {"csr", *_NODE_ARRAYS, *_EDGE_ARRAYS}
         facts = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in skipped}
         facts |= {
             "shape": list(self.csr.shape),
-            "arrays": [name for name, array in arrays.items() if array is not None],
+            "arrays": list(self._arrays()),
         }
         (folder / "graph.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
 

@@ -19,10 +19,11 @@ class TableError(ValueError):
 
 @dataclass(frozen=True)
 class Table:
-    """An Arrow table and where it came from."""
+    """An Arrow table, or a piece of one, and where it came from; ``first`` rows of the file stand before it."""
 
     path: str
     data: Any
+    first: int = 0
 
     @property
     def rows(self) -> int:
@@ -54,7 +55,7 @@ class Table:
     def refuse(self, column: str, bad: Any, problem: str) -> None:
         """Raise TableError for the first row that is bad."""
         if bad.any():
-            raise TableError(f"{self.path}: row {int(bad.argmax()) + 1}, column {column!r}: {problem}")
+            raise TableError(f"{self.path}: row {self.first + int(bad.argmax()) + 1}, column {column!r}: {problem}")
 
 
 def positions_of(nodes: Table, ids: Values, edges: Table, column: str) -> NDArray[np.int64]:

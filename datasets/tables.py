@@ -1,6 +1,7 @@
 """Graphs of your own: a node table and an edge table, Parquet or CSV, on any path that fsspec opens."""
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import IO
@@ -13,6 +14,8 @@ from datasets.rows import directed, undirected
 from datasets.table_columns import Table, TableError, features_of, labels_of, positions_of, split_of, weights_of
 
 READ_AT_ONCE = 1 << 20
+ROWS_AT_ONCE = 1 << 17
+ENDINGS = (".parquet", ".pq", ".csv")
 
 
 @dataclass(frozen=True)
@@ -95,9 +98,7 @@ def _read(path: str, role: str) -> Table:
         ".pq": parquet.read_table,
         ".csv": lambda handle: csv.read_csv(handle, in_order),
     }
-    ending = next((ending for ending in readers if path.endswith(ending)), None)
-    if ending is None:
-        raise TableError(f"{path}: the {role} table must end with one of {', '.join(readers)}")
+    ending = _ending(path, role)
     try:
         with _open(path) as handle:
             table = Table(path, readers[ending](handle))
@@ -106,6 +107,44 @@ def _read(path: str, role: str) -> Table:
     if not table.rows:
         raise TableError(f"{path}: the {role} table has no rows")
     return table
+
+
+def _ending(path: str, role: str) -> str:
+    for ending in ENDINGS:
+        if path.endswith(ending):
+            return ending
+    raise TableError(f"{path}: the {role} table must end with one of {', '.join(ENDINGS)}")
+
+
+def batches(path: str, role: str) -> Iterator[Table]:
+    """Yield a table in pieces of some rows, which know where they start; raises TableError if there are none."""
+    import pyarrow
+    from pyarrow import csv, parquet
+
+    ending = _ending(path, role)
+    first = 0
+    try:
+        with _open(path) as handle:
+            pieces = (
+                csv.open_csv(handle, csv.ReadOptions(use_threads=False))
+                if ending == ".csv"
+                else parquet.ParquetFile(handle).iter_batches(ROWS_AT_ONCE)
+            )
+            for piece in pieces:
+                if piece.num_rows:
+                    yield Table(path, pyarrow.Table.from_batches([piece]), first)
+                first += piece.num_rows
+    except pyarrow.ArrowInvalid as error:
+        raise TableError(f"{path}: after row {first}: {error}") from error
+    if not first:
+        raise TableError(f"{path}: the {role} table has no rows")
+
+
+def sha256_of(given: TableOptions, more: Iterable[str] = ()) -> str:
+    """Hash the files and every option but their paths."""
+    options = {item.name: getattr(given, item.name) for item in fields(given)}
+    hashes = {f"table {place}": _sha256_of(path) for place, path in enumerate((given.nodes, given.edges, *more))}
+    return combined_sha256(hashes, {key: value for key, value in options.items() if key not in ("nodes", "edges")})
 
 
 def _sha256(given: TableOptions, options: Options) -> str:

@@ -86,12 +86,15 @@ def flatten_to(folder: Path, graph: Graph, targets: Ints, job: Job, progress: Pr
     check(graph, job)
     partial = folder.with_name(f".{folder.name}.partial")
     _claim(partial, job.identity(graph, targets))
-    source = Source.build(graph, job.strategy, job.filtering, partial / "source")
-    needed = estimate(source, targets, job)
-    _refuse_unless_it_fits(needed, partial)
+    try:
+        source = Source.build(graph, job.strategy, job.filtering, partial / "source")
+        needed = estimate(source, targets, job)
+        _refuse_unless_it_fits(needed, partial)
+        done = _flatten_here(partial, source, targets, job, progress)
+    except (ValueError, NoRoom):
+        shutil.rmtree(partial)  # what was given is wrong: another run could not go on from here
+        raise
     shards = partial / "shards"
-    shards.mkdir(exist_ok=True)
-    done = _flatten_here(partial, source, targets, job, progress)
     manifest = _manifest(graph, job, done, source) | {"estimated_bytes": needed}
     (shards / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
     shards.rename(folder)
@@ -132,7 +135,6 @@ def estimate(source: Source, targets: Ints, job: Job) -> int:
 def _refuse_unless_it_fits(needed: int, folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
-        shutil.rmtree(folder)
         raise NoRoom(
             f"the GraphFeatures need about {needed / 2**30:.2f} GiB, {folder.parent} has {free / 2**30:.2f} GiB free: "
             f"take fewer targets or smaller fanouts, hold features once per shard, or write elsewhere"
@@ -149,6 +151,7 @@ def _flatten_here(
 ) -> list[tuple[Sizes, Ints]]:
     """Write the shards one after the other; those of an earlier run stay."""
     pieces = shard_targets(targets, job)
+    (partial / "shards").mkdir(exist_ok=True)
     done = []
     for number, piece in enumerate(pieces):
         batches = flattened(source, piece, job.strategy, embed=job.embed, threads=job.threads)

@@ -1,0 +1,116 @@
+"""``python -m backends.agl.flat``: from tables to shards, and what is said of input that is wrong."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+
+from backends.agl.flat.commandline import main
+from backends.agl.flat.reader import GraphFeatureReader
+
+NODES = {"id": [10, 20, 30, 40], "a": [1.0, 2.0, 3.0, 4.0], "label": [0, 1, None, 1], "split": ["train"] * 4}
+EDGES = {"source": [10, 20, 30, 10], "target": [20, 30, 20, 40], "weight": [1.0, 0.5, 2.0, 1.0]}
+
+
+def write(folder, nodes=NODES, edges=EDGES, ending="parquet"):
+    arguments = []
+    for flag, name, held in (("-n", "nodes", nodes), ("-e", "edges", edges)):
+        path = folder / f"{name}.{ending}"
+        (parquet.write_table if ending == "parquet" else csv.write_csv)(pa.table(held), path)
+        arguments += [flag, str(path)]
+    return [*arguments, "-o", str(folder / "out"), "-h", "2"]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_tables_become_shards(tmp_path, ending, capsys):
+    assert main([*write(tmp_path, ending=ending), "-s", "uniform(15);uniform(10)"]) == 0
+    assert "3 GraphFeatures" in capsys.readouterr().out
+    records = next(GraphFeatureReader(tmp_path / "out").batches(10))
+    assert records.targets.tolist() == [10, 20, 40]
+    second = slice(*records.node_bounds[1:3])
+    assert records.ids[second].tolist() == [20, 10, 30]
+    assert records.features[second, 0].tolist() == [2.0, 1.0, 3.0]
+    assert records.weighted_degrees[second].tolist() == [3.0, 0.0, 0.5]
+    assert records.labels.tolist() == [[0], [1], [1]]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"edges.{ending}", f"nodes.{ending}", "out"]
+
+
+MISTAKES = [
+    ({"nodes": NODES | {"id": [10, 20, 10, 40]}}, [], r"nodes.parquet: row 3: id 10 appeared before"),
+    ({"nodes": NODES | {"id": [10, None, 30, 40]}}, [], r"nodes.parquet: row 2, column 'id': is empty"),
+    ({"nodes": NODES | {"a": [1.0, float("nan"), 1.0, 1.0]}}, [], r"nodes.parquet: row 2, column 'a': a number is NaN"),
+    (
+        {"edges": EDGES | {"source": [10, 20, 99, 10]}},
+        [],
+        r"edges.parquet: row 3, column 'source': no node has the id 99",
+    ),
+    (
+        {"edges": EDGES | {"weight": [1.0, 1.0, 1.0, None]}},
+        [],
+        r"edges.parquet: row 4, column 'weight': a number is NaN",
+    ),
+    ({"edges": {name: [] for name in EDGES}}, [], r"edges.parquet: the edge table has no rows"),
+    ({}, ["--width", "7"], r"nodes.parquet: 1 features in a, but width=7"),
+    ({}, ["-h", "0"], r"hop 0 is not allowed"),
+    ({}, ["-s", "nearest(3)"], r"sampler 'nearest\(3\)' is unknown: allowed are uniform"),
+    ({}, ["-s", "topk(by=colour, limit=3)"], r"goes by 'colour'"),
+    ({}, ["-f", "colour > 3"], r"filter 'colour > 3' names 'colour'"),
+    ({}, ["-n", "nothing.parquet"], r"nothing.parquet"),
+    ({"edges": EDGES | {"weight": [1.0, -1.0, 1.0, 1.0]}}, ["-s", "weighted(2)", "--targets", "all"], r"weight -1.0"),
+]
+
+
+@pytest.mark.parametrize(("tables", "more", "told"), MISTAKES, ids=[told for *_, told in MISTAKES])
+def test_wrong_input_is_named_and_leaves_nothing_behind(tmp_path, tables, more, told, capsys):
+    import re
+
+    arguments = [*write(tmp_path, **tables), *more]
+    assert main(arguments) in (1, 2)
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("error: ") and re.search(told, error) and "Traceback" not in error
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.parquet", "nodes.parquet"]
+
+
+def test_a_finished_folder_is_not_overwritten(tmp_path, capsys):
+    arguments = write(tmp_path)
+    assert main(arguments) == 0
+    stamp = (tmp_path / "out" / "manifest.json").stat().st_mtime_ns
+    assert main(arguments) == 2 and "exists: delete it" in capsys.readouterr().err
+    assert (tmp_path / "out" / "manifest.json").stat().st_mtime_ns == stamp
+
+
+def test_a_full_disk_ends_with_one_and_without_a_folder(tmp_path):
+    nodes = {"id": np.arange(4000), "a": np.random.default_rng(0).normal(size=4000), "label": np.zeros(4000, dtype=int)}
+    edges = {"source": np.arange(3999), "target": np.arange(1, 4000)}
+    arguments = [*write(tmp_path, nodes, edges), "--targets", "all"]
+    limited = f"ulimit -f 40; exec {sys.executable} -m backends.agl.flat " + " ".join(map(repr, arguments))
+    ended = subprocess.run(["bash", "-c", limited], capture_output=True, text=True)
+    assert ended.returncode == 1 and "File too large" in ended.stderr and "Traceback" not in ended.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_killed_run_goes_on(tmp_path):
+    nodes = {"id": np.arange(3000), "a": np.random.default_rng(0).normal(size=3000), "label": np.zeros(3000, dtype=int)}
+    ends = np.random.default_rng(1).integers(0, 3000, (2, 60000))
+    arguments = [*write(tmp_path, nodes, {"source": ends[0], "target": ends[1]}), "--targets", "all"]
+    arguments += ["-s", "uniform(8)", "--shard-records", "20"]
+    child = subprocess.Popen([sys.executable, "-m", "backends.agl.flat", *arguments], stderr=subprocess.DEVNULL)
+    shards = tmp_path / ".out.partial" / "shards"
+    while child.poll() is None and len(list(shards.glob("part-*.parquet"))) < 3:
+        time.sleep(0.01)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    kept = {path.name: path.stat().st_mtime_ns for path in sorted(shards.glob("part-*.parquet"))}
+    assert len(kept) >= 3 and not (tmp_path / "out").exists()
+    assert main(arguments) == 0
+    again = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*.parquet")}
+    assert len(again) == 150 and sum(again[name] == stamp for name, stamp in kept.items()) >= len(kept) - 1
+    assert main([*arguments, "-o", str(tmp_path / "whole")]) == 0
+    for name in again:
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

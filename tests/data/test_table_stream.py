@@ -1,0 +1,104 @@
+"""User tables as a graph on disk: what the loader in memory returns, for any number of buckets and rows at once."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datasets import tables as loader
+from datasets.buckets import Buckets
+from datasets.graph import Graph
+from datasets.table_columns import TableError
+from datasets.table_stream import stream
+from datasets.tables import TableOptions
+from tests.data.test_tables import EDGES, MISTAKES, NODES, Columns, load, tables, write
+
+ARRAYS = ("features", "labels", "split", "node_ids", "edge_weights")
+
+
+def streamed(
+    folder: Path, nodes: Columns, edges: Columns, ending="parquet", buckets=3, labels=None, **options
+) -> Graph:
+    paths = [write(folder / f"{name}.{ending}", held) for name, held in (("nodes", nodes), ("edges", edges))]
+    label_table = None if labels is None else write(folder / f"labels.{ending}", labels)
+    return stream(TableOptions(*paths, **options), folder / "graph", label_table, buckets)
+
+
+@settings(max_examples=40, deadline=None)
+@given(tables(), st.sampled_from(["parquet", "csv"]), st.booleans(), st.integers(1, 5), st.integers(1, 9))
+def test_it_is_the_graph_that_the_loader_reads(tmp_path_factory, held, ending, both, buckets, rows) -> None:
+    nodes, edges = held
+    folder = tmp_path_factory.mktemp("tables")
+    whole = load(folder, nodes, edges, ending, undirected=both)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loader, "ROWS_AT_ONCE", rows)
+        graph = streamed(folder, nodes, edges, ending, buckets, undirected=both)
+    for name in ARRAYS:
+        mine, wanted = getattr(graph, name), getattr(whole, name)
+        assert (mine is None) == (wanted is None) and (wanted is None or np.array_equal(mine, wanted)), name
+    assert isinstance(graph.csr.indices, np.memmap)
+    for name in ("indptr", "indices", "ids"):
+        assert np.array_equal(getattr(graph.csr, name), getattr(whole.csr, name)), name
+    for name in ("classes", "task", "self_loops_dropped"):
+        assert getattr(graph, name) == getattr(whole, name)
+    left = {path.stem for path in (folder / "graph").iterdir()}
+    assert left <= {"graph", "indptr", "indices", "edge_ids", *ARRAYS}
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+@pytest.mark.parametrize(("nodes", "edges", "options", "told"), MISTAKES)
+def test_mistakes_are_named_as_the_loader_names_them(
+    tmp_path: Path, monkeypatch, nodes: Columns, edges: Columns, options: dict[str, Any], told: str, ending: str
+) -> None:
+    monkeypatch.setattr(loader, "ROWS_AT_ONCE", 2)
+    with pytest.raises(
+        TableError, match=told.replace("holds int64, but the ids of .*nodes", "holds integers, but .*nodes")
+    ):
+        streamed(tmp_path, nodes, edges, ending, **options)
+
+
+@pytest.mark.parametrize("role", ["nodes", "edges"])
+def test_empty_tables_are_named(tmp_path: Path, role: str) -> None:
+    held = {"nodes": NODES, "edges": EDGES}
+    held[role] = {column: [] for column in held[role]}
+    with pytest.raises(TableError, match=rf"{role}\.csv: the {role[:-1]} table has no rows"):
+        streamed(tmp_path, held["nodes"], held["edges"], "csv")
+
+
+def test_labels_come_from_a_table_of_their_own(tmp_path: Path) -> None:
+    nodes = {name: values for name, values in NODES.items() if name != "label"}
+    labels: Columns = {"id": [30, 10], "label": [2, 0], "split": ["test", "train"]}
+    graph = streamed(tmp_path, nodes, EDGES, labels=labels)
+    assert graph.labels is not None and graph.split is not None
+    assert graph.labels.tolist() == [0, -1, 2] and graph.split.tolist() == [0, 3, 2] and graph.classes == 3
+    for wrong, told in (
+        ({"id": [10, 99]}, r"labels.parquet: row 2, column 'id': no node"),
+        ({"id": ["a", "b"]}, "strings"),
+    ):
+        (tmp_path / str(told[-4:])).mkdir()
+        with pytest.raises(TableError, match=told):
+            streamed(tmp_path / str(told[-4:]), nodes, EDGES, labels=labels | wrong)
+
+
+def test_rows_that_grow_wider_are_named(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(loader, "ROWS_AT_ONCE", 1)
+    nodes = {"id": [10, 20, 30], "x": [[1.0, 2.0], [1.0, 2.0], [1.0]]}
+    with pytest.raises(TableError, match=r"nodes.parquet: row 3: .* features"):
+        streamed(tmp_path, nodes, EDGES)
+
+
+def test_words_as_labels_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match=r"column 'label' holds string: give classes as numbers"):
+        streamed(tmp_path, NODES | {"label": ["a", "b", "a"]}, EDGES)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-(2**60), 2**60)), max_size=40), st.integers(1, 5))
+def test_buckets_keep_rows_and_their_order(tmp_path_factory, rows: list[tuple[int, int]], pieces: int) -> None:
+    buckets = Buckets(tmp_path_factory.mktemp("buckets"), "b", 4, 2)
+    for piece in np.array_split(np.array(rows, dtype=np.int64).reshape(-1, 2), pieces):
+        buckets.deal(piece[:, 0], piece[:, 1], piece[:, 0])
+    for number, held in enumerate(buckets.drain()):
+        assert held.tolist() == [[value, bucket] for bucket, value in rows if bucket == number]
