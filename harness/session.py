@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +141,9 @@ class Session:
         facts = self.scenario.engine.facts()
         if self.scenario.now is not None:
             facts["clock"] = "simulated"
-        answer = {"facts": facts, "metrics": self.scenario.metrics(), "cache": self._cache()}
-        answer["limits"] = self._limits(facts)
+        operands = self._operands()
+        answer = {"facts": facts, "metrics": self.scenario.metrics(), "cache": self._cache(operands)}
+        answer["limits"] = self._limits(facts, operands or ())
         self.close()
         return plain(answer)
 
@@ -152,17 +153,22 @@ class Session:
             self.closed = True
             self.scenario.close()
 
-    def _cache(self) -> Json | None:
+    def _operands(self) -> list[Json] | None:
+        """The matrices of the timed call, where the engine tells them and something is to be made of them."""
+        wanted = self.config.measure.cache == "simulate" or self.config.measure.limits
+        told = getattr(self.scenario.engine, "spmm_operands", None)
+        return told() if wanted and told is not None else None
+
+    def _cache(self, operands: list[Json] | None) -> Json | None:
         if self.config.measure.cache != "simulate":
             return None
-        operands = getattr(self.scenario.engine, "spmm_operands", None)
         if operands is None:
             return {"status": "not reported"}
         from harness.measure.cache import simulate
 
-        return dict(simulate(operands(), self.config.measure.cache_accesses))
+        return dict(simulate(operands, self.config.measure.cache_accesses))
 
-    def _limits(self, facts: Json) -> Json | None:
+    def _limits(self, facts: Json, operands: Sequence[Json]) -> Json | None:
         """Ceilings of this machine beside what was timed; the machine is this process's own while it finishes."""
         samples = self.seconds[self.config.measure.warmup :]
         if (
@@ -175,7 +181,9 @@ class Session:
         # torch is what it measures with: engines without it have no limits.
         from harness.measure.limits import limits
 
-        return limits(facts, float(np.median(samples)) * (self.extrapolated or 1.0), self.config.threads) or None
+        seconds = float(np.median(samples)) * (self.extrapolated or 1.0)
+        floor = getattr(self.scenario, "dense_floor", None)
+        return limits(facts, seconds, self.config.threads, operands, floor() if floor else None) or None
 
     def _cuda(self) -> Any:
         torch = sys.modules.get("torch")

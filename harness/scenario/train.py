@@ -54,6 +54,15 @@ class Train:
     def metrics(self) -> None:
         """Nothing to score: a timed epoch predicts nothing."""
 
+    def dense_floor(self) -> float | None:
+        """Seconds of a full-batch epoch's layers without aggregation; mini batches have no such floor."""
+        if self.config.training.batch_size is not None:
+            return None
+        # torch is what it measures with: engines without it have no floor.
+        from harness.measure.dense import dense_floor
+
+        return dense_floor(self.spec, self.view, self.start, self.config.threads)
+
     def close(self) -> None:
         """Let the trainer end."""
         self.engine.close()

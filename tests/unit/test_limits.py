@@ -1,9 +1,16 @@
 """Limits: the formulas by hand, and ceilings that are of the right kind."""
 
+import numpy as np
 import pytest
+import torch
 
-from harness.measure import limits as measured
+from backends.kernels import ceiling
+from backends.model import ModelSpec, initial_state
+from datasets.csr import Csr
+from harness.measure import ceilings
+from harness.measure.dense import dense_floor
 from harness.measure.limits import limits
+from tests.graphs import awkward_graph
 
 FACTS = {"spmm": [{"name": "forward", "nnz": 1000, "rows": 100, "columns": 80, "width": 20, "count": 3}]}
 
@@ -11,9 +18,14 @@ FACTS = {"spmm": [{"name": "forward", "nnz": 1000, "rows": 100, "columns": 80, "
 @pytest.fixture
 def fixed(monkeypatch):
     """Ceilings of a machine made up for the test."""
-    monkeypatch.setattr(measured, "stream_bandwidth", lambda threads: 1e9)
-    monkeypatch.setattr(measured, "multiply_add_rate", lambda threads: 1e12)
-    monkeypatch.setattr(measured, "gather_bandwidth", lambda rows, width, threads: 2e9)
+    for name, value in (("read_bandwidth", 1e9), ("triad_bandwidth", 5e8), ("multiply_add_rate", 1e12)):
+        monkeypatch.setattr(ceilings, name, lambda threads, value=value: value)
+    monkeypatch.setattr(ceilings, "gather_bandwidth", lambda rows, width, threads: 2e9)
+    monkeypatch.setattr(ceilings, "order_seconds", lambda indices, rows, width, threads: len(indices) * 1e-6)
+
+
+def operand(nnz):
+    return {"name": "forward", "csr": Csr(np.zeros(101, dtype=np.int32), np.zeros(nnz, dtype=np.int32), (100, 80))}
 
 
 def test_bytes_and_operations_follow_the_formulas(fixed):
@@ -26,11 +38,20 @@ def test_bytes_and_operations_follow_the_formulas(fixed):
     assert found["dense_seconds"] == pytest.approx(5e-6)
     assert found["fraction_of_limit"] == pytest.approx((found["bytes_best"] / 1e9 + 5e-6) / 0.01)
     assert found["fraction_of_gather"] == pytest.approx((found["bytes_worst"] / 2e9 + 5e-6) / 0.01)
+    assert "fraction_of_ceiling" not in found  # nobody told the order of the edges
+
+
+@pytest.mark.parametrize(("nnz", "bound"), [(1000, 1e-3), (2, (404 + 8000 + 16000 + 6400) / 1e9)])
+def test_the_ceiling_is_the_slower_of_stream_and_of_reading_in_order(fixed, nnz, bound):
+    found = limits(FACTS, 0.01, 2, [operand(nnz)], dense_floor=0.5)
+    assert found["attainable_seconds"] == pytest.approx(3 * bound)
+    assert found["fraction_of_ceiling"] == pytest.approx(3 * bound / 0.01)
+    assert found["dense_floor"] == 0.5
 
 
 def test_a_time_twice_as_long_is_half_as_close(fixed):
-    one, two = limits(FACTS, 0.01, 2), limits(FACTS, 0.02, 2)
-    for key in ("xnr", "fraction_of_limit", "fraction_of_gather"):
+    one, two = (limits(FACTS, seconds, 2, [operand(1000)]) for seconds in (0.01, 0.02))
+    for key in ("xnr", "fraction_of_limit", "fraction_of_gather", "fraction_of_ceiling"):
         assert one[key] == pytest.approx(2 * two[key])
 
 
@@ -39,10 +60,60 @@ def test_no_product_no_limits():
     assert limits({}, 1.0, 2) == {}
 
 
-def test_ceilings_of_this_machine_are_measured(monkeypatch):
-    monkeypatch.setattr(measured, "STREAM_BYTES", 1 << 22)
-    monkeypatch.setattr(measured, "GATHER_BYTES", 1 << 20)
-    found = limits(FACTS, 1.0, 1)
-    assert all(found["ceilings"][name] > 1e6 for name in ("stream", "flops", "gather"))
-    for cached in (measured.stream_bandwidth, measured.multiply_add_rate, measured.gather_bandwidth):
-        cached.cache_clear()
+@pytest.mark.parametrize("compiled", [True, False], ids=["native", "torch"])
+def test_ceilings_of_this_machine_are_measured(monkeypatch, compiled):
+    if not compiled:
+        monkeypatch.setattr(ceiling, "native", None)
+    monkeypatch.setattr(ceilings, "STREAM_BYTES", 1 << 22)
+    monkeypatch.setattr(ceilings, "GATHER_BYTES", 1 << 20)
+    measured = (ceilings.read_bandwidth, ceilings.triad_bandwidth, ceilings.multiply_add_rate)
+    for held in (*measured, ceilings.gather_bandwidth):
+        held.cache_clear()
+    found = limits(FACTS, 1.0, 1, [operand(1000)])
+    assert all(found["ceilings"][name] > 1e6 for name in ("stream", "read", "triad", "flops", "gather"))
+    assert found["ceilings"]["stream"] == max(found["ceilings"]["read"], found["ceilings"]["triad"])
+    assert found["fraction_of_ceiling"] > 0
+    for held in (*measured, ceilings.gather_bandwidth):
+        held.cache_clear()
+
+
+@pytest.mark.parametrize("width", [1, 5, 8, 16, 23, 64, 65, 200])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_gather_reads_every_value_of_its_rows(width, threads):
+    if ceiling.native is None:
+        return
+    draw = np.random.default_rng(width)
+    table = torch.from_numpy(draw.integers(0, 9, (50, width)).astype(np.float32))
+    indices = torch.from_numpy(draw.integers(0, 50, 10_000).astype(np.int32))
+    rows = table.numpy()[indices.numpy()]
+    tail = width % 8 and width > 8
+    wanted = rows.sum() + (rows[:, width - 8 : width - width % 8].sum() if tail else 0)  # a tail is read by a vector
+    assert ceiling.gathering(table, indices)(16, threads) == wanted
+    column = table[:48, 0].contiguous()
+    assert ceiling.read_stream(column, threads) == column.sum()
+
+
+def test_rows_that_do_not_exist_are_refused():
+    with pytest.raises(ValueError, match="rows 0 to 3 of 3"):
+        ceiling.gathering(torch.ones(3, 4), torch.tensor([0, 3], dtype=torch.int32))
+
+
+def test_long_lists_are_read_in_part_and_count_whole(monkeypatch):
+    indices = np.arange(100_000, dtype=np.int32) % 1000
+    read = []
+    monkeypatch.setattr(ceilings, "_least_seconds", lambda part, *rest: read.append(len(part)) or len(part) * 1e-6)
+    monkeypatch.setattr(ceilings, "ORDER_BYTES", 64 * 1600)
+    assert ceilings.order_seconds(indices, 1000, 16, 1) == pytest.approx(0.1)
+    assert read == [1600]
+    assert ceilings.order_seconds(indices[:0], 1000, 16, 1) == 0
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+def test_every_model_has_a_dense_floor(model, multilabel, monkeypatch):
+    graph = awkward_graph(1, multilabel=multilabel)
+    spec = ModelSpec(model, 3, graph.width, 5, graph.classes, heads=2, output_heads=2, head="linear")
+    called = []
+    monkeypatch.setattr("harness.measure.dense.best_of", lambda call: called.append(call()) or 0.25)
+    assert dense_floor(spec, graph, initial_state(spec, 0), 1) == 0.25
+    assert len(called) == 1

@@ -11,4 +11,5 @@ NB_MODULE(_native, m) {
     define_neighbourhood(m);
     define_dense(m);
     define_epilogue(m);
+    define_ceiling(m);
 }

@@ -46,6 +46,7 @@ void for_each_type(Define define) {
 // One bind_<subject>.cpp defines each.
 void define_dense(nb::module_& m);
 void define_epilogue(nb::module_& m);
+void define_ceiling(nb::module_& m);
 void define_gat(nb::module_& m);
 void define_loss(nb::module_& m);
 void define_maximum(nb::module_& m);

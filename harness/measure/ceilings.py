@@ -1,0 +1,98 @@
+"""What this machine reaches at its best, measured on the spot: streams, multiply-adds, rows gathered from a table."""
+
+import time
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from backends.kernels.ceiling import gathering, read_stream, triad
+
+LINE = 64
+STREAM_BYTES = 96 << 20
+GATHER_BYTES = 64 << 20
+ORDER_BYTES = 512 << 20
+SEGMENTS = 16
+AHEAD = (4, 16, 48)  # rows prefetched before they are used; what is best depends on their width
+REPEATS = 5
+Rows = NDArray[np.integer]
+
+
+def best_of(call: Callable[[], object], repeats: int = REPEATS) -> float:
+    """Least seconds of some calls after one that does not count: a ceiling is what was reached once."""
+    call()
+    found = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - start)
+    return min(found)
+
+
+@cache
+def read_bandwidth(threads: int) -> float:
+    """Bytes per second of reading an array beyond the caches."""
+    torch.set_num_threads(threads)
+    source = torch.ones(STREAM_BYTES // 4)
+    return STREAM_BYTES / best_of(lambda: read_stream(source, threads))
+
+
+@cache
+def triad_bandwidth(threads: int) -> float:
+    """Bytes per second of ``a = b + s * c`` over arrays beyond the caches, the read before the write counted."""
+    torch.set_num_threads(threads)
+    a, b, c = (torch.ones(STREAM_BYTES // 4) for _ in range(3))
+    return 4 * STREAM_BYTES / best_of(lambda: triad(a, b, c, 2.0, threads))
+
+
+def stream_bandwidth(threads: int) -> float:
+    """Bytes per second of the faster of the two streams."""
+    return max(read_bandwidth(threads), triad_bandwidth(threads))
+
+
+@cache
+def multiply_add_rate(threads: int, size: int = 1024) -> float:
+    """Operations per second of a dense float32 product, two per multiply-add."""
+    torch.set_num_threads(threads)
+    a, out = torch.ones(size, size), torch.empty(size, size)
+    return 2 * size**3 / best_of(lambda: torch.mm(a, a, out=out))
+
+
+@cache
+def gather_bandwidth(rows: int, width: int, threads: int) -> float:
+    """Bytes per second, in whole lines, of reading random rows of a table [rows, width]: no order, no structure."""
+    count = max(1, GATHER_BYTES // _row_bytes(width))
+    random = np.random.Generator(np.random.Philox(key=1))
+    indices = random.integers(0, rows, count, dtype=np.int32)
+    return count * _row_bytes(width) / _least_seconds(indices, rows, width, threads)
+
+
+def order_seconds(indices: Rows, rows: int, width: int, threads: int) -> float:
+    """Seconds of reading the rows ``indices`` of a table [rows, width] in just that order, and doing nothing else.
+
+    Hubs and neighbours meet the caches as they do in a kernel that walks the edges in this order. Beyond 512 MiB of
+    rows, runs of edges that are spread over the list stand for all of them.
+    """
+    if len(indices) == 0:
+        return 0.0
+    read = _segments(indices, max(1, ORDER_BYTES // _row_bytes(width)))
+    return _least_seconds(read, rows, width, threads) * len(indices) / len(read)
+
+
+def _row_bytes(width: int) -> int:
+    return -(-width * 4 // LINE) * LINE
+
+
+def _segments(indices: Rows, most: int) -> NDArray[np.int32]:
+    if len(indices) > most:
+        starts = np.linspace(0, len(indices) - most // SEGMENTS, SEGMENTS).astype(np.int64)
+        indices = np.concatenate([indices[start : start + max(1, most // SEGMENTS)] for start in starts])
+    return np.ascontiguousarray(indices, dtype=np.int32)
+
+
+def _least_seconds(indices: NDArray[np.int32], rows: int, width: int, threads: int) -> float:
+    torch.set_num_threads(threads)
+    run = gathering(torch.ones(rows, width), torch.from_numpy(np.array(indices)))
+    return min(best_of(lambda ahead=ahead: run(ahead, threads), 3) for ahead in AHEAD)  # type: ignore[misc]
