@@ -71,7 +71,7 @@ def infer(job: Job, settings: Settings, output: Path) -> int:
     start = time.perf_counter()
     with shown() as progress:
         if settings.engine == "ray":
-            from backends.agl.infer.push import infer_with_ray
+            from backends.agl.infer.distributed import infer_with_ray
 
             scores, facts = infer_with_ray(job, settings.threads, settings.hub, progress)
         else:

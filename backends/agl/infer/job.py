@@ -24,6 +24,20 @@ _CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
+class Hubs:
+    """Nodes of many in-edges, ascending, whose samples were drawn beforehand: by fanout, edge positions of each."""
+
+    nodes: Nodes
+    positions: dict[int, list[Nodes]]
+
+    def apart(self, rows: Nodes, fanout: int) -> tuple[Nodes, Nodes]:
+        """Those of ascending ``rows`` that are no hubs, and the edges that were drawn for those that are."""
+        known = np.flatnonzero(np.isin(self.nodes, rows))
+        edges = [self.positions[fanout][at] for at in known]
+        return rows[~np.isin(rows, self.nodes)], np.concatenate([*edges, np.empty(0, dtype=np.int64)])
+
+
+@dataclass(frozen=True, eq=False)
 class Job:
     """One inference; ``targets=None`` scores every node, ``partitions=0`` cuts by size.
 
@@ -40,6 +54,7 @@ class Job:
     partitions: int = 0
     sampler: str = "uniform"
     replace: bool = False
+    hubs: Hubs | None = None
 
     def __post_init__(self) -> None:
         check_state(self.spec, self.state, "the state")
@@ -90,9 +105,13 @@ class Job:
         csr, fanout = self.graph.csr, self.fanout(layer)
         if fanout is not None:
             weight = self.graph.edge_weights
-            drawn = sample_neighbors(csr, rows, fanout, self.seed, self.sampler, weight, self.replace)
-            positions = np.sort(drawn.positions)
-            return Csr(drawn.csr.indptr, csr.indices[positions], drawn.csr.shape), positions
+            others, known = rows, np.empty(0, dtype=np.int64)
+            if self.hubs is not None and fanout in self.hubs.positions:
+                others, known = self.hubs.apart(rows, fanout)
+            drawn = sample_neighbors(csr, others, fanout, self.seed, self.sampler, weight, self.replace).positions
+            positions = np.sort(np.concatenate((drawn, known)))
+            indptr = np.concatenate(([0], np.cumsum(self.degrees(rows, layer))))
+            return Csr(indptr, np.asarray(csr.indices[positions]), (len(rows), csr.shape[1])), positions
         if not len(rows) or rows[-1] - rows[0] + 1 != len(rows):
             return csr.rows(rows)
         first, last = int(rows[0]), int(rows[-1]) + 1
