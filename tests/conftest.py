@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PEERS = {"pyg": "torch_geometric", "dgl": "dgl"}
+PEERS = {"pyg": "torch_geometric", "dgl": "dgl", "ray": "ray"}
 SESSION_CACHE = tempfile.TemporaryDirectory(prefix="gnn-harness-tests-")
 
 # A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
@@ -51,7 +51,7 @@ def importable(name: str) -> bool:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect, never skip, what this machine cannot run: the closing line then counts only what was tried."""
     used = {mark.name for item in items for mark in item.iter_markers()}
-    absent = {f"needs_{name}" for name in ("pyg", "dgl") if f"needs_{name}" in used and not importable(PEERS[name])}
+    absent = {f"needs_{name}" for name in PEERS if f"needs_{name}" in used and not importable(PEERS[name])}
     if real_data_folder() is None:
         absent.add("real_data")
     if "slow" not in config.option.markexpr:
