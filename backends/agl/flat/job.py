@@ -3,7 +3,7 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,16 @@ import numpy as np
 
 from backends.agl.flat import filters
 from backends.agl.flat.local import flattened
+from backends.agl.flat.mapreduce import Plan
 from backends.agl.flat.reader import MANIFEST
 from backends.agl.flat.rounds import Ints
-from backends.agl.flat.shards import Sizes, shard_path, write_shard
+from backends.agl.flat.shards import Sizes, shard_once
 from backends.agl.flat.source import Source
-from backends.agl.flat.store import Flattened
 from backends.agl.flat.strategy import Strategy, StrategyError
 from datasets.graph import SPLITS, Graph
 from datasets.randomness import permutation
 
-ENGINES = ("local",)
+ENGINES = ("local", "ray")
 ESTIMATED_FROM = 256  # targets
 MARGIN = 1.1
 Progress = Callable[[int, int], None]
@@ -32,7 +32,8 @@ class Job:
     """What to flatten and how; the second block changes no byte of the result.
 
     ``filtering`` thins out the edges before they are sampled; ``embed`` puts features into each record, otherwise
-    once into each shard of ``shard_records`` targets.
+    once into each shard of ``shard_records`` targets. Engine ``ray`` has ``partitions`` reducers; all of
+    them sample the in-edges of a node that has more than ``hub_threshold`` (``None``: no node).
     """
 
     strategy: Strategy
@@ -42,12 +43,14 @@ class Job:
 
     engine: str = "local"
     threads: int = 1
+    partitions: int = 4
+    hub_threshold: int | None = 10_000
 
     def __post_init__(self) -> None:
         """Refuse what cannot be carried out."""
         if self.engine not in ENGINES:
             raise ValueError(f"engine={self.engine!r} is unknown: allowed are {', '.join(ENGINES)}")
-        for name in ("shard_records", "threads"):
+        for name in ("shard_records", "threads", "partitions"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} is not allowed: give at least 1")
 
@@ -90,12 +93,14 @@ def flatten_to(folder: Path, graph: Graph, targets: Ints, job: Job, progress: Pr
         source = Source.build(graph, job.strategy, job.filtering, partial / "source")
         needed = estimate(source, targets, job)
         _refuse_unless_it_fits(needed, partial)
-        done = _flatten_here(partial, source, targets, job, progress)
+        (partial / "shards").mkdir(exist_ok=True)
+        run = _flatten_with_ray if job.engine == "ray" else _flatten_here
+        done, loads = run(partial, source, targets, job, progress)
     except (ValueError, NoRoom):
         shutil.rmtree(partial)  # what was given is wrong: another run could not go on from here
         raise
     shards = partial / "shards"
-    manifest = _manifest(graph, job, done, source) | {"estimated_bytes": needed}
+    manifest = _manifest(graph, job, done, source) | {"estimated_bytes": needed, "reducer_loads": loads}
     (shards / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
     shards.rename(folder)
     shutil.rmtree(partial)
@@ -148,33 +153,31 @@ def shard_targets(targets: Ints, job: Job) -> list[Ints]:
 
 def _flatten_here(
     partial: Path, source: Source, targets: Ints, job: Job, progress: Progress | None
-) -> list[tuple[Sizes, Ints]]:
+) -> tuple[list[tuple[Sizes, Ints]], list[int]]:
     """Write the shards one after the other; those of an earlier run stay."""
     pieces = shard_targets(targets, job)
-    (partial / "shards").mkdir(exist_ok=True)
     done = []
     for number, piece in enumerate(pieces):
         batches = flattened(source, piece, job.strategy, embed=job.embed, threads=job.threads)
         done.append(shard_once(partial, number, batches, source, job.embed))
         if progress:
             progress(number + 1, len(pieces))
-    return done
+    return done, []
 
 
-def shard_once(
-    partial: Path, number: int, batches: Iterable[Flattened], source: Source, embed: bool
-) -> tuple[Sizes, Ints]:
-    """Write a shard unless an earlier run did; what is known of it lies in ``partial/sizes``."""
-    facts, nodes = partial / "sizes" / f"{number}.json", partial / "sizes" / f"{number}.npy"
-    facts.parent.mkdir(exist_ok=True)
-    if facts.is_file() and shard_path(partial / "shards", number).is_file():
-        return Sizes(**json.loads(facts.read_text())), np.load(nodes)
-    sizes, distinct = write_shard(partial / "shards", number, batches, source, embed)
-    np.save(nodes, distinct)
-    unnamed = facts.with_suffix(".tmp")
-    unnamed.write_text(json.dumps(asdict(sizes)))
-    unnamed.replace(facts)
-    return sizes, distinct
+def _flatten_with_ray(
+    partial: Path, source: Source, targets: Ints, job: Job, progress: Progress | None
+) -> tuple[list[tuple[Sizes, Ints]], list[int]]:
+    """Let Ray run the same rounds as tasks, started and stopped here; also returns the reducers' loads."""
+    from backends.agl import cluster
+    from backends.agl.flat.distributed import OnRay, Rounds
+
+    plan = Plan(partial / "source", job.strategy, source.graph.nodes, job.partitions, job.hub_threshold)
+    ray = cluster.acquire()
+    try:
+        return Rounds(OnRay(ray), partial, plan, progress).run(targets, job.shard_records, job.embed)
+    finally:
+        cluster.release()
 
 
 def _manifest(graph: Graph, job: Job, done: list[tuple[Sizes, Ints]], source: Source) -> dict[str, Any]:

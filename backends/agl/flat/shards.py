@@ -1,7 +1,8 @@
 """Shards of GraphFeatures: Parquet, one row per target (section 3.2.2, the triple of id, label and GraphFeature)."""
 
+import json
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -118,3 +119,19 @@ def _write_features(path: Path, source: Source, nodes: Ints) -> int:
     parquet.write_table(pa.table({"id": ids_of(source.graph, nodes), "features": column}), unnamed, **LAYOUT)
     unnamed.replace(path)
     return path.stat().st_size
+
+
+def shard_once(
+    partial: Path, number: int, batches: Iterable[Flattened], source: Source, embed: bool
+) -> tuple[Sizes, Ints]:
+    """Write a shard unless an earlier run did; what is known of it lies in ``partial/sizes``."""
+    facts, nodes = partial / "sizes" / f"{number}.json", partial / "sizes" / f"{number}.npy"
+    facts.parent.mkdir(exist_ok=True)
+    if facts.is_file() and shard_path(partial / "shards", number).is_file():
+        return Sizes(**json.loads(facts.read_text())), np.load(nodes)
+    sizes, distinct = write_shard(partial / "shards", number, batches, source, embed)
+    np.save(nodes, distinct)
+    unnamed = facts.with_suffix(".tmp")
+    unnamed.write_text(json.dumps(asdict(sizes)))
+    unnamed.replace(facts)
+    return sizes, distinct
