@@ -6,6 +6,7 @@ import numpy as np
 
 from backends.kernels.definition import Nodes
 from backends.kernels.neighbourhood import Neighbourhood
+from backends.kernels.sampling import row_places
 from datasets.csr import Csr
 
 FORMS = ("tight", "paper", "full")
@@ -47,9 +48,10 @@ def _block(held: Neighbourhood, layers: int, layer: int, form: str) -> Block:
     indptr, shape = csr.indptr[: rows + 1], (rows, columns)
     if form != "paper" and (fanout is None or int(np.diff(indptr).max(initial=0)) <= fanout):
         return Block(Csr(indptr, csr.indices[:end], shape, csr.ids[:end]), _part(held.positions, slice(end)))
-    kept = csr.indices[:end] < columns
-    if fanout is not None:
-        kept &= held.rank[:end] < fanout
+    kept = csr.indices[:end] < columns if form == "paper" else np.ones(end, dtype=bool)
+    over = 0 if fanout is None else int(np.flatnonzero(np.diff(indptr) > fanout).max(initial=-1)) + 1
+    # only nodes near the targets hold more than a layer's fanout
+    kept[: int(indptr[over])] &= row_places(indptr[: over + 1]) < (fanout or 0)
     places = np.flatnonzero(kept)
     counted = np.concatenate(([0], np.cumsum(kept)))[indptr].astype(indptr.dtype)
     return Block(Csr(counted, csr.indices[places], shape, csr.ids[places]), _part(held.positions, places))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from backends.kernels import compiled
 from backends.kernels.definition import Drawing, Nodes
 from backends.kernels.samplers import Weights, sampler_of
-from backends.kernels.sampling import checked_fanouts, checked_nodes, ranks
+from backends.kernels.sampling import checked_fanouts, checked_nodes, row_places
 from datasets.csr import Csr, index_dtype
 
 Fanouts = Sequence[int | None]
@@ -39,7 +39,7 @@ class Neighbourhood:
     @cached_property
     def rank(self) -> NDArray[np.int32]:
         """Place of each edge in its destination's order of preference, [nnz]: layer l keeps those below its fanout."""
-        return ranks(self.csr)
+        return row_places(self.csr.indptr)
 
     @property
     def targets(self) -> Nodes:

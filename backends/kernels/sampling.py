@@ -27,12 +27,12 @@ class Sample:
     @property
     def rank(self) -> NDArray[np.int32]:
         """Place of each edge in its node's order of preference, [nnz]: a fanout F keeps those below F."""
-        return ranks(self.csr)
+        return row_places(self.csr.indptr)
 
 
-def ranks(csr: Csr) -> NDArray[np.int32]:
+def row_places(indptr: NDArray[np.integer]) -> NDArray[np.int32]:
     """Place of each edge within its row, [nnz]."""
-    return (np.arange(csr.nnz) - np.repeat(csr.indptr[:-1], np.diff(csr.indptr))).astype(np.int32)
+    return (np.arange(indptr[-1]) - np.repeat(indptr[:-1], np.diff(indptr))).astype(np.int32)
 
 
 def sample_neighbors(

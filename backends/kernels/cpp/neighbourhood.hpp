@@ -81,9 +81,10 @@ void sample_rows(const GraphView& g, const Draw& draw, const Wanted& wanted, con
             failures.guard(first, [&] {
                 for (int64_t i = first; i < last; ++i) {
                     const Row row = row_of(g, wanted.nodes[i]);
-                    g.indices.prefetch(row.begin);
-                    g.indices.prefetch(std::max(row.begin, std::min(row.begin + 16, row.end - 1)));
-                    if (g.ids.data != nullptr) g.ids.prefetch(row.begin);
+                    for (int64_t e = row.begin; e < std::min(row.end, row.begin + 4 * kAheadOf); e += kAheadOf) {
+                        g.indices.prefetch(e);
+                        if (g.ids.data != nullptr) g.ids.prefetch(e);
+                    }
                 }
                 for (int64_t i = first; i < last; ++i)
                     sampler.choose(row_of(g, wanted.nodes[i]), wanted.key_of(i), wanted.id_of(i),
@@ -182,18 +183,36 @@ class Search {
         }
     }
 
-    void append(std::vector<std::vector<int64_t>>& parts) {
-        std::vector<int64_t> fresh;
-        fresh.swap(parts[0]);
-        for (size_t t = 1; t < parts.size(); ++t) fresh.insert(fresh.end(), parts[t].begin(), parts[t].end());
-        radix_sort(fresh, [](int64_t number) { return uint64_t(number); });
-        const int64_t base = numbers.size(), count = int64_t(fresh.size());
-        std::copy(fresh.begin(), fresh.end(), numbers.grow(count));
+    // Number the fresh nodes by node: each thread sorts a range of them.
+    void append(const std::vector<std::vector<int64_t>>& fresh) {
+        int64_t count = 0;
+        for (const auto& part : fresh) count += int64_t(part.size());
+        const int ranges = workers(count, threads_);
+        const int64_t width = table_.numbers() / ranges + 1;
+        std::vector<std::vector<int64_t>> sorted(ranges);
+#pragma omp parallel for num_threads(ranges) schedule(static, 1)
+        for (int range = 0; range < ranges; ++range) {
+            const int64_t low = width * range;
+            std::vector<int64_t>& own = sorted[range];
+            own.resize(count);
+            int64_t held = 0;
+            for (const auto& part : fresh)
+                for (const int64_t number : part) {
+                    own[held] = number;
+                    held += number >= low && number - low < width;
+                }
+            own.resize(held);
+            radix_sort(own, [](int64_t number) { return uint64_t(number); });
+        }
+        int64_t* to = numbers.grow(count);
         layers.push_back(count);
-#pragma omp parallel for num_threads(workers(count, threads_)) schedule(static)
-        for (int64_t i = 0; i < count; ++i) {
-            if (i + kAheadOf < count) table_.prefetch(fresh[i + kAheadOf]);
-            table_.value(table_.find(fresh[i])) = int32_t(base + i);
+        for (const auto& own : sorted) to = std::copy(own.begin(), own.end(), to);
+        const int64_t end = numbers.size();
+        const int64_t* all = numbers.data();
+#pragma omp parallel for num_threads(ranges) schedule(static)
+        for (int64_t i = end - count; i < end; ++i) {
+            if (i + kAheadOf < end) table_.prefetch(all[i + kAheadOf]);
+            table_.value(table_.find(all[i])) = int32_t(i);
         }
     }
 

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -41,8 +43,13 @@ class NodeTable {
   public:
     explicit NodeTable(int64_t numbers) : numbers_(numbers) {}
 
+    int64_t numbers() const { return numbers_; }
+
     // Make room for `count` numbers; what was held is lost.
     void reset(int64_t count) {
+        if (count > int64_t(1) << 30)
+            throw std::invalid_argument("a hop of " + std::to_string(count) +
+                                        " edges is more than the 2^30 that one search numbers: give fewer targets at a time");
         int bits = 6;
         while ((int64_t(1) << bits) < 2 * count && (int64_t(1) << bits) < numbers_) ++bits;
         capacity_ = int64_t(1) << bits, shift_ = 64 - bits;
