@@ -7,6 +7,7 @@ from backends.registry import BackendConfig
 
 VARIANTS = ("best", "weighted")
 WORKERS = (0, 1, 2)
+INFER = ("full", "layerwise")
 
 
 @dataclass
@@ -14,16 +15,17 @@ class DglConfig(BackendConfig):
     """DGL on int32 graphs whose formats are made beforehand; ``workers`` loader processes sample mini batches.
 
     ``best`` runs gcn as ``copy_u_sum`` between two scalings of the rows, ``weighted`` as ``u_mul_e_sum`` with gcn's
-    weights on the edges.
+    weights on the edges. ``infer`` is one pass over the whole graph, or each layer in batches of one-hop blocks.
     """
 
     name: str = "dgl"
     variant: str = "best"
     workers: int = 0
+    infer: str = "full"
 
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.dgl.backend:DglTrainer",
-        "infer": "backends.dgl.backend:DglInferrer",
+        "infer": "backends.dgl.layerwise:inferrer",
         "spmm": "backends.dgl.backend:DglMultiplier",
     }
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
@@ -31,7 +33,8 @@ class DglConfig(BackendConfig):
 
     def __post_init__(self) -> None:
         """Refuse values that no field allows."""
-        for name, value, allowed in (("variant", self.variant, VARIANTS), ("workers", self.workers, WORKERS)):
+        given = ("variant", self.variant, VARIANTS), ("workers", self.workers, WORKERS), ("infer", self.infer, INFER)
+        for name, value, allowed in given:
             if value not in allowed:
                 raise ValueError(f"backend.{name}={value!r} is not allowed: one of {', '.join(map(str, allowed))}")
 
