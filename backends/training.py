@@ -13,6 +13,7 @@ from torch.nn import functional
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Nodes, Unsupported
 from backends.model import ModelSpec, State, TrainingSpec
+from backends.optimizer import optimizer_over
 from backends.registry import BackendConfig
 from datasets.csr import Csr
 from datasets.graph import Graph
@@ -169,15 +170,11 @@ def refuse_weights(graph: Graph, spec: ModelSpec) -> None:
 
 def optimizer_of(network: Network, training: TrainingSpec) -> torch.optim.Optimizer:
     """Build the optimiser, with decay on all parameters or on the first layer's."""
-    kinds = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
-    if training.optimizer not in kinds:
-        raise ValueError(f"optimizer {training.optimizer!r} is unknown: allowed are {', '.join(kinds)}")
     first: list[nn.Parameter] = []
     rest: list[nn.Parameter] = []
     for name, (parameter, _) in network.canonical().items():
         (first if training.decay_on == "all" or name.startswith("layers.0.") else rest).append(parameter)
-    groups = [{"params": first, "weight_decay": training.decay}, {"params": rest, "weight_decay": 0.0}]
-    return kinds[training.optimizer]([group for group in groups if group["params"]], lr=training.rate)
+    return optimizer_over(first, rest, training)
 
 
 class TorchTrainer:

@@ -1,12 +1,14 @@
 """Options of the AGL engine."""
 
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
 from backends.registry import BackendConfig
 
 FORMS = ("tight", "paper")
 INFER = ("graphinfer", "neighbourhood", "fullgraph")
+STRATEGIES = ("local", "sync", "async", "bounded", "allreduce")
 
 
 @dataclass
@@ -18,6 +20,10 @@ class AglConfig(BackendConfig):
 
     GraphFlat samples by ``sampler`` ("": uniform by the model's fanouts), once per ``scope``, from the edges that
     ``filter`` leaves; ``features`` stand in each record (``embedded``) or once per shard (``shared``).
+
+    ``strategy`` says how the gradients of ``workers`` come together: at parameter servers (``sync``, ``async``,
+    ``bounded`` by ``staleness`` steps), by ``allreduce``, or not at all (``local``, one worker). ``servers`` are Ray
+    actors; 0 keeps one in this process, and the workers as its threads. ``checkpoint_every`` counts updates.
     """
 
     name: str = "agl"
@@ -33,9 +39,14 @@ class AglConfig(BackendConfig):
     filter: str | None = None
     features: str = "embedded"
     sink: str = "disk"
+    workers: int = 1
+    strategy: str = "local"
+    servers: int = 1
+    staleness: int = 2
+    checkpoint_every: int = 100
 
     runtimes: ClassVar[dict[str, str]] = {
-        "train": "backends.agl.backend:AglTrainer",
+        "train": "backends.agl.train.trainer:trainer_of",
         "infer": "backends.agl.infer.inferrer:inferrer",
         "flatten": "backends.agl.flat.flattener:AglFlattener",
     }
@@ -57,6 +68,7 @@ class AglConfig(BackendConfig):
             ("scope", self.scope, ("node", "target")),
             ("features", self.features, ("embedded", "shared")),
             ("sink", self.sink, ("disk", "null")),
+            ("strategy", self.strategy, STRATEGIES),
             *((switch, getattr(self, switch), ("auto", "true", "false")) for switch in self.ablations),
         ):
             if str(value).lower() not in allowed:
@@ -65,3 +77,22 @@ class AglConfig(BackendConfig):
             raise ValueError(f"backend.partitions={self.partitions} is not allowed: at least 1, or 0 to cut by size")
         for switch in self.ablations:
             setattr(self, switch, str(getattr(self, switch)).lower())
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        for name, least in (("workers", 1), ("servers", 0), ("staleness", 0), ("checkpoint_every", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"backend.{name}={getattr(self, name)} is not allowed: at least {least}")
+        if self.strategy == "local" and self.workers > 1:
+            others = ", ".join(STRATEGIES[1:])
+            raise ValueError(f"backend.workers={self.workers} needs a backend.strategy: one of {others}")
+
+    def missing(self, full_batch: bool = True) -> str | None:
+        """See ``BackendConfig``: Ray carries the servers, unless they stay in this process."""
+        if self.strategy in ("local", "allreduce") or self.servers == 0:
+            return None
+        try:
+            version("ray")
+        except PackageNotFoundError:
+            return f"backend.strategy={self.strategy} needs the package ray: pip install -e '.[ray]', or servers=0"
+        return None

@@ -23,6 +23,11 @@ NATIVE = [("reference", {}), ("reference", {"variant": "scatter"}), ("blockspars
     )
 ]
 
+NATIVE += [
+    ("agl", {"strategy": strategy, "workers": workers, "servers": 0})
+    for strategy, workers in (("sync", 3), ("async", 2))
+]
+
 
 class PlainClock:
     """A clock that adds up phases."""
@@ -65,7 +70,7 @@ def trainer_of(backend, options, graph, spec, batch_size, seed=0):
 @pytest.mark.parametrize("multilabel", [False, True], ids=["multiclass", "multilabel"])
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
-@pytest.mark.parametrize("engine", NATIVE, ids=lambda engine: "-".join([engine[0], *engine[1].values()]))
+@pytest.mark.parametrize("engine", NATIVE, ids=lambda engine: "-".join([engine[0], *map(str, engine[1].values())]))
 @pytest.mark.parametrize("batch_size", [None, 7], ids=["full", "mini"])
 @pytest.mark.parametrize("few", [True, False], ids=["few", "most"])
 def test_loss_and_gradients_equal_the_definition(engine, model, layers, multilabel, batch_size, few):
@@ -77,6 +82,7 @@ def test_loss_and_gradients_equal_the_definition(engine, model, layers, multilab
     targets = graph.nodes_of("train")[::-1][:9] if few else np.flatnonzero(np.arange(graph.nodes) % 5)[::-1]
     trainer = trainer_of(backend, options, graph, spec, batch_size)
     logits, loss, gradients = trainer.loss_and_gradients(targets)
+    trainer.close()
     wanted_logits, wanted_loss, wanted = loss_and_gradients(graph, spec, initial_state(spec, 0), targets)
     assert np.abs(logits - wanted_logits).max() <= 1e-5 * np.abs(wanted_logits).max()
     assert abs(loss - wanted_loss) <= 1e-5 * abs(wanted_loss)
@@ -85,7 +91,7 @@ def test_loss_and_gradients_equal_the_definition(engine, model, layers, multilab
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
-@pytest.mark.parametrize("engine", NATIVE, ids=lambda engine: "-".join([engine[0], *engine[1].values()]))
+@pytest.mark.parametrize("engine", NATIVE, ids=lambda engine: "-".join([engine[0], *map(str, engine[1].values())]))
 def test_epochs_train_and_predictions_follow_the_state(engine, model):
     backend, options = engine
     graph = awkward_graph(1)

@@ -1,0 +1,140 @@
+"""Where workers and servers live: threads of this process, Ray actors, or processes of torch.distributed."""
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from backends.agl import cluster
+from backends.agl.train.links import Call, Servers
+from backends.agl.train.parameters import Layout
+from backends.agl.train.server import ParameterServer, Rules
+from backends.agl.train.worker import Job, Worker, WorkerProcess, save_work
+from datasets.graph import Graph
+
+RESTARTS = 3
+
+
+class Pool(Protocol):
+    """All workers of a training, and its servers where it has some."""
+
+    servers: Servers | None
+
+    def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Call a method of every worker at once, with its own arguments; raises what a worker raised."""
+        ...
+
+    def close(self) -> None:
+        """End workers and servers; no process and no file is left."""
+        ...
+
+
+class ThreadPool:
+    """Everything in this process: the servers are plain objects, the workers threads; there is nothing to restart."""
+
+    def __init__(self, job: Job, graph: Graph, rules: Rules, servers: int) -> None:
+        layout = Layout(job.spec)
+        self.held = [ParameterServer(*arguments) for arguments in _server_arguments(job, rules, servers)]
+        self.servers: Servers | None = Servers(self._ask, layout.bounds(servers))
+        self.servers.load(layout.join(job.state))
+        self.workers = [Worker(rank, job, graph, self.servers) for rank in range(rules.workers)]
+        self.threads = ThreadPoolExecutor(rules.workers, thread_name_prefix="worker")
+
+    def _ask(self, calls: Sequence[Call]) -> list[Any]:
+        return [getattr(self.held[server], method)(*arguments) for server, method, arguments in calls]
+
+    def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """See ``Pool``."""
+        pairs = zip(self.workers, arguments, strict=True)
+        running = [self.threads.submit(getattr(worker, method), *given) for worker, given in pairs]
+        for ended in as_completed(running):
+            if error := ended.exception():
+                # Others may wait for the one that failed.
+                for server in self.held:
+                    server.abort()
+                raise error
+        return [future.result() for future in running]
+
+    def close(self) -> None:
+        """See ``Pool``."""
+        self.threads.shutdown()
+
+
+class ServerActor(ParameterServer):
+    """A server in a process of its own."""
+
+    def __init__(self, *arguments: Any) -> None:
+        torch.set_num_threads(1)
+        super().__init__(*arguments)
+
+
+class RayCalls:
+    """Carries calls to server actors out; Ray repeats those that a restart interrupted.
+
+    It holds names and asks for handles late: a worker that is built with handles could not be restarted.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = list(names)
+
+    def __call__(self, calls: Sequence[Call]) -> list[Any]:
+        """See ``links.Servers``."""
+        import ray
+
+        running = [getattr(ray.get_actor(self.names[at]), method).remote(*given) for at, method, given in calls]
+        answers: list[Any] = ray.get(running)
+        return answers
+
+
+class RayPool:
+    """Servers and workers as Ray actors: Ray restarts a dead one, a server from its checkpoint."""
+
+    def __init__(self, job: Job, graph: Graph, rules: Rules, servers: int) -> None:
+        layout = Layout(job.spec)
+        self.ray = cluster.acquire()
+        self.folder = Path(tempfile.mkdtemp(prefix="agl-"))
+        save_work(job, graph, self.folder)
+        lasting = {"num_cpus": 0, "max_restarts": RESTARTS, "max_task_retries": -1}
+        # A pull may wait, so every worker needs a thread of the server, and a restarted one another.
+        server = self.ray.remote(**lasting, max_concurrency=2 * rules.workers + 2)(ServerActor)
+        worker = self.ray.remote(**lasting)(WorkerProcess)
+        names = [f"{self.folder.name}-server-{at}" for at in range(servers)]
+        given = _server_arguments(job, rules, servers, self.folder)
+        self.actors = [server.options(name=name).remote(*own) for name, own in zip(names, given, strict=True)]
+        self.servers: Servers | None = Servers(RayCalls(names), layout.bounds(servers))
+        self.servers.load(layout.join(job.state))
+        self.workers = [worker.remote(rank, str(self.folder), self.servers) for rank in range(rules.workers)]
+        self.each("traffic", [()] * rules.workers)
+
+    def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """See ``Pool``."""
+        pairs = zip(self.workers, arguments, strict=True)
+        answers: list[Any] = self.ray.get([getattr(worker, method).remote(*given) for worker, given in pairs])
+        return answers
+
+    def close(self) -> None:
+        """See ``Pool``."""
+        for actor in [*self.workers, *self.actors]:
+            self.ray.kill(actor)
+        cluster.release()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _server_arguments(job: Job, rules: Rules, servers: int, folder: Path | None = None) -> list[tuple[Any, ...]]:
+    """What each server is built with: rules, how to train, its elements with decay, its checkpoint in ``folder``."""
+    layout = Layout(job.spec)
+    decayed, bounds = layout.decayed(job.training), layout.bounds(servers)
+    return [
+        (
+            rules,
+            job.training,
+            min(max(decayed - start, 0), end - start),
+            None if folder is None else str(folder / f"server-{at}.checkpoint"),
+        )
+        for at, (start, end) in enumerate(pairwise(bounds))
+    ]

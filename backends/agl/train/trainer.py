@@ -1,0 +1,124 @@
+"""The trainer of many workers: launches them, lets each train its part of an epoch, and answers for all."""
+
+from typing import Any
+
+import numpy as np
+
+from backends.agl.backend import AglTrainer
+from backends.agl.config import AglConfig
+from backends.agl.train.allreduce import ProcessPool
+from backends.agl.train.parameters import Layout
+from backends.agl.train.pools import Pool, RayPool, ThreadPool
+from backends.agl.train.server import Rules
+from backends.agl.train.worker import Job, job_of
+from backends.batches import BatchPlan
+from backends.contract import Clock, Floats, Nodes
+from backends.model import ModelSpec, State, TrainingSpec
+from datasets.graph import Graph
+
+SPREAD = 11
+
+
+def trainer_of(config: AglConfig) -> AglTrainer:
+    """Return the trainer that ``strategy`` names: of this process alone, or of many workers."""
+    return AglTrainer(config) if config.strategy == "local" else DistributedTrainer(config)
+
+
+def pool_of(config: AglConfig, job: Job, graph: Graph) -> Pool:
+    """Launch workers and servers."""
+    if config.strategy == "allreduce":
+        return ProcessPool(job, graph)
+    rules = Rules(config.workers, config.strategy, config.staleness, config.checkpoint_every)
+    if config.servers == 0:
+        return ThreadPool(job, graph, rules, 1)
+    return RayPool(job, graph, rules, config.servers)
+
+
+class DistributedTrainer(AglTrainer):
+    """See ``backends.contract.Trainer``; parameters live at the servers, this process predicts with a copy."""
+
+    pool: Pool | None = None
+
+    def prepare(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
+    ) -> None:
+        """See ``Trainer``; phase ``launch`` starts the processes."""
+        workers = self.config.workers
+        if workers > len(plan.nodes):
+            raise ValueError(f"backend.workers={workers} is more than the {len(plan.nodes)} targets to train: lower it")
+        super().prepare(graph, spec, training, state, plan, clock)
+        self.reports: list[list[dict[str, Any]]] = []
+        self.layout, self.job = Layout(spec), job_of(self.config, spec, training, state, plan, workers)
+        with clock.phase("launch"):
+            self.pool = pool_of(self.config, self.job, graph)
+
+    def load(self, state: State) -> None:
+        """See ``Trainer``."""
+        super().load(state)
+        self.step, self.stale = 0, False
+        if self.pool is not None:
+            if self.pool.servers is not None:
+                self.pool.servers.load(self.layout.join(state))
+            self.pool.each("load", [(state,)] * self.config.workers)
+
+    def epoch(self, index: int, clock: Clock) -> float:
+        """See ``Trainer``; each worker's own phases are in ``facts``."""
+        assert self.pool is not None
+        with clock.phase("workers"):
+            reports = self.pool.each("epoch", [(index, self.step)] * self.config.workers)
+        self.step += self.job.steps
+        self.stale = True
+        self.reports.append(reports)
+        counts = [report["targets"] for report in reports]
+        return float(np.dot([report["loss"] for report in reports], counts) / max(1, sum(counts)))
+
+    def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
+        """See ``Trainer``: every worker computes its part, the gradients are averaged where an epoch averages them."""
+        assert self.pool is not None
+        parts = np.array_split(np.ascontiguousarray(targets), self.config.workers)
+        answers = self.pool.each("probe", [(part,) for part in parts])
+        weights = [weight for _, _, weight, _ in answers]
+        loss = float(np.dot([loss for _, loss, _, _ in answers], weights) / sum(weights))
+        mean = answers[0][3] if self.pool.servers is None else self.pool.servers.probe_mean()
+        return np.concatenate([logits for logits, _, _, _ in answers]), loss, dict(self.layout.split(mean))
+
+    def predict(self, graph: Graph, nodes: Nodes) -> Floats:
+        """See ``Trainer``."""
+        if self.stale:
+            self.model.load(self.state())
+            self.stale = False
+        return super().predict(graph, nodes)
+
+    def state(self) -> State:
+        """See ``Trainer``."""
+        assert self.pool is not None
+        if self.pool.servers is None:
+            held: State = self.pool.each("state", [()] * self.config.workers)[0]
+            return held
+        return self.layout.split(self.pool.servers.values())
+
+    def facts(self) -> dict[str, Any]:
+        """See ``Trainer``; ``workers`` and ``servers`` hold means over all epochs."""
+        assert self.pool is not None
+        servers = [] if self.pool.servers is None else self.pool.servers.every("facts")
+        return super().facts() | {"workers": [mean_report(list(held)) for held in zip(*self.reports, strict=True)]} | {
+            "servers": servers, "steps": self.job.steps, "parameters": self.layout.size
+        }  # fmt: skip
+
+    def close(self) -> None:
+        """See ``Trainer``."""
+        if self.pool is not None:
+            self.pool.close()
+            self.pool = None
+
+
+def mean_report(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """One worker's epochs in one row: seconds of compute, pull, push and wait, bytes, targets, each per epoch.
+
+    ``spread`` holds quantiles, from least to most, of the seconds from a batch's pull to its push.
+    """
+    rows = [report["traffic"] | {"targets": report["targets"], "seconds": report["seconds"]} for report in reports]
+    mean = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+    batches = [seconds for report in reports for seconds in report["computed"]]
+    spread = [float(value) for value in np.quantile(batches, np.linspace(0.0, 1.0, SPREAD))] if batches else []
+    return mean | {"spread": spread, "compute": mean["seconds"] - mean["pull"] - mean["push"] - mean["wait"]}

@@ -1,0 +1,24 @@
+"""Optimisers by name, over whatever holds the parameters: a network, or a server's part of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from backends.model import TrainingSpec
+
+KINDS: dict[str, Any] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+
+
+def optimizer_over(
+    decayed: Sequence[nn.Parameter], rest: Sequence[nn.Parameter], training: TrainingSpec
+) -> torch.optim.Optimizer:
+    """Build the configured optimiser, with decay on the first list only; raises ValueError for an unknown name."""
+    if training.optimizer not in KINDS:
+        raise ValueError(f"optimizer {training.optimizer!r} is unknown: allowed are {', '.join(KINDS)}")
+    groups = [{"params": decayed, "weight_decay": training.decay}, {"params": rest, "weight_decay": 0.0}]
+    built: torch.optim.Optimizer = KINDS[training.optimizer](
+        [group for group in groups if group["params"]], lr=training.rate
+    )
+    return built

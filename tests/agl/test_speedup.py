@@ -1,0 +1,91 @@
+"""The model of the speed-up: it cannot beat linear, starts at what was measured, and says that it is a model."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.agl.train.speedup import Calibration, calibrated, curve, predicted, slope, slowest
+from backends.agl.train.worker import Phases
+from tests.agl.test_servers import prepared
+
+seconds = st.floats(0.0, 10.0)
+calibrations = st.builds(
+    Calibration,
+    batches=st.integers(1, 5000),
+    compute=st.floats(1e-4, 10.0),
+    pull=seconds,
+    push=seconds,
+    receive=seconds,
+    update=seconds,
+    spread=st.lists(st.floats(1e-3, 10.0), max_size=20).map(tuple),
+)
+strategies = st.sampled_from(["sync", "async", "bounded"])
+
+
+@given(calibrations, st.integers(1, 100), strategies)
+def test_never_faster_than_linear(measured, workers, strategy):
+    assert predicted(measured, workers, strategy) >= predicted(measured, 1, strategy) / workers * (1 - 1e-9)
+
+
+@given(calibrations, strategies)
+def test_one_worker_is_what_was_measured(measured, strategy):
+    assert math.isclose(predicted(measured, 1, strategy), measured.epoch, rel_tol=1e-9)
+
+
+@given(calibrations, st.integers(1, 99))
+def test_a_further_asynchronous_worker_never_slows(measured, workers):
+    assert predicted(measured, workers + 1, "async") <= predicted(measured, workers, "async") * (1 + 1e-9)
+
+
+@given(calibrations, st.integers(2, 100))
+def test_synchronous_workers_wait_for_the_slowest_and_for_the_server(measured, workers):
+    steps = -(-measured.batches // workers)
+    alone = measured.compute + measured.exchange
+    assert predicted(measured, workers, "sync") >= steps * (alone + (workers - 1) * measured.receive) * (1 - 1e-9)
+
+
+@given(st.lists(st.floats(1e-3, 10.0), min_size=1, max_size=20), st.integers(1, 99))
+def test_the_slowest_of_more_workers_is_slower(spread, workers):
+    assert math.isclose(slowest(spread, 1), 1.0, rel_tol=1e-9)
+    assert slowest(spread, workers) <= slowest(spread, workers + 1) * (1 + 1e-9)
+    assert slowest(spread, workers) <= max(spread) / (sum(spread) / len(spread)) * (1 + 1e-9)
+
+
+def test_without_exchange_and_with_equal_batches_the_curve_is_linear():
+    measured = Calibration(batches=100, compute=1.0, pull=0, push=0, receive=0, update=0)
+    rows = curve(measured, [1, 10, 50, 100])
+    assert [row["speedup"] for row in rows] == [1, 10, 50, 100]
+    assert {row["kind"] for row in rows} == {"model"} and math.isclose(slope(rows), 1.0)
+
+
+def test_a_server_that_is_busy_all_the_time_bounds_the_speed():
+    measured = Calibration(batches=1000, compute=1.0, pull=0, push=0, receive=0.05, update=0.05)
+    assert math.isclose(predicted(measured, 100), 1000 * 0.1)
+
+
+def test_a_run_of_one_worker_calibrates():
+    trainer = prepared("gcn", 3, workers=1, strategy="sync", servers=0)
+    spent = Phases()
+    for epoch in range(3):
+        trainer.epoch(epoch, spent)
+    mean = spent.seconds["workers"] / 3
+    measured = calibrated(trainer.facts(), mean)
+    trainer.close()
+    assert math.isclose(measured.epoch, mean, rel_tol=1e-6) and measured.compute > 0 and measured.update > 0
+
+
+def test_facts_of_two_workers_give_no_calibration():
+    trainer = prepared("gcn", 3, workers=2, strategy="sync", servers=0)
+    trainer.epoch(0, Phases())
+    with pytest.raises(ValueError, match="workers=1"):
+        calibrated(trainer.facts(), 1.0)
+    trainer.close()
+
+
+def test_what_has_no_model_is_refused():
+    measured = Calibration(1, 1.0, 0, 0, 0, 0)
+    for workers, strategy in ((0, "sync"), (2, "allreduce")):
+        with pytest.raises(ValueError, match=r"workers=0|allreduce"):
+            predicted(measured, workers, strategy)
