@@ -67,7 +67,9 @@ class LayeredNetwork(Network):
         if self.spec.name == "gat":
             dropout = self.settings.attention_dropout if self.training else 0.0
             scores = sent["score_src"], kept["score_dst"]
-            out = gat(matrix.csr, sent["z"], *scores, self.spec.slope, dropout, self.row_parallel)
+            out = gat(
+                matrix.csr, sent["z"], *scores, slope=self.spec.slope, dropout=dropout, row_parallel=self.row_parallel
+            )
             averaged = self.spec.is_last(layer) and out.shape[1] > 1
             return bias_activation(out.mean(1) if averaged else out.flatten(1), bias, activation)
         reduce = "sum" if self.spec.name == "gcn" else "mean"

@@ -32,4 +32,4 @@ class BlocksparseMultiplier(TorchMultiplier):
 
     def attend(self, structure: LayerMatrix, operands: dict[str, Tensor]) -> Tensor:
         """See ``TorchMultiplier``."""
-        return gat(structure.csr, operands["x"], operands["score_src"], operands["score_dst"], self.spec.slope)
+        return gat(structure.csr, operands["x"], operands["score_src"], operands["score_dst"], slope=self.spec.slope)

@@ -58,18 +58,24 @@ def gat(
     z: Tensor,
     score_src: Tensor,
     score_dst: Tensor,
+    score_edge: Tensor | None = None,
     slope: float = 0.2,
     dropout: float = 0.0,
+    seed: int | None = None,
     row_parallel: bool = True,
 ) -> Tensor:
     """Attend over in-edges: z [columns, heads, d], scores [columns, heads] and [rows, heads] -> [rows, heads, d].
 
-    Dropout falls on the normalised attention; its mask is drawn from torch's generator.
+    ``score_edge`` [nnz, heads] is added to both ends' scores before the leaky ReLU. Dropout falls on the normalised
+    attention; its mask is a hash of ``seed`` (drawn from torch's generator unless given), edge and head.
     """
     matrix = operand(csr)
     check_rows("z", z, matrix.shape[1], 3)
     check_heads("z", z.shape[1])
-    for name, score, rows in (("score_src", score_src, matrix.shape[1]), ("score_dst", score_dst, matrix.shape[0])):
+    scores = [("score_src", score_src, matrix.shape[1]), ("score_dst", score_dst, matrix.shape[0])]
+    if score_edge is not None:
+        scores.append(("score_edge", score_edge, matrix.nnz))
+    for name, score, rows in scores:
         if score.shape != (rows, z.shape[1]):
             raise ValueError(f"{name} has shape {tuple(score.shape)}: this matrix and z need {(rows, z.shape[1])}")
         check_values(name, score, like=z)
@@ -78,8 +84,9 @@ def gat(
     if row_parallel and native is not None:
         from backends.kernels.fused import NativeGat
 
-        seed = int(torch.randint(1 << 62, ())) if dropout > 0 else 0
-        out: Tensor = NativeGat.apply(matrix, z, score_src, score_dst, slope, dropout, seed)
+        if seed is None:
+            seed = int(torch.randint(1 << 62, ())) if dropout > 0 else 0
+        out: Tensor = NativeGat.apply(matrix, z, score_src, score_dst, score_edge, slope, dropout, seed)
         return out
-    alpha = plain.attention(matrix, score_src, score_dst, slope, dropout)
+    alpha = plain.attention(matrix, score_src, score_dst, score_edge, slope, dropout)
     return (plain.product_attention if row_parallel else plain.scatter_attention)(matrix, z, alpha)

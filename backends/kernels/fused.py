@@ -64,37 +64,38 @@ class NativeGat(torch.autograd.Function):
         z: Tensor,
         score_src: Tensor,
         score_dst: Tensor,
+        score_edge: Tensor | None,
         slope: float,
         dropout: float,
         seed: int,
     ) -> Tensor:
         """Attend: [rows, heads, d]."""
         z, score_src, score_dst = (part.detach().contiguous() for part in (z, score_src, score_dst))
+        score_edge = None if score_edge is None else score_edge.detach().contiguous()
         half, heads = matrix.forward, z.shape[1]
         out = torch.empty((matrix.shape[0], *z.shape[1:]), dtype=z.dtype)
         row_max, row_sum = (torch.empty((matrix.shape[0], heads), dtype=z.dtype) for _ in range(2))
         workers = _workers(matrix.nnz, z.shape[1] * z.shape[2])
         native.gat_forward(
-            half.indptr, half.indices, half.bounds, z, score_src, score_dst, slope, dropout, seed, row_max, row_sum,
-            out, workers,
+            half.indptr, half.indices, half.bounds, half.hubs, z, score_src, score_dst, score_edge, slope, dropout,
+            seed, row_max, row_sum, out, workers,
         )  # fmt: skip
         ctx.matrix, ctx.settings = matrix, (slope, dropout, seed)
-        ctx.save_for_backward(z, score_src, score_dst, row_max, row_sum, out)
+        ctx.save_for_backward(z, score_src, score_dst, score_edge, row_max, row_sum, out)
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor, Tensor, None, None, None]:
-        """Gradients of ``z`` and of both scores."""
-        z, score_src, score_dst, row_max, row_sum, out = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor, Tensor, Tensor | None, None, None, None]:
+        """Gradients of ``z`` and of the scores."""
+        z, score_src, score_dst, score_edge, row_max, row_sum, out = ctx.saved_tensors
         matrix: Operand = ctx.matrix
-        grad = grad.contiguous()
-        row_dot = torch.linalg.vecdot(out, grad)
-        edge_grad = torch.empty((matrix.nnz, z.shape[1]), dtype=z.dtype)
         grads = [torch.empty_like(part) for part in (z, score_src, score_dst)]
+        grad_edge = torch.empty_like(score_edge) if ctx.needs_input_grad[4] else None
         half = matrix.backward
         native.gat_backward(
-            half.indptr, half.indices, half.bounds, matrix.permutation, matrix.forward.indptr, matrix.inverse,
-            matrix.forward.bounds, z, score_src, score_dst, *ctx.settings, row_max, row_sum, grad, row_dot, edge_grad,
-            *grads, _workers(matrix.nnz, z.shape[1] * z.shape[2]),
+            half.indptr, half.indices, half.bounds, half.hubs, matrix.permutation, matrix.forward.indptr,
+            matrix.inverse, matrix.forward.bounds, z, score_src, score_dst, score_edge, *ctx.settings, row_max, row_sum,
+            out, grad.contiguous(), *grads, grad_edge, _workers(matrix.nnz, z.shape[1] * z.shape[2]),
         )  # fmt: skip
-        return None, grads[0], grads[1], grads[2], None, None, None
+        grad_z, grad_src, grad_dst = grads
+        return None, grad_z, grad_src, grad_dst, grad_edge, None, None, None

@@ -6,9 +6,19 @@ from typing import Any
 
 import torch  # its OpenMP runtime is the one that the extension shares, so it must be loaded first
 
-native: Any = None
-with suppress(ModuleNotFoundError):  # only that: an extension that is there and does not load is an error
-    native = importlib.import_module("backends.kernels._native")
+# ``ATEN_CPU_CAPABILITY`` lowers torch's kernels and ours alike
+BUILDS = ("_native_avx512", "_native") if torch.backends.cpu.get_cpu_capability() == "AVX512" else ("_native",)
+
+
+def _load() -> Any:
+    """Load the build with the widest vectors that this processor has."""
+    for build in BUILDS:
+        with suppress(ModuleNotFoundError):  # only that: an extension that is there and does not load is an error
+            return importlib.import_module(f"backends.kernels.{build}")
+    return None
+
+
+native: Any = _load()
 
 BUILD_COMMAND = "pip install -e . (needs a C++20 compiler, for instance: apt install g++)"
 _SMALL = 1 << 16
@@ -25,5 +35,5 @@ def workers(edges: int, width: int) -> int:
 
 
 def description() -> str:
-    """Name what computes: ``native`` or ``plain torch``."""
-    return "plain torch" if native is None else "native"
+    """Name what computes: ``native``, ``native_avx512`` or ``plain torch``."""
+    return "plain torch" if native is None else native.__name__.rpartition("._")[2]

@@ -46,9 +46,12 @@ def scatter_sum(matrix: Operand, x: Tensor, weight: Tensor | None) -> Tensor:
     return x.new_zeros((matrix.shape[0], x.shape[1])).index_add(0, matrix.destinations, messages)
 
 
-def attention(matrix: Operand, score_src: Tensor, score_dst: Tensor, slope: float, dropout: float) -> Tensor:
+def attention(
+    matrix: Operand, score_src: Tensor, score_dst: Tensor, score_edge: Tensor | None, slope: float, dropout: float
+) -> Tensor:
     """Softmax over in-edges of the leaky scores, with dropout, [nnz, heads]."""
-    score = functional.leaky_relu(score_src[matrix.sources] + score_dst[matrix.destinations], slope)
+    raw = score_src[matrix.sources] + score_dst[matrix.destinations]
+    score = functional.leaky_relu(raw if score_edge is None else raw + score_edge, slope)
     return functional.dropout(edge_softmax(matrix, score), dropout, dropout > 0)
 
 

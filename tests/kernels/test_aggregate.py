@@ -82,16 +82,15 @@ def test_float32_is_as_close_to_float64_as_its_rounding_allows(seed, width, weig
     assert bool(((found - exact).abs() <= 1e-5 * scale + 1e-30).all())
 
 
-@given(st.integers(0, 50), st.integers(1, 4), st.integers(1, 20), st.floats(0.0, 0.9))
-def test_native_attention_has_the_gradients_of_its_own_finite_differences(seed, heads, width, dropout):
+@given(st.integers(0, 50), st.sampled_from([1, 2, 3, 4, 8]), st.integers(1, 20), st.floats(0.0, 0.9), st.booleans())
+def test_native_attention_has_the_gradients_of_its_own_finite_differences(seed, heads, width, dropout, edges):
     csr = random_csr(seed, 7, 6, 20)
     draw = torch.Generator().manual_seed(seed)
-    shapes = ((6, heads, width), (6, heads), (7, heads))
+    shapes = ((6, heads, width), (6, heads), (7, heads), *([(csr.nnz, heads)] if edges else []))
     inputs = [torch.randn(shape, generator=draw, dtype=torch.float64, requires_grad=True) for shape in shapes]
 
-    def attend(z, score_src, score_dst):
-        torch.manual_seed(seed)  # the same mask in every call
-        return gat(csr, z, score_src, score_dst, dropout=dropout)
+    def attend(*operands):
+        return gat(csr, *operands, dropout=dropout, seed=seed)
 
     assert torch.autograd.gradcheck(attend, inputs, fast_mode=True)
 
@@ -100,12 +99,13 @@ def test_every_form_of_attention_agrees(form):
     csr = awkward_graph(3, nodes=40, edges=200).csr
     draw = torch.Generator().manual_seed(1)
     z, src, dst = (torch.randn(shape, generator=draw, dtype=torch.float64) for shape in ((40, 3, 9), (40, 3), (40, 3)))
+    edge = torch.randn(csr.nnz, 3, generator=draw, dtype=torch.float64)
     alpha = torch.zeros(40, 40, 3, dtype=torch.float64)
     for e in range(csr.nnz):
         i, j = int(csr.destinations[e]), int(csr.indices[e])
-        alpha[i, j] += torch.exp(torch.nn.functional.leaky_relu(src[j] + dst[i], 0.2))
+        alpha[i, j] += torch.exp(torch.nn.functional.leaky_relu(src[j] + dst[i] + edge[e], 0.2))
     alpha = alpha / alpha.sum(1, keepdim=True).clamp(min=1e-300)
-    torch.testing.assert_close(gat(csr, z, src, dst, row_parallel=form), torch.einsum("ijh,jhd->ihd", alpha, z))
+    torch.testing.assert_close(gat(csr, z, src, dst, edge, row_parallel=form), torch.einsum("ijh,jhd->ihd", alpha, z))
 
 
 @pytest.mark.parametrize("width", [3, 8, 9, 72, 136, 200])
@@ -117,6 +117,24 @@ def test_rows_longer_than_a_block_of_edges_are_summed_once(width):
         torch.randn(shape, generator=draw, dtype=torch.float64) for shape in ((12, 2, width), (12, 2), (4, 2))
     )
     torch.testing.assert_close(gat(csr, z, src, dst), gat(csr, z, src, dst, row_parallel=False))
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_a_hub_of_several_segments_attends_like_any_other_row(heads):
+    draw, edges = torch.Generator().manual_seed(heads), 2 * HUB_EDGES + 7
+    there = csr_from_edges(np.arange(edges) % 40, np.zeros(edges, dtype=np.int64), (3, 40))
+    for csr in (there, there.transpose[0]):  # the hub receives, then it sends
+        shapes = ((csr.shape[1], heads, 5), (csr.shape[1], heads), (csr.shape[0], heads))
+        one, other = (
+            [torch.randn(s, generator=draw.manual_seed(1), dtype=torch.float64, requires_grad=True) for s in shapes]
+            for _ in range(2)
+        )
+        found, wanted = gat(csr, *one), gat(csr, *other, row_parallel=False)
+        torch.testing.assert_close(found, wanted)
+        found.square().sum().backward()
+        wanted.square().sum().backward()
+        for a, b in zip(one, other, strict=True):
+            torch.testing.assert_close(a.grad, b.grad)
 
 
 def test_a_weight_that_is_written_to_is_turned_again():

@@ -1,7 +1,7 @@
 // The extension's entry: each subject adds its own functions.
 #include "bind.hpp"
 
-NB_MODULE(_native, m) {
+NB_MODULE(KERNELS_MODULE, m) {
     define_spmm(m);
     define_gat(m);
     define_loss(m);

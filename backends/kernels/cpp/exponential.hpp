@@ -1,4 +1,4 @@
-// e^x and log(1 + x) of eight floats at once; doubles, which only checks use, go through the C library.
+// e^x and log(1 + x) of a vector of floats; doubles, which only checks use, go through the C library.
 #pragma once
 #include <cmath>
 
@@ -10,7 +10,7 @@ template <class T>
 struct BitsOf;
 template <>
 struct BitsOf<float> {
-    typedef int32_t type __attribute__((vector_size(32)));
+    typedef int32_t type __attribute__((vector_size(kVectorBytes)));
 };
 
 template <class T>
@@ -58,13 +58,6 @@ inline vec<float> log_one_plus(vec<float> e) {
 inline vec<double> log_one_plus(vec<double> e) {
     for (int i = 0; i < lanes<double>; ++i) e[i] = std::log1p(e[i]);
     return e;
-}
-
-// Replace values [count] by their exponentials; writes up to the next multiple of a vector.
-template <class T>
-inline void exponentials(T* values, int64_t count) {
-    for (int64_t i = count; i % lanes<T> != 0; ++i) values[i] = T(0);
-    for (int64_t i = 0; i < count; i += lanes<T>) store(values + i, exponential(load(values + i)));
 }
 
 }  // namespace kernels

@@ -2,10 +2,12 @@
 //
 // Only each row's largest score and its sum of exponentials are kept; the backward pass recomputes the rest.
 #pragma once
-#include "exponential.hpp"
+#include "scores.hpp"
 #include "spmm.hpp"
 
 namespace kernels {
+
+constexpr int64_t kEdgeBlock = 512;  // edges whose scores are held at once
 
 // Attention dropout whose mask is a hash of (seed, edge, head): the same in every pass, for any number of threads.
 struct Dropout {
@@ -22,7 +24,6 @@ struct Dropout {
 
     template <class T>
     inline T factor(uint64_t edge, uint64_t head) const {
-        if (bound == 0) return T(1);
         uint64_t word = seed + (edge * 64 + head) * 0x9E3779B97F4A7C15ull;
         word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9ull;
         word = (word ^ (word >> 27)) * 0x94D049BB133111EBull;
@@ -34,11 +35,12 @@ struct Dropout {
 template <class T, class I>
 struct GatTask {
     CsrView<I> a;
-    const T* z;          // [columns, heads, width]
-    const T* score_src;  // [columns, heads]
-    const T* score_dst;  // [rows, heads]
-    T* row_max;          // [rows, heads]
-    T* row_sum;          // [rows, heads]
+    const T* z;           // [columns, heads, width]
+    const T* score_src;   // [columns, heads]
+    const T* score_dst;   // [rows, heads]
+    const T* score_edge;  // [nnz, heads] or null
+    T* row_max;           // [rows, heads]
+    T* row_sum;           // [rows, heads]
     int64_t heads, width;
     T slope;
     Dropout dropout;
@@ -46,179 +48,207 @@ struct GatTask {
     inline T leaky(T score) const { return score > 0 ? score : slope * score; }
 };
 
-// out [width] += sum of factor[e] * z[source(e), head] over `count` edges.
-template <class T, class I, int V>
-inline void add_head(const I* sources, const T* factor, int64_t count, const T* z, int64_t stride, int64_t width,
-                     int64_t first, T* out, bool fresh) {
-    vec<T> acc[V];
-    int64_t at[V];
-    for (int v = 0; v < V; ++v) {
-        at[v] = offset<T>(first + v, width);
-        acc[v] = fresh ? vec<T>{} : load(out + at[v]);
-    }
-    for (int64_t e = 0; e < count; ++e) {
-        const T* row = z + int64_t(sources[e]) * stride;
-        const vec<T> f = broadcast(factor[e]);
-        for (int v = 0; v < V; ++v) acc[v] += f * load(row + at[v]);
-    }
-    for (int v = 0; v < V; ++v) store(out + at[v], acc[v]);
-}
-
+// Edges whose ends' rows are added up: `readable` of them may be looked at ahead, `count` belong to the sum.
 template <class T, class I>
-inline void add_weighted(const I* sources, const T* factor, int64_t count, const T* z, int64_t stride, int64_t width,
-                         T* out, bool fresh) {
-    if (width < lanes<T>) {
-        T acc[lanes<T>];
-        for (int64_t c = 0; c < width; ++c) acc[c] = fresh ? T(0) : out[c];
-        for (int64_t e = 0; e < count; ++e)
-            for (int64_t c = 0; c < width; ++c) acc[c] += factor[e] * z[int64_t(sources[e]) * stride + c];
-        for (int64_t c = 0; c < width; ++c) out[c] = acc[c];
-        return;
+struct Stretch {
+    const I* ends;
+    int64_t count, readable;
+    const T* factor;  // [count, heads], at the head in question
+    int64_t heads;
+    const T* table;  // [nodes, heads, width], at the head in question
+    int64_t stride;
+};
+
+// out [columns] (+)= sum of factor * row of the table, times `scale`.
+template <class T, class I>
+struct HeadSum {
+    using Function = void (*)(const Stretch<T, I>&, Columns, T*, bool, T);
+
+    template <int N, int V>
+    static void run(const Stretch<T, I>& s, Columns columns, T* out, bool fresh, T scale) {
+        vecn<T, N> acc[V] = {};
+        out += columns.first;
+        for (int v = 0; !fresh && v < V; ++v) acc[v] = load_pack<N>(out + column<N, V>(v, columns.width));
+        const T* table = s.table + columns.first;
+        for (int64_t e = 0; e < s.count; ++e) {
+            prefetch<T, N, V>(table + int64_t(s.ends[std::min(e + kAhead, s.readable - 1)]) * s.stride);
+            const T* row = table + int64_t(s.ends[e]) * s.stride;
+            const T factor = s.factor[e * s.heads];
+#pragma GCC unroll 16
+            for (int v = 0; v < V; ++v) acc[v] += factor * load_pack<N>(row + column<N, V>(v, columns.width));
+        }
+        write<T, N, V>(acc, out, columns.width, scale, false);
     }
-    const int64_t vectors = (width + lanes<T> - 1) / lanes<T>;
-    const int64_t groups = (vectors + kGroup - 1) / kGroup;
-    for (int64_t g = 0; g < groups; ++g) {
-        const int64_t first = g * vectors / groups, last = (g + 1) * vectors / groups;
-        switch (last - first) {
-            case 1: add_head<T, I, 1>(sources, factor, count, z, stride, width, first, out, fresh); break;
-            case 2: add_head<T, I, 2>(sources, factor, count, z, stride, width, first, out, fresh); break;
-            case 3: add_head<T, I, 3>(sources, factor, count, z, stride, width, first, out, fresh); break;
-            case 4: add_head<T, I, 4>(sources, factor, count, z, stride, width, first, out, fresh); break;
-            case 5: add_head<T, I, 5>(sources, factor, count, z, stride, width, first, out, fresh); break;
-            case 6: add_head<T, I, 6>(sources, factor, count, z, stride, width, first, out, fresh); break;
-            case 7: add_head<T, I, 7>(sources, factor, count, z, stride, width, first, out, fresh); break;
-            default: add_head<T, I, 8>(sources, factor, count, z, stride, width, first, out, fresh); break;
+
+    template <int N, int V>
+    Function pick() const {
+        return &run<N, V>;
+    }
+};
+
+// A width's groups of columns, each with the function that computes it.
+template <class T, class Chooser>
+struct Groups {
+    std::vector<Columns> columns;
+    std::vector<typename Chooser::Function> compute;
+
+    explicit Groups(int64_t width) {
+        const Cut<T> cut(width);
+        for (int64_t g = 0; g < cut.groups; ++g) {
+            columns.push_back(cut.group(g));
+            compute.push_back(choose<T>(columns.back().width, Chooser{}));
         }
     }
-}
+};
 
-template <class T, class I>
-void attend_row(const GatTask<T, I>& t, int64_t row, T* factor, T* out) {
-    const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1], stride = t.heads * t.width;
-    for (int64_t h = 0; h < t.heads; ++h) {
-        const T dst = t.score_dst[row * t.heads + h];
-        T largest = -INFINITY;  // leaky is monotone, so the largest source score gives the largest score
-        for (int64_t e = begin; e < end; ++e)
-            largest = std::max(largest, t.score_src[int64_t(t.a.indices[e]) * t.heads + h]);
-        const T top = begin == end ? T(0) : t.leaky(largest + dst);
-        T total = 0;
-        T* to = out + h * t.width;
+// One thread's attention: its buffers and its rows. H is the number of heads, 0 for any.
+template <class T, class I, int H>
+class Attention {
+  public:
+    explicit Attention(const GatTask<T, I>& task)
+        : t(task), heads(H == 0 ? task.heads : H), turns(heads), groups(task.width),
+          factor(kEdgeBlock * heads + lanes<T>), top(heads), total(heads), laid_dst(turns.slots), laid_top(turns.slots),
+          lane(turns.slots) {}
+
+    void row(int64_t row, T* out) {
+        const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1];
+        if (begin == end) std::fill(out, out + heads * t.width, T(0));
+        find_top(row, begin, end);
+        segment(row, begin, end, out, true);
+        keep(row, top.data(), total.data());
+    }
+
+    // Leave each head's largest score of edges [begin, end) in `top`: leaky is monotone, so it follows the raw score.
+    void find_top(int64_t row, int64_t begin, int64_t end) {
+        std::fill(top.begin(), top.end(), T(-INFINITY));
         for (int64_t block = begin; block < end; block += kEdgeBlock) {
             const int64_t count = std::min(kEdgeBlock, end - block);
-            const I* sources = t.a.indices + block;
-            for (int64_t e = 0; e < count; ++e)
-                factor[e] = t.leaky(t.score_src[int64_t(sources[e]) * t.heads + h] + dst) - top;
-            exponentials(factor, count);
-            for (int64_t e = 0; e < count; ++e) total += factor[e];
-            if (t.dropout.bound != 0)
-                for (int64_t e = 0; e < count; ++e) factor[e] *= t.dropout.template factor<T>(block + e, h);
-            for (int64_t e = 0; h == 0 && e < count; ++e)
-                prefetch_row(t.z + int64_t(sources[e]) * stride, std::min<int64_t>(stride, 128));
-            add_weighted(sources, factor, count, t.z + h * t.width, stride, t.width, to, block == begin);
+            raw_scores(block, count);
+            raise_top(count);
         }
-        const T inverse = begin == end ? T(0) : T(1) / total;
-        for (int64_t c = 0; c < t.width; ++c) to[c] = begin == end ? T(0) : to[c] * inverse;
-        t.row_max[row * t.heads + h] = top;
-        t.row_sum[row * t.heads + h] = total;
+        for (int64_t h = 0; h < heads; ++h)
+            top[h] = begin == end ? T(0) : t.leaky(top[h] + t.score_dst[row * heads + h]);
     }
+
+    // Weighted sum of edges [begin, end) given `top`, which leaves `total`; divided by it if `whole`.
+    void segment(int64_t row, int64_t begin, int64_t end, T* out, bool whole) {
+        std::fill(total.begin(), total.end(), T(0));
+        for (int64_t block = begin; block < end; block += kEdgeBlock) {
+            const int64_t count = std::min(kEdgeBlock, end - block);
+            if (end - begin > kEdgeBlock || !whole) raw_scores(block, count);
+            weigh(row, block, count);
+            for (int64_t h = 0; h < heads; ++h) {
+                const T scale = whole && block + count == end ? T(1) / total[h] : T(1);
+                const Stretch<T, I> stretch{t.a.indices + block, count, t.a.edges() - block, factor.data() + h, heads,
+                                            t.z + h * t.width, heads * t.width};
+                for (size_t g = 0; g < groups.columns.size(); ++g)
+                    groups.compute[g](stretch, groups.columns[g], out + h * t.width, block == begin, scale);
+            }
+        }
+    }
+
+    void keep(int64_t row, const T* largest, const T* totals) {
+        std::copy(largest, largest + heads, t.row_max + row * heads);
+        std::copy(totals, totals + heads, t.row_sum + row * heads);
+    }
+
+    std::vector<T>& totals() { return total; }
+    std::vector<T>& tops() { return top; }
+
+  private:
+    void raw_scores(int64_t block, int64_t count) {
+        const I* sources = t.a.indices + block;
+        const T* scores = t.score_src;
+        T* values = factor.data();
+        for (int64_t e = 0; e < count; ++e)
+            for (int64_t h = 0; h < heads; ++h) values[e * heads + h] = scores[int64_t(sources[e]) * heads + h];
+        if (t.score_edge != nullptr)
+            for (int64_t i = 0; i < count * heads; ++i) values[i] += t.score_edge[block * heads + i];
+        pad(values, count * heads, T(-INFINITY));
+    }
+
+    void raise_top(int64_t count) {
+        const T* values = factor.data();
+        vec<T>* largest = lane.data();
+        turns.spread(top.data(), largest);
+        turns.each(count * heads,
+                   [&](int64_t at, int64_t s) { largest[s] = maximum<T>(largest[s], load(values + at)); });
+        turns.fold(largest, top.data(), [](auto a, auto b) { return a > b ? a : b; });
+    }
+
+    // Turn raw scores into exponentials, dropped edges into zeros after their share went into the total.
+    void weigh(int64_t row, int64_t block, int64_t count) {
+        T* values = factor.data();
+        vec<T>*dst = laid_dst.data(), *largest = laid_top.data(), *sums = lane.data();
+        turns.spread(t.score_dst + row * heads, dst);
+        turns.spread(top.data(), largest);
+        std::fill(sums, sums + turns.slots, vec<T>{});
+        turns.each(count * heads, [&](int64_t at, int64_t s) {
+            const vec<T> weight = exponential(leaky<T>(load(values + at) + dst[s], t.slope) - largest[s]);
+            store(values + at, weight);
+            sums[s] += weight;
+        });
+        turns.fold(sums, total.data(), [](auto a, auto b) { return a + b; });
+        if (t.dropout.bound == 0) return;
+        for (int64_t e = 0; e < count; ++e)
+            for (int64_t h = 0; h < heads; ++h) values[e * heads + h] *= t.dropout.template factor<T>(block + e, h);
+    }
+
+    const GatTask<T, I>& t;
+    const int64_t heads;
+    const Turns<T, H> turns;
+    Groups<T, HeadSum<T, I>> groups;
+    std::vector<T> factor, top, total;
+    LaneBuffer<T> laid_dst, laid_top, lane;
+};
+
+// A row of very many edges: its segments are shared out and added in their order.
+template <class T, class I, int H>
+void attend_hub(const GatTask<T, I>& t, int64_t row, T* out, int threads) {
+    const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1], width = t.heads * t.width;
+    const int64_t segments = (end - begin + kHubSegment - 1) / kHubSegment;
+    Attention<T, I, H> whole(t);
+    whole.find_top(row, begin, end);
+    std::vector<T> partial(segments * width), sums(segments * t.heads), total(t.heads);
+#pragma omp parallel num_threads(threads)
+    {
+        Attention<T, I, H> mine(t);
+        mine.tops() = whole.tops();
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t s = 0; s < segments; ++s) {
+            const int64_t from = begin + s * kHubSegment;
+            mine.segment(row, from, std::min(from + kHubSegment, end), partial.data() + s * width, false);
+            std::copy(mine.totals().begin(), mine.totals().end(), sums.begin() + s * t.heads);
+        }
+    }
+    add_partial(partial, width, out);
+    add_partial(sums, t.heads, total.data());
+    for (int64_t c = 0; c < width; ++c) out[c] /= total[c / t.width];
+    whole.keep(row, whole.tops().data(), total.data());
+}
+
+template <class T, class I, int H>
+void attend_rows(const GatTask<T, I>& t, const RowPlan& plan, T* out, int threads) {
+#pragma omp parallel num_threads(threads)
+    {
+        Attention<T, I, H> mine(t);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t chunk = 0; chunk < plan.chunks; ++chunk)
+            for (int64_t row = plan.bounds[chunk]; row < plan.bounds[chunk + 1]; ++row)
+                if (t.a.indptr[row + 1] - t.a.indptr[row] <= kHubSegment) mine.row(row, out + row * t.heads * t.width);
+    }
+    for (int64_t h = 0; h < plan.hub_count; ++h)
+        attend_hub<T, I, H>(t, plan.hubs[h], out + plan.hubs[h] * t.heads * t.width, threads);
 }
 
 template <class T, class I>
 void gat_forward(const GatTask<T, I>& t, const RowPlan& plan, T* out, int threads) {
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (int64_t chunk = 0; chunk < plan.chunks; ++chunk) {
-        T factor[kEdgeBlock];
-        for (int64_t row = plan.bounds[chunk]; row < plan.bounds[chunk + 1]; ++row)
-            attend_row(t, row, factor, out + row * t.heads * t.width);
+    switch (t.heads) {
+        case 1: return attend_rows<T, I, 1>(t, plan, out, threads);
+        case 4: return attend_rows<T, I, 4>(t, plan, out, threads);
+        case 8: return attend_rows<T, I, 8>(t, plan, out, threads);
+        default: return attend_rows<T, I, 0>(t, plan, out, threads);
     }
-}
-
-// What flows back: `t.a` is the transpose here, its row j a source, its columns the destinations j sends to.
-template <class T, class I>
-struct GatGradient {
-    const I* permutation;  // [nnz]: position of each transposed edge in the forward order
-    const T* grad;         // [rows, heads, width] of the output
-    const T* row_dot;      // [rows, heads]: inner product of the output and its gradient
-    T* edge_grad;          // [nnz, heads] of the scores before leaky, in transposed order
-    T* grad_z;             // [columns, heads, width]
-    T* grad_src;           // [columns, heads]
-    T* grad_dst;           // [rows, heads]
-};
-
-template <class T>
-inline T dot(const T* a, const T* b, int64_t width) {
-    if (width < lanes<T>) {
-        T total = 0;
-        for (int64_t c = 0; c < width; ++c) total += a[c] * b[c];
-        return total;
-    }
-    vec<T> acc{};
-    int64_t c = 0;
-    for (; c + lanes<T> <= width; c += lanes<T>) acc += load(a + c) * load(b + c);
-    T total = sum<T>(acc);
-    for (; c < width; ++c) total += a[c] * b[c];
-    return total;
-}
-
-template <class T, class I>
-void spread_source(const GatTask<T, I>& t, const GatGradient<T, I>& g, int64_t source, T* factor) {
-    const int64_t begin = t.a.indptr[source], end = t.a.indptr[source + 1], stride = t.heads * t.width;
-    for (int64_t h = 0; h < t.heads; ++h) {
-        const T* own = t.z + source * stride + h * t.width;
-        const T src = t.score_src[source * t.heads + h];
-        T* to = g.grad_z + source * stride + h * t.width;
-        T total = 0;
-        if (begin == end) std::fill(to, to + t.width, T(0));
-        for (int64_t block = begin; block < end; block += kEdgeBlock) {
-            const int64_t count = std::min(kEdgeBlock, end - block);
-            const I* rows = t.a.indices + block;
-            T raw[kEdgeBlock], alpha[kEdgeBlock];
-            for (int64_t e = 0; e < count; ++e) {
-                const int64_t at = int64_t(rows[e]) * t.heads + h;
-                raw[e] = src + t.score_dst[at];
-                alpha[e] = t.leaky(raw[e]) - t.row_max[at];
-            }
-            exponentials(alpha, count);
-            for (int64_t e = 0; e < count; ++e) {
-                const int64_t row = rows[e], at = row * t.heads + h;
-                if (e + kAhead < count)
-                    prefetch_row(g.grad + int64_t(rows[e + kAhead]) * stride + h * t.width, t.width);
-                const T kept = t.dropout.template factor<T>(uint64_t(g.permutation[block + e]), h);
-                const T a = alpha[e] / t.row_sum[at];
-                const T flow = kept * dot(g.grad + row * stride + h * t.width, own, t.width) - g.row_dot[at];
-                const T back = a * flow * (raw[e] > 0 ? T(1) : t.slope);
-                g.edge_grad[(block + e) * t.heads + h] = back;
-                total += back;
-                factor[e] = a * kept;
-            }
-            add_weighted(rows, factor, count, g.grad + h * t.width, stride, t.width, to, block == begin);
-        }
-        g.grad_src[source * t.heads + h] = total;
-    }
-}
-
-template <class T, class I>
-void gat_backward(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& plan, int threads) {
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (int64_t chunk = 0; chunk < plan.chunks; ++chunk) {
-        T factor[kEdgeBlock];
-        for (int64_t source = plan.bounds[chunk]; source < plan.bounds[chunk + 1]; ++source)
-            spread_source(t, g, source, factor);
-    }
-}
-
-// grad_dst [rows, heads]: the score gradients of each row's edges; `inverse` maps forward order to transposed order.
-template <class T, class I>
-void sum_edge_gradients(const I* indptr, const I* inverse, const RowPlan& plan, int64_t heads,
-                        const GatGradient<T, I>& g, int threads) {
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (int64_t chunk = 0; chunk < plan.chunks; ++chunk)
-        for (int64_t row = plan.bounds[chunk]; row < plan.bounds[chunk + 1]; ++row) {
-            T* to = g.grad_dst + row * heads;
-            std::fill(to, to + heads, T(0));
-            for (int64_t e = indptr[row]; e < indptr[row + 1]; ++e)
-                for (int64_t h = 0; h < heads; ++h) to[h] += g.edge_grad[int64_t(inverse[e]) * heads + h];
-        }
 }
 
 }  // namespace kernels

@@ -1,4 +1,4 @@
-// Y = A X over in-edges: a row's sums stay in registers across its edges and are written once.
+// Y = A X over in-edges: a row's sums stay in registers across all its edges and are written once.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -7,16 +7,17 @@
 
 namespace kernels {
 
-constexpr int64_t kAhead = 8;            // edges between a prefetch and its use
-constexpr int64_t kEdgeBlock = 512;      // edges whose source rows all column groups share while they are in cache
-constexpr int64_t kHubSegment = 1 << 15; // edges of one partial sum of a hub; fixed, so that threads change no result
-constexpr int kGroup = 8;                // vectors held in registers at once
+constexpr int64_t kAhead = 16;                 // edges between a prefetch and its use
+constexpr int64_t kHubSegment = 1 << 15;       // edges of one partial sum of a hub; fixed, so that threads change no result
+constexpr int64_t kStreamBytes = 32ll << 20;   // outputs beyond the last cache are written around it
 
 template <class I>
 struct CsrView {
     const I* indptr;
     const I* indices;
     int64_t rows;
+
+    int64_t edges() const { return indptr[rows]; }
 };
 
 // Rows cut into pieces of about equal work, and the rows with more than kHubSegment edges, which are split.
@@ -35,8 +36,22 @@ struct SpmmTask {
     const T* row_scale;  // [rows] or null
     T* y;
     int64_t width;
+
+    bool streams() const {
+        return a.rows * width * int64_t(sizeof(T)) > kStreamBytes && width % lanes<T> == 0 &&
+               reinterpret_cast<uintptr_t>(y) % kVectorBytes == 0;
+    }
 };
 
+// Fetch the cache lines of V vectors at `row`.
+template <class T, int N, int V>
+inline void prefetch(const T* row) {
+    constexpr int step = N * sizeof(T) < 64 ? 64 / (N * sizeof(T)) : 1;
+#pragma GCC unroll 16
+    for (int v = 0; v < V; v += step) __builtin_prefetch(row + v * N, 0, 3);
+}
+
+// Fetch a whole row, or its first lines where it is long.
 template <class T>
 inline void prefetch_row(const T* row, int64_t width) {
     const char* from = reinterpret_cast<const char*>(row);
@@ -44,114 +59,113 @@ inline void prefetch_row(const T* row, int64_t width) {
     for (int64_t line = 0; line < lines; ++line) __builtin_prefetch(from + 64 * line, 0, 3);
 }
 
-// Add edges [begin, end) of one row to columns of group [first, first + V) of `out`; `fresh` starts from zero.
-template <class T, class I, int V, bool Weighted>
-inline void add_group(const SpmmTask<T, I>& t, int64_t begin, int64_t end, int64_t first, T* out, bool fresh, bool ahead) {
-    vec<T> acc[V];
-    int64_t at[V];
+// acc += weight * X over edges [begin, end), in V vectors of N lanes that cover `columns`.
+template <class T, class I, int N, int V, bool Weighted>
+inline void gather(const SpmmTask<T, I>& t, Columns columns, int64_t begin, int64_t end, vecn<T, N> (&acc)[V]) {
+    const T* x = t.x + columns.first;
+    const int64_t limit = t.a.edges() - 1;
+    for (int64_t e = begin; e < end; ++e) {
+        prefetch<T, N, V>(x + int64_t(t.a.indices[std::min(e + kAhead, limit)]) * t.width);
+        const T* row = x + int64_t(t.a.indices[e]) * t.width;
+#pragma GCC unroll 16
+        for (int v = 0; v < V; ++v) {
+            const auto value = load_pack<N>(row + column<N, V>(v, columns.width));
+            acc[v] += Weighted ? t.weight[e] * value : value;
+        }
+    }
+}
+
+template <class T, int N, int V>
+inline void write(const vecn<T, N> (&acc)[V], T* to, int64_t width, T scale, bool streamed) {
+#pragma GCC unroll 16
     for (int v = 0; v < V; ++v) {
-        at[v] = offset<T>(first + v, t.width);
-        acc[v] = fresh ? vec<T>{} : load(out + at[v]);
+        T* at = to + column<N, V>(v, width);
+        streamed ? stream_pack<N>(at, acc[v] * scale) : store_pack<N>(at, acc[v] * scale);
     }
-    for (int64_t e = begin; e < end; ++e) {
-        const T* row = t.x + int64_t(t.a.indices[e]) * t.width;
-        if (ahead) prefetch_row(t.x + int64_t(t.a.indices[e + kAhead]) * t.width, t.width);
-        if constexpr (Weighted) {
-            const vec<T> w = broadcast(t.weight[e]);
-            for (int v = 0; v < V; ++v) acc[v] += w * load(row + at[v]);
-        } else {
-            for (int v = 0; v < V; ++v) acc[v] += load(row + at[v]);
+}
+
+// One group of columns of one piece of the rows, hubs left out.
+template <class T, class I, bool Weighted>
+struct RowSums {
+    using Function = void (*)(const SpmmTask<T, I>&, Columns, int64_t, int64_t, bool);
+
+    template <int N, int V>
+    static void run(const SpmmTask<T, I>& t, Columns columns, int64_t first, int64_t last, bool streamed) {
+        for (int64_t row = first; row < last; ++row) {
+            const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1];
+            if (end - begin > kHubSegment) continue;
+            vecn<T, N> acc[V] = {};
+            gather<T, I, N, V, Weighted>(t, columns, begin, end, acc);
+            const T scale = t.row_scale == nullptr ? T(1) : t.row_scale[row];
+            write<T, N, V>(acc, t.y + row * t.width + columns.first, columns.width, scale, streamed);
         }
     }
-    for (int v = 0; v < V; ++v) store(out + at[v], acc[v]);
-}
 
+    template <int N, int V>
+    Function pick() const {
+        return &run<N, V>;
+    }
+};
+
+// One group of columns of edges [begin, end) of one row, into `out`.
 template <class T, class I, bool Weighted>
-inline void add_narrow(const SpmmTask<T, I>& t, int64_t begin, int64_t end, T* out, bool fresh) {
-    T acc[lanes<T>];
-    for (int64_t c = 0; c < t.width; ++c) acc[c] = fresh ? T(0) : out[c];
-    for (int64_t e = begin; e < end; ++e) {
-        const T* row = t.x + int64_t(t.a.indices[e]) * t.width;
-        const T w = Weighted ? t.weight[e] : T(1);
-        for (int64_t c = 0; c < t.width; ++c) acc[c] += w * row[c];
-    }
-    for (int64_t c = 0; c < t.width; ++c) out[c] = acc[c];
-}
+struct SegmentSum {
+    using Function = void (*)(const SpmmTask<T, I>&, Columns, int64_t, int64_t, T*);
 
-template <class T, class I, bool Weighted>
-inline void dispatch_group(const SpmmTask<T, I>& t, int64_t b, int64_t e, int64_t first, int count, T* out, bool fresh, bool ahead) {
-    switch (count) {
-        case 1: return add_group<T, I, 1, Weighted>(t, b, e, first, out, fresh, ahead);
-        case 2: return add_group<T, I, 2, Weighted>(t, b, e, first, out, fresh, ahead);
-        case 3: return add_group<T, I, 3, Weighted>(t, b, e, first, out, fresh, ahead);
-        case 4: return add_group<T, I, 4, Weighted>(t, b, e, first, out, fresh, ahead);
-        case 5: return add_group<T, I, 5, Weighted>(t, b, e, first, out, fresh, ahead);
-        case 6: return add_group<T, I, 6, Weighted>(t, b, e, first, out, fresh, ahead);
-        case 7: return add_group<T, I, 7, Weighted>(t, b, e, first, out, fresh, ahead);
-        default: return add_group<T, I, 8, Weighted>(t, b, e, first, out, fresh, ahead);
+    template <int N, int V>
+    static void run(const SpmmTask<T, I>& t, Columns columns, int64_t begin, int64_t end, T* out) {
+        vecn<T, N> acc[V] = {};
+        gather<T, I, N, V, Weighted>(t, columns, begin, end, acc);
+        write<T, N, V>(acc, out + columns.first, columns.width, T(1), false);
     }
-}
 
-// Sum edges [begin, end) into `out` [width]. `limit` is the number of edges that may be read ahead.
-template <class T, class I, bool Weighted>
-inline void sum_edges(const SpmmTask<T, I>& t, int64_t begin, int64_t end, int64_t limit, T* out) {
-    if (begin == end) {
-        std::fill(out, out + t.width, T(0));
-        return;
+    template <int N, int V>
+    Function pick() const {
+        return &run<N, V>;
     }
-    const int64_t vectors = (t.width + lanes<T> - 1) / lanes<T>;
-    const int64_t groups = (vectors + kGroup - 1) / kGroup;
-    for (int64_t block = begin; block < end; block += kEdgeBlock) {
-        const int64_t stop = std::min(block + kEdgeBlock, end);
-        if (t.width < lanes<T>) {
-            add_narrow<T, I, Weighted>(t, block, stop, out, block == begin);
-            continue;
-        }
-        for (int64_t g = 0; g < groups; ++g) {
-            const int64_t first = g * vectors / groups, last = (g + 1) * vectors / groups;
-            const int count = int(last - first);
-            const bool fresh = block == begin, ahead = g == 0;
-            const int64_t safe = ahead ? std::max(block, std::min(stop, limit - kAhead)) : block;
-            if (safe > block) dispatch_group<T, I, Weighted>(t, block, safe, first, count, out, fresh, true);
-            if (stop > safe) dispatch_group<T, I, Weighted>(t, safe, stop, first, count, out, fresh && safe == block, false);
-        }
-    }
-}
+};
 
+// Add the partial sums of a hub [segments, width] in their order, whoever made them.
 template <class T>
-inline void scale_row(T* row, int64_t width, const T* scale, int64_t index) {
-    if (scale == nullptr) return;
-    for (int64_t c = 0; c < width; ++c) row[c] *= scale[index];
+void add_partial(const std::vector<T>& partial, int64_t width, T* out) {
+    std::copy(partial.begin(), partial.begin() + width, out);
+    for (size_t at = width; at < partial.size(); ++at) out[at % width] += partial[at];
 }
 
 template <class T, class I, bool Weighted>
 void sum_hub(const SpmmTask<T, I>& t, int64_t row, int threads) {
-    const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1], limit = t.a.indptr[t.a.rows];
+    const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1];
     const int64_t segments = (end - begin + kHubSegment - 1) / kHubSegment;
+    const Cut<T> cut(t.width);
     std::vector<T> partial(segments * t.width);
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
     for (int64_t s = 0; s < segments; ++s) {
-        const int64_t from = begin + s * kHubSegment;
-        sum_edges<T, I, Weighted>(t, from, std::min(from + kHubSegment, end), limit, partial.data() + s * t.width);
+        const int64_t from = begin + s * kHubSegment, to = std::min(from + kHubSegment, end);
+        for (int64_t g = 0; g < cut.groups; ++g) {
+            const Columns columns = cut.group(g);
+            choose<T>(columns.width, SegmentSum<T, I, Weighted>{})(t, columns, from, to, partial.data() + s * t.width);
+        }
     }
     T* out = t.y + row * t.width;
-    std::copy(partial.begin(), partial.begin() + t.width, out);
-    for (int64_t s = 1; s < segments; ++s)
-        for (int64_t c = 0; c < t.width; ++c) out[c] += partial[s * t.width + c];
-    scale_row(out, t.width, t.row_scale, row);
+    add_partial(partial, t.width, out);
+    for (int64_t c = 0; t.row_scale != nullptr && c < t.width; ++c) out[c] *= t.row_scale[row];
 }
 
 template <class T, class I, bool Weighted>
 void spmm_rows(const SpmmTask<T, I>& t, const RowPlan& plan, int threads) {
-    const int64_t limit = t.a.indptr[t.a.rows];
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (int64_t chunk = 0; chunk < plan.chunks; ++chunk) {
-        for (int64_t row = plan.bounds[chunk]; row < plan.bounds[chunk + 1]; ++row) {
-            const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1];
-            if (end - begin > kHubSegment) continue;
-            sum_edges<T, I, Weighted>(t, begin, end, limit, t.y + row * t.width);
-            scale_row(t.y + row * t.width, t.width, t.row_scale, row);
+    const Cut<T> cut(t.width);
+    const bool streamed = t.streams();
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp for schedule(dynamic, 1) nowait
+        for (int64_t chunk = 0; chunk < plan.chunks; ++chunk) {
+            for (int64_t g = 0; g < cut.groups; ++g) {
+                const Columns columns = cut.group(g);
+                choose<T>(columns.width, RowSums<T, I, Weighted>{})(t, columns, plan.bounds[chunk],
+                                                                    plan.bounds[chunk + 1], streamed);
+            }
         }
+        stream_fence();
     }
     for (int64_t h = 0; h < plan.hub_count; ++h) sum_hub<T, I, Weighted>(t, plan.hubs[h], threads);
 }

@@ -1,39 +1,82 @@
-// Eight floats or four doubles at once, unaligned; compiles to AVX2 where the build allows it.
+// Several numbers at once, unaligned: 64 bytes where the build has AVX-512, else 32; narrower ones for narrow rows.
 #pragma once
 #include <cstdint>
 #include <cstring>
 
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
 namespace kernels {
 
-template <class T>
-struct Vec;
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+constexpr int kGroup = 16;  // vectors of one row held in registers at once: half of them, the rest is for operands
+#else
+constexpr int kVectorBytes = 32;
+constexpr int kGroup = 8;
+#endif
 
-template <>
-struct Vec<float> {
-    typedef float type __attribute__((vector_size(32)));
+template <class T, int N>
+struct Pack {
+    typedef T type __attribute__((vector_size(N * sizeof(T))));
 };
 
-template <>
-struct Vec<double> {
-    typedef double type __attribute__((vector_size(32)));
-};
+template <class T, int N>
+using vecn = typename Pack<T, N>::type;
 
 template <class T>
-using vec = typename Vec<T>::type;
+constexpr int lanes = kVectorBytes / int(sizeof(T));
 
 template <class T>
-constexpr int lanes = 32 / sizeof(T);
+using vec = vecn<T, lanes<T>>;
 
-template <class T>
-inline vec<T> load(const T* from) {
-    vec<T> value;
+template <int N, class T>
+inline vecn<T, N> load_pack(const T* from) {
+    vecn<T, N> value;
     std::memcpy(&value, from, sizeof value);
     return value;
 }
 
 template <class T>
-inline void store(T* to, vec<T> value) {
+inline vec<T> load(const T* from) {
+    return load_pack<lanes<T>>(from);
+}
+
+template <int N, class T>
+inline void store_pack(T* to, vecn<T, N> value) {
     std::memcpy(to, &value, sizeof value);
+}
+
+template <class T>
+inline void store(T* to, vec<T> value) {
+    store_pack<lanes<T>>(to, value);
+}
+
+// Store around the caches; `to` is aligned to the vector.
+template <int N, class T>
+inline void stream_pack(T* to, vecn<T, N> value) {
+#if defined(__AVX512F__)
+    if constexpr (N * sizeof(T) == 64) {
+        __m512i bits;
+        std::memcpy(&bits, &value, sizeof bits);
+        return _mm512_stream_si512(reinterpret_cast<__m512i*>(to), bits);
+    }
+#elif defined(__AVX__)
+    if constexpr (N * sizeof(T) == 32) {
+        __m256i bits;
+        std::memcpy(&bits, &value, sizeof bits);
+        return _mm256_stream_si256(reinterpret_cast<__m256i*>(to), bits);
+    }
+#endif
+    store_pack<N>(to, value);
+}
+
+// Order streamed stores before what other threads do next.
+inline void stream_fence() {
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
 }
 
 template <class T>
@@ -41,20 +84,92 @@ inline vec<T> broadcast(T value) {
     return value - vec<T>{};  // not a sum: that must turn -0 into 0 and costs an addition
 }
 
-template <class T>
-inline T sum(vec<T> value) {
-    T total = 0;
-    for (int i = 0; i < lanes<T>; ++i) total += value[i];
-    return total;
+template <class T, int N>
+inline T sum_pack(vecn<T, N> value) {
+    if constexpr (N == 1) {
+        return value[0];
+    } else {
+        vecn<T, N / 2> low, high;
+        std::memcpy(&low, &value, sizeof low);
+        std::memcpy(&high, reinterpret_cast<const char*>(&value) + sizeof low, sizeof high);
+        return sum_pack<T, N / 2>(low + high);
+    }
 }
 
-// Offset of the v-th vector of a row: the last one is moved back to end with the row, so that no tail is left.
-// It then overlaps the one before: both must be loaded before either is stored, so they belong to one group. Groups of
-// equal size (to within one) of at most kGroup vectors hold at least two whenever there is more than one group.
+template <class T>
+inline T sum(vec<T> value) {
+    return sum_pack<T, lanes<T>>(value);
+}
+
+// Column of the v-th vector of a row whose number of vectors is known only when running; see `column`.
 template <class T>
 inline int64_t offset(int64_t v, int64_t width) {
     const int64_t start = v * lanes<T>;
     return start + lanes<T> <= width ? start : width - lanes<T>;
+}
+
+// Column of the v-th of V vectors of N lanes that cover `width` columns: the last is moved back to end with them, so no
+// tail is left. Where it overlaps the one before, both compute the same values; all are loaded before any is stored.
+template <int N, int V>
+inline int64_t column(int v, int64_t width) {
+    return v < V - 1 ? int64_t(v) * N : width - N;
+}
+
+// The columns of one row that are computed together.
+struct Columns {
+    int64_t first, width;
+};
+
+// How a width is cut: groups of at most kGroup vectors, equal to within one, so none is narrower than a vector.
+template <class T>
+struct Cut {
+    int64_t width, vectors, groups;
+
+    explicit Cut(int64_t width_)
+        : width(width_), vectors((width + lanes<T> - 1) / lanes<T>), groups((vectors + kGroup - 1) / kGroup) {}
+
+    Columns group(int64_t g) const {
+        const int64_t first = g * vectors / groups * lanes<T>, last = (g + 1) * vectors / groups * lanes<T>;
+        return {first, (last < width ? last : width) - first};
+    }
+};
+
+// Return chooser.pick<N, V>() for the vectors that cover a group's columns.
+template <class T, class Chooser>
+auto choose(int64_t width, const Chooser& chooser) {
+    constexpr int full = lanes<T>;
+    switch ((width + full - 1) / full) {
+        case 2: return chooser.template pick<full, 2>();
+        case 3: return chooser.template pick<full, 3>();
+        case 4: return chooser.template pick<full, 4>();
+        case 5: return chooser.template pick<full, 5>();
+        case 6: return chooser.template pick<full, 6>();
+        case 7: return chooser.template pick<full, 7>();
+        case 8: return chooser.template pick<full, 8>();
+#if defined(__AVX512F__)
+        case 9: return chooser.template pick<full, 9>();
+        case 10: return chooser.template pick<full, 10>();
+        case 11: return chooser.template pick<full, 11>();
+        case 12: return chooser.template pick<full, 12>();
+        case 13: return chooser.template pick<full, 13>();
+        case 14: return chooser.template pick<full, 14>();
+        case 15: return chooser.template pick<full, 15>();
+        case 16: return chooser.template pick<full, 16>();
+#endif
+        default: break;
+    }
+    if (width == full) return chooser.template pick<full, 1>();
+    if constexpr (full > 8) {
+        if (width == 8) return chooser.template pick<8, 1>();
+        if (width > 8) return chooser.template pick<8, 2>();
+    }
+    if constexpr (full > 4) {
+        if (width == 4) return chooser.template pick<4, 1>();
+        if (width > 4) return chooser.template pick<4, 2>();
+    }
+    if (width == 2) return chooser.template pick<2, 1>();
+    if (width == 3) return chooser.template pick<2, 2>();
+    return chooser.template pick<1, 1>();
 }
 
 }  // namespace kernels

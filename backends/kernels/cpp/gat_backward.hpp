@@ -1,0 +1,263 @@
+// What flows back through graph attention: one pass over each source's out-edges, in which a destination's gradient is
+// read once for both the score's gradient (an inner product) and the source's own (a weighted sum).
+#pragma once
+#include <memory>
+
+#include "gat.hpp"
+#include "sddmm.hpp"
+
+namespace kernels {
+
+// `t.a` is the transpose here: its rows are sources, its columns the destinations that they send to.
+template <class T, class I>
+struct GatGradient {
+    CsrView<I> by_row;
+    const I* permutation;  // [nnz]: position of each transposed edge in the forward order
+    const I* inverse;      // [nnz]: position of each forward edge in the transposed order
+    const T* out;          // [rows, heads, width]
+    const T* grad;         // [rows, heads, width] of the output
+    T* grad_z;             // [columns, heads, width]
+    T* grad_src;           // [columns, heads]
+    T* grad_dst;           // [rows, heads]
+    T* grad_edge;          // [nnz, heads] or null
+};
+
+// grad_z's share of a head and group of columns, and the inner products of its edges.
+template <class T, class I>
+struct HeadSpread {
+    using Function = void (*)(const Stretch<T, I>&, Columns, const T*, T*, T*, bool);
+
+    template <int N, int V>
+    static void run(const Stretch<T, I>& s, Columns columns, const T* own, T* out, T* products, bool fresh) {
+        vecn<T, N> acc[V] = {}, held[V];
+        out += columns.first;
+        for (int v = 0; v < V; ++v) {
+            held[v] = load_pack<N>(own + columns.first + column<N, V>(v, columns.width));
+            if (!fresh) acc[v] = load_pack<N>(out + column<N, V>(v, columns.width));
+        }
+        for (int lane = 0; lane < int(V * N - columns.width); ++lane) held[V - 1][lane] = T(0);  // counted before
+        const T* table = s.table + columns.first;
+        for (int64_t e = 0; e < s.count; ++e) {
+            prefetch<T, N, V>(table + int64_t(s.ends[std::min(e + kAhead, s.readable - 1)]) * s.stride);
+            const T* row = table + int64_t(s.ends[e]) * s.stride;
+            const T factor = s.factor[e * s.heads];
+            vecn<T, N> product{};
+#pragma GCC unroll 16
+            for (int v = 0; v < V; ++v) {
+                const auto value = load_pack<N>(row + column<N, V>(v, columns.width));
+                acc[v] += factor * value;
+                product += value * held[v];
+            }
+            products[e * s.heads] += sum_pack<T, N>(product);
+        }
+        write<T, N, V>(acc, out, columns.width, T(1), false);
+    }
+
+    template <int N, int V>
+    Function pick() const {
+        return &run<N, V>;
+    }
+};
+
+// What edges need of their destinations, a row's side by side: [rows, 3, heads] of the score, the logarithm of the sum
+// of exponentials, and the inner product of the output and its gradient.
+template <class T, class I>
+std::unique_ptr<T[]> destinations_of(const GatTask<T, I>& t, const GatGradient<T, I>& g, int threads) {
+    std::unique_ptr<T[]> held(new T[g.by_row.rows * t.heads * 3]);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t row = 0; row < g.by_row.rows; ++row) {
+        T* to = held.get() + row * t.heads * 3;
+        for (int64_t h = 0; h < t.heads; ++h) {
+            const int64_t i = row * t.heads + h;
+            to[h] = t.score_dst[i];
+            to[t.heads + h] = t.row_max[i] + std::log(t.row_sum[i]);
+            to[2 * t.heads + h] = inner(g.out + i * t.width, g.grad + i * t.width, t.width);
+        }
+    }
+    return held;
+}
+
+// One thread's sources. H is the number of heads, 0 for any.
+template <class T, class I, int H>
+class Spreading {
+  public:
+    Spreading(const GatTask<T, I>& task, const GatGradient<T, I>& gradient, const T* destinations_, T* edge_grad_)
+        : t(task), g(gradient), destinations(destinations_), edge_grad(edge_grad_), heads(H == 0 ? task.heads : H),
+          turns(heads), groups(task.width), total(heads), laid_src(turns.slots), lane(turns.slots) {
+        for (auto* buffer : {&factor, &flow, &offset, &product, &kept}) buffer->resize(kEdgeBlock * heads + lanes<T>);
+    }
+
+    // Send edges [begin, end) of a source: their gradients, its grad_z into `out`, its grad_src into `total`.
+    void segment(int64_t source, int64_t begin, int64_t end, T* out) {
+        std::fill(total.begin(), total.end(), T(0));
+        if (begin == end) std::fill(out, out + heads * t.width, T(0));
+        turns.spread(t.score_src + source * heads, laid_src.data());
+        for (int64_t block = begin; block < end; block += kEdgeBlock) {
+            const int64_t count = std::min(kEdgeBlock, end - block);
+            collect(block, count);
+            weigh(block, count);
+            for (int64_t h = 0; h < heads; ++h) {
+                const Stretch<T, I> stretch{t.a.indices + block, count, t.a.edges() - block, factor.data() + h, heads,
+                                            g.grad + h * t.width, heads * t.width};
+                const T* own = t.z + (source * heads + h) * t.width;
+                for (size_t c = 0; c < groups.columns.size(); ++c)
+                    groups.compute[c](stretch, groups.columns[c], own, out + h * t.width, product.data() + h,
+                                      block == begin);
+            }
+            finish(block, count);
+        }
+    }
+
+    const std::vector<T>& totals() const { return total; }
+
+  private:
+    // Bring what the edges need of their destinations into one order.
+    void collect(int64_t block, int64_t count) {
+        const I* rows = t.a.indices + block;
+        T *score = factor.data(), *largest = flow.data(), *inner = offset.data();
+        for (int64_t e = 0; e < count; ++e) {
+            const T* to = destinations + int64_t(rows[e]) * heads * 3;
+            for (int64_t h = 0; h < heads; ++h) score[e * heads + h] = to[h];
+            for (int64_t h = 0; h < heads; ++h) largest[e * heads + h] = to[heads + h];
+            for (int64_t h = 0; h < heads; ++h) inner[e * heads + h] = to[2 * heads + h];
+        }
+        for (int64_t e = 0; t.score_edge != nullptr && e < count; ++e)
+            for (int64_t h = 0; h < heads; ++h)
+                score[e * heads + h] += t.score_edge[int64_t(g.permutation[block + e]) * heads + h];
+        pad(score, count * heads, T(-INFINITY));
+        pad(largest, count * heads, T(0));
+        pad(inner, count * heads, T(0));
+    }
+
+    // The edges' attention, recomputed: `factor` weighs their gradients, `flow` also holds leaky's slope.
+    void weigh(int64_t block, int64_t count) {
+        const vec<T>*src = laid_src.data(), one = broadcast(T(1)), slope = broadcast(t.slope);
+        turns.each(count * heads, [&](int64_t at, int64_t s) {
+            const vec<T> raw = load(factor.data() + at) + src[s];
+            const vec<T> slopes = raw > vec<T>{} ? one : slope;
+            const vec<T> weight = exponential(raw * slopes - load(flow.data() + at));
+            store(factor.data() + at, weight);
+            store(flow.data() + at, weight * slopes);
+            store(product.data() + at, vec<T>{});
+        });
+        for (int64_t e = 0; t.dropout.bound != 0 && e < count; ++e)
+            for (int64_t h = 0; h < heads; ++h) {
+                const int64_t i = e * heads + h;
+                kept[i] = t.dropout.template factor<T>(uint64_t(g.permutation[block + e]), h);
+                factor[i] *= kept[i];
+            }
+    }
+
+    void finish(int64_t block, int64_t count) {
+        vec<T>* sums = lane.data();
+        std::fill(sums, sums + turns.slots, vec<T>{});
+        for (int64_t i = 0; t.dropout.bound != 0 && i < count * heads; ++i) product[i] *= kept[i];
+        turns.each(count * heads, [&](int64_t at, int64_t s) {
+            const vec<T> back = load(flow.data() + at) * (load(product.data() + at) - load(offset.data() + at));
+            store(product.data() + at, back);
+            sums[s] += back;
+        });
+        turns.fold(sums, total.data(), [](auto a, auto b) { return a + b; });
+        std::copy(product.begin(), product.begin() + count * heads, edge_grad + block * heads);
+    }
+
+    const GatTask<T, I>& t;
+    const GatGradient<T, I>& g;
+    const T* destinations;
+    T* edge_grad;
+    const int64_t heads;
+    const Turns<T, H> turns;
+    Groups<T, HeadSpread<T, I>> groups;
+    std::vector<T> total, factor, flow, offset, product, kept;
+    LaneBuffer<T> laid_src, lane;
+};
+
+template <class T, class I, int H>
+void spread_hub(const GatTask<T, I>& t, const GatGradient<T, I>& g, const T* destinations, T* edge_grad,
+                int64_t source, int threads) {
+    const int64_t begin = t.a.indptr[source], end = t.a.indptr[source + 1], width = t.heads * t.width;
+    const int64_t segments = (end - begin + kHubSegment - 1) / kHubSegment;
+    std::vector<T> partial(segments * width), sums(segments * t.heads);
+#pragma omp parallel num_threads(threads)
+    {
+        Spreading<T, I, H> mine(t, g, destinations, edge_grad);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t s = 0; s < segments; ++s) {
+            const int64_t from = begin + s * kHubSegment;
+            mine.segment(source, from, std::min(from + kHubSegment, end), partial.data() + s * width);
+            std::copy(mine.totals().begin(), mine.totals().end(), sums.begin() + s * t.heads);
+        }
+    }
+    add_partial(partial, width, g.grad_z + source * width);
+    add_partial(sums, t.heads, g.grad_src + source * t.heads);
+}
+
+// Sum of values[at[e]] in a fixed order; several loads are under way at once.
+template <class T, class I>
+inline T gathered_sum(const T* values, const I* at, int64_t count) {
+    vec<T> sums{};
+    int64_t e = 0;
+    for (; e + lanes<T> <= count; e += lanes<T>) {
+        vec<T> several;
+        for (int lane = 0; lane < lanes<T>; ++lane) several[lane] = values[at[e + lane]];
+        sums += several;
+    }
+    T total = sum<T>(sums);
+    for (; e < count; ++e) total += values[at[e]];
+    return total;
+}
+
+// grad_dst, the sum of each row's edges, and grad_edge: the scores' gradients brought back into the forward order.
+template <class T, class I, int H>
+void sum_edge_gradients(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& rows, const T* edge_grad,
+                        int threads) {
+    const int64_t heads = H == 0 ? t.heads : H;
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+    for (int64_t chunk = 0; chunk < rows.chunks; ++chunk)
+        for (int64_t row = rows.bounds[chunk]; row < rows.bounds[chunk + 1]; ++row) {
+            const int64_t begin = g.by_row.indptr[row], end = g.by_row.indptr[row + 1];
+            T* to = g.grad_dst + row * heads;
+            std::fill(to, to + heads, T(0));
+            if (H == 1) to[0] = gathered_sum(edge_grad, g.inverse + begin, end - begin);
+            for (int64_t e = begin; H != 1 && e < end; ++e)
+                for (int64_t h = 0; h < heads; ++h) to[h] += edge_grad[int64_t(g.inverse[e]) * heads + h];
+            for (int64_t e = begin; g.grad_edge != nullptr && e < end; ++e)
+                std::copy_n(edge_grad + int64_t(g.inverse[e]) * heads, heads, g.grad_edge + e * heads);
+        }
+}
+
+template <class T, class I, int H>
+void spread_sources(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& sources, const RowPlan& rows,
+                    int threads) {
+    const int64_t width = t.heads * t.width;
+    const auto destinations = destinations_of(t, g, threads);
+    const std::unique_ptr<T[]> edge_grad(new T[t.a.edges() * t.heads]);
+#pragma omp parallel num_threads(threads)
+    {
+        Spreading<T, I, H> mine(t, g, destinations.get(), edge_grad.get());
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t chunk = 0; chunk < sources.chunks; ++chunk)
+            for (int64_t source = sources.bounds[chunk]; source < sources.bounds[chunk + 1]; ++source) {
+                const int64_t begin = t.a.indptr[source], end = t.a.indptr[source + 1];
+                if (end - begin > kHubSegment) continue;
+                mine.segment(source, begin, end, g.grad_z + source * width);
+                std::copy(mine.totals().begin(), mine.totals().end(), g.grad_src + source * t.heads);
+            }
+    }
+    for (int64_t h = 0; h < sources.hub_count; ++h)
+        spread_hub<T, I, H>(t, g, destinations.get(), edge_grad.get(), sources.hubs[h], threads);
+    sum_edge_gradients<T, I, H>(t, g, rows, edge_grad.get(), threads);
+}
+
+template <class T, class I>
+void gat_backward(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& sources, const RowPlan& rows,
+                  int threads) {
+    switch (t.heads) {
+        case 1: return spread_sources<T, I, 1>(t, g, sources, rows, threads);
+        case 4: return spread_sources<T, I, 4>(t, g, sources, rows, threads);
+        case 8: return spread_sources<T, I, 8>(t, g, sources, rows, threads);
+        default: return spread_sources<T, I, 0>(t, g, sources, rows, threads);
+    }
+}
+
+}  // namespace kernels
