@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--engine", default="local", choices=ENGINES)
     made.add_argument("--threads", type=int, default=1, help="of engine local")
     made.add_argument("--partitions", type=int, default=4, help="reducers of engine ray (4)")
-    made.add_argument("--hub-threshold", type=int, default=10_000, help="in-edges above which all reducers share a node")
+    made.add_argument("--hub-threshold", type=int, default=10_000, help="in-edges above which reducers share a node")
     columns = made.add_argument_group("columns of the tables")
     for name in ("id", "source", "target", "label", "split", "weight"):
         columns.add_argument(f"--{name}", default=name)
@@ -69,7 +69,8 @@ def main(arguments: list[str] | None = None) -> int:
 def job_of(given: argparse.Namespace) -> Job:
     """What the arguments ask for; raises ValueError for what cannot be carried out."""
     strategy = parse(given.sampling, given.hops, given.scope, given.seed)
-    options = {name: getattr(given, name) for name in ("shard_records", "engine", "threads", "partitions", "hub_threshold")}
+    names = ("shard_records", "engine", "threads", "partitions", "hub_threshold")
+    options = {name: getattr(given, name) for name in names}
     return Job(strategy, given.filter, not given.shared, **options)
 
 

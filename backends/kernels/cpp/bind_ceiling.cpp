@@ -25,4 +25,5 @@ void define_ceiling(nb::module_& m) {
     m.def("gather_rows", &gather_rows, "table"_a, "indices"_a, "ahead"_a, "threads"_a);
     m.def("read_stream", &read_stream, "source"_a, "threads"_a);
     m.def("triad", &triad, "a"_a, "b"_a, "c"_a, "scale"_a, "threads"_a);
+    m.attr("lanes") = kernels::lanes<float>;
 }
