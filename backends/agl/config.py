@@ -16,7 +16,8 @@ class AglConfig(BackendConfig):
     """GraphTrainer's three optimisations as switches (section 3.3.2), and the form of pruning.
 
     ``source=graph`` feeds batches by k-hop search over the memory-mapped graph. ``infer`` is how scores are made:
-    GraphInfer's rounds over ``partitions`` pieces (0: by size), batches of neighbourhoods, or one full-graph pass.
+    GraphInfer's rounds over ``partitions`` pieces (0: by size), batches of neighbourhoods, or one full-graph pass;
+    with ``unmap`` GraphInfer keeps one partition mapped at a time.
 
     GraphFlat samples by ``sampler`` ("": uniform by the model's fanouts), once per ``scope``, from the edges that
     ``filter`` leaves; ``features`` stand in each record (``embedded``) or once per shard (``shared``).
@@ -34,6 +35,7 @@ class AglConfig(BackendConfig):
     form: str = "tight"
     infer: str = "graphinfer"
     partitions: int = 0
+    unmap: bool = False
     sampler: str = ""
     scope: str = "node"
     filter: str | None = None

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("-o", "--output", type=Path, required=True, help="folder for scores.npy, nodes.npy, facts.json")
     made.add_argument("-t", "--targets", type=Path, help="nodes to score, .npy of whole numbers; all unless given")
     made.add_argument("-c", "--config", nargs="*", action="extend", default=[], metavar="KEY=VALUE",
-                      help="engine, partitions, threads, seed, fanouts, sampler, replace, hub, slope")  # fmt: skip
+                      help="keys: " + ", ".join(item.name for item in fields(Settings)))  # fmt: skip
     return made
 
 
@@ -75,7 +76,7 @@ def infer(job: Job, settings: Settings, output: Path) -> int:
 
             scores, facts = infer_with_ray(job, settings.threads, settings.hub, progress)
         else:
-            engine = LocalInference(job, Workspace(output / "work", job.identity()), progress)
+            engine = LocalInference(job, Workspace(output / "work", job.identity(), settings.unmap), progress)
             engine.map()
             scores, facts = engine.run(), engine.facts()
     facts |= {"seconds": time.perf_counter() - start, "engine": settings.engine}

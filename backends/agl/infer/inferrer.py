@@ -68,7 +68,7 @@ class GraphInferrer(_JobInferrer):
     def start(self, clock: Clock) -> None:
         """Map."""
         self.folder = Path(tempfile.mkdtemp(prefix="graphinfer-"))
-        self.engine = LocalInference(self.job, Workspace(self.folder, self.job.identity()))
+        self.engine = LocalInference(self.job, Workspace(self.folder, self.job.identity(), self.config.unmap))
         with clock.phase("map"):
             self.engine.map()
 

@@ -17,7 +17,7 @@ from backends.agl.infer import rounds
 from backends.agl.infer.job import Job
 from backends.agl.infer.mapping import Matrices, Progress, rows_of, write_matrices
 from backends.agl.infer.slices import Slice, slices_of
-from backends.agl.infer.workspace import Workspace, release
+from backends.agl.infer.workspace import Workspace
 
 Floats = NDArray[np.float32]
 
@@ -87,11 +87,11 @@ class LocalInference:
                           for name, array in sent.items()}  # fmt: skip
                 _put(embeddings, rows, rounds.receive(part, layer, matrix, pulled))
                 matrices.release(first, last)
-                release(embeddings[first:last])
+                self.space.release(embeddings[first:last])
             made += len(rows)
             self.progress(f"round {layer + 1}: receive", done + 1, len(self.job.parts))
         for array in sent.values():
-            release(array)
+            self.space.release(array)
         self.computed[f"layer {layer + 1}"] = made
 
     def _send(self, part: Slice, layer: int) -> dict[str, Floats]:
@@ -106,9 +106,9 @@ class LocalInference:
                 continue
             for name, value in rounds.send(part, layer, _at(before, rows)).items():
                 if name not in made:
-                    made[name] = self.space.create(f"{_messages(layer)}/{name}", (nodes, *value.shape[1:]), np.float32)
+                    made[name] = self.space.scratch(f"{_messages(layer)}/{name}", (nodes, *value.shape[1:]), np.float32)
                 _put(made[name], rows, value)
-            release(before[first:last])
+            self.space.release(before[first:last])
             self.progress(f"round {layer + 1}: send", done + 1, len(self.job.parts))
         return made
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from backends.agl.infer.job import Job, Mask
 from backends.agl.infer.rounds import tensor
-from backends.agl.infer.workspace import Workspace, release
+from backends.agl.infer.workspace import Workspace
 from backends.layered import LayerMatrix
 from datasets.adjacency import SELF_LOOP_MODELS, insert_self_loops
 from datasets.csr import Csr, index_dtype
@@ -86,10 +86,10 @@ def _write(job: Job, layer: int, name: str, scale: Floats | None, space: Workspa
         csr, values = partition_matrix(job, layer, first, last, scale)
         start, end = int(indptr[first]), int(indptr[last])
         indices[start:end] = csr.indices
-        release(indices[start:end])
+        space.release(indices[start:end])
         if weight is not None:
             weight[start:end] = values
-            release(weight[start:end])
+            space.release(weight[start:end])
         progress(f"map {name}", done + 1, len(job.parts))
 
 
@@ -98,7 +98,7 @@ class Matrices:
 
     def __init__(self, job: Job, space: Workspace, layer: int) -> None:
         name = folder_of(job, layer)
-        self.nodes = job.graph.nodes
+        self.nodes, self.space = job.graph.nodes, space
         self.indptr, self.indices = space.open(f"{name}/indptr"), space.open(f"{name}/indices")
         self.weight = space.open(f"{name}/weight") if "weight" in space.names(name) else None
 
@@ -116,6 +116,6 @@ class Matrices:
     def release(self, first: int, last: int) -> None:
         """Unmap what a partition read."""
         start, end = int(self.indptr[first]), int(self.indptr[last])
-        release(self.indices[start:end])
+        self.space.release(self.indices[start:end])
         if self.weight is not None:
-            release(self.weight[start:end])
+            self.space.release(self.weight[start:end])

@@ -41,8 +41,8 @@ def receive(part: Slice, layer: int, matrix: LayerMatrix, messages: Messages) ->
         for mark in (SENT, KEPT)
     )
     with torch.inference_mode():
-        out = part.receive(layer, sent, kept, matrix)
-        out = out if part.spec.is_last(layer) else part.activation(out)
+        activation = "none" if part.spec.is_last(layer) else part.spec.activation()
+        out = part.receive(layer, sent, kept, matrix, activation)
     embeddings: Floats = out.numpy()
     return embeddings
 

@@ -18,6 +18,7 @@ class Settings:
     sampler: str = "uniform"
     replace: bool = False
     hub: int = 0
+    unmap: bool = False
     slope: float = 0.2
 
 

@@ -11,16 +11,18 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 Array = NDArray[Any]
+SCRATCH_BYTES = 1 << 28
 
 
 class Workspace:
     """Arrays as files, mapped into memory; what has no marker is made again.
 
+    ``unmap``: let go of mapped pages once they are used, instead of when the system wants them back.
     Raises ValueError where ``folder`` holds something else than an earlier run of the same ``job``.
     """
 
-    def __init__(self, folder: Path, job: dict[str, Any]) -> None:
-        self.folder, self.written = folder, 0
+    def __init__(self, folder: Path, job: dict[str, Any], unmap: bool = False) -> None:
+        self.folder, self.written, self.unmap = folder, 0, unmap
         plan = folder / "job.json"
         if plan.is_file():
             held = json.loads(plan.read_text())
@@ -46,6 +48,12 @@ class Workspace:
         self._reserve(path)
         return made
 
+    def scratch(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+        """Make an array that no later step reads: in memory while it is small, where pages are large, else mapped."""
+        if int(np.prod(shape)) * np.dtype(dtype).itemsize > SCRATCH_BYTES:
+            return self.create(name, shape, dtype)
+        return np.empty(shape, dtype)
+
     def open(self, name: str) -> Array:
         """Map an array that an earlier step made."""
         path = self._path(name)
@@ -60,6 +68,11 @@ class Workspace:
         """Remove an array, or a folder of arrays, that nothing reads any more."""
         self._path(name).unlink(missing_ok=True)
         shutil.rmtree(self.folder / name, ignore_errors=True)
+
+    def release(self, array: Array) -> None:
+        """Say that an array, or a part of one, is not used again in this round."""
+        if self.unmap:
+            release(array)
 
     def finish(self, step: str) -> None:
         """Mark a step as done: its arrays are whole."""
@@ -99,7 +112,7 @@ def release(array: Array) -> None:
     held: Any = array
     while isinstance(held, np.ndarray) and not isinstance(held.base, mmap.mmap):
         held = held.base
-    if held is None or not array.size:
+    if not isinstance(held, np.ndarray) or not array.size:
         return
     mapped = held.base
     start = array.__array_interface__["data"][0] - np.frombuffer(mapped, dtype=np.uint8).__array_interface__["data"][0]
