@@ -1,0 +1,65 @@
+"""``python -m backends.agl.train.curve RECORD...``: the speed-up that records measured, and the model beyond them.
+
+Records are those of ``+suite=agl_speedup``; one with ``workers=1`` at parameter servers calibrates the model.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from backends.agl.train.speedup import calibrated, curve, predicted, slope
+
+WORKERS = (1, *range(10, 101, 10))
+
+
+def rows_of(records: Sequence[dict[str, Any]], batches: int | None = None) -> list[dict[str, Any]]:
+    """Measured rows with the model's error at each, then the model's, for an epoch of ``batches`` if that is given.
+
+    Raises ValueError without a run of one worker.
+    """
+    held = [record for record in records if record["status"] == "ok" and record["facts"].get("servers")]
+    rows: list[dict[str, Any]] = []
+    for strategy in sorted({record["config"]["backend"]["strategy"] for record in held}):
+        runs = {
+            record["config"]["backend"]["workers"]: record
+            for record in held
+            if record["config"]["backend"]["strategy"] == strategy
+        }
+        if 1 not in runs:
+            raise ValueError(f"no record of strategy={strategy} has workers=1: measure one, it calibrates the model")
+        seconds = {workers: median(record["epochs"]["seconds"]) for workers, record in sorted(runs.items())}
+        model = calibrated(runs[1]["facts"], seconds[1])
+        for workers, spent in seconds.items():
+            row = {"strategy": strategy, "workers": workers, "seconds": spent, "speedup": seconds[1] / spent}
+            rows.append(row | {"kind": "measured", "model_error": predicted(model, workers, strategy) / spent - 1})
+        further = curve(replace(model, batches=batches or model.batches), WORKERS, strategy)
+        rows += [{"strategy": strategy, **row, "slope": slope(further)} for row in further]
+    return rows
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the rows as a table; 2 when the records do not serve."""
+    parser = argparse.ArgumentParser("python -m backends.agl.train.curve", description=__doc__)
+    parser.add_argument("records", type=Path, nargs="+", help="records of runs that differ in workers and strategy")
+    parser.add_argument("--batches", type=int, help="batches of the epoch that the model is for (those measured)")
+    given = parser.parse_args(arguments)
+    try:
+        rows = rows_of([json.loads(path.read_text()) for path in given.records], given.batches)
+    except (OSError, ValueError, KeyError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print("strategy  workers  seconds  speed-up  kind      model's error")
+    for row in rows:
+        error = f"{100 * row['model_error']:+.0f} %" if "model_error" in row else ""
+        numbers = f"{row['workers']:7}  {row['seconds']:7.3f}  {row['speedup']:8.2f}"
+        print(f"{row['strategy']:8}  {numbers}  {row['kind']:8}  {error}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
