@@ -20,7 +20,8 @@ class AglConfig(BackendConfig):
     with ``unmap`` GraphInfer keeps one partition mapped at a time.
 
     GraphFlat samples by ``sampler`` ("": uniform by the model's fanouts), once per ``scope``, from the edges that
-    ``filter`` leaves; ``features`` stand in each record (``embedded``) or once per shard (``shared``).
+    ``filter`` leaves; ``features`` stand in each record (``embedded``) or once per shard (``shared``). It runs in this
+    process or as tasks (``run_on``), where a node of more in-edges than ``hub_threshold`` is spread over all reducers.
 
     ``strategy`` says how the gradients of ``workers`` come together: at parameter servers (``sync``, ``async``,
     ``bounded`` by ``staleness`` steps), by ``allreduce``, or not at all (``local``, one worker). ``servers`` are Ray
@@ -41,6 +42,8 @@ class AglConfig(BackendConfig):
     filter: str | None = None
     features: str = "embedded"
     sink: str = "disk"
+    run_on: str = "local"
+    hub_threshold: int = 10_000
     workers: int = 1
     strategy: str = "local"
     servers: int = 1
@@ -70,6 +73,7 @@ class AglConfig(BackendConfig):
             ("scope", self.scope, ("node", "target")),
             ("features", self.features, ("embedded", "shared")),
             ("sink", self.sink, ("disk", "null")),
+            ("run_on", self.run_on, ("local", "ray")),
             ("strategy", self.strategy, STRATEGIES),
             *((switch, getattr(self, switch), ("auto", "true", "false")) for switch in self.ablations),
         ):

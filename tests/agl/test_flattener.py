@@ -67,3 +67,10 @@ def test_a_graph_without_labels_is_flattened_whole(monkeypatch, tmp_path):
     graph = replace(awkward_graph(1), labels=None, split=None)
     assert run(monkeypatch, tmp_path, graph, sink="null")["records"] == graph.nodes
     assert np.isfinite(graph.features).all()
+
+
+def test_ray_has_no_sink_but_shards(monkeypatch, tmp_path):
+    from backends.contract import Unsupported
+
+    with pytest.raises(Unsupported, match=r"backend.sink=disk with backend.run_on=ray"):
+        run(monkeypatch, tmp_path, run_on="ray", sink="null")

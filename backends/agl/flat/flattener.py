@@ -19,6 +19,8 @@ from backends.contract import Clock, Unsupported
 from backends.model import ModelSpec, TrainingSpec
 from datasets.graph import Graph
 
+REDUCERS = 4
+
 
 class AglFlattener:
     """Flattens the targets of a plan; phase ``flatten`` is all of it, reading, sampling, encoding and writing."""
@@ -28,10 +30,18 @@ class AglFlattener:
 
     def prepare(self, graph: Graph, spec: ModelSpec, training: TrainingSpec, plan: BatchPlan, clock: Clock) -> None:
         """See ``backends.contract.Flattener``; a sink on disk repeats the sampling column and degrees in each call."""
+        if (self.config.run_on, self.config.sink) == ("ray", "null"):
+            raise Unsupported("GraphFlat on Ray stores shards: backend.sink=disk with backend.run_on=ray")
         self.graph, self.targets = graph, np.sort(np.concatenate(plan.targets(0)))
         embed = self.config.features == "embedded"
         self.job = Job(
-            strategy_of(self.config, spec, training.seed), self.config.filter, embed, threads=training.threads
+            strategy_of(self.config, spec, training.seed),
+            self.config.filter,
+            embed,
+            engine=self.config.run_on,
+            threads=training.threads,
+            partitions=self.config.partitions or REDUCERS,
+            hub_threshold=self.config.hub_threshold,
         )
         self.home = Path(tempfile.mkdtemp(prefix="graphflat-"))
         with clock.phase("source"):

@@ -23,7 +23,7 @@ def neighbourhoods(source: Source, targets: Ints, strategy: Strategy) -> Neighbo
     for limit in expansions(strategy.fanouts):
         edges.append(answer(fresh, targets, source.table, strategy, limit))
         fresh = without(propagate(edges[-1], count), seen)
-        seen = np.union1d(seen, fresh)
+        seen = np.sort(np.concatenate((seen, fresh)))
         levels.append(fresh)
     distance = np.repeat(np.arange(len(levels)), [len(level) for level in levels])
     return Neighbourhoods(len(targets), strategy.hops, np.concatenate(levels), distance, Edges.joined(edges))

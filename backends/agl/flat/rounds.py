@@ -83,8 +83,10 @@ def answer(requests: Ints, targets: Ints, table: Table, strategy: Strategy, limi
 
 def propagate(edges: Edges, count: int) -> Ints:
     """Ask for the source of every edge on behalf of its target, once; ``count`` is the graph's nodes."""
-    asked: Ints = np.unique(edges.asked - edges.asked % count + edges.sources)
-    return asked
+    asked = np.sort(edges.asked - edges.asked % count + edges.sources)
+    first = np.ones(len(asked), dtype=bool)
+    first[1:] = asked[1:] != asked[:-1]
+    return asked[first]
 
 
 def without(requests: Ints, seen: Ints) -> Ints:

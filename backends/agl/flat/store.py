@@ -48,34 +48,35 @@ def ordered(found: Neighbourhoods, source: Source, *, embed: bool = True) -> tup
     Returns the records and the numbers of their nodes in the whole graph.
     """
     graph, count = source.graph, source.graph.nodes
-    order = np.lexsort((found.held, found.distance, found.held // count))
+    order = np.argsort((found.held // count * (found.hops + 1) + found.distance) * count + found.held % count)
     held, numbers = found.held[order], found.held[order] % count
     node_bounds = np.searchsorted(held // count, np.arange(found.count + 1))
-    by_key = np.argsort(held, kind="stable")
+    by_key = np.argsort(held)
     keys, places = held[by_key], by_key - np.repeat(node_bounds[:-1], np.diff(node_bounds))
 
     def place(requests: Ints) -> Ints:
         return places[np.searchsorted(keys, requests)]
 
     edges = found.edges
-    owner, destination = edges.asked // count, place(edges.asked)
-    ids = edges.positions if graph.csr.edge_ids is None else graph.csr.edge_ids[edges.positions]
-    by_edge = np.lexsort((ids, edges.ranks, destination, owner))
+    owner = edges.asked // count
+    destination = node_bounds[owner] + place(edges.asked)
+    by_edge = np.argsort(destination * (int(edges.ranks.max(initial=0)) + 1) + edges.ranks)  # a rank is there but once
+    positions = edges.positions[by_edge]
     records = Records(
         hops=found.hops,
         node_bounds=node_bounds,
         edge_bounds=np.searchsorted(owner[by_edge], np.arange(found.count + 1)),
         ids=ids_of(graph, numbers),
         distance=found.distance[order],
-        in_edges=np.bincount(node_bounds[owner] + destination, minlength=len(held)),
+        in_edges=np.bincount(destination, minlength=len(held)),
         sources=place(owner * count + edges.sources)[by_edge],
         ranks=edges.ranks[by_edge],
-        edge_ids=ids[by_edge].astype(np.int64),
+        edge_ids=(positions if graph.csr.edge_ids is None else graph.csr.edge_ids[positions]).astype(np.int64),
         degrees=source.degrees_of(numbers),
         weighted_degrees=None if source.weighted_degrees is None else source.weighted_degrees[numbers],
         features=graph.features[numbers] if embed and graph.features is not None else None,
         **_of_targets(graph, numbers[node_bounds[:-1]]),
-        **_of_edges(graph, edges.positions[by_edge]),
+        **_of_edges(graph, positions),
     )
     return records, numbers
 
