@@ -1,6 +1,5 @@
 """The Ray engine: Map once, K + 1 rounds of tasks; lost results are made again, and large ones spilled, by Ray."""
 
-import mmap
 import shutil
 import tempfile
 from dataclasses import replace
@@ -129,8 +128,9 @@ def _of(returned: Any, index: int) -> Any:
 def _graph_folder(graph: Graph, temporary: Path) -> Path:
     """The folder a mapped graph was loaded from; another graph is written to one."""
     features: Any = graph.features
-    if isinstance(features, np.memmap) and isinstance(features._mmap, mmap.mmap) and features.filename:
-        found = Path(str(features.filename)).parent
+    name = getattr(features, "filename", None)
+    if name is not None:
+        found = Path(str(name)).parent
         if (found / "graph.json").is_file() and Graph.load(found).csr.nnz == graph.csr.nnz:
             return found
     graph.save(temporary)

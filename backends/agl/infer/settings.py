@@ -47,5 +47,6 @@ def _value(key: str, text: str, kind: type) -> Any:
             return {"true": True, "false": False}[text.lower()]
         return kind(text)
     except (ValueError, KeyError) as error:
-        wanted = {tuple: "whole numbers with commas between", bool: "true or false"}.get(kind, f"one {kind.__name__}")
+        known: dict[Any, str] = {tuple: "whole numbers with commas between", bool: "true or false"}
+        wanted = known.get(kind, f"one {kind.__name__}")
         raise ValueError(f"-c {key}={text} is not understood: give {wanted}") from error

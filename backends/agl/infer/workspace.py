@@ -114,7 +114,7 @@ def release(array: Array) -> None:
         held = held.base
     if not isinstance(held, np.ndarray) or not array.size:
         return
-    mapped = held.base
+    mapped: Any = held.base
     start = array.__array_interface__["data"][0] - np.frombuffer(mapped, dtype=np.uint8).__array_interface__["data"][0]
     first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
     length = (start + array.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - first
