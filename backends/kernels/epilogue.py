@@ -45,4 +45,6 @@ def bias_activation(x: Tensor, bias: Tensor, activation: str = "none") -> Tensor
 
 def activated(x: Tensor, activation: str) -> Tensor:
     """Apply an activation by name, in torch."""
-    return {"none": lambda y: y, "relu": functional.relu, "elu": functional.elu}[activation](x)
+    if activation == "none":
+        return x
+    return functional.relu(x) if activation == "relu" else functional.elu(x)

@@ -2,8 +2,7 @@
 //
 // Only each row's largest score and its sum of exponentials are kept; the backward pass recomputes the rest.
 #pragma once
-#include "scores.hpp"
-#include "spmm.hpp"
+#include "heads.hpp"
 
 namespace kernels {
 
@@ -48,66 +47,13 @@ struct GatTask {
     inline T leaky(T score) const { return score > 0 ? score : slope * score; }
 };
 
-// Edges whose ends' rows are added up: `readable` of them may be looked at ahead, `count` belong to the sum.
-template <class T, class I>
-struct Stretch {
-    const I* ends;
-    int64_t count, readable;
-    const T* factor;  // [count, heads], at the head in question
-    int64_t heads;
-    const T* table;  // [nodes, heads, width], at the head in question
-    int64_t stride;
-};
-
-// out [columns] (+)= sum of factor * row of the table, times `scale`.
-template <class T, class I>
-struct HeadSum {
-    using Function = void (*)(const Stretch<T, I>&, Columns, T*, bool, T);
-
-    template <int N, int V>
-    static void run(const Stretch<T, I>& s, Columns columns, T* out, bool fresh, T scale) {
-        vecn<T, N> acc[V] = {};
-        out += columns.first;
-        for (int v = 0; !fresh && v < V; ++v) acc[v] = load_pack<N>(out + column<N, V>(v, columns.width));
-        const T* table = s.table + columns.first;
-        for (int64_t e = 0; e < s.count; ++e) {
-            prefetch<T, N, V>(table + int64_t(s.ends[std::min(e + kAhead, s.readable - 1)]) * s.stride);
-            const T* row = table + int64_t(s.ends[e]) * s.stride;
-            const T factor = s.factor[e * s.heads];
-#pragma GCC unroll 16
-            for (int v = 0; v < V; ++v) acc[v] += factor * load_pack<N>(row + column<N, V>(v, columns.width));
-        }
-        write<T, N, V>(acc, out, columns.width, scale, false);
-    }
-
-    template <int N, int V>
-    Function pick() const {
-        return &run<N, V>;
-    }
-};
-
-// A width's groups of columns, each with the function that computes it.
-template <class T, class Chooser>
-struct Groups {
-    std::vector<Columns> columns;
-    std::vector<typename Chooser::Function> compute;
-
-    explicit Groups(int64_t width) {
-        const Cut<T> cut(width);
-        for (int64_t g = 0; g < cut.groups; ++g) {
-            columns.push_back(cut.group(g));
-            compute.push_back(choose<T>(columns.back().width, Chooser{}));
-        }
-    }
-};
-
 // One thread's attention: its buffers and its rows. H is the number of heads, 0 for any.
 template <class T, class I, int H>
 class Attention {
   public:
     explicit Attention(const GatTask<T, I>& task)
-        : t(task), heads(H == 0 ? task.heads : H), turns(heads), groups(task.width),
-          factor(kEdgeBlock * heads + lanes<T>), top(heads), total(heads), laid_dst(turns.slots), laid_top(turns.slots),
+        : t(task), heads(H == 0 ? task.heads : H), turns(heads), parts(parts_of<T, HeadSum<T, I>>(heads, task.width)),
+          factor(kEdgeBlock * heads + lanes<T>), top(heads), total(heads), scale(heads), laid_dst(turns.slots), laid_top(turns.slots),
           lane(turns.slots) {}
 
     void row(int64_t row, T* out) {
@@ -137,12 +83,12 @@ class Attention {
             const int64_t count = std::min(kEdgeBlock, end - block);
             if (end - begin > kEdgeBlock || !whole) raw_scores(block, count);
             weigh(row, block, count);
-            for (int64_t h = 0; h < heads; ++h) {
-                const T scale = whole && block + count == end ? T(1) / total[h] : T(1);
-                const Stretch<T, I> stretch{t.a.indices + block, count, t.a.edges() - block, factor.data() + h, heads,
-                                            t.z + h * t.width, heads * t.width};
-                for (size_t g = 0; g < groups.columns.size(); ++g)
-                    groups.compute[g](stretch, groups.columns[g], out + h * t.width, block == begin, scale);
+            const bool divides = whole && block + count == end;
+            for (int64_t h = 0; h < heads; ++h) scale[h] = divides ? T(1) / total[h] : T(1);
+            for (const auto& part : parts) {
+                const Stretch<T, I> stretch{t.a.indices + block, count, t.a.edges() - block, factor.data() + part.head,
+                                            heads, t.z + part.first, heads * t.width};
+                part.compute(stretch, part.width, out + part.first, block == begin, scale.data() + part.head);
             }
         }
     }
@@ -197,8 +143,8 @@ class Attention {
     const GatTask<T, I>& t;
     const int64_t heads;
     const Turns<T, H> turns;
-    Groups<T, HeadSum<T, I>> groups;
-    std::vector<T> factor, top, total;
+    const std::vector<Part<HeadSum<T, I>>> parts;
+    std::vector<T> factor, top, total, scale;
     LaneBuffer<T> laid_dst, laid_top, lane;
 };
 

@@ -22,40 +22,40 @@ struct GatGradient {
     T* grad_edge;          // [nnz, heads] or null
 };
 
-// grad_z's share of a head and group of columns, and the inner products of its edges.
+// A part's share of grad_z, and what it adds to the inner products of its edges and heads.
 template <class T, class I>
 struct HeadSpread {
-    using Function = void (*)(const Stretch<T, I>&, Columns, const T*, T*, T*, bool);
+    using Function = void (*)(const Stretch<T, I>&, int64_t, const T*, T*, T*, bool);
 
-    template <int N, int V>
-    static void run(const Stretch<T, I>& s, Columns columns, const T* own, T* out, T* products, bool fresh) {
+    // V vectors of N lanes; P of them make a head, 0 if all belong to one.
+    template <int N, int V, int P>
+    static void run(const Stretch<T, I>& s, int64_t width, const T* own, T* out, T* products, bool fresh) {
+        constexpr int heads = P == 0 ? 1 : V / (P == 0 ? 1 : P);
         vecn<T, N> acc[V] = {}, held[V];
-        out += columns.first;
         for (int v = 0; v < V; ++v) {
-            held[v] = load_pack<N>(own + columns.first + column<N, V>(v, columns.width));
-            if (!fresh) acc[v] = load_pack<N>(out + column<N, V>(v, columns.width));
+            held[v] = load_pack<N>(own + column<N, V>(v, width));
+            if (!fresh) acc[v] = load_pack<N>(out + column<N, V>(v, width));
         }
-        for (int lane = 0; lane < int(V * N - columns.width); ++lane) held[V - 1][lane] = T(0);  // counted before
-        const T* table = s.table + columns.first;
+        for (int lane = 0; lane < int(V * N - width); ++lane) held[V - 1][lane] = T(0);  // counted before
         for (int64_t e = 0; e < s.count; ++e) {
-            prefetch<T, N, V>(table + int64_t(s.ends[std::min(e + kAhead, s.readable - 1)]) * s.stride);
-            const T* row = table + int64_t(s.ends[e]) * s.stride;
-            const T factor = s.factor[e * s.heads];
-            vecn<T, N> product{};
+            prefetch<T, N, V>(s.ahead(e));
+            const T* row = s.row(e);
+            const T* factor = s.factor + e * s.heads;
+            vecn<T, N> product[heads] = {};
 #pragma GCC unroll 16
             for (int v = 0; v < V; ++v) {
-                const auto value = load_pack<N>(row + column<N, V>(v, columns.width));
-                acc[v] += factor * value;
-                product += value * held[v];
+                const auto value = load_pack<N>(row + column<N, V>(v, width));
+                acc[v] += factor[P == 0 ? 0 : v / P] * value;
+                product[P == 0 ? 0 : v / P] += value * held[v];
             }
-            products[e * s.heads] += sum_pack<T, N>(product);
+            add_sums<T, N>(product, products + e * s.heads);
         }
-        write<T, N, V>(acc, out, columns.width, T(1), false);
+        for (int v = 0; v < V; ++v) store_pack<N>(out + column<N, V>(v, width), acc[v]);
     }
 
-    template <int N, int V>
+    template <int N, int V, int P = 0>
     Function pick() const {
-        return &run<N, V>;
+        return &run<N, V, P>;
     }
 };
 
@@ -83,7 +83,7 @@ class Spreading {
   public:
     Spreading(const GatTask<T, I>& task, const GatGradient<T, I>& gradient, const T* destinations_, T* edge_grad_)
         : t(task), g(gradient), destinations(destinations_), edge_grad(edge_grad_), heads(H == 0 ? task.heads : H),
-          turns(heads), groups(task.width), total(heads), laid_src(turns.slots), lane(turns.slots) {
+          turns(heads), parts(parts_of<T, HeadSpread<T, I>>(heads, task.width)), total(heads), laid_src(turns.slots), lane(turns.slots) {
         for (auto* buffer : {&factor, &flow, &offset, &product, &kept}) buffer->resize(kEdgeBlock * heads + lanes<T>);
     }
 
@@ -96,13 +96,11 @@ class Spreading {
             const int64_t count = std::min(kEdgeBlock, end - block);
             collect(block, count);
             weigh(block, count);
-            for (int64_t h = 0; h < heads; ++h) {
-                const Stretch<T, I> stretch{t.a.indices + block, count, t.a.edges() - block, factor.data() + h, heads,
-                                            g.grad + h * t.width, heads * t.width};
-                const T* own = t.z + (source * heads + h) * t.width;
-                for (size_t c = 0; c < groups.columns.size(); ++c)
-                    groups.compute[c](stretch, groups.columns[c], own, out + h * t.width, product.data() + h,
-                                      block == begin);
+            for (const auto& part : parts) {
+                const Stretch<T, I> stretch{t.a.indices + block, count, t.a.edges() - block, factor.data() + part.head,
+                                            heads, g.grad + part.first, heads * t.width};
+                part.compute(stretch, part.width, t.z + source * heads * t.width + part.first, out + part.first,
+                             product.data() + part.head, block == begin);
             }
             finish(block, count);
         }
@@ -167,7 +165,7 @@ class Spreading {
     T* edge_grad;
     const int64_t heads;
     const Turns<T, H> turns;
-    Groups<T, HeadSpread<T, I>> groups;
+    const std::vector<Part<HeadSpread<T, I>>> parts;
     std::vector<T> total, factor, flow, offset, product, kept;
     LaneBuffer<T> laid_src, lane;
 };

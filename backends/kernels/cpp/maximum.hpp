@@ -2,6 +2,7 @@
 #pragma once
 #include <type_traits>
 
+#include "dispatch.hpp"
 #include "spmm.hpp"
 
 namespace kernels {
@@ -83,12 +84,8 @@ void max_row(const MaxTask<T, I>& t, int64_t row, int threads) {
     const int64_t vectors = (t.width + lanes<T> - 1) / lanes<T>, groups = (vectors + kMaxGroup - 1) / kMaxGroup;
     const auto group = [&](int64_t g) {
         const int64_t first = g * vectors / groups;
-        switch ((g + 1) * vectors / groups - first) {
-            case 1: return max_group<T, I, 1>(t, row, first);
-            case 2: return max_group<T, I, 2>(t, row, first);
-            case 3: return max_group<T, I, 3>(t, row, first);
-            default: return max_group<T, I, 4>(t, row, first);
-        }
+        with_vectors<kMaxGroup>((g + 1) * vectors / groups - first,
+                                [&]<int V>() { max_group<T, I, V>(t, row, first); });
     };
     if (threads == 1) {
         for (int64_t g = 0; g < groups; ++g) group(g);

@@ -1,5 +1,6 @@
 // Vectors over scores [edges, heads] that lie edge by edge: which head a lane belongs to repeats after some vectors.
 #pragma once
+#include <type_traits>
 #include <vector>
 
 #include "exponential.hpp"
@@ -72,6 +73,52 @@ inline void pad(T* values, int64_t count, T with) {
 template <class T>
 inline vec<T> leaky(vec<T> raw, T slope) {
     return raw > vec<T>{} ? raw : raw * slope;
+}
+
+// Leave in the first lane of each of S segments the sum of its lanes.
+template <class T, int N, int S>
+inline void fold_segments(vecn<T, N>& value) {
+    using Index = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+#pragma GCC unroll 8
+    for (int step = N / S / 2; step > 0; step /= 2) {
+        vecn<Index, N> from;
+        for (int lane = 0; lane < N; ++lane) from[lane] = Index((lane + step) % N);
+        value += __builtin_shuffle(value, from);
+    }
+}
+
+// Shuffles that join two vectors of S sums in progress each, L lanes of one after another, into one of 2S.
+template <class T, int N, int S, int Half>
+inline vecn<T, N> halves(vecn<T, N> a, vecn<T, N> b) {
+    using Index = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+    constexpr int length = N / S;
+    vecn<Index, N> from;
+    for (int segment = 0; segment < 2 * S; ++segment)
+        for (int lane = 0; lane < length / 2; ++lane)
+            from[segment * (length / 2) + lane] = Index(segment * length + Half * (length / 2) + lane);
+    return __builtin_shuffle(a, b, from);
+}
+
+// to[k] += the sum of all lanes of values[k], for every k; a power of two of them is summed together.
+template <class T, int N, int K, int S = 1>
+inline void add_sums(const vecn<T, N> (&values)[K], T* to) {
+    if constexpr (K > 1 && K % 2 == 0 && S < N) {
+        vecn<T, N> joined[K / 2];
+        for (int k = 0; k < K / 2; ++k)
+            joined[k] = halves<T, N, S, 0>(values[2 * k], values[2 * k + 1]) +
+                        halves<T, N, S, 1>(values[2 * k], values[2 * k + 1]);
+        add_sums<T, N, K / 2, 2 * S>(joined, to);
+    } else {
+        for (int k = 0; k < K; ++k) {
+            if constexpr (S == 1) {
+                to[k] += sum_pack<T, N>(values[k]);
+            } else {
+                vecn<T, N> rest = values[k];
+                fold_segments<T, N, S>(rest);
+                for (int s = 0; s < S; ++s) to[k * S + s] += rest[s * (N / S)];
+            }
+        }
+    }
 }
 
 // An aligned buffer of vectors.

@@ -1,5 +1,6 @@
 // Inner products of the rows at both ends of each edge, head by head, and the sums that carry their gradients back.
 #pragma once
+#include "dispatch.hpp"
 #include "spmm.hpp"
 
 namespace kernels {
@@ -65,33 +66,68 @@ struct HeadSumTask {
     const T* x;       // [columns, heads, width]
     T* y;             // [rows, heads, width]
     int64_t heads, width;
+
+    inline const T* factors(int64_t edge) const {
+        return factor + (place != nullptr ? int64_t(place[edge]) : edge) * heads;
+    }
 };
 
-template <class T, class I>
-inline void sum_head(const HeadSumTask<T, I>& t, int64_t row, int64_t h) {
-    const int64_t stride = t.heads * t.width;
-    T* __restrict to = t.y + row * stride + h * t.width;
-    std::fill_n(to, t.width, T(0));
-    for (int64_t e = t.a.indptr[row]; e < t.a.indptr[row + 1]; ++e) {
-        const int64_t place = t.place != nullptr ? int64_t(t.place[e]) : e;
-        const T factor = t.factor[place * t.heads + h];
-        const T* from = t.x + int64_t(t.a.indices[e]) * stride + h * t.width;
-        for (int64_t c = 0; c < t.width; ++c) to[c] += factor * from[c];
+// Vectors [first, first + V) of a span of a row's columns; a span is one head, or all where vectors cross no head.
+template <class T, class I, int V>
+inline void sum_group(const HeadSumTask<T, I>& t, int64_t row, int64_t base, int64_t span, int64_t first) {
+    const int64_t stride = t.heads * t.width, limit = t.a.indptr[t.a.rows];
+    vec<T> acc[V] = {};
+    int64_t at[V], head[V];
+    for (int v = 0; v < V; ++v) {
+        at[v] = base + offset<T>(first + v, span);
+        head[v] = at[v] / t.width;
     }
+    for (int64_t e = t.a.indptr[row]; e < t.a.indptr[row + 1]; ++e) {
+        if (base + first == 0 && e + kAhead < limit)
+            prefetch_row(t.x + int64_t(t.a.indices[e + kAhead]) * stride, stride);
+        const T *factor = t.factors(e), *from = t.x + int64_t(t.a.indices[e]) * stride;
+        for (int v = 0; v < V; ++v) acc[v] += broadcast(factor[head[v]]) * load(from + at[v]);
+    }
+    for (int v = 0; v < V; ++v) store(t.y + row * stride + at[v], acc[v]);
 }
 
-// Heads are independent, so a hub's may go to different threads.
+template <class T, class I>
+inline void sum_narrow(const HeadSumTask<T, I>& t, int64_t row, int64_t head) {
+    const int64_t stride = t.heads * t.width, base = head * t.width;
+    T acc[lanes<T>] = {};
+    for (int64_t e = t.a.indptr[row]; e < t.a.indptr[row + 1]; ++e) {
+        const T *factor = t.factors(e), *from = t.x + int64_t(t.a.indices[e]) * stride + base;
+        for (int64_t c = 0; c < t.width; ++c) acc[c] += factor[head] * from[c];
+    }
+    std::copy_n(acc, t.width, t.y + row * stride + base);
+}
+
+// Groups of columns are independent, so a hub's may go to different threads.
+template <class T, class I>
+void sum_row(const HeadSumTask<T, I>& t, int64_t row, int threads) {
+    const int64_t spans = t.width % lanes<T> == 0 ? 1 : t.heads, span = t.heads * t.width / spans;
+    const int64_t vectors = (span + lanes<T> - 1) / lanes<T>, groups = (vectors + kGroup - 1) / kGroup;
+    const auto work = [&](int64_t piece) {
+        if (span < lanes<T>) return sum_narrow(t, row, piece);
+        const int64_t base = piece / groups * span, g = piece % groups, first = g * vectors / groups;
+        with_vectors<kGroup>((g + 1) * vectors / groups - first,
+                             [&]<int V>() { sum_group<T, I, V>(t, row, base, span, first); });
+    };
+    if (threads == 1) {
+        for (int64_t piece = 0; piece < spans * groups; ++piece) work(piece);
+        return;
+    }
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+    for (int64_t piece = 0; piece < spans * groups; ++piece) work(piece);
+}
+
 template <class T, class I>
 void sum_heads(const HeadSumTask<T, I>& t, const RowPlan& plan, int threads) {
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
     for (int64_t chunk = 0; chunk < plan.chunks; ++chunk)
         for (int64_t row = plan.bounds[chunk]; row < plan.bounds[chunk + 1]; ++row)
-            if (t.a.indptr[row + 1] - t.a.indptr[row] <= kHubSegment)
-                for (int64_t h = 0; h < t.heads; ++h) sum_head(t, row, h);
-    for (int64_t hub = 0; hub < plan.hub_count; ++hub) {
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-        for (int64_t h = 0; h < t.heads; ++h) sum_head(t, plan.hubs[hub], h);
-    }
+            if (t.a.indptr[row + 1] - t.a.indptr[row] <= kHubSegment) sum_row(t, row, 1);
+    for (int64_t hub = 0; hub < plan.hub_count; ++hub) sum_row(t, plan.hubs[hub], threads);
 }
 
 }  // namespace kernels
