@@ -12,7 +12,6 @@ from backends.kernels.epilogue import activated
 from backends.kernels.native import native, threads
 
 _SMALL = 1 << 18
-WIDE = native is not None and native.has_wide_vectors()
 
 
 def _workers(x: Tensor, columns: int) -> int:
@@ -35,7 +34,7 @@ class _Dense(torch.autograd.Function):
         out = x.new_empty((x.shape[0], weight.shape[1]))
         workers = _workers(x, weight.shape[1])
         held = None if bias is None else bias.detach()
-        native.dense_forward(*parts, held, relu, out, None, None, None, None, WIDE, workers)
+        native.dense_forward(*parts, held, relu, out, None, None, None, None, workers)
         ctx.relu, ctx.has_bias = relu, bias is not None
         ctx.save_for_backward(*parts, out if relu else None)
         return out
@@ -48,7 +47,7 @@ class _Dense(torch.autograd.Function):
         grad_bias = weight.new_empty(weight.shape[1])
         native.dense_backward(
             grad.contiguous(), out, x, weight, *grads[:2], x2, weight2, *grads[2:], grad_bias, *[None] * 6, ctx.relu,
-            WIDE, _workers(x, weight.shape[1]),
+            _workers(x, weight.shape[1]),
         )  # fmt: skip
         return None, *grads[:2], grad_bias if ctx.has_bias else None, *grads[2:]
 
@@ -87,7 +86,7 @@ class _Projection(torch.autograd.Function):
         out = x.new_empty((x.shape[0], weight.shape[1]))
         scores = [x.new_empty((x.shape[0], att_src.shape[0])) for _ in range(2)]
         workers = _workers(x, weight.shape[1])
-        native.dense_forward(x, weight, None, None, None, False, out, att_src, att_dst, *scores, WIDE, workers)
+        native.dense_forward(x, weight, None, None, None, False, out, att_src, att_dst, *scores, workers)
         ctx.save_for_backward(x, weight, att_src, att_dst, out)
         return out, *scores
 
@@ -98,7 +97,7 @@ class _Projection(torch.autograd.Function):
         grads = [_outputs(ctx.needs_input_grad[0], x), *map(torch.empty_like, (weight, att_src, att_dst))]
         native.dense_backward(
             grad, out, x, weight, *grads[:2], None, None, None, None, weight.new_empty(weight.shape[1]), att_src,
-            att_dst, grad_src, grad_dst, *grads[2:], False, WIDE, _workers(x, weight.shape[1]),
+            att_dst, grad_src, grad_dst, *grads[2:], False, _workers(x, weight.shape[1]),
         )  # fmt: skip
         return tuple(grads)
 

@@ -1,21 +1,11 @@
-"""Dense layers against torch in float64: values, every gradient, both vector widths, any number of threads."""
+"""Dense layers against torch in float64: values, every gradient, any number of threads."""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.kernels import dense, dense_layers, projection
-from backends.kernels.native import native
-
-WIDTHS = [False, True] if native is not None and native.has_wide_vectors() else [False]
-
-
-@pytest.fixture(params=WIDTHS, ids=lambda wide: "wide" if wide else "narrow", scope="module", autouse=True)
-def vectors(request):
-    before, dense_layers.WIDE = dense_layers.WIDE, request.param
-    yield
-    dense_layers.WIDE = before
+from backends.kernels import dense, projection
 
 
 def drawn(seed, *shapes):

@@ -4,27 +4,10 @@
 #include "bind.hpp"
 #include "dense.hpp"
 
-namespace kernels {
-#ifdef GNN_AVX512
-extern template void dense_forward<float, 64>(const DenseTask<float>&, int);
-extern template void dense_backward<float, 64>(const DenseTask<float>&, float*, int);
-extern template void dense_forward<double, 64>(const DenseTask<double>&, int);
-extern template void dense_backward<double, 64>(const DenseTask<double>&, double*, int);
-#endif
-}  // namespace kernels
-
 namespace {
 
 template <class T>
 using MaybeOut = std::optional<Out<T>>;
-
-bool has_wide_vectors() {
-#ifdef GNN_AVX512
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
-#else
-    return false;
-#endif
-}
 
 // Memory that is not written before it is used, on a cache line.
 template <class T>
@@ -50,11 +33,11 @@ kernels::Scores<T> scores_of(const In<T>& att_src, const In<T>& att_dst) {
 
 template <class T>
 void dense_forward(In<T> x, In<T> w, Maybe<T> other_x, Maybe<T> other_w, Maybe<T> bias, bool relu, Out<T> y,
-                   Maybe<T> att_src, Maybe<T> att_dst, MaybeOut<T> score_src, MaybeOut<T> score_dst, bool wide,
+                   Maybe<T> att_src, Maybe<T> att_dst, MaybeOut<T> score_src, MaybeOut<T> score_dst,
                    int threads) {
     kernels::DenseTask<T> task{};
     task.rows = x.shape(0), task.columns = w.shape(1), task.inputs = other_x ? 2 : 1;
-    const int64_t pitch = kernels::padded(task.columns, sizeof(T));
+    const int64_t pitch = kernels::padded<T>(task.columns);
     task.input[0].x = x.data(), task.input[0].w = w.data(), task.input[0].depth = w.shape(0);
     if (other_x) task.input[1].x = other_x->data(), task.input[1].w = other_w->data();
     if (other_x) task.input[1].depth = other_w->shape(0);
@@ -64,10 +47,7 @@ void dense_forward(In<T> x, In<T> w, Maybe<T> other_x, Maybe<T> other_w, Maybe<T
     if (att_src) task.scores = scores_of(*att_src, *att_dst);
     if (att_src) task.scores.score[0] = score_src->data(), task.scores.score[1] = score_dst->data();
     nb::gil_scoped_release released;
-#ifdef GNN_AVX512
-    if (wide && has_wide_vectors()) return kernels::dense_forward<T, 64>(task, threads);
-#endif
-    kernels::dense_forward<T, 32>(task, threads);
+    kernels::dense_forward<T>(task, threads);
 }
 
 // One input of the backward pass with its share of the scratch.
@@ -76,8 +56,8 @@ struct Side {
     Scratch<T> packed, partial;
 
     Side(kernels::DenseInput<T>& in, const In<T>& x, const In<T>& w, const MaybeOut<T>& grad_x, const Out<T>& grad_w)
-        : packed(w.shape(1) * kernels::padded(w.shape(0), sizeof(T))),
-          partial(kernels::partials_of(x.shape(0)) * w.shape(0) * kernels::padded(w.shape(1), sizeof(T))) {
+        : packed(w.shape(1) * kernels::padded<T>(w.shape(0))),
+          partial(kernels::partials_of(x.shape(0)) * w.shape(0) * kernels::padded<T>(w.shape(1))) {
         in = {x.data(), w.data(), int64_t(w.shape(0)), grad_x ? grad_x->data() : nullptr, grad_w.data(),
               packed.data(), partial.data()};
     }
@@ -87,10 +67,10 @@ template <class T>
 void dense_backward(In<T> grad_y, Maybe<T> y, In<T> x, In<T> w, MaybeOut<T> grad_x, Out<T> grad_w, Maybe<T> other_x,
                     Maybe<T> other_w, MaybeOut<T> other_grad_x, MaybeOut<T> other_grad_w, Out<T> grad_bias,
                     Maybe<T> att_src, Maybe<T> att_dst, Maybe<T> grad_src, Maybe<T> grad_dst, MaybeOut<T> grad_att_src,
-                    MaybeOut<T> grad_att_dst, bool relu, bool wide, int threads) {
+                    MaybeOut<T> grad_att_dst, bool relu, int threads) {
     kernels::DenseTask<T> task{};
     task.rows = x.shape(0), task.columns = w.shape(1), task.inputs = other_x ? 2 : 1;
-    const int64_t pitch = kernels::padded(task.columns, sizeof(T));
+    const int64_t pitch = kernels::padded<T>(task.columns);
     const Side<T> side(task.input[0], x, w, grad_x, grad_w);
     std::optional<Side<T>> other;
     if (other_x) other.emplace(task.input[1], *other_x, *other_w, other_grad_x, *other_grad_w);
@@ -103,21 +83,18 @@ void dense_backward(In<T> grad_y, Maybe<T> y, In<T> x, In<T> w, MaybeOut<T> grad
     task.relu = relu, task.y = const_cast<T*>(y ? y->data() : grad_y.data()), task.grad_y = grad_y.data();
     task.grad_bias = grad_bias.data(), task.bias_partial = bias.data();
     nb::gil_scoped_release released;
-#ifdef GNN_AVX512
-    if (wide && has_wide_vectors()) return kernels::dense_backward<T, 64>(task, block.data(), threads);
-#endif
-    kernels::dense_backward<T, 32>(task, block.data(), threads);
+    kernels::dense_backward<T>(task, block.data(), threads);
 }
 
 template <class T>
 void define(nb::module_& m) {
     m.def("dense_forward", &dense_forward<T>, "x"_a, "w"_a, "other_x"_a.none(), "other_w"_a.none(), "bias"_a.none(),
-          "relu"_a, "y"_a, "att_src"_a.none(), "att_dst"_a.none(), "score_src"_a.none(), "score_dst"_a.none(), "wide"_a,
+          "relu"_a, "y"_a, "att_src"_a.none(), "att_dst"_a.none(), "score_src"_a.none(), "score_dst"_a.none(),
           "threads"_a);
     m.def("dense_backward", &dense_backward<T>, "grad_y"_a, "y"_a.none(), "x"_a, "w"_a, "grad_x"_a.none(), "grad_w"_a,
           "other_x"_a.none(), "other_w"_a.none(), "other_grad_x"_a.none(), "other_grad_w"_a.none(), "grad_bias"_a,
           "att_src"_a.none(), "att_dst"_a.none(), "grad_src"_a.none(), "grad_dst"_a.none(), "grad_att_src"_a.none(),
-          "grad_att_dst"_a.none(), "relu"_a, "wide"_a, "threads"_a);
+          "grad_att_dst"_a.none(), "relu"_a, "threads"_a);
 }
 
 }  // namespace
@@ -125,5 +102,4 @@ void define(nb::module_& m) {
 void define_dense(nb::module_& m) {
     define<float>(m);
     define<double>(m);
-    m.def("has_wide_vectors", &has_wide_vectors);
 }

@@ -1,7 +1,6 @@
 // Dense layers over tall matrices: y = relu(x w + b) for one or two inputs, and all gradients in one pass over the rows.
 //
-// Written for few columns (tens to hundreds): the weight stays in cache, packed, while rows stream by. `B` is the width of
-// a vector in bytes; this header is compiled once for 32 and, where the processor may have them, once for 64.
+// Written for few columns (tens to hundreds): the weight stays in cache, packed, while rows stream by.
 #pragma once
 #include <omp.h>
 
@@ -9,14 +8,13 @@
 
 namespace kernels {
 
-template <class T, int B>
-constexpr int64_t panel_width = 2 * B / int64_t(sizeof(T));  // columns of a tile: two vectors
-template <int B>
-constexpr int tile_rows = B == 64 ? 12 : 6;  // as many as 32 or 16 registers hold
+template <class T>
+constexpr int64_t panel_width = 2 * lanes<T>;  // columns of a tile: two vectors
+constexpr int tile_rows = kVectorBytes == 64 ? 12 : 6;  // as many as 32 or 16 registers hold
 
-template <class T, int B>
+template <class T>
 constexpr int64_t panels(int64_t columns) {
-    return (columns + panel_width<T, B> - 1) / panel_width<T, B>;
+    return (columns + panel_width<T> - 1) / panel_width<T>;
 }
 
 // One input of a dense layer: x [rows, depth] times w [depth, columns].
@@ -45,16 +43,16 @@ struct DenseTask {
     T* bias_partial; // scratch of partials_of(rows) * padded columns
 };
 
-// Sizes that hold for either vector width.
-inline int64_t padded(int64_t columns, int64_t itemsize) {
-    const int64_t widest = 128 / itemsize;
-    return (columns + widest - 1) / widest * widest;
+// Columns filled up to whole panels.
+template <class T>
+int64_t padded(int64_t columns) {
+    return panels<T>(columns) * panel_width<T>;
 }
 
 // Lay out w [depth, columns] (or its transpose) as panels [panel][depth][panel_width], zeros beyond the last column.
-template <class T, int B, bool Transposed>
+template <class T, bool Transposed>
 void pack(const T* w, int64_t depth, int64_t columns, T* to) {
-    constexpr int64_t P = panel_width<T, B>;
+    constexpr int64_t P = panel_width<T>;
     for (int64_t first = 0; first < columns; first += P)
         for (int64_t k = 0; k < depth; ++k)
             for (int64_t c = first; c < first + P; ++c)
@@ -62,15 +60,15 @@ void pack(const T* w, int64_t depth, int64_t columns, T* to) {
 }
 
 // acc [R][2 vectors] += x [R, depth] times a packed panel.
-template <class T, int B, int R>
-inline void multiply_tile(const T* x, int64_t stride, const T* panel, int64_t depth, wide<T, B> (&acc)[R][2]) {
-    constexpr int64_t P = panel_width<T, B>;
+template <class T, int R>
+inline void multiply_tile(const T* x, int64_t stride, const T* panel, int64_t depth, vec<T> (&acc)[R][2]) {
+    constexpr int64_t P = panel_width<T>;
     const T* base[(R + 3) / 4];
     for (int r = 0; r < R; r += 4) base[r / 4] = x + r * stride;
     for (int64_t k = 0; k < depth; ++k, panel += P) {
-        const wide<T, B> low = load_wide<T, B>(panel), high = load_wide<T, B>(panel + P / 2);
+        const vec<T> low = load<T>(panel), high = load<T>(panel + P / 2);
         for (int r = 0; r < R; ++r) {
-            const wide<T, B> a = base[r / 4][(r % 4) * stride + k] - wide<T, B>{};
+            const vec<T> a = base[r / 4][(r % 4) * stride + k] - vec<T>{};
             acc[r][0] += a * low;
             acc[r][1] += a * high;
         }
@@ -78,40 +76,40 @@ inline void multiply_tile(const T* x, int64_t stride, const T* panel, int64_t de
 }
 
 // Store the first `count` columns of a tile's row.
-template <class T, int B>
-inline void store_row(T* to, const wide<T, B> (&row)[2], int64_t count) {
-    constexpr int64_t P = panel_width<T, B>;
+template <class T>
+inline void store_row(T* to, const vec<T> (&row)[2], int64_t count) {
+    constexpr int64_t P = panel_width<T>;
     if (count >= P) {
-        store_wide<T, B>(to, row[0]);
-        store_wide<T, B>(to + P / 2, row[1]);
+        store<T>(to, row[0]);
+        store<T>(to + P / 2, row[1]);
         return;
     }
     T whole[P];
-    store_wide<T, B>(whole, row[0]);
-    store_wide<T, B>(whole + P / 2, row[1]);
+    store<T>(whole, row[0]);
+    store<T>(whole + P / 2, row[1]);
     std::memcpy(to, whole, count * sizeof(T));
 }
 
-template <class T, int B, int R>
+template <class T, int R>
 inline void forward_tile(const DenseTask<T>& t, int64_t row, int64_t panel) {
-    constexpr int64_t P = panel_width<T, B>;
+    constexpr int64_t P = panel_width<T>;
     const int64_t first = panel * P, left = t.columns - first;
-    wide<T, B> acc[R][2] = {};
+    vec<T> acc[R][2] = {};
     if (t.bias != nullptr) {
         T bias[P] = {};
         std::memcpy(bias, t.bias + first, (left < P ? left : P) * sizeof(T));
         for (int r = 0; r < R; ++r)
-            for (int v = 0; v < 2; ++v) acc[r][v] = load_wide<T, B>(bias + v * P / 2);
+            for (int v = 0; v < 2; ++v) acc[r][v] = load<T>(bias + v * P / 2);
     }
     for (int i = 0; i < t.inputs; ++i) {
         const DenseInput<T>& in = t.input[i];
-        multiply_tile<T, B, R>(in.x + row * in.depth, in.depth, in.packed + first * in.depth, in.depth, acc);
+        multiply_tile<T, R>(in.x + row * in.depth, in.depth, in.packed + first * in.depth, in.depth, acc);
     }
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r) {
         if (t.relu)
-            for (int v = 0; v < 2; ++v) acc[r][v] = acc[r][v] > wide<T, B>{} ? acc[r][v] : wide<T, B>{};
-        store_row<T, B>(t.y + (row + r) * t.columns + first, acc[r], left);
+            for (int v = 0; v < 2; ++v) acc[r][v] = acc[r][v] > vec<T>{} ? acc[r][v] : vec<T>{};
+        store_row<T>(t.y + (row + r) * t.columns + first, acc[r], left);
     }
 }
 
@@ -123,17 +121,17 @@ inline void each_tile(int64_t begin, int64_t end, Tile tile) {
         if (begin < end) each_tile<(R > 6 ? 6 : R > 4 ? 4 : R > 2 ? 2 : 1)>(begin, end, tile);
 }
 
-template <class T, int B>
+template <class T>
 void dense_forward(const DenseTask<T>& t, int threads) {
     for (int i = 0; i < t.inputs; ++i)
-        pack<T, B, false>(t.input[i].w, t.input[i].depth, t.columns, t.input[i].packed);
+        pack<T, false>(t.input[i].w, t.input[i].depth, t.columns, t.input[i].packed);
     const int64_t blocks = (t.rows + kRowBlock - 1) / kRowBlock;
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 8)
     for (int64_t block = 0; block < blocks; ++block) {
         const int64_t begin = block * kRowBlock, end = begin + kRowBlock < t.rows ? begin + kRowBlock : t.rows;
-        for (int64_t panel = 0; panel < panels<T, B>(t.columns); ++panel)
-            each_tile<tile_rows<B>>(begin, end, [&]<int R>(int64_t row) { forward_tile<T, B, R>(t, row, panel); });
-        if (t.scores.heads > 0) score_rows<T, B>(t.scores, t.y, begin, end);
+        for (int64_t panel = 0; panel < panels<T>(t.columns); ++panel)
+            each_tile<tile_rows>(begin, end, [&]<int R>(int64_t row) { forward_tile<T, R>(t, row, panel); });
+        if (t.scores.heads > 0) score_rows<T>(t.scores, t.y, begin, end);
     }
 }
 
@@ -159,50 +157,50 @@ inline void gradient_block(const DenseTask<T>& t, int64_t begin, int64_t end, in
 }
 
 // grad_w[k .. k + R, panel] += x[rows, k .. k + R]^T gradient[rows, panel]
-template <class T, int B, int R>
+template <class T, int R>
 inline void outer_tile(const T* x, int64_t depth, const T* gradient, int64_t pitch, int64_t rows, T* to) {
-    constexpr int64_t P = panel_width<T, B>;
-    wide<T, B> acc[R][2];
+    constexpr int64_t P = panel_width<T>;
+    vec<T> acc[R][2];
     for (int r = 0; r < R; ++r)
-        for (int v = 0; v < 2; ++v) acc[r][v] = load_wide<T, B>(to + r * pitch + v * P / 2);
+        for (int v = 0; v < 2; ++v) acc[r][v] = load<T>(to + r * pitch + v * P / 2);
     for (int64_t row = 0; row < rows; ++row, x += depth, gradient += pitch) {
-        const wide<T, B> low = load_wide<T, B>(gradient), high = load_wide<T, B>(gradient + P / 2);
+        const vec<T> low = load<T>(gradient), high = load<T>(gradient + P / 2);
         for (int r = 0; r < R; ++r) {
-            const wide<T, B> a = x[r] - wide<T, B>{};
+            const vec<T> a = x[r] - vec<T>{};
             acc[r][0] += a * low;
             acc[r][1] += a * high;
         }
     }
     for (int r = 0; r < R; ++r)
-        for (int v = 0; v < 2; ++v) store_wide<T, B>(to + r * pitch + v * P / 2, acc[r][v]);
+        for (int v = 0; v < 2; ++v) store<T>(to + r * pitch + v * P / 2, acc[r][v]);
 }
 
-template <class T, int B, int R>
+template <class T, int R>
 inline void input_tile(const DenseInput<T>& in, int64_t row, const T* gradient, int64_t pitch, int64_t columns,
                        int64_t panel) {
-    constexpr int64_t P = panel_width<T, B>;
-    wide<T, B> acc[R][2] = {};
-    multiply_tile<T, B, R>(gradient, pitch, in.packed + panel * P * columns, columns, acc);
+    constexpr int64_t P = panel_width<T>;
+    vec<T> acc[R][2] = {};
+    multiply_tile<T, R>(gradient, pitch, in.packed + panel * P * columns, columns, acc);
     for (int r = 0; r < R; ++r)
-        store_row<T, B>(in.grad_x + (row + r) * in.depth + panel * P, acc[r], in.depth - panel * P);
+        store_row<T>(in.grad_x + (row + r) * in.depth + panel * P, acc[r], in.depth - panel * P);
 }
 
 // Both gradients of one input from the gradient [rows, pitch] of rows [begin, end).
-template <class T, int B>
+template <class T>
 inline void backward_input(const DenseTask<T>& t, const DenseInput<T>& in, int64_t begin, int64_t end, const T* gradient,
                            int64_t pitch, T* partial) {
-    for (int64_t panel = 0; in.grad_x != nullptr && panel < panels<T, B>(in.depth); ++panel)
-        each_tile<tile_rows<B>>(begin, end, [&]<int R>(int64_t row) {
-            input_tile<T, B, R>(in, row, gradient + (row - begin) * pitch, pitch, t.columns, panel);
+    for (int64_t panel = 0; in.grad_x != nullptr && panel < panels<T>(in.depth); ++panel)
+        each_tile<tile_rows>(begin, end, [&]<int R>(int64_t row) {
+            input_tile<T, R>(in, row, gradient + (row - begin) * pitch, pitch, t.columns, panel);
         });
-    for (int64_t first = 0; first < pitch; first += panel_width<T, B>)
-        each_tile<tile_rows<B>>(0, in.depth, [&]<int R>(int64_t k) {
-            outer_tile<T, B, R>(in.x + begin * in.depth + k, in.depth, gradient + first, pitch, end - begin,
+    for (int64_t first = 0; first < pitch; first += panel_width<T>)
+        each_tile<tile_rows>(0, in.depth, [&]<int R>(int64_t k) {
+            outer_tile<T, R>(in.x + begin * in.depth + k, in.depth, gradient + first, pitch, end - begin,
                                 partial + k * pitch + first);
         });
 }
 
-template <class T, int B>
+template <class T>
 void backward_chunk(const DenseTask<T>& t, int64_t chunk, int64_t pitch, T* gradient) {
     const int64_t size = partial_rows(t.rows), last = (chunk + 1) * size < t.rows ? (chunk + 1) * size : t.rows;
     T* bias_sum = t.bias_partial + chunk * pitch;
@@ -217,21 +215,21 @@ void backward_chunk(const DenseTask<T>& t, int64_t chunk, int64_t pitch, T* grad
         const int64_t end = begin + kRowBlock < last ? begin + kRowBlock : last;
         gradient_block(t, begin, end, pitch, gradient, bias_sum, score_sum);
         for (int i = 0; i < t.inputs; ++i)
-            backward_input<T, B>(t, t.input[i], begin, end, gradient, pitch,
+            backward_input<T>(t, t.input[i], begin, end, gradient, pitch,
                                  t.input[i].partial + chunk * t.input[i].depth * pitch);
     }
 }
 
 // `scratch` holds kRowBlock * padded(columns) for each thread.
-template <class T, int B>
+template <class T>
 void dense_backward(const DenseTask<T>& t, T* scratch, int threads) {
-    const int64_t chunks = partials_of(t.rows), pitch = panels<T, B>(t.columns) * panel_width<T, B>;
+    const int64_t chunks = partials_of(t.rows), pitch = padded<T>(t.columns);
     for (int i = 0; i < t.inputs; ++i)
         if (t.input[i].grad_x != nullptr)
-            pack<T, B, true>(t.input[i].w, t.columns, t.input[i].depth, t.input[i].packed);
+            pack<T, true>(t.input[i].w, t.columns, t.input[i].depth, t.input[i].packed);
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
     for (int64_t chunk = 0; chunk < chunks; ++chunk)
-        backward_chunk<T, B>(t, chunk, pitch, scratch + omp_get_thread_num() * kRowBlock * pitch);
+        backward_chunk<T>(t, chunk, pitch, scratch + omp_get_thread_num() * kRowBlock * pitch);
     for (int i = 0; i < t.inputs; ++i)
         add_partials(t.input[i].partial, chunks, t.input[i].depth, t.columns, pitch, t.input[i].grad_w);
     if (t.grad_bias != nullptr) add_partials(t.bias_partial, chunks, 1, t.columns, pitch, t.grad_bias);

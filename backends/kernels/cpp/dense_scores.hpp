@@ -1,6 +1,7 @@
 // Attention scores of a layer's output, made while its rows are in cache: score[row, head] = y[row, head] . att[head].
 #pragma once
-#include "wide.hpp"
+#include "partials.hpp"
+#include "vector.hpp"
 
 namespace kernels {
 
@@ -15,17 +16,17 @@ struct Scores {
     T* partial;              // scratch of partials_of(rows) * 2 * heads * width
 };
 
-template <class T, int B>
+template <class T>
 void score_rows(const Scores<T>& s, const T* y, int64_t begin, int64_t end) {
-    constexpr int64_t L = lanes_of<T, B>;
+    constexpr int64_t L = lanes<T>;
     for (int64_t at = begin * s.heads; at < end * s.heads; ++at) {
         const T *row = y + at * s.width, *src = s.att[0] + at % s.heads * s.width, *dst = s.att[1] + at % s.heads * s.width;
-        wide<T, B> sums[2] = {};
+        vec<T> sums[2] = {};
         int64_t c = 0;
         for (; c + L <= s.width; c += L) {
-            const wide<T, B> value = load_wide<T, B>(row + c);
-            sums[0] += value * load_wide<T, B>(src + c);
-            sums[1] += value * load_wide<T, B>(dst + c);
+            const vec<T> value = load<T>(row + c);
+            sums[0] += value * load<T>(src + c);
+            sums[1] += value * load<T>(dst + c);
         }
         T total[2] = {};
         for (int64_t i = 0; i < L; ++i) total[0] += sums[0][i], total[1] += sums[1][i];

@@ -1,7 +1,7 @@
 // What follows an aggregation, in one pass: bias and activation, and back with the bias's gradient.
 #pragma once
 #include "exponential.hpp"
-#include "wide.hpp"
+#include "partials.hpp"
 
 namespace kernels {
 

@@ -1,30 +1,9 @@
-// Vectors of B bytes, B chosen where the code is compiled, and rows cut into partial sums that no thread count moves.
+// Rows cut into partial sums that no thread count moves.
 #pragma once
 #include <cstdint>
 #include <cstring>
 
 namespace kernels {
-
-template <class T, int B>
-struct Wide {
-    typedef T type __attribute__((vector_size(B)));
-};
-template <class T, int B>
-using wide = typename Wide<T, B>::type;
-template <class T, int B>
-constexpr int64_t lanes_of = B / int64_t(sizeof(T));
-
-template <class T, int B>
-inline wide<T, B> load_wide(const T* from) {
-    wide<T, B> value;
-    std::memcpy(&value, from, sizeof value);
-    return value;
-}
-
-template <class T, int B>
-inline void store_wide(T* to, wide<T, B> value) {
-    std::memcpy(to, &value, sizeof value);
-}
 
 constexpr int64_t kRowBlock = 48;      // rows whose gradients are in the nearest cache at once
 constexpr int64_t kPartials = 64;      // partial sums at most
