@@ -29,6 +29,18 @@ ELSEWHERE = (
 KEYS = sorted(flatten(asdict(CONFIG)))
 
 
+# what else a choice of several may be, and what must change with it
+OTHERS: dict[str, dict[str, Any]] = {
+    "backend.features": {"features": "shared"},
+    "backend.infer": {"infer": "fullgraph"},
+    "backend.run_on": {"run_on": "ray"},
+    "backend.scope": {"scope": "target"},
+    "backend.sink": {"sink": "null"},
+    "backend.strategy": {"strategy": "sync", "workers": 2},
+    "backend.workers": {"strategy": "sync", "workers": 2},
+}
+
+
 def changed(key: str) -> RunConfig:
     """The configuration with another value at one dotted key."""
     values = asdict(CONFIG)
@@ -36,7 +48,7 @@ def changed(key: str) -> RunConfig:
     inner: Any = values
     for part in path:
         inner = inner[part]
-    inner[last] = _other(inner[last])
+    inner.update(OTHERS.get(key) or {last: _other(inner[last])})
     values["backend"]["name"] = "agl"
     return from_dict(RunConfig, values)
 
