@@ -55,7 +55,7 @@ class AglTrainer(LayeredTrainer):
         if self.plan.full_batch:
             yield self.full
         elif self.config.on("pipeline"):
-            yield from overlapped(self.mini_batch, self.plan.targets(index), clock)
+            yield from overlapped(map(self.mini_batch, self.plan.targets(index)), clock)
         else:
             yield from super().batches(index, clock)
 

@@ -8,6 +8,7 @@ from backends.registry import BackendConfig
 
 FORMS = ("tight", "paper")
 INFER = ("graphinfer", "neighbourhood", "fullgraph")
+SOURCES = ("graph", "graphfeature")
 STRATEGIES = ("local", "sync", "async", "bounded", "allreduce")
 
 
@@ -15,7 +16,8 @@ STRATEGIES = ("local", "sync", "async", "bounded", "allreduce")
 class AglConfig(BackendConfig):
     """GraphTrainer's three optimisations as switches (section 3.3.2), and the form of pruning.
 
-    ``source=graph`` feeds batches by k-hop search over the memory-mapped graph. ``infer`` is how scores are made:
+    ``source=graph`` feeds batches by k-hop search over the memory-mapped graph, ``graphfeature`` from shards on disk
+    that GraphFlat makes first. ``infer`` is how scores are made:
     GraphInfer's rounds over ``partitions`` pieces (0: by size), batches of neighbourhoods, or one full-graph pass;
     with ``unmap`` GraphInfer keeps one partition mapped at a time.
 
@@ -67,7 +69,7 @@ class AglConfig(BackendConfig):
     def __post_init__(self) -> None:
         """Refuse values that no field allows."""
         for name, value, allowed in (
-            ("source", self.source, ("graph",)),
+            ("source", self.source, SOURCES),
             ("form", self.form, FORMS),
             ("infer", self.infer, INFER),
             ("scope", self.scope, ("node", "target")),
@@ -89,6 +91,8 @@ class AglConfig(BackendConfig):
         for name, least in (("workers", 1), ("servers", 0), ("staleness", 0), ("checkpoint_every", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"backend.{name}={getattr(self, name)} is not allowed: at least {least}")
+        if self.strategy != "local" and self.source != "graph":
+            raise ValueError(f"backend.source={self.source} trains one worker: set backend.strategy=local")
         if self.strategy == "local" and self.workers > 1:
             others = ", ".join(STRATEGIES[1:])
             raise ValueError(f"backend.workers={self.workers} needs a backend.strategy: one of {others}")

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backends.kernels.buffers import empty, empty_like
 from backends.kernels.epilogue import activated
 from backends.kernels.native import native, threads
 
@@ -20,7 +21,7 @@ def _workers(x: Tensor, columns: int) -> int:
 
 
 def _outputs(needed: bool, like: Tensor | None) -> Tensor | None:
-    return torch.empty_like(like) if needed and like is not None else None
+    return empty_like(like) if needed and like is not None else None
 
 
 class _Dense(torch.autograd.Function):
@@ -31,7 +32,7 @@ class _Dense(torch.autograd.Function):
         ctx: Any, relu: bool, x: Tensor, weight: Tensor, bias: Tensor | None, x2: Tensor | None, weight2: Tensor | None
     ) -> Tensor:
         parts = [None if part is None else part.detach().contiguous() for part in (x, weight, x2, weight2)]
-        out = x.new_empty((x.shape[0], weight.shape[1]))
+        out = empty((x.shape[0], weight.shape[1]), x.dtype)
         workers = _workers(x, weight.shape[1])
         held = None if bias is None else bias.detach()
         native.dense_forward(*parts, held, relu, out, None, None, None, None, workers)
@@ -43,7 +44,7 @@ class _Dense(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, x2, weight2, out = ctx.saved_tensors
         needs = ctx.needs_input_grad
-        grads = [_outputs(needs[1], x), torch.empty_like(weight), _outputs(needs[4], x2), _outputs(True, weight2)]
+        grads = [_outputs(needs[1], x), empty_like(weight), _outputs(needs[4], x2), _outputs(True, weight2)]
         grad_bias = weight.new_empty(weight.shape[1])
         native.dense_backward(
             grad.contiguous(), out, x, weight, *grads[:2], x2, weight2, *grads[2:], grad_bias, *[None] * 6, ctx.relu,
@@ -83,7 +84,7 @@ class _Projection(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, att_src: Tensor, att_dst: Tensor) -> tuple[Tensor, ...]:
         x, weight, att_src, att_dst = (part.detach().contiguous() for part in (x, weight, att_src, att_dst))
-        out = x.new_empty((x.shape[0], weight.shape[1]))
+        out = empty((x.shape[0], weight.shape[1]), x.dtype)
         scores = [x.new_empty((x.shape[0], att_src.shape[0])) for _ in range(2)]
         workers = _workers(x, weight.shape[1])
         native.dense_forward(x, weight, None, None, None, False, out, att_src, att_dst, *scores, workers)
@@ -94,7 +95,7 @@ class _Projection(torch.autograd.Function):
     def backward(ctx: Any, *flows: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, att_src, att_dst, out = ctx.saved_tensors
         grad, grad_src, grad_dst = (flow.contiguous() for flow in flows)
-        grads = [_outputs(ctx.needs_input_grad[0], x), *map(torch.empty_like, (weight, att_src, att_dst))]
+        grads = [_outputs(ctx.needs_input_grad[0], x), *map(empty_like, (weight, att_src, att_dst))]
         native.dense_backward(
             grad, out, x, weight, *grads[:2], None, None, None, None, weight.new_empty(weight.shape[1]), att_src,
             att_dst, grad_src, grad_dst, *grads[2:], False, _workers(x, weight.shape[1]),

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from backends.kernels import plain
+from backends.kernels.buffers import empty, empty_like
 from backends.kernels.checks import check_heads, check_rows, check_values
 from backends.kernels.native import native, workers
 from backends.kernels.operand import Half, Operand, operand
@@ -52,7 +53,7 @@ def edge_softmax(csr: Csr, logits: Tensor) -> Tensor:
 
 def edge_products(matrix: Operand, on_rows: Tensor, on_columns: Tensor) -> Tensor:
     """Inner products [nnz, heads] of [rows, heads, d] and [columns, heads, d], both contiguous."""
-    out = torch.empty((matrix.nnz, on_rows.shape[1]), dtype=on_rows.dtype)
+    out = empty((matrix.nnz, on_rows.shape[1]), on_rows.dtype)
     half, width = matrix.forward, on_rows.shape[1] * on_rows.shape[2]
     native.sddmm(half.indptr, half.indices, on_rows, on_columns, out, workers(matrix.nnz, width))
     return out
@@ -60,7 +61,7 @@ def edge_products(matrix: Operand, on_rows: Tensor, on_columns: Tensor) -> Tenso
 
 def _sum_heads(half: Half, factor: Tensor, x: Tensor, place: Any = None) -> Tensor:
     """Sum rows of ``x`` [columns, heads, d] times each edge's ``factor`` [nnz, heads]; ``place`` finds an edge's."""
-    out = torch.empty((half.rows, *x.shape[1:]), dtype=x.dtype)
+    out = empty((half.rows, *x.shape[1:]), x.dtype)
     threads = workers(len(half.indices), x.shape[1] * x.shape[2])
     native.sum_heads(half.indptr, half.indices, half.bounds, half.hubs, place, factor, x, out, threads)
     return out
@@ -88,7 +89,7 @@ class _EdgeSoftmax(torch.autograd.Function):
     def forward(ctx: Any, matrix: Operand, logits: Tensor) -> Tensor:
         logits = logits.detach().contiguous()
         ctx.matrix, ctx.threads = matrix, workers(matrix.nnz, logits.shape[1])
-        half, out = matrix.forward, torch.empty_like(logits)
+        half, out = matrix.forward, empty_like(logits)
         native.edge_softmax(half.indptr, half.bounds, half.hubs, logits, None, out, ctx.threads)
         ctx.save_for_backward(out)
         return out
@@ -97,6 +98,6 @@ class _EdgeSoftmax(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
         (out,), half = ctx.saved_tensors, ctx.matrix.forward
-        grad_logits = torch.empty_like(out)
+        grad_logits = empty_like(out)
         native.edge_softmax(half.indptr, half.bounds, half.hubs, out, grad.contiguous(), grad_logits, ctx.threads)
         return None, grad_logits

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from backends.kernels.buffers import empty_like
 from backends.kernels.native import native, threads
 
 ACTIVATIONS = ("none", "relu", "elu")
@@ -17,7 +18,7 @@ class _BiasActivation(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, bias: Tensor, kind: int) -> Tensor:
         x, bias = x.detach().contiguous(), bias.detach().contiguous()
-        out = torch.empty_like(x)
+        out = empty_like(x)
         native.bias_activation(x, bias, kind, out, threads())
         ctx.kind = kind
         ctx.save_for_backward(out)
@@ -26,7 +27,7 @@ class _BiasActivation(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         (out,) = ctx.saved_tensors
-        grad_x, grad_bias = torch.empty_like(out), out.new_empty(out.shape[1])
+        grad_x, grad_bias = empty_like(out), out.new_empty(out.shape[1])
         native.bias_activation_backward(grad.contiguous(), out, ctx.kind, grad_x, grad_bias, threads())
         return grad_x, grad_bias, None
 

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backends.kernels.buffers import empty, empty_like
 from backends.kernels.edges import edge_products
 from backends.kernels.native import native
 from backends.kernels.native import workers as _workers
@@ -14,7 +15,7 @@ from backends.kernels.operand import Half, Operand
 def multiply(half: Half, x: Tensor, weight: Tensor | None, row_scale: Tensor | None) -> Tensor:
     """Sum rows of ``x`` over a half's edges, [rows, width]."""
     x = x.contiguous()
-    out = torch.empty((half.rows, x.shape[1]), dtype=x.dtype)
+    out = empty((half.rows, x.shape[1]), x.dtype)
     workers = _workers(len(half.indices), x.shape[1])
     native.spmm(half.indptr, half.indices, half.bounds, half.hubs, x, weight, row_scale, out, workers)
     return out
@@ -73,8 +74,8 @@ class NativeGat(torch.autograd.Function):
         z, score_src, score_dst = (part.detach().contiguous() for part in (z, score_src, score_dst))
         score_edge = None if score_edge is None else score_edge.detach().contiguous()
         half, heads = matrix.forward, z.shape[1]
-        out = torch.empty((matrix.shape[0], *z.shape[1:]), dtype=z.dtype)
-        row_max, row_sum = (torch.empty((matrix.shape[0], heads), dtype=z.dtype) for _ in range(2))
+        out = empty((matrix.shape[0], *z.shape[1:]), z.dtype)
+        row_max, row_sum = (empty((matrix.shape[0], heads), z.dtype) for _ in range(2))
         workers = _workers(matrix.nnz, z.shape[1] * z.shape[2])
         native.gat_forward(
             half.indptr, half.indices, half.bounds, half.hubs, z, score_src, score_dst, score_edge, slope, dropout,
@@ -89,8 +90,8 @@ class NativeGat(torch.autograd.Function):
         """Gradients of ``z`` and of the scores."""
         z, score_src, score_dst, score_edge, row_max, row_sum, out = ctx.saved_tensors
         matrix: Operand = ctx.matrix
-        grads = [torch.empty_like(part) for part in (z, score_src, score_dst)]
-        grad_edge = torch.empty_like(score_edge) if ctx.needs_input_grad[4] else None
+        grads = [empty_like(part) for part in (z, score_src, score_dst)]
+        grad_edge = empty_like(score_edge) if ctx.needs_input_grad[4] else None
         half = matrix.backward
         native.gat_backward(
             half.indptr, half.indices, half.bounds, half.hubs, matrix.permutation, matrix.forward.indptr,

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from backends.kernels.buffers import empty_like
 from backends.kernels.native import native, threads
 
 
@@ -13,7 +14,7 @@ class _BinaryCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, share: Tensor | None) -> Tensor:
         logits = logits.detach().contiguous()
-        gradient = torch.empty_like(logits)
+        gradient = empty_like(logits)
         total = native.binary_cross_entropy(
             logits, targets.contiguous(), None if share is None else share.contiguous(), 1.0 / logits.numel(), gradient,
             threads(),

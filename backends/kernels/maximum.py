@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from backends.kernels.buffers import empty
 from backends.kernels.native import native, workers
 from backends.kernels.operand import Operand
 
@@ -18,8 +19,8 @@ class NativeMaximum(torch.autograd.Function):
         """Aggregate ``x`` [columns, width]; a row without edges gives 0."""
         x, weight = x.detach().contiguous(), None if weight is None else weight.detach().contiguous()
         half = matrix.forward
-        out = torch.empty((half.rows, x.shape[1]), dtype=x.dtype)
-        winner = torch.empty(out.shape, dtype=half.index_dtype)
+        out = empty((half.rows, x.shape[1]), x.dtype)
+        winner = empty(tuple(out.shape), half.index_dtype)
         threads = workers(matrix.nnz, x.shape[1])
         native.max_forward(half.indptr, half.indices, half.bounds, half.hubs, x, weight, out, winner, threads)
         ctx.matrix, ctx.threads = matrix, threads

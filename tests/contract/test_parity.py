@@ -26,7 +26,7 @@ NATIVE = [("reference", {}), ("reference", {"variant": "scatter"}), ("blockspars
 NATIVE += [
     ("agl", {"strategy": strategy, "workers": workers, "servers": 0})
     for strategy, workers in (("sync", 3), ("async", 2))
-]
+] + [("agl", {"source": "graphfeature"})]
 
 
 class PlainClock:

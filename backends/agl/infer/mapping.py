@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from backends.agl.infer.job import Job, Mask
 from backends.agl.infer.rounds import tensor
 from backends.agl.infer.workspace import Workspace
+from backends.agl.vectorize import inverse_sqrt
 from backends.layered import LayerMatrix
 from datasets.adjacency import SELF_LOOP_MODELS, insert_self_loops
 from datasets.csr import Csr, index_dtype
@@ -42,9 +43,7 @@ def inverse_sqrt_degrees(job: Job) -> Floats:
         part = Csr(csr.indptr[first : last + 1] - csr.indptr[first], csr.indices[start:end], (last - first,) * 2)
         raw = None if weights is None else weights[start:end]
         degree[first:last] = 1.0 + np.bincount(part.destinations, weights=raw, minlength=last - first)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scale: Floats = np.where(degree > 0, degree**-0.5, 0.0)
-    return scale
+    return inverse_sqrt(degree)
 
 
 def rows_of(mask: Mask | None, first: int, last: int) -> NDArray[np.int64]:

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from backends.agl.infer.job import Job, Nodes
 from backends.agl.infer.mapping import inverse_sqrt_degrees
 from backends.agl.infer.rounds import tensor
-from backends.kernels import khop, layer_blocks
-from backends.layered import LayeredNetwork, LayerMatrix
+from backends.agl.vectorize import matrices
+from backends.kernels import khop
+from backends.layered import LayeredNetwork
 from backends.model import TrainingSpec
-from datasets.adjacency import SELF_LOOP_MODELS, insert_self_loops
-from datasets.csr import Csr
 
 Floats = NDArray[np.float32]
 
@@ -55,28 +54,14 @@ class NeighbourhoodInference:
         fanouts = [job.fanout(layer) for layer in range(layers)]
         weight = job.graph.edge_weights
         held = khop(job.graph.csr, targets, fanouts, job.seed, "node", job.sampler, weight, job.replace)
-        blocks = layer_blocks(held, layers)
-        self.computed += sum(block.csr.shape[0] for block in blocks)
-        structure = [self._matrix(block.csr, block.positions, held.nodes) for block in blocks]
+        scale = None if self.scale is None else self.scale[held.nodes]
+        structure = matrices(held, job.spec.name, layers, "tight", scale, weight)
+        self.computed += sum(matrix.csr.shape[0] for matrix in structure)
         assert job.graph.features is not None
         with torch.inference_mode():
             logits = self.network(tensor(np.asarray(job.graph.features[held.nodes])), structure).numpy()
         made: Floats = logits[np.searchsorted(held.targets, targets)]
         return made
-
-    def _matrix(self, csr: Csr, positions: Nodes | None, nodes: Nodes) -> LayerMatrix:
-        if self.job.spec.name not in SELF_LOOP_MODELS:
-            return LayerMatrix(csr)
-        looped, old = insert_self_loops(csr, 0)
-        if self.scale is None:
-            return LayerMatrix(looped)
-        raw: Any = 1.0
-        if self.job.graph.edge_weights is not None and csr.nnz:
-            assert positions is not None
-            raw = np.where(old >= 0, self.job.graph.edge_weights[positions[np.maximum(old, 0)]], 1.0)
-        local = self.scale[nodes]
-        weight = (local[looped.destinations] * raw * local[looped.indices]).astype(np.float32)
-        return LayerMatrix(looped, tensor(weight))
 
     def facts(self) -> dict[str, Any]:
         """Embeddings made, those of one node in several batches each time."""

@@ -7,6 +7,7 @@ import numpy as np
 from backends.agl.backend import AglTrainer
 from backends.agl.config import AglConfig
 from backends.agl.train.allreduce import ProcessPool
+from backends.agl.train.graphfeatures import GraphFeatureTrainer
 from backends.agl.train.parameters import Layout
 from backends.agl.train.pools import Pool, RayPool, ThreadPool
 from backends.agl.train.server import Rules
@@ -20,8 +21,10 @@ SPREAD = 11
 
 
 def trainer_of(config: AglConfig) -> AglTrainer:
-    """Return the trainer that ``strategy`` names: of this process alone, or of many workers."""
-    return AglTrainer(config) if config.strategy == "local" else DistributedTrainer(config)
+    """Return the trainer that ``strategy`` and ``source`` name: of this process alone, or of many workers."""
+    if config.strategy != "local":
+        return DistributedTrainer(config)
+    return AglTrainer(config) if config.source == "graph" else GraphFeatureTrainer(config)
 
 
 def pool_of(config: AglConfig, job: Job, graph: Graph) -> Pool:

@@ -1,0 +1,49 @@
+"""From neighbourhoods of a graph's own edges to the matrices of a model's layers (AGL, section 3.3.1)."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from backends.kernels import Neighbourhood, layer_blocks
+from backends.layered import LayerMatrix
+from datasets.adjacency import SELF_LOOP_MODELS, insert_self_loops
+from datasets.csr import Csr
+
+Floats = NDArray[np.floating[Any]]
+
+
+def matrices(
+    held: Neighbourhood, model: str, layers: int, form: str, scale: Floats | None = None, raw: Floats | None = None
+) -> list[LayerMatrix]:
+    """Return each layer's matrix, first layer first: self loops for gcn and gat, gcn's symmetric weights.
+
+    ``scale`` [nodes of ``held``] is ``D^-1/2`` of the whole graph for gcn, ``raw`` the edge weights that
+    ``held.positions`` point into (``None``: all 1). Self loops are added after sampling, so every node keeps its own.
+    """
+    return [_matrix(block.csr, block.positions, model, scale, raw) for block in layer_blocks(held, layers, form)]
+
+
+def _matrix(
+    csr: Csr, positions: NDArray[np.int64] | None, model: str, scale: Floats | None, raw: Floats | None
+) -> LayerMatrix:
+    if model not in SELF_LOOP_MODELS:
+        return LayerMatrix(csr)
+    looped, old = insert_self_loops(csr, 0)
+    if model != "gcn":
+        return LayerMatrix(looped)
+    assert scale is not None
+    weight: Floats = np.ones(looped.nnz)
+    if raw is not None and csr.nnz:
+        assert positions is not None
+        weight = np.where(old >= 0, raw[positions[np.maximum(old, 0)]], 1.0)
+    weight = scale[looped.destinations] * weight * scale[looped.indices]
+    return LayerMatrix(looped, torch.from_numpy(weight.astype(np.float32)))
+
+
+def inverse_sqrt(degrees: Floats) -> Floats:
+    """``d^-1/2``, 0 where d is not positive."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale: Floats = np.where(degrees > 0, np.asarray(degrees, dtype=np.float64) ** -0.5, 0.0)
+    return scale

@@ -1,0 +1,28 @@
+"""Where results are written: large ones on huge pages, in blocks that fit again when they come back."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_LARGE = 4 << 20
+_LINE = 64
+
+
+def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Memory for a result, not initialised, on a cache line.
+
+    Torch's allocator asks for aligned blocks, into which a freed one of the same size does not fit, so that large
+    results wander through fresh pages for many calls; and it leaves them on small pages, where a gather of random rows
+    waits for the page table. numpy advises huge pages.
+    """
+    count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if count < _LARGE:
+        return torch.empty(shape, dtype=dtype)
+    held = np.empty(count + _LINE, dtype=np.uint8)
+    start = -held.ctypes.data % _LINE
+    return torch.from_numpy(held[start : start + count]).view(dtype).view(shape)
+
+
+def empty_like(tensor: Tensor) -> Tensor:
+    """``empty`` of a tensor's shape and type, contiguous."""
+    return empty(tuple(tensor.shape), tensor.dtype)
