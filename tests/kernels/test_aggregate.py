@@ -122,7 +122,12 @@ def test_rows_longer_than_a_block_of_edges_are_summed_once(width):
 @pytest.mark.parametrize("heads", [1, 3])
 def test_a_hub_of_several_segments_attends_like_any_other_row(heads):
     draw, edges = torch.Generator().manual_seed(heads), 2 * HUB_EDGES + 7
-    there = csr_from_edges(np.arange(edges) % 40, np.zeros(edges, dtype=np.int64), (3, 40))
+    few = np.arange(80)  # to other rows too: of a softmax over one source alone the scores' gradients would be 0
+    there = csr_from_edges(
+        np.concatenate((np.arange(edges) % 40, few % 40)),
+        np.concatenate((np.zeros(edges, dtype=np.int64), 1 + few % 2)),
+        (3, 40),
+    )
     for csr in (there, there.transpose[0]):  # the hub receives, then it sends
         shapes = ((csr.shape[1], heads, 5), (csr.shape[1], heads), (csr.shape[0], heads))
         one, other = (
