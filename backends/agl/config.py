@@ -74,7 +74,7 @@ class AglConfig(BackendConfig):
             ("infer", self.infer, INFER),
             ("scope", self.scope, ("node", "target")),
             ("features", self.features, ("embedded", "shared")),
-            ("sink", self.sink, ("disk", "null")),
+            ("sink", self.sink, ("disk", "none")),
             ("run_on", self.run_on, ("local", "ray")),
             ("strategy", self.strategy, STRATEGIES),
             *((switch, getattr(self, switch), ("auto", "true", "false")) for switch in self.ablations),

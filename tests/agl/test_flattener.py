@@ -35,7 +35,7 @@ def run(monkeypatch, folder, graph=None, fanouts=(), training=None, limit=None, 
 
 
 def test_both_sinks_count_alike(monkeypatch, tmp_path):
-    disk, null = (run(monkeypatch, tmp_path, fanouts=[2, 4], sink=sink) for sink in ("disk", "null"))
+    disk, null = (run(monkeypatch, tmp_path, fanouts=[2, 4], sink=sink) for sink in ("disk", "none"))
     for name in ("records", "nodes", "edges", "embedded_bytes", "duplication"):
         assert disk[name] == null[name]
     assert disk["records"] == 39 and disk["records_per_second"] > 0 and disk["file_bytes"] > disk["embedded_bytes"]
@@ -44,14 +44,14 @@ def test_both_sinks_count_alike(monkeypatch, tmp_path):
 
 
 def test_fanouts_of_the_model_sample_unless_a_sampler_is_given(monkeypatch, tmp_path):
-    full, few = (run(monkeypatch, tmp_path, fanouts=fanouts, sink="null") for fanouts in ([], [1, 1]))
+    full, few = (run(monkeypatch, tmp_path, fanouts=fanouts, sink="none") for fanouts in ([], [1, 1]))
     assert few["edges"] < full["edges"]
-    named = run(monkeypatch, tmp_path, fanouts=[1, 1], sampler="full()", sink="null")
+    named = run(monkeypatch, tmp_path, fanouts=[1, 1], sampler="full()", sink="none")
     assert named["edges"] == full["edges"]
 
 
 def test_a_limit_takes_the_targets_of_the_first_batches(monkeypatch, tmp_path):
-    assert run(monkeypatch, tmp_path, training={"batch_size": 10}, limit=2, sink="null")["records"] == 20
+    assert run(monkeypatch, tmp_path, training={"batch_size": 10}, limit=2, sink="none")["records"] == 20
 
 
 def test_a_column_that_the_graph_lacks_is_unsupported(monkeypatch, tmp_path):
@@ -65,7 +65,7 @@ def test_a_graph_without_labels_is_flattened_whole(monkeypatch, tmp_path):
     from dataclasses import replace
 
     graph = replace(awkward_graph(1), labels=None, split=None)
-    assert run(monkeypatch, tmp_path, graph, sink="null")["records"] == graph.nodes
+    assert run(monkeypatch, tmp_path, graph, sink="none")["records"] == graph.nodes
     assert np.isfinite(graph.features).all()
 
 
@@ -73,4 +73,4 @@ def test_ray_has_no_sink_but_shards(monkeypatch, tmp_path):
     from backends.contract import Unsupported
 
     with pytest.raises(Unsupported, match=r"backend.sink=disk with backend.run_on=ray"):
-        run(monkeypatch, tmp_path, run_on="ray", sink="null")
+        run(monkeypatch, tmp_path, run_on="ray", sink="none")

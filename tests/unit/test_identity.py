@@ -35,7 +35,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "backend.infer": {"infer": "fullgraph"},
     "backend.run_on": {"run_on": "ray"},
     "backend.scope": {"scope": "target"},
-    "backend.sink": {"sink": "null"},
+    "backend.sink": {"sink": "none"},
     "backend.strategy": {"strategy": "sync", "workers": 2},
     "backend.workers": {"strategy": "sync", "workers": 2},
 }

@@ -30,7 +30,7 @@ class AglFlattener:
 
     def prepare(self, graph: Graph, spec: ModelSpec, training: TrainingSpec, plan: BatchPlan, clock: Clock) -> None:
         """See ``backends.contract.Flattener``; a sink on disk repeats the sampling column and degrees in each call."""
-        if (self.config.run_on, self.config.sink) == ("ray", "null"):
+        if (self.config.run_on, self.config.sink) == ("ray", "none"):
             raise Unsupported("GraphFlat on Ray stores shards: backend.sink=disk with backend.run_on=ray")
         self.graph, self.targets = graph, np.sort(np.concatenate(plan.targets(0)))
         embed = self.config.features == "embedded"
