@@ -98,11 +98,15 @@ class AglConfig(BackendConfig):
             raise ValueError(f"backend.workers={self.workers} needs a backend.strategy: one of {others}")
 
     def missing(self, full_batch: bool = True) -> str | None:
-        """See ``BackendConfig``: Ray carries the servers, unless they stay in this process."""
-        if self.strategy in ("local", "allreduce") or self.servers == 0:
-            return None
+        """See ``BackendConfig``: Ray runs GraphFlat's tasks, and carries the servers unless they stay in this process."""
+        needed = []
+        if self.run_on == "ray":
+            needed.append(("run_on=ray", "run_on=local"))
+        if self.strategy not in ("local", "allreduce") and self.servers:
+            needed.append((f"strategy={self.strategy}", "servers=0"))
         try:
             version("ray")
         except PackageNotFoundError:
-            return f"backend.strategy={self.strategy} needs the package ray: pip install -e '.[ray]', or servers=0"
+            for given, instead in needed:
+                return f"backend.{given} needs the package ray: pip install -e '.[ray]', or backend.{instead}"
         return None
