@@ -29,13 +29,14 @@ def results(rows: Sequence[Row], published: Published | None) -> str:
     unit, factor = unit_of(rows)
     score = next((row.record["metrics"]["name"] for row in rows if row.record.get("metrics")), "score")
     head = ["engine", f"{timed(rows)} [{unit}]", "n", "ratio to fastest peer", "of the limit", "xNR", "hit rate"]
-    head += [f"test {score}", "published", f"time to {score}", "peak memory"]
-    return markdown(head, [_result(row, factor, published) for row in rows])
+    timed_score = any(row.time_to_accuracy() is not None for row in rows)
+    head += [f"test {score}", "published", *[f"time to {score}"] * timed_score, "peak memory"]
+    return markdown(head, [_result(row, factor, published, timed_score) for row in rows])
 
 
-def _result(row: Row, factor: float, published: Published | None) -> list[str]:
+def _result(row: Row, factor: float, published: Published | None, timed_score: bool) -> list[str]:
     if row.time is None:
-        return [row.label, status(row), f"0 of {len(row.cells)}", *[NOTHING] * 8]
+        return [row.label, status(row), f"0 of {len(row.cells)}", *[NOTHING] * (7 + timed_score)]
     n = str(len(row.ok)) if len(row.ok) == len(row.cells) else f"{len(row.ok)} of {len(row.cells)}"
     star = " ★" if row.fastest_peer else ""
     marks = " ≈" if row.record.get("extrapolated") else ""
@@ -50,7 +51,7 @@ def _result(row: Row, factor: float, published: Published | None) -> list[str]:
         number(row.middle("cache", "hit_rate"), "{:.1%}"),
         mean(scores),
         beside(scores, published),
-        number(row.time_to_accuracy(), "{:.3g} s"),
+        *[number(row.time_to_accuracy(), "{:.3g} s")] * timed_score,
         _memories(row),
     ]
 

@@ -94,6 +94,18 @@ def test_a_row_shows_what_its_records_hold(results: Path, tmp_path: Path) -> Non
     assert memory == "114 MiB + 286 MiB"
 
 
+def test_time_to_accuracy_has_a_column_only_where_a_target_was_reached(tmp_path: Path) -> None:
+    reached, missed = factory.record("dgl"), factory.record("agl")
+    for folder, given in (("both", [reached, missed]), ("none", [missed])):
+        missed["metrics"]["epochs_to_target"] = None
+        for values in given:
+            factory.write(tmp_path / folder, values)
+        write_reports(tmp_path / folder, tmp_path / "reports" / folder)
+    page, bare = ((tmp_path / "reports" / folder / "comparison.md").read_text() for folder in ("both", "none"))
+    assert line_of(main_table(page), "agl")[9] == tables.NOTHING and line_of(main_table(page), "dgl")[9].endswith(" s")
+    assert "time to accuracy" not in main_table(bare) and len(line_of(main_table(bare), "agl")) == 10
+
+
 def test_limits_and_structure_are_shown_where_they_are_known(tmp_path: Path) -> None:
     values = factory.record("agl") | {"limits": {"fraction_of_limit": 0.42, "xnr": 1.75}}
     degrees = {"median": 3.0, "mean": 3.9, "max": 168.0, "top_1_percent": 0.12}
