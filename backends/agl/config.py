@@ -98,7 +98,7 @@ class AglConfig(BackendConfig):
             raise ValueError(f"backend.workers={self.workers} needs a backend.strategy: one of {others}")
 
     def missing(self, full_batch: bool = True) -> str | None:
-        """See ``BackendConfig``: Ray runs GraphFlat's tasks, and carries the servers unless they stay in this process."""
+        """See ``BackendConfig``: Ray runs tasks, and carries the servers unless they stay in this process."""
         needed = []
         if self.run_on == "ray":
             needed.append(("run_on=ray", "run_on=local"))
