@@ -63,6 +63,7 @@ LEAST: dict[str, float] = {
     "measure.min_samples": 1,
     "measure.max_samples": 1,
     "measure.max_seconds": 0,
+    "measure.repeat_seconds": 0,
     "measure.deadline_seconds": 0,
 }
 

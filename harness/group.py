@@ -192,7 +192,7 @@ class GroupRun:
             self._fail(index, failure)
             return
         stolen = sum(worker.cpu_seconds() for worker in waiting) - before
-        counts = budget.accepts(stolen > max(QUIET_SHARE * sample["cpu_seconds"], QUIET_TICKS * TICK))
+        counts = budget.accepts(stolen > max(QUIET_SHARE * sample["cpu_seconds"] * sample["ran"], QUIET_TICKS * TICK))
         if counts:
             budget.seconds.append(sample["seconds"])
         else:

@@ -17,7 +17,8 @@ class Outcome:
         self._opened: dict[str, Any] = {}
         self._rest: dict[str, Any] = {}
         self._rounds: list[int] = []
-        self._epochs: dict[str, Any] = {"seconds": [], "cpu_seconds": [], "phases": {}, "loss": [], "disturbed": []}
+        self._epochs: dict[str, Any] = {"phases": {}}
+        self._epochs |= {name: [] for name in ("seconds", "cpu_seconds", "loss", "disturbed", "calls")}
         self.resident = 0
 
     def opened(self, answer: dict[str, Any]) -> None:
@@ -39,6 +40,7 @@ class Outcome:
         self._rounds.append(position)
         self._epochs["seconds"].append(sample["seconds"])
         self._epochs["cpu_seconds"].append(sample["cpu_seconds"])
+        self._epochs["calls"].append(sample["calls"])
         if sample["loss"] is not None:
             self._epochs["loss"].append(sample["loss"])
 

@@ -55,7 +55,7 @@ class RemoteCell:
         before = self.cpu_seconds()
         answer = self._ask("sample")
         tree = self.cpu_seconds() - before
-        return answer | {"cpu_seconds": max(answer["cpu_seconds"], tree - 2 * TICK)}
+        return answer | {"cpu_seconds": max(answer["cpu_seconds"], (tree - 2 * TICK) / answer["ran"])}
 
     def memory(self) -> Answer:
         """Run the timed call once more and watch the tree's memory."""

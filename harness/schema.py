@@ -79,6 +79,7 @@ class MeasureConfig:
     min_samples: int = 5
     max_samples: int = 30
     max_seconds: float = 60.0
+    repeat_seconds: float = 0.05
     deadline_seconds: float = 3600.0
     cache: str = "simulate"
     cache_accesses: int = 20_000_000

@@ -104,17 +104,32 @@ class Session:
             raise CellFailed("incorrect", str(wrong), parity=wrong.parity) from wrong
 
     def sample(self) -> Json:
-        """Run the timed call once; answers with seconds, CPU seconds, phases and loss."""
+        """Run the timed call; answers with seconds, CPU seconds, phases, loss and how many ``calls`` they are of.
+
+        A call shorter than ``measure.repeat_seconds`` is repeated for so long, and the sample is the mean of all but
+        the first, which found caches and threads as the cell before had left them.
+        """
+        answer = self._call() | {"calls": 1, "ran": 1}
+        if self.scenario.now is None and answer["seconds"] < self.config.measure.repeat_seconds:
+            answer = mean_of(self._calls_for(self.config.measure.repeat_seconds))
+        self.seconds.append(answer["seconds"])
+        return answer | ({"device_peak": int(cuda.max_memory_allocated())} if (cuda := self._cuda()) else {})
+
+    def _calls_for(self, seconds: float) -> list[Json]:
+        calls, end = [self._call()], time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            calls.append(self._call())
+        return calls
+
+    def _call(self) -> Json:
         clock = Clock(self.scenario.now or time.perf_counter, self._synchronize)
         cpu, start = cpu_seconds(), clock.now()
         loss = self.scenario.run(self.index, clock)
         seconds = clock.now() - start
-        self.seconds.append(seconds)
         self.index += 1
         if loss is not None and not np.isfinite(loss):
             raise CellFailed("error", f"the loss of epoch {self.index - 1} is {loss}: lower training.rate")
-        answer = {"seconds": seconds, "cpu_seconds": cpu_seconds() - cpu, "phases": clock.seconds, "loss": loss}
-        return answer | ({"device_peak": int(cuda.max_memory_allocated())} if (cuda := self._cuda()) else {})
+        return {"seconds": seconds, "cpu_seconds": cpu_seconds() - cpu, "phases": clock.seconds, "loss": loss}
 
     def trim(self) -> Json:
         """Make ready for the memory pass: what is not in use goes back to the system."""
@@ -197,6 +212,14 @@ class Session:
         if not (cuda := self._cuda()):
             return {}
         return {"device_share": cuda.memory_reserved() / cuda.mem_get_info()[1]}
+
+
+def mean_of(calls: Sequence[Json]) -> Json:
+    """Make one sample of several calls that followed one which does not count; the loss is the last one's."""
+    count, names = len(calls), dict.fromkeys(name for call in calls for name in call["phases"])
+    phases = {name: sum(call["phases"].get(name, 0.0) for call in calls) / count for name in names}
+    means = {key: sum(call[key] for call in calls) / count for key in ("seconds", "cpu_seconds")}
+    return means | {"phases": phases, "loss": calls[-1]["loss"], "calls": count, "ran": count + 1}
 
 
 def plain(answer: Json) -> Json:

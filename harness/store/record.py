@@ -3,18 +3,19 @@
 from typing import Any, TypedDict
 
 SCHEMA_VERSION = 1
-PROTOCOL = 1
+PROTOCOL = 2
 STATUSES = ("ok", "oom", "timeout", "error", "incorrect", "unsupported", "not_installed", "interrupted")
 
 
 class Epochs(TypedDict):
-    """Raw samples of the timed call, in order; ``disturbed`` were repeated and do not count."""
+    """Samples of the timed call, in order, each the mean of its ``calls``; the ``disturbed`` do not count."""
 
     seconds: list[float]
     cpu_seconds: list[float]
     phases: dict[str, list[float]]
     loss: list[float]
     disturbed: list[float]
+    calls: list[int]  # absent in records of protocol 1, whose samples are single calls
 
 
 class Record(TypedDict, total=False):

@@ -98,7 +98,7 @@ def test_silent_ends_have_a_status(returncode, tail, status, word):
 
 
 def sample(seconds, **phases):
-    return {"seconds": seconds, "cpu_seconds": seconds, "phases": phases, "loss": 1.0}
+    return {"seconds": seconds, "cpu_seconds": seconds, "phases": phases, "loss": 1.0, "calls": 1, "ran": 1}
 
 
 def test_phases_of_all_samples_have_one_length():
