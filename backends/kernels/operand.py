@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from backends.kernels.transpose import Transpose, transposed
 from datasets.csr import Csr, index_dtype
 
 CHUNKS = 256
@@ -100,26 +101,24 @@ class Operand:
         return Half.of(self._csr)
 
     @cached_property
-    def backward(self) -> Half:
-        """Rows are sources: the transpose, built once."""
-        return Half.of(self._csr.transpose[0])
+    def transpose(self) -> Transpose:
+        """The same edges by source, and where each went; made once."""
+        return transposed(self.forward.indptr, self.forward.indices, self.shape)
 
     @cached_property
+    def backward(self) -> Half:
+        """Rows are sources."""
+        return Half.of(Csr(self.transpose.indptr, self.transpose.indices, self.shape[::-1]))
+
+    @property
     def permutation(self) -> NDArray[Any]:
         """Position in the forward order of each transposed edge, [nnz]."""
-        return np.ascontiguousarray(self._csr.transpose[1], dtype=self.backward.indices.dtype)
+        return self.transpose.permutation
 
-    @cached_property
-    def permutation_tensor(self) -> Tensor:
-        """``permutation`` as an index tensor."""
-        return torch.from_numpy(self.permutation.astype(np.int64))
-
-    @cached_property
+    @property
     def inverse(self) -> NDArray[Any]:
         """Position in the transposed order of each forward edge, [nnz]."""
-        inverse = np.empty_like(self.permutation)
-        inverse[self.permutation] = np.arange(self.nnz, dtype=inverse.dtype)
-        return inverse
+        return self.transpose.inverse
 
     def turned(self, weight: Tensor) -> Tensor:
         """``weight`` [nnz] in the transpose's edge order; kept for the last fixed weight, until that is written to."""
@@ -127,7 +126,7 @@ class Operand:
             held, version, turned = self._turned
             if held() is weight and version == weight._version:
                 return turned
-        turned = weight.detach()[self.permutation_tensor]
+        turned = weight.detach().index_select(0, torch.from_numpy(self.permutation))
         if not weight.requires_grad:
             self._turned = (weakref.ref(weight), weight._version, turned)
         return turned
@@ -155,7 +154,7 @@ class Operand:
     @cached_property
     def mean_weights_backward(self) -> Tensor:
         """1 / in-degree of each transposed edge's destination, float64: the transpose of the mean."""
-        return self.inverse_in_degrees[self.destinations[self.permutation_tensor]]
+        return self.inverse_in_degrees.index_select(0, torch.from_numpy(self.backward.indices))
 
 
 _OPERANDS: "weakref.WeakKeyDictionary[Csr, Operand]" = weakref.WeakKeyDictionary()

@@ -35,7 +35,7 @@ class PlainSpmm(torch.autograd.Function):
         if not ctx.needs_input_grad[2]:
             return None, grad_values, None
         indptr, rows = (torch.from_numpy(array) for array in (matrix.backward.indptr, matrix.backward.indices))
-        turned = values[matrix.permutation_tensor]
+        turned = values.index_select(0, torch.from_numpy(matrix.permutation))
         sparse = torch.sparse_csr_tensor(indptr, rows, turned, matrix.shape[::-1], check_invariants=False)
         return None, grad_values, sparse @ grad
 

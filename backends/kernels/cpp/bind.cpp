@@ -12,4 +12,5 @@ NB_MODULE(KERNELS_MODULE, m) {
     define_dense(m);
     define_epilogue(m);
     define_ceiling(m);
+    define_transpose(m);
 }

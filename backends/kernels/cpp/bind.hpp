@@ -54,3 +54,4 @@ void define_neighbourhood(nb::module_& m);
 void define_sddmm(nb::module_& m);
 void define_softmax(nb::module_& m);
 void define_spmm(nb::module_& m);
+void define_transpose(nb::module_& m);
