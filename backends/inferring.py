@@ -8,8 +8,10 @@ from backends.batches import BatchPlan
 from backends.contract import Clock, Floats
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.registry import BackendConfig
-from backends.training import TorchTrainer, described, refuse_weights
+from backends.training import TorchTrainer, described, refuse_fanouts, refuse_weights
 from datasets.graph import Graph
+
+SAMPLED = "choose backend=agl with backend.infer=graphinfer, or model.fanouts=[]"
 
 
 class TorchInferrer:
@@ -29,6 +31,7 @@ class TorchInferrer:
     ) -> None:
         """See ``backends.contract.Inferrer``."""
         refuse_weights(graph, spec)
+        refuse_fanouts(spec, self.trainer.config.name, SAMPLED)
         torch.set_num_threads(training.threads)
         trainer = self.trainer
         trainer.graph, trainer.spec, trainer.training, trainer.plan = graph, spec, training, BatchPlan(plan.nodes)

@@ -20,7 +20,9 @@ class BackendConfig:
     """Options of an engine; the base names what the harness must know before it starts one.
 
     A switch is a field of the values ``auto``, ``true`` or ``false``; ``ablations`` maps an ablation's name to the
-    switches it keeps on. ``base`` lists every switch, and what else the baseline changes, with its value.
+    switches it keeps on. ``base`` lists every switch, and what else the baseline changes, with its value. ``draws``
+    are the scenarios in which the engine can be checked on the edges that the definition keeps of ``model.fanouts``;
+    in the others the parity gate gives it all of them.
     """
 
     name: str = "???"
@@ -30,6 +32,7 @@ class BackendConfig:
     devices: ClassVar[tuple[str, ...]] = ("cpu",)
     packages: ClassVar[tuple[str, ...]] = ()
     engine: ClassVar[str] = "peer"
+    draws: ClassVar[tuple[str, ...]] = ()
     ablations: ClassVar[dict[str, tuple[str, ...]]] = {}
     base: ClassVar[dict[str, Any]] = {}
 
@@ -53,6 +56,10 @@ class BackendConfig:
             except PackageNotFoundError:
                 return f"backend {self.name} needs the package {package}: pip install -e '.[{self.name}]'"
         return None
+
+    def checked(self) -> "BackendConfig":
+        """Return the engine as the parity gate checks it: without ways to sample that have no definition."""
+        return self
 
     def on(self, switch: str) -> bool:
         """Whether a resolved switch is on."""

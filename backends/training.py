@@ -168,6 +168,14 @@ def refuse_weights(graph: Graph, spec: ModelSpec) -> None:
         raise Unsupported(f"model {spec.name} takes no edge weights, which {graph.name} has: choose model=gcn")
 
 
+def refuse_fanouts(spec: ModelSpec, engine: str, instead: str = "choose backend=agl, or model.fanouts=[]") -> None:
+    """Raise Unsupported for fanouts that an engine would silently ignore."""
+    if spec.fanouts:
+        raise Unsupported(
+            f"backend {engine} reads all neighbours here, not model.fanouts={list(spec.fanouts)}: {instead}"
+        )
+
+
 def optimizer_of(network: Network, training: TrainingSpec) -> torch.optim.Optimizer:
     """Build the optimiser, with decay on all parameters or on the first layer's."""
     first: list[nn.Parameter] = []
@@ -185,6 +193,7 @@ class TorchTrainer:
     """
 
     forward_only = False  # whether its layers are run without a backward pass, for inference
+    draws_fanouts = False  # whether its batches are sampled where the model has fanouts
 
     def __init__(self, config: BackendConfig) -> None:
         self.config: Any = config
@@ -215,6 +224,8 @@ class TorchTrainer:
     ) -> None:
         """See ``backends.contract.Trainer``."""
         refuse_weights(graph, spec)
+        if not self.draws_fanouts:
+            refuse_fanouts(spec, self.config.name)
         torch.set_num_threads(training.threads)
         self.graph, self.spec, self.training, self.plan = graph, spec, training, plan
         with clock.phase("structure"):

@@ -64,11 +64,16 @@ def verify(config: RunConfig, graph: Graph) -> dict[str, Any]:
 
 
 class _Engine:
-    """Fresh runtime objects of one backend on one graph, without dropout and sampling."""
+    """Fresh runtime objects of one backend on one graph, without dropout.
+
+    Fanouts are sampled alike by engine and definition, where the engine can be told to; elsewhere left out.
+    """
 
     def __init__(self, config: RunConfig, graph: Graph, scenario: str) -> None:
         self.config, self.graph, self.scenario = config, graph, scenario
-        self.spec: ModelSpec = replace(spec_of(config, graph), fanouts=())
+        self.backend = config.backend.checked()
+        spec = spec_of(config, graph)
+        self.spec: ModelSpec = spec if scenario in self.backend.draws else replace(spec, fanouts=())
         self.size = config.training.batch_size
         nodes = graph.nodes_of("train") if scenario == "train" else np.arange(graph.nodes)
         self.targets: Nodes = nodes if self.size is None else nodes[: self.size]
@@ -78,7 +83,7 @@ class _Engine:
     def answer(self, seed: int) -> Answer:
         """Let a new runtime object compute from the state of ``seed``."""
         state = initial_state(self.spec, seed)
-        engine = runtime(self.config.backend, self.scenario)
+        engine = runtime(self.backend, self.scenario)
         plan = BatchPlan(self.targets, self.size, None, self.config.seed)
         training = training_of(self.config).without_dropout()
         engine.prepare(self.graph, self.spec, training, state, plan, Clock())
@@ -97,11 +102,12 @@ class _Engine:
         import torch
 
         if self.scenario == "train":
-            answer: Answer = load_object(f"{DEFINITION}:loss_and_gradients")(self.graph, self.spec, state, self.targets)
+            made = load_object(f"{DEFINITION}:loss_and_gradients")
+            answer: Answer = made(self.graph, self.spec, state, self.targets, self.config.seed)
             return answer
         parameters = {name: torch.from_numpy(value.astype(np.float64)) for name, value in state.items()}
         forward = load_object(f"{DEFINITION}:forward")
-        return forward(self.graph, self.spec, parameters).numpy()[self.targets], None, {}
+        return forward(self.graph, self.spec, parameters, self.config.seed).numpy()[self.targets], None, {}
 
 
 class _Product(_Engine):

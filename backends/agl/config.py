@@ -1,6 +1,6 @@
 """Options of the AGL engine."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
@@ -21,9 +21,10 @@ class AglConfig(BackendConfig):
     GraphInfer's rounds over ``partitions`` pieces (0: by size), batches of neighbourhoods, or one full-graph pass;
     with ``unmap`` GraphInfer keeps one partition mapped at a time.
 
-    GraphFlat samples by ``sampler`` ("": uniform by the model's fanouts), once per ``scope``, from the edges that
-    ``filter`` leaves; ``features`` stand in each record (``embedded``) or once per shard (``shared``). It runs in this
-    process or as tasks (``run_on``), where a node of more in-edges than ``hub_threshold`` is spread over all reducers.
+    GraphFlat and training sample by ``sampler`` ("": uniform by the model's fanouts), once per ``scope``, from the
+    edges that ``filter`` leaves. GraphFlat puts ``features`` in each record (``embedded``) or once per shard
+    (``shared``). It runs in this process or as tasks (``run_on``), where a node of more in-edges than
+    ``hub_threshold`` is spread over all reducers.
 
     ``strategy`` says how the gradients of ``workers`` come together: at parameter servers (``sync``, ``async``,
     ``bounded`` by ``staleness`` steps), by ``allreduce``, or not at all (``local``, one worker). ``servers`` are Ray
@@ -59,6 +60,7 @@ class AglConfig(BackendConfig):
     }
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
     engine: ClassVar[str] = "native"
+    draws: ClassVar[tuple[str, ...]] = ("train", "infer")
     ablations: ClassVar[dict[str, tuple[str, ...]]] = {
         "pruning": ("pruning",),
         "partition": ("partition",),
@@ -96,6 +98,10 @@ class AglConfig(BackendConfig):
         if self.strategy == "local" and self.workers > 1:
             others = ", ".join(STRATEGIES[1:])
             raise ValueError(f"backend.workers={self.workers} needs a backend.strategy: one of {others}")
+
+    def checked(self) -> "AglConfig":
+        """See ``BackendConfig``: uniform samples, one of each node."""
+        return replace(self, sampler="", scope="node", filter=None)
 
     def missing(self, full_batch: bool = True) -> str | None:
         """See ``BackendConfig``: Ray runs tasks, and carries the servers unless they stay in this process."""

@@ -15,8 +15,9 @@ from backends.dgl.backend import DglInferrer, DglTrainer
 from backends.dgl.config import DglConfig
 from backends.dgl.network import Structure
 from backends.dgl.quiet import FullNeighbourSampler
+from backends.inferring import SAMPLED
 from backends.model import ModelSpec, State, TrainingSpec
-from backends.training import refuse_weights
+from backends.training import refuse_fanouts, refuse_weights
 from datasets.graph import Graph
 
 BATCH = 1024
@@ -38,6 +39,7 @@ class DglLayerwise:
     ) -> None:
         """See ``backends.contract.Inferrer``."""
         refuse_weights(graph, spec)
+        refuse_fanouts(spec, self.trainer.config.name, SAMPLED)
         torch.set_num_threads(training.threads)
         trainer, every = self.trainer, np.arange(graph.nodes)
         trainer.graph, trainer.spec, trainer.training = graph, spec, training

@@ -1,7 +1,9 @@
 """What each model means: gathers and sums over the edge list in float64, which every engine is checked against.
 
-Nothing here is fast, and nothing is shared with an engine: edges are taken from the graph and normalised anew.
+Nothing here is fast, and nothing is shared with an engine: edges are taken from the graph, sampled and normalised anew.
 """
+
+from copy import copy
 
 import numpy as np
 import torch
@@ -12,12 +14,13 @@ from torch.nn import functional
 from backends.model import ModelSpec, State
 from backends.operands import operands_of
 from datasets.graph import Graph
+from datasets.randomness import hash_ids
 
 Floats = NDArray[np.float64]
 
 
 class _Edges:
-    """The edge list of a model in float64: sources, destinations, weights."""
+    """The edge list of a model in float64: sources, destinations, weights, and each node's weighted in-degree."""
 
     def __init__(self, graph: Graph, model: str) -> None:
         self.nodes = graph.nodes
@@ -31,6 +34,16 @@ class _Edges:
             self.source = torch.cat([self.source, loops])
             self.destination = torch.cat([self.destination, loops])
             self.weight = torch.cat([self.weight, torch.ones(self.nodes, dtype=torch.float64)])
+        self.degree = self.sum(self.weight)
+
+    def keeping(self, kept: NDArray[np.bool_]) -> "_Edges":
+        """Those of the graph's edges that ``kept`` [nnz] marks, and all self loops; degrees stay the whole graph's."""
+        part, loops = copy(self), torch.ones(len(self.weight) - len(kept), dtype=torch.bool)
+        mask = torch.cat([torch.from_numpy(kept), loops])
+        part.source, part.destination, part.weight = (
+            held[mask] for held in (self.source, self.destination, self.weight)
+        )
+        return part
 
     def sum(self, values: Tensor) -> Tensor:
         """Add up edge values [edges, ...] at their destinations."""
@@ -43,8 +56,7 @@ def _gcn(edges: _Edges, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def _normalised_sum(edges: _Edges, x: Tensor) -> Tensor:
-    degree = edges.sum(edges.weight)
-    scale = torch.where(degree > 0, degree.clamp(min=1e-300) ** -0.5, 0.0)
+    scale = torch.where(edges.degree > 0, edges.degree.clamp(min=1e-300) ** -0.5, 0.0)
     norm = scale[edges.destination] * edges.weight * scale[edges.source]
     return edges.sum(norm[:, None] * x[edges.source])
 
@@ -90,13 +102,33 @@ def _convolve(spec: ModelSpec, layer: int, edges: _Edges, hidden: Tensor, parame
     raise ValueError(f"model {spec.name!r} has no definition: allowed are gcn, sage, gat")
 
 
-def forward(graph: Graph, spec: ModelSpec, parameters: dict[str, Tensor]) -> Tensor:
-    """Logits of all nodes, [nodes, classes], float64, no dropout."""
-    edges = _Edges(graph, spec.name)
+def ranks(graph: Graph, seed: int) -> NDArray[np.int64]:
+    """Place of each edge among its destination's in-edges, [nnz]: by a hash of (seed, edge id), ties by edge id.
+
+    Layer l of every node, whatever asks for it, reads those below its fanout F_l.
+    """
+    csr = graph.csr
+    order = np.lexsort((csr.ids, hash_ids(seed, "neighbour keys", csr.ids), csr.destinations))
+    places = np.empty(csr.nnz, dtype=np.int64)
+    places[order] = np.arange(csr.nnz) - np.repeat(csr.indptr[:-1], csr.in_degrees)
+    return places
+
+
+def _edges_of_layers(graph: Graph, spec: ModelSpec, seed: int) -> list[_Edges]:
+    whole = _Edges(graph, spec.name)
+    if not spec.fanouts:
+        return [whole] * spec.layers
+    places = ranks(graph, seed)
+    return [whole.keeping(places < fanout) for fanout in spec.fanouts]
+
+
+def forward(graph: Graph, spec: ModelSpec, parameters: dict[str, Tensor], seed: int = 0) -> Tensor:
+    """Logits of all nodes, [nodes, classes], float64, no dropout; ``seed`` draws the model's fanouts."""
+    edges = _edges_of_layers(graph, spec, seed)
     hidden = torch.from_numpy(np.asarray(graph.features, dtype=np.float64))
     activation = functional.elu if spec.activation() == "elu" else functional.relu
     for layer in range(spec.layers):
-        hidden = _convolve(spec, layer, edges, hidden, parameters)
+        hidden = _convolve(spec, layer, edges[layer], hidden, parameters)
         if not spec.is_last(layer):
             hidden = activation(hidden)
     if spec.head == "linear":
@@ -115,15 +147,22 @@ def loss(logits: Tensor, labels: NDArray[np.integer]) -> Tensor:
     return (functional.softplus(z) - y * z).mean()
 
 
-def loss_and_gradients(
-    graph: Graph, spec: ModelSpec, state: State, targets: NDArray[np.int64]
-) -> tuple[Floats, float, dict[str, Floats]]:
-    """Return logits [targets, classes], loss and the gradient of every canonical parameter, all float64."""
+def logits_and_loss(
+    graph: Graph, spec: ModelSpec, parameters: dict[str, Tensor], targets: NDArray[np.int64], seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Logits [targets, classes] and loss of one batch of targets."""
     if graph.labels is None:
         raise ValueError(f"data set {graph.name} has no labels: a loss needs them")
+    logits = forward(graph, spec, parameters, seed)[torch.from_numpy(np.ascontiguousarray(targets))]
+    return logits, loss(logits, graph.labels[targets])
+
+
+def loss_and_gradients(
+    graph: Graph, spec: ModelSpec, state: State, targets: NDArray[np.int64], seed: int = 0
+) -> tuple[Floats, float, dict[str, Floats]]:
+    """Return logits [targets, classes], loss and the gradient of every canonical parameter, all float64."""
     parameters = {name: torch.from_numpy(value.astype(np.float64)).requires_grad_() for name, value in state.items()}
-    logits = forward(graph, spec, parameters)[torch.from_numpy(np.ascontiguousarray(targets))]
-    value = loss(logits, graph.labels[targets])
+    logits, value = logits_and_loss(graph, spec, parameters, targets, seed)
     value.backward()
     zero = {name: np.zeros(held.shape) for name, held in parameters.items()}
     gradients = {name: zero[name] if p.grad is None else p.grad.numpy() for name, p in parameters.items()}

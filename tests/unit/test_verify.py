@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends.ablation import resolve
 from backends.dummy.network import Network, loss_and_gradient
 from backends.model import ModelSpec, initial_state
 from backends.reference import definition
@@ -180,3 +181,24 @@ def test_the_dummy_engine_computes_the_definition(model, multilabel, head):
     assert value == pytest.approx(loss, rel=1e-5)
     errors = gradient_errors(network.backward(above), gradients)
     assert max(errors.values()) < 2e-5
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("scenario", ["train", "infer"])
+def test_engines_that_draw_the_definitions_samples_are_checked_on_them(model, scenario):
+    graph = small_graph("multiclass", 4, weighted=model == "gcn", nodes=150)
+    sampled = replace(config(model, scenario, batch_size=16), backend=resolve(config_class("agl")(scope="target"), []))
+    sampled.model.fanouts = [2, 3]
+    parity = verify(sampled, graph)
+    assert all(found["forward"] <= 1e-5 and found["gradient"] <= 2e-5 for found in parity.values())
+    engine = gate._Engine(sampled, graph, scenario)
+    other = gate._Engine(replace(sampled, seed=1), graph, scenario)
+    assert engine.spec.fanouts == (2, 3) and not np.allclose(engine.definition(0)[0], other.definition(0)[0], rtol=1e-3)
+
+
+def test_engines_that_cannot_are_checked_on_all_neighbours():
+    sampled = config("sage", batch_size=16)
+    sampled.model.fanouts = [2, 3]
+    graph = small_graph("multiclass", 4, weighted=False, nodes=150)
+    assert gate._Engine(sampled, graph, "train").spec.fanouts == ()
+    assert verify(sampled, graph)["small graph"]["tries"] == 1

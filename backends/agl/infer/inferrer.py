@@ -19,7 +19,7 @@ from backends.agl.infer.mapping import folder_of
 from backends.agl.infer.neighbourhoods import NeighbourhoodInference
 from backends.agl.infer.workspace import Workspace
 from backends.batches import BatchPlan
-from backends.contract import Clock, Floats, Inferrer, Unsupported
+from backends.contract import Clock, Floats, Inferrer
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.training import described, refuse_weights
 from datasets.csr import Csr
@@ -120,12 +120,3 @@ class NeighbourhoodInferrer(_JobInferrer):
 
 class FullGraphInferrer(AglInferrer):
     """The full-graph forward pass, everything in memory."""
-
-    def prepare(
-        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
-    ) -> None:
-        """See ``backends.contract.Inferrer``."""
-        if spec.fanouts:
-            given = list(spec.fanouts)
-            raise Unsupported(f"backend.infer=fullgraph reads all neighbours, not {given}: choose graphinfer")
-        super().prepare(graph, spec, training, state, plan, clock)

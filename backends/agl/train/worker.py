@@ -139,9 +139,9 @@ class Worker:
         self.layout = Layout(job.spec)
         self.plan = job.plans[rank]
         self.trainer = WorkerTrainer(job.config)
-        # dropout differs between workers, their batches too
-        self.training = replace(job.training, seed=job.training.seed + rank)
-        self.trainer.prepare(self.graph, job.spec, self.training, job.state, self.plan, Phases())
+        self.trainer.prepare(self.graph, job.spec, job.training, job.state, self.plan, Phases())
+        # dropout differs between workers; a node's sampled neighbours do not
+        self.trainer.training = replace(job.training, seed=job.training.seed + rank)
         self.load(job.state)
 
     def load(self, state: State) -> None:

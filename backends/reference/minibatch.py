@@ -1,0 +1,35 @@
+"""What training in mini batches means: steps of the configured optimiser in float64, on the definition's gradients."""
+
+import torch
+from torch import nn
+
+from backends.batches import BatchPlan
+from backends.model import ModelSpec, State, TrainingSpec
+from backends.optimizer import optimizer_over
+from backends.reference.definition import logits_and_loss
+from datasets.graph import Graph
+
+
+def train(
+    graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, epochs: int
+) -> tuple[list[float], State]:
+    """Train ``epochs`` epochs of the plan without dropout; returns the mean loss of each and the parameters, float32.
+
+    ``training.seed`` draws the model's fanouts, alike in every epoch. A batch's layers are those of the whole graph,
+    whose samples do not depend on who asks; nothing is searched, merged or pruned.
+    """
+    parameters = {name: nn.Parameter(torch.from_numpy(value).double()) for name, value in state.items()}
+    first = [held for name, held in parameters.items() if training.decay_on == "all" or name.startswith("layers.0.")]
+    rest = [held for held in parameters.values() if not any(held is other for other in first)]
+    optimizer = optimizer_over(first, rest, training)
+    losses = []
+    for index in range(epochs):
+        total = 0.0
+        for targets in plan.targets(index):
+            optimizer.zero_grad()
+            loss = logits_and_loss(graph, spec, dict(parameters), targets, training.seed)[1]
+            loss.backward()
+            optimizer.step()
+            total += float(loss.detach()) * len(targets)
+        losses.append(total / sum(map(len, plan.targets(index))))
+    return losses, {name: held.detach().float().numpy() for name, held in parameters.items()}

@@ -1,0 +1,186 @@
+"""Training on samples: the definition's edges, the same from memory and from shards, on any number of threads."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.ablation import resolve
+from backends.batches import BatchPlan
+from backends.contract import Unsupported
+from backends.kernels import compiled, definition
+from backends.model import ModelSpec, TrainingSpec, initial_state
+from backends.reference.definition import loss_and_gradients
+from backends.reference.minibatch import train
+from backends.registry import config_class, runtime
+from tests.contract.test_parity import PlainClock
+from tests.graphs import awkward_graph
+
+MODELS = st.sampled_from(["gcn", "sage", "gat"])
+FANOUTS = st.lists(st.integers(1, 6), min_size=1, max_size=3)
+FORMS = st.sampled_from([("true", "tight"), ("true", "paper"), ("false", "tight")])
+STRATEGIES = ["uniform(2);uniform(3)", "uniform(3, replacement=true)", "weighted(2)", "topk(2, reverse=true)", "full()"]
+
+
+def trainer_of(graph, model, fanouts, size=7, training=None, layers=None, **options):
+    spec = ModelSpec(model, layers or len(fanouts), graph.width, 5, graph.classes, heads=2, fanouts=tuple(fanouts))
+    engine = runtime(resolve(config_class("agl")(**options), []), "train")
+    plan = BatchPlan(graph.nodes_of("train"), size)
+    engine.prepare(graph, spec, training or TrainingSpec(threads=1), initial_state(spec, 0), plan, PlainClock())
+    return engine
+
+
+def few_of(graph, seed, count=9):
+    """Some labelled targets, in no order."""
+    return np.random.default_rng(seed).permutation(graph.nodes_of("train"))[:count]
+
+
+def assert_close(found, wanted):
+    """Within the bounds of the parity gate; an attention vector's gradient may vanish, and is then float32's noise."""
+    assert np.abs(found[0] - wanted[0]).max() <= 1e-5 * np.abs(wanted[0]).max()
+    assert abs(found[1] - wanted[1]) <= 1e-5 * abs(wanted[1])
+    largest = max(np.abs(value).max() for value in wanted[2].values())
+    for name, value in wanted[2].items():
+        np.testing.assert_allclose(found[2][name], value, rtol=2e-5, atol=2e-6 * largest, err_msg=name)
+
+
+@settings(max_examples=40)
+@given(model=MODELS, fanouts=FANOUTS, seed=st.integers(0, 99), form=FORMS)
+def test_a_sampled_batch_is_the_definitions(model, fanouts, seed, form):
+    graph = awkward_graph(seed, weighted=model == "gcn" and seed % 2 == 1)
+    training, (pruning, shape) = TrainingSpec(threads=1, seed=seed), form
+    engine = trainer_of(graph, model, fanouts, training=training, pruning=pruning, form=shape)
+    targets = few_of(graph, seed)
+    wanted = loss_and_gradients(graph, engine.spec, initial_state(engine.spec, 0), targets, seed)
+    assert_close(engine.loss_and_gradients(targets), wanted)
+    other = loss_and_gradients(graph, engine.spec, initial_state(engine.spec, 0), targets, seed + 1)
+    assert max(fanouts) > 1 or not np.allclose(other[0], wanted[0], rtol=1e-3)
+
+
+@settings(max_examples=20)
+@given(model=MODELS, layers=st.integers(1, 3), more=st.integers(0, 5), seed=st.integers(0, 99))
+def test_fanouts_that_hold_every_edge_change_nothing(model, layers, more, seed):
+    graph = awkward_graph(seed, weighted=model == "gcn" and seed % 2 == 1)
+    most = int(graph.csr.in_degrees.max()) + more
+    whole, drawn = (trainer_of(graph, model, fanouts, layers=layers) for fanouts in ((), [most] * layers))
+    targets = few_of(graph, seed)
+    assert_close(drawn.loss_and_gradients(targets), whole.loss_and_gradients(targets))
+
+
+def as_edges(matrix):
+    """A layer's edges with their weights, sorted: node order inside a row does not matter."""
+    weight = np.zeros(matrix.csr.nnz) if matrix.weight is None else matrix.weight.numpy()
+    return matrix.csr.shape, sorted(zip(matrix.csr.destinations, matrix.csr.indices, weight, strict=True))
+
+
+@settings(max_examples=25)
+@given(
+    model=MODELS,
+    fanouts=FANOUTS,
+    strategy=st.sampled_from(["", *STRATEGIES]),
+    filtering=st.sampled_from([None, "weight > 0.8"]),
+    form=FORMS,
+    seed=st.integers(0, 99),
+)
+def test_graph_features_give_the_batch_that_the_graph_gives(model, fanouts, strategy, filtering, form, seed):
+    graph = awkward_graph(seed, weighted=model == "gcn" and seed % 2 == 1)
+    by_weight = strategy.startswith(("weighted", "topk"))
+    if graph.edge_weights is None:
+        strategy, filtering = "" if by_weight else strategy, None
+    strategy = strategy if ";" not in strategy or len(fanouts) > 1 else "uniform(2)"
+    options = {"sampler": strategy, "filter": filtering, "pruning": form[0], "form": form[1]}
+    training, targets = TrainingSpec(threads=1, seed=seed), few_of(graph, seed)
+    memory = trainer_of(graph, model, fanouts, training=training, **options)
+    shards = trainer_of(graph, model, fanouts, training=training, source="graphfeature", **options)
+    found, wanted = shards.target_batch(targets), memory.target_batch(targets)
+    assert [as_edges(matrix) for matrix in found.structure] == [as_edges(matrix) for matrix in wanted.structure]
+    assert found.features.equal(wanted.features)
+    np.testing.assert_array_equal(shards.loss_and_gradients(targets)[0], memory.loss_and_gradients(targets)[0])
+    shards.close()
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+def test_epochs_are_the_definitions(model, optimizer):
+    graph = awkward_graph(3, nodes=90, edges=600, weighted=model == "gcn")
+    training = TrainingSpec(optimizer, decay=1e-3, decay_on="first", threads=1, seed=4)
+    engine = trainer_of(graph, model, [2, 3], training=training)
+    losses = [engine.epoch(index, PlainClock()) for index in range(3)]
+    wanted, state = train(graph, engine.spec, training, initial_state(engine.spec, 0), engine.plan, 3)
+    np.testing.assert_allclose(losses, wanted, rtol=1e-4)
+    for name, value in engine.state().items():
+        np.testing.assert_allclose(value, state[name], atol=2e-4, err_msg=name)
+
+
+@settings(max_examples=15)
+@given(model=MODELS, fanouts=FANOUTS, seed=st.integers(0, 99))
+def test_one_thread_and_two_lose_alike(model, fanouts, seed):
+    graph = awkward_graph(seed, nodes=300, edges=3000)
+    one, two = (
+        trainer_of(graph, model, fanouts, size=64, training=TrainingSpec(threads=threads, seed=seed))
+        for threads in (1, 2)
+    )
+    assert [one.epoch(index, PlainClock()) for index in range(3)] == [
+        two.epoch(index, PlainClock()) for index in range(3)
+    ]
+
+
+@settings(max_examples=15)
+@given(model=MODELS, fanouts=FANOUTS, seed=st.integers(0, 99))
+def test_kernels_draw_what_their_definition_draws(model, fanouts, seed):
+    graph = awkward_graph(seed, weighted=model == "gcn" and seed % 2 == 1)
+    engine, targets = trainer_of(graph, model, fanouts), few_of(graph, seed)
+    native = engine.mini_batch(targets)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "runner", lambda drawing: definition)
+        plain = engine.mini_batch(targets)
+    assert [as_edges(matrix) for matrix in native.structure] == [as_edges(matrix) for matrix in plain.structure]
+    assert native.features.equal(plain.features)
+
+
+@pytest.mark.parametrize("strategy", ["sync", "allreduce"])
+def test_workers_share_the_samples_of_one(strategy):
+    graph = awkward_graph(2, weighted=True)
+    engine = trainer_of(graph, "gcn", [2, 3], strategy=strategy, workers=2, servers=0)
+    targets = few_of(graph, 2)
+    wanted = loss_and_gradients(graph, engine.spec, initial_state(engine.spec, 0), targets)
+    assert_close(engine.loss_and_gradients(targets), wanted)
+    engine.close()
+
+
+def test_targets_with_samples_of_their_own():
+    graph, targets = awkward_graph(6, nodes=60, edges=600), np.array([5, 2, 9])
+    node, own = (trainer_of(graph, "sage", [2, 2], scope=scope) for scope in ("node", "target"))
+    together = own.loss_and_gradients(targets)[0]
+    for at in range(len(targets)):
+        np.testing.assert_allclose(own.loss_and_gradients(targets[at : at + 1])[0][0], together[at], rtol=1e-4)
+    assert not np.allclose(together, node.loss_and_gradients(targets)[0], rtol=1e-3)
+
+
+def test_training_on_samples_learns_and_predicts_from_all_neighbours():
+    graph = awkward_graph(1)
+    engine = trainer_of(graph, "sage", [2, 2], size=5)
+    before = engine.predict(graph, np.arange(graph.nodes))
+    whole = replace(engine.spec, fanouts=())
+    wanted = loss_and_gradients(graph, whole, initial_state(whole, 0), np.arange(graph.nodes))[0]
+    assert np.abs(before - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    losses = [engine.epoch(index, PlainClock()) for index in range(25)]
+    assert losses[-1] < losses[0]
+    assert engine.facts()["spmm"][0]["nnz"] < graph.csr.nnz
+
+
+def test_a_column_that_the_graph_lacks_is_unsupported():
+    with pytest.raises(Unsupported, match="no column 'weight'"):
+        trainer_of(awkward_graph(1), "sage", [2], sampler="weighted(3)")
+
+
+@pytest.mark.parametrize("backend", ["blocksparse", "reference"])
+@pytest.mark.parametrize("scenario", ["train", "infer"])
+def test_engines_of_whole_graphs_refuse_fanouts(backend, scenario):
+    graph = awkward_graph(1)
+    spec = ModelSpec("gcn", 2, graph.width, 5, graph.classes, fanouts=(2, 3))
+    engine, plan = runtime(config_class(backend)(), scenario), BatchPlan(graph.nodes_of("train"))
+    with pytest.raises(Unsupported, match=rf"backend {backend} reads all neighbours here, not model.fanouts=\[2, 3\]"):
+        engine.prepare(graph, spec, TrainingSpec(), initial_state(spec, 0), plan, PlainClock())
