@@ -1,6 +1,8 @@
 """What the harness asks of an engine, one protocol per scenario; nothing here imports a framework."""
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -8,6 +10,7 @@ from numpy.typing import NDArray
 
 from backends.batches import BatchPlan
 from backends.model import ModelSpec, State, TrainingSpec
+from datasets.csr import Csr
 from datasets.graph import Graph
 
 Floats = NDArray[np.floating]
@@ -86,6 +89,40 @@ class Inferrer(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class Sampling:
+    """What neighbourhoods are drawn from, and how: the registered sampler, one fanout per layer, layer 1 first.
+
+    ``csr`` holds the edges that a filter left, with the whole graph's edge ids; ``weight`` [nnz] is the column that the
+    sampler goes by. ``per_target``: a node has a sample of its own in every neighbourhood.
+    """
+
+    csr: Csr
+    sampler: str
+    fanouts: tuple[int | None, ...]
+    seed: int
+    weight: Floats | None = None
+    replacement: bool = False
+    per_target: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class GraphFeature:
+    """A record as it is stored: ``nodes`` [n] are original ids, target first, ``degrees`` those of the whole graph.
+
+    Edges [m] go from ``sources`` to ``destinations``, which are places in ``nodes``.
+    """
+
+    nodes: Nodes
+    distance: Nodes
+    degrees: Nodes
+    features: Floats | None
+    destinations: Nodes
+    sources: Nodes
+    ranks: Nodes
+    edge_ids: Nodes
+
+
 class Flattener(Protocol):
     """Scenario ``flatten``: the neighbourhoods of all targets as records is the timed call."""
 
@@ -95,6 +132,14 @@ class Flattener(Protocol):
 
     def flatten(self, clock: Clock) -> None:
         """Flatten all targets into the engine's sink."""
+        ...
+
+    def sampling(self) -> Sampling:
+        """Say what the neighbourhoods are samples of."""
+        ...
+
+    def stored(self) -> Iterator[GraphFeature]:
+        """Read back what the last ``flatten`` stored, or would have stored; by target, in any order."""
         ...
 
     def facts(self) -> dict[str, Any]:

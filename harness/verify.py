@@ -25,7 +25,6 @@ DEFINITION = "backends.reference.definition"
 FORWARD = {"float32": 1e-5, "tf32": 5e-3, "bf16": 2e-2}
 GRADIENT = {"float32": 2e-5, "tf32": 5e-3, "bf16": 2e-2}
 TRIES = 3
-VERIFIED = ("train", "infer", "spmm")  # the scenarios whose answer is numbers
 BLOCK = 1024
 SLICE_NODES = 4096
 SLICE_EDGES = 40_000

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from backends.contract import GraphFeature
+
 Bounds = NDArray[np.int64]
 
 
@@ -43,3 +45,17 @@ class Records:
     def targets(self) -> NDArray[np.int64]:
         """Id of each record's target."""
         return self.ids[self.node_bounds[:-1]]
+
+    def graph_feature(self, record: int) -> GraphFeature:
+        """One record apart from the others."""
+        nodes, edges = (slice(*bounds[record : record + 2]) for bounds in (self.node_bounds, self.edge_bounds))
+        return GraphFeature(
+            self.ids[nodes],
+            self.distance[nodes],
+            self.degrees[nodes],
+            None if self.features is None else self.features[nodes],
+            np.repeat(np.arange(nodes.stop - nodes.start), self.in_edges[nodes]),
+            self.sources[edges],
+            self.ranks[edges],
+            self.edge_ids[edges],
+        )

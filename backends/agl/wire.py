@@ -1,6 +1,7 @@
 """Protocol Buffers' wire format for many records at once: packed integers, bytes, and their headers, in numpy."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,11 @@ class Pieces:
         """Bytes of each piece."""
         sizes: Bounds = self.bounds[1:] - self.bounds[:-1]
         return sizes
+
+    def split(self) -> list[memoryview]:
+        """Each piece as a view."""
+        view = memoryview(self.data)
+        return [view[start:end] for start, end in pairwise(self.bounds.tolist())]
 
 
 def zigzag(values: NDArray[np.integer]) -> NDArray[np.uint64]:

@@ -42,7 +42,7 @@ class Record(TypedDict, total=False):
     cache: dict[str, Any]
     facts: dict[str, Any]
     limits: dict[str, Any]
-    parity: dict[str, Any]  # graph -> worst forward, worst gradient, tensor, tries
+    parity: dict[str, Any]  # graph -> worst forward, worst gradient, tensor, tries; of flatten: targets, nodes, edges
     log_tail: str
     overrides: list[str]  # the command-line overrides that led to this cell, as given
     written: str  # when the record was written, ISO 8601 in UTC; set by the store

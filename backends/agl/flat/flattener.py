@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import numpy as np
 
 from backends.agl.config import AglConfig
 from backends.agl.flat.job import Job, check, flatten_to
-from backends.agl.flat.local import flattened
+from backends.agl.flat.local import BATCH, flattened
+from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.shards import Sizes
 from backends.agl.flat.source import Source
 from backends.agl.flat.strategy import Strategy, parse
+from backends.agl.graphfeature import decode
 from backends.batches import BatchPlan
-from backends.contract import Clock, Unsupported
+from backends.contract import Clock, GraphFeature, Sampling, Unsupported
 from backends.model import ModelSpec, TrainingSpec
 from datasets.graph import Graph
 
@@ -72,6 +75,22 @@ class AglFlattener:
             seen[batch.numbers] = True
         held = {"records": sizes.records, "nodes": sizes.nodes, "edges": sizes.edges}
         return held | {"embedded_bytes": sizes.embedded_bytes, "duplication": sizes.nodes / int(seen.sum())}
+
+    def sampling(self) -> Sampling:
+        """See ``backends.contract.Flattener``."""
+        how, table = self.job.strategy, self.source.table
+        per_target = how.scope == "target"
+        return Sampling(table.csr, how.method, how.fanouts, how.seed, table.weight, how.replacement, per_target)
+
+    def stored(self) -> Iterator[GraphFeature]:
+        """See ``backends.contract.Flattener``; without a sink the strings are made once more, features in each."""
+        if self.config.sink == "disk":
+            batches = GraphFeatureReader(self.home / "out").batches(BATCH)
+        else:
+            again = flattened(self.source, self.targets, self.job.strategy)
+            batches = (decode(batch.strings.split()) for batch in again)
+        for records in batches:
+            yield from map(records.graph_feature, range(len(records)))
 
     def facts(self) -> dict[str, Any]:
         """See ``backends.contract.Flattener``; ``duplication`` is nodes stored per distinct node."""

@@ -5,7 +5,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ class GraphFeatureTrainer(AglTrainer):
     def mini_batch(self, targets: Nodes) -> Batch:
         """Vectorise the GraphFeatures of any targets, encoded and decoded like those on disk."""
         held = next(flattened(self.source, targets, self.strategy, batch=len(targets)))
-        return self.vectorized(decode([held.strings.data[a:b].tobytes() for a, b in pairwise(held.strings.bounds)]))
+        return self.vectorized(decode(held.strings.split()))
 
     def target_batch(self, targets: Nodes) -> Batch:
         """See ``TorchTrainer``; the labels are the targets' in the order of the batch."""

@@ -1,0 +1,100 @@
+"""The gate of scenario ``flatten``: right records pass however they are made, each wrong column is caught."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from backends.agl.config import AglConfig
+from backends.agl.flat.flattener import AglFlattener
+from harness.failure import CellFailed
+from harness.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
+from harness.session import Session
+from harness.verify import Incorrect
+from harness.verify_flatten import verify_flattening
+from tests.graphs import awkward_graph
+
+
+@dataclass
+class WrongConfig(AglConfig):
+    """GraphFlat with one mistake: ``column`` is what it changes."""
+
+    column: str = ""
+    runtimes: ClassVar[dict[str, str]] = {"flatten": f"{__name__}:WrongFlattener"}
+
+
+class WrongFlattener(AglFlattener):
+    """Flattens rightly, stores the last record that has edges wrongly."""
+
+    def stored(self):
+        records = list(super().stored())
+        at = max(index for index, record in enumerate(records) if len(record.edge_ids) > 1)
+        records[at] = spoilt(records[at], self.config.column)
+        return iter(records if self.config.column != "record" else records[:at])
+
+
+def spoilt(record, column):
+    """Change one entry of a column, or drop the last edge."""
+    if column == "edge":
+        return replace(record, **{name: getattr(record, name)[:-1] for name in
+                                  ("destinations", "sources", "ranks", "edge_ids")})  # fmt: skip
+    if column == "record":
+        return record
+    values = getattr(record, column).copy()
+    values[-1] = values[-1] - 1 if column in ("sources", "destinations") else values[-1] + 1
+    return replace(record, **{column: values})
+
+
+def config(backend, fanouts=(2, 3), hops=2):
+    return RunConfig(
+        dataset=DatasetConfig("tiny"),
+        model=ModelConfig("sage", layers=hops, fanouts=list(fanouts)),
+        backend=backend,
+        training=TrainingConfig(),
+        scenario=ScenarioConfig("flatten"),
+        threads=2,
+    )
+
+
+GRAPH = replace(awkward_graph(2, weighted=True), node_ids=np.random.default_rng(3).permutation(1000)[:40])
+
+
+@pytest.mark.parametrize("sink", ["disk", "none"])
+@pytest.mark.parametrize(
+    ("fanouts", "options"),
+    [
+        ((), {}),
+        ((2, 3), {}),
+        ((3, 1), {"scope": "target"}),
+        ((), {"sampler": "weighted(3)"}),
+        ((), {"sampler": "topk(by=weight, limit=2, reverse=true)"}),
+        ((), {"sampler": "uniform(2, replacement=true)", "filter": "weight > 0.8"}),
+        ((2, 2), {"features": "shared"}),
+    ],
+    ids=str,
+)
+def test_right_records_pass(fanouts, options, sink):
+    parity = verify_flattening(config(AglConfig(sink=sink, **options), fanouts), GRAPH)
+    assert len(parity) == 2 and parity["small graph"]["targets"] == 60
+    assert all(0 < held["targets"] < held["nodes"] and held["edges"] > 0 for held in parity.values())
+
+
+@pytest.mark.parametrize(
+    "column",
+    ["nodes", "distance", "degrees", "features", "destinations", "sources", "ranks", "edge_ids", "edge", "record"],
+)
+def test_wrong_records_are_caught(column):
+    with pytest.raises(Incorrect, match=r"agl disagrees with the definition on small graph: .+") as caught:
+        verify_flattening(config(WrongConfig(column=column)), GRAPH)
+    assert set(caught.value.parity) == {"small graph"}
+    named = {"edge": "destinations", "record": "records are missing"}.get(column, column.replace("_", " "))
+    assert named in str(caught.value) or column == "nodes"
+
+
+def test_a_wrong_flattener_is_incorrect_and_never_timed(tmp_path):
+    session = Session.__new__(Session)
+    session.config, session.graph = config(WrongConfig(column="ranks")), GRAPH
+    with pytest.raises(CellFailed) as failed:
+        session._verify()
+    assert failed.value.status == "incorrect" and failed.value.parity["small graph"]["targets"] == 60
