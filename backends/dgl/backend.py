@@ -10,12 +10,13 @@ from torch import Tensor
 
 from backends.contract import Clock, Nodes
 from backends.dgl.network import DglNetwork, Hop, Structure, aggregate, aggregates_first, attend
-from backends.dgl.quiet import FullNeighbourSampler, dgl, graph_of, libxsmm_effect
+from backends.dgl.quiet import dgl, graph_of, libxsmm_effect
+from backends.dgl.sampling import DefinedSampler, LoopsAfterwards, NeighbourSampler
 from backends.inferring import TorchInferrer
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.multiplying import TorchMultiplier
-from backends.training import Batch, Network, TorchTrainer
-from datasets.adjacency import Adjacency, adjacency_of
+from backends.training import Batch, Network, TorchTrainer, refuse_fanouts
+from datasets.adjacency import SELF_LOOP_MODELS, Adjacency, adjacency_of
 from datasets.csr import Csr, csr_from_edges
 from datasets.graph import Graph
 
@@ -45,7 +46,10 @@ class TargetBatches(list[Tensor]):
 
 
 class DglTrainer(TorchTrainer):
-    """Full batches over one graph; mini batches with all neighbours from DGL's DataLoader."""
+    """Full batches over one graph; mini batches from DGL's DataLoader, with all neighbours or those it samples."""
+
+    draws_fanouts = True
+    loops: LoopsAfterwards | None = None
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
         """See ``TorchTrainer``; also gives DGL's kernels the cell's threads."""
@@ -67,17 +71,22 @@ class DglTrainer(TorchTrainer):
 
     def prepare_structure(self) -> None:
         """See ``TorchTrainer``; mini batches are sampled from the whole graph."""
+        if self.plan.full_batch:
+            refuse_fanouts(self.spec, self.config.name, "set training.batch_size, or model.fanouts=[]")
         super().prepare_structure()
         if not self.plan.full_batch:
             self.whole = self.whole_graph(self.graph)
             self.features = torch.from_numpy(np.array(self.graph.features, dtype=np.float32))
-            self.sampler = FullNeighbourSampler(self.spec.layers)
+            self.sampler = NeighbourSampler(list(self.spec.fanouts) or [-1] * self.spec.layers)
+            if self.spec.fanouts and self.spec.name in SELF_LOOP_MODELS:
+                self.loops = LoopsAfterwards(self.graph.csr)
 
-    def sampled(self, batches: list[Nodes]) -> Iterator[Any]:
+    def sampled(self, batches: list[Nodes], sampler: Any = None) -> Iterator[Any]:
         """Sample the blocks of each batch, in their order."""
-        targets = TargetBatches(torch.from_numpy(mine).to(self.whole.graph.idtype) for mine in batches)
+        graph = self.whole.graph if self.loops is None else self.loops.graph
+        targets = TargetBatches(torch.from_numpy(mine).to(graph.idtype) for mine in batches)
         loader = dgl.dataloading.DataLoader(
-            self.whole.graph, targets, self.sampler, batch_size=None, num_workers=self.config.workers
+            graph, targets, sampler or self.sampler, batch_size=None, num_workers=self.config.workers
         )
         with warnings.catch_warnings():
             # It advises to pin loaders to cores of their own; here they share the cell's.
@@ -100,13 +109,14 @@ class DglTrainer(TorchTrainer):
             yield batch
 
     def mini_batch(self, targets: Nodes) -> Batch:
-        """See ``TorchTrainer``."""
-        inputs, _, blocks = next(self.sampled([targets]))
+        """See ``TorchTrainer``; fanouts keep the definition's edges, whom the gate knows, not those of an epoch."""
+        defined = DefinedSampler(self.graph.csr, self.spec.fanouts, self.training.seed) if self.spec.fanouts else None
+        inputs, _, blocks = next(self.sampled([targets], defined))
         return self.batch_of(inputs, blocks, targets)
 
     def batch_of(self, inputs: Tensor, blocks: list[Any], targets: Nodes) -> Batch:
         """Gather the features of sampled blocks, and gcn's scale or weights of the whole graph."""
-        hops = [self.whole.hop(block) for block in blocks]
+        hops = [self.whole.hop(block if self.loops is None else self.loops.added(block)) for block in blocks]
         return Batch(Structure(hops), self.features.index_select(0, inputs), targets)
 
     def layer_csrs(self, structure: Structure) -> list[Csr]:

@@ -14,8 +14,10 @@ INFER = ("full", "layerwise")
 class DglConfig(BackendConfig):
     """DGL on int32 graphs whose formats are made beforehand; ``workers`` loader processes sample mini batches.
 
-    ``best`` runs gcn as ``copy_u_sum`` between two scalings of the rows, ``weighted`` as ``u_mul_e_sum`` with gcn's
-    weights on the edges. ``infer`` is one pass over the whole graph, or each layer in batches of one-hop blocks.
+    Those have all neighbours, or what DGL's sampler draws anew for every batch by the model's fanouts; the parity gate
+    trains a batch of the definition's samples. ``best`` runs gcn as ``copy_u_sum`` between two scalings of the rows,
+    ``weighted`` as ``u_mul_e_sum`` with gcn's weights on the edges. ``infer`` is one pass over the whole graph, or each
+    layer in batches of one-hop blocks.
     """
 
     name: str = "dgl"
@@ -30,6 +32,7 @@ class DglConfig(BackendConfig):
     }
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
     packages: ClassVar[tuple[str, ...]] = ("dgl",)
+    draws: ClassVar[tuple[str, ...]] = ("train",)
 
     def __post_init__(self) -> None:
         """Refuse values that no field allows."""

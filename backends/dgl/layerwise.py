@@ -14,7 +14,7 @@ from backends.contract import Clock, Floats, Inferrer, Nodes
 from backends.dgl.backend import DglInferrer, DglTrainer
 from backends.dgl.config import DglConfig
 from backends.dgl.network import Structure
-from backends.dgl.quiet import FullNeighbourSampler
+from backends.dgl.sampling import NeighbourSampler
 from backends.inferring import SAMPLED
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.training import refuse_fanouts, refuse_weights
@@ -46,7 +46,7 @@ class DglLayerwise:
         self.nodes, self.size = plan.nodes, plan.size or BATCH
         self.batches: list[Nodes] = np.split(every, range(self.size, graph.nodes, self.size))
         with clock.phase("structure"):
-            trainer.whole, trainer.sampler = trainer.whole_graph(graph), FullNeighbourSampler(1)
+            trainer.whole, trainer.sampler = trainer.whole_graph(graph), NeighbourSampler([-1])
             self.features = torch.from_numpy(np.array(graph.features, dtype=np.float32))
         with clock.phase("model"):
             self.model = trainer.network(spec, training)

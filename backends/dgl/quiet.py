@@ -16,7 +16,7 @@ import dgl
 from datasets.csr import Csr, index_dtype
 from datasets.randomness import hash_ids
 
-__all__ = ["FullNeighbourSampler", "dgl", "graph_of", "libxsmm_effect"]
+__all__ = ["dgl", "graph_of", "libxsmm_effect"]
 
 
 def graph_of(csr: Csr) -> dgl.DGLGraph:
@@ -29,24 +29,6 @@ def graph_of(csr: Csr) -> dgl.DGLGraph:
     graph = dgl.graph(("csc", (rows, columns, edges)), num_nodes=csr.shape[0], idtype=rows.dtype)
     graph.create_formats_()
     return graph
-
-
-class FullNeighbourSampler(dgl.dataloading.MultiLayerFullNeighborSampler):  # type: ignore[misc]
-    """DGL's sampler of all neighbours, made right for int32 graphs.
-
-    DGL 1.1.3 keeps the map from nodes to block positions as int64, but its fused kernel reads it in the graph's index
-    type: with int32 old entries survive, and from the second batch on blocks hold wrong nodes.
-    """
-
-    g: Any
-    mapping: dict[str, list[torch.Tensor]]
-
-    def sample_blocks(self, g: Any, seed_nodes: Any, exclude_eids: Any = None) -> Any:
-        """See DGL; the map is this process's own, as DGL names it."""
-        name = f"__mapping{os.getpid()}"
-        if self.g is not g or name not in self.mapping:
-            self.g, self.mapping = g, {name: [torch.full((g.num_nodes(),), -1, dtype=g.idtype)]}
-        return super().sample_blocks(g, seed_nodes, exclude_eids)
 
 
 def libxsmm_effect(nodes: int = 4096, degree: int = 16, width: int = 64) -> dict[str, Any]:

@@ -11,16 +11,18 @@ from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Nodes
 from backends.inferring import TorchInferrer
 from backends.model import ModelSpec, State, TrainingSpec
-from backends.pyg.loader import NeighbourBatches, batch_of
+from backends.pyg.loader import NeighbourBatches, batch_of, graph_data
 from backends.pyg.network import PygNetwork, Structure, whole_graph
-from backends.training import Batch, Network, TorchTrainer, loss_of
+from backends.training import Batch, Network, TorchTrainer, loss_of, refuse_fanouts
 from datasets.adjacency import adjacency_of
 from datasets.csr import Csr, csr_from_edges
 from datasets.graph import Graph
 
 
 class PygTrainer(TorchTrainer):
-    """Full batches over one matrix; mini batches with all neighbours from NeighborLoader."""
+    """Full batches over one matrix; mini batches from NeighborLoader, with all neighbours or those it samples."""
+
+    draws_fanouts = True
 
     @property
     def variant(self) -> str:
@@ -54,11 +56,12 @@ class PygTrainer(TorchTrainer):
 
     def prepare_structure(self) -> None:
         """See ``TorchTrainer``; a mini batch needs the sampler instead of a matrix."""
+        if self.plan.full_batch:
+            refuse_fanouts(self.spec, self.config.name, "set training.batch_size, or model.fanouts=[]")
         super().prepare_structure()
         if not self.plan.full_batch:
-            adjacency = adjacency_of(self.graph, self.spec.name)
-            features = torch.from_numpy(np.array(self.graph.features, dtype=np.float32))
-            self.loader = NeighbourBatches(adjacency, features, self.spec.layers, self.config.workers)
+            fanouts = list(self.spec.fanouts) or [-1] * self.spec.layers
+            self.loader = NeighbourBatches(graph_data(self.graph, self.spec), fanouts, self.config.workers)
 
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
         """See ``TorchTrainer``; ``load`` is the wait for the sampler, ``vectorize`` the trimming."""

@@ -19,7 +19,8 @@ class PygConfig(BackendConfig):
     ``scatter`` is PyG's default path, messages gathered over a plain edge list; ``edge_index`` an ``EdgeIndex``,
     ``csr`` a ``torch.sparse`` matrix, ``torch_sparse`` a SparseTensor, ``compile`` the default by ``torch.compile``.
     ``best`` is what was fastest here: ``csr`` for gcn and sage, ``edge_index`` for gat (README). Mini batches come
-    from NeighborLoader with all neighbours, ``workers`` loader processes and, with ``trim``, ``trim_to_layer``.
+    from NeighborLoader, ``workers`` loader processes and, with ``trim``, ``trim_to_layer``: all neighbours, or as many
+    as the model's fanouts, of which it gives a node those of its distance from the target in every layer.
     """
 
     name: str = "pyg"

@@ -1,4 +1,4 @@
-"""Mini batches with all neighbours from PyG's NeighborLoader."""
+"""Mini batches from PyG's NeighborLoader."""
 
 from collections.abc import Iterator
 
@@ -11,18 +11,19 @@ from torch_geometric.sampler import NeighborSampler
 from torch_geometric.utils import trim_to_layer
 
 from backends.contract import Nodes
+from backends.model import ModelSpec
 from backends.pyg.network import Hop, Structure, csr_tensor, edge_list, edge_weights
 from backends.training import Batch
-from datasets.adjacency import Adjacency
+from datasets.adjacency import SELF_LOOP_MODELS, adjacency_of
+from datasets.graph import Graph
 
 
 class NeighbourBatches:
-    """A graph ready for NeighborLoader: features and, for gcn, the weights of the whole graph's edges travel along."""
+    """A graph ready for NeighborLoader; ``fanouts`` first layer first, -1 for all neighbours."""
 
-    def __init__(self, adjacency: Adjacency, features: Tensor, layers: int, workers: int) -> None:
-        self.workers = workers
-        self.data = Data(x=features, edge_index=edge_list(adjacency.csr), edge_weight=edge_weights(adjacency))
-        self.fanouts = [-1] * layers
+    def __init__(self, data: Data, fanouts: list[int], workers: int) -> None:
+        self.data, self.workers = data, workers
+        self.fanouts = fanouts[::-1]
         # Edges are sorted by destination already; the conversion is done once and not once per epoch.
         self.sampler = NeighborSampler(self.data, self.fanouts, is_sorted=True, share_memory=workers > 0)
 
@@ -40,6 +41,24 @@ class NeighbourBatches:
         return iter(loader)
 
 
+def graph_data(graph: Graph, spec: ModelSpec) -> Data:
+    """Features, edges and, for gcn, weights of the whole graph, all of which travel along with a sample.
+
+    Where the model has fanouts the edges lack the self loops, which no fanout may leave out: ``loop`` [nodes, 1] then
+    holds their weights.
+    """
+    adjacency = adjacency_of(graph, spec.name)
+    features = torch.from_numpy(np.array(graph.features, dtype=np.float32))
+    data = Data(x=features, edge_index=edge_list(adjacency.csr), edge_weight=edge_weights(adjacency))
+    if spec.fanouts and spec.name in SELF_LOOP_MODELS:
+        source, destination = data.edge_index
+        own = source == destination
+        weight = torch.ones(len(own)) if data.edge_weight is None else data.edge_weight
+        data.loop, data.edge_index = weight[own, None], data.edge_index[:, ~own].contiguous()
+        data.edge_weight = None if data.edge_weight is None else weight[~own]
+    return data
+
+
 def batch_of(data: Data, targets: Nodes, layers: int, trim: bool, variant: str, model: str) -> Batch:
     """Turn what NeighborLoader sampled into the matrices of all layers; its first nodes are the targets.
 
@@ -52,10 +71,18 @@ def batch_of(data: Data, targets: Nodes, layers: int, trim: bool, variant: str, 
             counts = data.num_sampled_nodes, data.num_sampled_edges
             nodes, edges, weight = trim_to_layer(layer, *counts, nodes, edges, weight)
         if trim or not hops:
-            hops.append(_hop(len(nodes), edges, weight, variant, model))
+            hops.append(_hop(len(nodes), *_with_loops(edges, weight, data.get("loop"), len(nodes)), variant, model))
         else:
             hops.append(hops[0])
     return Batch(Structure(hops), data.x, targets, torch.arange(len(targets)))
+
+
+def _with_loops(edges: Tensor, weight: Tensor | None, loop: Tensor | None, rows: int) -> tuple[Tensor, Tensor | None]:
+    """Add the self loops that were not sampled to the edges of a layer of ``rows`` nodes."""
+    if loop is None:
+        return edges, weight
+    edges = torch.cat([edges, torch.arange(rows).expand(2, rows)], dim=1)
+    return edges, None if weight is None else torch.cat([weight, loop[:rows, 0]])
 
 
 def _hop(rows: int, edges: Tensor, weight: Tensor | None, variant: str, model: str) -> Hop:

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backends.batches import BatchPlan
+from backends.contract import Unsupported
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.reference.definition import loss_and_gradients
 from backends.registry import config_class, runtime
@@ -173,17 +174,25 @@ def sampled(csr, features, weights, targets, layers):
 @pytest.mark.parametrize("trim", [True, False], ids=["trim", "whole"])
 @pytest.mark.parametrize("variant", ["edge_index", "csr"])
 @pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("fanout", [None, 99], ids=["all", "fanout"])
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
-def test_pyg_trains_what_a_neighbour_loader_sampled(model, layers, variant, trim):
+def test_pyg_trains_what_a_neighbour_loader_sampled(model, fanout, layers, variant, trim):
     from torch_geometric.data import Data
 
-    from backends.pyg.loader import batch_of
+    from backends.pyg.loader import batch_of, graph_data
+    from backends.pyg.network import edge_list
 
     graph = awkward_graph(layers, weighted=model == "gcn")
     spec = ModelSpec(model, layers, graph.width, 5, graph.classes, heads=3, output_heads=2)
     targets = graph.nodes_of("train")[::-1][:5]
-    adjacency = adjacency_of(graph, model)
-    data = Data(**sampled(adjacency.csr, graph.features, adjacency.weight, targets, layers))
+    given = graph_data(graph, replace(spec, fanouts=(fanout,) * layers if fanout else ()))
+    if fanout and model != "sage":
+        assert torch.equal(given.edge_index, edge_list(graph.csr)) and given.loop.shape == (graph.nodes, 1)
+    weight = None if given.edge_weight is None else given.edge_weight.numpy()
+    csr = csr_from_edges(*given.edge_index.numpy(), (graph.nodes, graph.nodes))
+    data = Data(**sampled(csr, graph.features, weight, targets, layers))
+    if "loop" in given:
+        data.loop = given.loop[data.n_id]
     trainer = trainer_of("pyg", {"variant": variant}, graph, spec, None)
     batch = batch_of(data, targets, layers, trim, variant, model)
     logits = trainer.logits(batch)
@@ -253,3 +262,63 @@ def test_facts_tell_the_widths_that_ran(backend, model, widths):
     assert facts["variant"] == config_class(backend)().variant_for(model)
     if backend == "dgl":
         assert set(facts["libxsmm"]) == {"enabled", "seconds_with", "seconds_without"}
+
+
+@pytest.mark.needs_dgl
+@pytest.mark.parametrize("fanouts", [(4,), (2, 4), (4, 2), (1, 3, 2)], ids=str)
+@pytest.mark.parametrize(
+    ("model", "weighted"), [("gcn", False), ("gcn", True), ("sage", False), ("gat", False)], ids=str
+)
+def test_dgl_is_checked_on_the_definitions_samples(model, weighted, fanouts):
+    graph = awkward_graph(5, weighted=weighted)
+    spec = ModelSpec(model, len(fanouts), graph.width, 5, graph.classes, heads=2, fanouts=fanouts)
+    check("dgl", {}, 7, graph, spec)
+
+
+@pytest.mark.needs_dgl
+@pytest.mark.parametrize("variant", ["best", "weighted"])
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+def test_dgl_samples_raw_edges_by_fanout_and_keeps_every_self_loop(model, variant):
+    if model != "gcn":
+        variant = "best"
+    graph = awkward_graph(4, nodes=300, edges=3000)
+    spec = ModelSpec(model, 2, graph.width, 5, graph.classes, fanouts=(2, 5))
+    trainer = trainer_of("dgl", {"variant": variant}, graph, spec, 16)
+    adjacency, drawn = adjacency_of(graph, model), []
+    for epoch in range(2):
+        for batch in trainer.batches(epoch, PlainClock()):
+            for hop, fanout in zip(batch.structure.hops, spec.fanouts, strict=True):
+                nodes, edges = (hop.graph.srcdata["_ID"].numpy(), hop.graph.edata["_ID"].numpy())
+                source, destination = (ends.numpy() for ends in hop.graph.edges(order="eid"))
+                np.testing.assert_array_equal(adjacency.csr.indices[edges], nodes[source])
+                np.testing.assert_array_equal(adjacency.csr.destinations[edges], nodes[destination])
+                held = np.bincount(destination[source != destination], minlength=hop.rows)
+                loops = np.bincount(destination[source == destination], minlength=hop.rows)
+                np.testing.assert_array_equal(held, np.minimum(graph.csr.in_degrees[nodes[: hop.rows]], fanout))
+                assert (loops == (model != "sage")).all() and len(np.unique(edges)) == len(edges)
+                if hop.weight is not None:
+                    np.testing.assert_array_equal(hop.weight[:, 0].numpy(), adjacency.weight[edges])
+            drawn.append(set(edges))
+    assert drawn[0] != drawn[len(drawn) // 2]
+    losses = [trainer.epoch(index, PlainClock()) for index in range(20)]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5])
+    trainer.close()
+
+
+@pytest.mark.parametrize(
+    ("backend", "scenario", "size", "instead", "options"),
+    [
+        pytest.param("dgl", "train", None, "set training.batch_size", {}, marks=pytest.mark.needs_dgl),
+        pytest.param("dgl", "infer", None, "backend.infer=graphinfer", {}, marks=pytest.mark.needs_dgl),
+        pytest.param("dgl", "infer", 7, "graphinfer", {"infer": "layerwise"}, marks=pytest.mark.needs_dgl),
+        pytest.param("pyg", "train", None, "set training.batch_size", {}, marks=pytest.mark.needs_pyg),
+        pytest.param("pyg", "infer", None, "backend.infer=graphinfer", {}, marks=pytest.mark.needs_pyg),
+    ],
+)
+def test_fanouts_where_all_neighbours_are_read_are_unsupported(backend, scenario, size, instead, options):
+    graph = awkward_graph(1)
+    spec = ModelSpec("sage", 2, graph.width, 5, graph.classes, fanouts=(2, 5))
+    engine = runtime(config_class(backend)(**options), scenario)
+    plan = BatchPlan(graph.nodes_of("train"), size)
+    with pytest.raises(Unsupported, match=rf"reads all neighbours here, not model.fanouts=\[2, 5\].*{instead}"):
+        engine.prepare(graph, spec, TrainingSpec(), initial_state(spec, 0), plan, PlainClock())
