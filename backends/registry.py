@@ -22,7 +22,8 @@ class BackendConfig:
     A switch is a field of the values ``auto``, ``true`` or ``false``; ``ablations`` maps an ablation's name to the
     switches it keeps on. ``base`` lists every switch, and what else the baseline changes, with its value. ``draws``
     are the scenarios in which the engine can be checked on the edges that the definition keeps of ``model.fanouts``;
-    in the others the parity gate gives it all of them.
+    in the others the parity gate gives it all of them. ``predictions`` names functions that turn measured records into
+    rows, and into rows of a model beyond them.
     """
 
     name: str = "???"
@@ -35,6 +36,7 @@ class BackendConfig:
     draws: ClassVar[tuple[str, ...]] = ()
     ablations: ClassVar[dict[str, tuple[str, ...]]] = {}
     base: ClassVar[dict[str, Any]] = {}
+    predictions: ClassVar[dict[str, str]] = {}
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Say in one sentence why this engine cannot run a cell, or ``None``."""

@@ -8,7 +8,7 @@ from typing import Any
 from harness.compose import Job, compose_one
 from harness.usage import UsageError, unknown
 
-KEYS = ("name", "title", "vary", "tiers", "published")
+KEYS = ("name", "title", "vary", "tiers", "published", "report", "claims", "unfair")
 
 
 @dataclass
@@ -16,7 +16,8 @@ class Suite:
     """A table to reproduce.
 
     ``tiers`` maps quick and full to products (axis -> values), ``vary`` names the dotted keys that may differ inside
-    a group, ``published`` the numbers to stand beside the measured ones.
+    a group, ``published`` the numbers to stand beside the measured ones. ``report`` names the blocks of its page,
+    ``claims`` what the paper says without a table, ``unfair`` what is unfair in the published comparison.
     """
 
     name: str
@@ -24,6 +25,9 @@ class Suite:
     tiers: dict[str, list[dict[str, list[Any]]]]
     vary: list[str] = field(default_factory=list)
     published: list[dict[str, Any]] = field(default_factory=list)
+    report: list[str] = field(default_factory=list)
+    claims: list[dict[str, str]] = field(default_factory=list)
+    unfair: list[str] = field(default_factory=list)
 
 
 def read_suite(values: Any) -> Suite:

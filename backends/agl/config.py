@@ -66,6 +66,7 @@ class AglConfig(BackendConfig):
         "partition": ("partition",),
         "pipeline": ("pipeline",),
     }
+    predictions: ClassVar[dict[str, str]] = {"speedup": "backends.agl.train.curve:rows_of"}
     base: ClassVar[dict[str, Any]] = {"pruning": "false", "partition": "false", "pipeline": "false"}
 
     def __post_init__(self) -> None:

@@ -87,3 +87,12 @@ def test_every_target_is_trained_once_in_an_order_that_epochs_change():
     assert all(sorted(target for batch in order for target in batch) == nodes.tolist() for order in orders)
     assert orders[0] == orders[2] != orders[1]
     shards.close()
+
+
+def test_a_limited_plan_flattens_what_it_trains_and_no_more():
+    graph = awkward_graph(4)
+    plan = BatchPlan(graph.nodes_of("train"), 3, limit=2)
+    shards = trainer_of(graph, plan, source="graphfeature")
+    trained = [target for batch in shards.batches(5, PlainClock()) for target in batch.targets.tolist()]
+    assert shards.facts()["records"] == 6 and sorted(trained) == sorted(np.concatenate(plan.targets(0)).tolist())
+    shards.close()

@@ -34,7 +34,8 @@ class GraphFeatureTrainer(AglTrainer):
     """Flattens the targets once (phase ``flatten``), then trains from the shards alone.
 
     Batches come in the order of shuffled shards, as the paper's workers read them: every target once in an epoch, but
-    not in the batches of the plan. ``loss_and_gradients`` flattens the targets that it is asked for by themselves.
+    not in the batches of the plan. A plan with a limit has only as many targets flattened as it trains.
+    ``loss_and_gradients`` flattens the targets that it is asked for by themselves.
     """
 
     def prepare(
@@ -46,8 +47,9 @@ class GraphFeatureTrainer(AglTrainer):
         strategy = strategy_of(self.config, spec, training.seed)
         records = max(Job.shard_records, plan.size or len(plan.nodes))
         job = Job(strategy, self.config.filter, self.config.features == "embedded", records, threads=training.threads)
+        held = plan.nodes if plan.limit is None else np.concatenate(plan.targets(0))
         with clock.phase("flatten"):
-            self.manifest = flatten_to(self.home / "shards", graph, np.sort(plan.nodes), job)
+            self.manifest = flatten_to(self.home / "shards", graph, np.sort(held), job)
             self.source = Source.build(graph, strategy, job.filtering, self.home / "source")
         self.reader, self.strategy = GraphFeatureReader(self.home / "shards"), strategy
         super().prepare(graph, spec, training, state, plan, clock)

@@ -1,0 +1,147 @@
+"""What a suite's file may name: blocks of its page under ``report``, measures beside the paper's under ``claims``."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from harness.report import tables
+from harness.report.suites import cost, inference, scores, speedup, timing
+from harness.report.suites.part import SuitePart, seconds
+from harness.usage import unknown
+
+Text = Callable[[SuitePart], str]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A section of a page: its heading, how to read it, and what makes it."""
+
+    title: str
+    reading: str
+    make: Text
+
+
+BLOCKS = {
+    "overview": Block(
+        "Ours beside the fastest peer",
+        "Our fastest row without an ablation; the fastest form of any peer, where it was measured in the same table.",
+        timing.overview,
+    ),
+    "cells": Block(
+        "All cells",
+        "**n**: processes, one per seed. **Ratio**: time over that of the fastest peer (★) of the same groups, "
+        "below 1 is faster, `~`: its interval holds 1. **Once before**: what the engine does once, beyond "
+        "reading the graph. ≈ whole epoch from a part of its batches. ✗ ended badly, ≠ failed the parity gate, ∅ "
+        "not possible here.",
+        timing.cells,
+    ),
+    "ideas": Block(
+        "The paper's ideas one by one",
+        "How many times as fast as `base`, which has none of them, over the same batches; **all**: no ablation named.",
+        timing.ideas,
+    ),
+    "breakeven": Block(
+        "Preparation, and when it has paid off",
+        "**Break-even epochs**: seconds that ours prepares for longer than the fastest peer, over seconds that "
+        "it saves in every epoch; `never`: its epochs are no faster, `ahead for`: it starts earlier and is "
+        "overtaken.",
+        timing.breakeven,
+    ),
+    "scores": Block(
+        "Scores",
+        "Mean ± standard deviation over seeds of the test score at the best validation epoch. The last column is "
+        "the distance to the nearest and to the farthest peer.",
+        scores.scores,
+    ),
+    "workers": Block(
+        "Scores by number of workers",
+        f"Beside one worker of the same strategy. **Epochs to within {scores.NEAR}**: the first whose validation "
+        "score is that near to the best one of one worker; median over seeds, — where a seed never is.",
+        scores.workers,
+    ),
+    "speedup": Block(
+        "Speed-up by number of workers",
+        "`measured` rows ran here, as far as there are cores. `model` rows did not: they are computed from what "
+        "one worker measured (compute, pull, push, the server's own time), for an epoch over the published "
+        "graph's 1.2 · 10^8 targets, each further worker on a machine of its own.",
+        speedup.speedup,
+    ),
+    "inference": Block(
+        "Inference of all nodes",
+        "(a) is the module that GraphInfer replaced, which infers from neighbourhoods; (b) the fastest peer that "
+        "infers layer by layer. The first call of a process finds its own files and caches cold, later ones "
+        "warm; the kernel's page cache is never dropped. Memory is the whole process tree's, graph and framework "
+        "included.",
+        inference.inference,
+    ),
+    "cost": Block(
+        "Cost by size, and on the published graph",
+        "A unit of work takes s(V) seconds on V nodes. With V_m the largest measured size and b the "
+        "least-squares slope of s over ln V, work U on V nodes takes **T = U · (s(V_m) + max(b, 0) · ln(V / "
+        "V_m))**. **Error on the largest**: the same law fitted on all smaller sizes, over what was measured "
+        "there, minus 1. CPU hours are machine hours times the CPU seconds per second of the largest size. The "
+        "last column leaves the growth out.",
+        cost.cost,
+    ),
+}
+
+Measure = tuple[Text, Text]
+
+
+def nothing(held: SuitePart) -> str:
+    """There is nothing to stand there."""
+    return tables.NOTHING
+
+
+MEASURES: dict[str, Measure] = {
+    "memory train": (partial(cost.largest_memory, stage="train"), nothing),
+    "times pyg": (partial(timing.peer_range, name="pyg"), partial(timing.peer_range, name=None)),
+    "times dgl": (partial(timing.peer_range, name="dgl"), partial(timing.peer_range, name=None)),
+    "score gap": (scores.largest_gap, nothing),
+    "worker gap": (scores.largest_distance, nothing),
+    "speed-up": (speedup.most_measured, nothing),
+    "speed-up model": (speedup.modelled, nothing),
+    "inference time": (
+        partial(inference.against, rival=inference.replaced, of=seconds),
+        partial(inference.against, rival=inference.layerwise, of=seconds),
+    ),
+    "inference cpu": (
+        partial(inference.against, rival=inference.replaced, of=inference.cpu),
+        partial(inference.against, rival=inference.layerwise, of=inference.cpu),
+    ),
+    "inference memory": (
+        partial(inference.against, rival=inference.replaced, of=inference.peak),
+        partial(inference.against, rival=inference.layerwise, of=inference.peak),
+    ),
+    **{
+        f"hours {stage}": (
+            partial(cost.hours_of, stage=stage, ours=True),
+            partial(cost.hours_of, stage=stage, ours=False),
+        )
+        for stage in cost.WORK
+    },
+}
+
+
+def sections(held: SuitePart) -> list[tuple[Block, str]]:
+    """The blocks that a suite names and that its records fill; raises UsageError for a name that is none."""
+    made = [(block, block.make(held)) for block in map(block_of, held.suite.report)]
+    return [(block, text) for block, text in made if text]
+
+
+def block_of(name: str) -> Block:
+    """Find a block by name."""
+    if name not in BLOCKS:
+        raise unknown("block of a suite's report", name, BLOCKS)
+    return BLOCKS[name]
+
+
+def claims(held: SuitePart) -> str:
+    """The paper's claims, what is measured here, and the same against the fairest baseline."""
+    lines = []
+    for claim in held.suite.claims:
+        if claim["measure"] not in MEASURES:
+            raise unknown("measure of a suite's claim", claim["measure"], MEASURES)
+        measured, fair = MEASURES[claim["measure"]]
+        lines.append([claim["what"], claim["paper"], measured(held), fair(held)])
+    return tables.markdown(["", "paper", "measured here", "fair baseline"], lines) if lines else ""

@@ -1,0 +1,232 @@
+"""The pages of suites: what the blocks compute, and that every suite's file names blocks and measures that exist."""
+
+import hashlib
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from omegaconf import OmegaConf
+
+from harness.compose import CONF
+from harness.report import tables
+from harness.report.pages import write_reports
+from harness.report.suites.blocks import MEASURES, block_of, sections
+from harness.report.suites.cost import Point, error, extrapolated
+from harness.report.suites.part import suite_parts
+from harness.report.suites.timing import epochs_until_even
+from harness.store.files import environment_of, find_records
+from harness.suite import read_suite
+from harness.usage import UsageError
+from tests import factory
+
+
+def cell(folder: Path, engine: str, seconds: float, suite: str, /, names: tuple[str, ...] = (), **keys: Any) -> None:
+    """Write the record of one cell of a suite; keys that a config has go into it, others into the record."""
+    sections = {name: value for name, value in keys.items() if name in (*factory.CONFIG, "backend")}
+    values = factory.config(engine, 0, **sections, suite=suite)
+    held = factory.record(engine, 0, seconds, config=values, ablations=list(names)) | {"facts": {}}
+    held |= {name: value for name, value in keys.items() if name not in sections}
+    factory.write(folder, held, folder=hashlib.sha256(f"{engine}{names}{keys}".encode()).hexdigest()[:12])
+
+
+def page(folder: Path, suite: str) -> str:
+    """The page of a suite."""
+    write_reports(folder, folder.parent / "reports")
+    return (folder.parent / "reports" / f"{suite}.md").read_text()
+
+
+def lines_of(text: str, heading: str) -> dict[str, list[str]]:
+    """Cells by first cell of the tables below a heading."""
+    told = re.split(r"^## ", text, flags=re.M)
+    section = next(part for part in told if part.startswith(heading))
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in section.splitlines() if line.startswith("| ")]
+    return {row[0].strip(): [value.strip() for value in row[1:]] for row in rows}
+
+
+def number(text: str) -> float:
+    return float(text.rstrip("x"))
+
+
+@pytest.mark.parametrize("path", sorted((CONF / "suite").glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_suite_names_blocks_and_measures_that_exist(path: Path) -> None:
+    suite = read_suite(OmegaConf.to_container(OmegaConf.load(path)))
+    assert all(block_of(name).make for name in suite.report)
+    assert all(claim["measure"] in MEASURES and claim["paper"] for claim in suite.claims)
+    assert suite.report or not suite.claims
+    assert bool(suite.report) == suite.name.startswith("agl_")
+
+
+def test_a_block_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"'cels'.*cells"):
+        block_of("cels")
+
+
+def test_efficiency_shows_ideas_peers_and_break_even(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    dataset = factory.DATASET | {"counts": factory.DATASET["counts"] | {"train": 1000}}
+    cell(results, "agl", 0.5, "agl_efficiency", prepare={"parse": 9.0, "structure": 1.0}, backend={"source": "graph"})
+    for name, spent in (("base", 4.0), ("pruning", 2.0)):
+        cell(results, "agl", spent, "agl_efficiency", names=(name,), ablations={name: True})
+    shards: dict[str, Any] = {"dataset": {"name": "cora", "options": {}}, "backend": {"source": "graphfeature"}}
+    facts = {"records": 500, "bytes_on_disk": 2**30, "duplication": 12.0}
+    values = factory.config("agl", 0, backend=shards["backend"], suite="agl_efficiency")
+    held = factory.record("agl", 0, 0.8, config=values) | {"facts": facts, "dataset": dataset}
+    factory.write(results, held | {"prepare": {"import": 5.0, "flatten": 3.0, "model": 0.2}}, folder="shards")
+    cell(results, "dgl", 1.0, "agl_efficiency", prepare={"convert": 0.2})
+    cell(results, "pyg", 3.0, "agl_efficiency", prepare={"convert": 0.2})
+    text = page(results, "agl_efficiency")
+    claims = lines_of(text, "Ours")  # the first table stands above all headings
+    assert number(next(iter(line for name, line in claims.items() if name.startswith("cora")))[4]) == pytest.approx(
+        2, rel=0.1
+    )
+    told = lines_of(text, "The paper's ideas")["cora, gat, full batch, 2 layers"]
+    assert [number(value) for value in told] == pytest.approx([4, 2, 8], rel=0.1)
+    assert re.search(r"speed beside PyG.*\| 5 to 13 times \| (5|6)\.?\d* times \| (1.9|2|2.0)\d* times", text)
+    even = {line[0]: line[1:] for line in all_lines(text, "Preparation")}
+    assert number(even["agl source=graph"][-1]) == pytest.approx((1.0 - 0.2) / 0.5, rel=0.2)
+    prepared, flattened, size, copies, *_ = even["agl source=graphfeature"]
+    assert number(prepared) == pytest.approx(2 * 3.0 + 0.2)  # half of the targets were flattened
+    assert (flattened, size, copies) == ("3", "1.00 GiB", "12.0")
+    assert "Baselines of early 2020" in text
+
+
+def all_lines(text: str, heading: str) -> list[list[str]]:
+    """All lines of a heading's table without their first cell, which they share."""
+    section = next(part for part in re.split(r"^## ", text, flags=re.M) if part.startswith(heading))
+    rows = [re.split(r"(?<!\\)\|", line)[2:-1] for line in section.splitlines() if line.startswith("| ")]
+    return [[value.strip() for value in row] for row in rows[2:]]
+
+
+@given(extra=st.floats(0.1, 1e4), saved=st.floats(0.001, 1e3))
+def test_after_the_break_even_epochs_both_have_taken_as_long(extra: float, saved: float) -> None:
+    epochs = float(epochs_until_even(extra, saved))
+    assert epochs * saved == pytest.approx(extra, rel=0.01)
+    assert epochs_until_even(extra, -saved) == "never"
+    assert epochs_until_even(-extra, saved) == "at once"
+    assert epochs_until_even(-extra, -saved).startswith("ahead for")
+
+
+def test_convergence_shows_the_distance_to_one_worker(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for workers, score in ((1, 0.9), (4, 0.87)):
+        metrics = {"name": "auc", "test": score, "validation": score, "epochs_run": 9}
+        curve = [[epoch, 0.1, score - 0.05 + 0.01 * epoch] for epoch in range(1, 6)]
+        values = {"strategy": "sync", "workers": workers}
+        cell(results, "agl", 0.1, "agl_convergence", backend=values, metrics=metrics, validation=curve)
+    text = page(results, "agl_convergence")
+    one, many = all_lines(text, "Scores by number")
+    assert (one[1], one[2], one[3]) == ("0.900", "+0.0000", "5")
+    assert (many[1], many[2], many[3]) == ("0.870", "-0.0300", tables.NOTHING)
+    assert "| the same level | 0.0300 |" in text
+
+
+def test_the_model_of_the_speed_up_is_called_a_model(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    worker = {"pull": 0.0, "push": 0.1, "wait": 0.0, "seconds": 1.0, "spread": [0.1, 0.1]}
+    for workers, seconds in ((1, 1.0), (2, 0.6)):
+        facts = {"workers": [worker] * workers, "servers": [{"seconds": 0.05, "updates_in_all": 100}], "steps": 10}
+        values = {"strategy": "async", "workers": workers}
+        cell(results, "agl", seconds, "agl_speedup", backend=values, facts=facts, training={"batch_size": 1000})
+    rows = all_lines(page(results, "agl_speedup"), "Speed-up by number")
+    assert [row[3] for row in rows] == ["measured"] * 2 + ["model"] * 11
+    assert number(rows[1][2]) == pytest.approx(1 / 0.6, rel=0.1)
+    assert number(rows[1][4].rstrip("%")) == pytest.approx((0.5 / 0.6 - 1) * 100, abs=5)
+    assert all(row[4] == tables.NOTHING for row in rows[2:])
+
+
+def test_inference_stands_beside_what_it_replaced_and_the_layer_wise_peer(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    scenario = {"name": "infer"}
+    for infer, seconds, peak in (("graphinfer", 0.1, 1e9), ("neighbourhood", 0.4, 4e9)):
+        memory = {"resident_after_prepare": 1, "peak": peak, "peak_minus_resident": 1}
+        cell(results, "agl", seconds, "agl_inference", backend={"infer": infer}, scenario=scenario, memory=memory)
+    for infer, seconds in (("full", 0.2), ("layerwise", 0.3)):
+        cell(results, "dgl", seconds, "agl_inference", backend={"infer": infer}, scenario=scenario)
+    text = page(results, "agl_inference")
+    told = lines_of(text, "Inference of all")
+    ours = told["agl infer=graphinfer"]
+    assert [number(ours[place]) for place in (4, 5)] == pytest.approx([4, 3], rel=0.1)
+    assert [number(ours[place]) for place in (6, 7)] == pytest.approx([0.25, 0.25], rel=0.1)
+    assert {"agl infer=neighbourhood (a)", "dgl infer=layerwise (b)"} < set(told)
+    claimed = re.search(r"\| about 0.25 \| (\S+) \| (\S+) \|", text)
+    assert claimed
+    assert [float(value) for value in claimed.groups()] == pytest.approx([0.25, 0.33], abs=0.03)
+
+
+def test_scores_stand_side_by_side(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for backend, score in (("agl", 0.83), ("dgl", 0.82), ("pyg", 0.80)):
+        cell(results, backend, 0.1, "agl_effectiveness", metrics={"name": "accuracy", "test": score})
+    text = page(results, "agl_effectiveness")
+    assert lines_of(text, "Scores")["cora, gat, full batch, 2 layers (accuracy)"] == [
+        *["0.830", "0.830", "0.820", "0.800"],
+        "+0.0100 … +0.0300",
+    ]
+    assert "| mostly below 0.01 | 0.0300 |" in text
+
+
+def sizes(growth: float, base: float = 1e-6) -> list[Point]:
+    return [Point(nodes, nodes, nodes * (base + growth * math.log(nodes)), 2.0, None) for nodes in (1e3, 1e4, 1e5, 1e6)]
+
+
+@given(growth=st.floats(0, 1e-5), base=st.floats(1e-7, 1e-3))
+def test_the_law_is_exact_where_it_holds(growth: float, base: float) -> None:
+    points = sizes(growth, base)
+    assert error(points) == pytest.approx(0, abs=1e-6)
+    assert extrapolated(points, 1e9) == pytest.approx(sizes(growth, base)[0].each + growth * 13.815510557964274)
+
+
+@given(each=st.lists(st.floats(1e-9, 1e-3), min_size=1, max_size=6), nodes=st.floats(1e9, 1e12))
+def test_a_unit_never_gets_cheaper_than_on_the_largest_measured_graph(each: list[float], nodes: float) -> None:
+    points = [Point(10.0**place, 1.0, value, 1.0, None) for place, value in enumerate(each, start=3)]
+    assert extrapolated(points, nodes) >= points[-1].each
+    assert (error(points) is None) == (len(points) == 1)
+    slower = [*points[:-1], replace(points[-1], seconds=10 * points[-1].seconds)]
+    assert len(points) == 1 or (error(slower) or 0) < (error(points) or 0)
+
+
+def test_cost_counts_units_of_each_stage_and_keeps_series_apart(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for nodes in (1000, 10_000):
+        counts = {"nodes": nodes, "edges": 20 * nodes, "train": nodes // 2}
+        shared: dict[str, Any] = {"dataset": {"name": "uug", "options": {"nodes": nodes}}}
+        for stage, engine, seconds in (("infer", "agl", 1e-6), ("infer", "dgl", 4e-6), ("train", "agl", 1e-5)):
+            values = factory.config(engine, 0, **shared, scenario={"name": stage}, suite="agl_cost")
+            made = factory.record(engine, 0, seconds * counts["edges"], config=values) | {"facts": {}}
+            factory.write(results, made | {"dataset": factory.DATASET | {"counts": counts}}, folder=f"{nodes}")
+        values = factory.config("agl", 0, **shared, scenario={"name": "flatten"}, suite="agl_cost")
+        made = factory.record("agl", 0, 0.5, config=values) | {"facts": {"records": 100}, "extrapolated": 7.0}
+        factory.write(results, made | {"dataset": factory.DATASET | {"counts": counts}}, folder=f"{nodes}")
+    text = page(results, "agl_cost")
+    law = all_law_lines(text)
+    assert len(law) == 4
+    hours = {(line[0], line[1].split(",")[0]): float(line[-1].replace(",", "")) for line in law}
+    assert hours["infer", "agl"] == pytest.approx(1e-6 * 3.38e11 / 3600 * 1.8, rel=0.1)
+    assert hours["infer", "dgl"] == pytest.approx(4 * hours["infer", "agl"], rel=0.1)
+    assert hours["flatten", "agl"] == pytest.approx(0.5 / 100 * 1.4e8 / 3600 * 1.8, rel=0.1)  # not 7 times that
+    assert re.search(r"inference of all nodes.*1,200 worker hours \| \S+ CPU hours, extrapolated \(agl", text)
+
+
+def all_law_lines(text: str) -> list[list[str]]:
+    told = text[text.index("extrapolated:") :].partition("\n## ")[0]
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in told.splitlines() if line.startswith("| ")]
+    return [[value.strip() for value in row] for row in rows[2:]]
+
+
+def test_records_of_no_suite_make_no_page_and_failed_ones_no_number(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    factory.write(results, factory.record("agl", 0, 0.1))
+    values = factory.config("dgl", 0, suite="agl_efficiency")
+    factory.write(results, factory.record("dgl", 0, status="oom", config=values))
+    found = list(find_records(results))
+    environments = {record["environment"]: environment_of(results, record["environment"]) for _, record in found}
+    (held,) = suite_parts(results, found, environments)
+    assert [block.title for block, _ in sections(held)] == ["All cells"]
+    text = page(results, "agl_efficiency")
+    assert "✗ oom" in text
+    assert "nan" not in text
