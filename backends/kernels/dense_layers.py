@@ -10,14 +10,9 @@ from torch import Tensor
 
 from backends.kernels.buffers import empty, empty_like
 from backends.kernels.epilogue import activated
-from backends.kernels.native import native, threads
+from backends.kernels.native import native, workers
 
-_SMALL = 1 << 18
-
-
-def _workers(x: Tensor, columns: int) -> int:
-    """Threads worth starting: one where the product is smaller than what starting costs."""
-    return 1 if x.numel() * columns < _SMALL else threads()
+_SMALL = 1 << 18  # multiplications; their operands are in cache, unlike those of a sum over edges
 
 
 def _outputs(needed: bool, like: Tensor | None) -> Tensor | None:
@@ -33,9 +28,8 @@ class _Dense(torch.autograd.Function):
     ) -> Tensor:
         parts = [None if part is None else part.detach().contiguous() for part in (x, weight, x2, weight2)]
         out = empty((x.shape[0], weight.shape[1]), x.dtype)
-        workers = _workers(x, weight.shape[1])
         held = None if bias is None else bias.detach()
-        native.dense_forward(*parts, held, relu, out, None, None, None, None, workers)
+        native.dense_forward(*parts, held, relu, out, *[None] * 4, workers(x.numel(), weight.shape[1], _SMALL))
         ctx.relu, ctx.has_bias = relu, bias is not None
         ctx.save_for_backward(*parts, out if relu else None)
         return out
@@ -48,7 +42,7 @@ class _Dense(torch.autograd.Function):
         grad_bias = weight.new_empty(weight.shape[1])
         native.dense_backward(
             grad.contiguous(), out, x, weight, *grads[:2], x2, weight2, *grads[2:], grad_bias, *[None] * 6, ctx.relu,
-            _workers(x, weight.shape[1]),
+            workers(x.numel(), weight.shape[1], _SMALL),
         )  # fmt: skip
         return None, *grads[:2], grad_bias if ctx.has_bias else None, *grads[2:]
 
@@ -86,8 +80,8 @@ class _Projection(torch.autograd.Function):
         x, weight, att_src, att_dst = (part.detach().contiguous() for part in (x, weight, att_src, att_dst))
         out = empty((x.shape[0], weight.shape[1]), x.dtype)
         scores = [x.new_empty((x.shape[0], att_src.shape[0])) for _ in range(2)]
-        workers = _workers(x, weight.shape[1])
-        native.dense_forward(x, weight, None, None, None, False, out, att_src, att_dst, *scores, workers)
+        threads = workers(x.numel(), weight.shape[1], _SMALL)
+        native.dense_forward(x, weight, None, None, None, False, out, att_src, att_dst, *scores, threads)
         ctx.save_for_backward(x, weight, att_src, att_dst, out)
         return out, *scores
 
@@ -98,7 +92,7 @@ class _Projection(torch.autograd.Function):
         grads = [_outputs(ctx.needs_input_grad[0], x), *map(empty_like, (weight, att_src, att_dst))]
         native.dense_backward(
             grad, out, x, weight, *grads[:2], None, None, None, None, weight.new_empty(weight.shape[1]), att_src,
-            att_dst, grad_src, grad_dst, *grads[2:], False, _workers(x, weight.shape[1]),
+            att_dst, grad_src, grad_dst, *grads[2:], False, workers(x.numel(), weight.shape[1], _SMALL),
         )  # fmt: skip
         return tuple(grads)
 

@@ -20,7 +20,6 @@ def _load() -> Any:
 
 native: Any = _load()
 
-BUILD_COMMAND = "pip install -e . (needs a C++20 compiler, for instance: apt install g++)"
 _SMALL = 1 << 16
 
 
@@ -29,9 +28,9 @@ def threads() -> int:
     return torch.get_num_threads()
 
 
-def workers(edges: int, width: int) -> int:
+def workers(edges: int, width: int, small: int = _SMALL) -> int:
     """Threads worth starting: one where the whole product is smaller than what starting costs."""
-    return 1 if edges * width < _SMALL else threads()
+    return 1 if edges * width < small else threads()
 
 
 def description() -> str:

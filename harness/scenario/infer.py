@@ -1,6 +1,5 @@
 """Scenario ``infer``: the scores of all nodes are timed."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,12 @@ from backends.contract import Clock, Floats, Inferrer
 from backends.registry import runtime
 from datasets.graph import Graph
 from harness import metrics
+from harness.scenario.base import EngineScenario
 from harness.scenario.setup import spec_of, start_of, training_of
 from harness.schema import RunConfig
 
 
-class Infer:
+class Infer(EngineScenario):
     """An inferrer on the whole graph."""
 
     engine: Inferrer
@@ -28,11 +28,6 @@ class Infer:
         self.nodes = np.arange(graph.nodes)
         self.logits: Floats | None = None
 
-    @property
-    def now(self) -> Callable[[], float] | None:
-        """Simulated time of an engine that has one."""
-        return getattr(self.engine, "now", None)
-
     def prepare(self, clock: Clock, limit: int | None) -> None:
         """Build and prepare the inferrer; a limit does not apply."""
         self.engine = runtime(self.config.backend, "infer")
@@ -43,17 +38,9 @@ class Infer:
         """Score the nodes."""
         self.logits = self.engine.infer(clock)
 
-    def accuracy(self, progress: Callable[[int, float], None]) -> dict[str, Any]:
-        """Nothing to train."""
-        return {}
-
     def metrics(self) -> dict[str, Any] | None:
         """Score the last answer when trained parameters were given: those drawn from a seed know nothing."""
         if self.config.scenario.state is None or self.logits is None or self.graph.labels is None:
             return None
         held = self.logits
         return metrics.scores_of_splits(self.graph, lambda _, nodes: held[nodes])
-
-    def close(self) -> None:
-        """Let the inferrer end."""
-        self.engine.close()

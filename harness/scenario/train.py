@@ -14,13 +14,14 @@ from backends.registry import runtime
 from datasets.graph import Graph
 from harness import metrics
 from harness.measure import clock as clocks
+from harness.scenario.base import EngineScenario
 from harness.scenario.setup import save_state, spec_of, start_of, training_of
 from harness.schema import RunConfig
 
 LONGEST_CURVE = 200
 
 
-class Train:
+class Train(EngineScenario):
     """A trainer on the training view of a graph."""
 
     engine: Trainer
@@ -35,11 +36,6 @@ class Train:
         self.batches = BatchPlan(self.nodes, config.training.batch_size).batches
         self.limit: int | None = None
 
-    @property
-    def now(self) -> Callable[[], float] | None:
-        """Simulated time of an engine that has one."""
-        return getattr(self.engine, "now", None)
-
     def prepare(self, clock: Clock, limit: int | None) -> None:
         """Build and prepare the trainer."""
         self.limit = limit
@@ -51,9 +47,6 @@ class Train:
         """Train one epoch."""
         return float(self.engine.epoch(index, clock))
 
-    def metrics(self) -> None:
-        """Nothing to score: a timed epoch predicts nothing."""
-
     def dense_floor(self) -> float | None:
         """Seconds of a full-batch epoch's layers without aggregation; mini batches have no such floor."""
         if self.config.training.batch_size is not None:
@@ -62,10 +55,6 @@ class Train:
         from harness.measure.dense import dense_floor
 
         return dense_floor(self.spec, self.view, self.start, self.config.threads)
-
-    def close(self) -> None:
-        """Let the trainer end."""
-        self.engine.close()
 
     def accuracy(self, progress: Callable[[int, float], None]) -> dict[str, Any]:
         """Train from the initial state to ``epochs`` or ``patience``; score test at the best validation epoch.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "vector.hpp"
+#include "dispatch.hpp"
 
 namespace kernels {
 

@@ -134,42 +134,4 @@ struct Cut {
     }
 };
 
-// Return chooser.pick<N, V>() for the vectors that cover a group's columns.
-template <class T, class Chooser>
-auto choose(int64_t width, const Chooser& chooser) {
-    constexpr int full = lanes<T>;
-    switch ((width + full - 1) / full) {
-        case 2: return chooser.template pick<full, 2>();
-        case 3: return chooser.template pick<full, 3>();
-        case 4: return chooser.template pick<full, 4>();
-        case 5: return chooser.template pick<full, 5>();
-        case 6: return chooser.template pick<full, 6>();
-        case 7: return chooser.template pick<full, 7>();
-        case 8: return chooser.template pick<full, 8>();
-#if defined(__AVX512F__)
-        case 9: return chooser.template pick<full, 9>();
-        case 10: return chooser.template pick<full, 10>();
-        case 11: return chooser.template pick<full, 11>();
-        case 12: return chooser.template pick<full, 12>();
-        case 13: return chooser.template pick<full, 13>();
-        case 14: return chooser.template pick<full, 14>();
-        case 15: return chooser.template pick<full, 15>();
-        case 16: return chooser.template pick<full, 16>();
-#endif
-        default: break;
-    }
-    if (width == full) return chooser.template pick<full, 1>();
-    if constexpr (full > 8) {
-        if (width == 8) return chooser.template pick<8, 1>();
-        if (width > 8) return chooser.template pick<8, 2>();
-    }
-    if constexpr (full > 4) {
-        if (width == 4) return chooser.template pick<4, 1>();
-        if (width > 4) return chooser.template pick<4, 2>();
-    }
-    if (width == 2) return chooser.template pick<2, 1>();
-    if (width == 3) return chooser.template pick<2, 2>();
-    return chooser.template pick<1, 1>();
-}
-
 }  // namespace kernels
