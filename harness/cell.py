@@ -55,9 +55,11 @@ def _serve(requests: Any, say: Any) -> None:
     from harness.session import Session
 
     session = Session(first["cell"], say)
-    say({"event": "answer"} | session.open())
+    session.start()
+    say({"event": "answer"})
     for line in requests:
-        say({"event": "answer"} | getattr(session, json.loads(line)["do"])())
+        asked = json.loads(line)
+        say({"event": "answer"} | getattr(session, asked.pop("do"))(**asked))
 
 
 def _limit_memory(gib: float | None) -> None:

@@ -1,6 +1,7 @@
 """Runs groups of cells: starts processes, deals tokens, keeps deadlines, writes records; standard library only."""
 
 import importlib
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,7 @@ from harness.failure import CellFailed
 from harness.lock import Busy, machine_lock
 from harness.measure import environment, memory
 from harness.outcome import Outcome
-from harness.process import Guard
+from harness.process import Guard, cpu_ticks
 from harness.remote import TICK, RemoteCell
 from harness.store.files import machine_slug, read_record, write_environment, write_record
 from harness.tokens import Budget, shuffled
@@ -30,14 +31,16 @@ class Worker(Protocol):
     """One cell at work, here or in a process of its own; methods raise CellFailed."""
 
     environment: Json | None
+    session: int | None
 
+    def start(self) -> None: ...
+    def started(self) -> None: ...
     def open(self) -> Json: ...
     def sample(self) -> Json: ...
     def memory(self) -> Json: ...
     def accuracy(self) -> Json: ...
-    def finish(self) -> Json: ...
+    def finish(self, shared: Json) -> Json: ...
     def resident(self) -> int: ...
-    def cpu_seconds(self) -> float: ...
     def close(self) -> None: ...
 
 
@@ -97,6 +100,7 @@ class GroupRun:
         self.workers: dict[int, Worker] = {}
         self.records: dict[int, Json] = {}
         self.device_shares: dict[int, float] = {}
+        self.shared: Json = {}
         self.token = 0
 
     def run(self) -> list[Json]:
@@ -117,7 +121,8 @@ class GroupRun:
 
     def _together(self) -> bool:
         """Deal tokens to processes that live side by side; False when they do not fit into memory together."""
-        for index in self._open_cells():
+        self._start_all()
+        for index in list(self.workers):
             self._open(index)
             if len(self.workers) > 1 and not self._fits():
                 for other in list(self.workers):
@@ -137,6 +142,8 @@ class GroupRun:
         """Deal rounds of fresh processes, each alone, that share the samples of a cell."""
         for part in range(FRESH_PROCESSES):
             for index in shuffled(self._open_cells(), self.seed, part):
+                self._start(index)
+                self._started(index)
                 self._open(index)
                 budget = Budget(self._measure(index), 1.0 / FRESH_PROCESSES)
                 while index in self.workers and not budget.done:
@@ -155,12 +162,40 @@ class GroupRun:
 
     def _fits(self) -> bool:
         held = sum(worker.resident() for worker in self.workers.values()) / memory.total()
-        return max(held, sum(self.device_shares[index] for index in self.workers)) <= RESIDENT_SHARE
+        return max(held, sum(self.device_shares.get(index, 0.0) for index in self.workers)) <= RESIDENT_SHARE
+
+    def _start_all(self) -> None:
+        """Let all cells import their engines, one on each core; what follows is timed and done in turns."""
+        cells, cores = self._open_cells(), max(1, len(os.sched_getaffinity(0)))
+        for first in range(0, len(cells), cores):
+            side_by_side = cells[first : first + cores]
+            for index in side_by_side:
+                self._start(index)
+            for index in side_by_side:
+                self._started(index)
+
+    def _start(self, index: int) -> None:
+        self.on_event({"event": "start", "cell": index, "path": self.cells[index]["path"]})
+        with self._failing(index):
+            self.workers[index] = self._worker(index)
+            self.workers[index].start()
+
+    def _started(self, index: int) -> None:
+        if index in self.workers:
+            with self._failing(index):
+                self.workers[index].started()
+
+    @contextmanager
+    def _failing(self, index: int) -> Iterator[None]:
+        try:
+            yield
+        except CellFailed as failure:
+            self._fail(index, failure)
 
     def _open(self, index: int) -> None:
-        self.on_event({"event": "start", "cell": index, "path": self.cells[index]["path"]})
+        if index not in self.workers:
+            return
         try:
-            self.workers[index] = self._worker(index)
             answer = self.workers[index].open()
         except CellFailed as failure:
             self._fail(index, failure)
@@ -184,14 +219,14 @@ class GroupRun:
         return worker
 
     def _sample(self, index: int, budget: Budget) -> None:
-        waiting = [worker for other, worker in self.workers.items() if other != index]
-        before = sum(worker.cpu_seconds() for worker in waiting)
+        waiting = {worker.session for other, worker in self.workers.items() if other != index and worker.session}
+        before = cpu_ticks(waiting)
         try:
             sample = self.workers[index].sample()
         except CellFailed as failure:
             self._fail(index, failure)
             return
-        stolen = sum(worker.cpu_seconds() for worker in waiting) - before
+        stolen = TICK * (cpu_ticks(waiting) - before)
         counts = budget.accepts(stolen > max(QUIET_SHARE * sample["cpu_seconds"] * sample["ran"], QUIET_TICKS * TICK))
         if counts:
             budget.seconds.append(sample["seconds"])
@@ -210,7 +245,9 @@ class GroupRun:
                 outcome.remembered(worker.memory())
             if config["scenario"]["name"] == "train" and config["scenario"]["train_to_end"]:
                 outcome.concluded(worker.accuracy())
-            outcome.concluded(worker.finish())
+            answer = worker.finish(self.shared)
+            self.shared = answer.pop("shared")
+            outcome.concluded(answer)
         except CellFailed as failure:
             outcome.failure = failure
         self._close(index)

@@ -15,6 +15,8 @@ Json = dict[str, Any]
 class InlineCell:
     """The worker of one cell without process, pipe, limits or deadline."""
 
+    session: int | None = None  # of no other process: a waiting inline cell does nothing
+
     def __init__(self, cell: Json, progress: Callable[[Json], None]) -> None:
         self.environment: Json | None = None
         self._progress = progress
@@ -34,8 +36,15 @@ class InlineCell:
         except Exception as error:
             raise CellFailed(*status_of(error), traceback.format_exc()[-4096:]) from error
 
-    def open(self) -> Json:
+    def start(self) -> None:
         """See ``harness.group.Worker``, as for all below."""
+        self._guarded(self._session.start)
+
+    def started(self) -> None:
+        """It is."""
+
+    def open(self) -> Json:
+        """Load, prepare, verify and warm up."""
         return dict(self._guarded(self._session.open))
 
     def sample(self) -> Json:
@@ -53,17 +62,13 @@ class InlineCell:
         """Train to the end."""
         return dict(self._guarded(self._session.accuracy))
 
-    def finish(self) -> Json:
-        """Return facts and the cache model's answer."""
-        return dict(self._guarded(self._session.finish))
+    def finish(self, shared: Json) -> Json:
+        """Return facts, the cache model's answer and limits."""
+        return dict(self._guarded(lambda: self._session.finish(shared)))
 
     def resident(self) -> int:
         """Nothing of its own: this process is there anyway."""
         return 0
-
-    def cpu_seconds(self) -> float:
-        """A waiting inline cell does nothing."""
-        return 0.0
 
     def close(self) -> None:
         """Let the engine end, whatever state a failure left it in."""

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,19 +28,27 @@ class ChildEnded(Exception):
 
 def members(session: int) -> list[int]:
     """Process ids of a session that still run, zombies left out."""
-    found = []
+    return [pid for pid, _ in _running({session})]
+
+
+def cpu_ticks(sessions: Collection[int]) -> int:
+    """Clock ticks that sessions have used so far, ended and awaited children included."""
+    return sum(sum(map(int, fields[11:15])) for _, fields in _running(sessions)) if sessions else 0
+
+
+def _running(sessions: Collection[int]) -> Iterator[tuple[int, list[str]]]:
     for entry in os.listdir("/proc"):  # noqa: PTH208 - one of the few lines that run between samples
         if entry.isdigit():
             fields = stat_fields(int(entry))
-            if fields and int(fields[3]) == session and fields[0] not in ("Z", "X"):
-                found.append(int(entry))
-    return found
+            if fields and int(fields[3]) in sessions and fields[0] not in ("Z", "X"):
+                yield int(entry), fields
 
 
 def stat_fields(pid: int) -> list[str]:
     """Fields of ``/proc/<pid>/stat`` from the state on (proc(5), field 3), or nothing when the process is gone."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 - as above
+            return file.read().rpartition(")")[2].split()
     except OSError:
         return []
 

@@ -3,13 +3,14 @@
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from harness.failure import CellFailed, status_of_exit
 from harness.measure import memory
-from harness.process import Child, ChildEnded, Guard, members, stat_fields
+from harness.process import Child, ChildEnded, Guard, cpu_ticks, members
 
 ROOT = Path(__file__).resolve().parent.parent
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -45,16 +46,25 @@ class RemoteCell:
             self._child = Child(command, child_environment(config), guard)
         except OSError as error:
             raise CellFailed("error", f"launcher.python={command[0]} cannot be started: {error}") from error
+        self.session: int | None = self._child.session
+
+    def start(self) -> None:
+        """Let the child import its engine; nobody waits."""
+        self._send("start", cell=self._cell)
+
+    def started(self) -> None:
+        """Wait until the engine is imported."""
+        self._answer("start")
 
     def open(self) -> Answer:
         """Load, prepare, verify and warm up."""
-        return self._ask("open", cell=self._cell)
+        return self._ask("open")
 
     def sample(self) -> Answer:
         """Take one sample; loaders that lived beside the child count to its CPU seconds."""
-        before = self.cpu_seconds()
+        before = cpu_ticks({self._child.session})
         answer = self._ask("sample")
-        tree = self.cpu_seconds() - before
+        tree = TICK * (cpu_ticks({self._child.session}) - before)
         return answer | {"cpu_seconds": max(answer["cpu_seconds"], (tree - 2 * TICK) / answer["ran"])}
 
     def memory(self) -> Answer:
@@ -68,35 +78,43 @@ class RemoteCell:
         """Train to the end."""
         return self._ask("accuracy")
 
-    def finish(self) -> Answer:
-        """Return facts and the cache model's answer."""
-        return self._ask("finish")
+    def finish(self, shared: Answer) -> Answer:
+        """Return facts, the cache model's answer, limits, and ``shared`` with what was found on the way."""
+        return self._ask("finish", shared=shared)
 
     def resident(self) -> int:
         """Bytes that the tree holds now."""
         return memory.proportional(members(self._child.session))
-
-    def cpu_seconds(self) -> float:
-        """CPU seconds of the tree so far, ended and awaited children included."""
-        fields = [stat_fields(pid) for pid in members(self._child.session)]
-        return TICK * sum(sum(map(int, values[11:15])) for values in fields if values)
 
     def close(self) -> None:
         """End the session."""
         self._child.end()
 
     def _ask(self, do: str, meanwhile: Callable[[], None] | None = None, **more: Any) -> Answer:
+        self._send(do, **more)
+        return self._answer(do, meanwhile)
+
+    def _send(self, do: str, **more: Any) -> None:
+        with self._alive():
+            self._child.send({"do": do, **more})
+
+    def _answer(self, do: str, meanwhile: Callable[[], None] | None = None) -> Answer:
         start = time.monotonic()
         try:
-            self._child.send({"do": do, **more})
-            return self._answer(do, start, meanwhile)
-        except ChildEnded as ended:
-            tail = self._child.tail()
-            raise CellFailed(*status_of_exit(ended.returncode, tail), tail) from ended
+            with self._alive():
+                return self._received(do, start, meanwhile)
         finally:
             self._left -= time.monotonic() - start
 
-    def _answer(self, do: str, start: float, meanwhile: Callable[[], None] | None) -> Answer:
+    @contextmanager
+    def _alive(self) -> Iterator[None]:
+        try:
+            yield
+        except ChildEnded as ended:
+            tail = self._child.tail()
+            raise CellFailed(*status_of_exit(ended.returncode, tail), tail) from ended
+
+    def _received(self, do: str, start: float, meanwhile: Callable[[], None] | None) -> Answer:
         while True:
             left = self._left - (time.monotonic() - start)
             if left <= 0:

@@ -12,7 +12,7 @@ import numpy as np
 from backends.registry import load_object
 from datasets.graph import Graph
 from harness.failure import CellFailed
-from harness.measure import environment, memory
+from harness.measure import environment, memory, once
 from harness.measure.clock import Clock, cpu_seconds
 from harness.scenario import Scenario, scenario_class
 from harness.schema import RunConfig, from_dict
@@ -33,15 +33,19 @@ class Session:
         self.seconds: list[float] = []
         self.extrapolated: float | None = None
         self.closed = True
+        self.before = Clock()
 
-    def open(self) -> Json:
-        """Load, prepare, verify and warm up; answers with what the record holds of it."""
+    def start(self) -> None:
+        """Say where this is and import the engine, which the cells of a group may do side by side."""
         config = self.config
         where = environment.describe(config.backend.name, config.threads, config.device)
         self.say({"event": "environment", "environment": where})
-        clock = Clock()
-        with clock.phase("import"):
+        with self.before.phase("import"):
             self._import_engine()
+
+    def open(self) -> Json:
+        """Load, prepare, verify and warm up; answers with what the record holds of it."""
+        config, clock = self.config, self.before
         with clock.phase("load"):
             self.graph = self._graph()
         self.scenario: Scenario = scenario_class(config.scenario.name)(config, self.graph)
@@ -62,7 +66,8 @@ class Session:
         load_object(self.config.backend.runtimes[self.config.scenario.name])
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(self.config.threads)
-            torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])
+            if self.config.scenario.name == "train":
+                torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])
 
     def _graph(self) -> Graph:
         folder = self.cell.get("graph")
@@ -153,14 +158,19 @@ class Session:
 
         return self.scenario.accuracy(progress)
 
-    def finish(self) -> Json:
-        """Answer with facts, what the scenario scored, and the cache model's hit rates; then let the engine end."""
+    def finish(self, shared: Json | None = None) -> Json:
+        """Answer with facts, what the scenario scored, hit rates and limits; then let the engine end.
+
+        ``shared`` is what cells of the group found that holds for this one too; answered with what this one adds.
+        """
+        once.learn(shared or {})
         facts = self.scenario.engine.facts()
         if self.scenario.now is not None:
             facts["clock"] = "simulated"
         operands = self._operands()
         answer = {"facts": facts, "metrics": self.scenario.metrics(), "cache": self._cache(operands)}
         answer["limits"] = self._limits(facts, operands or ())
+        answer["shared"] = once.known()
         self.close()
         return plain(answer)
 
@@ -183,7 +193,9 @@ class Session:
             return {"status": "not reported"}
         from harness.measure.cache import simulate
 
-        return dict(simulate(operands, self.config.measure.cache_accesses))
+        accesses = self.config.measure.cache_accesses
+        key = f"cache of {accesses} accesses: {once.digest_of(operands)}"
+        return dict(once.found(key, lambda: simulate(operands, accesses)))
 
     def _limits(self, facts: Json, operands: Sequence[Json]) -> Json | None:
         """Ceilings of this machine beside what was timed; the machine is this process's own while it finishes."""

@@ -2,49 +2,63 @@
 
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import partial
+from itertools import product
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from backends.kernels.ceiling import gathering, read_stream, triad
+from backends.kernels.ceiling import gathering, read_stream, table_of, triad
+from harness.measure import once
 
 LINE = 64
 STREAM_BYTES = 96 << 20
 GATHER_BYTES = 64 << 20
 ORDER_BYTES = 512 << 20
 SEGMENTS = 16
-AHEAD = (4, 16, 48)  # rows prefetched before they are used; what is best depends on their width
+AHEAD = (0, 4, 8, 16, 32)  # rows prefetched before they are used; what is best depends on width and caches
+BLOCKS = (64, 1 << 10, 1 << 14)  # rows read before the next columns of theirs, where they are wide
+GROUP = 64  # values of a row that are read together
 REPEATS = 5
+TRIED = 0.2  # seconds for which a short call is repeated
 Rows = NDArray[np.integer]
 
 
-def best_of(call: Callable[[], object], repeats: int = REPEATS) -> float:
-    """Least seconds of some calls after one that does not count: a ceiling is what was reached once."""
+def best_of(call: Callable[[], object], repeats: int = REPEATS, seconds: float = 0.0) -> float:
+    """Least seconds of some calls after one that does not count: a ceiling is what was reached once.
+
+    Calls are repeated beyond ``repeats`` until they took ``seconds`` together.
+    """
     call()
-    found = []
-    for _ in range(repeats):
+    found: list[float] = []
+    while len(found) < repeats or sum(found) < seconds:
         start = time.perf_counter()
         call()
         found.append(time.perf_counter() - start)
     return min(found)
 
 
-@cache
 def read_bandwidth(threads: int) -> float:
     """Bytes per second of reading an array beyond the caches."""
-    torch.set_num_threads(threads)
-    source = torch.ones(STREAM_BYTES // 4)
-    return STREAM_BYTES / best_of(lambda: read_stream(source, threads))
+
+    def measure() -> float:
+        torch.set_num_threads(threads)
+        source = table_of(STREAM_BYTES // 4, 1)
+        return STREAM_BYTES / best_of(lambda: read_stream(source, threads))
+
+    return once.found(f"read, {threads} threads", measure)
 
 
-@cache
 def triad_bandwidth(threads: int) -> float:
     """Bytes per second of ``a = b + s * c`` over arrays beyond the caches, the read before the write counted."""
-    torch.set_num_threads(threads)
-    a, b, c = (torch.ones(STREAM_BYTES // 4) for _ in range(3))
-    return 4 * STREAM_BYTES / best_of(lambda: triad(a, b, c, 2.0, threads))
+
+    def measure() -> float:
+        torch.set_num_threads(threads)
+        a, b, c = (table_of(STREAM_BYTES // 4, 1) for _ in range(3))
+        return 4 * STREAM_BYTES / best_of(lambda: triad(a, b, c, 2.0, threads))
+
+    return once.found(f"triad, {threads} threads", measure)
 
 
 def stream_bandwidth(threads: int) -> float:
@@ -52,21 +66,27 @@ def stream_bandwidth(threads: int) -> float:
     return max(read_bandwidth(threads), triad_bandwidth(threads))
 
 
-@cache
 def multiply_add_rate(threads: int, size: int = 1024) -> float:
     """Operations per second of a dense float32 product, two per multiply-add."""
-    torch.set_num_threads(threads)
-    a, out = torch.ones(size, size), torch.empty(size, size)
-    return 2 * size**3 / best_of(lambda: torch.mm(a, a, out=out))
+
+    def measure() -> float:
+        torch.set_num_threads(threads)
+        a, out = torch.ones(size, size), torch.empty(size, size)
+        return 2 * size**3 / best_of(lambda: torch.mm(a, a, out=out))
+
+    return once.found(f"multiply-adds, {threads} threads", measure)
 
 
-@cache
 def gather_bandwidth(rows: int, width: int, threads: int) -> float:
     """Bytes per second, in whole lines, of reading random rows of a table [rows, width]: no order, no structure."""
-    count = max(1, GATHER_BYTES // _row_bytes(width))
-    random = np.random.Generator(np.random.Philox(key=1))
-    indices = random.integers(0, rows, count, dtype=np.int32)
-    return count * _row_bytes(width) / _least_seconds(indices, rows, width, threads)
+
+    def measure() -> float:
+        count = max(1, GATHER_BYTES // _row_bytes(width))
+        random = np.random.Generator(np.random.Philox(key=1))
+        indices = random.integers(0, rows, count, dtype=np.int32)
+        return count * _row_bytes(width) / _least_seconds(indices, rows, width, threads)
+
+    return once.found(f"random rows, {rows} of {width}, {threads} threads", measure)
 
 
 def order_seconds(indices: Rows, rows: int, width: int, threads: int) -> float:
@@ -77,8 +97,12 @@ def order_seconds(indices: Rows, rows: int, width: int, threads: int) -> float:
     """
     if len(indices) == 0:
         return 0.0
-    read = _segments(indices, max(1, ORDER_BYTES // _row_bytes(width)))
-    return _least_seconds(read, rows, width, threads) * len(indices) / len(read)
+
+    def measure() -> float:
+        read = _segments(indices, max(1, ORDER_BYTES // _row_bytes(width)))
+        return _least_seconds(read, rows, width, threads) * len(indices) / len(read)
+
+    return once.found(f"rows {once.digest(indices)}, {rows} of {width}, {threads} threads", measure)
 
 
 def _row_bytes(width: int) -> int:
@@ -94,5 +118,8 @@ def _segments(indices: Rows, most: int) -> NDArray[np.int32]:
 
 def _least_seconds(indices: NDArray[np.int32], rows: int, width: int, threads: int) -> float:
     torch.set_num_threads(threads)
-    run = gathering(torch.ones(rows, width), torch.from_numpy(np.array(indices)))
-    return min(best_of(lambda ahead=ahead: run(ahead, threads), 3) for ahead in AHEAD)  # type: ignore[misc]
+    run = gathering(table_of(rows, width), torch.from_numpy(np.array(indices)))
+    ways = list(product(AHEAD, BLOCKS if width > GROUP else BLOCKS[1:2]))
+    tried = [(best_of(partial(run, *way, threads), 2), way) for way in ways]
+    least, way = min(tried)
+    return min(least, best_of(partial(run, *way, threads), seconds=TRIED))

@@ -1,5 +1,8 @@
 """Limits: the formulas by hand, and ceilings that are of the right kind."""
 
+import json
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +10,7 @@ import torch
 from backends.kernels import ceiling
 from backends.model import ModelSpec, initial_state
 from datasets.csr import Csr
-from harness.measure import ceilings
+from harness.measure import ceilings, once
 from harness.measure.dense import dense_floor
 from harness.measure.limits import limits
 from tests.graphs import awkward_graph
@@ -66,15 +69,26 @@ def test_ceilings_of_this_machine_are_measured(monkeypatch, compiled):
         monkeypatch.setattr(ceiling, "native", None)
     monkeypatch.setattr(ceilings, "STREAM_BYTES", 1 << 22)
     monkeypatch.setattr(ceilings, "GATHER_BYTES", 1 << 20)
-    measured = (ceilings.read_bandwidth, ceilings.triad_bandwidth, ceilings.multiply_add_rate)
-    for held in (*measured, ceilings.gather_bandwidth):
-        held.cache_clear()
+    once.forget()
     found = limits(FACTS, 1.0, 1, [operand(1000)])
     assert all(found["ceilings"][name] > 1e6 for name in ("stream", "read", "triad", "flops", "gather"))
     assert found["ceilings"]["stream"] == max(found["ceilings"]["read"], found["ceilings"]["triad"])
     assert found["fraction_of_ceiling"] > 0
-    for held in (*measured, ceilings.gather_bandwidth):
-        held.cache_clear()
+    once.forget()
+
+
+def test_what_another_cell_measured_is_not_measured_again(monkeypatch):
+    once.forget()
+    facts = {"spmm": [FACTS["spmm"][0] | {"rows": 10, "columns": 10}]}
+    monkeypatch.setattr(ceilings, "best_of", lambda call, *rest, **named: 0.5)
+    first = limits(facts, 1.0, 1, [operand(1000)])
+    told = json.loads(json.dumps(once.known()))
+    once.forget()
+    once.learn(told)
+    monkeypatch.setattr(ceilings, "best_of", lambda call, *rest, **named: 0.25)
+    assert limits(facts, 1.0, 1, [operand(1000)]) == first
+    assert limits(facts, 1.0, 1, [operand(2000)])["fraction_of_ceiling"] < first["fraction_of_ceiling"]
+    once.forget()
 
 
 @pytest.mark.parametrize("width", [1, 5, 8, 16, 23, 64, 65, 200])
@@ -86,11 +100,10 @@ def test_a_gather_reads_every_value_of_its_rows(width, threads):
     table = torch.from_numpy(draw.integers(0, 9, (50, width)).astype(np.float32))
     indices = torch.from_numpy(draw.integers(0, 50, 10_000).astype(np.int32))
     rows = table.numpy()[indices.numpy()]
-    lanes = ceiling.native.lanes
-    tail = width % lanes and width > lanes
-    twice = rows[:, width - lanes : width - width % lanes].sum() if tail else 0  # a tail is read by a whole vector
-    wanted = rows.sum() + twice
-    assert ceiling.gathering(table, indices)(16, threads) == wanted
+    lanes = next(lanes for lanes in (ceiling.native.lanes, 8, 4, 2, 1) if lanes <= width)
+    twice = rows[:, width - lanes : width - width % lanes].sum() if width % lanes else 0  # a tail is a whole vector
+    for ahead, block in product((0, 16, 20_000), (1, 64, 1 << 15)):
+        assert ceiling.gathering(table, indices)(ahead, block, threads) == rows.sum() + twice
     column = table[:48, 0].contiguous()
     assert ceiling.read_stream(column, threads) == column.sum()
 

@@ -3,10 +3,10 @@
 
 namespace {
 
-double gather_rows(In<float> table, In<int32_t> indices, int64_t ahead, int threads) {
+double gather_rows(In<float> table, In<int32_t> indices, int64_t ahead, int64_t block, int threads) {
     nb::gil_scoped_release released;
-    return kernels::gather_rows(table.data(), indices.data(), int64_t(indices.shape(0)), int64_t(table.shape(1)), ahead,
-                                threads);
+    const int64_t count = int64_t(indices.shape(0)), width = int64_t(table.shape(1));
+    return kernels::gather_rows({table.data(), indices.data(), count, width, ahead}, block, threads);
 }
 
 double read_stream(In<float> from, int threads) {
@@ -22,7 +22,7 @@ void triad(Out<float> a, In<float> b, In<float> c, float scale, int threads) {
 }  // namespace
 
 void define_ceiling(nb::module_& m) {
-    m.def("gather_rows", &gather_rows, "table"_a, "indices"_a, "ahead"_a, "threads"_a);
+    m.def("gather_rows", &gather_rows, "table"_a, "indices"_a, "ahead"_a, "block"_a, "threads"_a);
     m.def("read_stream", &read_stream, "source"_a, "threads"_a);
     m.def("triad", &triad, "a"_a, "b"_a, "c"_a, "scale"_a, "threads"_a);
     m.attr("lanes") = kernels::lanes<float>;

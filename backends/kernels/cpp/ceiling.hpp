@@ -4,67 +4,83 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "vector.hpp"
+#include "spmm.hpp"
 
 namespace kernels {
 
-constexpr int64_t kGatherChunk = 1 << 12;  // rows of one thread at a time
-constexpr int kSums = 8;                   // registers that sum
+constexpr int64_t kGatherChunk = 1 << 10;  // edges of one thread at a time, unless it is told to take more
+constexpr int kSums = 8;                   // registers that sum a stream
 
-struct RowSum {
-    vec<float> acc[kSums]{};
-    float rest = 0;
+struct Gathering {
+    const float* table;      // [*, width]
+    const int32_t* indices;  // [count]
+    int64_t count, width, ahead;
+};
 
-    // Add a row; a tail shorter than a vector is read by a vector that ends with the row.
-    void add(const float* row, int64_t width) {
-        int64_t c = 0;
-        for (; c + kSums * lanes<float> <= width; c += kSums * lanes<float>)
-            for (int v = 0; v < kSums; ++v) acc[v] += load(row + c + v * lanes<float>);
-        int v = 0;
-        for (; c + lanes<float> <= width; c += lanes<float>, ++v) acc[v] += load(row + c);
-        if (c == width) return;
-        if (width >= lanes<float>)
-            acc[kSums - 1] += load(row + width - lanes<float>);
-        else
-            for (; c < width; ++c) rest += row[c];
+// Sum some columns of the rows of edges [begin, end), which are prefetched `ahead` edges before, or not at all where
+// that is 0. A tail shorter than a vector is read by one that ends with the columns.
+struct ColumnSums {
+    using Function = double (*)(const Gathering&, Columns, int64_t, int64_t);
+
+    template <int N, int V>
+    static double run(const Gathering& g, Columns columns, int64_t begin, int64_t end) {
+        vecn<float, N> acc[V] = {};
+        const float* from = g.table + columns.first;
+        const int64_t fetched = g.ahead > 0 ? std::min(end, std::max(begin, g.count - g.ahead)) : begin;
+        for (int64_t e = begin; e < fetched; ++e) {
+            prefetch<float, N, V>(from + int64_t(g.indices[e + g.ahead]) * g.width);
+            add<N, V>(acc, from + int64_t(g.indices[e]) * g.width, columns.width);
+        }
+        for (int64_t e = fetched; e < end; ++e) add<N, V>(acc, from + int64_t(g.indices[e]) * g.width, columns.width);
+        double total = 0;
+        for (const auto& part : acc) total += sum_pack<float, N>(part);
+        return total;
     }
 
-    float total() const {
-        float all = rest;
-        for (const auto& part : acc) all += sum<float>(part);
-        return all;
+    template <int N, int V>
+    static void add(vecn<float, N> (&acc)[V], const float* row, int64_t width) {
+#pragma GCC unroll 16
+        for (int v = 0; v < V; ++v) acc[v] += load_pack<N>(row + column<N, V>(v, width));
+    }
+
+    template <int N, int V>
+    Function pick() const {
+        return &run<N, V>;
     }
 };
 
-// Sum rows `indices` [count] of `table` [*, width], prefetching `ahead` rows before each is used.
-inline double gather_rows(const float* table, const int32_t* indices, int64_t count, int64_t width, int64_t ahead,
-                          int threads) {
-    const int64_t lines = (width * int64_t(sizeof(float)) + 63) / 64;
+// Sum the rows of a gathering, `block` edges at a time, and of these one group of columns after the other: few edges
+// read whole rows, many find the lines of a group in a nearer cache.
+inline double gather_rows(const Gathering& g, int64_t block, int threads) {
+    const Cut<float> cut(g.width);
+    const int64_t blocks = std::max<int64_t>(1, kGatherChunk / block);
     double total = 0;
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1) reduction(+ : total)
-    for (int64_t begin = 0; begin < count; begin += kGatherChunk) {
-        const int64_t end = std::min(begin + kGatherChunk, count);
-        RowSum rows;
-        for (int64_t e = begin; e < end; ++e) {
-            const float* next = table + int64_t(indices[std::min(e + ahead, count - 1)]) * width;
-            for (int64_t line = 0; line < lines; ++line) __builtin_prefetch(next + 16 * line, 0, 3);
-            rows.add(table + int64_t(indices[e]) * width, width);
+#pragma omp parallel for num_threads(threads) schedule(dynamic, blocks) reduction(+ : total)
+    for (int64_t begin = 0; begin < g.count; begin += block) {
+        const int64_t end = std::min(begin + block, g.count);
+        for (int64_t group = 0; group < cut.groups; ++group) {
+            const Columns columns = cut.group(group);
+            total += choose<float>(columns.width, ColumnSums{})(g, columns, begin, end);
         }
-        total += rows.total();
     }
     return total;
 }
 
 // Read `count` floats once.
 inline double read_stream(const float* from, int64_t count, int threads) {
-    constexpr int64_t block = 1 << 14;
+    constexpr int64_t block = kSums * lanes<float>;
+    const int64_t blocks = count / block;
     double total = 0;
-#pragma omp parallel for num_threads(threads) schedule(static) reduction(+ : total)
-    for (int64_t begin = 0; begin < count; begin += block) {
-        RowSum rows;
-        rows.add(from + begin, std::min(block, count - begin));
-        total += rows.total();
+#pragma omp parallel num_threads(threads) reduction(+ : total)
+    {
+        vec<float> acc[kSums]{};
+#pragma omp for schedule(static)
+        for (int64_t b = 0; b < blocks; ++b) {
+            for (int v = 0; v < kSums; ++v) acc[v] += load(from + b * block + v * lanes<float>);
+        }
+        for (const auto& part : acc) total += sum<float>(part);
     }
+    for (int64_t i = blocks * block; i < count; ++i) total += from[i];
     return total;
 }
 
