@@ -1,7 +1,7 @@
 """Reading GraphFeatures back: whole folders, shard by shard, in a seeded shuffled order."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -45,18 +45,36 @@ class GraphFeatureReader:
     def __len__(self) -> int:
         return int(self.manifest["sizes"]["records"])
 
-    def batches(self, size: int, seed: int | None = None) -> Iterator[Records]:
-        """Yield batches of at most ``size`` records, no batch across shards.
+    def batches(
+        self, size: int, seed: int | None = None, split: str | None = None, shards: Sequence[int] | None = None
+    ) -> Iterator[Records]:
+        """Yield batches of at most ``size`` records of a split, or of all, no batch across shards.
 
-        With a ``seed`` shards, and rows inside each, come in the order of a hash permutation.
+        With a ``seed`` shards, those named or all, and rows inside each come in the order of a hash permutation.
         """
-        order = np.arange(len(self.shards)) if seed is None else permutation(seed, "shards", len(self.shards))
+        numbers = np.arange(len(self.shards)) if shards is None else np.asarray(shards, dtype=np.int64)
+        order = numbers if seed is None else numbers[permutation(seed, "shards", len(numbers))]
         for number in order.tolist():
             strings = self.strings(number)
             rows = np.arange(len(strings)) if seed is None else permutation(seed, f"rows {number}", len(strings))
+            if split is not None:
+                rows = rows[self.splits(number)[rows] == split]
             features = self._features(number)
             for start in range(0, len(rows), size):
                 yield self._decoded(number, strings, rows[start : start + size], features)
+
+    def splits(self, number: int) -> Any:
+        """The split of each record of a shard, as text [records]."""
+        return np.array(self._read(self.shards[number], "split").to_pylist(), dtype=object)
+
+    def labelled(self) -> tuple[Any, Any, Any]:
+        """Ids [records], labels [records, 1 or classes] and splits [records] of all shards, without neighbourhoods."""
+        ids, labels, splits = [], [], []
+        for number, shard in enumerate(self.shards):
+            ids.append(self._read(shard, "id").to_numpy())
+            labels += self._read(shard, "label").to_pylist()
+            splits.append(self.splits(number))
+        return np.concatenate(ids), np.array(labels, dtype=np.int64), np.concatenate(splits)
 
     def strings(self, number: int) -> list[memoryview]:
         """The protobuf strings of a shard, in its order."""

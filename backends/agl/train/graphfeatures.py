@@ -91,9 +91,7 @@ class GraphFeatureTrainer(AglTrainer):
         if self.plan.full_batch:
             yield self.full
             return
-        assert self.plan.size is not None
-        read = islice(self.reader.batches(self.plan.size, self.plan.seed + index), self.plan.limit)
-        made = map(self.vectorized, read)
+        made = map(self.vectorized, self.read(index))
         if self.config.on("pipeline"):
             yield from overlapped(made, clock)
             return
@@ -103,6 +101,11 @@ class GraphFeatureTrainer(AglTrainer):
             if batch is None:
                 return
             yield batch
+
+    def read(self, index: int) -> Iterator[Records]:
+        """The batches of an epoch as they lie on disk."""
+        assert self.plan.size is not None
+        return islice(self.reader.batches(self.plan.size, self.plan.seed + index), self.plan.limit)
 
     def facts(self) -> dict[str, Any]:
         """See ``Trainer``; ``bytes_on_disk`` are the shards', ``duplication`` nodes stored per distinct node."""

@@ -11,6 +11,7 @@ from backends.agl.train.graphfeatures import GraphFeatureTrainer
 from backends.agl.train.parameters import Layout
 from backends.agl.train.pools import Pool, RayPool, ThreadPool
 from backends.agl.train.server import Rules
+from backends.agl.train.shards import ShardTrainer
 from backends.agl.train.worker import Job, job_of
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Nodes
@@ -87,10 +88,14 @@ class DistributedTrainer(AglTrainer):
 
     def predict(self, graph: Graph, nodes: Nodes) -> Floats:
         """See ``Trainer``."""
+        self.refresh()
+        return super().predict(graph, nodes)
+
+    def refresh(self) -> None:
+        """Copy the servers' parameters, if they have moved on."""
         if self.stale:
             self.model.load(self.state())
             self.stale = False
-        return super().predict(graph, nodes)
 
     def state(self) -> State:
         """See ``Trainer``."""
@@ -113,6 +118,15 @@ class DistributedTrainer(AglTrainer):
         if self.pool is not None:
             self.pool.close()
             self.pool = None
+
+
+class DistributedShardTrainer(DistributedTrainer, ShardTrainer):
+    """Many workers on shards that GraphFlat left, each on its own; the plan is a ``ShardPlan`` of all of them."""
+
+    def validation_loss(self) -> float | None:
+        """See ``ShardTrainer``; computed here, with a copy of the parameters."""
+        self.refresh()
+        return super().validation_loss()
 
 
 def mean_report(reports: list[dict[str, Any]]) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from backends.agl.backend import AglTrainer
 from backends.agl.config import AglConfig
 from backends.agl.train.links import Link, ReducedLink, ServedLink, Servers, Traffic
 from backends.agl.train.parameters import Layout, Vector
+from backends.agl.train.plans import WorkerPlan
+from backends.agl.train.shards import ShardPlan, ShardTrainer
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Nodes
 from backends.model import ModelSpec, State, TrainingSpec
@@ -41,23 +43,6 @@ class Phases:
 
 
 @dataclass(frozen=True)
-class WorkerPlan(BatchPlan):
-    """A worker's own targets; the first ``skip`` batches of an epoch were trained before the worker was restarted."""
-
-    skip: int = 0
-
-    def targets(self, epoch: int) -> list[Nodes]:
-        """See ``BatchPlan``."""
-        return super().targets(epoch)[self.skip :]
-
-    @property
-    def steps(self) -> int:
-        """Batches of an epoch, none where there are no targets."""
-        whole = self.batches if len(self.nodes) else 0
-        return whole if self.limit is None or self.full_batch else min(whole, self.limit)
-
-
-@dataclass(frozen=True)
 class Job:
     """What all workers are told: how to train, from which state, and who trains what."""
 
@@ -76,16 +61,18 @@ class Job:
 def job_of(
     config: AglConfig, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, workers: int
 ) -> Job:
-    """Deal the targets of a plan by hash, equally up to one; batch sizes are each worker's own, as in AGL.
-
-    A limit counts the batches of all workers together. Threads are shared.
-    """
-    dealt = np.argsort(hash_ids(plan.seed, "workers", plan.nodes), kind="stable")
-    limit = None if plan.limit is None else -(-plan.limit // workers)
-    parts = [np.sort(plan.nodes[dealt[rank::workers]]) for rank in range(workers)]
-    plans = tuple(WorkerPlan(part, plan.size, limit, plan.seed) for part in parts)
+    """Deal a plan out to workers; batch sizes are each worker's own, as in AGL. Threads are shared."""
+    plans = plan.dealt(workers) if isinstance(plan, ShardPlan) else dealt(plan, workers)
     local = replace(config, workers=1, strategy="local")
     return Job(local, spec, replace(training, threads=max(1, training.threads // workers)), state, plans)
+
+
+def dealt(plan: BatchPlan, workers: int) -> tuple[WorkerPlan, ...]:
+    """Deal targets by hash, equally up to one; a limit counts the batches of all workers together."""
+    order = np.argsort(hash_ids(plan.seed, "workers", plan.nodes), kind="stable")
+    limit = None if plan.limit is None else -(-plan.limit // workers)
+    parts = [np.sort(plan.nodes[order[rank::workers]]) for rank in range(workers)]
+    return tuple(WorkerPlan(part, plan.size, limit, plan.seed) for part in parts)
 
 
 def save_work(job: Job, graph: Graph, folder: Path) -> None:
@@ -121,6 +108,10 @@ class WorkerTrainer(AglTrainer):
             yield batch
 
 
+class ShardWorkerTrainer(WorkerTrainer, ShardTrainer):
+    """The same on the worker's own shards."""
+
+
 def labels_in(targets: Targets) -> float:
     """Number of known labels: what a mean loss was divided by."""
     if targets.share is not None:
@@ -138,7 +129,8 @@ class Worker:
         self.rank, self.job, self.graph, self.servers = rank, job, graph, servers
         self.layout = Layout(job.spec)
         self.plan = job.plans[rank]
-        self.trainer = WorkerTrainer(job.config)
+        kind = ShardWorkerTrainer if isinstance(self.plan, ShardPlan) else WorkerTrainer
+        self.trainer: WorkerTrainer = kind(job.config)
         self.trainer.prepare(self.graph, job.spec, job.training, job.state, self.plan, Phases())
         # dropout differs between workers; a node's sampled neighbours do not
         self.trainer.training = replace(job.training, seed=job.training.seed + rank)
