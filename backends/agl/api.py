@@ -5,6 +5,7 @@
 """
 
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -12,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from backends.agl.flat.strategy import Strategy
+from backends.agl.sampled import SampledGraph
 from backends.kernels import Neighbourhood, khop, layer_blocks, spmm
 from backends.layered import LayerMatrix, float_tensor
 from datasets.adjacency import SELF_LOOP_MODELS, adjacency_of, insert_self_loops
@@ -21,10 +24,14 @@ from datasets.graph import Graph
 
 @dataclass(frozen=True, eq=False)
 class SubgraphAdjacency:
-    """A_B of a batch: the merged neighbourhood of its targets, edges by destination, and weights of the whole graph."""
+    """A_B of a batch: the merged neighbourhood of its targets, edges by destination, and weights of the whole graph.
+
+    ``sampled`` is what a sampled one was drawn from; ``pruning`` then adds the self loops and weights of each layer.
+    """
 
     neighbourhood: Neighbourhood
-    weight: Tensor | None
+    weight: Tensor | None = None
+    sampled: SampledGraph | None = None
 
     @property
     def hops(self) -> int:
@@ -33,6 +40,7 @@ class SubgraphAdjacency:
 
 
 _prepared: "WeakKeyDictionary[Graph, dict[str, tuple[Csr, Tensor | None]]]" = WeakKeyDictionary()
+_sampled: "WeakKeyDictionary[Graph, dict[tuple[Any, ...], SampledGraph]]" = WeakKeyDictionary()
 
 
 def subgraph_vectorize(
@@ -47,25 +55,43 @@ def subgraph_vectorize(
 
     ``model`` names whose edges are meant: ``gcn`` adds self loops and symmetric weights, ``gat`` self loops, ``sage``
     nothing; both come from the whole graph, and a self loop has zeros for edge features. ``fanouts``, one per layer,
-    first layer first, sample neighbours. Raises ValueError for a graph without features.
+    first layer first, sample neighbours, before self loops are added: E_B then holds the sampled edges alone. Raises
+    ValueError for a graph without features, or fanouts of another number of layers.
     """
     if graph.features is None:
         raise ValueError(f"data set {graph.name} has no features: a model needs some")
+    if fanouts is not None and len(fanouts) != hops:
+        raise ValueError(f"fanouts={fanouts} has {len(fanouts)} entries for {hops} hops: give one per layer")
+    adj = _whole(graph, targets, hops, model) if fanouts is None else _drawn(graph, targets, model, fanouts, seed)
+    features = torch.from_numpy(np.array(graph.features[adj.neighbourhood.nodes], dtype=np.float32))
+    return adj, features, _edge_features(graph, adj, model)
+
+
+def _whole(graph: Graph, targets: NDArray[np.integer], hops: int, model: str) -> SubgraphAdjacency:
     held = _prepared.setdefault(graph, {})
     if model not in held:
         adjacency = adjacency_of(graph, model)
         held[model] = adjacency.csr, float_tensor(adjacency.weight)
     csr, weight = held[model]
-    found = khop(csr, targets, fanouts or (None,) * hops, seed)
-    features = torch.from_numpy(np.array(graph.features[found.nodes], dtype=np.float32))
-    return SubgraphAdjacency(found, weight), features, _edge_features(graph, found, model)
+    return SubgraphAdjacency(khop(csr, targets, (None,) * hops), weight)
 
 
-def _edge_features(graph: Graph, found: Neighbourhood, model: str) -> Tensor | None:
+def _drawn(
+    graph: Graph, targets: NDArray[np.integer], model: str, fanouts: tuple[int | None, ...], seed: int
+) -> SubgraphAdjacency:
+    held, key = _sampled.setdefault(graph, {}), (model, fanouts, seed)
+    if key not in held:
+        held.clear()  # an epoch of one seed and shape, then perhaps the next
+        held[key] = SampledGraph(graph, model, Strategy(fanouts, seed=seed), None)
+    return SubgraphAdjacency(held[key].search(targets), sampled=held[key])
+
+
+def _edge_features(graph: Graph, adj: SubgraphAdjacency, model: str) -> Tensor | None:
     if graph.edge_features is None:
         return None
-    places = found.positions
-    if model in SELF_LOOP_MODELS:
+    places = adj.neighbourhood.positions
+    assert places is not None
+    if model in SELF_LOOP_MODELS and adj.sampled is None:
         places = insert_self_loops(graph.csr, 0)[1][places]
     features = np.array(graph.edge_features[places], dtype=np.float32)
     features[places < 0] = 0.0
@@ -74,6 +100,8 @@ def _edge_features(graph: Graph, found: Neighbourhood, model: str) -> Tensor | N
 
 def pruning(adj: SubgraphAdjacency, form: str = "tight") -> list[LayerMatrix]:
     """Return the matrix of each layer, first layer first, without what no target needs (AGL, section 3.3.2)."""
+    if adj.sampled is not None:
+        return adj.sampled.matrices(adj.neighbourhood, form)
     blocks = layer_blocks(adj.neighbourhood, adj.hops, form)
     weights = [None if adj.weight is None else adj.weight[torch.from_numpy(block.positions)] for block in blocks]
     return [LayerMatrix(block.csr, weight) for block, weight in zip(blocks, weights, strict=True)]

@@ -9,7 +9,7 @@ from backends.agl.flat.filters import FilterError, edge_columns, edge_mask
 from backends.agl.flat.strategy import Strategy
 from backends.agl.vectorize import inverse_sqrt, matrices
 from backends.contract import Nodes, Unsupported
-from backends.kernels import khop
+from backends.kernels import Neighbourhood, khop
 from backends.layered import LayerMatrix
 from datasets.csr import Csr
 from datasets.graph import Graph
@@ -42,13 +42,21 @@ class SampledGraph:
         self.csr = Csr(indptr, csr.indices[kept], csr.shape, csr.ids[kept])
         self.weight, self.raw = (None if held is None else held[kept] for held in (self.weight, self.raw))
 
-    def layers(self, targets: Nodes, form: str) -> tuple[list[LayerMatrix], Nodes]:
-        """Return each layer's matrix, first layer first, and the nodes that the first one reads, targets ascending."""
+    def search(self, targets: NDArray[np.integer]) -> Neighbourhood:
+        """Draw the merged neighbourhood of some targets."""
         drawn = self.strategy
         options = drawn.seed, drawn.scope, drawn.method, self.weight, drawn.replacement
-        held = khop(self.csr, targets, drawn.fanouts, *options)
+        return khop(self.csr, targets, drawn.fanouts, *options)
+
+    def matrices(self, held: Neighbourhood, form: str) -> list[LayerMatrix]:
+        """Each layer's matrix over a neighbourhood that was drawn here, first layer first."""
         scale = None if self.scale is None else self.scale[held.nodes]
-        return matrices(held, self.model, drawn.hops, form, scale, self.raw), held.nodes
+        return matrices(held, self.model, self.strategy.hops, form, scale, self.raw)
+
+    def layers(self, targets: Nodes, form: str) -> tuple[list[LayerMatrix], Nodes]:
+        """Return each layer's matrix, first layer first, and the nodes that the first one reads, targets ascending."""
+        held = self.search(targets)
+        return self.matrices(held, form), held.nodes
 
 
 def _scale(graph: Graph) -> NDArray[np.floating[Any]]:

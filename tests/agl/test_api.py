@@ -39,31 +39,34 @@ class GCNModel(nn.Module):
 
 
 @pytest.mark.parametrize("form", ["tight", "paper", "full"])
+@pytest.mark.parametrize("fanouts", [None, (2, 3, 2)], ids=["all", "sampled"])
 @pytest.mark.parametrize("layers", [1, 2, 3])
-def test_a_gcn_of_the_users_own_equals_the_definition(layers, form):
+def test_a_gcn_of_the_users_own_equals_the_definition(layers, fanouts, form):
     graph = awkward_graph(4, weighted=True)
-    spec = ModelSpec("gcn", layers, graph.width, 5, graph.classes)
+    fanouts = fanouts and fanouts[:layers]
+    spec = ModelSpec("gcn", layers, graph.width, 5, graph.classes, fanouts=fanouts or ())
     state, targets = initial_state(spec, 0), graph.nodes_of("train")[::-1].copy()
     model = GCNModel([graph.width, *[5] * (layers - 1), graph.classes])
     with torch.no_grad():
         for name, value in state.items():
             model.get_parameter(name).copy_(torch.from_numpy(value))
-    adj, node_feature, edge_feature = subgraph_vectorize(graph, targets, hops=layers)
+    adj, node_feature, edge_feature = subgraph_vectorize(graph, targets, hops=layers, fanouts=fanouts, seed=3)
     logits = model(pruning(adj, form), node_feature, targets)
     nn.functional.cross_entropy(logits, torch.from_numpy(graph.labels[targets])).backward()
-    wanted, _, gradients = loss_and_gradients(graph, spec, state, targets)
+    wanted, _, gradients = loss_and_gradients(graph, spec, state, targets, seed=3)
     assert edge_feature is None
     np.testing.assert_allclose(logits.detach().numpy(), wanted, atol=1e-5)
     for name, value in gradients.items():
         np.testing.assert_allclose(model.get_parameter(name).grad.numpy(), value, atol=2e-5, err_msg=name)
 
 
+@pytest.mark.parametrize("fanouts", [None, (2, 3)], ids=["all", "sampled"])
 @pytest.mark.parametrize("model", ["gcn", "sage"])
-def test_edge_features_follow_their_edges(model):
+def test_edge_features_follow_their_edges(model, fanouts):
     graph = awkward_graph(2)
     marks = np.stack([graph.csr.indices, graph.csr.destinations], axis=1).astype(np.float32) + 1
     graph = replace(graph, edge_features=marks)
-    adj, _, edge_feature = subgraph_vectorize(graph, np.array([7, 0, 12]), 2, model)
+    adj, _, edge_feature = subgraph_vectorize(graph, np.array([7, 0, 12]), 2, model, fanouts)
     held = adj.neighbourhood
     ends = np.stack([held.nodes[held.csr.indices], held.nodes[held.csr.destinations]], axis=1) + 1.0
     ends[ends[:, 0] == ends[:, 1]] = 0.0
@@ -83,3 +86,8 @@ def test_targets_may_repeat_and_need_no_order():
 def test_what_cannot_be_looked_up_is_refused():
     with pytest.raises(ValueError, match="3 targets but 2 embeddings"):
         look_up(torch.zeros(2, 4), np.array([1, 2, 3]))
+
+
+def test_fanouts_of_another_number_of_layers_are_refused():
+    with pytest.raises(ValueError, match=r"fanouts=\(2,\) has 1 entries for 2 hops: give one per layer"):
+        subgraph_vectorize(awkward_graph(1), np.array([3]), 2, "sage", (2,))
