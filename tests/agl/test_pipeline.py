@@ -1,0 +1,127 @@
+"""AGL as a whole: tables to scores, memory of a worker, inference without repetition, any number of workers."""
+
+import tracemalloc
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from backends.ablation import resolve
+from backends.agl.config import AglConfig
+from backends.agl.flat import commandline as flat
+from backends.agl.flat.job import Job, flatten_to, targets_of
+from backends.agl.flat.strategy import parse
+from backends.agl.infer import commandline as infer
+from backends.agl.train import commandline as train
+from backends.agl.train.settings import settings_of
+from backends.agl.train.trainer import trainer_of
+from backends.agl.train.worker import Phases
+from backends.batches import BatchPlan
+from backends.model import ModelSpec, TrainingSpec, initial_state
+from backends.registry import runtime
+from datasets.graph import SPLITS, Graph
+from datasets.uug import load
+from harness.metrics import auc
+from tests.contract.test_parity import PlainClock
+
+
+@cache
+def uug() -> Graph:
+    """The user-user graph at a size for tests."""
+    return load("uug", {"nodes": 3000, "degree": 10, "features": 16})
+
+
+def tables(folder) -> list[str]:
+    """The graph as the node and edge tables that GraphFlat reads."""
+    graph, names = uug(), [*SPLITS, "none"]
+    nodes = {
+        "id": np.arange(graph.nodes),
+        "features": list(graph.features),
+        "label": [None if label < 0 else label for label in graph.labels.tolist()],
+        "split": [names[number] if names[number] in SPLITS else None for number in graph.split.tolist()],
+    }
+    edges = {"source": graph.csr.indices, "target": graph.csr.destinations}
+    arguments = []
+    for flag, name, held in (("-n", "nodes", nodes), ("-e", "edges", edges)):
+        parquet.write_table(pa.table(held), folder / f"{name}.parquet")
+        arguments += [flag, str(folder / f"{name}.parquet")]
+    return arguments
+
+
+def test_tables_become_shards_parameters_and_scores_of_all_nodes(tmp_path):
+    graph, model = uug(), str(tmp_path / "model.safetensors")
+    flatten = [*tables(tmp_path), "-h", "2", "-s", "uniform(5)", "--shard-records", "256"]
+    assert flat.main([*flatten, "-o", str(tmp_path / "shards")]) == 0
+    settings = ["hidden=8", "epochs=6", "batch=128", "workers=4", "rate=0.02"]
+    arguments = ["-m", "gat", "-i", str(tmp_path / "shards"), "-t", "sync", "-o", model]
+    assert train.main([*arguments, "-c", *settings]) == 0
+    (tmp_path / "graph").mkdir()
+    graph.save(tmp_path / "graph")
+    given = ["-m", model, "-i", str(tmp_path / "graph"), "-o", str(tmp_path / "out"), "-c", "fanouts=5,5", "seed=0"]
+    assert infer.main(given) == 0
+    tested, scores = graph.nodes_of("test"), np.load(tmp_path / "out" / "scores.npy")
+    assert scores.shape == (graph.nodes, 2)
+    assert auc(scores[tested], graph.labels[tested]) > 0.8
+
+
+def peak_of_an_epoch(folder, records) -> int:
+    """Bytes that numpy holds at most while one worker trains from shards of 32 records."""
+    graph = uug()
+    targets = targets_of(graph, "train")[:records]
+    flatten_to(folder, graph, targets, Job(parse("uniform(5)", 2), shard_records=32))
+    trainer = train.trainer_of("sage", folder, "local", settings_of(["batch=32", "hidden=8", "threads=1"]))
+    trainer.epoch(0, Phases())
+    tracemalloc.start()
+    trainer.epoch(1, Phases())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    trainer.close()
+    return peak
+
+
+def test_a_training_worker_needs_memory_for_some_shards_however_many_there_are(tmp_path):
+    few, many = (peak_of_an_epoch(tmp_path / str(count), count) for count in (128, 768))
+    assert many < 1.5 * few
+
+
+@pytest.mark.parametrize("fanouts", [(), (4, 4)])
+def test_graphinfer_makes_each_embedding_once_where_neighbourhoods_repeat_them(fanouts):
+    graph = uug()
+    spec = ModelSpec("gat", 2, graph.width, 8, graph.classes, fanouts=fanouts)
+    scores, made = {}, {}
+    for kind in ("graphinfer", "neighbourhood"):
+        engine = runtime(AglConfig(infer=kind, pruning="true", partition="true"), "infer")
+        plan = BatchPlan(np.arange(graph.nodes), 64)
+        engine.prepare(graph, spec, TrainingSpec(threads=1), initial_state(spec, 0), plan, PlainClock())
+        scores[kind], made[kind] = engine.infer(PlainClock()), engine.facts()["embeddings"]
+        engine.close()
+    np.testing.assert_allclose(scores["graphinfer"], scores["neighbourhood"], atol=1e-4)
+    assert made["graphinfer"] == 2 * graph.nodes
+    assert made["neighbourhood"] > 2 * made["graphinfer"]
+
+
+def curve(workers, epochs=20) -> list[float]:
+    """AUC on the validation nodes after each epoch of synchronous workers; batches are each worker's own."""
+    graph = uug()
+    config = resolve(AglConfig(strategy="sync", workers=workers, servers=0), ())
+    spec = ModelSpec("gat", 2, graph.width, 8, graph.classes)
+    trainer, nodes = trainer_of(config), graph.nodes_of("validation")
+    plan = BatchPlan(graph.nodes_of("train"), 64)
+    trainer.prepare(graph, spec, TrainingSpec(rate=0.01, threads=1), initial_state(spec, 0), plan, Phases())
+    found = []
+    for epoch in range(epochs):
+        trainer.epoch(epoch, Phases())
+        found.append(auc(trainer.predict(graph, nodes), graph.labels[nodes]))
+    trainer.close()
+    return found
+
+
+def test_any_number_of_workers_ends_at_the_same_auc_and_more_need_more_epochs():
+    curves = {workers: curve(workers) for workers in (1, 2, 4)}
+    best = max(curves[1])
+    assert all(max(found) == pytest.approx(best, abs=0.005) for found in curves.values())
+    needed = [next(epoch for epoch, score in enumerate(found) if score >= best - 0.005) for found in curves.values()]
+    assert needed == sorted(needed)
+    assert needed[-1] > needed[0]
