@@ -53,10 +53,11 @@ class InlineCell:
 
     def memory(self) -> Json:
         """Run the timed call once more and watch this process's memory."""
-        self._session.trim()
+        resident = self._session.trim()["resident"]
         with memory.watched_from_inside() as peak:
-            self.sample()
-        return {"peak": peak.bytes}
+            answer = dict(self._guarded(self._session.watched))
+        answer["peak"] = max(peak.bytes, resident + answer.pop("growth"))
+        return {"resident": resident, **answer}
 
     def accuracy(self) -> Json:
         """Train to the end."""

@@ -45,8 +45,8 @@ class Outcome:
             self._epochs["loss"].append(sample["loss"])
 
     def remembered(self, memory: dict[str, Any]) -> None:
-        """Add the memory pass, bytes."""
-        above = max(0, memory["peak"] - self.resident)
+        """Add the memory pass, bytes: what is resident just before the watched call, and its peak."""
+        above = max(0, memory["peak"] - memory["resident"])
         self._rest["memory"] = {"resident_after_prepare": self.resident, **memory, "peak_minus_resident": above}
 
     def concluded(self, answer: dict[str, Any]) -> None:

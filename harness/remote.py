@@ -68,11 +68,11 @@ class RemoteCell:
         return answer | {"cpu_seconds": max(answer["cpu_seconds"], (tree - 2 * TICK) / answer["ran"])}
 
     def memory(self) -> Answer:
-        """Run the timed call once more and watch the tree's memory."""
-        self._ask("trim")
-        peak = memory.Peak()
-        answer = self._ask("sample", meanwhile=lambda: peak.see(members(self._child.session)))
-        return {"peak": peak.bytes} | {key: answer[key] for key in ("device_peak",) if key in answer}
+        """Run the timed call once more: the tree is looked at meanwhile, the child knows its own height."""
+        resident, peak = self._ask("trim")["resident"], memory.Peak()
+        answer = self._ask("watched", meanwhile=lambda: peak.see(members(self._child.session)))
+        answer["peak"] = max(peak.bytes, resident + answer.pop("growth"))
+        return {"resident": resident, **answer}
 
     def accuracy(self) -> Answer:
         """Train to the end."""

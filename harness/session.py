@@ -139,12 +139,19 @@ class Session:
         return {"seconds": seconds, "cpu_seconds": cpu_seconds() - cpu, "phases": clock.seconds, "loss": loss}
 
     def trim(self) -> Json:
-        """Make ready for the memory pass: what is not in use goes back to the system."""
+        """Make ready for the memory pass: what is not in use goes back; answers with the bytes that are left."""
         memory.trim()
         if cuda := self._cuda():
             cuda.empty_cache()
             cuda.reset_peak_memory_stats()
-        return {}
+        return {"resident": memory.resident()}
+
+    def watched(self) -> Json:
+        """Run the timed call once; answers with the bytes by which it grew this process, at its highest."""
+        mark = memory.HighWater()
+        self._call()
+        answer: Json = {"growth": mark.growth()}
+        return answer | ({"device_peak": int(cuda.max_memory_allocated())} if (cuda := self._cuda()) else {})
 
     def accuracy(self) -> Json:
         """Train from the start to the end; answers with the validation curve and the metrics."""

@@ -57,7 +57,9 @@ def _result(row: Row, factor: float, published: Published | None, timed_score: b
 
 
 def _memories(row: Row) -> str:
-    above, resident = (row.middle("memory", name) for name in ("peak_minus_resident", "resident_after_prepare"))
+    above, resident = row.middle("memory", "peak_minus_resident"), row.middle("memory", "resident")
+    if resident is None:  # records of before 2026-11-21 count from there
+        resident = row.middle("memory", "resident_after_prepare")
     return memory(above) if resident is None else f"{memory(above)} + {memory(resident)}"
 
 

@@ -38,7 +38,7 @@ class Record(TypedDict, total=False):
     extrapolated: float  # batches in an epoch / batches timed; absent when whole epochs were timed
     validation: list[list[float]]  # [epoch, loss, score]
     metrics: dict[str, Any]  # name train validation test best_epoch epochs_run epochs_to_target
-    memory: dict[str, float]  # bytes: resident_after_prepare peak peak_minus_resident
+    memory: dict[str, float]  # bytes: resident_after_prepare, resident before the watched call, peak, their difference
     cache: dict[str, Any]
     facts: dict[str, Any]
     limits: dict[str, Any]

@@ -74,6 +74,16 @@ def test_the_peak_inside_a_process_is_seen():
     assert peak.bytes >= before * 0.9
 
 
+def test_a_height_that_no_look_saw_is_known_and_forgotten():
+    mark = memory.HighWater()
+    held = mmap.mmap(-1, BIG)
+    for _ in range(64):
+        held.write(b"\1" * (BIG // 64))
+    held.close()
+    assert BIG * 0.9 <= mark.growth() <= BIG * 1.5
+    assert memory.HighWater().growth() < BIG / 2
+
+
 @pytest.mark.parametrize("asked", [1 << 20, 1 << 30])
 def test_a_limited_process_runs_out_of_memory_alone(asked):
     script = (
