@@ -162,6 +162,25 @@ def test_a_file_that_is_no_state_is_refused_by_name(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"seed": 1}, "sampling"),
+        ({"sampler": "topk"}, "sampling"),
+        ({"replace": True}, "sampling"),
+        ({"targets": np.array([3, 8])}, "targets"),
+    ],
+    ids=str,
+)
+def test_a_folder_of_other_targets_or_samples_is_refused(tmp_path, options, named):
+    graph = awkward_graph(1, weighted=True)
+    spec, state = model_on(graph, "gcn", 2, fanouts=(2, 2))
+    inference(tmp_path, graph, spec, state)
+    inference(tmp_path, graph, spec, state, partitions=3)
+    with pytest.raises(ValueError, match=rf"holds the work of another inference \({named} was"):
+        inference(tmp_path, graph, spec, state, **options)
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"targets": np.array([0, 40])}, "targets reach from 0 to 40: allowed are 0 to 39"),
@@ -173,6 +192,17 @@ def test_targets_and_partitions_that_do_not_exist_are_refused(options, message):
     graph = awkward_graph()
     with pytest.raises(ValueError, match=message):
         Job(graph, *model_on(graph, "gcn", 2), **options)
+
+
+def test_each_layer_reads_as_many_neighbours_as_its_own_fanout(tmp_path):
+    graph = awkward_graph(4)
+    spec, state = model_on(graph, "sage", 3, fanouts=(1, 5, 2))
+    engine = inference(tmp_path, graph, spec, state)
+    for layer, fanout in enumerate(spec.fanouts):
+        kept = np.minimum(graph.csr.in_degrees, fanout)
+        np.testing.assert_array_equal(engine.job.degrees(np.arange(graph.nodes), layer), kept)
+        assert engine.job.in_edges(np.arange(graph.nodes), layer)[0].nnz == kept.sum()
+    close(engine.run(), NeighbourhoodInference(Job(graph, spec, state), 13).run())
 
 
 @settings(max_examples=60)

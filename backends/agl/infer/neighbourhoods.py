@@ -51,7 +51,7 @@ class NeighbourhoodInference:
 
     def _scores(self, targets: Nodes) -> Floats:
         job, layers = self.job, self.job.spec.layers
-        fanouts = [job.fanout(layer) for layer in range(layers)]
+        fanouts = job.spec.fanouts or [None] * layers
         weight = job.graph.edge_weights
         held = khop(job.graph.csr, targets, fanouts, job.seed, "node", job.sampler, weight, job.replace)
         scale = None if self.scale is None else self.scale[held.nodes]
