@@ -162,9 +162,9 @@ def hours_of(held: SuitePart, stage: str, ours: bool) -> str:
 
 
 def largest_memory(held: SuitePart, stage: str) -> str:
-    """Peak of the process tree of our largest graph in a stage, of any series."""
+    """Highest peak of a process tree of ours on the largest graph in a stage, of any series."""
     points = [point for item in series(held) if item.stage == stage and _own(item) for point in item.points]
-    most = max((point for point in points if point.peak), key=lambda point: point.nodes, default=None)
+    most = max((point for point in points if point.peak), key=lambda point: (point.nodes, point.peak), default=None)
     return tables.NOTHING if most is None else f"{tables.memory(most.peak)} on {most.nodes:,.0f} nodes"
 
 
