@@ -21,7 +21,7 @@ AHEAD = (0, 4, 8, 16, 32)  # rows prefetched before they are used; what is best 
 BLOCKS = (64, 1 << 10, 1 << 14)  # rows read before the next columns of theirs, where they are wide
 GROUP = 64  # values of a row that are read together
 REPEATS = 5
-TRIED = 0.2  # seconds for which a short call is repeated
+TRIED = 0.4  # seconds for which a short call is repeated
 Rows = NDArray[np.integer]
 
 
