@@ -19,10 +19,14 @@ Parts = dict[str, Tensor]
 
 @dataclass
 class LayerMatrix:
-    """What one layer multiplies with: its edges, and gcn's weights [nnz]."""
+    """What one layer multiplies with: its edges, and gcn's weights [nnz].
+
+    ``own`` [rows] says which column is the row's own node; ``None``: columns begin with the rows.
+    """
 
     csr: Csr
     weight: Tensor | None = None
+    own: Tensor | None = None
 
 
 class LayeredNetwork(Network):
@@ -43,22 +47,24 @@ class LayeredNetwork(Network):
     def _convolve(self, layer: int, hidden: Tensor, structure: Any, activation: str) -> Tensor:
         matrix: LayerMatrix = structure[layer]
         rows, columns = matrix.csr.shape
-        return self.receive(layer, *self.send(layer, prefix(hidden, columns), rows), matrix, activation)
+        own = rows if matrix.own is None else matrix.own
+        return self.receive(layer, *self.send(layer, prefix(hidden, columns), own), matrix, activation)
 
-    def send(self, layer: int, hidden: Tensor, rows: int) -> tuple[Parts, Parts]:
-        """What a layer takes from each node: what it sends along its out-edges, and what its first ``rows`` keep.
+    def send(self, layer: int, hidden: Tensor, rows: int | Tensor) -> tuple[Parts, Parts]:
+        """What a layer takes from each node: what it sends along its out-edges, and what its ``rows`` keep.
 
-        Every part has one row per node; each is made from that node's own embedding alone.
+        ``rows`` are the first so many, or numbers. Every part has one row per node; each is made from that node's own
+        embedding alone.
         """
         if self.spec.name == "gat":
             names = ("weight", "att_src", "att_dst")
             z, score_src, score_dst = projection(hidden, *(self.parameter(layer, name) for name in names))
-            return {"z": z, "score_src": score_src}, {"score_dst": prefix(score_dst, rows)}
+            return {"z": z, "score_src": score_src}, {"score_dst": taken(score_dst, rows)}
         first = self.aggregates_first(layer)
         sent = {"x": hidden if first else dense(hidden, self._sent_weight(layer))}
         if self.spec.name == "gcn":
             return sent, {}
-        own = prefix(hidden, rows)
+        own = taken(hidden, rows)
         return sent, {"own": own if first else dense(own, self.parameter(layer, "weight_self"))}
 
     def receive(self, layer: int, sent: Parts, kept: Parts, matrix: LayerMatrix, activation: str = "none") -> Tensor:
@@ -90,6 +96,11 @@ class LayeredNetwork(Network):
 def prefix(x: Tensor, rows: int) -> Tensor:
     """The first rows; all of them without a slice, whose gradient would be a copy."""
     return x if len(x) == rows else x[:rows]
+
+
+def taken(x: Tensor, rows: int | Tensor) -> Tensor:
+    """The first rows, or those of given numbers."""
+    return prefix(x, rows) if isinstance(rows, int) else x.index_select(0, rows)
 
 
 def aggregates_first(spec: ModelSpec, layer: int, training: bool) -> bool:

@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from backends.agl.flat.flattener import strategy_of
 from backends.agl.pipeline import overlapped
 from backends.agl.sampled import SampledGraph
+from backends.agl.whole import WholeGraph
 from backends.contract import Clock, Nodes
 from backends.inferring import TorchInferrer
-from backends.kernels import khop, layer_blocks
-from backends.layered import LayeredNetwork, LayeredTrainer, LayerMatrix, float_tensor
+from backends.layered import LayeredNetwork, LayeredTrainer
 from backends.model import ModelSpec, TrainingSpec
 from backends.training import Batch, Network, targets_of
 from datasets.adjacency import adjacency_of
@@ -26,7 +26,6 @@ class AglTrainer(LayeredTrainer):
     """
 
     draws_fanouts = True
-    sampled: SampledGraph | None = None
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
         """See ``TorchTrainer``."""
@@ -34,12 +33,15 @@ class AglTrainer(LayeredTrainer):
 
     def prepare_structure(self) -> None:
         """Normalise on the whole graph; a full batch is one neighbourhood, vectorised once."""
+        self.neighbourhoods: SampledGraph | WholeGraph
         if self.spec.fanouts or self.config.sampler or self.config.filter:
             strategy = strategy_of(self.config, self.spec, self.training.seed)
-            self.sampled = SampledGraph(self.graph, self.spec.name, strategy, self.config.filter)
+            self.neighbourhoods = SampledGraph(self.graph, self.spec.name, strategy, self.config.filter)
         else:
-            self.adjacency = adjacency_of(self.graph, self.spec.name)
-            self.weight = float_tensor(self.adjacency.weight)
+            sums = self.aggregates_first(0) and self.training.dropout == 0  # it would fall on all features
+            self.neighbourhoods = WholeGraph(
+                adjacency_of(self.graph, self.spec.name), self.spec.layers, sums_features=sums
+            )
         self.features = torch.from_numpy(np.array(self.graph.features, dtype=np.float32))
         if self.plan.full_batch:
             self.full = replace(self.mini_batch(self.plan.nodes), labels=targets_of(self.graph, self.plan.nodes))
@@ -47,30 +49,31 @@ class AglTrainer(LayeredTrainer):
     def mini_batch(self, targets: Nodes) -> Batch:
         """Vectorise the merged k-hop neighbourhood of ``targets``, pruned per layer (section 3.3.1)."""
         form = self.config.form if self.config.on("pruning") else "full"
-        layers = self._whole_layers if self.sampled is None else self.sampled.layers
-        matrices, nodes = layers(targets, form)
+        matrices, nodes = self.neighbourhoods.layers(targets, form)
         places = np.unique(targets, return_inverse=True)[1]
         as_they_come = matrices[-1].csr.shape[0] == len(targets) and np.array_equal(places, np.arange(len(targets)))
         rows = None if as_they_come else torch.from_numpy(places)
-        return Batch(matrices, self.features[torch.from_numpy(nodes)], targets, rows)
+        features = self.features if nodes is None else self.features.index_select(0, torch.from_numpy(nodes))
+        return Batch(matrices, features, targets, rows)
 
-    def _whole_layers(self, targets: Nodes, form: str) -> tuple[list[LayerMatrix], Nodes]:
-        neighbourhood = khop(self.adjacency.csr, targets, [None] * self.spec.layers)
-        blocks = layer_blocks(neighbourhood, self.spec.layers, form)
-        return [LayerMatrix(block.csr, self._weight_at(block.positions)) for block in blocks], neighbourhood.nodes
+    @property
+    def overlaps(self) -> bool:
+        """Whether the pipeline runs."""
+        return bool(self.config.on("pipeline")) and self.training.threads >= self.config.pipeline_from
 
-    def _weight_at(self, positions: Nodes) -> Tensor | None:
-        return None if self.weight is None else self.weight[torch.from_numpy(positions)]
+    def facts(self) -> dict[str, Any]:
+        """See ``TorchTrainer``; also whether the pipeline runs."""
+        return super().facts() | {"overlaps": not self.plan.full_batch and self.overlaps}
 
     def target_batch(self, targets: Nodes) -> Batch:
         """See ``TorchTrainer``."""
         return self.mini_batch(targets)
 
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
-        """Vectorise the next batch while the current one is computed, where the pipeline is on."""
+        """Vectorise the next batch while the current one is computed, where the pipeline is on and has a thread."""
         if self.plan.full_batch:
             yield self.full
-        elif self.config.on("pipeline"):
+        elif self.overlaps:
             yield from overlapped(map(self.mini_batch, self.plan.targets(index)), clock)
         else:
             yield from super().batches(index, clock)

@@ -16,6 +16,7 @@ STRATEGIES = ("local", "sync", "async", "bounded", "allreduce")
 class AglConfig(BackendConfig):
     """GraphTrainer's three optimisations as switches (section 3.3.2), and the form of pruning.
 
+    The pipeline needs a thread of its own: a cell of fewer than ``pipeline_from`` makes batches between the steps.
     ``source=graph`` feeds batches by k-hop search over the memory-mapped graph, ``graphfeature`` from shards on disk
     that GraphFlat makes first. ``infer`` is how scores are made:
     GraphInfer's rounds over ``partitions`` pieces (0: by size), batches of neighbourhoods, or one full-graph pass;
@@ -36,6 +37,7 @@ class AglConfig(BackendConfig):
     pruning: str = "auto"
     partition: str = "auto"
     pipeline: str = "auto"
+    pipeline_from: int = 3
     form: str = "tight"
     infer: str = "graphinfer"
     partitions: int = 0
@@ -91,7 +93,8 @@ class AglConfig(BackendConfig):
         self._check_numbers()
 
     def _check_numbers(self) -> None:
-        for name, least in (("workers", 1), ("servers", 0), ("staleness", 0), ("checkpoint_every", 0)):
+        least_of = {"workers": 1, "servers": 0, "staleness": 0, "checkpoint_every": 0, "pipeline_from": 1}
+        for name, least in least_of.items():
             if getattr(self, name) < least:
                 raise ValueError(f"backend.{name}={getattr(self, name)} is not allowed: at least {least}")
         if self.strategy != "local" and self.source != "graph":

@@ -86,13 +86,18 @@ class GraphFeatureTrainer(AglTrainer):
         targets = self.by_id[np.searchsorted(self.sorted_ids, records.targets)]
         return Batch(structure, features, targets, torch.from_numpy(merged.roots))
 
+    @property
+    def overlaps(self) -> bool:
+        """Whether the pipeline runs: reading waits for the disk, whatever the threads."""
+        return bool(self.config.on("pipeline"))
+
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
         """Read, merge and vectorise shard by shard, ahead of the computation where the pipeline is on."""
         if self.plan.full_batch:
             yield self.full
             return
         made = map(self.vectorized, self.read(index))
-        if self.config.on("pipeline"):
+        if self.overlaps:
             yield from overlapped(made, clock)
             return
         while True:

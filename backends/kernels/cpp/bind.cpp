@@ -13,4 +13,5 @@ NB_MODULE(KERNELS_MODULE, m) {
     define_epilogue(m);
     define_ceiling(m);
     define_transpose(m);
+    define_rows(m);
 }

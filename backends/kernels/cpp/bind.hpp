@@ -51,6 +51,7 @@ void define_gat(nb::module_& m);
 void define_loss(nb::module_& m);
 void define_maximum(nb::module_& m);
 void define_neighbourhood(nb::module_& m);
+void define_rows(nb::module_& m);
 void define_sddmm(nb::module_& m);
 void define_softmax(nb::module_& m);
 void define_spmm(nb::module_& m);
