@@ -7,10 +7,14 @@
 namespace kernels {
 
 template <class T>
-struct BitsOf;
-template <>
-struct BitsOf<float> {
+struct BitsOf {
+    using scalar = int32_t;
     typedef int32_t type __attribute__((vector_size(kVectorBytes)));
+};
+template <>
+struct BitsOf<double> {
+    using scalar = int64_t;
+    typedef int64_t type __attribute__((vector_size(kVectorBytes)));
 };
 
 template <class T>
@@ -40,6 +44,14 @@ inline vec<float> exponential(vec<float> x) {
 inline vec<double> exponential(vec<double> x) {
     for (int i = 0; i < lanes<double>; ++i) x[i] = std::exp(x[i]);
     return x;
+}
+
+// e^x for x <= 0, exactly 0 where that underflows (a masked score is -infinity) and NaN for NaN.
+template <class T>
+inline vec<T> exponential_or_zero(vec<T> x) {
+    constexpr T underflow = sizeof(T) == 4 ? T(-87) : T(-708);
+    const vec<T> power = x < broadcast(underflow) ? vec<T>{} : exponential(x);
+    return x == x ? power : x;
 }
 
 // log(1 + e) for e in [0, 1] as 2 artanh(e / (2 + e)); the series' next term is below float's rounding.

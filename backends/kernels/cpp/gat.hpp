@@ -7,6 +7,7 @@
 namespace kernels {
 
 constexpr int64_t kEdgeBlock = 512;  // edges whose scores are held at once
+constexpr int64_t kBlockRows = 256;  // rows that they belong to at most
 
 // Attention dropout whose mask is a hash of (seed, edge, head): the same in every pass, for any number of threads.
 struct Dropout {
@@ -47,105 +48,164 @@ struct GatTask {
     inline T leaky(T score) const { return score > 0 ? score : slope * score; }
 };
 
+// The rows from `row` on that make a block: as many as fit, one at least.
+template <class I>
+Rows<I> block_of_rows(const CsrView<I>& a, int64_t row, int64_t end) {
+    const I *from = a.indptr + row, *last = a.indptr + std::min(row + kBlockRows, end);
+    const int64_t fitting = std::upper_bound(from + 1, last + 1, int64_t(from[0]) + kEdgeBlock) - from - 1;
+    return {from, row, std::max<int64_t>(fitting, 1)};
+}
+
+// Call work(rows) for rows [begin, end) in blocks, without hubs.
+template <class I, class Work>
+void each_block(const CsrView<I>& a, int64_t begin, int64_t end, Work work) {
+    while (begin < end) {
+        const Rows<I> rows = block_of_rows(a, begin, end);
+        if (rows.edges() <= kHubSegment) work(rows);
+        begin += rows.count;
+    }
+}
+
+// Call work(piece, whether it is the first, whether the last) for edges [begin, end) of a row.
+template <class I, class Work>
+void each_piece(int64_t row, int64_t begin, int64_t end, Work work) {
+    for (int64_t at = begin; at < end; at += kEdgeBlock) {
+        const I starts[2] = {I(at), I(std::min(at + kEdgeBlock, end))};
+        work(Rows<I>{starts, row, 1}, at == begin, int64_t(starts[1]) == end);
+    }
+}
+
 // One thread's attention: its buffers and its rows. H is the number of heads, 0 for any.
 template <class T, class I, int H>
 class Attention {
   public:
     explicit Attention(const GatTask<T, I>& task)
-        : t(task), heads(H == 0 ? task.heads : H), turns(heads), parts(parts_of<T, HeadSum<T, I>>(heads, task.width)),
-          factor(kEdgeBlock * heads + lanes<T>), top(heads), total(heads), scale(heads), laid_dst(turns.slots), laid_top(turns.slots),
-          lane(turns.slots) {}
-
-    void row(int64_t row, T* out) {
-        const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1];
-        if (begin == end) std::fill(out, out + heads * t.width, T(0));
-        find_top(row, begin, end);
-        segment(row, begin, end, out, true);
-        keep(row, top.data(), total.data());
+        : t(task), heads{task.heads}, turns(heads), parts(parts_of<T, HeadSum<T, I>>(heads, task.width)),
+          lane(turns.slots), laid_dst(turns.slots), laid_peak(turns.slots), peak(heads) {
+        for (auto* buffer : {&raw, &factor}) buffer->resize(kEdgeBlock * heads + lanes<T>);
+        for (auto* buffer : {&top, &total, &scale}) buffer->resize(kBlockRows * heads);
     }
 
-    // Leave each head's largest score of edges [begin, end) in `top`: leaky is monotone, so it follows the raw score.
+    // Rows of few edges, all at once.
+    void block(const Rows<I>& rows, T* out, bool streamed) {
+        gather(rows);
+        raise(rows, true);
+        weigh(rows, true);
+        invert(rows.count);
+        sum(rows, out, true, streamed);
+        keep(rows);
+    }
+
+    // A row of more edges than are held at once.
+    void row(const Rows<I>& row, T* out) {
+        find_top(row.first, row.starts[0], row.starts[1]);
+        segment(row.first, row.starts[0], row.starts[1], out, true);
+        keep(row);
+    }
+
+    // Leave each head's largest raw score of edges [begin, end) in `top`.
     void find_top(int64_t row, int64_t begin, int64_t end) {
-        std::fill(top.begin(), top.end(), T(-INFINITY));
-        for (int64_t block = begin; block < end; block += kEdgeBlock) {
-            const int64_t count = std::min(kEdgeBlock, end - block);
-            raw_scores(block, count);
-            raise_top(count);
-        }
-        for (int64_t h = 0; h < heads; ++h)
-            top[h] = begin == end ? T(0) : t.leaky(top[h] + t.score_dst[row * heads + h]);
+        each_piece<I>(row, begin, end, [&](const Rows<I>& piece, bool first, bool) {
+            gather(piece);
+            raise(piece, first);
+        });
     }
 
     // Weighted sum of edges [begin, end) given `top`, which leaves `total`; divided by it if `whole`.
     void segment(int64_t row, int64_t begin, int64_t end, T* out, bool whole) {
-        std::fill(total.begin(), total.end(), T(0));
-        for (int64_t block = begin; block < end; block += kEdgeBlock) {
-            const int64_t count = std::min(kEdgeBlock, end - block);
-            if (end - begin > kEdgeBlock || !whole) raw_scores(block, count);
-            weigh(row, block, count);
-            const bool divides = whole && block + count == end;
-            for (int64_t h = 0; h < heads; ++h) scale[h] = divides ? T(1) / total[h] : T(1);
-            for (const auto& part : parts) {
-                const Stretch<T, I> stretch{t.a.indices + block, count, t.a.edges() - block, factor.data() + part.head,
-                                            heads, t.z + part.first, heads * t.width};
-                part.compute(stretch, part.width, out + part.first, block == begin, scale.data() + part.head);
-            }
-        }
+        std::fill_n(scale.begin(), heads, T(1));
+        each_piece<I>(row, begin, end, [&](const Rows<I>& piece, bool first, bool last) {
+            gather(piece);
+            weigh(piece, first);
+            if (whole && last) invert(1);
+            sum(piece, out, first, false);
+        });
     }
 
-    void keep(int64_t row, const T* largest, const T* totals) {
-        std::copy(largest, largest + heads, t.row_max + row * heads);
-        std::copy(totals, totals + heads, t.row_sum + row * heads);
+    // Leaky is monotone, so the largest score is that of the largest raw score.
+    void keep(const Rows<I>& rows) {
+        const int64_t first = rows.first * heads, count = rows.count * heads;
+        for (int64_t i = 0; i < count; ++i) {
+            const bool empty = rows.starts[i / heads] == rows.starts[i / heads + 1];
+            t.row_max[first + i] = empty ? T(0) : t.leaky(top[i] + t.score_dst[first + i]);
+            t.row_sum[first + i] = total[i];
+        }
     }
 
     std::vector<T>& totals() { return total; }
     std::vector<T>& tops() { return top; }
 
   private:
-    void raw_scores(int64_t block, int64_t count) {
-        const I* sources = t.a.indices + block;
-        const T* scores = t.score_src;
-        T* values = factor.data();
+    void gather(const Rows<I>& rows) {
+        const I* sources = t.a.indices + rows.starts[0];
+        const int64_t count = rows.edges();
+        T* to = raw.data();
         for (int64_t e = 0; e < count; ++e)
-            for (int64_t h = 0; h < heads; ++h) values[e * heads + h] = scores[int64_t(sources[e]) * heads + h];
-        if (t.score_edge != nullptr)
-            for (int64_t i = 0; i < count * heads; ++i) values[i] += t.score_edge[block * heads + i];
-        pad(values, count * heads, T(-INFINITY));
+            for (int64_t h = 0; h < heads; ++h) to[e * heads + h] = t.score_src[int64_t(sources[e]) * heads + h];
+        const T* more = t.score_edge == nullptr ? nullptr : t.score_edge + int64_t(rows.starts[0]) * heads;
+        for (int64_t i = 0; more != nullptr && i < count * heads; ++i) to[i] += more[i];
     }
 
-    void raise_top(int64_t count) {
-        const T* values = factor.data();
-        vec<T>* largest = lane.data();
-        turns.spread(top.data(), largest);
-        turns.each(count * heads,
-                   [&](int64_t at, int64_t s) { largest[s] = maximum<T>(largest[s], load(values + at)); });
-        turns.fold(largest, top.data(), [](auto a, auto b) { return a > b ? a : b; });
+    // Let `top` [rows, heads] hold the largest raw scores.
+    void raise(const Rows<I>& rows, bool fresh) {
+        auto&& largest = turns.laid(lane);
+        for (int64_t r = 0; r < rows.count; ++r) {
+            std::fill_n(largest.begin(), turns.slots, broadcast(T(-INFINITY)));
+            turns.each(raw.data() + rows.edge(r) * heads, rows.degree(r) * heads, T(-INFINITY),
+                       [&](vec<T> value, int64_t, int64_t s) { largest[s] = maximum<T>(largest[s], value); });
+            T* to = top.data() + r * heads;
+            if (fresh) std::fill_n(to, heads, T(-INFINITY));
+            turns.fold(largest.data(), to, [](auto a, auto b) { return a > b ? a : b; });
+        }
     }
 
     // Turn raw scores into exponentials, dropped edges into zeros after their share went into the total.
-    void weigh(int64_t row, int64_t block, int64_t count) {
+    void weigh(const Rows<I>& rows, bool fresh) {
+        subtract_peaks(rows);
         T* values = factor.data();
-        vec<T>*dst = laid_dst.data(), *largest = laid_top.data(), *sums = lane.data();
-        turns.spread(t.score_dst + row * heads, dst);
-        turns.spread(top.data(), largest);
-        std::fill(sums, sums + turns.slots, vec<T>{});
-        turns.each(count * heads, [&](int64_t at, int64_t s) {
-            const vec<T> weight = exponential(leaky<T>(load(values + at) + dst[s], t.slope) - largest[s]);
-            store(values + at, weight);
-            sums[s] += weight;
-        });
-        turns.fold(sums, total.data(), [](auto a, auto b) { return a + b; });
+        const int64_t count = rows.edges() * heads;
+        for (int64_t i = 0; i < count; i += lanes<T>) store(values + i, exponential_or_zero<T>(load(values + i)));
+        turns.sum_rows(rows, values, lane, total.data(), fresh);
         if (t.dropout.bound == 0) return;
-        for (int64_t e = 0; e < count; ++e)
-            for (int64_t h = 0; h < heads; ++h) values[e * heads + h] *= t.dropout.template factor<T>(block + e, h);
+        for (int64_t i = 0; i < count; ++i)
+            values[i] *= t.dropout.template factor<T>(rows.starts[0] + i / heads, i % heads);
+    }
+
+    void subtract_peaks(const Rows<I>& rows) {
+        auto&& dst = turns.laid(laid_dst);
+        auto&& peaks = turns.laid(laid_peak);
+        for (int64_t r = 0; r < rows.count; ++r) {
+            const T* own = t.score_dst + (rows.first + r) * heads;
+            for (int64_t h = 0; h < heads; ++h) peak[h] = t.leaky(top[r * heads + h] + own[h]);
+            turns.spread(own, dst.data());
+            turns.spread(peak.data(), peaks.data());
+            const int64_t at = rows.edge(r) * heads;
+            // What is written beyond the row belongs to the next one, which overwrites it.
+            turns.each(raw.data() + at, rows.degree(r) * heads, [&](vec<T> value, int64_t i, int64_t s) {
+                store(factor.data() + at + i, leaky<T>(value + dst[s], t.slope) - peaks[s]);
+            });
+        }
+    }
+
+    void invert(int64_t rows) {
+        for (int64_t i = 0; i < rows * heads; ++i) scale[i] = total[i] > 0 ? T(1) / total[i] : total[i];
+    }
+
+    void sum(const Rows<I>& rows, T* out, bool fresh, bool streamed) {
+        const int64_t stride = heads * t.width, readable = t.a.edges() - rows.starts[0];
+        for (const auto& part : parts) {
+            const Stretch<T, I> stretch{rows, t.a.indices + rows.starts[0], readable, factor.data() + part.head,
+                                        heads, t.z + part.first, stride, streamed};
+            part.compute(stretch, part.width, out + part.first, fresh, scale.data() + part.head);
+        }
     }
 
     const GatTask<T, I>& t;
-    const int64_t heads;
+    const Heads<H> heads;
     const Turns<T, H> turns;
     const std::vector<Part<HeadSum<T, I>>> parts;
-    std::vector<T> factor, top, total, scale;
-    LaneBuffer<T> laid_dst, laid_top, lane;
+    LaneBuffer<T> lane, laid_dst, laid_peak;
+    std::vector<T> peak, raw, factor, top, total, scale;
 };
 
 // A row of very many edges: its segments are shared out and added in their order.
@@ -164,24 +224,29 @@ void attend_hub(const GatTask<T, I>& t, int64_t row, T* out, int threads) {
         for (int64_t s = 0; s < segments; ++s) {
             const int64_t from = begin + s * kHubSegment;
             mine.segment(row, from, std::min(from + kHubSegment, end), partial.data() + s * width, false);
-            std::copy(mine.totals().begin(), mine.totals().end(), sums.begin() + s * t.heads);
+            std::copy_n(mine.totals().begin(), t.heads, sums.begin() + s * t.heads);
         }
     }
     add_partial(partial, width, out);
     add_partial(sums, t.heads, total.data());
     for (int64_t c = 0; c < width; ++c) out[c] /= total[c / t.width];
-    whole.keep(row, whole.tops().data(), total.data());
+    std::copy(total.begin(), total.end(), whole.totals().begin());
+    whole.keep({t.a.indptr + row, row, 1});
 }
 
 template <class T, class I, int H>
 void attend_rows(const GatTask<T, I>& t, const RowPlan& plan, T* out, int threads) {
+    const bool streamed = streams(out, t.a.rows, t.heads, t.width);
 #pragma omp parallel num_threads(threads)
     {
         Attention<T, I, H> mine(t);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t chunk = 0; chunk < plan.chunks; ++chunk)
-            for (int64_t row = plan.bounds[chunk]; row < plan.bounds[chunk + 1]; ++row)
-                if (t.a.indptr[row + 1] - t.a.indptr[row] <= kHubSegment) mine.row(row, out + row * t.heads * t.width);
+            each_block(t.a, plan.bounds[chunk], plan.bounds[chunk + 1], [&](const Rows<I>& rows) {
+                T* to = out + rows.first * t.heads * t.width;
+                rows.edges() <= kEdgeBlock ? mine.block(rows, to, streamed) : mine.row(rows, to);
+            });
+        if (streamed) stream_fence();
     }
     for (int64_t h = 0; h < plan.hub_count; ++h)
         attend_hub<T, I, H>(t, plan.hubs[h], out + plan.hubs[h] * t.heads * t.width, threads);

@@ -31,26 +31,30 @@ struct HeadSpread {
     template <int N, int V, int P>
     static void run(const Stretch<T, I>& s, int64_t width, const T* own, T* out, T* products, bool fresh) {
         constexpr int heads = P == 0 ? 1 : V / (P == 0 ? 1 : P);
-        vecn<T, N> acc[V] = {}, held[V];
-        for (int v = 0; v < V; ++v) {
-            held[v] = load_pack<N>(own + column<N, V>(v, width));
-            if (!fresh) acc[v] = load_pack<N>(out + column<N, V>(v, width));
-        }
-        for (int lane = 0; lane < int(V * N - width); ++lane) held[V - 1][lane] = T(0);  // counted before
-        for (int64_t e = 0; e < s.count; ++e) {
-            prefetch<T, N, V>(s.ahead(e));
-            const T* row = s.row(e);
-            const T* factor = s.factor + e * s.heads;
-            vecn<T, N> product[heads] = {};
-#pragma GCC unroll 16
+        LaneSums<T, N, heads> sums(products, s.heads);
+        Walk<T, I> edge(s);
+        for (int64_t r = 0; r < s.rows.count; ++r, own += s.stride, out += s.stride) {
+            vecn<T, N> acc[V] = {}, held[V];
             for (int v = 0; v < V; ++v) {
-                const auto value = load_pack<N>(row + column<N, V>(v, width));
-                acc[v] += factor[P == 0 ? 0 : v / P] * value;
-                product[P == 0 ? 0 : v / P] += value * held[v];
+                held[v] = load_pack<N>(own + column<N, V>(v, width));
+                if (!fresh) acc[v] = load_pack<N>(out + column<N, V>(v, width));
             }
-            add_sums<T, N>(product, products + e * s.heads);
+            for (int lane = 0; lane < int(V * N - width); ++lane) held[V - 1][lane] = T(0);  // counted before
+            for (const int64_t end = s.rows.edge(r + 1); edge.e < end; edge.next()) {
+                prefetch<T, N, V>(edge.ahead());
+                const T* row = edge.row();
+                vecn<T, N> product[heads] = {};
+#pragma GCC unroll 16
+                for (int v = 0; v < V; ++v) {
+                    const auto value = load_pack<N>(row + column<N, V>(v, width));
+                    acc[v] += edge.factor[P == 0 ? 0 : v / P] * value;
+                    product[P == 0 ? 0 : v / P] += value * held[v];
+                }
+                sums.add(product);
+            }
+            write<T, N, V>(acc, out, width, T(1), s.streams);
         }
-        for (int v = 0; v < V; ++v) store_pack<N>(out + column<N, V>(v, width), acc[v]);
+        sums.finish();
     }
 
     template <int N, int V, int P = 0>
@@ -82,36 +86,37 @@ template <class T, class I, int H>
 class Spreading {
   public:
     Spreading(const GatTask<T, I>& task, const GatGradient<T, I>& gradient, const T* destinations_, T* edge_grad_)
-        : t(task), g(gradient), destinations(destinations_), edge_grad(edge_grad_), heads(H == 0 ? task.heads : H),
-          turns(heads), parts(parts_of<T, HeadSpread<T, I>>(heads, task.width)), total(heads), laid_src(turns.slots), lane(turns.slots) {
-        for (auto* buffer : {&factor, &flow, &offset, &product, &kept}) buffer->resize(kEdgeBlock * heads + lanes<T>);
+        : t(task), g(gradient), destinations(destinations_), edge_grad(edge_grad_), heads{task.heads},
+          turns(heads), parts(parts_of<T, HeadSpread<T, I>>(heads, task.width)), lane(turns.slots) {
+        for (auto* buffer : {&own, &factor, &flow, &offset, &product, &kept})
+            buffer->resize(kEdgeBlock * heads + lanes<T>);
     }
 
-    // Send edges [begin, end) of a source: their gradients, its grad_z into `out`, its grad_src into `total`.
-    void segment(int64_t source, int64_t begin, int64_t end, T* out) {
-        std::fill(total.begin(), total.end(), T(0));
-        if (begin == end) std::fill(out, out + heads * t.width, T(0));
-        turns.spread(t.score_src + source * heads, laid_src.data());
-        for (int64_t block = begin; block < end; block += kEdgeBlock) {
-            const int64_t count = std::min(kEdgeBlock, end - block);
-            collect(block, count);
-            weigh(block, count);
-            for (const auto& part : parts) {
-                const Stretch<T, I> stretch{t.a.indices + block, count, t.a.edges() - block, factor.data() + part.head,
-                                            heads, g.grad + part.first, heads * t.width};
-                part.compute(stretch, part.width, t.z + source * heads * t.width + part.first, out + part.first,
-                             product.data() + part.head, block == begin);
-            }
-            finish(block, count);
+    // Send the edges of sources, at most kEdgeBlock: their gradients, grad_z into `out`, grad_src into `total`.
+    void block(const Rows<I>& sources, T* out, T* total, bool fresh, bool streamed) {
+        collect(sources);
+        weigh(sources);
+        const int64_t stride = heads * t.width, readable = t.a.edges() - sources.starts[0];
+        for (const auto& part : parts) {
+            const Stretch<T, I> stretch{sources, t.a.indices + sources.starts[0], readable,
+                                        factor.data() + part.head, heads, g.grad + part.first, stride, streamed};
+            part.compute(stretch, part.width, t.z + sources.first * stride + part.first, out + part.first,
+                         product.data() + part.head, fresh);
         }
+        finish(sources, total, fresh);
     }
 
-    const std::vector<T>& totals() const { return total; }
+    // The same for more edges of one source.
+    void segment(int64_t source, int64_t begin, int64_t end, T* out, T* total) {
+        each_piece<I>(source, begin, end,
+                      [&](const Rows<I>& piece, bool first, bool) { block(piece, out, total, first, false); });
+    }
 
   private:
-    // Bring what the edges need of their destinations into one order.
-    void collect(int64_t block, int64_t count) {
-        const I* rows = t.a.indices + block;
+    // Bring what the edges need of their ends into one order.
+    void collect(const Rows<I>& sources) {
+        const I* rows = t.a.indices + sources.starts[0];
+        const int64_t count = sources.edges();
         T *score = factor.data(), *largest = flow.data(), *inner = offset.data();
         for (int64_t e = 0; e < count; ++e) {
             const T* to = destinations + int64_t(rows[e]) * heads * 3;
@@ -121,53 +126,51 @@ class Spreading {
         }
         for (int64_t e = 0; t.score_edge != nullptr && e < count; ++e)
             for (int64_t h = 0; h < heads; ++h)
-                score[e * heads + h] += t.score_edge[int64_t(g.permutation[block + e]) * heads + h];
-        pad(score, count * heads, T(-INFINITY));
-        pad(largest, count * heads, T(0));
-        pad(inner, count * heads, T(0));
+                score[e * heads + h] += t.score_edge[int64_t(g.permutation[sources.starts[0] + e]) * heads + h];
+        auto&& src = turns.laid(lane);
+        for (int64_t r = 0; r < sources.count; ++r) {
+            turns.spread(t.score_src + (sources.first + r) * heads, src.data());
+            T* to = own.data() + sources.edge(r) * heads;  // beyond the row the next one's follow
+            turns.each(to, sources.degree(r) * heads, [&](vec<T>, int64_t at, int64_t s) { store(to + at, src[s]); });
+        }
     }
 
     // The edges' attention, recomputed: `factor` weighs their gradients, `flow` also holds leaky's slope.
-    void weigh(int64_t block, int64_t count) {
-        const vec<T>*src = laid_src.data(), one = broadcast(T(1)), slope = broadcast(t.slope);
-        turns.each(count * heads, [&](int64_t at, int64_t s) {
-            const vec<T> raw = load(factor.data() + at) + src[s];
+    void weigh(const Rows<I>& sources) {
+        const vec<T> one = broadcast(T(1)), slope = broadcast(t.slope);
+        const int64_t count = sources.edges() * heads;
+        for (int64_t i = 0; i < count; i += lanes<T>) {
+            const vec<T> raw = load(factor.data() + i) + load(own.data() + i);
             const vec<T> slopes = raw > vec<T>{} ? one : slope;
-            const vec<T> weight = exponential(raw * slopes - load(flow.data() + at));
-            store(factor.data() + at, weight);
-            store(flow.data() + at, weight * slopes);
-            store(product.data() + at, vec<T>{});
-        });
-        for (int64_t e = 0; t.dropout.bound != 0 && e < count; ++e)
-            for (int64_t h = 0; h < heads; ++h) {
-                const int64_t i = e * heads + h;
-                kept[i] = t.dropout.template factor<T>(uint64_t(g.permutation[block + e]), h);
-                factor[i] *= kept[i];
-            }
+            const vec<T> weight = exponential_or_zero<T>(raw * slopes - load(flow.data() + i));
+            store(factor.data() + i, weight);
+            store(flow.data() + i, weight * slopes);
+            store(product.data() + i, vec<T>{});
+        }
+        for (int64_t i = 0; t.dropout.bound != 0 && i < count; ++i) {
+            kept[i] = t.dropout.template factor<T>(uint64_t(g.permutation[sources.starts[0] + i / heads]), i % heads);
+            factor[i] *= kept[i];
+        }
     }
 
-    void finish(int64_t block, int64_t count) {
-        vec<T>* sums = lane.data();
-        std::fill(sums, sums + turns.slots, vec<T>{});
-        for (int64_t i = 0; t.dropout.bound != 0 && i < count * heads; ++i) product[i] *= kept[i];
-        turns.each(count * heads, [&](int64_t at, int64_t s) {
-            const vec<T> back = load(flow.data() + at) * (load(product.data() + at) - load(offset.data() + at));
-            store(product.data() + at, back);
-            sums[s] += back;
-        });
-        turns.fold(sums, total.data(), [](auto a, auto b) { return a + b; });
-        std::copy(product.begin(), product.begin() + count * heads, edge_grad + block * heads);
+    void finish(const Rows<I>& sources, T* total, bool fresh) {
+        const int64_t count = sources.edges() * heads;
+        for (int64_t i = 0; t.dropout.bound != 0 && i < count; ++i) product[i] *= kept[i];
+        for (int64_t i = 0; i < count; i += lanes<T>)
+            store(product.data() + i, load(flow.data() + i) * (load(product.data() + i) - load(offset.data() + i)));
+        turns.sum_rows(sources, product.data(), lane, total, fresh);
+        std::copy_n(product.begin(), count, edge_grad + int64_t(sources.starts[0]) * heads);
     }
 
     const GatTask<T, I>& t;
     const GatGradient<T, I>& g;
     const T* destinations;
     T* edge_grad;
-    const int64_t heads;
+    const Heads<H> heads;
     const Turns<T, H> turns;
     const std::vector<Part<HeadSpread<T, I>>> parts;
-    std::vector<T> total, factor, flow, offset, product, kept;
-    LaneBuffer<T> laid_src, lane;
+    LaneBuffer<T> lane;
+    std::vector<T> own, factor, flow, offset, product, kept;
 };
 
 template <class T, class I, int H>
@@ -182,8 +185,8 @@ void spread_hub(const GatTask<T, I>& t, const GatGradient<T, I>& g, const T* des
 #pragma omp for schedule(dynamic, 1)
         for (int64_t s = 0; s < segments; ++s) {
             const int64_t from = begin + s * kHubSegment;
-            mine.segment(source, from, std::min(from + kHubSegment, end), partial.data() + s * width);
-            std::copy(mine.totals().begin(), mine.totals().end(), sums.begin() + s * t.heads);
+            mine.segment(source, from, std::min(from + kHubSegment, end), partial.data() + s * width,
+                         sums.data() + s * t.heads);
         }
     }
     add_partial(partial, width, g.grad_z + source * width);
@@ -228,6 +231,7 @@ template <class T, class I, int H>
 void spread_sources(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& sources, const RowPlan& rows,
                     int threads) {
     const int64_t width = t.heads * t.width;
+    const bool streamed = streams(g.grad_z, t.a.rows, t.heads, t.width);
     const auto destinations = destinations_of(t, g, threads);
     const std::unique_ptr<T[]> edge_grad(new T[t.a.edges() * t.heads]);
 #pragma omp parallel num_threads(threads)
@@ -235,12 +239,12 @@ void spread_sources(const GatTask<T, I>& t, const GatGradient<T, I>& g, const Ro
         Spreading<T, I, H> mine(t, g, destinations.get(), edge_grad.get());
 #pragma omp for schedule(dynamic, 1)
         for (int64_t chunk = 0; chunk < sources.chunks; ++chunk)
-            for (int64_t source = sources.bounds[chunk]; source < sources.bounds[chunk + 1]; ++source) {
-                const int64_t begin = t.a.indptr[source], end = t.a.indptr[source + 1];
-                if (end - begin > kHubSegment) continue;
-                mine.segment(source, begin, end, g.grad_z + source * width);
-                std::copy(mine.totals().begin(), mine.totals().end(), g.grad_src + source * t.heads);
-            }
+            each_block(t.a, sources.bounds[chunk], sources.bounds[chunk + 1], [&](const Rows<I>& some) {
+                T *to = g.grad_z + some.first * width, *total = g.grad_src + some.first * t.heads;
+                if (some.edges() <= kEdgeBlock) return mine.block(some, to, total, true, streamed);
+                mine.segment(some.first, some.starts[0], some.starts[1], to, total);
+            });
+        if (streamed) stream_fence();
     }
     for (int64_t h = 0; h < sources.hub_count; ++h)
         spread_hub<T, I, H>(t, g, destinations.get(), edge_grad.get(), sources.hubs[h], threads);

@@ -6,21 +6,39 @@
 
 namespace kernels {
 
-// Edges whose ends' rows are added up: `readable` of them may be looked at ahead, `count` belong to the sum.
+// What is summed over the edges of some rows: `readable` edges may be looked at ahead.
 template <class T, class I>
 struct Stretch {
-    const I* ends;
-    int64_t count, readable;
-    const T* factor;  // [count, heads], from the first head in question
+    Rows<I> rows;
+    const I* ends;  // from the first edge
+    int64_t readable;
+    const T* factor;  // [edges, heads], from the first head in question
     int64_t heads;
     const T* table;  // [nodes, heads, width], from the first column in question
-    int64_t stride;
-
-    const T* row(int64_t e) const { return table + int64_t(ends[e]) * stride; }
-    const T* ahead(int64_t e) const { return row(std::min(e + kAhead, readable - 1)); }
+    int64_t stride;  // of the table, and of what is written for each row
+    bool streams;    // whether that goes around the caches
 };
 
-// out [width] (+)= sum of factor * row of the table, times its head's `scale`.
+// Walks over the edges of a stretch; what it needs is kept in registers.
+template <class T, class I>
+struct Walk {
+    const I* ends;
+    const T *factor, *table;
+    int64_t heads, stride, e, last;
+
+    explicit Walk(const Stretch<T, I>& s)
+        : ends(s.ends), factor(s.factor), table(s.table), heads(s.heads), stride(s.stride), e(0), last(s.readable - 1) {}
+
+    const T* row() const { return table + int64_t(ends[e]) * stride; }
+    const T* ahead() const { return table + int64_t(ends[std::min(e + kAhead, last)]) * stride; }
+
+    void next() {
+        ++e;
+        factor += heads;
+    }
+};
+
+// out [rows, width] (+)= sum of factor * row of the table, times the `scale` [rows, heads] of its head.
 template <class T, class I>
 struct HeadSum {
     using Function = void (*)(const Stretch<T, I>&, int64_t, T*, bool, const T*);
@@ -28,16 +46,21 @@ struct HeadSum {
     // V vectors of N lanes; P of them make a head, 0 if all belong to one.
     template <int N, int V, int P>
     static void run(const Stretch<T, I>& s, int64_t width, T* out, bool fresh, const T* scale) {
-        vecn<T, N> acc[V] = {};
-        for (int v = 0; !fresh && v < V; ++v) acc[v] = load_pack<N>(out + column<N, V>(v, width));
-        for (int64_t e = 0; e < s.count; ++e) {
-            prefetch<T, N, V>(s.ahead(e));
-            const T* row = s.row(e);
-            const T* factor = s.factor + e * s.heads;
+        Walk<T, I> edge(s);
+        for (int64_t r = 0; r < s.rows.count; ++r, out += s.stride, scale += s.heads) {
+            vecn<T, N> acc[V] = {};
+            for (int v = 0; !fresh && v < V; ++v) acc[v] = load_pack<N>(out + column<N, V>(v, width));
+            for (const int64_t end = s.rows.edge(r + 1); edge.e < end; edge.next()) {
+                prefetch<T, N, V>(edge.ahead());
+                const T* row = edge.row();
 #pragma GCC unroll 16
-            for (int v = 0; v < V; ++v) acc[v] += factor[P == 0 ? 0 : v / P] * load_pack<N>(row + column<N, V>(v, width));
+                for (int v = 0; v < V; ++v)
+                    acc[v] += edge.factor[P == 0 ? 0 : v / P] * load_pack<N>(row + column<N, V>(v, width));
+            }
+#pragma GCC unroll 16
+            for (int v = 0; v < V; ++v) acc[v] *= scale[P == 0 ? 0 : v / P];
+            write<T, N, V>(acc, out, width, T(1), s.streams);
         }
-        for (int v = 0; v < V; ++v) store_pack<N>(out + column<N, V>(v, width), acc[v] * scale[P == 0 ? 0 : v / P]);
     }
 
     template <int N, int V, int P = 0>

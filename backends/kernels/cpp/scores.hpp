@@ -1,11 +1,43 @@
 // Vectors over scores [edges, heads] that lie edge by edge: which head a lane belongs to repeats after some vectors.
 #pragma once
+#include <array>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "exponential.hpp"
 
 namespace kernels {
+
+// Consecutive rows, or a piece of one, whose edges are in cache together.
+template <class I>
+struct Rows {
+    const I* starts;  // [count + 1]
+    int64_t first, count;
+
+    int64_t edge(int64_t r) const { return int64_t(starts[r]) - int64_t(starts[0]); }
+    int64_t degree(int64_t r) const { return int64_t(starts[r + 1]) - int64_t(starts[r]); }
+    int64_t edges() const { return edge(count); }
+};
+
+// The first `count` lanes of a vector, the others as given.
+template <class T>
+inline vec<T> first_lanes(vec<T> value, int64_t count, T others) {
+    typename BitsOf<T>::type number;
+    for (int lane = 0; lane < lanes<T>; ++lane) number[lane] = lane;
+    return number < typename BitsOf<T>::scalar(count) ? value : broadcast(others);
+}
+
+// An aligned buffer of vectors.
+template <class T>
+using LaneBuffer = std::vector<vec<T>>;
+
+// A number of heads: H, known when compiling, or any where H is 0.
+template <int H>
+struct Heads {
+    int64_t given;
+    constexpr operator int64_t() const { return H == 0 ? given : H; }
+};
 
 // H heads (0: any number) take turns over the lanes; after `slots` vectors the turns begin again.
 template <class T, int H>
@@ -13,12 +45,23 @@ class Turns {
   public:
     static constexpr bool constant = H > 0 && lanes<T> % (H > 0 ? H : 1) == 0;
 
-    explicit Turns(int64_t heads_) : heads(H == 0 ? heads_ : H), slots(constant ? 1 : heads) {}
+    explicit Turns(int64_t heads_) : heads{heads_}, slots(constant ? 1 : heads_) {}
+
+    // A vector for each slot: a register where there is one slot, else the buffer.
+    decltype(auto) laid(LaneBuffer<T>& buffer) const {
+        if constexpr (constant) {
+            return std::array<vec<T>, 1>{};
+        } else {
+            return (buffer);
+        }
+    }
 
     // One value per head, laid out for the vectors of each slot.
     void spread(const T* per_head, vec<T>* laid) const {
         if constexpr (H == 1) {
             laid[0] = broadcast(per_head[0]);
+        } else if constexpr (constant) {
+            laid[0] = repeat(load_pack<H>(per_head), std::make_integer_sequence<int, lanes<T>>());
         } else {
             T* flat = reinterpret_cast<T*>(laid);
             for (int64_t turn = 0; turn < slots * lanes<T>; turn += heads)
@@ -39,36 +82,54 @@ class Turns {
         }
     }
 
-    // Call step(at, slot) for every vector of `count` values.
+    // Call step(vector, at, slot) for the vectors of `count` values; the last may reach beyond them.
     template <class Step>
-    void each(int64_t count, Step step) const {
+    void each(const T* values, int64_t count, Step step) const {
         for (int64_t at = 0, slot = 0; at < count; at += lanes<T>) {
-            step(at, slot);
+            step(load(values + at), at, slot);
             if (!constant) slot = slot + 1 == slots ? 0 : slot + 1;
         }
     }
 
-    const int64_t heads, slots;
+    // The same with `others` in the place of what lies beyond.
+    template <class Step>
+    void each(const T* values, int64_t count, T others, Step step) const {
+        each(values, count, [&](vec<T> value, int64_t at, int64_t slot) {
+            step(at + lanes<T> <= count ? value : first_lanes<T>(value, count - at, others), at, slot);
+        });
+    }
+
+    // to [rows, heads] (+)= sum over each row's edges of values [edges, heads].
+    template <class I>
+    void sum_rows(const Rows<I>& rows, const T* values, LaneBuffer<T>& buffer, T* to, bool fresh) const {
+        auto&& sums = laid(buffer);
+        if (fresh) std::fill_n(to, rows.count * heads, T(0));
+        for (int64_t r = 0; r < rows.count; ++r) {
+            std::fill_n(sums.begin(), slots, vec<T>{});
+            each(values + rows.edge(r) * heads, rows.degree(r) * heads, T(0),
+                 [&](vec<T> value, int64_t, int64_t s) { sums[s] += value; });
+            fold(sums.data(), to + r * heads, [](auto a, auto b) { return a + b; });
+        }
+    }
+
+    const Heads<H> heads;
+    const int64_t slots;
 
   private:
+    template <class Pack, int... Lane>
+    static vec<T> repeat(Pack value, std::integer_sequence<int, Lane...>) {
+        return __builtin_shufflevector(value, value, (Lane % H)...);
+    }
+
     template <int N, class Combine>
     static auto halve(vecn<T, N> value, Combine combine) {
         if constexpr (N == H) {
             return value;
         } else {
-            vecn<T, N / 2> low, high;
-            std::memcpy(&low, &value, sizeof low);
-            std::memcpy(&high, reinterpret_cast<const char*>(&value) + sizeof low, sizeof high);
-            return halve<N / 2>(combine(low, high), combine);
+            return halve<N / 2>(combine(half<T, N, 0>(value), half<T, N, 1>(value)), combine);
         }
     }
 };
-
-// Fill the lanes beyond `count`, so that none holds what was there before; buffers end with a vector to spare.
-template <class T>
-inline void pad(T* values, int64_t count, T with) {
-    store(values + count, broadcast(with));
-}
 
 template <class T>
 inline vec<T> leaky(vec<T> raw, T slope) {
@@ -110,7 +171,9 @@ inline void add_sums(const vecn<T, N> (&values)[K], T* to) {
         add_sums<T, N, K / 2, 2 * S>(joined, to);
     } else {
         for (int k = 0; k < K; ++k) {
-            if constexpr (S == 1) {
+            if constexpr (S == N) {
+                store_pack<N>(to + k * N, load_pack<N>(to + k * N) + values[k]);
+            } else if constexpr (S == 1) {
                 to[k] += sum_pack<T, N>(values[k]);
             } else {
                 vecn<T, N> rest = values[k];
@@ -121,8 +184,46 @@ inline void add_sums(const vecn<T, N> (&values)[K], T* to) {
     }
 }
 
-// An aligned buffer of vectors.
-template <class T>
-using LaneBuffer = std::vector<vec<T>>;
+// Sums of the lanes of K vectors per edge, added to K of every `stride` numbers; most are cheaper N at a time.
+template <class T, int N, int K>
+class LaneSums {
+  public:
+    LaneSums(T* to_, int64_t stride_) : to(to_), stride(stride_) {}
+
+    void add(const vecn<T, N> (&values)[K]) {
+        if constexpr (N > K && N % K == 0) {
+            for (int k = 0; k < K; ++k) held[waiting + k] = values[k];
+            waiting += K;
+            if (waiting == N) flush();
+        } else {
+            add_sums<T, N, K>(values, to);
+            to += stride;
+        }
+    }
+
+    void finish() {
+        if (waiting == 0) return;
+        for (int i = waiting; i < N; ++i) held[i] = vecn<T, N>{};
+        flush();
+    }
+
+  private:
+    void flush() {
+        if (stride == K) {
+            add_sums<T, N, N>(held, to);  // may add zeros to up to N numbers beyond
+        } else {
+            T sums[N] = {};
+            add_sums<T, N, N>(held, sums);
+            for (int i = 0; i < waiting; ++i) to[i / K * stride + i % K] += sums[i];
+        }
+        to += N / K * stride;
+        waiting = 0;
+    }
+
+    T* to;
+    const int64_t stride;
+    vecn<T, N> held[N];
+    int waiting = 0;
+};
 
 }  // namespace kernels

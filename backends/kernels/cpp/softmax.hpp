@@ -16,14 +16,6 @@ struct SoftmaxTask {
     int64_t heads;
 };
 
-// e^x for x <= 0, exactly 0 where that underflows (a masked score is -infinity) and NaN for NaN.
-template <class T>
-inline vec<T> exponential_or_zero(vec<T> x) {
-    constexpr T underflow = sizeof(T) == 4 ? T(-87) : T(-708);
-    const vec<T> power = x < broadcast(underflow) ? vec<T>{} : exponential(x);
-    return x == x ? power : x;
-}
-
 // Call body(k, h) for the places k of [first, first + size) and their heads; `first` belongs to head 0.
 template <class Body>
 inline void for_each_score(int64_t first, int64_t size, int64_t heads, Body body) {

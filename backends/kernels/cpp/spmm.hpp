@@ -37,11 +37,14 @@ struct SpmmTask {
     T* y;
     int64_t width;
 
-    bool streams() const {
-        return a.rows * width * int64_t(sizeof(T)) > kStreamBytes && width % lanes<T> == 0 &&
-               reinterpret_cast<uintptr_t>(y) % kVectorBytes == 0;
-    }
 };
+
+// Whether rows of `heads` pieces of `width` columns are to be written around the caches.
+template <class T>
+bool streams(const T* to, int64_t rows, int64_t heads, int64_t width) {
+    return rows * heads * width * int64_t(sizeof(T)) > kStreamBytes && width % lanes<T> == 0 &&
+           reinterpret_cast<uintptr_t>(to) % kVectorBytes == 0;
+}
 
 // Fetch the cache lines of V vectors at `row`.
 template <class T, int N, int V>
@@ -154,7 +157,7 @@ void sum_hub(const SpmmTask<T, I>& t, int64_t row, int threads) {
 template <class T, class I, bool Weighted>
 void spmm_rows(const SpmmTask<T, I>& t, const RowPlan& plan, int threads) {
     const Cut<T> cut(t.width);
-    const bool streamed = t.streams();
+    const bool streamed = streams(t.y, t.a.rows, 1, t.width);
 #pragma omp parallel num_threads(threads)
     {
 #pragma omp for schedule(dynamic, 1) nowait

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #if defined(__AVX__)
 #include <immintrin.h>
@@ -84,15 +85,23 @@ inline vec<T> broadcast(T value) {
     return value - vec<T>{};  // not a sum: that must turn -0 into 0 and costs an addition
 }
 
+template <class T, int N, int Which, int... Lane>
+inline vecn<T, N / 2> half_of(vecn<T, N> value, std::integer_sequence<int, Lane...>) {
+    return __builtin_shufflevector(value, value, (Which * N / 2 + Lane)...);
+}
+
+// The lower (0) or upper (1) half of a vector's lanes.
+template <class T, int N, int Which>
+inline vecn<T, N / 2> half(vecn<T, N> value) {
+    return half_of<T, N, Which>(value, std::make_integer_sequence<int, N / 2>());
+}
+
 template <class T, int N>
 inline T sum_pack(vecn<T, N> value) {
     if constexpr (N == 1) {
         return value[0];
     } else {
-        vecn<T, N / 2> low, high;
-        std::memcpy(&low, &value, sizeof low);
-        std::memcpy(&high, reinterpret_cast<const char*>(&value) + sizeof low, sizeof high);
-        return sum_pack<T, N / 2>(low + high);
+        return sum_pack<T, N / 2>(half<T, N, 0>(value) + half<T, N, 1>(value));
     }
 }
 
