@@ -59,57 +59,53 @@ void pack(const T* w, int64_t depth, int64_t columns, T* to) {
                 *to++ = c >= columns ? T(0) : Transposed ? w[c * depth + k] : w[k * columns + c];
 }
 
-// acc [R][2 vectors] += x [R, depth] times a packed panel.
-template <class T, int R>
-inline void multiply_tile(const T* x, int64_t stride, const T* panel, int64_t depth, vec<T> (&acc)[R][2]) {
+// acc [R][V vectors] += x [R, depth] times the first V vectors of a packed panel.
+template <class T, int R, int V>
+inline void multiply_tile(const T* x, int64_t stride, const T* panel, int64_t depth, vec<T> (&acc)[R][V]) {
     constexpr int64_t P = panel_width<T>;
     const T* base[(R + 3) / 4];
     for (int r = 0; r < R; r += 4) base[r / 4] = x + r * stride;
     for (int64_t k = 0; k < depth; ++k, panel += P) {
-        const vec<T> low = load<T>(panel), high = load<T>(panel + P / 2);
+        vec<T> part[V];
+        for (int v = 0; v < V; ++v) part[v] = load<T>(panel + v * P / 2);
         for (int r = 0; r < R; ++r) {
             const vec<T> a = base[r / 4][(r % 4) * stride + k] - vec<T>{};
-            acc[r][0] += a * low;
-            acc[r][1] += a * high;
+            for (int v = 0; v < V; ++v) acc[r][v] += a * part[v];
         }
     }
 }
 
 // Store the first `count` columns of a tile's row.
-template <class T>
-inline void store_row(T* to, const vec<T> (&row)[2], int64_t count) {
-    constexpr int64_t P = panel_width<T>;
-    if (count >= P) {
-        store<T>(to, row[0]);
-        store<T>(to + P / 2, row[1]);
-        return;
-    }
-    T whole[P];
-    store<T>(whole, row[0]);
-    store<T>(whole + P / 2, row[1]);
-    std::memcpy(to, whole, count * sizeof(T));
+template <class T, int V>
+inline void store_row(T* to, const vec<T> (&row)[V], int64_t count) {
+    constexpr int64_t L = lanes<T>;
+    T whole[V * L];
+    T* const at = count >= V * L ? to : whole;
+    for (int v = 0; v < V; ++v) store<T>(at + v * L, row[v]);
+    if (at == whole) std::memcpy(to, whole, count * sizeof(T));
 }
 
-template <class T, int R>
+// V = 1 where one vector covers the panel's columns: narrow layers of wide inputs are bound by what they multiply.
+template <class T, int R, int V>
 inline void forward_tile(const DenseTask<T>& t, int64_t row, int64_t panel) {
     constexpr int64_t P = panel_width<T>;
     const int64_t first = panel * P, left = t.columns - first;
-    vec<T> acc[R][2] = {};
+    vec<T> acc[R][V] = {};
     if (t.bias != nullptr) {
         T bias[P] = {};
         std::memcpy(bias, t.bias + first, (left < P ? left : P) * sizeof(T));
         for (int r = 0; r < R; ++r)
-            for (int v = 0; v < 2; ++v) acc[r][v] = load<T>(bias + v * P / 2);
+            for (int v = 0; v < V; ++v) acc[r][v] = load<T>(bias + v * P / 2);
     }
     for (int i = 0; i < t.inputs; ++i) {
         const DenseInput<T>& in = t.input[i];
-        multiply_tile<T, R>(in.x + row * in.depth, in.depth, in.packed + first * in.depth, in.depth, acc);
+        multiply_tile<T, R, V>(in.x + row * in.depth, in.depth, in.packed + first * in.depth, in.depth, acc);
     }
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r) {
         if (t.relu)
-            for (int v = 0; v < 2; ++v) acc[r][v] = acc[r][v] > vec<T>{} ? acc[r][v] : vec<T>{};
-        store_row<T>(t.y + (row + r) * t.columns + first, acc[r], left);
+            for (int v = 0; v < V; ++v) acc[r][v] = acc[r][v] > vec<T>{} ? acc[r][v] : vec<T>{};
+        store_row<T, V>(t.y + (row + r) * t.columns + first, acc[r], left);
     }
 }
 
@@ -130,7 +126,10 @@ void dense_forward(const DenseTask<T>& t, int threads) {
     for (int64_t block = 0; block < blocks; ++block) {
         const int64_t begin = block * kRowBlock, end = begin + kRowBlock < t.rows ? begin + kRowBlock : t.rows;
         for (int64_t panel = 0; panel < panels<T>(t.columns); ++panel)
-            each_tile<tile_rows>(begin, end, [&]<int R>(int64_t row) { forward_tile<T, R>(t, row, panel); });
+            each_tile<tile_rows>(begin, end, [&]<int R>(int64_t row) {
+                const bool narrow = t.columns - panel * panel_width<T> <= lanes<T>;
+                narrow ? forward_tile<T, R, 1>(t, row, panel) : forward_tile<T, R, 2>(t, row, panel);
+            });
         if (t.scores.heads > 0) score_rows<T>(t.scores, t.y, begin, end);
     }
 }
@@ -180,9 +179,9 @@ inline void input_tile(const DenseInput<T>& in, int64_t row, const T* gradient, 
                        int64_t panel) {
     constexpr int64_t P = panel_width<T>;
     vec<T> acc[R][2] = {};
-    multiply_tile<T, R>(gradient, pitch, in.packed + panel * P * columns, columns, acc);
+    multiply_tile<T, R, 2>(gradient, pitch, in.packed + panel * P * columns, columns, acc);
     for (int r = 0; r < R; ++r)
-        store_row<T>(in.grad_x + (row + r) * in.depth + panel * P, acc[r], in.depth - panel * P);
+        store_row<T, 2>(in.grad_x + (row + r) * in.depth + panel * P, acc[r], in.depth - panel * P);
 }
 
 // Both gradients of one input from the gradient [rows, pitch] of rows [begin, end).
