@@ -91,7 +91,7 @@ def test_efficiency_shows_ideas_peers_and_break_even(tmp_path: Path) -> None:
     assert number(even["agl source=graph"][-1]) == pytest.approx((1.0 - 0.2) / 0.5, rel=0.2)
     prepared, flattened, size, copies, *_ = even["agl source=graphfeature"]
     assert number(prepared) == pytest.approx(2 * 3.0 + 0.2)  # half of the targets were flattened
-    assert (flattened, size, copies) == ("3", "1.00 GiB", "12.0")
+    assert (flattened, size, copies) == ("6", "2.00 GiB", "12.0")
     assert "Baselines of early 2020" in text
 
 

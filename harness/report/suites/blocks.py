@@ -44,7 +44,7 @@ BLOCKS = {
         "Preparation, and when it has paid off",
         "**Break-even epochs**: seconds that ours prepares for longer than the fastest peer, over seconds that "
         "it saves in every epoch; `never`: its epochs are no faster, `ahead for`: it starts earlier and is "
-        "overtaken.",
+        "overtaken. Where a part of the targets was flattened, seconds and bytes are scaled to all of them.",
         timing.breakeven,
     ),
     "scores": Block(

@@ -4,7 +4,16 @@ from collections.abc import Sequence
 
 from harness.report import tables
 from harness.report.rows import Row
-from harness.report.suites.part import SuitePart, ablations, at_its_best, fastest, name_of, prepared, seconds
+from harness.report.suites.part import (
+    SuitePart,
+    ablations,
+    at_its_best,
+    fastest,
+    name_of,
+    prepared,
+    seconds,
+    unflattened,
+)
 from harness.statistics import geometric_mean
 
 CELL = ("n", "CPU s per s", "ratio to fastest peer", "times as fast as base", "peak memory", "once before [s]")
@@ -86,12 +95,12 @@ def breakeven(held: SuitePart) -> str:
 
 
 def _preparation(row: Row) -> list[str]:
-    flattened = row.prepare().get("flatten")
-    copies = row.middle("facts", "duplication")
+    flattened, held = row.prepare().get("flatten"), row.middle("facts", "bytes_on_disk")
+    copies, factor = row.middle("facts", "duplication"), unflattened(row)
     return [
         f"{prepared(row):.3g}",
-        tables.number(flattened, "{:.3g}"),
-        tables.memory(row.middle("facts", "bytes_on_disk")),
+        tables.number(None if flattened is None else flattened * factor, "{:.3g}"),
+        tables.memory(None if held is None else held * factor),
         tables.number(copies, "{:.1f}"),
     ]
 
