@@ -41,7 +41,7 @@ struct HeadSpread {
             }
             for (int lane = 0; lane < int(V * N - width); ++lane) held[V - 1][lane] = T(0);  // counted before
             for (const int64_t end = s.rows.edge(r + 1); edge.e < end; edge.next()) {
-                prefetch<T, N, V>(edge.ahead());
+                prefetch<T, N, V>(edge.ahead(ahead_of<T, N, V>));
                 const T* row = edge.row();
                 vecn<T, N> product[heads] = {};
 #pragma GCC unroll 16

@@ -30,7 +30,7 @@ struct Walk {
         : ends(s.ends), factor(s.factor), table(s.table), heads(s.heads), stride(s.stride), e(0), last(s.readable - 1) {}
 
     const T* row() const { return table + int64_t(ends[e]) * stride; }
-    const T* ahead() const { return table + int64_t(ends[std::min(e + kAhead, last)]) * stride; }
+    const T* ahead(int64_t edges) const { return table + int64_t(ends[std::min(e + edges, last)]) * stride; }
 
     void next() {
         ++e;
@@ -51,7 +51,7 @@ struct HeadSum {
             vecn<T, N> acc[V] = {};
             for (int v = 0; !fresh && v < V; ++v) acc[v] = load_pack<N>(out + column<N, V>(v, width));
             for (const int64_t end = s.rows.edge(r + 1); edge.e < end; edge.next()) {
-                prefetch<T, N, V>(edge.ahead());
+                prefetch<T, N, V>(edge.ahead(ahead_of<T, N, V>));
                 const T* row = edge.row();
 #pragma GCC unroll 16
                 for (int v = 0; v < V; ++v)

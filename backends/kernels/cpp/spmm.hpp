@@ -46,6 +46,10 @@ bool streams(const T* to, int64_t rows, int64_t heads, int64_t width) {
            reinterpret_cast<uintptr_t>(to) % kVectorBytes == 0;
 }
 
+// Edges between a prefetch of V vectors of N lanes and their use: more of them where they are short.
+template <class T, int N, int V>
+constexpr int64_t ahead_of = V * N * int(sizeof(T)) <= 256 ? 2 * kAhead : kAhead;
+
 // Fetch the cache lines of V vectors at `row`.
 template <class T, int N, int V>
 inline void prefetch(const T* row) {
@@ -68,7 +72,7 @@ inline void gather(const SpmmTask<T, I>& t, Columns columns, int64_t begin, int6
     const T* x = t.x + columns.first;
     const int64_t limit = t.a.edges() - 1;
     for (int64_t e = begin; e < end; ++e) {
-        prefetch<T, N, V>(x + int64_t(t.a.indices[std::min(e + kAhead, limit)]) * t.width);
+        prefetch<T, N, V>(x + int64_t(t.a.indices[std::min(e + ahead_of<T, N, V>, limit)]) * t.width);
         const T* row = x + int64_t(t.a.indices[e]) * t.width;
 #pragma GCC unroll 16
         for (int v = 0; v < V; ++v) {
