@@ -141,7 +141,7 @@ class Attention {
         const int64_t count = rows.edges();
         T* to = raw.data();
         for (int64_t e = 0; e < count; ++e)
-            for (int64_t h = 0; h < heads; ++h) to[e * heads + h] = t.score_src[int64_t(sources[e]) * heads + h];
+            copy_heads<T, H>(t.score_src + int64_t(sources[e]) * heads, heads, to + e * heads);
         const T* more = t.score_edge == nullptr ? nullptr : t.score_edge + int64_t(rows.starts[0]) * heads;
         for (int64_t i = 0; more != nullptr && i < count * heads; ++i) to[i] += more[i];
     }

@@ -120,9 +120,9 @@ class Spreading {
         T *score = factor.data(), *largest = flow.data(), *inner = offset.data();
         for (int64_t e = 0; e < count; ++e) {
             const T* to = destinations + int64_t(rows[e]) * heads * 3;
-            for (int64_t h = 0; h < heads; ++h) score[e * heads + h] = to[h];
-            for (int64_t h = 0; h < heads; ++h) largest[e * heads + h] = to[heads + h];
-            for (int64_t h = 0; h < heads; ++h) inner[e * heads + h] = to[2 * heads + h];
+            copy_heads<T, H>(to, heads, score + e * heads);
+            copy_heads<T, H>(to + heads, heads, largest + e * heads);
+            copy_heads<T, H>(to + 2 * heads, heads, inner + e * heads);
         }
         for (int64_t e = 0; t.score_edge != nullptr && e < count; ++e)
             for (int64_t h = 0; h < heads; ++h)
@@ -193,19 +193,29 @@ void spread_hub(const GatTask<T, I>& t, const GatGradient<T, I>& g, const T* des
     add_partial(sums, t.heads, g.grad_src + source * t.heads);
 }
 
-// Sum of values[at[e]] in a fixed order; several loads are under way at once.
-template <class T, class I>
-inline T gathered_sum(const T* values, const I* at, int64_t count) {
-    vec<T> sums{};
+// to [heads] = sum of values [*, heads] at `at` in a fixed order; several loads are under way at once.
+template <class T, class I, int H>
+inline void gathered_sum(const T* values, const I* at, int64_t count, int64_t heads, T* to) {
     int64_t e = 0;
-    for (; e + lanes<T> <= count; e += lanes<T>) {
-        vec<T> several;
-        for (int lane = 0; lane < lanes<T>; ++lane) several[lane] = values[at[e + lane]];
-        sums += several;
+    if constexpr (H == 1) {
+        vec<T> sums{};
+        for (; e + lanes<T> <= count; e += lanes<T>) {
+            vec<T> several;
+            for (int lane = 0; lane < lanes<T>; ++lane) several[lane] = values[at[e + lane]];
+            sums += several;
+        }
+        to[0] = sum<T>(sums);
+    } else {
+        std::fill_n(to, heads, T(0));
     }
-    T total = sum<T>(sums);
-    for (; e < count; ++e) total += values[at[e]];
-    return total;
+    if constexpr (H == 0) {
+        for (; e < count; ++e)
+            for (int64_t h = 0; h < heads; ++h) to[h] += values[int64_t(at[e]) * heads + h];
+    } else {
+        vecn<T, H> rest = load_pack<H>(to);
+        for (; e < count; ++e) rest += load_pack<H>(values + int64_t(at[e]) * H);
+        store_pack<H>(to, rest);
+    }
 }
 
 // grad_dst, the sum of each row's edges, and grad_edge: the scores' gradients brought back into the forward order.
@@ -217,11 +227,7 @@ void sum_edge_gradients(const GatTask<T, I>& t, const GatGradient<T, I>& g, cons
     for (int64_t chunk = 0; chunk < rows.chunks; ++chunk)
         for (int64_t row = rows.bounds[chunk]; row < rows.bounds[chunk + 1]; ++row) {
             const int64_t begin = g.by_row.indptr[row], end = g.by_row.indptr[row + 1];
-            T* to = g.grad_dst + row * heads;
-            std::fill(to, to + heads, T(0));
-            if (H == 1) to[0] = gathered_sum(edge_grad, g.inverse + begin, end - begin);
-            for (int64_t e = begin; H != 1 && e < end; ++e)
-                for (int64_t h = 0; h < heads; ++h) to[h] += edge_grad[int64_t(g.inverse[e]) * heads + h];
+            gathered_sum<T, I, H>(edge_grad, g.inverse + begin, end - begin, heads, g.grad_dst + row * heads);
             for (int64_t e = begin; g.grad_edge != nullptr && e < end; ++e)
                 std::copy_n(edge_grad + int64_t(g.inverse[e]) * heads, heads, g.grad_edge + e * heads);
         }

@@ -39,6 +39,15 @@ struct Heads {
     constexpr operator int64_t() const { return H == 0 ? given : H; }
 };
 
+// Copy one number per head, at once where their number is known: H, or `heads` where that is 0.
+template <class T, int H>
+inline void copy_heads(const T* from, int64_t heads, T* to) {
+    if constexpr (H > 0)
+        store_pack<H>(to, load_pack<H>(from));
+    else
+        std::copy_n(from, heads, to);
+}
+
 // H heads (0: any number) take turns over the lanes; after `slots` vectors the turns begin again.
 template <class T, int H>
 class Turns {
