@@ -1,6 +1,7 @@
 """Training and inference with PyTorch Geometric."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,18 @@ from backends.contract import Clock, Floats, Nodes
 from backends.inferring import TorchInferrer
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.pyg.loader import NeighbourBatches, batch_of, graph_data
+from backends.pyg.neighbourhoods import KhopBatches
 from backends.pyg.network import PygNetwork, Structure, whole_graph
 from backends.training import Batch, Network, TorchTrainer, loss_of, refuse_fanouts
 from datasets.adjacency import adjacency_of
 from datasets.csr import Csr, csr_from_edges
 from datasets.graph import Graph
 
+MAKERS = {"neighbor_loader": "PyG's NeighborLoader", "khop": "backends.kernels.khop: this project's code, not PyG's"}
+
 
 class PygTrainer(TorchTrainer):
-    """Full batches over one matrix; mini batches from NeighborLoader, with all neighbours or those it samples."""
+    """Full batches over one matrix; mini batches from NeighborLoader or ``khop``: all neighbours, or sampled ones."""
 
     draws_fanouts = True
 
@@ -60,8 +64,13 @@ class PygTrainer(TorchTrainer):
             refuse_fanouts(self.spec, self.config.name, "set training.batch_size, or model.fanouts=[]")
         super().prepare_structure()
         if not self.plan.full_batch:
-            fanouts = list(self.spec.fanouts) or [-1] * self.spec.layers
-            self.loader = NeighbourBatches(graph_data(self.graph, self.spec), fanouts, self.config.workers)
+            self.loader = self._loader()
+
+    def _loader(self) -> NeighbourBatches | KhopBatches:
+        if self.config.batches_by == "khop":
+            return KhopBatches(self.graph, self.spec)
+        fanouts = list(self.spec.fanouts) or [-1] * self.spec.layers
+        return NeighbourBatches(graph_data(self.graph, self.spec), fanouts, self.config.workers)
 
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
         """See ``TorchTrainer``; ``load`` is the wait for the sampler, ``vectorize`` the trimming."""
@@ -70,7 +79,7 @@ class PygTrainer(TorchTrainer):
             return
         targets = self.plan.targets(index)
         with clock.phase("load"):
-            sampled = self.loader.load(targets)
+            sampled = self.loader.load(targets, self.training.seed + index)
         for mine in targets:
             with clock.phase("load"):
                 data = next(sampled)
@@ -79,12 +88,16 @@ class PygTrainer(TorchTrainer):
             yield batch
 
     def mini_batch(self, targets: Nodes) -> Batch:
-        """See ``TorchTrainer``."""
-        return self.batch_of(next(self.loader.load([targets])), targets)
+        """See ``TorchTrainer``; with the definition's samples where this project's kernels draw them."""
+        return self.batch_of(next(self.loader.load([targets], self.training.seed)), targets)
 
     def batch_of(self, data: Data, targets: Nodes) -> Batch:
         """The matrices of one sampled batch."""
-        return batch_of(data, targets, self.spec.layers, self.config.trim, self.variant, self.spec.name)
+        form = self.config.trim, self.variant, self.spec.name
+        batch = batch_of(data, targets, self.spec.layers, *form, self.spec.fanouts)
+        # khop counts ascending targets, once each
+        first = data.n_id[: data.num_sampled_nodes[0]].numpy()
+        return batch if np.array_equal(first, targets) else replace(batch, rows=_places(first, targets))
 
     def predict(self, graph: Graph, nodes: Nodes) -> Floats:
         """See ``TorchTrainer``; slices of an EdgeIndex do not exist in inference mode, so gradients are only off."""
@@ -102,8 +115,13 @@ class PygTrainer(TorchTrainer):
         return self.spec.name == "sage"
 
     def facts(self) -> dict[str, Any]:
-        """See ``TorchTrainer``; also the form that ran."""
-        return super().facts() | {"variant": self.variant}
+        """See ``TorchTrainer``; also the form that ran, and whose code made the mini batches."""
+        found = super().facts() | {"variant": self.variant}
+        return found if self.plan.full_batch else found | {"batches_by": MAKERS[self.config.batches_by]}
+
+
+def _places(ascending: Nodes, targets: Nodes) -> torch.Tensor:
+    return torch.from_numpy(np.searchsorted(ascending, targets))
 
 
 def _csr(edges: torch.Tensor, rows: int) -> Csr:

@@ -8,6 +8,8 @@ from backends.registry import BackendConfig
 
 VARIANTS = ("best", "edge_index", "csr", "scatter", "torch_sparse", "compile")
 WORKERS = (0, 1, 2)
+INFER = ("full", "layerwise")
+LOADERS = ("auto", "neighbor_loader", "khop")
 # What has no form of one aggregation alone: of gcn and sage, of gat.
 NO_AGGREGATION = (("compile",), ("compile", "csr", "torch_sparse"))
 
@@ -20,17 +22,22 @@ class PygConfig(BackendConfig):
     ``csr`` a ``torch.sparse`` matrix, ``torch_sparse`` a SparseTensor, ``compile`` the default by ``torch.compile``.
     ``best`` is what was fastest here: ``csr`` for gcn and sage, ``edge_index`` for gat (README). Mini batches come
     from NeighborLoader, ``workers`` loader processes and, with ``trim``, ``trim_to_layer``: all neighbours, or as many
-    as the model's fanouts, of which it gives a node those of its distance from the target in every layer.
+    as the model's fanouts, of which it gives a node those of its distance from the target in every layer. With
+    ``loader=khop``, and with ``auto`` where NeighborLoader's sampler is not installed, this project's kernels make the
+    same batches instead: its time to load is then ours and not PyG's. ``infer`` is one pass over the whole graph, or
+    each layer in batches of one-hop blocks.
     """
 
     name: str = "pyg"
     variant: str = "best"
     trim: bool = True
     workers: int = 0
+    loader: str = "auto"
+    infer: str = "full"
 
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.pyg.backend:PygTrainer",
-        "infer": "backends.pyg.backend:PygInferrer",
+        "infer": "backends.pyg.layerwise:inferrer",
         "spmm": "backends.pyg.multiplier:PygMultiplier",
     }
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
@@ -38,7 +45,8 @@ class PygConfig(BackendConfig):
 
     def __post_init__(self) -> None:
         """Refuse values that no field allows."""
-        for name, value, allowed in (("variant", self.variant, VARIANTS), ("workers", self.workers, WORKERS)):
+        given = [("variant", self.variant, VARIANTS), ("workers", self.workers, WORKERS)]
+        for name, value, allowed in [*given, ("loader", self.loader, LOADERS), ("infer", self.infer, INFER)]:
             if value not in allowed:
                 raise ValueError(f"backend.{name}={value!r} is not allowed: one of {', '.join(map(str, allowed))}")
 
@@ -48,24 +56,44 @@ class PygConfig(BackendConfig):
             return self.variant
         return "edge_index" if model == "gat" else "csr"
 
+    @property
+    def draws(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Only ``khop`` can be told which edges to keep of the model's fanouts."""
+        return ("train",) if self.batches_by == "khop" else ()
+
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Also refuse to compile mini batches: every batch has another shape."""
         if scenario == "spmm" and self.variant in NO_AGGREGATION[model == "gat"]:
             return f"backend pyg has no {self.variant} form of one aggregation of {model}: set backend.variant=best"
+        if self.variant == "compile" and scenario == "infer" and self.infer == "layerwise":
+            return "backend pyg compiles whole passes only: set backend.infer=full or backend.variant=best"
+        if self.workers and self.batches_by == "khop" and scenario == "train" and not full_batch:
+            return "backend pyg has no loader processes where khop makes the batches: set backend.workers=0"
         if self.variant in ("compile", "torch_sparse") and scenario == "train" and not full_batch:
             allowed = "set backend.variant=best or training.batch_size=null"
             return f"backend pyg runs {self.variant} on full batches only: {allowed}"
         return super().unsupported(scenario, model, device, full_batch)
 
+    @property
+    def batches_by(self) -> str:
+        """What makes mini batches: ``neighbor_loader`` or ``khop``."""
+        if self.loader != "auto":
+            return self.loader
+        return "neighbor_loader" if any(find_spec(name) for name in self._samplers) else "khop"
+
+    @property
+    def _samplers(self) -> tuple[str, ...]:
+        """The packages any of which lets NeighborLoader sample; neither has a wheel on PyPI."""
+        return ("pyg_lib",) if self.trim else ("pyg_lib", "torch_sparse")
+
     def missing(self, full_batch: bool = True) -> str | None:
-        """Also name the sampler that NeighborLoader needs for mini batches; neither has a wheel on PyPI."""
+        """Also name the sampler that NeighborLoader needs for mini batches."""
         if self.variant == "torch_sparse" and find_spec("torch_sparse") is None:
             return "backend pyg needs the package torch_sparse for backend.variant=torch_sparse: PyPI has its sources"
-        samplers = ("pyg_lib",) if self.trim else ("pyg_lib", "torch_sparse")
-        if full_batch or any(find_spec(name) for name in samplers):
+        if full_batch or self.batches_by == "khop" or any(find_spec(name) for name in self._samplers):
             return super().missing(full_batch)
         return (
-            f"backend pyg trains mini batches with NeighborLoader, which needs {' or '.join(samplers)}"
-            f"{' (backend.trim=false also runs on torch_sparse)' if self.trim else ''}: build it, or name an "
-            "interpreter that has it by launcher.python"
+            f"backend pyg trains mini batches with NeighborLoader, which needs {' or '.join(self._samplers)}"
+            f"{' (backend.trim=false also runs on torch_sparse)' if self.trim else ''}: build it, name an "
+            "interpreter that has it by launcher.python, or set backend.loader=khop"
         )

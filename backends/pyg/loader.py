@@ -1,6 +1,6 @@
 """Mini batches from PyG's NeighborLoader."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from backends.training import Batch
 from datasets.adjacency import SELF_LOOP_MODELS, adjacency_of
 from datasets.graph import Graph
 
+Fanouts = Sequence[int | None]
+
 
 class NeighbourBatches:
     """A graph ready for NeighborLoader; ``fanouts`` first layer first, -1 for all neighbours."""
@@ -27,8 +29,8 @@ class NeighbourBatches:
         # Edges are sorted by destination already; the conversion is done once and not once per epoch.
         self.sampler = NeighborSampler(self.data, self.fanouts, is_sorted=True, share_memory=workers > 0)
 
-    def load(self, batches: list[Nodes]) -> Iterator[Data]:
-        """Sample the batches in their order; all but the last must have the same size."""
+    def load(self, batches: list[Nodes], seed: int) -> Iterator[Data]:
+        """Sample the batches in their order; all but the last must have the same size. Torch's generator draws."""
         loader = NeighborLoader(
             self.data,
             self.fanouts,
@@ -59,22 +61,35 @@ def graph_data(graph: Graph, spec: ModelSpec) -> Data:
     return data
 
 
-def batch_of(data: Data, targets: Nodes, layers: int, trim: bool, variant: str, model: str) -> Batch:
-    """Turn what NeighborLoader sampled into the matrices of all layers; its first nodes are the targets.
+def batch_of(
+    data: Data, targets: Nodes, layers: int, trim: bool, variant: str, model: str, fanouts: Fanouts = ()
+) -> Batch:
+    """Turn what was sampled into the matrices of all layers; its first nodes are the targets.
 
-    Without ``trim`` every layer runs over all sampled edges; with it, layer l leaves out the l outermost hops.
+    Without ``trim`` every layer runs over all sampled edges; with it, layer l leaves out the l outermost hops. Where
+    the edges have a ``rank``, layer l keeps those below ``fanouts[l]``.
     """
-    nodes, edges, weight = data.n_id, data.edge_index, data.get("edge_weight")
+    nodes, edges, weight, rank = data.n_id, data.edge_index, data.get("edge_weight"), data.get("rank")
     hops: list[Hop] = []
     for layer in range(layers):
         if trim:
             counts = data.num_sampled_nodes, data.num_sampled_edges
+            rank = trim_to_layer(layer, *counts, nodes, edges, rank)[2]
             nodes, edges, weight = trim_to_layer(layer, *counts, nodes, edges, weight)
-        if trim or not hops:
-            hops.append(_hop(len(nodes), *_with_loops(edges, weight, data.get("loop"), len(nodes)), variant, model))
+        if trim or not hops or rank is not None:
+            kept = (edges, weight) if rank is None else _below(fanouts[layer], rank, edges, weight)
+            hops.append(_hop(len(nodes), *_with_loops(*kept, data.get("loop"), len(nodes)), variant, model))
         else:
             hops.append(hops[0])
     return Batch(Structure(hops), data.x, targets, torch.arange(len(targets)))
+
+
+def _below(fanout: int | None, rank: Tensor, edges: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """The edges that a layer's fanout keeps."""
+    if fanout is None:
+        return edges, weight
+    kept = rank < fanout
+    return edges[:, kept], None if weight is None else weight[kept]
 
 
 def _with_loops(edges: Tensor, weight: Tensor | None, loop: Tensor | None, rows: int) -> tuple[Tensor, Tensor | None]:

@@ -110,7 +110,11 @@ def edge_weights(adjacency: Adjacency) -> Tensor | None:
 
 def whole_graph(adjacency: Adjacency, model: str, variant: str) -> Hop:
     """The hop that is every layer of a full batch."""
-    csr, weight = adjacency.csr, edge_weights(adjacency)
+    return hop_of(adjacency.csr, edge_weights(adjacency), model, variant)
+
+
+def hop_of(csr: Csr, weight: Tensor | None, model: str, variant: str) -> Hop:
+    """The hop over a square matrix, in the form of the variant."""
     if variant == "csr":
         return Hop(csr.shape[0], csr_tensor(csr.indptr, csr.indices, weight, model), None, csr)
     if variant == "torch_sparse":

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from backends.batches import BatchPlan
 from backends.contract import Unsupported
+from backends.kernels import khop
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.reference.definition import loss_and_gradients
 from backends.registry import config_class, runtime
@@ -24,6 +25,9 @@ from tests.graphs import awkward_graph
 PYG = [
     pytest.param("pyg", {"variant": variant}, None, marks=pytest.mark.needs_pyg, id=f"pyg-{variant}-full")
     for variant in ("edge_index", "csr", "scatter")
+] + [
+    pytest.param("pyg", {"loader": "khop"} | options, 7, marks=pytest.mark.needs_pyg, id=f"pyg-mini-{name}")
+    for name, options in {"trim": {}, "whole": {"trim": False}, "csr": {"variant": "csr"}}.items()
 ]
 DGL = [
     pytest.param("dgl", {}, size, marks=pytest.mark.needs_dgl, id=f"dgl-{'mini' if size else 'full'}")
@@ -264,15 +268,48 @@ def test_facts_tell_the_widths_that_ran(backend, model, widths):
         assert set(facts["libxsmm"]) == {"enabled", "seconds_with", "seconds_without"}
 
 
-@pytest.mark.needs_dgl
+SAMPLING = [
+    pytest.param("dgl", {}, marks=pytest.mark.needs_dgl, id="dgl"),
+    pytest.param("pyg", {"loader": "khop"}, marks=pytest.mark.needs_pyg, id="pyg-trim"),
+    pytest.param("pyg", {"loader": "khop", "trim": False}, marks=pytest.mark.needs_pyg, id="pyg-whole"),
+    pytest.param("pyg", {"loader": "khop", "variant": "csr"}, marks=pytest.mark.needs_pyg, id="pyg-csr"),
+]
+
+
 @pytest.mark.parametrize("fanouts", [(4,), (2, 4), (4, 2), (1, 3, 2)], ids=str)
 @pytest.mark.parametrize(
     ("model", "weighted"), [("gcn", False), ("gcn", True), ("sage", False), ("gat", False)], ids=str
 )
-def test_dgl_is_checked_on_the_definitions_samples(model, weighted, fanouts):
+@pytest.mark.parametrize(("backend", "options"), SAMPLING)
+def test_peers_are_checked_on_the_definitions_samples(backend, options, model, weighted, fanouts):
     graph = awkward_graph(5, weighted=weighted)
     spec = ModelSpec(model, len(fanouts), graph.width, 5, graph.classes, heads=2, fanouts=fanouts)
-    check("dgl", {}, 7, graph, spec)
+    assert "train" in config_class(backend)(**options).draws
+    check(backend, options, 7, graph, spec)
+
+
+@pytest.mark.needs_pyg
+def test_every_epoch_of_pyg_draws_other_edges_and_all_epochs_repeat():
+    graph = awkward_graph(4, nodes=300, edges=3000)
+    spec = ModelSpec("gcn", 2, graph.width, 5, graph.classes, fanouts=(2, 5))
+    trainer = trainer_of("pyg", {"loader": "khop", "variant": "scatter"}, graph, spec, graph.nodes)
+    batches = [next(trainer.batches(epoch, PlainClock())) for epoch in (0, 1, 0)]  # of the same targets
+    drawn = [batch.structure.hops[0].edges.tolist() for batch in batches]
+    assert drawn[0] == drawn[2] != drawn[1]
+
+
+@pytest.mark.needs_pyg
+@pytest.mark.parametrize("trim", [True, False], ids=["trim", "whole"])
+def test_pyg_trims_what_khop_collected_and_says_whose_code_that_was(trim):
+    graph = awkward_graph(3, nodes=300, edges=600)
+    spec = ModelSpec("sage", 3, graph.width, 5, graph.classes)
+    trainer = trainer_of("pyg", {"loader": "khop", "trim": trim}, graph, spec, 4)
+    targets = graph.nodes_of("train")[::-1][:4]
+    held = khop(graph.csr, targets, [None] * 3)
+    rows = [int((held.distance <= distance).sum()) for distance in (3, 2, 1)]
+    hops = trainer.mini_batch(targets).structure.hops
+    assert [hop.rows for hop in hops] == (rows if trim else rows[:1] * 3)
+    assert "not PyG's" in trainer.facts()["batches_by"]
 
 
 @pytest.mark.needs_dgl
@@ -313,6 +350,7 @@ def test_dgl_samples_raw_edges_by_fanout_and_keeps_every_self_loop(model, varian
         pytest.param("dgl", "infer", 7, "graphinfer", {"infer": "layerwise"}, marks=pytest.mark.needs_dgl),
         pytest.param("pyg", "train", None, "set training.batch_size", {}, marks=pytest.mark.needs_pyg),
         pytest.param("pyg", "infer", None, "backend.infer=graphinfer", {}, marks=pytest.mark.needs_pyg),
+        pytest.param("pyg", "infer", 7, "graphinfer", {"infer": "layerwise"}, marks=pytest.mark.needs_pyg),
     ],
 )
 def test_fanouts_where_all_neighbours_are_read_are_unsupported(backend, scenario, size, instead, options):
@@ -322,3 +360,29 @@ def test_fanouts_where_all_neighbours_are_read_are_unsupported(backend, scenario
     plan = BatchPlan(graph.nodes_of("train"), size)
     with pytest.raises(Unsupported, match=rf"reads all neighbours here, not model.fanouts=\[2, 5\].*{instead}"):
         engine.prepare(graph, spec, TrainingSpec(), initial_state(spec, 0), plan, PlainClock())
+
+
+LAYERWISE = [
+    pytest.param("dgl", {}, marks=pytest.mark.needs_dgl, id="dgl"),
+    *(
+        pytest.param("pyg", {"variant": variant}, marks=pytest.mark.needs_pyg, id=f"pyg-{variant}")
+        for variant in ("best", "csr", "scatter")
+    ),
+]
+
+
+@pytest.mark.parametrize("size", [None, 7, 40])
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+@pytest.mark.parametrize(("backend", "options"), LAYERWISE)
+def test_layerwise_inference_gives_the_definitions_scores(backend, options, model, size):
+    graph = awkward_graph(3, weighted=model == "gcn")
+    spec = ModelSpec(model, 2, graph.width, 5, graph.classes, heads=3 if model == "gat" else 1, head="linear")
+    nodes, state = np.array([30, 2, graph.nodes - 1, 0, 9]), initial_state(spec, 1)
+    engine = runtime(config_class(backend)(infer="layerwise", **options), "infer")
+    engine.prepare(graph, spec, TrainingSpec(threads=1), state, BatchPlan(nodes, size), PlainClock())
+    clock = PlainClock()
+    found = engine.infer(clock)
+    wanted = loss_and_gradients(graph, spec, state, nodes)[0]
+    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    assert engine.facts()["embeddings"] == 2 * graph.nodes and list(clock.seconds) == ["forward"]
+    engine.close()

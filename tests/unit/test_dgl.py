@@ -8,11 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends.batches import BatchPlan
 from backends.dgl.config import DglConfig
-from backends.model import ModelSpec, TrainingSpec, initial_state
-from backends.registry import runtime
-from tests.contract.test_parity import PlainClock
 from tests.graphs import awkward_graph
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,20 +67,3 @@ def test_every_sampled_block_holds_all_edges_of_its_destinations():
             np.testing.assert_array_equal(csr.indices[edges], nodes[source.numpy()])
             np.testing.assert_array_equal(csr.destinations[edges], nodes[destination.numpy()])
             assert len(np.unique(edges)) == csr.in_degrees[block.dstdata[dgl.NID].numpy()].sum()
-
-
-@pytest.mark.needs_dgl
-@pytest.mark.parametrize("size", [None, 7])
-@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
-def test_layerwise_inference_scores_as_one_pass_over_the_whole_graph(model, size):
-    graph = awkward_graph(3, weighted=model == "gcn")
-    spec = ModelSpec(model, 2, graph.width, 5, graph.classes, heads=3 if model == "gat" else 1, head="linear")
-    nodes = np.array([30, 2, 9])
-    found = {}
-    for infer in ("full", "layerwise"):
-        engine = runtime(DglConfig(infer=infer), "infer")
-        plan = BatchPlan(nodes, size)
-        engine.prepare(graph, spec, TrainingSpec(threads=1), initial_state(spec, 1), plan, PlainClock())
-        found[infer] = engine.infer(PlainClock())
-        engine.close()
-    np.testing.assert_allclose(found["layerwise"], found["full"], rtol=1e-5, atol=1e-5)

@@ -12,7 +12,9 @@ def test_the_default_is_the_fastest_form_of_each_model():
     assert PygConfig(variant="compile").variant_for("gat") == "compile"
 
 
-@pytest.mark.parametrize(("field", "value"), [("variant", "sparse"), ("workers", 3)])
+@pytest.mark.parametrize(
+    ("field", "value"), [("variant", "sparse"), ("workers", 3), ("loader", "cugraph"), ("infer", "half")]
+)
 def test_values_that_no_field_allows_are_refused_with_the_allowed_ones(field, value):
     with pytest.raises(ValueError, match=rf"backend\.{field}={value!r} is not allowed: one of"):
         PygConfig(**{field: value})
@@ -23,6 +25,8 @@ def test_mini_batches_are_not_compiled():
     assert config.unsupported("train", "gcn", "cpu", True) is None
     assert "training.batch_size=null" in config.unsupported("train", "gcn", "cpu", False)
     assert PygConfig().unsupported("train", "gcn", "cpu", False) is None
+    layerwise = PygConfig(variant="compile", infer="layerwise")
+    assert "backend.infer=full" in layerwise.unsupported("infer", "gcn", "cpu", True)
     assert "cuda" in PygConfig().unsupported("train", "gcn", "cuda:0", True)
 
 
@@ -45,7 +49,7 @@ def only(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("sampler", "trim", "named"),
     [
-        (None, True, ["pyg_lib", "trim=false", "launcher.python"]),
+        (None, True, ["pyg_lib", "trim=false", "launcher.python", "loader=khop"]),
         (None, False, ["pyg_lib or torch_sparse"]),
         ("torch_sparse", True, ["pyg_lib"]),
         ("torch_sparse", False, []),
@@ -54,8 +58,29 @@ def only(tmp_path, monkeypatch):
 )
 def test_a_mini_batch_without_its_sampler_is_not_installed(only, sampler, trim, named):
     only(sampler)
-    config = PygConfig(trim=trim)
+    config = PygConfig(trim=trim, loader="neighbor_loader")
     reason = config.missing(full_batch=False)
     assert config.missing(full_batch=True) is None
     assert (reason is None) == (not named)
     assert all(part in reason for part in named)
+
+
+@pytest.mark.needs_pyg
+@pytest.mark.parametrize(
+    ("sampler", "trim", "maker"),
+    [
+        (None, True, "khop"),
+        (None, False, "khop"),
+        ("torch_sparse", True, "khop"),
+        ("torch_sparse", False, "neighbor_loader"),
+        ("pyg_lib", True, "neighbor_loader"),
+    ],
+)
+def test_neighbour_loader_makes_the_batches_where_it_can(only, sampler, trim, maker):
+    only(sampler)
+    config = PygConfig(trim=trim)
+    assert config.batches_by == maker and config.missing(full_batch=False) is None
+    assert ("train" in config.draws) == (maker == "khop")
+    assert PygConfig(trim=trim, loader="khop").batches_by == "khop"
+    reason = PygConfig(trim=trim, workers=2).unsupported("train", "gcn", "cpu", False)
+    assert (reason is None) == (maker == "neighbor_loader")
