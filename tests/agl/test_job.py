@@ -155,3 +155,13 @@ def test_the_manifest_says_how_records_were_made(tmp_path):
     held = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert held["strategy"]["fanouts"] == [2, 4] and held["sizes"]["records"] == 40
     assert held["duplication"] == held["sizes"]["nodes"] / held["distinct_nodes"]
+
+
+@pytest.mark.parametrize("threads", [2, 7])
+def test_threads_write_whole_shards_and_change_no_byte(tmp_path, threads):
+    done = []
+    one = flat(tmp_path / "one")
+    many = flat(tmp_path / "many", threads=threads, progress=lambda *at: done.append(at))
+    assert one == many and done == [(1, 3), (2, 3), (3, 3)]
+    for path in (tmp_path / "one").iterdir():
+        assert (tmp_path / "many" / path.name).read_bytes() == path.read_bytes()

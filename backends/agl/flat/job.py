@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from backends.agl.flat import filters
-from backends.agl.flat.local import flattened
+from backends.agl.flat.local import flattened, in_threads
 from backends.agl.flat.mapreduce import Plan
 from backends.agl.flat.reader import MANIFEST
-from backends.agl.flat.rounds import Ints
+from backends.agl.flat.rounds import Ints, distinct
 from backends.agl.flat.shards import Sizes, shard_once
 from backends.agl.flat.source import Source
 from backends.agl.flat.strategy import Strategy, StrategyError
@@ -133,7 +133,7 @@ def estimate(source: Source, targets: Ints, job: Job) -> int:
     sizes, width = Sizes(), source.graph.width
     for batch in flattened(source, some, job.strategy, embed=False):
         sizes.see(batch, width, embed=False)
-        sizes.share(len(np.unique(batch.numbers)), width)
+        sizes.share(len(distinct(batch.numbers)), width)
     return int((sizes.embedded_bytes if job.embed else sizes.shared_bytes) / len(some) * len(targets) * MARGIN)
 
 
@@ -154,14 +154,20 @@ def shard_targets(targets: Ints, job: Job) -> list[Ints]:
 def _flatten_here(
     partial: Path, source: Source, targets: Ints, job: Job, progress: Progress | None
 ) -> tuple[list[tuple[Sizes, Ints]], list[int]]:
-    """Write the shards one after the other; those of an earlier run stay."""
+    """Write the shards, one in each thread at a time; those of an earlier run stay."""
     pieces = shard_targets(targets, job)
+    abreast = min(job.threads, len(pieces))
+
+    def one(number: int) -> tuple[Sizes, Ints]:
+        inside = job.threads // abreast
+        batches = flattened(source, pieces[number], job.strategy, embed=job.embed, threads=inside)
+        return shard_once(partial, number, batches, source, job.embed)
+
     done = []
-    for number, piece in enumerate(pieces):
-        batches = flattened(source, piece, job.strategy, embed=job.embed, threads=job.threads)
-        done.append(shard_once(partial, number, batches, source, job.embed))
+    for held in in_threads(one, range(len(pieces)), abreast):
+        done.append(held)
         if progress:
-            progress(number + 1, len(pieces))
+            progress(len(done), len(pieces))
     return done, []
 
 

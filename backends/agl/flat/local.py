@@ -1,8 +1,10 @@
 """GraphFlat in one process: the rounds over a memory-mapped graph, one batch of targets per thread at a time."""
 
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,6 +14,7 @@ from backends.agl.flat.store import Flattened, Neighbourhoods, flatten
 from backends.agl.flat.strategy import Strategy
 from backends.kernels.neighbourhood import expansions
 
+Done = TypeVar("Done")
 BATCH = 256  # targets whose features fit a processor's cache together with their records
 
 
@@ -37,12 +40,18 @@ def flattened(
     def one(start: int) -> Flattened:
         return flatten(neighbourhoods(source, targets[start : start + batch], strategy), source, embed=embed)
 
-    starts = iter(range(0, len(targets), batch))
+    yield from in_threads(one, range(0, len(targets), batch), threads)
+
+
+def in_threads(work: Callable[[int], Done], numbers: range, threads: int) -> Iterator[Done]:
+    """Yield ``work`` of each number in order, as many under way as there are threads; none starts after a failure."""
     if threads == 1:
-        yield from map(one, starts)
+        yield from map(work, numbers)
         return
+    left = iter(numbers)
     with ThreadPoolExecutor(threads, thread_name_prefix="flatten") as pool:
-        ahead: list[Future[Flattened]] = [pool.submit(one, start) for start in islice(starts, threads)]
+        ahead = deque(pool.submit(work, number) for number in islice(left, threads))
         while ahead:
-            yield ahead.pop(0).result()
-            ahead += [pool.submit(one, start) for start in islice(starts, 1)]
+            done = ahead.popleft().result()
+            ahead.extend(pool.submit(work, number) for number in islice(left, 1))
+            yield done

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.agl.flat.rounds import Edges, Ints, Table, answer, propagate, without
+from backends.agl.flat.rounds import Edges, Ints, Table, answer, distinct, propagate, without
 from backends.agl.flat.source import Source
 from backends.agl.flat.store import Neighbourhoods
 from backends.agl.flat.strategy import Strategy
@@ -147,7 +147,7 @@ def reduce_round(plan: Plan, depth: int, table: Table, state: State, targets: In
 
     After the last round the requests that are left are only remembered: they are the furthest nodes.
     """
-    fresh = without(np.unique(np.concatenate(parts)), state.seen)
+    fresh = without(distinct(np.concatenate(parts)), state.seen)
     levels = [*state.levels, fresh]
     if depth == plan.strategy.hops:
         return [State(levels, state.edges)]

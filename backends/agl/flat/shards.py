@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.agl.flat.rounds import Ints
+from backends.agl.flat.rounds import Ints, distinct
 from backends.agl.flat.source import Source
 from backends.agl.flat.store import Flattened, ids_of
 from backends.agl.records import Records
@@ -80,17 +80,17 @@ def write_shard(
             writer = writer or parquet.ParquetWriter(unnamed, rows.schema, **LAYOUT)
             writer.write_table(rows)
             sizes.see(batch, width, embed)
-            held.append(np.unique(batch.numbers))
+            held.append(distinct(batch.numbers))
     finally:
         if writer is not None:
             writer.close()
-    distinct = np.unique(np.concatenate(held))
-    sizes.share(len(distinct), width)
+    nodes = distinct(np.concatenate(held))
+    sizes.share(len(nodes), width)
     if not embed and source.graph.features is not None:
-        sizes.file_bytes += _write_features(features_path(shard), source, distinct)
+        sizes.file_bytes += _write_features(features_path(shard), source, nodes)
     sizes.file_bytes += unnamed.stat().st_size
     unnamed.replace(shard)
-    return sizes, distinct
+    return sizes, nodes
 
 
 def _rows(records: Records, strings: Pieces) -> Any:
@@ -125,13 +125,13 @@ def shard_once(
     partial: Path, number: int, batches: Iterable[Flattened], source: Source, embed: bool
 ) -> tuple[Sizes, Ints]:
     """Write a shard unless an earlier run did; what is known of it lies in ``partial/sizes``."""
-    facts, nodes = partial / "sizes" / f"{number}.json", partial / "sizes" / f"{number}.npy"
+    facts, kept = partial / "sizes" / f"{number}.json", partial / "sizes" / f"{number}.npy"
     facts.parent.mkdir(exist_ok=True)
     if facts.is_file() and shard_path(partial / "shards", number).is_file():
-        return Sizes(**json.loads(facts.read_text())), np.load(nodes)
-    sizes, distinct = write_shard(partial / "shards", number, batches, source, embed)
-    np.save(nodes, distinct)
+        return Sizes(**json.loads(facts.read_text())), np.load(kept)
+    sizes, nodes = write_shard(partial / "shards", number, batches, source, embed)
+    np.save(kept, nodes)
     unnamed = facts.with_suffix(".tmp")
     unnamed.write_text(json.dumps(asdict(sizes)))
     unnamed.replace(facts)
-    return sizes, distinct
+    return sizes, nodes
