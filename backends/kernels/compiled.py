@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from backends.kernels import definition
-from backends.kernels.definition import Drawing, Found, Kept, Nodes
+from backends.kernels.definition import Drawing, Found, Kept, Nodes, Reaches
 from backends.kernels.native import native, threads
 from backends.kernels.samplers import SAMPLERS
 from datasets.csr import Csr
@@ -27,10 +27,10 @@ class Compiled:
         return Kept(starts, positions, positions if ids is None else ids)
 
     @staticmethod
-    def search(csr: Csr, drawing: Drawing, roots: Nodes, expansions: list[int | None], apart: bool) -> Found:
+    def search(csr: Csr, drawing: Drawing, roots: Nodes, reaches: Reaches, apart: bool) -> Found:
         """See ``definition.search``."""
         numbers, layers, starts, local, ids, positions = native.khop(
-            *_arrays(csr), _weight(drawing), roots, expansions, drawing.key, apart, *_choice(drawing), threads()
+            *_arrays(csr), _weight(drawing), roots, reaches, drawing.key, apart, *_choice(drawing), threads()
         )
         return Found(numbers, layers, Kept(starts, positions, positions if ids is None else ids), local)
 

@@ -14,6 +14,7 @@ from datasets.csr import Csr
 from datasets.randomness import below, keyed, stream, unit_interval
 
 Nodes = NDArray[np.int64]
+Reaches = list[list[int | None]]
 KEYS, DRAWS = "neighbour keys", "neighbour draws"
 
 
@@ -112,17 +113,27 @@ def in_edges(csr: Csr, nodes: Nodes) -> tuple[Nodes, Nodes]:
     return np.repeat(np.arange(len(nodes)), degrees), positions
 
 
-def search(csr: Csr, drawing: Drawing, roots: Nodes, expansions: list[int | None], apart: bool) -> Found:
-    """Expand ``roots`` hop by hop, each of a layer's nodes to its ``expansions`` first edges."""
+def search(csr: Csr, drawing: Drawing, roots: Nodes, reaches: Reaches, apart: bool) -> Found:
+    """Expand ``roots`` hop by hop: a layer's nodes keep as many edges as the last of their ``reaches`` says.
+
+    Entry i says how many of these edges reach a node at most i + 1 layers further on, where nothing reaches it sooner.
+    """
     count = csr.shape[1]
     layers = [roots + (np.arange(len(roots)) * count if apart else 0)]
-    reached, sources, hops = layers[0], [], []
-    for fanout in expansions:
+    reached, sources, ranks, hops = layers[0], [], [], []
+    for depth, reach in enumerate(reaches):
         own, component = layers[-1] % count, layers[-1] // count
         keys = keyed(drawing.key, roots[component]) if apart else np.full(len(own), drawing.key, dtype=np.uint64)
-        hops.append(sample(csr, drawing, own, keys, own, fanout))
-        sources.append(csr.indices[hops[-1].positions] + np.repeat(component, np.diff(hops[-1].starts)) * count)
-        layers.append(np.setdiff1d(sources[-1], reached))
+        hops.append(sample(csr, drawing, own, keys, own, reach[-1]))
+        degrees = np.diff(hops[-1].starts)
+        ranks.append(np.arange(len(hops[-1].positions)) - np.repeat(hops[-1].starts[:-1], degrees))
+        sources.append(csr.indices[hops[-1].positions] + np.repeat(component, degrees) * count)
+        limits = [earlier[depth - at] for at, earlier in enumerate(reaches[: depth + 1])]
+        near = [
+            source[rank < (np.inf if limit is None else limit)]
+            for source, rank, limit in zip(sources, ranks, limits, strict=True)
+        ]
+        layers.append(np.setdiff1d(np.concatenate(near), reached))
         reached = np.union1d(reached, layers[-1])
     numbers = np.concatenate(layers)
     degrees = [*(np.diff(hop.starts) for hop in hops), np.zeros(len(layers[-1]), dtype=np.int64)]

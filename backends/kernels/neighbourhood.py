@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.kernels import compiled
-from backends.kernels.definition import Drawing, Nodes
+from backends.kernels.definition import Drawing, Nodes, Reaches
 from backends.kernels.samplers import Weights, sampler_of
 from backends.kernels.sampling import checked_fanouts, checked_nodes, row_places
 from datasets.csr import Csr, index_dtype
@@ -53,6 +53,19 @@ def expansions(fanouts: tuple[int | None, ...]) -> list[int | None]:
     return [None if None in layers else max(f for f in layers if f is not None) for layers in deepest]
 
 
+def reaches(fanouts: tuple[int | None, ...], needed: bool = False) -> Reaches:
+    """How many edges of a node of each layer reach another one, two, ... layers further on, at the latest.
+
+    All that it keeps reach the next, but where only what is ``needed`` is expanded: a source is the nearer, the later
+    the layer that reads it.
+    """
+    kept, count = expansions(fanouts), len(fanouts)
+    if not needed:
+        return [[kept[depth]] * (count - depth) for depth in range(count)]
+    read = [[fanouts[count - layer : count - depth] for layer in range(depth + 1, count + 1)] for depth in range(count)]
+    return [[None if None in some else max(f for f in some if f is not None) for some in row] for row in read]
+
+
 def khop(
     csr: Csr,
     targets: NDArray[np.integer],
@@ -62,6 +75,7 @@ def khop(
     sampler: str = "uniform",
     weight: Weights | None = None,
     replace: bool = False,
+    needed: bool = False,
 ) -> Neighbourhood:
     """Collect the k-hop in-neighbourhood of ``targets`` together: edges into nodes at distance < k = len(fanouts).
 
@@ -69,8 +83,10 @@ def khop(
     distance j keeps its first max(fanouts[: k - j]) edges; where all are ``None`` edges stand by id, as with sampler
     ``full``. ``targets`` are a set: neither order nor repetition matters. ``scope="node"``: a node has one sample,
     whoever asks; ``"target"``: one for each target, and the result is the disjoint union of the targets'
-    neighbourhoods. ``sampler``, ``weight``, ``replace`` as in ``sample_neighbors``. Raises ValueError for what is not
-    allowed. (AGL, sections 2.2 and 3.2; edges as in its code.)
+    neighbourhoods. ``sampler``, ``weight``, ``replace`` as in ``sample_neighbors``. ``needed`` expands no node further
+    than layers read it, where fanouts fall towards the targets: its ``distance`` is then the layers above the last
+    that reads it, never less than its steps, and targets' rows of ``tight`` blocks stay the same. Raises ValueError
+    for what is not allowed. (AGL, sections 2.2 and 3.2; edges as in its code.)
     """
     fanouts = checked_fanouts(fanouts, sampler, replace)
     sampler_of(sampler, weight, csr.nnz, replace)
@@ -86,7 +102,7 @@ def khop(
     if apart and len(roots) * csr.shape[1] > MOST_COPIES:
         raise ValueError(f"{len(roots)} targets of {csr.shape[1]} nodes are too many copies: give fewer at a time")
     drawing = Drawing(sampler, seed, weight, replace)
-    found = compiled.runner(drawing).search(csr, drawing, roots, expansions(fanouts), apart)
+    found = compiled.runner(drawing).search(csr, drawing, roots, reaches(fanouts, needed), apart)
     nodes, component = found.numbers, None
     if apart:
         component, nodes = (nodes // csr.shape[1]).astype(np.int32), nodes % csr.shape[1]

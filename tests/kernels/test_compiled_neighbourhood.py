@@ -10,7 +10,7 @@ from backends.kernels import compiled, definition
 from backends.kernels.compiled import Compiled
 from backends.kernels.definition import Drawing
 from backends.kernels.native import native
-from backends.kernels.neighbourhood import expansions
+from backends.kernels.neighbourhood import reaches
 from datasets.csr import Csr, csr_from_edges
 from datasets.randomness import hash_ids, keyed, logarithm, unit_interval
 
@@ -34,6 +34,12 @@ def crowd(seed, ids="shuffled", index=np.int32, real=np.float32):
     return Csr(csr.indptr.astype(index), csr.indices.astype(index), csr.shape, names.get(ids)), weight
 
 
+def beside_isolated_nodes(csr, count=1 << 21):
+    """So many that a search touches few of all nodes, and keeps a table of them instead of a bit for each."""
+    indptr = np.concatenate([csr.indptr, np.full(count, csr.nnz, dtype=csr.indptr.dtype)])
+    return Csr(indptr, csr.indices, (csr.shape[0] + count,) * 2, csr.edge_ids)
+
+
 def equal(found, wanted):
     np.testing.assert_array_equal(found.starts, wanted.starts)
     np.testing.assert_array_equal(found.positions, wanted.positions)
@@ -49,14 +55,17 @@ def equal(found, wanted):
     st.sampled_from([(np.int32, np.float32), (np.int64, np.float64)]),
     st.lists(st.integers(1, 120), min_size=1, max_size=3),
     st.booleans(),
+    st.booleans(),
+    st.booleans(),
     st.sampled_from([1, 2, 3]),
 )
-def test_searches_are_equal(seed, choice, ids, types, fanouts, apart, workers):
+def test_searches_are_equal(seed, choice, ids, types, fanouts, apart, needed, many, workers):
     csr, weight = crowd(seed, ids, *types)
     sampler, replace = choice
     drawing = Drawing(sampler, seed, weight, replace)
-    widest = [None] * len(fanouts) if sampler == "full" else expansions(tuple(fanouts))
+    widest = reaches(tuple([None] * len(fanouts) if sampler == "full" else fanouts), needed)
     roots = np.sort(np.random.default_rng(seed).permutation(NODES)[:20])
+    csr = csr if many else beside_isolated_nodes(csr)
     before = torch.get_num_threads()
     torch.set_num_threads(workers)
     try:
@@ -106,7 +115,8 @@ def test_arrays_on_disk_are_read_where_they_lie(tmp_path):
         assert np.shares_memory(given_array, read)
     drawings = [Drawing("weighted", 0, which, False) for which in (weight, held["weight"])]
     roots = np.arange(10)
-    ours, theirs = (Compiled.search(*pair, roots, [5, 5], False) for pair in zip((csr, mapped), drawings, strict=True))
+    pairs = zip((csr, mapped), drawings, strict=True)
+    ours, theirs = (Compiled.search(*pair, roots, [[5, 5], [5]], False) for pair in pairs)
     equal(theirs.kept, ours.kept)
 
 
@@ -126,6 +136,6 @@ def test_damaged_graphs_are_refused_before_memory_is(damage):
             Csr(indptr, indices, csr.shape, csr.edge_ids),
             Drawing("topk", 0, weight, False),
             np.arange(1),
-            [20000],
+            [[20000]],
             False,
         )

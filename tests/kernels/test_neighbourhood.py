@@ -169,6 +169,23 @@ def test_pruned_layers_keep_what_the_later_ones_read(case):
     assert sizes["tight"] <= sizes["paper"] <= sizes["full"]
 
 
+@given(cases)
+def test_needed_nodes_are_those_that_tight_layers_read(case):
+    seed, targets, fanouts = case
+    csr, layers = graph(seed), len(fanouts)
+    found, rows = khop(csr, targets, fanouts, needed=True), set(targets.tolist())
+    for above, block in enumerate(reversed(layer_blocks(found, layers))):
+        size = fanouts[layers - 1 - above]
+        ordered = "uniform" if any(fanouts) else "full"
+        kept = sample_neighbors(csr, np.array(sorted(rows)), size, sampler=ordered)
+        assert set(found.nodes[: block.csr.shape[0]]) == rows
+        assert sorted(block.positions) == sorted(kept.positions)
+        rows |= set(kept.csr.indices.tolist())
+        assert set(found.nodes[: block.csr.shape[1]]) == rows
+    assert len(found.nodes) == len(rows)
+    assert len(found.csr.indices) <= len(khop(csr, targets, fanouts).csr.indices)
+
+
 @given(cases, st.sampled_from(["uniform", "weighted"]), st.booleans())
 def test_target_rows_are_equal_in_every_form_and_in_the_whole_graph(case, sampler, replace):
     seed, targets, fanouts = case

@@ -7,7 +7,7 @@
 namespace {
 
 using Array = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Draws = std::vector<std::optional<int64_t>>;
+using Reaches = std::vector<std::vector<std::optional<int64_t>>>;
 
 template <class Narrow, class Wide>
 kernels::Numbers<Narrow, Wide> numbers(const Array& array, const char* name) {
@@ -46,18 +46,32 @@ nb::object ids_of(const kernels::GraphView& g, kernels::Edges& edges) {
     return g.ids.wide ? given(edges.wide_ids) : given(edges.narrow_ids);
 }
 
+template <class Numbering>
+kernels::Found search(const kernels::GraphView& g, const In<int64_t>& targets, const std::vector<kernels::Hop>& hops,
+                      uint64_t key, bool apart, int threads) {
+    nb::gil_scoped_release released;
+    kernels::Search<Numbering> search(g, targets.data(), int64_t(targets.size()), apart, key, threads);
+    for (const kernels::Hop& hop : hops) search.hop(hop);
+    search.finish();
+    return std::move(search.found);
+}
+
+// `reaches`: for each hop, how many edges reach a node within one layer, two, ...; the last is its fanout.
 nb::tuple khop(Array indptr, Array indices, std::optional<Array> ids, std::optional<Array> weight,
-               In<int64_t> targets, Draws fanouts, uint64_t key, bool apart, int sampler, bool replace, int threads) {
+               In<int64_t> targets, Reaches reaches, uint64_t key, bool apart, int sampler, bool replace, int threads) {
     const kernels::GraphView g = graph(indptr, indices, ids, weight);
-    kernels::Search search(g, targets.data(), int64_t(targets.size()), apart, key, threads);
-    {
-        nb::gil_scoped_release released;
-        for (const auto& fanout : fanouts) search.hop(draw_of(sampler, replace, fanout));
-        search.finish();
+    std::vector<kernels::Hop> hops;
+    for (const auto& reach : reaches) {
+        auto& hop = hops.emplace_back(kernels::Hop{draw_of(sampler, replace, reach.back()), {}});
+        for (const auto& one : reach) hop.reach.push_back(one.value_or(kernels::kEverything));
     }
-    nb::object positions = given(search.edges.positions);
-    return nb::make_tuple(given(search.numbers), search.layers, given(search.starts), given(search.indices),
-                          ids_of(g, search.edges), positions);
+    const int64_t count = int64_t(targets.size()), numbers = apart ? count * g.columns : g.columns;
+    const bool many = kernels::reaches_many(g, count, numbers, hops);
+    kernels::Found found = many ? search<kernels::BitNumbering>(g, targets, hops, key, apart, threads)
+                                : search<kernels::TableNumbering>(g, targets, hops, key, apart, threads);
+    nb::object positions = given(found.edges.positions);
+    return nb::make_tuple(given(found.numbers), found.layers, given(found.starts), given(found.indices),
+                          ids_of(g, found.edges), positions);
 }
 
 nb::tuple sample(Array indptr, Array indices, std::optional<Array> ids, std::optional<Array> weight,
@@ -82,7 +96,7 @@ nb::tuple sample(Array indptr, Array indices, std::optional<Array> ids, std::opt
 
 void define_neighbourhood(nb::module_& m) {
     m.def("khop", &khop, "indptr"_a.noconvert(), "indices"_a.noconvert(), "ids"_a.noconvert().none(),
-          "weight"_a.noconvert().none(), "targets"_a.noconvert(), "fanouts"_a, "key"_a, "apart"_a, "sampler"_a,
+          "weight"_a.noconvert().none(), "targets"_a.noconvert(), "reaches"_a, "key"_a, "apart"_a, "sampler"_a,
           "replace"_a, "threads"_a);
     m.def("sample", &sample, "indptr"_a.noconvert(), "indices"_a.noconvert(), "ids"_a.noconvert().none(),
           "weight"_a.noconvert().none(), "nodes"_a.noconvert(), "fanout"_a.none(), "keys"_a.noconvert().none(), "key"_a,

@@ -1,16 +1,11 @@
-// k-hop neighbourhoods (backends/kernels/neighbourhood.py is the definition): hop by hop, rows sampled by threads,
-// the fresh nodes gathered in a table and then sorted, so that nothing depends on who came first.
+// k-hop neighbourhoods (backends/kernels/definition.py is the definition): hop by hop, rows sampled by threads.
 #pragma once
-#include <omp.h>
-
-#include "nodes.hpp"
+#include "numbering.hpp"
 #include "sampling.hpp"
 
 namespace kernels {
 
 constexpr int64_t kRowsAtOnce = 64;
-constexpr int64_t kAheadOf = 16;           // edges between a prefetch of the table and its use
-constexpr int64_t kWorthThreads = 1 << 12; // edges of a hop below which a second thread costs more than it brings
 
 // Kept edges, in the order of the rows that were asked for; `ids` of the graph's own type, empty where it has none.
 struct Edges {
@@ -48,10 +43,6 @@ struct Wanted {
     uint64_t key_of(int64_t i) const { return keys == nullptr ? key : keys[i]; }
     int64_t id_of(int64_t i) const { return node_ids == nullptr ? nodes[i] : node_ids[i]; }
 };
-
-inline int workers(int64_t edges, int threads) {
-    return edges < kWorthThreads ? 1 : threads;
-}
 
 // Append the first edge of each row [count] and the end to `starts`, which ends where they begin.
 inline void count_edges(const GraphView& g, const Draw& draw, const Wanted& wanted, Buffer<int64_t>& starts, int threads) {
@@ -105,114 +96,103 @@ inline int64_t source_of(const GraphView& g, int64_t position) {
     return source;
 }
 
-// A growing neighbourhood. A number stands for a node, or for a target's copy of it: component * columns + node.
-class Search {
-  public:
-    Search(const GraphView& graph, const int64_t* roots, int64_t count, bool apart, uint64_t key, int threads)
-        : g_(graph), roots_(roots), apart_(apart), key_(key), threads_(threads),
-          table_(apart ? count * graph.columns : graph.columns) {
-        *starts.grow(1) = 0;
-        int64_t* at = numbers.grow(count);
-        for (int64_t i = 0; i < count; ++i) at[i] = roots[i] + (apart ? i * graph.columns : 0);
-        layers.push_back(count);
-    }
-
-    // Sample the nodes of the last layer; their neighbours that are new become the next.
-    void hop(const Draw& draw) {
-        const int64_t count = layers.back(), first = numbers.size() - count;
-        own_.resize(count), keys_.resize(apart_ ? count : 0);
-        for (int64_t i = 0; i < count; ++i) {
-            const int64_t number = numbers.data()[first + i];
-            own_[i] = number % g_.columns;
-            if (apart_) keys_[i] = keyed(key_, roots_[number / g_.columns]);
-        }
-        const Wanted wanted{count, own_.data(), apart_ ? keys_.data() : nullptr, nullptr, key_};
-        const int64_t at = starts.size() - 1;
-        count_edges(g_, draw, wanted, starts, threads_);
-        const int64_t* from = starts.data() + at;
-        const int64_t begin = from[0], total = from[count] - begin;
-        edges.grow(g_, total);
-        indices.grow(total);
-        make_room(total);
-        std::vector<std::vector<int64_t>> fresh(threads_);
-        sample_rows(g_, draw, wanted, from, edges, threads_, [&](int64_t row, int64_t last) {
-            insert(from, row, last, first, fresh[omp_get_thread_num()]);
-        });
-        append(fresh);
-#pragma omp parallel for num_threads(workers(total, threads_)) schedule(static)
-        for (int64_t e = begin; e < begin + total; ++e) indices.data()[e] = table_.value(indices.data()[e]);
-    }
-
-    void finish() {
-        const int64_t end = starts.data()[starts.size() - 1];
-        std::fill_n(starts.grow(layers.back()), layers.back(), end);
-    }
-
+// A neighbourhood: nodes layer by layer, `layers` says how many in each, and the edges into all but the last layer's.
+struct Found {
     Buffer<int64_t> numbers, starts;
     Buffer<int32_t> indices;
     Edges edges;
     std::vector<int64_t> layers;
+};
+
+// What a layer's nodes keep, and how many of these edges reach a node no later than the first, second, ... layer after.
+struct Hop {
+    Draw draw;
+    std::vector<int64_t> reach;
+};
+
+// Grows a neighbourhood. A number stands for a node, or for a target's copy of it: component * columns + node.
+template <class Numbering>
+class Search {
+  public:
+    Search(const GraphView& graph, const int64_t* roots, int64_t count, bool apart, uint64_t key, int threads)
+        : g_(graph), roots_(roots), apart_(apart), key_(key), threads_(threads),
+          numbering_(apart ? count * graph.columns : graph.columns, threads) {
+        *found.starts.grow(1) = 0;
+        std::vector<int64_t> first(roots, roots + count);
+        for (int64_t i = 0; apart && i < count; ++i) first[i] += i * graph.columns;
+        numbering_.room(found.numbers, count);
+        numbering_.note(0, first.data(), count);
+        found.layers.push_back(numbering_.append(found.numbers));
+    }
+
+    // Sample the nodes of the last layer; what they, and those before, now reach is the next.
+    void hop(const Hop& hop) {
+        const int64_t count = found.layers.back(), first = found.numbers.size() - count;
+        const Wanted wanted = rows(first, count);
+        const int64_t at = found.starts.size() - 1;
+        count_edges(g_, hop.draw, wanted, found.starts, threads_);
+        const int64_t* from = found.starts.data() + at;
+        const int64_t total = from[count] - from[0];
+        found.edges.grow(g_, total);
+        sources_.grow(total);
+        numbering_.room(found.numbers, sources_.size());
+        hops_.push_back(hop), first_.push_back(first), first_.push_back(first + count);
+        sample_rows(g_, hop.draw, wanted, from, found.edges, threads_, [&](int64_t row, int64_t last) {
+            read_sources(first + row, first + last);
+            note(hop, 0, first + row, first + last);
+        });
+        for (size_t earlier = 0; earlier + 1 < hops_.size(); ++earlier)
+            note(hops_[earlier], hops_.size() - 1 - earlier, first_[2 * earlier], first_[2 * earlier + 1]);
+        found.layers.push_back(numbering_.append(found.numbers));
+    }
+
+    void finish() {
+        const int64_t end = found.starts.data()[found.starts.size() - 1], total = sources_.size();
+        std::fill_n(found.starts.grow(found.layers.back()), found.layers.back(), end);
+        found.indices.grow(total);
+#pragma omp parallel for num_threads(workers(total, threads_)) schedule(static)
+        for (int64_t e = 0; e < total; e += kPiece)
+            numbering_.places(sources_.data() + e, std::min(kPiece, total - e), found.indices.data() + e);
+    }
+
+    Found found;
 
   private:
-    void make_room(int64_t edges) {
-        const int64_t most = numbers.size() + edges;
-        if (table_ready_ && table_.fits(most)) return;
-        table_.reset(most);
-        table_ready_ = true;
-        bool fresh;
-        for (int64_t i = 0; i < numbers.size(); ++i) table_.value(table_.insert(numbers.data()[i], fresh)) = int32_t(i);
+    static constexpr int64_t kPiece = 4096;
+
+    Wanted rows(int64_t first, int64_t count) {
+        const int64_t* numbers = found.numbers.data() + first;
+        if (!apart_) return {count, numbers, nullptr, nullptr, key_};
+        own_.resize(count), keys_.resize(count);
+        for (int64_t i = 0; i < count; ++i) {
+            own_[i] = numbers[i] % g_.columns;
+            keys_[i] = keyed(key_, roots_[numbers[i] / g_.columns]);
+        }
+        return {count, own_.data(), keys_.data(), nullptr, key_};
     }
 
-    // Put the sources of rows [row, last) into the table; their slots stand in `indices` until numbers are known.
-    void insert(const int64_t* from, int64_t row, int64_t last, int64_t first, std::vector<int64_t>& fresh) {
-        thread_local std::vector<int64_t> sources;
-        sources.clear();
-        for (int64_t i = row; i < last; ++i) {
-            const int64_t base = apart_ ? numbers.data()[first + i] / g_.columns * g_.columns : 0;
-            for (int64_t e = from[i]; e < from[i + 1]; ++e)
-                sources.push_back(base + source_of(g_, edges.positions.data()[e]));
-        }
-        int32_t* slots = indices.data() + from[row];
-        const int64_t count = from[last] - from[row];
-        for (int64_t e = 0; e < std::min(count, kAheadOf); ++e) table_.prefetch(sources[e]);
-        for (int64_t e = 0; e < count; ++e) {
-            if (e + kAheadOf < count) table_.prefetch(sources[e + kAheadOf]);
-            bool is_fresh;
-            slots[e] = int32_t(table_.insert(sources[e], is_fresh));
-            if (is_fresh) fresh.push_back(sources[e]);
+    // The numbers that the edges into rows [row, last) come from.
+    void read_sources(int64_t row, int64_t last) {
+        const int64_t *starts = found.starts.data(), *at = found.edges.positions.data();
+        int64_t* to = sources_.data();
+        for (; row < last; ++row) {
+            const int64_t base = apart_ ? found.numbers.data()[row] / g_.columns * g_.columns : 0;
+            for (int64_t e = starts[row]; e < starts[row + 1]; ++e) to[e] = base + source_of(g_, at[e]);
         }
     }
 
-    // Number the fresh nodes by node: each thread sorts a range of them.
-    void append(const std::vector<std::vector<int64_t>>& fresh) {
-        int64_t count = 0;
-        for (const auto& part : fresh) count += int64_t(part.size());
-        const int ranges = workers(count, threads_);
-        const int64_t width = table_.numbers() / ranges + 1;
-        std::vector<std::vector<int64_t>> sorted(ranges);
-#pragma omp parallel for num_threads(ranges) schedule(static, 1)
-        for (int range = 0; range < ranges; ++range) {
-            const int64_t low = width * range;
-            std::vector<int64_t>& own = sorted[range];
-            own.resize(count);
-            int64_t held = 0;
-            for (const auto& part : fresh)
-                for (const int64_t number : part) {
-                    own[held] = number;
-                    held += number >= low && number - low < width;
-                }
-            own.resize(held);
-            radix_sort(own, [](int64_t number) { return uint64_t(number); });
-        }
-        int64_t* to = numbers.grow(count);
-        layers.push_back(count);
-        for (const auto& own : sorted) to = std::copy(own.begin(), own.end(), to);
-        const int64_t end = numbers.size();
-        const int64_t* all = numbers.data();
-#pragma omp parallel for num_threads(ranges) schedule(static)
-        for (int64_t i = end - count; i < end; ++i) {
-            if (i + kAheadOf < end) table_.prefetch(all[i + kAheadOf]);
-            table_.value(table_.find(all[i])) = int32_t(i);
+    // Note what rows [row, last) of a hop reach in the layer that is `after` behind the next, and no sooner.
+    void note(const Hop& hop, size_t after, int64_t row, int64_t last) {
+        const int64_t *starts = found.starts.data(), *sources = sources_.data();
+        const int64_t low = after == 0 ? 0 : hop.reach[after - 1], high = hop.reach[after];
+        const int thread = omp_get_thread_num();
+        if (low >= high) return;
+        if (low == 0 && high >= hop.draw.fanout)
+            return numbering_.note(thread, sources + starts[row], starts[last] - starts[row]);
+        for (; row < last; ++row) {
+            const int64_t begin = starts[row], kept = starts[row + 1] - begin;
+            const int64_t from = std::min(low, kept);
+            numbering_.note(thread, sources + begin + from, std::min(high, kept) - from);
         }
     }
 
@@ -221,10 +201,20 @@ class Search {
     const bool apart_;
     const uint64_t key_;
     const int threads_;
-    NodeTable table_;
-    bool table_ready_ = false;
+    Numbering numbering_;
+    Buffer<int64_t> sources_;
+    std::vector<Hop> hops_;
+    std::vector<int64_t> first_;  // of each hop: its first row, and the one after its last
     std::vector<int64_t> own_;
     std::vector<uint64_t> keys_;
 };
+
+// Whether a search that reaches about as far as the mean node does is worth a bit for every number.
+inline bool reaches_many(const GraphView& g, int64_t roots, int64_t numbers, const std::vector<Hop>& hops) {
+    const double mean = double(g.nnz) / double(std::max<int64_t>(g.rows, 1));
+    double edges = double(roots);
+    for (const Hop& hop : hops) edges *= std::max(1.0, std::min(mean, double(hop.draw.fanout)));
+    return edges * 64 >= double(numbers);
+}
 
 }  // namespace kernels

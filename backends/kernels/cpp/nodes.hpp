@@ -38,6 +38,12 @@ class Buffer {
     int64_t size_ = 0;
 };
 
+inline void check_count(int64_t edges) {
+    if (edges > int64_t(1) << 30)
+        throw std::invalid_argument("a search of " + std::to_string(edges) +
+                                    " edges is more than the 2^30 that one numbers: give fewer targets at a time");
+}
+
 // Node numbers with a value each; open addressing, or one slot per number where that is as small.
 class NodeTable {
   public:
@@ -47,49 +53,41 @@ class NodeTable {
 
     // Make room for `count` numbers; what was held is lost.
     void reset(int64_t count) {
-        if (count > int64_t(1) << 30)
-            throw std::invalid_argument("a hop of " + std::to_string(count) +
-                                        " edges is more than the 2^30 that one search numbers: give fewer targets at a time");
         int bits = 6;
         while ((int64_t(1) << bits) < 2 * count && (int64_t(1) << bits) < numbers_) ++bits;
         capacity_ = int64_t(1) << bits, shift_ = 64 - bits;
         direct_ = capacity_ >= numbers_;
-        keys_.reset(static_cast<int64_t*>(std::malloc(capacity_ * sizeof(int64_t))));
-        values_.reset(static_cast<int32_t*>(std::malloc(capacity_ * sizeof(int32_t))));
-        if (keys_ == nullptr || values_ == nullptr) throw std::bad_alloc();
-        std::fill(keys_.get(), keys_.get() + capacity_, kEmpty);
+        entries_.reset(static_cast<Entry*>(std::malloc(capacity_ * sizeof(Entry))));
+        if (entries_ == nullptr) throw std::bad_alloc();
+        std::fill(entries_.get(), entries_.get() + capacity_, Entry{kEmpty, 0});
     }
 
     bool fits(int64_t count) const { return direct_ || 2 * count <= capacity_; }
     int64_t start(int64_t number) const { return direct_ ? number : int64_t((uint64_t(number) * kGamma) >> shift_); }
-    void prefetch(int64_t number) const { __builtin_prefetch(keys_.get() + start(number), 1, 3); }
+    void prefetch(int64_t number) const { __builtin_prefetch(entries_.get() + start(number), 1, 3); }
 
-    // Slot of a number, which is put there by one of the threads that ask; `fresh` for that one alone.
-    int64_t insert(int64_t number, bool& fresh) {
+    // Put a number there, by one of the threads that ask; true for that one alone.
+    bool insert(int64_t number) {
         for (int64_t slot = start(number);; slot = (slot + 1) & (capacity_ - 1)) {
-            std::atomic_ref<int64_t> held(keys_[slot]);
+            std::atomic_ref<int64_t> held(entries_[slot].number);
             int64_t found = held.load(std::memory_order_relaxed);
-            if (found == kEmpty && held.compare_exchange_strong(found, number, std::memory_order_relaxed)) {
-                fresh = true;
-                return slot;
-            }
-            if (found == number) {
-                fresh = false;
-                return slot;
-            }
+            if (found == kEmpty && held.compare_exchange_strong(found, number, std::memory_order_relaxed)) return true;
+            if (found == number) return false;
         }
     }
 
-    // Slot of a number that is held.
-    int64_t find(int64_t number) const {
+    // The value of a number that is held.
+    int32_t& value(int64_t number) {
         int64_t slot = start(number);
-        while (keys_[slot] != number) slot = (slot + 1) & (capacity_ - 1);
-        return slot;
+        while (entries_[slot].number != number) slot = (slot + 1) & (capacity_ - 1);
+        return entries_[slot].value;
     }
 
-    int32_t& value(int64_t slot) { return values_[slot]; }
-
   private:
+    struct Entry {
+        int64_t number;
+        int32_t value;
+    };
     struct Free {
         void operator()(void* data) const { std::free(data); }
     };
@@ -97,8 +95,7 @@ class NodeTable {
     int64_t numbers_, capacity_ = 0;
     int shift_ = 0;
     bool direct_ = false;
-    std::unique_ptr<int64_t[], Free> keys_;
-    std::unique_ptr<int32_t[], Free> values_;
+    std::unique_ptr<Entry[], Free> entries_;
 };
 
 // Sort numbers ascending, 11 bits at a time from the lowest; digits that all share cost nothing.

@@ -10,7 +10,6 @@
 namespace kernels {
 
 constexpr int64_t kCounted = 96;  // up to here, comparing all with all beats sorting
-typedef int64_t Lanes __attribute__((vector_size(32)));
 
 struct Candidate {
     int64_t key;
@@ -20,28 +19,25 @@ struct Candidate {
     }
 };
 
-// Place of each of `count` keys in their order, without a branch; `keys` may be written up to the next multiple of 4.
-inline void rank_by_counting(int64_t* keys, int64_t count, int64_t keep, int64_t* out) {
-    for (int64_t i = count; i % 4 != 0; ++i) keys[i] = std::numeric_limits<int64_t>::max();
-    const int64_t padded = (count + 3) / 4 * 4;
-    for (int64_t i = 0; i < count; i += 4) {
-        Lanes own[4], below[4] = {};
-        for (int k = 0; k < 4; ++k) own[k] = Lanes{} + keys[i + k];
-        for (int64_t j = 0; j < i; j += 4) {
-            Lanes other;
-            std::memcpy(&other, keys + j, sizeof other);
-            for (int k = 0; k < 4; ++k) below[k] += other <= own[k];
-        }
-        for (int64_t j = i; j < padded; j += 4) {
-            Lanes other;
-            std::memcpy(&other, keys + j, sizeof other);
-            for (int k = 0; k < 4; ++k) below[k] += other < own[k];
-        }
-        for (int64_t k = 0; k < 4 && i + k < count; ++k) {
-            int64_t rank = -(below[k][0] + below[k][1] + below[k][2] + below[k][3]);
-            for (int64_t j = i; j < i + k; ++j) rank += keys[j] == keys[i + k];
-            if (rank < keep) out[rank] = i + k;
-        }
+// The places of `count` keys, at most kCounted, in their order, to `order` [count]. `keys` may be written up to the next
+// multiple of a vector's lanes.
+inline void rank_by_counting(int64_t* keys, int64_t count, int32_t* order) {
+    constexpr int64_t kLanes = lanes<int64_t>;
+    alignas(64) int64_t ranks[kCounted + kLanes];
+    for (int64_t i = count; i % kLanes != 0; ++i) keys[i] = std::numeric_limits<int64_t>::max();
+    for (int64_t i = 0; i < count; i += kLanes) {
+        const vec<int64_t> own = load(keys + i);
+        vec<int64_t> below = {};
+        for (int64_t j = 0; j < i; ++j) below += broadcast(keys[j]) <= own;
+        for (int64_t j = i; j < count; ++j) below += broadcast(keys[j]) < own;
+        store(ranks + i, -below);
+    }
+    int64_t sum = 0;
+    for (int64_t i = 0; i < count; ++i) sum += ranks[i], order[ranks[i]] = int32_t(i);
+    if (sum == count * (count - 1) / 2) return;
+    for (int64_t i = 0; i < count; ++i) {  // equal keys in one vector, which counted none of them
+        for (int64_t j = i / kLanes * kLanes; j < i; ++j) ranks[i] += keys[j] == keys[i];
+        order[ranks[i]] = int32_t(i);
     }
 }
 

@@ -128,7 +128,9 @@ class RowSampler {
         order_.resize(degree);
         if (degree <= kCounted) {
             for (int64_t i = 0; i < degree; ++i) keys_[i] = g_.ids[row.begin + i];
-            return rank_by_counting(keys_, degree, degree, order_.data());
+            rank_by_counting(keys_, degree, ranked_);
+            std::copy_n(ranked_, degree, order_.data());
+            return;
         }
         sorting_.resize(degree);
         for (int64_t i = 0; i < degree; ++i) sorting_[i] = {g_.ids[row.begin + i], i};
@@ -177,10 +179,11 @@ class RowSampler {
 
     void smallest(const Row& row, uint64_t key, int64_t kept, int64_t* out) {
         const int64_t degree = row.degree();
+        if (draw_.sampler == Sampler::uniform && below_a_bound(row, key, kept, out)) return;
         if (degree <= kCounted) {
             fill_keys(row, key, 0, degree);
-            rank_by_counting(keys_, degree, kept, out);
-            for (int64_t i = 0; i < kept; ++i) out[i] = position(row, out[i]);
+            rank_by_counting(keys_, degree, ranked_);
+            for (int64_t i = 0; i < kept; ++i) out[i] = position(row, ranked_[i]);
             return;
         }
         smallest_.start(kept);
@@ -190,6 +193,28 @@ class RowSampler {
             smallest_.offer(keys_, count, first);
         }
         for (const Candidate& one : smallest_.sorted()) *out++ = position(row, one.place);
+    }
+
+    // Uniform keys: only those below a bound are ranked, where that leaves few. False where it left too few or too many.
+    bool below_a_bound(const Row& row, uint64_t key, int64_t kept, int64_t* out) {
+        const int64_t degree = row.degree();
+        const double expected = double(kept) + 4 * std::sqrt(double(kept)) + 4;
+        if (2 * expected > double(degree) || 2 * expected > double(kCounted)) return false;
+        const int64_t bound = int64_t((expected / double(degree) - 0.5) * 0x1p64);
+        int64_t held = 0;
+        for (int64_t first = 0; first < degree; first += kBlock) {
+            const int64_t count = std::min(kBlock, degree - first);
+            fill_keys(row, key, first, count);
+            for (int64_t i = 0; i < count; ++i) {
+                few_[held] = keys_[i], places_[held] = first + i;
+                held += keys_[i] < bound;
+                if (held > kCounted) return false;
+            }
+        }
+        if (held < kept) return false;
+        rank_by_counting(few_, held, ranked_);
+        for (int64_t i = 0; i < kept; ++i) out[i] = position(row, places_[ranked_[i]]);
+        return true;
     }
 
     void with_replacement(const Row& row, uint64_t key, int64_t draws, int64_t* out) {
@@ -211,7 +236,10 @@ class RowSampler {
     const GraphView& g_;
     const Draw draw_;
     bool in_order_ = true;
-    alignas(32) int64_t keys_[kBlock + 4];
+    alignas(64) int64_t keys_[kBlock + kVectorBytes];
+    alignas(64) int64_t few_[kCounted + kVectorBytes];
+    int64_t places_[kCounted + 1];
+    int32_t ranked_[kCounted];
     double logs_[kBlock];
     std::vector<int64_t> order_;
     std::vector<Candidate> sorting_;
