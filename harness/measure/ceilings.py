@@ -15,7 +15,7 @@ from harness.measure import once
 LINE = 64
 STREAM_BYTES = 96 << 20
 GATHER_BYTES = 64 << 20
-ORDER_BYTES = 512 << 20
+TRIAL_BYTES = 512 << 20  # of a longer list, as much is read to find the best way
 SEGMENTS = 16
 AHEAD = (0, 4, 8, 16, 32)  # rows prefetched before they are used; what is best depends on width and caches
 BLOCKS = (64, 1 << 10, 1 << 14)  # rows read before the next columns of theirs, where they are wide
@@ -92,34 +92,33 @@ def gather_bandwidth(rows: int, width: int, threads: int) -> float:
 def order_seconds(indices: Rows, rows: int, width: int, threads: int) -> float:
     """Seconds of reading the rows ``indices`` of a table [rows, width] in just that order, and doing nothing else.
 
-    Hubs and neighbours meet the caches as they do in a kernel that walks the edges in this order. Beyond 512 MiB of
-    rows, runs of edges that are spread over the list stand for all of them.
+    Hubs and neighbours meet the caches as they do in a kernel that walks the edges in this order. All of them are read:
+    in a part of the list more rows are met for the first time, and it would take longer than its share.
     """
     if len(indices) == 0:
         return 0.0
-
-    def measure() -> float:
-        read = _segments(indices, max(1, ORDER_BYTES // _row_bytes(width)))
-        return _least_seconds(read, rows, width, threads) * len(indices) / len(read)
-
-    return once.found(f"rows {once.digest(indices)}, {rows} of {width}, {threads} threads", measure)
+    name = f"rows {once.digest(indices)}, {rows} of {width}, {threads} threads"
+    return once.found(name, lambda: _least_seconds(indices, rows, width, threads))
 
 
 def _row_bytes(width: int) -> int:
     return -(-width * 4 // LINE) * LINE
 
 
-def _segments(indices: Rows, most: int) -> NDArray[np.int32]:
-    if len(indices) > most:
-        starts = np.linspace(0, len(indices) - most // SEGMENTS, SEGMENTS).astype(np.int64)
-        indices = np.concatenate([indices[start : start + max(1, most // SEGMENTS)] for start in starts])
-    return np.ascontiguousarray(indices, dtype=np.int32)
+def _segments(indices: Rows, most: int) -> Rows:
+    """At most ``most`` of a list, in runs that are spread over it."""
+    if len(indices) <= most:
+        return indices
+    starts = np.linspace(0, len(indices) - most // SEGMENTS, SEGMENTS).astype(np.int64)
+    return np.concatenate([indices[start : start + max(1, most // SEGMENTS)] for start in starts])
 
 
-def _least_seconds(indices: NDArray[np.int32], rows: int, width: int, threads: int) -> float:
+def _least_seconds(indices: Rows, rows: int, width: int, threads: int) -> float:
+    """Seconds of reading a list of rows in the way that is fastest on a part of it."""
     torch.set_num_threads(threads)
-    run = gathering(table_of(rows, width), torch.from_numpy(np.array(indices)))
+    table = table_of(rows, width)
+    parts = (_segments(indices, max(1, TRIAL_BYTES // _row_bytes(width))), indices)
+    trial, whole = (gathering(table, torch.from_numpy(np.array(part, dtype=np.int32))) for part in parts)
     ways = list(product(AHEAD, BLOCKS if width > GROUP else BLOCKS[1:2]))
-    tried = [(best_of(partial(run, *way, threads), 2), way) for way in ways]
-    least, way = min(tried)
-    return min(least, best_of(partial(run, *way, threads), seconds=TRIED))
+    _, way = min((best_of(partial(trial, *way, threads), 2), way) for way in ways)
+    return best_of(partial(whole, *way, threads), seconds=TRIED)

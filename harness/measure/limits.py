@@ -1,8 +1,8 @@
 """How far a time is from what the machine could do: bytes and operations counted, ceilings measured beside them.
 
-Per SpMM of nnz edges and f columns: ``flops = 2 nnz f``; ``bytes_best`` streams the matrix and the output and reads
-each source row once; ``bytes_worst`` reads a row for every edge. ``xnr`` is the speed in units of the no-reuse bound,
-``bytes_worst / stream``: above 1 only a cache helps.
+Per SpMM of nnz edges and f columns: ``flops = 2 nnz f``; ``bytes_best`` streams the matrix, writes the output around
+the caches and reads each source row once; ``bytes_worst`` reads a row for every edge, and the output before writing it.
+``xnr`` is the speed in units of the no-reuse bound, ``bytes_worst / stream``: above 1 only a cache helps.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,9 @@ def limits(
     ``fraction_of_limit``: best bytes at stream bandwidth or operations at the multiply-add rate, whichever is slower,
     as if caches held every row. ``fraction_of_gather``: worst bytes at the bandwidth of random rows, which an order
     with locality can exceed. ``fraction_of_ceiling``: per product the slower of the first and of reading the very rows
-    in the order of the edges in ``operands`` and nothing else; only tiles, which change that order, can exceed it.
+    in the order of the edges in ``operands`` and nothing else; only tiles, which change that order, can exceed it. It is
+    the least of some calls with the rows still in the caches from the call before, ``seconds`` a median among other work:
+    a share of 1 is out of reach where a table fits into the last cache.
     ``dense_floor`` is the seconds of the same layers without aggregation, kept as it is given.
     """
     orders = {str(item["name"]): item for item in operands}
@@ -69,8 +71,8 @@ def _product(item: Mapping[str, Any], threads: int, orders: Mapping[str, Mapping
     """Operations, bytes and ceilings of one SpMM."""
     nnz, rows, columns, width = (int(item[key]) for key in ("nnz", "rows", "columns", "width"))
     row = width * 4
-    stream = (rows + 1) * INDEX + nnz * (INDEX + 4) + 2 * rows * row
-    worst = stream + nnz * -(-row // ceilings.LINE) * ceilings.LINE
+    stream = (rows + 1) * INDEX + nnz * (INDEX + 4) + rows * row
+    worst = stream + rows * row + nnz * -(-row // ceilings.LINE) * ceilings.LINE
     gather, csr = ceilings.gather_bandwidth(columns, width, threads), orders.get(str(item.get("name")), {}).get("csr")
     return {
         "count": item.get("count", 1),

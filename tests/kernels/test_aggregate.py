@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from backends.kernels import aggregate, gat, partition_rows, spmm
 from backends.kernels.native import native
 from backends.kernels.operand import HUB_EDGES
-from datasets.csr import csr_from_edges
+from datasets.csr import Csr, csr_from_edges
 from tests.graphs import awkward_graph
 from tests.kernels.matrices import WIDTHS, random_csr
 
@@ -68,6 +68,19 @@ def check_spmm(csr, seed, width, weighted, reduce, row_parallel, contiguous):
     )
     for one, other in pairs:
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("width", [3, 8, 16, 24, 32, 64])
+def test_a_table_beyond_the_caches_gives_the_same_bits(width, weighted):
+    csr, draw = random_csr(width, 40, 50, 900), torch.Generator().manual_seed(width)
+    x, weight = torch.randn(50, width, generator=draw), torch.rand(csr.nnz, generator=draw) if weighted else None
+    columns = native.near_bytes // (4 * width) + 50
+    places = np.random.default_rng(width).choice(columns, 50, replace=False)
+    table = torch.zeros(columns, width)
+    table[torch.from_numpy(places)] = x
+    far = Csr(csr.indptr, places[csr.indices].astype(np.int32), (40, columns))
+    assert torch.equal(spmm(far, table, weight), spmm(csr, x, weight))
 
 
 @given(st.integers(0, 99), WIDTHS, st.booleans())

@@ -33,10 +33,10 @@ def operand(nnz):
 
 def test_bytes_and_operations_follow_the_formulas(fixed):
     found = limits(FACTS | {"dense_flops": 5_000_000}, 0.01, 2)
-    stream = 101 * 4 + 1000 * 8 + 2 * 100 * 80
+    stream = 101 * 4 + 1000 * 8 + 100 * 80
     assert found["flops"] == 3 * 2 * 1000 * 20
     assert found["bytes_best"] == 3 * (stream + 80 * 80)
-    assert found["bytes_worst"] == 3 * (stream + 1000 * 128)
+    assert found["bytes_worst"] == 3 * (stream + 100 * 80 + 1000 * 128)
     assert found["xnr"] == pytest.approx(found["bytes_worst"] / 1e9 / 0.01)
     assert found["dense_seconds"] == pytest.approx(5e-6)
     assert found["fraction_of_limit"] == pytest.approx((found["bytes_best"] / 1e9 + 5e-6) / 0.01)
@@ -44,7 +44,7 @@ def test_bytes_and_operations_follow_the_formulas(fixed):
     assert "fraction_of_ceiling" not in found  # nobody told the order of the edges
 
 
-@pytest.mark.parametrize(("nnz", "bound"), [(1000, 1e-3), (2, (404 + 8000 + 16000 + 6400) / 1e9)])
+@pytest.mark.parametrize(("nnz", "bound"), [(1000, 1e-3), (2, (404 + 8000 + 8000 + 6400) / 1e9)])
 def test_the_ceiling_is_the_slower_of_stream_and_of_reading_in_order(fixed, nnz, bound):
     found = limits(FACTS, 0.01, 2, [operand(nnz)], dense_floor=0.5)
     assert found["attainable_seconds"] == pytest.approx(3 * bound)
@@ -113,14 +113,23 @@ def test_rows_that_do_not_exist_are_refused():
         ceiling.gathering(torch.ones(3, 4), torch.tensor([0, 3], dtype=torch.int32))
 
 
-def test_long_lists_are_read_in_part_and_count_whole(monkeypatch):
-    indices = np.arange(100_000, dtype=np.int32) % 1000
-    read = []
-    monkeypatch.setattr(ceilings, "_least_seconds", lambda part, *rest: read.append(len(part)) or len(part) * 1e-6)
-    monkeypatch.setattr(ceilings, "ORDER_BYTES", 64 * 1600)
-    assert ceilings.order_seconds(indices, 1000, 16, 1) == pytest.approx(0.1)
-    assert read == [1600]
+def test_long_lists_are_tried_in_part_and_read_whole(monkeypatch):
+    indices = np.arange(100_000, dtype=np.int64) % 1000
+    made, read = [], []
+
+    def gathering(table, rows):
+        made.append(rows)
+        return lambda ahead, block, threads: read.append(len(rows))
+
+    monkeypatch.setattr(ceilings, "gathering", gathering)
+    monkeypatch.setattr(ceilings, "TRIAL_BYTES", 64 * 1600)
+    monkeypatch.setattr(ceilings, "TRIED", 0.0)
+    once.forget()
+    assert ceilings.order_seconds(indices, 1000, 16, 1) > 0
     assert ceilings.order_seconds(indices[:0], 1000, 16, 1) == 0
+    once.forget()
+    assert np.array_equal(made[1], indices)
+    assert read == [1600] * 3 * len(ceilings.AHEAD) + [100_000] * (1 + ceilings.REPEATS)
 
 
 @pytest.mark.parametrize("multilabel", [False, True])

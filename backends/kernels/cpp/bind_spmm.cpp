@@ -6,7 +6,7 @@ template <class T, class I>
 void spmm(In<I> indptr, In<I> indices, In<int64_t> bounds, In<int64_t> hubs, In<T> x, Maybe<T> weight,
           Maybe<T> row_scale, Out<T> y, int threads) {
     const kernels::SpmmTask<T, I> task{view(indptr, indices), x.data(), pointer(weight), pointer(row_scale),
-                                       y.data(),              int64_t(x.shape(1))};
+                                       y.data(),              int64_t(x.shape(0)), int64_t(x.shape(1))};
     const auto plan = plan_of(bounds, hubs);
     nb::gil_scoped_release released;
     if (task.weight != nullptr)
@@ -23,4 +23,5 @@ void define_spmm(nb::module_& m) {
               "row_scale"_a.none(), "y"_a, "threads"_a);
     });
     m.attr("hub_segment") = kernels::kHubSegment;
+    m.attr("near_bytes") = kernels::kNearBytes;
 }

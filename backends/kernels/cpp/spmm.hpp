@@ -10,6 +10,7 @@ namespace kernels {
 constexpr int64_t kAhead = 16;                 // edges between a prefetch and its use
 constexpr int64_t kHubSegment = 1 << 15;       // edges of one partial sum of a hub; fixed, so that threads change no result
 constexpr int64_t kStreamBytes = 32ll << 20;   // outputs beyond the last cache are written around it
+constexpr int64_t kNearBytes = 16ll << 20;     // short rows of a table up to this size come soon enough without prefetch
 
 template <class I>
 struct CsrView {
@@ -35,8 +36,9 @@ struct SpmmTask {
     const T* weight;     // [nnz] or null
     const T* row_scale;  // [rows] or null
     T* y;
-    int64_t width;
+    int64_t columns, width;  // X is [columns, width]
 
+    bool near() const { return columns * width * int64_t(sizeof(T)) <= kNearBytes; }
 };
 
 // Whether rows of `heads` pieces of `width` columns are to be written around the caches.
@@ -46,9 +48,12 @@ bool streams(const T* to, int64_t rows, int64_t heads, int64_t width) {
            reinterpret_cast<uintptr_t>(to) % kVectorBytes == 0;
 }
 
+template <class T, int N, int V>
+constexpr int64_t bytes_of = V * N * int64_t(sizeof(T));
+
 // Edges between a prefetch of V vectors of N lanes and their use: more of them where they are short.
 template <class T, int N, int V>
-constexpr int64_t ahead_of = V * N * int(sizeof(T)) <= 256 ? 2 * kAhead : kAhead;
+constexpr int64_t ahead_of = bytes_of<T, N, V> <= 256 ? 2 * kAhead : kAhead;
 
 // Fetch the cache lines of V vectors at `row`.
 template <class T, int N, int V>
@@ -66,20 +71,45 @@ inline void prefetch_row(const T* row, int64_t width) {
     for (int64_t line = 0; line < lines; ++line) __builtin_prefetch(from + 64 * line, 0, 3);
 }
 
-// acc += weight * X over edges [begin, end), in V vectors of N lanes that cover `columns`.
+// acc += weight * X of one edge, in V vectors of N lanes that cover `columns`.
+template <class T, class I, int N, int V, bool Weighted, bool Fetched>
+inline void add_edge(const SpmmTask<T, I>& t, Columns columns, int64_t e, vecn<T, N> (&acc)[V]) {
+    const T* x = t.x + columns.first;
+    if constexpr (Fetched) {
+        const int64_t next = std::min(e + ahead_of<T, N, V>, t.a.edges() - 1);
+        prefetch<T, N, V>(x + int64_t(t.a.indices[next]) * t.width);
+    }
+    const T* row = x + int64_t(t.a.indices[e]) * t.width;
+#pragma GCC unroll 16
+    for (int v = 0; v < V; ++v) {
+        const auto value = load_pack<N>(row + column<N, V>(v, columns.width));
+        acc[v] += Weighted ? t.weight[e] * value : value;
+    }
+}
+
+// acc += weight * X over edges [begin, end). Rows of one cache line alternate between two sums, prefetched or not: in one
+// sum each addition would wait for the one before.
+template <class T, class I, int N, int V, bool Weighted, bool Fetched>
+inline void add_edges(const SpmmTask<T, I>& t, Columns columns, int64_t begin, int64_t end, vecn<T, N> (&acc)[V]) {
+    int64_t e = begin;
+    if constexpr (bytes_of<T, N, V> <= 64) {
+        vecn<T, N> other[V] = {};
+        for (; e + 1 < end; e += 2) {
+            add_edge<T, I, N, V, Weighted, Fetched>(t, columns, e, acc);
+            add_edge<T, I, N, V, Weighted, Fetched>(t, columns, e + 1, other);
+        }
+#pragma GCC unroll 16
+        for (int v = 0; v < V; ++v) acc[v] += other[v];
+    }
+    for (; e < end; ++e) add_edge<T, I, N, V, Weighted, Fetched>(t, columns, e, acc);
+}
+
+// The same, with prefetch where it pays.
 template <class T, class I, int N, int V, bool Weighted>
 inline void gather(const SpmmTask<T, I>& t, Columns columns, int64_t begin, int64_t end, vecn<T, N> (&acc)[V]) {
-    const T* x = t.x + columns.first;
-    const int64_t limit = t.a.edges() - 1;
-    for (int64_t e = begin; e < end; ++e) {
-        prefetch<T, N, V>(x + int64_t(t.a.indices[std::min(e + ahead_of<T, N, V>, limit)]) * t.width);
-        const T* row = x + int64_t(t.a.indices[e]) * t.width;
-#pragma GCC unroll 16
-        for (int v = 0; v < V; ++v) {
-            const auto value = load_pack<N>(row + column<N, V>(v, columns.width));
-            acc[v] += Weighted ? t.weight[e] * value : value;
-        }
-    }
+    if constexpr (bytes_of<T, N, V> <= 128)
+        if (t.near()) return add_edges<T, I, N, V, Weighted, false>(t, columns, begin, end, acc);
+    add_edges<T, I, N, V, Weighted, true>(t, columns, begin, end, acc);
 }
 
 template <class T, int N, int V>
