@@ -25,14 +25,20 @@ TRIED = 0.4  # seconds for which a short call is repeated
 Rows = NDArray[np.integer]
 
 
-def best_of(call: Callable[[], object], repeats: int = REPEATS, seconds: float = 0.0) -> float:
+def best_of(
+    call: Callable[[], object],
+    repeats: int = REPEATS,
+    seconds: float = 0.0,
+    before: Callable[[], object] = lambda: None,
+) -> float:
     """Least seconds of some calls after one that does not count: a ceiling is what was reached once.
 
-    Calls are repeated beyond ``repeats`` until they took ``seconds`` together.
+    Calls are repeated beyond ``repeats`` until they took ``seconds`` together; ``before`` precedes each, not counted.
     """
     call()
     found: list[float] = []
     while len(found) < repeats or sum(found) < seconds:
+        before()
         start = time.perf_counter()
         call()
         found.append(time.perf_counter() - start)
@@ -89,16 +95,18 @@ def gather_bandwidth(rows: int, width: int, threads: int) -> float:
     return once.found(f"random rows, {rows} of {width}, {threads} threads", measure)
 
 
-def order_seconds(indices: Rows, rows: int, width: int, threads: int) -> float:
+def order_seconds(indices: Rows, rows: int, width: int, threads: int, between: int = 0) -> float:
     """Seconds of reading the rows ``indices`` of a table [rows, width] in just that order, and doing nothing else.
 
     Hubs and neighbours meet the caches as they do in a kernel that walks the edges in this order. All of them are read:
-    in a part of the list more rows are met for the first time, and it would take longer than its share.
+    in a part of the list more rows are met for the first time, and it would take longer than its share. ``between``
+    other bytes are read before each time, so that as much of the table is left in the caches as a timed call finds.
     """
     if len(indices) == 0:
         return 0.0
-    name = f"rows {once.digest(indices)}, {rows} of {width}, {threads} threads"
-    return once.found(name, lambda: _least_seconds(indices, rows, width, threads))
+    between = min(between, STREAM_BYTES)
+    name = f"rows {once.digest(indices)}, {rows} of {width}, {threads} threads, after {between} bytes"
+    return once.found(name, lambda: _least_seconds(indices, rows, width, threads, between))
 
 
 def _row_bytes(width: int) -> int:
@@ -113,12 +121,13 @@ def _segments(indices: Rows, most: int) -> Rows:
     return np.concatenate([indices[start : start + max(1, most // SEGMENTS)] for start in starts])
 
 
-def _least_seconds(indices: Rows, rows: int, width: int, threads: int) -> float:
-    """Seconds of reading a list of rows in the way that is fastest on a part of it."""
+def _least_seconds(indices: Rows, rows: int, width: int, threads: int, between: int = 0) -> float:
+    """Seconds of reading a list of rows in the way that is fastest on a part of it, after ``between`` other bytes."""
     torch.set_num_threads(threads)
     table = table_of(rows, width)
+    others = partial(read_stream, table_of(between // 4, 1), threads)
     parts = (_segments(indices, max(1, TRIAL_BYTES // _row_bytes(width))), indices)
     trial, whole = (gathering(table, torch.from_numpy(np.array(part, dtype=np.int32))) for part in parts)
     ways = list(product(AHEAD, BLOCKS if width > GROUP else BLOCKS[1:2]))
-    _, way = min((best_of(partial(trial, *way, threads), 2), way) for way in ways)
-    return best_of(partial(whole, *way, threads), seconds=TRIED)
+    _, way = min((best_of(partial(trial, *way, threads), 2, before=others), way) for way in ways)
+    return best_of(partial(whole, *way, threads), seconds=TRIED, before=others)

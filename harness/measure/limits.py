@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from backends.kernels.native import description
+from datasets.csr import Csr
 from harness.measure import ceilings
 
 INDEX = 4
@@ -27,15 +28,17 @@ def limits(
     ``fraction_of_limit``: best bytes at stream bandwidth or operations at the multiply-add rate, whichever is slower,
     as if caches held every row. ``fraction_of_gather``: worst bytes at the bandwidth of random rows, which an order
     with locality can exceed. ``fraction_of_ceiling``: per product the slower of the first and of reading the very rows
-    in the order of the edges in ``operands`` and nothing else; only tiles, which change that order, can exceed it. It is
-    the least of some calls with the rows still in the caches from the call before, ``seconds`` a median among other work:
-    a share of 1 is out of reach where a table fits into the last cache.
+    in the order of the edges in ``operands`` and nothing else; only tiles, which change that order, can exceed it.
+    Before each reading passes through the caches what the call moves between two uses of the table (``between``).
     ``dense_floor`` is the seconds of the same layers without aggregation, kept as it is given.
     """
     orders = {str(item["name"]): item for item in operands}
-    held = [_product(item, threads, orders) for item in facts.get("spmm", ())]
+    held = [_product(item, threads) for item in facts.get("spmm", ())]
     if not held or seconds <= 0:
         return {}
+    between = _total(held, "bytes_best")
+    for item in held:
+        item["order"] = _in_order(item, orders.get(item["name"], {}).get("csr"), between, threads)
     stream, rate = ceilings.stream_bandwidth(threads), ceilings.multiply_add_rate(threads)
     dense = float(facts.get("dense_flops", 0))
     for item in held:
@@ -67,19 +70,30 @@ def _total(held: Iterable[Json], key: str) -> float:
     return total
 
 
-def _product(item: Mapping[str, Any], threads: int, orders: Mapping[str, Mapping[str, Any]]) -> Json:
+def _product(item: Mapping[str, Any], threads: int) -> Json:
     """Operations, bytes and ceilings of one SpMM."""
     nnz, rows, columns, width = (int(item[key]) for key in ("nnz", "rows", "columns", "width"))
     row = width * 4
     stream = (rows + 1) * INDEX + nnz * (INDEX + 4) + rows * row
     worst = stream + rows * row + nnz * -(-row // ceilings.LINE) * ceilings.LINE
-    gather, csr = ceilings.gather_bandwidth(columns, width, threads), orders.get(str(item.get("name")), {}).get("csr")
+    gather, table = ceilings.gather_bandwidth(columns, width, threads), min(columns, nnz) * row
     return {
+        "name": str(item.get("name")),
+        "columns": columns,
+        "width": width,
+        "table": table,
         "count": item.get("count", 1),
         "flops": 2 * nnz * width,
-        "bytes_best": stream + min(columns, nnz) * row,
+        "bytes_best": stream + table,
         "bytes_worst": worst,
         "gather": gather,
         "gathered": worst / gather,
-        "order": None if csr is None else ceilings.order_seconds(csr.indices, columns, width, threads),
     }
+
+
+def _in_order(item: Json, csr: Csr | None, moved: float, threads: int) -> float | None:
+    """Seconds of reading one product's rows, after all that the call moves but these rows; None without its edges."""
+    if csr is None:
+        return None
+    between = max(0, int(moved - item["table"]))
+    return ceilings.order_seconds(csr.indices, item["columns"], item["width"], threads, between)

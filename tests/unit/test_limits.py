@@ -24,7 +24,7 @@ def fixed(monkeypatch):
     for name, value in (("read_bandwidth", 1e9), ("triad_bandwidth", 5e8), ("multiply_add_rate", 1e12)):
         monkeypatch.setattr(ceilings, name, lambda threads, value=value: value)
     monkeypatch.setattr(ceilings, "gather_bandwidth", lambda rows, width, threads: 2e9)
-    monkeypatch.setattr(ceilings, "order_seconds", lambda indices, rows, width, threads: len(indices) * 1e-6)
+    monkeypatch.setattr(ceilings, "order_seconds", lambda indices, rows, width, threads, between: len(indices) * 1e-6)
 
 
 def operand(nnz):
@@ -50,6 +50,25 @@ def test_the_ceiling_is_the_slower_of_stream_and_of_reading_in_order(fixed, nnz,
     assert found["attainable_seconds"] == pytest.approx(3 * bound)
     assert found["fraction_of_ceiling"] == pytest.approx(3 * bound / 0.01)
     assert found["dense_floor"] == 0.5
+
+
+def test_before_rows_are_read_passes_what_the_call_moves_beside_them(fixed, monkeypatch):
+    told = []
+    monkeypatch.setattr(ceilings, "order_seconds", lambda *given: told.append(given[1:]) or 1.0)
+    moved = limits(FACTS, 0.01, 2, [operand(1000)])["bytes_best"]
+    assert told == [(80, 20, 2, moved - 80 * 80)]
+
+
+def test_what_passes_before_a_call_is_not_timed(monkeypatch):
+    now, order = [0.0], []
+
+    def step(name, seconds):
+        order.append(name)
+        now[0] += seconds
+
+    monkeypatch.setattr(ceilings.time, "perf_counter", lambda: now[0])
+    assert ceilings.best_of(lambda: step("call", 1), 2, before=lambda: step("before", 8)) == 1
+    assert order == ["call", "before", "call", "before", "call"]
 
 
 def test_a_time_twice_as_long_is_half_as_close(fixed):
