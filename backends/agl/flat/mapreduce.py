@@ -17,7 +17,7 @@ from backends.agl.flat.rounds import Edges, Ints, Table, answer, distinct, propa
 from backends.agl.flat.source import Source
 from backends.agl.flat.store import Neighbourhoods
 from backends.agl.flat.strategy import Strategy
-from backends.kernels import sample_neighbors
+from backends.agl.reindexing import sample_parts, suffixes
 from backends.kernels.neighbourhood import expansions
 from datasets.csr import Csr
 from datasets.randomness import hash_ids
@@ -42,7 +42,7 @@ class Plan:
         owner = self.owner(destinations)
         if self.hub_threshold is None:
             return owner
-        suffix = (hash_ids(self.strategy.seed, "suffix", ids) % np.uint64(self.reducers)).astype(np.int64)
+        suffix = suffixes(self.strategy.seed, ids, self.reducers)
         return np.where(degrees > self.hub_threshold, (owner + suffix) % self.reducers, owner)
 
 
@@ -118,14 +118,10 @@ def merge_parts(plan: Plan, *parts: InEdges) -> list[Table]:
 def _sampled(held: InEdges, strategy: Strategy) -> InEdges:
     """Keep of each destination what any request could take, where samples of parts make a sample of the whole."""
     limit = expansions(strategy.fanouts)[0]
-    if limit is None or strategy.replacement or strategy.scope == "target" or not len(held.ids):
+    if limit is None or strategy.replacement or strategy.scope == "target":
         return held
-    by_row = held.taken(np.lexsort((held.ids, held.destinations)))
-    table = _table(by_row, int(by_row.sources.max()) + 1)
-    assert table.nodes is not None
-    rows = np.arange(len(table.nodes))
-    sample = sample_neighbors(table.csr, rows, limit, strategy.seed, strategy.method, table.weight)
-    return by_row.taken(sample.positions)
+    edges = held.destinations, held.sources, held.ids, held.weight
+    return held.taken(sample_parts(*edges, limit, strategy.seed, strategy.method))
 
 
 def _table(held: InEdges, nodes: int) -> Table:

@@ -1,18 +1,11 @@
-"""Hub re-indexing: the in-edges of a node that has very many are sampled in pieces, which are merged (AGL, 3.2.2).
-
-A piece is what a random suffix of the node's key would bring together: edges are dealt to pieces by a hash. The k
-smallest keys of a node are the k smallest of those of its pieces, so the result is that without re-indexing.
-"""
+"""Hubs of GraphInfer: their in-edges are sampled in pieces, each of one suffix, which are merged (``reindexing``)."""
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from backends.agl.infer.job import Hubs, Job, Nodes
-from backends.kernels import sample_neighbors
-from datasets.csr import Csr
-from datasets.randomness import hash_ids
+from backends.agl.reindexing import sample_parts, suffixes
 
 
 @dataclass(frozen=True)
@@ -36,27 +29,30 @@ def pieces_of(job: Job, threshold: int) -> list[Piece]:
 
 def partial_sample(job: Job, piece: Piece) -> Nodes:
     """Positions of the edges of a piece that the largest fanout keeps."""
-    csr = job.graph.csr
-    mine = np.arange(int(csr.indptr[piece.node]), int(csr.indptr[piece.node + 1]))
-    suffix = hash_ids(job.seed, "hub suffix", mine) % np.uint64(piece.of)
-    return _smallest(job, mine[suffix == piece.suffix], max(job.spec.fanouts))
+    mine = np.arange(int(job.graph.csr.indptr[piece.node]), int(job.graph.csr.indptr[piece.node + 1]))
+    mine = mine[suffixes(job.seed, _ids(job, mine), piece.of) == piece.suffix]
+    return _sampled(job, np.zeros(len(mine), dtype=np.int64), mine, max(job.spec.fanouts))
 
 
 def merged(job: Job, pieces: list[Piece], samples: list[Nodes]) -> Hubs | None:
     """Strip the suffixes: the sample of each hub from those of its pieces, for every fanout."""
     if not pieces:
         return None
-    owners = np.array([piece.node for piece in pieces])
-    nodes = np.unique(owners)
-    held = [np.concatenate([samples[at] for at in np.flatnonzero(owners == node)]) for node in nodes]
-    fanouts = sorted(set(job.spec.fanouts))
-    return Hubs(nodes, {fanout: [_smallest(job, edges, fanout) for edges in held] for fanout in fanouts})
+    owners = np.repeat([piece.node for piece in pieces], [len(sample) for sample in samples])
+    nodes, counts = np.unique(owners, return_counts=True)
+    held = np.concatenate(samples)
+    kept = {fanout: _sampled(job, owners, held, fanout) for fanout in sorted(set(job.spec.fanouts))}
+    ends = {fanout: np.cumsum(np.minimum(counts, fanout))[:-1] for fanout in kept}
+    return Hubs(nodes, {fanout: np.split(edges, ends[fanout]) for fanout, edges in kept.items()})
 
 
-def _smallest(job: Job, positions: Nodes, fanout: int) -> NDArray[np.int64]:
-    """The edges at ``positions``, all of one node, that a fanout keeps."""
-    csr, weight = job.graph.csr, job.graph.edge_weights
-    ids = positions if csr.edge_ids is None else np.asarray(csr.edge_ids[positions])
-    row = Csr(np.array([0, len(positions)]), np.asarray(csr.indices[positions]), (1, csr.shape[1]), ids)
-    mine = None if weight is None else np.asarray(weight[positions])
-    return positions[sample_neighbors(row, np.zeros(1, np.int64), fanout, job.seed, job.sampler, mine).positions]
+def _sampled(job: Job, owners: Nodes, positions: Nodes, fanout: int) -> Nodes:
+    """The edges at ``positions``, of the nodes ``owners``, that a fanout keeps: node by node."""
+    sources = np.asarray(job.graph.csr.indices[positions])
+    weight = None if job.graph.edge_weights is None else np.asarray(job.graph.edge_weights[positions])
+    return positions[sample_parts(owners, sources, _ids(job, positions), weight, fanout, job.seed, job.sampler)]
+
+
+def _ids(job: Job, positions: Nodes) -> Nodes:
+    ids = job.graph.csr.edge_ids
+    return positions if ids is None else np.asarray(ids[positions])
