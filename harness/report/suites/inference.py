@@ -1,4 +1,4 @@
-"""Block of inference: wall, CPU and memory, beside the module that GraphInfer replaced and layer-wise peers."""
+"""Block of inference: wall, CPU and memory, beside the module that GraphInfer replaced and the peers."""
 
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -20,10 +20,10 @@ HEAD = (
 
 
 def inference(held: SuitePart) -> str:
-    """One table per comparison; (a) infers from neighbourhoods, (b) is the fastest layer-wise form of a peer."""
+    """One table per comparison; (a) infers from neighbourhoods, (b) is the fastest peer in its fastest form."""
     texts = []
     for part, comparison in held.comparisons("infer"):
-        old, rival = replaced(comparison.rows), layerwise(comparison.rows)
+        old, rival = replaced(comparison.rows), best_peer(comparison.rows)
         lines = [_line(row, old, rival) for row in comparison.rows]
         table = tables.markdown(["engine", *HEAD], lines)
         texts.append(f"### {name_of(part, comparison)}\n\n{table}")
@@ -35,10 +35,9 @@ def replaced(rows: Sequence[Row]) -> Row | None:
     return next((row for row in rows if option(row, "infer") == "neighbourhood" and row.ok), None)
 
 
-def layerwise(rows: Sequence[Row]) -> Row | None:
-    """(b): the fastest peer that infers layer by layer, else the fastest peer."""
-    own = [row for row in rows if option(row, "infer") == "layerwise"]
-    return fastest(own) or fastest(rows)
+def best_peer(rows: Sequence[Row]) -> Row | None:
+    """(b): the fastest peer: all make each embedding once, of batches of blocks or of the whole graph at once."""
+    return fastest(rows)
 
 
 def rounds(rows: Sequence[Row]) -> Row | None:
