@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from backends.agl.infer import rounds
 from backends.agl.infer.job import Job
-from backends.agl.infer.mapping import Matrices, Progress, rows_of, write_matrices
+from backends.agl.infer.mapping import Matrices, Progress, folder_of, rows_of, write_matrices
 from backends.agl.infer.slices import Slice, slices_of
 from backends.agl.infer.workspace import Workspace
 
@@ -43,6 +43,7 @@ class LocalInference:
     progress: Progress = silent
     phase: Callable[[str], AbstractContextManager[None]] = untimed
     computed: dict[str, int] = field(default_factory=dict)
+    matrices: dict[str, Matrices] = field(default_factory=dict)
 
     def map(self) -> None:
         """Write the matrices of all layers; done once, whatever follows."""
@@ -75,7 +76,10 @@ class LocalInference:
 
     def _receive(self, part: Slice, layer: int, sent: dict[str, Floats]) -> None:
         """Write every needed node's embedding, a partition at a time."""
-        matrices = Matrices(self.job, self.space, layer)
+        name = folder_of(self.job, layer)
+        if name not in self.matrices:
+            self.matrices[name] = Matrices(self.job, self.space, layer)
+        matrices = self.matrices[name]
         shape = (self.job.graph.nodes, rounds.width_of(part, layer))
         embeddings = self.space.create(_embeddings(layer), shape, np.float32)
         made = 0
@@ -120,7 +124,7 @@ class LocalInference:
         scores = np.empty((len(targets), job.spec.classes), dtype=np.float32)
         for start in range(0, len(targets), _SCORED):
             piece = slice(start, start + _SCORED)
-            scores[piece] = rounds.score(head, last[targets[piece]])
+            scores[piece] = rounds.score(head, last[piece if job.targets is None else targets[piece]])
         self.computed["scores"] = len(targets)
         return scores
 

@@ -93,16 +93,19 @@ def _write(job: Job, layer: int, name: str, scale: Floats | None, space: Workspa
 
 
 class Matrices:
-    """The matrices that Map wrote, read by partition."""
+    """The matrices that Map wrote, read by partition; a whole partition's stays mapped, its row starts in memory."""
 
     def __init__(self, job: Job, space: Workspace, layer: int) -> None:
         name = folder_of(job, layer)
         self.nodes, self.space = job.graph.nodes, space
+        self.whole: dict[int, LayerMatrix] = {}
         self.indptr, self.indices = space.open(f"{name}/indptr"), space.open(f"{name}/indices")
         self.weight = space.open(f"{name}/weight") if "weight" in space.names(name) else None
 
     def read(self, first: int, rows: NDArray[np.int64], last: int) -> LayerMatrix:
         """The matrix [rows, all nodes] of a partition's rows, viewed where those are all."""
+        if len(rows) == last - first and first in self.whole:
+            return self.whole[first]
         start, end = int(self.indptr[first]), int(self.indptr[last])
         indptr = np.asarray(self.indptr[first : last + 1]) - self.indptr[first]
         csr = Csr(indptr, np.asarray(self.indices[start:end]), (last - first, self.nodes))
@@ -110,7 +113,10 @@ class Matrices:
         if len(rows) < last - first:
             csr, kept = csr.rows(rows - first)
             weight = None if weight is None else weight[kept]
-        return LayerMatrix(csr, None if weight is None else tensor(weight))
+        matrix = LayerMatrix(csr, None if weight is None else tensor(weight))
+        if len(rows) == last - first and not self.space.unmap:
+            self.whole[first] = matrix
+        return matrix
 
     def release(self, first: int, last: int) -> None:
         """Unmap what a partition read."""
