@@ -8,7 +8,7 @@ from typing import Any
 from harness.compose import Job, compose_one
 from harness.usage import UsageError, unknown
 
-KEYS = ("name", "title", "vary", "tiers", "published", "report", "claims", "unfair")
+KEYS = ("name", "title", "vary", "tiers", "published", "report", "claims", "paper", "unfair")
 
 
 @dataclass
@@ -17,7 +17,8 @@ class Suite:
 
     ``tiers`` maps quick and full to products (axis -> values), ``vary`` names the dotted keys that may differ inside
     a group, ``published`` the numbers to stand beside the measured ones. ``report`` names the blocks of its page,
-    ``claims`` what the paper says without a table, ``unfair`` what is unfair in the published comparison.
+    ``claims`` what the paper says in words, ``paper`` its numbers as rows of a block's table (block -> rows of cells),
+    ``unfair`` what is unfair in the published comparison.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Suite:
     published: list[dict[str, Any]] = field(default_factory=list)
     report: list[str] = field(default_factory=list)
     claims: list[dict[str, str]] = field(default_factory=list)
+    paper: dict[str, list[list[str]]] = field(default_factory=dict)
     unfair: list[str] = field(default_factory=list)
 
 

@@ -87,6 +87,8 @@ def notes(row: Row) -> str:
         "older records, superseded and not pooled": row.older,
     }
     said = [f"epoch extrapolated from 1/{limited:.3g} of its batches"] if limited else []
+    maker = row.record.get("facts", {}).get("batches_by")
+    said += [f"its mini batches are made by {maker}"] if maker else []
     said += [f"{what}: {count}" for what, count in counted.items() if count]
     bad = [record for _, record in row.cells if record["status"] != "ok"]
     said += [f"seed {record['config']['seed']} ended as {record['status']}" for record in bad if row.ok]

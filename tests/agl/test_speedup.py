@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.agl.train.curve import main
-from backends.agl.train.speedup import Calibration, calibrated, curve, predicted, slope, slowest
+from backends.agl.train.speedup import Calibration, calibrated, curve, predicted, shared, sharing, slope, slowest
 from backends.agl.train.worker import Phases
 from tests.agl.test_servers import prepared
 
@@ -78,6 +78,27 @@ def test_a_run_of_one_worker_calibrates():
     assert math.isclose(measured.epoch, mean, rel_tol=1e-6) and measured.compute > 0 and measured.update > 0
 
 
+@given(calibrations, st.floats(1.0, 5.0), st.integers(1, 50), strategies)
+def test_sharing_a_machine_stretches_an_epoch_by_its_factor(measured, factor, workers, strategy):
+    beside = predicted(shared(measured, (factor, factor)), workers, strategy)
+    assert math.isclose(beside, factor * predicted(measured, workers, strategy), rel_tol=1e-9)
+
+
+def facts_of(workers, compute, exchange, targets=1000, steps=10):
+    """Facts of workers that split the targets, each with so many seconds per target and per step."""
+    part = {"targets": targets / workers, "steps": steps / workers, "wait": 7.0}
+    spent = {"compute": compute * part["targets"], "pull": 0.0, "push": exchange * part["steps"]}
+    return {"workers": [part | spent] * workers}
+
+
+@given(st.integers(1, 8), st.floats(1.0, 3.0), st.floats(1.0, 3.0))
+def test_sharing_is_told_by_the_workers_own_clocks(workers, compute, exchange):
+    alone = facts_of(1, 1e-3, 1e-2)
+    found = sharing(alone, facts_of(workers, compute * 1e-3, exchange * 1e-2))
+    assert found == pytest.approx((compute, exchange))
+    assert sharing(alone, alone) == pytest.approx((1.0, 1.0))
+
+
 def test_facts_of_two_workers_give_no_calibration():
     trainer = prepared("gcn", 3, workers=2, strategy="sync", servers=0)
     trainer.epoch(0, Phases())
@@ -113,7 +134,7 @@ def test_the_curve_of_records_says_what_is_measured_and_what_is_a_model(tmp_path
     assert main([str(path) for path in paths]) == 0
     lines = capsys.readouterr().out.splitlines()[1:]
     assert [line.split()[4] for line in lines] == ["measured"] * 2 + ["model"] * 11
-    assert lines[0].split()[3] == lines[2].split()[3] == "1.00" and lines[0].endswith("+0 %")
+    assert lines[0].split()[3] == lines[2].split()[3] == "1.00" and lines[0].endswith("+0 %, +0 %")
 
 
 def test_records_without_one_worker_are_refused(tmp_path, capsys):

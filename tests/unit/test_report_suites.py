@@ -17,7 +17,7 @@ from harness.report import tables
 from harness.report.pages import write_reports
 from harness.report.suites.blocks import MEASURES, block_of, sections
 from harness.report.suites.cost import Point, error, extrapolated
-from harness.report.suites.part import suite_parts
+from harness.report.suites.part import SuitePart, suite_parts
 from harness.report.suites.timing import epochs_until_even
 from harness.store.files import environment_of, find_records
 from harness.suite import read_suite
@@ -40,6 +40,13 @@ def page(folder: Path, suite: str) -> str:
     return (folder.parent / "reports" / f"{suite}.md").read_text()
 
 
+def parts_of(folder: Path) -> list[SuitePart]:
+    """The suites that have records."""
+    found = list(find_records(folder))
+    environments = {record["environment"]: environment_of(folder, record["environment"]) for _, record in found}
+    return suite_parts(folder, found, environments)
+
+
 def lines_of(text: str, heading: str) -> dict[str, list[str]]:
     """Cells by first cell of the tables below a heading."""
     told = re.split(r"^## ", text, flags=re.M)
@@ -59,6 +66,18 @@ def test_a_suite_names_blocks_and_measures_that_exist(path: Path) -> None:
     assert all(claim["measure"] in MEASURES and claim["paper"] for claim in suite.claims)
     assert suite.report or not suite.claims
     assert suite.report or not suite.name.startswith("agl_")
+
+
+def test_the_papers_rows_are_as_wide_as_the_tables_that_they_stand_in(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for name, scenario in (("agl_efficiency", "train"), ("agl_inference", "infer")):
+        for engine, infer in (("agl", "graphinfer"), ("dgl", "full")):
+            cell(results, engine, 0.1, name, backend={"infer": infer}, scenario={"name": scenario})
+        assert "paper: " in page(results, name)
+    part = next(held for held in parts_of(results) if held.suite.name == "agl_efficiency")
+    wrong = replace(part, suite=replace(part.suite, paper={"overview": [["too", "few"]]}))
+    with pytest.raises(UsageError, match=r"paper\.overview has 2 cells, its table 6"):
+        sections(wrong)
 
 
 def test_a_block_that_is_none_is_refused() -> None:
@@ -127,16 +146,24 @@ def test_convergence_shows_the_distance_to_one_worker(tmp_path: Path) -> None:
 
 def test_the_model_of_the_speed_up_is_called_a_model(tmp_path: Path) -> None:
     results = tmp_path / "results"
-    worker = {"pull": 0.0, "push": 0.1, "wait": 0.0, "seconds": 1.0, "spread": [0.1, 0.1]}
+    alone = {"pull": 0.0, "push": 0.1, "wait": 0.0, "seconds": 1.0, "spread": [0.1, 0.1]}
+    alone |= {"compute": 0.9, "targets": 1000, "steps": 10}
+    beside = alone | {"push": 0.06, "seconds": 0.6, "compute": 0.54, "targets": 500, "steps": 5}
     for workers, seconds in ((1, 1.0), (2, 0.6)):
-        facts = {"workers": [worker] * workers, "servers": [{"seconds": 0.05, "updates_in_all": 100}], "steps": 10}
+        facts = {
+            "workers": [alone if workers == 1 else beside] * workers,
+            "servers": [{"seconds": 0.05, "updates_in_all": 100}],
+            "steps": 10,
+        }
         values = {"strategy": "async", "workers": workers}
         cell(results, "agl", seconds, "agl_speedup", backend=values, facts=facts, training={"batch_size": 1000})
     rows = all_lines(page(results, "agl_speedup"), "Speed-up by number")
-    assert [row[3] for row in rows] == ["measured"] * 2 + ["model"] * 11
+    assert [row[3] for row in rows] == ["measured"] * 2 + ["model"] * 11 + ["published, slope 0.8"]
     assert number(rows[1][2]) == pytest.approx(1 / 0.6, rel=0.1)
     assert number(rows[1][4].rstrip("%")) == pytest.approx((0.5 / 0.6 - 1) * 100, abs=5)
     assert all(row[4] == tables.NOTHING for row in rows[2:])
+    assert (rows[1][5], rows[1][6]) == ("1.20x", "1.20x")
+    assert abs(number(rows[1][7].rstrip("%"))) < 5
 
 
 def test_inference_stands_beside_what_it_replaced_and_the_fastest_form_of_a_peer(tmp_path: Path) -> None:
@@ -164,7 +191,8 @@ def test_scores_stand_side_by_side(tmp_path: Path) -> None:
         cell(results, backend, 0.1, "agl_effectiveness", metrics={"name": "accuracy", "test": score})
     text = page(results, "agl_effectiveness")
     assert lines_of(text, "Scores")["cora, gat, full batch, 2 layers (accuracy)"] == [
-        *["0.830", "0.830", "0.820", "0.800"],
+        "0.830 (Velickovic et al. 2018, table 2)",
+        *["0.830", "0.820", "0.800"],
         "+0.0100 … +0.0300",
     ]
     assert "| mostly below 0.01 | 0.0300 |" in text
@@ -203,7 +231,7 @@ def test_cost_counts_units_of_each_stage_and_keeps_series_apart(tmp_path: Path) 
         made = factory.record("agl", 0, 0.5, config=values) | {"facts": {"records": 100}, "extrapolated": 7.0}
         factory.write(results, made | {"dataset": factory.DATASET | {"counts": counts}}, folder=f"{nodes}")
     text = page(results, "agl_cost")
-    law = all_law_lines(text)
+    law = [line for line in all_law_lines(text) if not line[1].startswith("paper: ")]
     assert len(law) == 4
     hours = {(line[0], line[1].split(",")[0]): float(line[-1].replace(",", "")) for line in law}
     assert hours["infer", "agl"] == pytest.approx(1e-6 * 3.38e11 / 3600 * 1.8, rel=0.1)
@@ -223,9 +251,7 @@ def test_records_of_no_suite_make_no_page_and_failed_ones_no_number(tmp_path: Pa
     factory.write(results, factory.record("agl", 0, 0.1))
     values = factory.config("dgl", 0, suite="agl_efficiency")
     factory.write(results, factory.record("dgl", 0, status="oom", config=values))
-    found = list(find_records(results))
-    environments = {record["environment"]: environment_of(results, record["environment"]) for _, record in found}
-    (held,) = suite_parts(results, found, environments)
+    (held,) = parts_of(results)
     assert [block.title for block, _ in sections(held)] == ["All cells"]
     text = page(results, "agl_efficiency")
     assert "✗ oom" in text

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from backends.agl.train.speedup import calibrated, curve, predicted, slope
+from backends.agl.train.speedup import calibrated, curve, predicted, shared, sharing, slope
 
 WORKERS = (1, *range(10, 101, 10))
 
@@ -20,6 +20,8 @@ WORKERS = (1, *range(10, 101, 10))
 def rows_of(records: Sequence[dict[str, Any]], batches: int | None = None) -> list[dict[str, Any]]:
     """Measured rows with the model's error at each, then the model's, for an epoch of ``batches`` if that is given.
 
+    ``model_error`` takes each worker for a machine of its own, ``shared_error`` lets them share this one: computation
+    and exchanges ``compute_shared`` and ``exchange_shared`` times as long as alone, as their own clocks say.
     Raises ValueError without a run of one worker.
     """
     held = [record for record in records if record["status"] == "ok" and record["facts"].get("servers")]
@@ -36,7 +38,10 @@ def rows_of(records: Sequence[dict[str, Any]], batches: int | None = None) -> li
         model = calibrated(runs[1]["facts"], seconds[1])
         for workers, spent in seconds.items():
             row = {"strategy": strategy, "workers": workers, "seconds": spent, "speedup": seconds[1] / spent}
-            rows.append(row | {"kind": "measured", "model_error": predicted(model, workers, strategy) / spent - 1})
+            factors = sharing(runs[1]["facts"], runs[workers]["facts"])
+            beside = predicted(shared(model, factors), workers, strategy) / spent - 1
+            row |= {"kind": "measured", "model_error": predicted(model, workers, strategy) / spent - 1}
+            rows.append(row | {"compute_shared": factors[0], "exchange_shared": factors[1], "shared_error": beside})
         further = curve(replace(model, batches=batches or model.batches), WORKERS, strategy)
         rows += [{"strategy": strategy, **row, "slope": slope(further)} for row in further]
     return rows
@@ -53,11 +58,11 @@ def main(arguments: list[str] | None = None) -> int:
     except (OSError, ValueError, KeyError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print("strategy  workers  seconds  speed-up  kind      model's error")
+    print("strategy  workers  seconds  speed-up  kind      model's error, sharing the machine")
     for row in rows:
-        error = f"{100 * row['model_error']:+.0f} %" if "model_error" in row else ""
+        errors = [f"{100 * row[name]:+.0f} %" for name in ("model_error", "shared_error") if name in row]
         numbers = f"{row['workers']:7}  {row['seconds']:7.3f}  {row['speedup']:8.2f}"
-        print(f"{row['strategy']:8}  {numbers}  {row['kind']:8}  {error}")
+        print(f"{row['strategy']:8}  {numbers}  {row['kind']:8}  {', '.join(errors)}")
     return 0
 
 

@@ -8,10 +8,13 @@ The model takes what was measured of one worker and gives every further one a ma
   each worker and updates once; a worker waits for all of it.
 
 A batch that is left over makes one worker's epoch longer than the others': steps are rounded up.
+
+Workers that were measured shared one machine: its cores, caches and memory. ``sharing`` is read from their own clocks,
+not from the epoch that the model is to tell, so that what is then left is the model's own error.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -69,6 +72,29 @@ def calibrated(facts: dict[str, Any], epoch_seconds: float) -> Calibration:
         update=server / 2,
         spread=tuple(worker["spread"]),
     )
+
+
+def sharing(alone: dict[str, Any], facts: dict[str, Any]) -> tuple[float, float]:
+    """How many times as long workers on one machine take as one alone: over a target's computation, over an exchange.
+
+    Both are ``facts`` of runs on the same targets; waiting for others counts as neither.
+    """
+
+    def spent(held: dict[str, Any]) -> tuple[float, float]:
+        workers = held["workers"]
+        targets, steps = (sum(worker[name] for worker in workers) for name in ("targets", "steps"))
+        exchange = sum(worker["pull"] + worker["push"] for worker in workers)
+        return sum(worker["compute"] for worker in workers) / max(targets, 1), exchange / max(steps, 1)
+
+    (compute, exchange), (compute_alone, exchange_alone) = spent(facts), spent(alone)
+    return compute / max(compute_alone, 1e-30), exchange / max(exchange_alone, 1e-30)
+
+
+def shared(measured: Calibration, factors: tuple[float, float]) -> Calibration:
+    """The calibration of a worker whose computation and exchanges take ``factors`` times as long."""
+    compute, exchange = factors
+    ways = {name: getattr(measured, name) * exchange for name in ("pull", "push", "receive", "update")}
+    return replace(measured, compute=measured.compute * compute, **ways)
 
 
 def slowest(spread: Sequence[float], workers: int) -> float:

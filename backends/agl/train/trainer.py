@@ -106,12 +106,12 @@ class DistributedTrainer(AglTrainer):
         return self.layout.split(self.pool.servers.values())
 
     def facts(self) -> dict[str, Any]:
-        """See ``Trainer``; ``workers`` and ``servers`` hold means over all epochs."""
+        """See ``Trainer``; ``workers`` hold medians over all epochs, ``servers`` sums."""
         assert self.pool is not None
         servers = [] if self.pool.servers is None else self.pool.servers.every("facts")
-        return super().facts() | {"workers": [mean_report(list(held)) for held in zip(*self.reports, strict=True)]} | {
-            "servers": servers, "steps": self.job.steps, "parameters": self.layout.size
-        }  # fmt: skip
+        workers = [middle_report(list(held)) for held in zip(*self.reports, strict=True)]
+        sizes = {"steps": self.job.steps, "parameters": self.layout.size}
+        return super().facts() | {"workers": workers, "servers": servers} | sizes
 
     def close(self) -> None:
         """See ``Trainer``."""
@@ -129,13 +129,14 @@ class DistributedShardTrainer(DistributedTrainer, ShardTrainer):
         return super().validation_loss()
 
 
-def mean_report(reports: list[dict[str, Any]]) -> dict[str, Any]:
+def middle_report(reports: list[dict[str, Any]]) -> dict[str, Any]:
     """One worker's epochs in one row: seconds of compute, pull, push and wait, bytes, targets, each per epoch.
 
     ``spread`` holds quantiles, from least to most, of the seconds from a batch's pull to its push.
     """
     rows = [report["traffic"] | {"targets": report["targets"], "seconds": report["seconds"]} for report in reports]
-    mean = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+    middle = {name: float(np.median([row[name] for row in rows])) for name in rows[0]}
     batches = [seconds for report in reports for seconds in report["computed"]]
     spread = [float(value) for value in np.quantile(batches, np.linspace(0.0, 1.0, SPREAD))] if batches else []
-    return mean | {"spread": spread, "compute": mean["seconds"] - mean["pull"] - mean["push"] - mean["wait"]}
+    exchanged = middle["pull"] + middle["push"] + middle["wait"]
+    return middle | {"spread": spread, "compute": middle["seconds"] - exchanged}

@@ -63,7 +63,9 @@ BLOCKS = {
         "Speed-up by number of workers",
         "`measured` rows ran here, as far as there are cores. `model` rows did not: they are computed from what "
         "one worker measured (compute, pull, push, the server's own time), for an epoch over the published "
-        "graph's 1.2 · 10^8 targets, each further worker on a machine of its own.",
+        "graph's 1.2 · 10^8 targets, each further worker on a machine of its own. Measured workers share this machine: "
+        "**beside others** is how many times as long a worker computes on a target, or exchanges in a step, as one "
+        "alone, by the workers' own clocks, and **error with both** the model's error once it knows that.",
         speedup.speedup,
     ),
     "inference": Block(
@@ -143,5 +145,6 @@ def claims(held: SuitePart) -> str:
         if claim["measure"] not in MEASURES:
             raise unknown("measure of a suite's claim", claim["measure"], MEASURES)
         measured, fair = MEASURES[claim["measure"]]
-        lines.append([claim["what"], claim["paper"], measured(held), fair(held)])
-    return tables.markdown(["", "paper", "measured here", "fair baseline"], lines) if lines else ""
+        lines.append([claim["what"], claim["paper"], measured(held), fair(held), claim.get("source", "")])
+    head = ["", "paper", "measured here", "fair baseline", "where the paper says so"]
+    return tables.markdown(head, lines) if lines else ""

@@ -132,8 +132,9 @@ def cost(held: SuitePart) -> str:
         return ""
     head = ["stage", "engine", "nodes", "units of work", "seconds", "µs per unit", "CPU s per s", "peak memory"]
     told = ["stage", "engine", "sizes", "error on the largest", "unit of work", "units", "machine hours", "CPU hours"]
-    law = [_law(item) for item in items]
-    said = tables.markdown([*told, "CPU hours if a unit stays as dear"], law)
+    told.append("CPU hours if a unit stays as dear")
+    law = [*[_law(item) for item in items], *held.published("cost", len(told))]
+    said = tables.markdown(told, law)
     return f"{tables.markdown(head, measured)}\n\nOn {NODES:.3g} nodes, extrapolated:\n\n{said}"
 
 

@@ -25,6 +25,7 @@ def inference(held: SuitePart) -> str:
     for part, comparison in held.comparisons("infer"):
         old, rival = replaced(comparison.rows), best_peer(comparison.rows)
         lines = [_line(row, old, rival) for row in comparison.rows]
+        lines += held.published("inference", len(HEAD) + 1)
         table = tables.markdown(["engine", *HEAD], lines)
         texts.append(f"### {name_of(part, comparison)}\n\n{table}")
     return "\n\n".join(texts)

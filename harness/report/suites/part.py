@@ -9,6 +9,7 @@ from harness.report.parts import Comparison, DatasetPart, dataset_parts
 from harness.report.published import SUITES
 from harness.report.rows import Found, Row
 from harness.suite import Suite, read_suite
+from harness.usage import UsageError
 
 GENERAL = ("parse", "order", "import", "load")  # what every engine needs before its own preparation
 
@@ -26,6 +27,16 @@ class SuitePart:
             for comparison in part.comparisons:
                 if scenario in (None, comparison.scenario):
                     yield part, comparison
+
+    def published(self, block: str, width: int) -> list[list[str]]:
+        """The paper's rows of a block's table of ``width`` columns; raises UsageError for a row of another width."""
+        rows = [[str(value) for value in row] for row in self.suite.paper.get(block, ())]
+        for row in rows:
+            if len(row) != width:
+                raise UsageError(
+                    f"suite {self.suite.name}: a row of paper.{block} has {len(row)} cells, its table {width} columns"
+                )
+        return rows
 
 
 def suite_parts(

@@ -25,7 +25,7 @@ def scores(held: SuitePart) -> str:
     lines = [
         [
             name,
-            tables.number(published.value if published else None, "{:.3f}"),
+            f"{published.value:.3f} ({published.source})" if published else tables.NOTHING,
             *[tables.mean(values.get(label, [])) for label in names],
             " … ".join(f"{gap:+.4f}" for gap in dict.fromkeys((gaps[0], gaps[-1]))) if gaps else tables.NOTHING,
         ]

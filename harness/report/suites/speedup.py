@@ -8,6 +8,8 @@ from harness.report import tables
 from harness.report.rows import Row
 from harness.report.suites.part import SuitePart, backend, name_of, option
 
+HEAD = ("strategy", "workers", "epoch [s]", "speed-up", "", "the model's error there", "computing beside others")
+HEAD += ("exchanging beside others", "error with both")
 TARGETS = 120_000_000  # of an epoch on the published graph (AGL, section 4.1.1): what the model's rows are for
 
 
@@ -17,7 +19,8 @@ def speedup(held: SuitePart) -> str:
     for part, comparison in held.comparisons("train"):
         lines = [*_measured_only(comparison.rows), *(_line(row) for row in predicted(comparison.rows))]
         if lines:
-            head = ["strategy", "workers", "epoch [s]", "speed-up", "", "the model's error there"]
+            head = list(HEAD)
+            lines += held.published("speedup", len(head))
             texts.append(f"### {name_of(part, comparison)}\n\n{tables.markdown(head, lines)}")
     return "\n\n".join(texts)
 
@@ -42,19 +45,20 @@ def _measured_only(rows: list[Row]) -> Iterator[list[str]]:
         one, time = alone.get(option(row, "strategy")), row.time
         gained = one.time.median / time.median if one is not None and one.time and time else None
         spent = tables.number(time.median if time else None, "{:.3g}")
-        more = [spent, tables.number(gained, "{:.3g}"), "measured", tables.NOTHING]
+        more = [spent, tables.number(gained, "{:.3g}"), "measured", *[tables.NOTHING] * 4]
         yield [str(option(row, "strategy")), str(option(row, "workers")), *more]
 
 
 def _line(row: dict[str, Any]) -> list[str]:
-    error = row.get("model_error")
     return [
         row["strategy"],
         str(row["workers"]),
         f"{row['seconds']:.3g}",
         f"{row['speedup']:.3g}",
         row["kind"],
-        tables.number(error, "{:+.1%}"),
+        tables.number(row.get("model_error"), "{:+.1%}"),
+        *[tables.number(row.get(name), "{:.2f}x") for name in ("compute_shared", "exchange_shared")],
+        tables.number(row.get("shared_error"), "{:+.1%}"),
     ]
 
 

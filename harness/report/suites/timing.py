@@ -59,7 +59,8 @@ def overview(held: SuitePart) -> str:
     if not lines:
         return ""
     lines.append(["geometric mean", "", "", "", "", f"{geometric_mean(factors):.3g}x"])
-    return tables.markdown(["", "ours", "[s]", "fastest peer [s]", "which", "times as fast"], lines)
+    head = ["", "ours", "[s]", "fastest peer [s]", "which", "times as fast"]
+    return tables.markdown(head, [*lines, *held.published("overview", len(head))])
 
 
 def ideas(held: SuitePart) -> str:
