@@ -67,7 +67,8 @@ def gat(
     """Attend over in-edges: z [columns, heads, d], scores [columns, heads] and [rows, heads] -> [rows, heads, d].
 
     ``score_edge`` [nnz, heads] is added to both ends' scores before the leaky ReLU. Dropout falls on the normalised
-    attention; its mask is a hash of ``seed`` (drawn from torch's generator unless given), edge and head.
+    attention; its mask is a hash of ``seed`` (drawn from torch's generator unless given), edge and head. Raises
+    ValueError for shapes and types that do not fit, and for a negative ``slope``.
     """
     matrix = operand(csr)
     check_rows("z", z, matrix.shape[1], 3)
@@ -81,6 +82,8 @@ def gat(
         check_values(name, score, like=z)
     if not 0.0 <= dropout < 1.0:
         raise ValueError(f"dropout={dropout} is not allowed: at least 0, below 1")
+    if not slope >= 0.0:  # a row's largest score is found before the leaky ReLU, which must keep the order
+        raise ValueError(f"slope={slope} is not allowed: at least 0, as leaky ReLU must not descend")
     if row_parallel and native is not None:
         from backends.kernels.fused import NativeGat
 

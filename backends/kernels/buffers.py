@@ -1,5 +1,7 @@
 """Where results are written: large ones on huge pages, in blocks that fit again when they come back."""
 
+from math import prod
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,7 +17,7 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     results wander through fresh pages for many calls; and it leaves them on small pages, where a gather of random rows
     waits for the page table. numpy advises huge pages.
     """
-    count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    count = prod(shape) * dtype.itemsize
     if count < _LARGE:
         return torch.empty(shape, dtype=dtype)
     held = np.empty(count + _LINE, dtype=np.uint8)

@@ -121,6 +121,35 @@ def test_every_form_of_attention_agrees(form):
     torch.testing.assert_close(gat(csr, z, src, dst, edge, row_parallel=form), torch.einsum("ijh,jhd->ihd", alpha, z))
 
 
+@pytest.mark.parametrize("heads", [1, 2, 3, 4, 6, 8, 12, 16, 32])
+@pytest.mark.parametrize("width", [5, 16, 64])
+def test_attention_in_float32_is_as_close_to_float64_as_its_rounding_allows(heads, width):
+    csr = random_csr(heads, 90, 70, 2500)
+    draw = torch.Generator().manual_seed(width)
+    shapes = ((70, heads, width), (70, heads), (90, heads), (csr.nnz, heads))
+    exact = [torch.randn(shape, generator=draw, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    rounded = [operand.detach().float().requires_grad_() for operand in exact]
+    direction = torch.randn(90, heads, width, generator=draw, dtype=torch.float64)
+    wanted, found = gat(csr, *exact), gat(csr, *rounded)
+    pairs = zip(
+        (wanted, *torch.autograd.grad(wanted, exact, direction)),
+        (found, *torch.autograd.grad(found, rounded, direction.float())),
+        strict=True,
+    )
+    for one, other in pairs:
+        assert float((one - other).detach().abs().max()) <= 5e-6 * float(one.detach().abs().max())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_score_that_is_no_number_reaches_all_gradients_of_its_row(dtype):
+    csr = csr_from_edges(np.array([0, 1, 2]), np.array([0, 0, 1]), (2, 3))
+    z, src, dst = (torch.ones(shape, dtype=dtype, requires_grad=True) for shape in ((3, 1, 4), (3, 1), (2, 1)))
+    with torch.no_grad():
+        src[0] = torch.nan
+    grads = torch.autograd.grad(gat(csr, z, src, dst).sum(), (z, src, dst))
+    assert [part.isnan().flatten(1).any(1).tolist() for part in grads] == [[True, True, False]] * 2 + [[True, False]]
+
+
 @pytest.mark.parametrize("width", [3, 8, 9, 72, 136, 200])
 def test_rows_longer_than_a_block_of_edges_are_summed_once(width):
     csr = random_csr(width, 4, 12, 3000)

@@ -23,6 +23,8 @@ CALLS = {
     "score_src has shape": lambda: gat(MATRIX, X[:, None], torch.ones(40, 2), torch.ones(30, 1)),
     "score_dst is torch.float64": lambda: gat(MATRIX, X[:, None], ONES, torch.ones(30, 1).double()),
     "at least 0, below 1": lambda: gat(MATRIX, X[:, None], ONES, torch.ones(30, 1), dropout=1.0),
+    "slope=-0.1 is not allowed: at least 0": lambda: gat(MATRIX, X[:, None], ONES, torch.ones(30, 1), slope=-0.1),
+    "slope=nan is not allowed": lambda: gat(MATRIX, X[:, None], ONES, torch.ones(30, 1), slope=float("nan")),
     r"a has shape \(29, 1, 2\)": lambda: sddmm(MATRIX, torch.ones(29, 2), X),
     "b is torch.float64 beside": lambda: sddmm(MATRIX, torch.ones(30, 2), X.double()),
     "a has 0 heads": lambda: sddmm(MATRIX, torch.ones(30, 0, 2), torch.ones(40, 0, 2)),
@@ -70,6 +72,13 @@ def test_matrices(indptr, indices, rows, words):
 def test_a_second_derivative_is_refused():
     a, b = torch.ones(30, 2, requires_grad=True), torch.ones(40, 2, requires_grad=True)
     (grad,) = torch.autograd.grad(sddmm(MATRIX, a, b).square().sum(), a, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
+
+
+def test_a_second_derivative_of_attention_is_refused():
+    z, src, dst = (torch.ones(shape, requires_grad=True) for shape in ((40, 1, 2), (40, 1), (30, 1)))
+    (grad,) = torch.autograd.grad(gat(MATRIX, z, src, dst).square().sum(), z, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         grad.sum().backward()
 

@@ -72,4 +72,21 @@ inline vec<double> log_one_plus(vec<double> e) {
     return e;
 }
 
+// log(x) of normal, finite x > 0, and NaN for NaN: the exponent, and the series of a mantissa from sqrt(1/2) to sqrt(2).
+inline vec<float> logarithm(vec<float> x) {
+    BitsOf<float>::type bits;
+    std::memcpy(&bits, &x, sizeof bits);
+    const BitsOf<float>::type power = (bits - 0x3f3504f3) >> 23;
+    bits -= power << 23;
+    vec<float> mantissa;
+    std::memcpy(&mantissa, &bits, sizeof mantissa);
+    const vec<float> exponent = __builtin_convertvector(power, vec<float>);
+    return x == x ? log_one_plus(mantissa - 1.0f) + exponent * 0.69314718055994531f : x;
+}
+
+inline vec<double> logarithm(vec<double> x) {
+    for (int i = 0; i < lanes<double>; ++i) x[i] = std::log(x[i]);
+    return x;
+}
+
 }  // namespace kernels

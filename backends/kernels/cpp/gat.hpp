@@ -45,8 +45,18 @@ struct GatTask {
     T slope;
     Dropout dropout;
 
-    inline T leaky(T score) const { return score > 0 ? score : slope * score; }
 };
+
+// The largest of each head's scores: leaky is monotone, so it is that of the largest raw score.
+template <class T, int H>
+inline void peaks_of(const T* top, const T* dst, int64_t heads, T slope, T* to) {
+    if constexpr (H > 0) {
+        const vecn<T, H> raw = load_pack<H>(top) + load_pack<H>(dst);
+        store_pack<H>(to, raw > vecn<T, H>{} ? raw : raw * slope);
+    } else {
+        for (int64_t h = 0; h < heads; ++h) to[h] = leaky<T>(top[h] + dst[h], slope);
+    }
+}
 
 // The rows from `row` on that make a block: as many as fit, one at least.
 template <class I>
@@ -83,7 +93,7 @@ class Attention {
         : t(task), heads{task.heads}, turns(heads), parts(parts_of<T, HeadSum<T, I>>(heads, task.width)),
           lane(turns.slots), laid_dst(turns.slots), laid_peak(turns.slots), peak(heads) {
         for (auto* buffer : {&raw, &factor}) buffer->resize(kEdgeBlock * heads + lanes<T>);
-        for (auto* buffer : {&top, &total, &scale}) buffer->resize(kBlockRows * heads);
+        for (auto* buffer : {&top, &total, &scale}) buffer->resize(kBlockRows * heads + lanes<T>);
     }
 
     // Rows of few edges, all at once.
@@ -122,14 +132,16 @@ class Attention {
         });
     }
 
-    // Leaky is monotone, so the largest score is that of the largest raw score.
     void keep(const Rows<I>& rows) {
-        const int64_t first = rows.first * heads, count = rows.count * heads;
-        for (int64_t i = 0; i < count; ++i) {
-            const bool empty = rows.starts[i / heads] == rows.starts[i / heads + 1];
-            t.row_max[first + i] = empty ? T(0) : t.leaky(top[i] + t.score_dst[first + i]);
-            t.row_sum[first + i] = total[i];
+        const int64_t first = rows.first * heads;
+        for (int64_t r = 0; r < rows.count; ++r) {
+            const int64_t at = r * heads;
+            if (rows.degree(r) == 0)
+                std::fill_n(t.row_max + first + at, heads, T(0));
+            else
+                peaks_of<T, H>(top.data() + at, t.score_dst + first + at, heads, t.slope, t.row_max + first + at);
         }
+        std::copy_n(total.data(), rows.count * heads, t.row_sum + first);
     }
 
     std::vector<T>& totals() { return total; }
@@ -167,8 +179,8 @@ class Attention {
         for (int64_t i = 0; i < count; i += lanes<T>) store(values + i, exponential_or_zero<T>(load(values + i)));
         turns.sum_rows(rows, values, lane, total.data(), fresh);
         if (t.dropout.bound == 0) return;
-        for (int64_t i = 0; i < count; ++i)
-            values[i] *= t.dropout.template factor<T>(rows.starts[0] + i / heads, i % heads);
+        for (int64_t e = 0, i = 0; e < rows.edges(); ++e)
+            for (int64_t h = 0; h < heads; ++h, ++i) values[i] *= t.dropout.template factor<T>(rows.starts[0] + e, h);
     }
 
     void subtract_peaks(const Rows<I>& rows) {
@@ -176,7 +188,7 @@ class Attention {
         auto&& peaks = turns.laid(laid_peak);
         for (int64_t r = 0; r < rows.count; ++r) {
             const T* own = t.score_dst + (rows.first + r) * heads;
-            for (int64_t h = 0; h < heads; ++h) peak[h] = t.leaky(top[r * heads + h] + own[h]);
+            peaks_of<T, H>(top.data() + r * heads, own, heads, t.slope, peak.data());
             turns.spread(own, dst.data());
             turns.spread(peak.data(), peaks.data());
             const int64_t at = rows.edge(r) * heads;
@@ -188,7 +200,10 @@ class Attention {
     }
 
     void invert(int64_t rows) {
-        for (int64_t i = 0; i < rows * heads; ++i) scale[i] = total[i] > 0 ? T(1) / total[i] : total[i];
+        for (int64_t i = 0; i < rows * heads; i += lanes<T>) {
+            const vec<T> sums = load(total.data() + i);
+            store(scale.data() + i, sums > vec<T>{} ? T(1) / sums : sums);
+        }
     }
 
     void sum(const Rows<I>& rows, T* out, bool fresh, bool streamed) {

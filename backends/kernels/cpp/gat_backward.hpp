@@ -65,17 +65,27 @@ struct HeadSpread {
 
 // What edges need of their destinations, a row's side by side: [rows, 3, heads] of the score, the logarithm of the sum
 // of exponentials, and the inner product of the output and its gradient.
-template <class T, class I>
+template <class T, class I, int H>
 std::unique_ptr<T[]> destinations_of(const GatTask<T, I>& t, const GatGradient<T, I>& g, int threads) {
-    std::unique_ptr<T[]> held(new T[g.by_row.rows * t.heads * 3]);
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t row = 0; row < g.by_row.rows; ++row) {
-        T* to = held.get() + row * t.heads * 3;
-        for (int64_t h = 0; h < t.heads; ++h) {
-            const int64_t i = row * t.heads + h;
-            to[h] = t.score_dst[i];
-            to[t.heads + h] = t.row_max[i] + std::log(t.row_sum[i]);
-            to[2 * t.heads + h] = inner(g.out + i * t.width, g.grad + i * t.width, t.width);
+    const Heads<H> heads{t.heads};
+    const int64_t rows = g.by_row.rows, blocks = (rows + kBlockRows - 1) / kBlockRows;
+    std::unique_ptr<T[]> held(new T[rows * heads * 3]);
+#pragma omp parallel num_threads(threads)
+    {
+        std::vector<T> level(kBlockRows * heads + lanes<T>, T(1));
+#pragma omp for schedule(static)
+        for (int64_t block = 0; block < blocks; ++block) {
+            const int64_t first = block * kBlockRows, count = std::min(kBlockRows, rows - first);
+            std::copy_n(t.row_sum + first * heads, count * heads, level.data());
+            for (int64_t i = 0; i < count * heads; i += lanes<T>) store(&level[i], logarithm(load(&level[i])));
+            for (int64_t r = 0; r < count; ++r) {
+                T* to = held.get() + (first + r) * heads * 3;
+                for (int64_t h = 0, i = (first + r) * heads; h < heads; ++h, ++i) {
+                    to[h] = t.score_dst[i];
+                    to[heads + h] = t.row_max[i] + level[r * heads + h];
+                    to[2 * heads + h] = inner(g.out + i * t.width, g.grad + i * t.width, t.width);
+                }
+            }
         }
     }
     return held;
@@ -147,10 +157,11 @@ class Spreading {
             store(flow.data() + i, weight * slopes);
             store(product.data() + i, vec<T>{});
         }
-        for (int64_t i = 0; t.dropout.bound != 0 && i < count; ++i) {
-            kept[i] = t.dropout.template factor<T>(uint64_t(g.permutation[sources.starts[0] + i / heads]), i % heads);
-            factor[i] *= kept[i];
-        }
+        for (int64_t e = 0, i = 0; t.dropout.bound != 0 && e < sources.edges(); ++e)
+            for (int64_t h = 0; h < heads; ++h, ++i) {
+                kept[i] = t.dropout.template factor<T>(uint64_t(g.permutation[sources.starts[0] + e]), h);
+                factor[i] *= kept[i];
+            }
     }
 
     void finish(const Rows<I>& sources, T* total, bool fresh) {
@@ -238,7 +249,7 @@ void spread_sources(const GatTask<T, I>& t, const GatGradient<T, I>& g, const Ro
                     int threads) {
     const int64_t width = t.heads * t.width;
     const bool streamed = streams(g.grad_z, t.a.rows, t.heads, t.width);
-    const auto destinations = destinations_of(t, g, threads);
+    const auto destinations = destinations_of<T, I, H>(t, g, threads);
     const std::unique_ptr<T[]> edge_grad(new T[t.a.edges() * t.heads]);
 #pragma omp parallel num_threads(threads)
     {

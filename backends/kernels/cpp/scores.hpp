@@ -145,6 +145,11 @@ inline vec<T> leaky(vec<T> raw, T slope) {
     return raw > vec<T>{} ? raw : raw * slope;
 }
 
+template <class T>
+inline T leaky(T raw, T slope) {
+    return raw > 0 ? raw : raw * slope;
+}
+
 // Leave in the first lane of each of S segments the sum of its lanes.
 template <class T, int N, int S>
 inline void fold_segments(vecn<T, N>& value) {
@@ -157,16 +162,19 @@ inline void fold_segments(vecn<T, N>& value) {
     }
 }
 
-// Shuffles that join two vectors of S sums in progress each, L lanes of one after another, into one of 2S.
-template <class T, int N, int S, int Half>
-inline vecn<T, N> halves(vecn<T, N> a, vecn<T, N> b) {
+// Join two vectors of S sums in progress each into one of 2S, one's and the other's in turns: half of the lanes stay
+// where they are, so that only the other half is shuffled.
+template <class T, int N, int S>
+inline vecn<T, N> join(vecn<T, N> a, vecn<T, N> b) {
     using Index = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
     constexpr int length = N / S;
-    vecn<Index, N> from;
-    for (int segment = 0; segment < 2 * S; ++segment)
-        for (int lane = 0; lane < length / 2; ++lane)
-            from[segment * (length / 2) + lane] = Index(segment * length + Half * (length / 2) + lane);
-    return __builtin_shuffle(a, b, from);
+    vecn<Index, N> stay, move;
+    for (int lane = 0; lane < N; ++lane) {
+        const bool first = lane % length < length / 2;
+        stay[lane] = Index(first ? lane : N + lane);
+        move[lane] = Index(first ? lane + length / 2 : N + lane - length / 2);
+    }
+    return __builtin_shuffle(a, b, stay) + __builtin_shuffle(a, b, move);
 }
 
 // to[k] += the sum of all lanes of values[k], for every k; a power of two of them is summed together.
@@ -174,20 +182,18 @@ template <class T, int N, int K, int S = 1>
 inline void add_sums(const vecn<T, N> (&values)[K], T* to) {
     if constexpr (K > 1 && K % 2 == 0 && S < N) {
         vecn<T, N> joined[K / 2];
-        for (int k = 0; k < K / 2; ++k)
-            joined[k] = halves<T, N, S, 0>(values[2 * k], values[2 * k + 1]) +
-                        halves<T, N, S, 1>(values[2 * k], values[2 * k + 1]);
+        for (int k = 0; k < K / 2; ++k) joined[k] = join<T, N, S>(values[k], values[k + K / 2]);
         add_sums<T, N, K / 2, 2 * S>(joined, to);
     } else {
         for (int k = 0; k < K; ++k) {
-            if constexpr (S == N) {
-                store_pack<N>(to + k * N, load_pack<N>(to + k * N) + values[k]);
+            if constexpr (S == N && K == 1) {
+                store_pack<N>(to, load_pack<N>(to) + values[0]);
             } else if constexpr (S == 1) {
                 to[k] += sum_pack<T, N>(values[k]);
             } else {
                 vecn<T, N> rest = values[k];
                 fold_segments<T, N, S>(rest);
-                for (int s = 0; s < S; ++s) to[k * S + s] += rest[s * (N / S)];
+                for (int s = 0; s < S; ++s) to[s * K + k] += rest[s * (N / S)];
             }
         }
     }
