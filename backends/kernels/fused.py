@@ -92,7 +92,7 @@ class NativeGat(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor, Tensor, Tensor | None, None, None, None]:
         """Gradients of ``z`` and of the scores."""
         z, score_src, score_dst, score_edge, row_max, row_sum, out = ctx.saved_tensors
