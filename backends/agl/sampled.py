@@ -42,11 +42,11 @@ class SampledGraph:
         self.csr = Csr(indptr, csr.indices[kept], csr.shape, csr.ids[kept])
         self.weight, self.raw = (None if held is None else held[kept] for held in (self.weight, self.raw))
 
-    def search(self, targets: NDArray[np.integer]) -> Neighbourhood:
-        """Draw the merged neighbourhood of some targets."""
+    def search(self, targets: NDArray[np.integer], needed: bool = False) -> Neighbourhood:
+        """Draw the merged neighbourhood of some targets, or only what its layers need."""
         drawn = self.strategy
         options = drawn.seed, drawn.scope, drawn.method, self.weight, drawn.replacement
-        return khop(self.csr, targets, drawn.fanouts, *options)
+        return khop(self.csr, targets, drawn.fanouts, *options, needed=needed)
 
     def matrices(self, held: Neighbourhood, form: str) -> list[LayerMatrix]:
         """Each layer's matrix over a neighbourhood that was drawn here, first layer first."""
@@ -55,7 +55,7 @@ class SampledGraph:
 
     def layers(self, targets: Nodes, form: str) -> tuple[list[LayerMatrix], Nodes]:
         """Return each layer's matrix, first layer first, and the nodes that the first one reads, targets ascending."""
-        held = self.search(targets)
+        held = self.search(targets, form == "tight")
         return self.matrices(held, form), held.nodes
 
 
