@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 import threading
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 LONGEST_FOLDER = 40
@@ -13,6 +14,14 @@ STORE_BYTES = 256 << 20
 _lock = threading.Lock()
 _users = 0
 _folder: str | None = None
+
+
+def require(asked: str, instead: str) -> None:
+    """Raise ValueError where Ray is not installed: ``asked`` needs it, ``instead`` does without."""
+    try:
+        version("ray")
+    except PackageNotFoundError:
+        raise ValueError(f"{asked} needs the package ray: pip install -e '.[ray]', or give {instead}") from None
 
 
 def acquire() -> Any:

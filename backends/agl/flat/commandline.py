@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from backends.agl import cluster
 from backends.agl.flat.job import ENGINES, Job, Progress, flatten_to, targets_of
 from backends.agl.flat.strategy import SCOPES, parse
 from datasets.graph import SPLITS, Graph
@@ -68,6 +69,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def job_of(given: argparse.Namespace) -> Job:
     """What the arguments ask for; raises ValueError for what cannot be carried out."""
+    if given.engine == "ray":
+        cluster.require("--engine ray", "--engine local")
     strategy = parse(given.sampling, given.hops, given.scope, given.seed)
     names = ("shard_records", "engine", "threads", "partitions", "hub_threshold")
     options = {name: getattr(given, name) for name in names}

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from backends.ablation import resolve
+from backends.agl import cluster
 from backends.agl.config import STRATEGIES, AglConfig
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.train.settings import Settings, settings_of
@@ -83,8 +84,8 @@ def trainer_of(model: str, folder: Path, strategy: str, settings: Settings) -> S
     training = TrainingSpec(**{name: getattr(settings, name) for name in names})
     many = {name: getattr(settings, name) for name in ("workers", "servers", "staleness", "checkpoint_every")}
     config = resolve(AglConfig(strategy=strategy, **many), ())
-    if (missing := config.missing()) is not None:
-        raise ValueError(missing)
+    if settings.servers and strategy not in ("local", "allreduce"):
+        cluster.require(f"-t {strategy} with -c servers={settings.servers}", "-c servers=0")
     trainer = ShardTrainer(config) if strategy == "local" else DistributedShardTrainer(config)
     plan = plan_of(reader, settings.batch, settings.seed)
     trainer.prepare(graph, spec, training, initial_state(spec, settings.seed), plan, Phases())

@@ -1,0 +1,57 @@
+"""AGL's command lines on a machine without Ray: told before anything is read, and what does without still works."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from backends.agl.flat import commandline as flat
+from backends.agl.train import commandline as train
+from tests.agl.test_flat_commandline import write
+from tests.agl.test_train_commandline import command, shards_of
+from tests.graphs import awkward_graph
+
+
+@pytest.fixture
+def without_ray(monkeypatch):
+    """Hide Ray, its metadata and its modules."""
+
+    class Hidden:
+        def find_spec(self, name, path=None, target=None):
+            if name.partition(".")[0] == "ray":
+                raise ModuleNotFoundError("No module named 'ray'", name="ray")
+
+    def unknown(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    from importlib.metadata import PackageNotFoundError
+
+    from backends.agl import cluster
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == "ray"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Hidden(), *sys.meta_path])
+    monkeypatch.setattr(cluster, "version", unknown)
+
+
+def told(capsys) -> str:
+    return capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_graphflat_says_what_to_install_or_give(tmp_path: Path, without_ray, capsys):
+    arguments = write(tmp_path)
+    assert flat.main([*arguments, "--engine", "ray"]) == 2
+    assert told(capsys) == "error: --engine ray needs the package ray: pip install -e '.[ray]', or give --engine local"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.parquet", "nodes.parquet"]
+    assert flat.main(arguments) == 0
+
+
+def test_graphtrainer_says_what_to_install_or_give(tmp_path: Path, without_ray, capsys):
+    shards_of(tmp_path / "shards", awkward_graph(4), records=8)
+    settings = ("workers=2", "epochs=1")
+    assert train.main(command(tmp_path, *settings, "servers=1", strategy="sync")) == 2
+    assert told(capsys) == (
+        "error: -t sync with -c servers=1 needs the package ray: pip install -e '.[ray]', or give -c servers=0"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["shards"]
+    assert train.main(command(tmp_path, *settings, strategy="sync")) == 0
