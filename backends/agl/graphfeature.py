@@ -13,9 +13,13 @@ from numpy.typing import NDArray
 
 from backends.agl.records import Records
 from backends.agl.wire import (
+    LENGTH_DELIMITED,
+    VARINT,
     Bounds,
     CorruptRecord,
+    Fields,
     Pieces,
+    Slices,
     differences,
     fields_of,
     headers,
@@ -69,29 +73,27 @@ def _raw(values: NDArray[np.floating] | None, bounds: Bounds) -> Pieces | None:
     return Pieces(little.view(np.uint8).reshape(-1), bounds * wide)
 
 
-def decode(strings: Sequence[bytes | memoryview]) -> Records:
+def decode(strings: Slices | Sequence[bytes | memoryview]) -> Records:
     """Read protobuf strings back; raises CorruptRecord naming the record that is none."""
-    found = []
-    for index, string in enumerate(strings):
-        try:
-            found.append(fields_of(memoryview(string).cast("B")))
-            _complete(found[-1])
-        except CorruptRecord as error:
-            raise CorruptRecord(f"record {index}: {error}") from error
+    found = fields_of(strings if isinstance(strings, Slices) else Slices.of(strings), max(FIELDS.values()))
+    _complete(found)
     return _assemble(found)
 
 
-def _complete(fields: dict[int, Any]) -> None:
-    """Refuse a record without what every record has, or with a number where bytes belong."""
+def _complete(found: Fields) -> None:
+    """Refuse records without what every record has, or with a number where bytes belong."""
     for name, number in FIELDS.items():
-        if isinstance(fields.get(number, 0 if name == "split" else b""), int) != (name == "split"):
-            raise CorruptRecord(f"field {name} has the wrong wire type")
+        kinds = found.kinds[number]
+        wrong = (kinds >= 0) & (kinds != (VARINT if name == "split" else LENGTH_DELIMITED))
+        if wrong.any():
+            raise CorruptRecord(f"field {name} has the wrong wire type", int(wrong.argmax()))
     for name in ("nodes", "nodes_at", "in_edges", "degrees"):
-        if FIELDS[name] not in fields:
-            raise CorruptRecord(f"field {name} is missing")
+        absent = found.kinds[FIELDS[name]] < 0
+        if absent.any():
+            raise CorruptRecord(f"field {name} is missing", int(absent.argmax()))
 
 
-def _assemble(found: list[dict[int, Any]]) -> Records:
+def _assemble(found: Fields) -> Records:
     numbers = {
         name: _numbers(found, name)
         for name in ("nodes", "nodes_at", "in_edges", "sources", "ranks", "edges", "degrees", "label")
@@ -108,8 +110,8 @@ def _assemble(found: list[dict[int, Any]]) -> Records:
         distance=np.repeat(distance, numbers["nodes_at"][0]),
         **{name: numbers[name][0] for name in ("in_edges", "sources", "ranks", "degrees")},
         edge_ids=sums(numbers["edges"][0], edges),
-        labels=numbers["label"][0].reshape(len(found), int(width.max(initial=0))),
-        split=np.array([fields.get(FIELDS["split"], 0) for fields in found], dtype=np.int64),
+        labels=numbers["label"][0].reshape(len(width), int(width.max(initial=0))),
+        split=found.numbers[FIELDS["split"]],
         weighted_degrees=_floats(found, "weighted_degrees", nodes, np.float64),
         features=_floats(found, "features", nodes, np.float32, wide=True),
         edge_weights=_floats(found, "edge_weights", edges, np.float32),
@@ -117,15 +119,9 @@ def _assemble(found: list[dict[int, Any]]) -> Records:
     )
 
 
-def _numbers(found: list[dict[int, Any]], name: str) -> tuple[NDArray[np.int64], Bounds]:
-    values, bounds = read_varints(_pieces(found, name))
+def _numbers(found: Fields, name: str) -> tuple[NDArray[np.int64], Bounds]:
+    values, bounds = read_varints(found.pieces(FIELDS[name]))
     return (unzigzag(values) if name in SIGNED else values.astype(np.int64)), bounds
-
-
-def _pieces(found: list[dict[int, Any]], name: str) -> Pieces:
-    held = [fields.get(FIELDS[name], b"") for fields in found]
-    bounds = np.concatenate(([0], np.cumsum([len(part) for part in held], dtype=np.int64)))
-    return Pieces(np.frombuffer(b"".join(held), dtype=np.uint8), bounds)
 
 
 def _agree(numbers: dict[str, tuple[NDArray[np.int64], Bounds]], spans: Bounds, width: Bounds) -> None:
@@ -144,9 +140,11 @@ def _agree(numbers: dict[str, tuple[NDArray[np.int64], Bounds]], spans: Bounds, 
     }
     for wanted, wrong in checks.items():
         if wrong.any():
-            raise CorruptRecord(f"record {int(wrong.argmax())} has not {wanted}")
-    if (numbers["sources"][0] >= np.repeat(nodes, edges)).any():
-        raise CorruptRecord("an edge starts at a node that its record does not hold")
+            raise CorruptRecord(f"it has not {wanted}", int(wrong.argmax()))
+    far = np.flatnonzero(numbers["sources"][0].view(np.uint64) >= np.repeat(nodes, edges).view(np.uint64))
+    if len(far):
+        record = int(np.searchsorted(numbers["edges"][1], far[0], side="right")) - 1
+        raise CorruptRecord("an edge starts at a node that its record does not hold", record)
 
 
 def _per_record(values: NDArray[np.int64], bounds: Bounds) -> NDArray[np.int64]:
@@ -154,15 +152,15 @@ def _per_record(values: NDArray[np.int64], bounds: Bounds) -> NDArray[np.int64]:
     return running[bounds[1:]] - running[bounds[:-1]]
 
 
-def _floats(found: list[dict[int, Any]], name: str, bounds: Bounds, dtype: Any, wide: bool = False) -> Any:
+def _floats(found: Fields, name: str, bounds: Bounds, dtype: Any, wide: bool = False) -> Any:
     """Numbers per node or edge, [count] or, where ``wide``, [count, width]; ``None`` where no record has any."""
-    pieces, item = _pieces(found, name), np.dtype(dtype).itemsize
+    pieces, item = found.pieces(FIELDS[name]), np.dtype(dtype).itemsize
     if not len(pieces.data):
         return None
     counts = np.diff(bounds)
     width = max(1, len(pieces.data) // (item * max(int(counts.sum()), 1)))
     wrong = pieces.sizes != counts * item * width
     if wrong.any() or (width > 1 and not wide):
-        raise CorruptRecord(f"record {int(wrong.argmax())}: {name} has not {width} numbers of {item} bytes for each")
+        raise CorruptRecord(f"{name} has not {width} numbers of {item} bytes for each", int(wrong.argmax()))
     values = pieces.data.view(np.dtype(dtype).newbyteorder("<")).astype(dtype, copy=False)
     return values.reshape(-1, width) if wide else values

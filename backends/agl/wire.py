@@ -1,7 +1,7 @@
 """Protocol Buffers' wire format for many records at once: packed integers, bytes, and their headers, in numpy."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,11 @@ _LONG = 256  # bytes per piece from which copying piece by piece beats an index 
 
 
 class CorruptRecord(ValueError):
-    """Bytes that are no GraphFeature."""
+    """Bytes that are no GraphFeature; ``record`` is its place among those that were read, where one is to blame."""
+
+    def __init__(self, told: str, record: int | None = None) -> None:
+        super().__init__(told if record is None else f"record {record}: {told}")
+        self.told, self.record = told, record
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +34,57 @@ class Pieces:
         sizes: Bounds = self.bounds[1:] - self.bounds[:-1]
         return sizes
 
+    @property
+    def slices(self) -> "Slices":
+        """The pieces where they lie."""
+        return Slices(self.data, self.bounds[:-1], self.bounds[1:])
+
+
+@dataclass(frozen=True, eq=False)
+class Slices:
+    """Byte strings anywhere in one buffer: string r is ``data[starts[r]:ends[r]]``."""
+
+    data: Bytes
+    starts: Bounds
+    ends: Bounds
+
+    @classmethod
+    def of(cls, strings: Sequence[bytes | memoryview]) -> "Slices":
+        """Copy strings into one buffer."""
+        bounds = np.concatenate(([0], np.cumsum([len(string) for string in strings], dtype=np.int64)))
+        return cls(np.frombuffer(b"".join(strings), dtype=np.uint8), bounds[:-1], bounds[1:])
+
+    def taken(self, rows: Bounds) -> "Slices":
+        """Some of the strings, where they lie."""
+        return Slices(self.data, self.starts[rows], self.ends[rows])
+
     def split(self) -> list[memoryview]:
-        """Each piece as a view."""
+        """Each string as a view."""
         view = memoryview(self.data)
-        return [view[start:end] for start, end in pairwise(self.bounds.tolist())]
+        return [view[start:end] for start, end in zip(self.starts.tolist(), self.ends.tolist(), strict=True)]
+
+    def joined(self) -> Pieces:
+        """The strings one after the other."""
+        bounds = np.concatenate(([0], np.cumsum(self.ends - self.starts)))
+        return Pieces(np.frombuffer(b"".join(self.split()), dtype=np.uint8), bounds)
+
+
+@dataclass(frozen=True, eq=False)
+class Fields:
+    """Fields of many records, [fields + 1, records]: ``kinds`` is the wire type, -1 where a record has no such field.
+
+    A field of bytes is ``data[starts:ends]``, one of a number is in ``numbers``.
+    """
+
+    data: Bytes
+    kinds: NDArray[np.int8]
+    starts: Bounds
+    ends: Bounds
+    numbers: NDArray[np.int64]
+
+    def pieces(self, field: int) -> Pieces:
+        """A field's bytes of all records, empty where a record has none."""
+        return Slices(self.data, self.starts[field], self.ends[field]).joined()
 
 
 def zigzag(values: NDArray[np.integer]) -> NDArray[np.uint64]:
@@ -86,14 +137,16 @@ def read_varints(pieces: Pieces) -> tuple[NDArray[np.uint64], Bounds]:
     ends = np.flatnonzero(pieces.data < 128)
     bounds = np.searchsorted(ends, pieces.bounds)
     filled = pieces.sizes > 0
-    if (pieces.data[pieces.bounds[1:][filled] - 1] >= 128).any():
-        raise CorruptRecord("a packed field ends inside a number")
+    inside = pieces.data[pieces.bounds[1:][filled] - 1] >= 128
+    if inside.any():
+        raise CorruptRecord("a packed field ends inside a number", int(np.flatnonzero(filled)[inside.argmax()]))
     if len(ends) == len(pieces.data):
         return pieces.data.astype(np.uint64), bounds
     starts = np.concatenate(([0], ends[:-1] + 1))
     lengths = ends - starts + 1
     if lengths.max(initial=0) > 10:
-        raise CorruptRecord("a number is longer than 10 bytes")
+        place = int(starts[lengths.argmax()])
+        raise CorruptRecord("a number is longer than 10 bytes", int(np.searchsorted(pieces.bounds, place, "right")) - 1)
     values = np.zeros(len(ends), dtype=np.uint64)
     for byte in range(int(lengths.max(initial=0))):
         here = np.flatnonzero(lengths > byte)
@@ -132,28 +185,40 @@ def interleave(columns: list[Pieces]) -> Pieces:
     return Pieces(data, ends[:: len(columns)].copy())
 
 
-def fields_of(record: memoryview) -> dict[int, memoryview | int]:
-    """Split one record into its fields; raises CorruptRecord where lengths do not fit."""
-    found: dict[int, memoryview | int] = {}
-    at = 0
-    while at < len(record):
-        tag, at = _varint(record, at)
-        value, at = _varint(record, at)
-        if tag & 7 == VARINT:
-            found[tag >> 3] = value
-        elif tag & 7 == LENGTH_DELIMITED and at + value <= len(record):
-            found[tag >> 3], at = record[at : at + value], at + value
-        else:
-            raise CorruptRecord(f"field {tag >> 3} of wire type {tag & 7} does not fit into {len(record)} bytes")
-    return found
+def fields_of(strings: Slices, fields: int) -> Fields:
+    """Split records into their fields 1 to ``fields``, all records a field at a time; raises CorruptRecord."""
+    count, at = len(strings.starts), strings.starts.copy()
+    starts, ends, numbers = (np.zeros((fields + 1, count), dtype=np.int64) for _ in range(3))
+    kinds = np.full((fields + 1, count), -1, dtype=np.int8)
+    while len(rows := np.flatnonzero(at < strings.ends)):
+        tags = _varint(strings, at, rows)
+        values = _varint(strings, at, rows)
+        kind, wide = tags & 7, values > (strings.ends - at)[rows]
+        wrong = (kind != VARINT) & ((kind != LENGTH_DELIMITED) | wide | (values < 0))
+        if wrong.any():
+            first, size = int(wrong.argmax()), int((strings.ends - strings.starts)[rows[wrong.argmax()]])
+            told = f"field {tags[first] >> 3} of wire type {kind[first]} does not fit into {size} bytes"
+            raise CorruptRecord(told, int(rows[first]))
+        known = (tags >> 3 >= 0) & (tags >> 3 <= fields)
+        name, length = np.where(known, tags >> 3, 0), np.where(kind == VARINT, 0, values)
+        kinds[name, rows], numbers[name, rows] = kind, values
+        starts[name, rows], ends[name, rows] = at[rows], at[rows] + length
+        at[rows] += length
+    return Fields(strings.data, kinds, starts, ends, numbers)
 
 
-def _varint(record: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while at < len(record) and shift < 70:
-        byte = record[at]
-        value |= (byte & 127) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 128:
-            return value, at
-    raise CorruptRecord("the record ends inside a number")
+def _varint(strings: Slices, at: Bounds, rows: Bounds) -> NDArray[np.int64]:
+    """Read the number that stands in each of ``rows`` at ``at``, which moves behind it."""
+    value, open_ = np.zeros(len(rows), dtype=np.int64), np.arange(len(rows))
+    for shift in range(0, 70, 7):
+        here = rows[open_]
+        over = at[here] >= strings.ends[here]
+        if over.any():
+            raise CorruptRecord("the record ends inside a number", int(here[over.argmax()]))
+        byte = strings.data[at[here]].astype(np.int64)
+        value[open_] |= (byte & 127) << shift
+        at[here] += 1
+        open_ = open_[byte >= 128]
+        if not len(open_):
+            return value
+    raise CorruptRecord("a number is longer than 10 bytes", int(rows[open_[0]]))

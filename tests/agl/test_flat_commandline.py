@@ -56,6 +56,17 @@ MISTAKES = [
         r"edges.parquet: row 4, column 'weight': a number is NaN",
     ),
     ({"edges": {name: [] for name in EDGES}}, [], r"edges.parquet: the edge table has no rows"),
+    ({"nodes": {name: [] for name in NODES}}, [], r"nodes.parquet: the node table has no rows"),
+    (
+        {"edges": EDGES | {"weight": [1.0, float("nan"), 1.0, 1.0]}},
+        [],
+        r"edges.parquet: row 2, column 'weight': a number is NaN",
+    ),
+    (
+        {"nodes": NODES | {"a": [[1.0], [2.0], [3.0, 4.0], [5.0]]}},
+        [],
+        r"nodes.parquet: row 3, column 'a'",
+    ),
     ({}, ["--width", "7"], r"nodes.parquet: 1 features in a, but width=7"),
     ({}, ["-h", "0"], r"hop 0 is not allowed"),
     ({}, ["-s", "nearest(3)"], r"sampler 'nearest\(3\)' is unknown: allowed are uniform"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from backends.agl.graphfeature import FIELDS, SCHEMA, decode, encode
 from backends.agl.records import Records
-from backends.agl.wire import CorruptRecord
+from backends.agl.wire import CorruptRecord, Slices, fields_of
 
 
 def message_class():
@@ -129,3 +129,45 @@ def test_fields_that_contradict_each_other_are_named(damage, complaint):
 
 def test_the_schema_numbers_every_field_once():
     assert len(set(FIELDS.values())) == len(FIELDS) == 13
+
+
+@given(records(), st.data())
+def test_damaged_records_are_read_or_refused_by_their_place(held, data):
+    strings = strings_of(encode(held))
+    place = data.draw(st.integers(0, len(strings) - 1))
+    at = data.draw(st.integers(0, len(strings[place]) - 1))
+    damaged = strings[place][:at] + bytes([data.draw(st.integers(0, 255))]) + strings[place][at + 1 :]
+    others = strings[:place] + strings[place + 1 :]
+    try:
+        decode([damaged])
+    except CorruptRecord as error:
+        assert error.record == 0
+        with pytest.raises(CorruptRecord) as again:
+            decode([*others, damaged])
+        assert again.value.record == len(others) or "others" in again.value.told or "for each" in again.value.told
+        assert f"record {again.value.record}: " in str(again.value)
+
+
+@given(records(), st.randoms())
+def test_fields_may_stand_in_any_order_beside_unknown_ones(held, random):
+    string = strings_of(encode(held))[0]
+    fields = fields_of(Slices.of([string]), 13)
+    parts = [headed(number, fields) for number in range(1, 14) if fields.kinds[number, 0] >= 0]
+    assert b"".join(parts) == string
+    strange = [bytes([0x72, 2, 7, 7]), bytes([0x80, 0x01, 0xFF, 0x01]), bytes([0xFA, 0xFF, 0xFF, 0xFF, 0x0F, 1, 9])]
+    parts += strange  # field 14 as bytes, field 16 as a number, the last field that there can be
+    random.shuffle(parts)
+    assert strings_of(encode(decode([b"".join(parts)]))) == [string]
+
+
+def headed(number, fields):
+    """A field of the only record with its tag and length."""
+    if fields.kinds[number, 0] == 0:
+        return bytes([number << 3, *varint(int(fields.numbers[number, 0]))])
+    held = fields.data[fields.starts[number, 0] : fields.ends[number, 0]].tobytes()
+    return bytes([number << 3 | 2, *varint(len(held))]) + held
+
+
+def varint(value):
+    low = [value & 127 | 128] if value > 127 else [value]
+    return low + varint(value >> 7) if value > 127 else low

@@ -5,7 +5,9 @@ import shutil
 from collections import namedtuple
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from backends.agl.flat import job as jobs
 from backends.agl.flat.job import Job, NoRoom, flatten_to, targets_of
@@ -134,6 +136,27 @@ def test_damaged_shards_are_named(tmp_path):
     shard.unlink()
     with pytest.raises(ShardError, match=r"part-00001.parquet .*missing"):
         list(GraphFeatureReader(tmp_path / "out").batches(100))
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+def test_a_damaged_record_in_a_sound_file_is_named_by_its_row(tmp_path, seed):
+    flat(tmp_path / "out")
+    shard = GraphFeatureReader(tmp_path / "out").shards[1]
+    table = parquet.read_table(shard)
+    strings = table.column("graph_feature").to_pylist()
+    strings[6] = strings[6][:-9]
+    damaged = table.set_column(3, "graph_feature", pa.array(strings, pa.large_binary()))
+    parquet.write_table(damaged, shard, compression="none")
+    with pytest.raises(ShardError, match=r"part-00001.parquet: row 7: .*flatten the graph again"):
+        list(GraphFeatureReader(tmp_path / "out").batches(4, seed))
+
+
+def test_bytes_read_are_those_of_the_strings(tmp_path):
+    flat(tmp_path / "out")
+    reader = GraphFeatureReader(tmp_path / "out")
+    list(reader.batches(7))
+    held = sum(map(len, everything(tmp_path / "out")))
+    assert held < reader.bytes_read < 1.2 * held
 
 
 def test_damaged_folders_are_named(tmp_path):

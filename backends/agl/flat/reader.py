@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from backends.agl.flat.shards import features_path, shard_path
 from backends.agl.graphfeature import decode
 from backends.agl.records import Records
-from backends.agl.wire import CorruptRecord
+from backends.agl.wire import CorruptRecord, Slices
 from datasets.randomness import permutation
 
 MANIFEST = "manifest.json"
@@ -55,8 +54,9 @@ class GraphFeatureReader:
         numbers = np.arange(len(self.shards)) if shards is None else np.asarray(shards, dtype=np.int64)
         order = numbers if seed is None else numbers[permutation(seed, "shards", len(numbers))]
         for number in order.tolist():
-            strings = self.strings(number)
-            rows = np.arange(len(strings)) if seed is None else permutation(seed, f"rows {number}", len(strings))
+            strings = self._strings(number)
+            count = len(strings.starts)
+            rows = np.arange(count) if seed is None else permutation(seed, f"rows {number}", count)
             if split is not None:
                 rows = rows[self.splits(number)[rows] == split]
             features = self._features(number)
@@ -78,19 +78,23 @@ class GraphFeatureReader:
 
     def strings(self, number: int) -> list[memoryview]:
         """The protobuf strings of a shard, in its order."""
+        return self._strings(number).split()
+
+    def _strings(self, number: int) -> Slices:
         column = self._read(self.shards[number], "graph_feature").combine_chunks()
         column = column.chunk(0) if hasattr(column, "chunk") else column
         _, offsets, data = column.buffers()
-        bounds = np.frombuffer(offsets, dtype=np.int64)[column.offset : column.offset + len(column) + 1].tolist()
-        view = memoryview(data) if data is not None else memoryview(b"")
-        return [view[start:end] for start, end in pairwise(bounds)]
+        bounds = np.frombuffer(offsets, dtype=np.int64)[column.offset : column.offset + len(column) + 1]
+        return Slices(np.frombuffer(data if data is not None else b"", dtype=np.uint8), bounds[:-1], bounds[1:])
 
-    def _decoded(self, number: int, strings: list[memoryview], rows: Any, features: Any) -> Records:
+    def _decoded(self, number: int, strings: Slices, rows: Any, features: Any) -> Records:
+        shard = self.shards[number]
         try:
-            records = decode([strings[row] for row in rows.tolist()])
+            records = decode(strings.taken(rows))
         except CorruptRecord as error:
-            raise ShardError(f"{self.shards[number]}: {error} of rows {rows[:8].tolist()}...: flatten again") from error
-        return records if features is None else _joined(records, features, self.shards[number])
+            row = "" if error.record is None else f" row {rows[error.record] + 1}:"
+            raise ShardError(f"{shard}:{row} {error.told}: flatten the graph again") from error
+        return records if features is None else _joined(records, features, shard)
 
     def _features(self, number: int) -> tuple[Any, Any] | None:
         """Ids, ascending, and features of a shard's nodes, where they are not in its records."""
@@ -107,11 +111,20 @@ class GraphFeatureReader:
         from pyarrow import parquet
 
         try:
-            self.bytes_read += path.stat().st_size
-            held = parquet.ParquetFile(path, page_checksum_verification=True).read([column])
+            file = parquet.ParquetFile(path, page_checksum_verification=True)
+            held = file.read([column])
+            self.bytes_read += _size_of(file.metadata, column)
             return held.column(column)
         except (OSError, pyarrow.ArrowException, KeyError) as error:
             raise ShardError(f"{path} is damaged or missing ({error}): flatten the graph again") from error
+
+
+def _size_of(metadata: Any, name: str) -> int:
+    """Bytes of a column in a file."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    columns = [group.column(number) for group in groups for number in range(group.num_columns)]
+    held = [column for column in columns if column.path_in_schema.split(".")[0] == name]
+    return sum(column.total_compressed_size for column in held)
 
 
 def _joined(records: Records, known: tuple[Any, Any], shard: Path) -> Records:

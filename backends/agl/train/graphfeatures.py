@@ -66,7 +66,7 @@ class GraphFeatureTrainer(AglTrainer):
     def mini_batch(self, targets: Nodes) -> Batch:
         """Vectorise the GraphFeatures of any targets, encoded and decoded like those on disk."""
         held = next(flattened(self.source, targets, self.strategy, batch=len(targets)))
-        return self.vectorized(decode(held.strings.split()))
+        return self.vectorized(decode(held.strings.slices))
 
     def target_batch(self, targets: Nodes) -> Batch:
         """See ``TorchTrainer``; the labels are the targets' in the order of the batch."""
