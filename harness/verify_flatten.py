@@ -83,11 +83,11 @@ def _compare(config: RunConfig, graph: Graph, targets: Nodes) -> tuple[dict[str,
 def defined(graph: Graph, sampling: Sampling, target: int) -> GraphFeature:
     """What the record of a target holds, from numpy alone."""
     # torch stands behind the kernels' names: cells without a gate can do without.
-    expansions = load_object("backends.kernels.neighbourhood:expansions")
+    reaches = load_object("backends.kernels.neighbourhood:reaches")
     drawing = load_object(f"{DEFINITION}:Drawing")(
         sampling.sampler, sampling.seed, sampling.weight, sampling.replacement
     )
-    steps = expansions(sampling.fanouts)
+    steps = reaches(sampling.fanouts)
     found = load_object(f"{DEFINITION}:search")(sampling.csr, drawing, np.array([target]), steps, sampling.per_target)
     nodes, starts = found.numbers, found.kept.starts
     counts = np.diff(starts)

@@ -1,0 +1,30 @@
+"""What GraphTrainer draws under settings that the parity gate leaves out: the edges of the definition in numpy."""
+
+import numpy as np
+import pytest
+
+from backends.agl.flat.source import Source
+from backends.agl.flat.strategy import parse
+from backends.agl.sampled import SampledGraph
+from backends.kernels import definition
+from backends.kernels.neighbourhood import reaches
+from tests.graphs import awkward_graph
+
+
+@pytest.mark.parametrize("scope", ["node", "target"])
+@pytest.mark.parametrize("filtering", [None, "weight > 0.8"])
+@pytest.mark.parametrize(
+    "text", ["uniform(3);uniform(2)", "uniform(2, replacement=true)", "weighted(2)", "topk(2, reverse=true)", "full()"]
+)
+def test_edges_are_the_definitions_under_every_setting(tmp_path, text, filtering, scope):
+    graph = awkward_graph(3, weighted=True)
+    strategy, targets = parse(text, 2, scope, 7), np.array([1, 4, 9, 22, 31])
+    held = SampledGraph(graph, "sage", strategy, filtering).search(targets)
+    table = Source.build(graph, strategy, filtering, tmp_path / "source").table
+    drawing = definition.Drawing(strategy.method, strategy.seed, table.weight, strategy.replacement)
+    steps = reaches(strategy.fanouts)
+    wanted = definition.search(table.csr, drawing, targets, steps, scope == "target")
+    assert len(wanted.kept.ids) > len(targets)
+    assert held.nodes.tolist() == (wanted.numbers % graph.nodes).tolist()
+    assert held.csr.ids.tolist() == np.asarray(wanted.kept.ids).tolist()
+    assert held.csr.indices.tolist() == np.asarray(wanted.local).tolist()
