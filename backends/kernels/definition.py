@@ -125,9 +125,9 @@ def search(csr: Csr, drawing: Drawing, roots: Nodes, reaches: Reaches, apart: bo
         own, component = layers[-1] % count, layers[-1] // count
         keys = keyed(drawing.key, roots[component]) if apart else np.full(len(own), drawing.key, dtype=np.uint64)
         hops.append(sample(csr, drawing, own, keys, own, reach[-1]))
-        degrees = np.diff(hops[-1].starts)
-        ranks.append(np.arange(len(hops[-1].positions)) - np.repeat(hops[-1].starts[:-1], degrees))
-        sources.append(csr.indices[hops[-1].positions] + np.repeat(component, degrees) * count)
+        kept_of = np.diff(hops[-1].starts)
+        ranks.append(np.arange(len(hops[-1].positions)) - np.repeat(hops[-1].starts[:-1], kept_of))
+        sources.append(csr.indices[hops[-1].positions] + np.repeat(component, kept_of) * count)
         limits = [earlier[depth - at] for at, earlier in enumerate(reaches[: depth + 1])]
         near = [
             source[rank < (np.inf if limit is None else limit)]
