@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from backends.kernels import bias_activation, binary_cross_entropy, dense, gat, projection, spmm
+from backends.kernels import bias_activation, binary_cross_entropy, dense, gat, gat_layer, projection, spmm
 from backends.model import ModelSpec, TrainingSpec
 from backends.training import Network, Targets, TorchTrainer, loss_of
 from datasets.adjacency import adjacency_of
@@ -72,16 +72,15 @@ class LayeredNetwork(Network):
         bias = self.parameter(layer, "bias")
         if self.spec.name == "gat":
             dropout = self.settings.attention_dropout if self.training else 0.0
-            scores = sent["score_src"], kept["score_dst"]
-            out = gat(
-                matrix.csr, sent["z"], *scores, slope=self.spec.slope, dropout=dropout, row_parallel=self.row_parallel
-            )
-            averaged = self.spec.is_last(layer) and out.shape[1] > 1
-            return bias_activation(out.mean(1) if averaged else out.flatten(1), bias, activation)
+            operands = matrix.csr, sent["z"], sent["score_src"], kept["score_dst"]
+            options = {"slope": self.spec.slope, "dropout": dropout, "row_parallel": self.row_parallel}
+            if self.spec.is_last(layer) and self.spec.heads_of(layer) > 1:
+                return bias_activation(gat(*operands, **options).mean(1), bias, activation, fresh=True)
+            return gat_layer(*operands, bias, activation, **options)
         reduce = "sum" if self.spec.name == "gcn" else "mean"
         gathered = spmm(matrix.csr, sent["x"], matrix.weight, reduce, self.row_parallel)
         if not self.aggregates_first(layer):
-            return bias_activation(gathered + kept["own"] if kept else gathered, bias, activation)
+            return bias_activation(gathered + kept["own"] if kept else gathered, bias, activation, fresh=True)
         own = (kept["own"], self.parameter(layer, "weight_self")) if kept else None
         return dense(gathered, self._sent_weight(layer), bias, activation == "relu", own)
 

@@ -4,7 +4,7 @@ Aggregation and loss are C++ where the extension is built (``native.py``), plain
 numpy.
 """
 
-from backends.kernels.aggregate import gat, spmm
+from backends.kernels.aggregate import gat, gat_layer, spmm
 from backends.kernels.blocks import Block, layer_blocks
 from backends.kernels.dense_layers import dense, projection
 from backends.kernels.edges import edge_softmax, sddmm
@@ -26,6 +26,7 @@ __all__ = [
     "dense",
     "edge_softmax",
     "gat",
+    "gat_layer",
     "khop",
     "layer_blocks",
     "partition_rows",

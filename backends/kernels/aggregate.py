@@ -9,6 +9,7 @@ from torch import Tensor
 
 from backends.kernels import plain
 from backends.kernels.checks import check_heads, check_rows, check_values
+from backends.kernels.epilogue import after_attention, bias_activation, check_epilogue
 from backends.kernels.maximum import NativeMaximum
 from backends.kernels.native import native
 from backends.kernels.operand import Operand, operand
@@ -71,6 +72,55 @@ def gat(
     ValueError for shapes and types that do not fit, and for a negative ``slope``.
     """
     matrix = operand(csr)
+    _check_attention(matrix, z, score_src, score_dst, score_edge, slope, dropout)
+    if row_parallel and native is not None:
+        from backends.kernels.fused import Attention, NativeGat
+
+        held = Attention(matrix, slope, dropout, _seed_of(dropout, seed))
+        out: Tensor = NativeGat.apply(held, z, score_src, score_dst, score_edge)
+        return out
+    alpha = plain.attention(matrix, score_src, score_dst, score_edge, slope, dropout)
+    return (plain.product_attention if row_parallel else plain.scatter_attention)(matrix, z, alpha)
+
+
+def gat_layer(
+    csr: Csr,
+    z: Tensor,
+    score_src: Tensor,
+    score_dst: Tensor,
+    bias: Tensor,
+    activation: str = "none",
+    slope: float = 0.2,
+    dropout: float = 0.0,
+    seed: int | None = None,
+    row_parallel: bool = True,
+) -> Tensor:
+    """``activation(gat(...) + bias)`` with the heads side by side: [rows, heads * d], bias [heads * d].
+
+    Keeps one array of that size for the gradients, where ``gat`` and ``bias_activation`` keep two.
+    """
+    matrix = operand(csr)
+    _check_attention(matrix, z, score_src, score_dst, None, slope, dropout)
+    check_epilogue((matrix.shape[0], z.shape[1] * z.shape[2]), bias, activation)
+    if row_parallel and native is not None and matrix.shape[0] > 0 and z.shape[2] > 0:
+        from backends.kernels.fused import Attention, NativeAttention
+
+        held = Attention(matrix, slope, dropout, _seed_of(dropout, seed))
+        out, inner = NativeAttention.apply(held, z, score_src, score_dst)
+        return after_attention(out, inner, bias, activation)
+    out = gat(csr, z, score_src, score_dst, None, slope, dropout, seed, row_parallel)
+    return bias_activation(out.flatten(1), bias, activation)
+
+
+def _check_attention(
+    matrix: Operand,
+    z: Tensor,
+    score_src: Tensor,
+    score_dst: Tensor,
+    score_edge: Tensor | None,
+    slope: float,
+    dropout: float,
+) -> None:
     check_rows("z", z, matrix.shape[1], 3)
     check_heads("z", z.shape[1])
     scores = [("score_src", score_src, matrix.shape[1]), ("score_dst", score_dst, matrix.shape[0])]
@@ -84,12 +134,7 @@ def gat(
         raise ValueError(f"dropout={dropout} is not allowed: at least 0, below 1")
     if not slope >= 0.0:  # a row's largest score is found before the leaky ReLU, which must keep the order
         raise ValueError(f"slope={slope} is not allowed: at least 0, as leaky ReLU must not descend")
-    if row_parallel and native is not None:
-        from backends.kernels.fused import NativeGat
 
-        if seed is None:
-            seed = int(torch.randint(1 << 62, ())) if dropout > 0 else 0
-        out: Tensor = NativeGat.apply(matrix, z, score_src, score_dst, score_edge, slope, dropout, seed)
-        return out
-    alpha = plain.attention(matrix, score_src, score_dst, score_edge, slope, dropout)
-    return (plain.product_attention if row_parallel else plain.scatter_attention)(matrix, z, alpha)
+
+def _seed_of(dropout: float, seed: int | None) -> int:
+    return seed if seed is not None else int(torch.randint(1 << 62, ())) if dropout > 0 else 0

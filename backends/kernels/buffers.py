@@ -22,7 +22,9 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         return torch.empty(shape, dtype=dtype)
     held = np.empty(count + _LINE, dtype=np.uint8)
     start = -held.ctypes.data % _LINE
-    return torch.from_numpy(held[start : start + count]).view(dtype).view(shape)
+    kind = torch.empty(0, dtype=dtype).numpy().dtype
+    # shaped by numpy: autograd lets nobody write over what torch calls a view
+    return torch.from_numpy(held[start : start + count].view(kind).reshape(shape))
 
 
 def empty_like(tensor: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Autograd over the native kernels: buffers, the kept transpose, and nothing computed twice that is cheap to keep."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -8,7 +9,7 @@ from torch.autograd.function import once_differentiable
 
 from backends.kernels.buffers import empty, empty_like
 from backends.kernels.edges import edge_products
-from backends.kernels.native import native
+from backends.kernels.native import native, threads
 from backends.kernels.native import workers as _workers
 from backends.kernels.operand import Half, Operand
 
@@ -61,50 +62,92 @@ def _array(tensor: Tensor | None) -> Any:
     return None if tensor is None else tensor.numpy()
 
 
+@dataclass(frozen=True)
+class Attention:
+    """What an attention is made of beside its operands; ``seed`` says which edges dropout drops."""
+
+    matrix: Operand
+    slope: float
+    dropout: float
+    seed: int
+
+    def forward(self, operands: list[Tensor | None], flat: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """Attend with z and the scores of sources, destinations and edges: the output, row maxima and sums.
+
+        The output is [rows, heads, d]; ``flat``: [rows, heads * d].
+        """
+        z, half = operands[0], self.matrix.forward
+        assert z is not None
+        rows, heads, width = self.matrix.shape[0], z.shape[1], z.shape[2]
+        out = empty((rows, heads * width) if flat else (rows, heads, width), z.dtype)
+        row_max, row_sum = (empty((rows, heads), z.dtype) for _ in range(2))
+        native.gat_forward(
+            half.indptr, half.indices, half.bounds, half.hubs, *map(_array, operands), self.slope, self.dropout,
+            self.seed, *map(_array, (row_max, row_sum, out)), _workers(self.matrix.nnz, heads * width),
+        )  # fmt: skip
+        return out, row_max, row_sum
+
+    def backward(self, kept: tuple[Tensor, ...], grad: Tensor, inner: Tensor, edges: bool) -> list[Tensor | None]:
+        """Gradients of the operands, which begin ``kept`` before row maxima and sums.
+
+        ``inner`` [rows, heads] are the inner products of the output and its gradient.
+        """
+        matrix, half, z = self.matrix, self.matrix.backward, kept[0]
+        grads = [*map(empty_like, kept[:3]), empty_like(kept[3]) if edges else None]
+        grad = grad.contiguous().view(-1, *z.shape[1:])
+        native.gat_backward(
+            half.indptr, half.indices, half.bounds, half.hubs, matrix.permutation, matrix.forward.indptr,
+            matrix.inverse, matrix.forward.bounds, *map(_array, kept[:4]), self.slope, self.dropout, self.seed,
+            *map(_array, (*kept[4:], inner, grad, *grads)), _workers(matrix.nnz, z.shape[1] * z.shape[2]),
+        )  # fmt: skip
+        return grads
+
+
+def _plain_operands(operands: tuple[Tensor | None, ...]) -> list[Tensor | None]:
+    return [None if part is None else part.detach().contiguous() for part in operands]
+
+
 class NativeGat(torch.autograd.Function):
     """Fused attention; keeps the output, each row's largest score and its sum of exponentials."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        matrix: Operand,
-        z: Tensor,
-        score_src: Tensor,
-        score_dst: Tensor,
-        score_edge: Tensor | None,
-        slope: float,
-        dropout: float,
-        seed: int,
-    ) -> Tensor:
-        """Attend: [rows, heads, d]."""
-        z, score_src, score_dst = (part.detach().contiguous() for part in (z, score_src, score_dst))
-        score_edge = None if score_edge is None else score_edge.detach().contiguous()
-        half, heads = matrix.forward, z.shape[1]
-        out = empty((matrix.shape[0], *z.shape[1:]), z.dtype)
-        row_max, row_sum = (empty((matrix.shape[0], heads), z.dtype) for _ in range(2))
-        workers = _workers(matrix.nnz, z.shape[1] * z.shape[2])
-        native.gat_forward(
-            half.indptr, half.indices, half.bounds, half.hubs, *map(_array, (z, score_src, score_dst, score_edge)),
-            slope, dropout, seed, *map(_array, (row_max, row_sum, out)), workers,
-        )  # fmt: skip
-        ctx.matrix, ctx.settings = matrix, (slope, dropout, seed)
-        ctx.save_for_backward(z, score_src, score_dst, score_edge, row_max, row_sum, out)
+    def forward(ctx: Any, attention: Attention, *given: Tensor | None) -> Tensor:
+        """Attend with z and the scores of sources, destinations and edges: [rows, heads, d]."""
+        operands = _plain_operands(given)
+        out, row_max, row_sum = attention.forward(operands, flat=False)
+        ctx.attention = attention
+        ctx.save_for_backward(*operands, row_max, row_sum, out)
         return out
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor, Tensor, Tensor | None, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of ``z`` and of the scores."""
-        z, score_src, score_dst, score_edge, row_max, row_sum, out = ctx.saved_tensors
-        matrix: Operand = ctx.matrix
-        grads = [empty_like(part) for part in (z, score_src, score_dst)]
-        grad_edge = empty_like(score_edge) if ctx.needs_input_grad[4] else None
-        half = matrix.backward
-        native.gat_backward(
-            half.indptr, half.indices, half.bounds, half.hubs, matrix.permutation, matrix.forward.indptr,
-            matrix.inverse, matrix.forward.bounds, *map(_array, (z, score_src, score_dst, score_edge)), *ctx.settings,
-            *map(_array, (row_max, row_sum, out, grad.contiguous(), *grads, grad_edge)),
-            _workers(matrix.nnz, z.shape[1] * z.shape[2]),
-        )  # fmt: skip
-        grad_z, grad_src, grad_dst = grads
-        return None, grad_z, grad_src, grad_dst, grad_edge, None, None, None
+        *kept, row_max, row_sum, out = ctx.saved_tensors
+        grad = grad.contiguous()
+        inner = empty_like(row_max)
+        native.row_products(out, grad, inner, threads())
+        edges = ctx.needs_input_grad[4]
+        return None, *ctx.attention.backward((*kept, row_max, row_sum), grad, inner, edges)
+
+
+class NativeAttention(torch.autograd.Function):
+    """Fused attention which keeps no output: the second output gets, as if its gradient, ``inner`` of ``Attention``.
+
+    So what comes next may write over the output, as long as it can tell those products.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, attention: Attention, *given: Tensor) -> tuple[Tensor, Tensor]:
+        """Attend with z and the scores of sources and destinations: [rows, heads * d], and no memory of the rest."""
+        operands = [*_plain_operands(given), None]
+        out, row_max, row_sum = attention.forward(operands, flat=True)
+        ctx.attention = attention
+        ctx.save_for_backward(*operands, row_max, row_sum)
+        return out, torch.empty_like(row_max)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, inner: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of ``z`` and of the scores."""
+        return None, *ctx.attention.backward(ctx.saved_tensors, grad, inner, edges=False)[:3]

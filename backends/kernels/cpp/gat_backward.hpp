@@ -14,7 +14,7 @@ struct GatGradient {
     CsrView<I> by_row;
     const I* permutation;  // [nnz]: position of each transposed edge in the forward order
     const I* inverse;      // [nnz]: position of each forward edge in the transposed order
-    const T* out;          // [rows, heads, width]
+    const T* inner;        // [rows, heads]: inner products of the output and its gradient
     const T* grad;         // [rows, heads, width] of the output
     T* grad_z;             // [columns, heads, width]
     T* grad_src;           // [columns, heads]
@@ -83,7 +83,7 @@ std::unique_ptr<T[]> destinations_of(const GatTask<T, I>& t, const GatGradient<T
                 for (int64_t h = 0, i = (first + r) * heads; h < heads; ++h, ++i) {
                     to[h] = t.score_dst[i];
                     to[heads + h] = t.row_max[i] + level[r * heads + h];
-                    to[2 * heads + h] = inner(g.out + i * t.width, g.grad + i * t.width, t.width);
+                    to[2 * heads + h] = g.inner[i];
                 }
             }
         }
