@@ -129,7 +129,7 @@ def _why(row: Row) -> str:
     bound = "reading the rows in order" if limit < reached else "the streams"
     words = [f"The bound is {bound}"]
     if (hits := row.middle("cache", "hit_rate")) is not None:
-        place = "caches serve nearly all rows, so that instructions count" if hits > 0.9 else "rows come from memory"
+        place = "caches serve nearly all rows" if hits > 0.9 else "rows come from memory"
         words.append(f"{hits:.0%} of the accesses hit: {place}")
     phases, threads = row.phases(), int(row.record["config"]["threads"])
     if {"forward", "backward"} <= phases.keys():
