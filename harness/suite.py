@@ -48,7 +48,11 @@ def read_suite(values: Any) -> Suite:
 def expand(
     job: Job, compose: Callable[[list[str]], dict[str, Any]] = compose_one
 ) -> Iterator[tuple[Job, Suite | None]]:
-    """Yield a job itself, or the jobs of the suite that it names; what the command line says wins over an axis."""
+    """Yield a job itself, or the jobs of the suite that it names; what the command line says wins over an axis.
+
+    A value that some products list for an axis keeps only those, so that ``backend=agl`` meets no axis of another
+    engine; one that no product lists takes the place of all values.
+    """
     if job.values.get("suite") is None:
         yield job, None
         return
@@ -59,11 +63,26 @@ def expand(
     given = [text for text in job.overrides if key_of(text) != "suite"]
     fixed = {key_of(text) for text in given}
     seen: set[str] = set()
-    for product in suite.tiers[tier]:
+    for product in asked(suite.tiers[tier], given):
         for inner in _jobs(product, given, fixed, compose):
             if repr(inner.values) not in seen:
                 seen.add(repr(inner.values))
                 yield Job(inner.values | {"suite": suite.name}, inner.overrides), suite
+
+
+def asked(products: list[dict[str, list[Any]]], given: list[str]) -> list[dict[str, list[Any]]]:
+    """Return the products that the overrides ask for: see ``expand``."""
+    for override in given:
+        name, value = key_of(override), override.partition("=")[2]
+        lists = [{key_of(axis): values for axis, values in product.items()}.get(name) for product in products]
+        named = [values is not None and value in map(_text, values) for values in lists]
+        if any(named):
+            products = [
+                product
+                for product, values, holds in zip(products, lists, named, strict=True)
+                if holds or values is None
+            ]
+    return products
 
 
 def key_of(override: str) -> str:

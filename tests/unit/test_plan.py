@@ -162,6 +162,32 @@ def test_what_the_command_line_says_wins_over_an_axis_of_a_suite() -> None:
     assert {item.suite for item in held} == {"cora_accuracy"}
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ([], [("agl", 1), ("dgl", 2), ("pyg", 2)]),
+        (["backend=agl"], [("agl", 1)]),
+        (["backend=pyg"], [("pyg", 2)]),
+        (["backend=reference"], [("reference", 1), ("reference", 2)]),  # nobody lists it: it stands in for all
+        (["seed=2"], [("dgl", 2), ("pyg", 2)]),
+        (["threads=1"], [("agl", 1), ("dgl", 2), ("pyg", 2)]),
+    ],
+)
+def test_a_value_of_the_command_line_drops_the_products_that_list_others(
+    given: list[str], kept: list[tuple[str, int]]
+) -> None:
+    tier = [{"backend": ["agl"], "seed": [1]}, {"backend": ["dgl", "pyg"], "seed": [2]}]
+    values = compose_one(["dataset=cora", *given]) | {"suite": {"name": "x", "title": "X", "tiers": {"quick": tier}}}
+    held = [inner.values for inner, _ in expand(Job(values, ["dataset=cora", "+suite=x", *given]))]
+    assert [(item["backend"]["name"], item["seed"]) for item in held] == kept
+
+
+@pytest.mark.parametrize("name", ["agl", "dgl", "pyg"])
+def test_a_suite_of_one_engine_meets_no_axis_of_another(name: str) -> None:
+    (job,) = compose_jobs(["+suite=agl_efficiency", f"backend={name}", "tier=quick", "model=sage", "model.layers=2"])
+    assert {load(inner.values).backend.name for inner, _ in expand(job)} == {name}
+
+
 def test_a_suite_keeps_the_overrides_of_each_cell() -> None:
     (job,) = compose_jobs(["+suite=cora_accuracy", "backend=agl", "model=gcn", "seed=3"])
     ((inner, _),) = list(expand(job))
