@@ -120,6 +120,26 @@ def test_training_goes_on_when_one_is_killed_inside_an_epoch(ray, pair, who):
         same(here.state(), trainer.state(), 1e-3)
 
 
+def damaged(path: Path) -> None:
+    """Cut a file in two, and keep the first half."""
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize(("every", "told"), [(0, "checkpoint_every=0 kept nothing"), (5, "could not be started again")])
+def test_a_server_that_cannot_go_on_ends_the_training_with_a_reason(ray, every, told):
+    """One without a checkpoint, and one whose checkpoint is damaged; nobody waits for ever."""
+    trainer = prepared("gcn", 3, workers=2, strategy="sync", servers=2, checkpoint_every=every)
+    trainer.epoch(0, Phases())
+    for path in trainer.pool.folder.glob("*.checkpoint"):
+        damaged(path)
+    os.kill(pid_of(ray, trainer.pool.actors[1]), signal.SIGKILL)
+    with pytest.raises(RuntimeError, match=told):
+        trainer.epoch(1, Phases())
+    folder = trainer.pool.folder
+    trainer.close()
+    assert not folder.exists()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["async", "bounded"])
 def test_actors_that_need_not_wait_learn(strategy):

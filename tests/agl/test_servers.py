@@ -1,5 +1,7 @@
 """The maths of parameter servers, in this process: what one worker would have done, and who waits for whom."""
 
+import sys
+import tempfile
 import threading
 from contextlib import suppress
 from dataclasses import replace
@@ -284,6 +286,37 @@ def test_settings_that_cannot_be_are_refused(options):
 def test_more_workers_than_targets_are_refused():
     with pytest.raises(ValueError, match="workers=50"):
         prepared("gcn", 3, workers=50, strategy="sync", servers=0)
+
+
+def test_more_servers_than_parameters_are_refused():
+    with pytest.raises(ValueError, match=r"backend.servers=5000 is more than the \d+ parameters: lower it"):
+        prepared("gcn", 3, workers=2, strategy="sync", servers=5000)
+
+
+@pytest.mark.parametrize("held", [0, 0.5])
+def test_a_damaged_checkpoint_is_named(tmp_path: Path, held):
+    path = tmp_path / "server.checkpoint"
+    arguments = (Rules(1, checkpoint_every=1), TrainingSpec(), 0, str(path))
+    ParameterServer(*arguments).load(np.zeros(5, dtype=np.float32))
+    path.write_bytes(path.read_bytes()[: int(held * path.stat().st_size)])
+    with pytest.raises(ValueError, match=f"{path} is no whole checkpoint"):
+        ParameterServer(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments"), [("pull", (0, 0)), ("push", (0, 0, None, 0.0)), ("values", ()), ("facts", ())]
+)
+def test_a_server_that_lost_everything_says_so(method, arguments):
+    with pytest.raises(RuntimeError, match="checkpoint_every=0 kept nothing"):
+        getattr(ParameterServer(Rules(1), TrainingSpec(), 0), method)(*arguments)
+
+
+def test_processes_that_cannot_start_leave_nothing(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(RuntimeError, match=r"worker \d of 2 ended"):
+        prepared("gcn", 3, workers=2, strategy="allreduce")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_one_worker_alone_needs_no_servers():

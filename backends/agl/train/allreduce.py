@@ -30,9 +30,16 @@ class ProcessPool:
 
     def __init__(self, job: Job, graph: Graph) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="agl-"))
-        save_work(job, graph, self.folder)
         self.pipes: list[connection.Connection] = []
         self.processes: list[subprocess.Popen[bytes]] = []
+        try:
+            self._launch(job, graph)
+        except BaseException:
+            self.close()
+            raise
+
+    def _launch(self, job: Job, graph: Graph) -> None:
+        save_work(job, graph, self.folder)
         for rank in range(len(job.plans)):
             ours, theirs = multiprocessing.Pipe()
             # A program of its own: multiprocessing would run the caller's again.

@@ -49,7 +49,7 @@ class Course:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Train; 0 done, 1 the disk is full or a file cannot be read, 2 what was given does not fit."""
+    """Train; 0 done, 1 the disk is full, a file cannot be read or a worker is lost, 2 what was given does not fit."""
     given = parser().parse_args(arguments)
     try:
         settings = settings_of(given.config)
@@ -64,8 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
         finally:
             trainer.close()
         save(given.output, course.state)
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (ValueError, OSError, RuntimeError) as error:
+        print(f"error: {said_by(error)}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
     print(told(trainer, course, time.perf_counter() - start, given.output))
     return 0
@@ -90,6 +90,12 @@ def trainer_of(model: str, folder: Path, strategy: str, settings: Settings) -> S
     plan = plan_of(reader, settings.batch, settings.seed)
     trainer.prepare(graph, spec, training, initial_state(spec, settings.seed), plan, Phases())
     return trainer
+
+
+def said_by(error: BaseException) -> BaseException:
+    """What another process raised, without the trace that Ray puts around it."""
+    inner = getattr(error, "cause", None)
+    return error if inner is None else said_by(inner)
 
 
 def train(trainer: ShardTrainer, epochs: int, progress: Shown) -> Course:

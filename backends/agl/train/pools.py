@@ -18,6 +18,7 @@ from backends.agl.train.worker import Job, Worker, WorkerProcess, save_work
 from datasets.graph import Graph
 
 RESTARTS = 3
+GONE = f"a parameter server or a worker could not be started again (it is, {RESTARTS} times at most): train again"
 
 
 class Pool(Protocol):
@@ -83,21 +84,43 @@ class RayCalls:
         self.names = list(names)
 
     def __call__(self, calls: Sequence[Call]) -> list[Any]:
-        """See ``links.Servers``."""
+        """See ``links.Servers``; raises RuntimeError for a server that cannot be started again."""
         import ray
 
-        running = [getattr(ray.get_actor(self.names[at]), method).remote(*given) for at, method, given in calls]
-        answers: list[Any] = ray.get(running)
-        return answers
+        actors = {}
+        for at in sorted({at for at, _, _ in calls}):
+            try:
+                actors[at] = ray.get_actor(self.names[at])
+            except ValueError as error:  # a name that Ray has forgotten
+                raise RuntimeError(GONE) from error
+        running = [getattr(actors[at], method).remote(*given) for at, method, given in calls]
+        return answers_of(ray, running)
+
+
+def answers_of(ray: Any, running: Sequence[Any]) -> list[Any]:
+    """Wait for the answers of actors; raises what one of them raised, RuntimeError for one that is gone for good."""
+    try:
+        answers: list[Any] = ray.get(list(running))
+    except ray.exceptions.RayActorError as error:
+        raise RuntimeError(f"{GONE}\n{error}") from error
+    return answers
 
 
 class RayPool:
     """Servers and workers as Ray actors: Ray restarts a dead one, a server from its checkpoint."""
 
     def __init__(self, job: Job, graph: Graph, rules: Rules, servers: int) -> None:
-        layout = Layout(job.spec)
         self.ray = cluster.acquire()
         self.folder = Path(tempfile.mkdtemp(prefix="agl-"))
+        self.actors: list[Any] = []
+        self.workers: list[Any] = []
+        try:
+            self._launch(job, graph, rules, servers)
+        except BaseException:
+            self.close()
+            raise
+
+    def _launch(self, job: Job, graph: Graph, rules: Rules, servers: int) -> None:
         save_work(job, graph, self.folder)
         lasting = {"num_cpus": 0, "max_restarts": RESTARTS, "max_task_retries": -1}
         # A pull may wait, so every worker needs a thread of the server, and a restarted one another.
@@ -105,17 +128,17 @@ class RayPool:
         worker = self.ray.remote(**lasting)(WorkerProcess)
         names = [f"{self.folder.name}-server-{at}" for at in range(servers)]
         given = _server_arguments(job, rules, servers, self.folder)
-        self.actors = [server.options(name=name).remote(*own) for name, own in zip(names, given, strict=True)]
+        self.actors += [server.options(name=name).remote(*own) for name, own in zip(names, given, strict=True)]
+        layout = Layout(job.spec)
         self.servers: Servers | None = Servers(RayCalls(names), layout.bounds(servers))
         self.servers.load(layout.join(job.state))
-        self.workers = [worker.remote(rank, str(self.folder), self.servers) for rank in range(rules.workers)]
+        self.workers += [worker.remote(rank, str(self.folder), self.servers) for rank in range(rules.workers)]
         self.each("traffic", [()] * rules.workers)
 
     def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """See ``Pool``."""
         pairs = zip(self.workers, arguments, strict=True)
-        answers: list[Any] = self.ray.get([getattr(worker, method).remote(*given) for worker, given in pairs])
-        return answers
+        return answers_of(self.ray, [getattr(worker, method).remote(*given) for worker, given in pairs])
 
     def close(self) -> None:
         """See ``Pool``."""

@@ -69,7 +69,7 @@ class ParameterServer:
         self.rules, self.training, self.decayed = rules, training, decayed
         self.checkpoint = Path(checkpoint) if checkpoint and rules.checkpoint_every else None
         self.changed = threading.Condition()
-        self.aborted = False
+        self.aborted = self.begun = False
         self.seconds = self.waited = 0.0
         self.updates_in_all = self.checkpoints = self.oldest = 0
         if self.checkpoint is not None and self.checkpoint.exists():
@@ -82,7 +82,7 @@ class ParameterServer:
             self._write_checkpoint()
 
     def _begin(self, values: torch.Tensor) -> None:
-        self.vector = values
+        self.vector, self.begun = values, True
         cut = min(self.decayed, len(values))
         first, rest = ([nn.Parameter(part)] if len(part) else [] for part in (values[:cut], values[cut:]))
         self.parts = first + rest
@@ -101,6 +101,7 @@ class ParameterServer:
         """
         start = time.perf_counter()
         with self.changed:
+            self._refuse_lost()
             self._tick(worker, step - 1)
             self.changed.wait_for(lambda: self.aborted or min(self.clocks) >= step - 1 - self.rules.slack)
             if self.aborted:
@@ -182,6 +183,7 @@ class ParameterServer:
         ``waited`` are the seconds of pulls, ``oldest_gradient`` the most updates that came between pull and push.
         """
         with self.changed:
+            self._refuse_lost()
             counts = {"elements": len(self.vector), "updates": self.updates, "updates_in_all": self.updates_in_all}
             counts["checkpoints"] = self.checkpoints
             spent = {"seconds": self.seconds, "waited": self.waited}
@@ -190,11 +192,20 @@ class ParameterServer:
     @contextmanager
     def _busy(self) -> Iterator[None]:
         with self.changed:
+            self._refuse_lost()
             start = time.perf_counter()
             try:
                 yield
             finally:
                 self.seconds += time.perf_counter() - start
+
+    def _refuse_lost(self) -> None:
+        """Raise RuntimeError where the parameters went with an earlier process of this server."""
+        if not self.begun:
+            raise RuntimeError(
+                "a parameter server ended, and checkpoint_every=0 kept nothing that it could go on from: train again, "
+                "and set checkpoint_every to the updates that may be lost"
+            )
 
     def _write_checkpoint(self) -> None:
         """Write the state, whole or not at all."""
@@ -213,7 +224,10 @@ class ParameterServer:
         self.checkpoints += 1
 
     def _restore(self, path: Path) -> None:
-        held = torch.load(path, weights_only=True)
+        try:
+            held = torch.load(path, weights_only=True)
+        except Exception as error:
+            raise ValueError(f"{path} is no whole checkpoint, its server cannot go on: train again") from error
         self._begin(held["vector"])
         self.optimizer.load_state_dict(held["optimizer"])
         self.clocks, self.applied, self.updates = held["clocks"], held["applied"], held["updates"]

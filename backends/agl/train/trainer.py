@@ -50,11 +50,17 @@ class DistributedTrainer(AglTrainer):
         workers = self.config.workers
         if workers > len(plan.nodes):
             raise ValueError(f"backend.workers={workers} is more than the {len(plan.nodes)} targets to train: lower it")
+        self._check_servers(spec)
         super().prepare(graph, spec, training, state, plan, clock)
         self.reports: list[list[dict[str, Any]]] = []
         self.layout, self.job = Layout(spec), job_of(self.config, spec, training, state, plan, workers)
         with clock.phase("launch"):
             self.pool = pool_of(self.config, self.job, graph)
+
+    def _check_servers(self, spec: ModelSpec) -> None:
+        held = Layout(spec).size
+        if self.config.strategy != "allreduce" and self.config.servers > held:
+            raise ValueError(f"backend.servers={self.config.servers} is more than the {held} parameters: lower it")
 
     def load(self, state: State) -> None:
         """See ``Trainer``."""
