@@ -49,8 +49,8 @@ BLOCKS = {
     ),
     "scores": Block(
         "Scores",
-        "Mean ± standard deviation over seeds of the test score at the best validation epoch. The last column is "
-        "the distance to the nearest and to the farthest peer.",
+        "Mean ± standard deviation over seeds (their number) of the test score at the best validation epoch. "
+        "The last column is the distance to the nearest and to the farthest peer, over the seeds that both have.",
         scores.scores,
     ),
     "workers": Block(

@@ -1,37 +1,81 @@
 """Blocks about what was learnt: scores of all engines side by side, and of one worker beside many."""
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from harness.report import tables
 from harness.report.rows import Row
-from harness.report.suites.part import SuitePart, at_its_best, name_of, option
+from harness.report.suites.part import SuitePart, at_its_best, backend, name_of, option
 
 NEAR = 0.005  # from the best score of one worker
+CLOSE = 0.01  # as the paper has it (AGL, section 4.2)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Our mean test score minus a peer's, over the seeds that both have; one data set, model and batching."""
+
+    table: str
+    metric: str
+    peer: str
+    seeds: int
+    value: float
 
 
 def scores(held: SuitePart) -> str:
     """One line per comparison: mean test scores over seeds, ours minus the nearest and the farthest peer's."""
     found = []
     for part, comparison in held.comparisons("train"):
-        ours, values = at_its_best(comparison.rows), {row.label: tested(row) for row in comparison.rows}
-        peers = [np.mean(tested(row)) for row in comparison.rows if row.peer and tested(row)]
+        ours = at_its_best(comparison.rows)
         if ours is not None and tested(ours):
-            gaps = sorted((float(np.mean(tested(ours)) - peer) for peer in peers), key=abs)
-            metric = ours.record["metrics"]["name"]
-            found.append((f"{name_of(part, comparison)} ({metric})", comparison.published, values, gaps))
+            away = sorted(gaps_of(name_of(part, comparison), comparison.rows), key=lambda gap: abs(gap.value))
+            named = f"{name_of(part, comparison)} ({ours.record['metrics']['name']})"
+            found.append((named, comparison.published, by_engine(comparison.rows), away))
     names = list(dict.fromkeys(label for *_, values, _ in found for label in sorted(values)))
     lines = [
         [
             name,
             f"{published.value:.3f} ({published.source})" if published else tables.NOTHING,
-            *[tables.mean(values.get(label, [])) for label in names],
-            " … ".join(f"{gap:+.4f}" for gap in dict.fromkeys((gaps[0], gaps[-1]))) if gaps else tables.NOTHING,
+            *[f"{tables.mean(values.get(label, []))}{_seeds(values.get(label, []))}" for label in names],
+            " … ".join(dict.fromkeys(f"{gap.value:+.4f}" for gap in (away[0], away[-1]))) if away else tables.NOTHING,
         ]
-        for name, published, values, gaps in found
+        for name, published, values, away in found
     ]
     return tables.markdown(["", "published", *names, "ours minus peers'"], lines) if lines else ""
+
+
+def _seeds(values: Sequence[float]) -> str:
+    return f" ({len(values)})" if values else ""
+
+
+def by_engine(rows: Sequence[Row]) -> dict[str, list[float]]:
+    """Test scores by engine; by the row's whole label where an engine has several."""
+    engines = Counter(backend(row) for row in rows)
+    return {backend(row) if engines[backend(row)] == 1 else row.label: tested(row) for row in rows}
+
+
+def gaps_of(table: str, rows: Sequence[Row]) -> list[Gap]:
+    """Our distance from each peer of a comparison, over common seeds only: a seed more would be another mean."""
+    ours = at_its_best(rows)
+    if ours is None:
+        return []
+    mine, found = by_seed(ours), []
+    for row in rows:
+        others = by_seed(row)
+        both = sorted(mine.keys() & others.keys())
+        if row.peer and both:
+            value = float(np.mean([mine[seed] - others[seed] for seed in both]))
+            found.append(Gap(table, ours.record["metrics"]["name"], row.label, len(both), value))
+    return found
+
+
+def by_seed(row: Row) -> dict[int, float]:
+    """Test scores of a row by seed."""
+    scored = [record for record in row.ok if isinstance(record.get("metrics", {}).get("test"), int | float)]
+    return {int(record["config"]["seed"]): float(record["metrics"]["test"]) for record in scored}
 
 
 def tested(row: Row) -> list[float]:
@@ -40,14 +84,15 @@ def tested(row: Row) -> list[float]:
 
 
 def largest_gap(held: SuitePart) -> str:
-    """Largest distance of our mean score from a peer's."""
-    gaps = []
-    for _, comparison in held.comparisons("train"):
-        ours = at_its_best(comparison.rows)
-        if ours is not None and tested(ours):
-            peers = [tested(row) for row in comparison.rows if row.peer and tested(row)]
-            gaps += [abs(float(np.mean(tested(ours)) - np.mean(peer))) for peer in peers]
-    return f"{max(gaps):.4f}" if gaps else tables.NOTHING
+    """Largest distance of our mean score from a peer's, where it is, and in how many tables it is below 0.01."""
+    tables_ = [gaps_of(name_of(part, comparison), comparison.rows) for part, comparison in held.comparisons("train")]
+    most = [max(found, key=lambda gap: abs(gap.value)) for found in tables_ if found]
+    if not most:
+        return tables.NOTHING
+    worst = max(most, key=lambda gap: abs(gap.value))
+    near = sum(abs(gap.value) < CLOSE for gap in most)
+    where = f"{worst.metric} of {worst.table}, {worst.seeds} seed{'s' if worst.seeds > 1 else ''}, {worst.peer}"
+    return f"at most {abs(worst.value):.4f} ({where}); below {CLOSE} in {near} of {len(most)} tables"
 
 
 def workers(held: SuitePart) -> str:
