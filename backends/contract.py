@@ -151,6 +151,42 @@ class Flattener(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class Hop:
+    """One hop of a sampled neighbourhood: ``nodes`` [n], once each, keep at most ``fanout`` (``None``: all) in-edges.
+
+    ``edges`` [m] are their places in the graph's edge order, in any order.
+    """
+
+    nodes: Nodes
+    fanout: int | None
+    edges: Nodes
+
+
+class Sampler(Protocol):
+    """Scenario ``sample``: the neighbourhoods of all batches of an epoch, no features and no compute, are timed."""
+
+    def prepare(self, graph: Graph, spec: ModelSpec, training: TrainingSpec, plan: BatchPlan, clock: Clock) -> None:
+        """Do everything that is done once; ``spec.layers`` hops, drawn as ``spec.fanouts`` say."""
+        ...
+
+    def sample(self, index: int, clock: Clock) -> None:
+        """Draw the neighbourhoods of ``plan.targets(index)``, batch by batch; another epoch draws anew."""
+        ...
+
+    def draw(self, targets: Nodes) -> list[Hop]:
+        """Return what one batch drew, by the same code path as ``sample``; the targets' hop first."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """Return batches, targets, distinct nodes of batches and drawn edges of the last ``sample``, and its rates."""
+        ...
+
+    def close(self) -> None:
+        """As ``Trainer.close``."""
+        ...
+
+
 class Multiplier(Protocol):
     """Scenario ``spmm``: one aggregation, forward and backward, is the timed call."""
 

@@ -18,8 +18,10 @@ from harness.scenario import Scenario, scenario_class
 from harness.schema import RunConfig, from_dict
 from harness.verify import Incorrect, verify
 from harness.verify_flatten import verify_flattening
+from harness.verify_sample import verify_sampling
 
 BATCH_LIMIT = 8
+GATES = {"flatten": verify_flattening, "sample": verify_sampling}
 Json = dict[str, Any]
 
 
@@ -105,8 +107,7 @@ class Session:
         if not self.config.measure.parity:
             return None
         try:
-            gate = verify_flattening if self.config.scenario.name == "flatten" else verify
-            return gate(self.config, self.graph)
+            return GATES.get(self.config.scenario.name, verify)(self.config, self.graph)
         except Incorrect as wrong:
             raise CellFailed("incorrect", str(wrong), parity=wrong.parity) from wrong
 

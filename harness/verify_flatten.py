@@ -11,7 +11,7 @@ from backends.registry import load_object, runtime
 from datasets.graph import Graph
 from datasets.randomness import hash_ids
 from harness.measure.clock import Clock
-from harness.scenario.setup import spec_of, training_of
+from harness.scenario.setup import neighbourhood_spec_of, training_of
 from harness.schema import RunConfig
 from harness.verify import Incorrect, small_graph
 
@@ -60,7 +60,7 @@ def _compare(config: RunConfig, graph: Graph, targets: Nodes) -> tuple[dict[str,
     """Count what was compared, and say what is wrong, or nothing."""
     engine: Flattener = runtime(config.backend, "flatten")
     plan = BatchPlan(targets, None, None, config.seed)
-    engine.prepare(graph, spec_of(config, graph), training_of(config), plan, Clock())
+    engine.prepare(graph, neighbourhood_spec_of(config, graph), training_of(config), plan, Clock())
     try:
         engine.flatten(Clock())
         found = {int(record.nodes[0]): record for record in engine.stored()}

@@ -59,6 +59,7 @@ class AglConfig(BackendConfig):
         "train": "backends.agl.train.trainer:trainer_of",
         "infer": "backends.agl.infer.inferrer:inferrer",
         "flatten": "backends.agl.flat.flattener:AglFlattener",
+        "sample": "backends.agl.sampler:AglSampler",
     }
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
     engine: ClassVar[str] = "native"

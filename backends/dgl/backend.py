@@ -1,7 +1,7 @@
 """Training and inference with DGL."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,15 @@ class TargetBatches(list[Tensor]):
     device = torch.device("cpu")
 
 
+def loaded(graph: Any, targets: Sequence[Tensor], sampler: Any, workers: int) -> Iterator[Any]:
+    """Sample the blocks of each batch of targets, in their order, in ``workers`` loader processes."""
+    loader = dgl.dataloading.DataLoader(graph, TargetBatches(targets), sampler, batch_size=None, num_workers=workers)
+    with warnings.catch_warnings():
+        # It advises to pin loaders to cores of their own; here they share the cell's.
+        warnings.simplefilter("ignore")
+        return iter(loader)
+
+
 class DglTrainer(TorchTrainer):
     """Full batches over one graph; mini batches from DGL's DataLoader, with all neighbours or those it samples."""
 
@@ -84,14 +93,8 @@ class DglTrainer(TorchTrainer):
     def sampled(self, batches: list[Nodes], sampler: Any = None) -> Iterator[Any]:
         """Sample the blocks of each batch, in their order."""
         graph = self.whole.graph if self.loops is None else self.loops.graph
-        targets = TargetBatches(torch.from_numpy(mine).to(graph.idtype) for mine in batches)
-        loader = dgl.dataloading.DataLoader(
-            graph, targets, sampler or self.sampler, batch_size=None, num_workers=self.config.workers
-        )
-        with warnings.catch_warnings():
-            # It advises to pin loaders to cores of their own; here they share the cell's.
-            warnings.simplefilter("ignore")
-            return iter(loader)
+        targets = [torch.from_numpy(mine).to(graph.idtype) for mine in batches]
+        return loaded(graph, targets, sampler or self.sampler, self.config.workers)
 
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
         """See ``TorchTrainer``; ``load`` is the wait for the sampler, ``vectorize`` the gather of features."""

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from backends.registry import BackendConfig
 
-VARIANTS = ("best", "weighted")
+VARIANTS = ("best", "weighted", "int64")
 WORKERS = (0, 1, 2)
 INFER = ("full", "layerwise")
 
@@ -16,7 +16,8 @@ class DglConfig(BackendConfig):
 
     Those have all neighbours, or what DGL's sampler draws anew for every batch by the model's fanouts; the parity gate
     trains a batch of the definition's samples. ``best`` runs gcn as ``copy_u_sum`` between two scalings of the rows,
-    ``weighted`` as ``u_mul_e_sum`` with gcn's weights on the edges. ``infer`` is one pass over the whole graph, or each
+    ``weighted`` as ``u_mul_e_sum`` with gcn's weights on the edges; ``int64`` samples on wider ids, for scenario
+    ``sample`` alone. ``infer`` is one pass over the whole graph, or each
     layer in batches of one-hop blocks.
     """
 
@@ -28,6 +29,7 @@ class DglConfig(BackendConfig):
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.dgl.backend:DglTrainer",
         "infer": "backends.dgl.layerwise:inferrer",
+        "sample": "backends.dgl.sampler:DglSampler",
         "spmm": "backends.dgl.backend:DglMultiplier",
     }
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
@@ -48,7 +50,9 @@ class DglConfig(BackendConfig):
         return "u_mul_e_sum" if model == "gat" or self.variant == "weighted" else "copy_u_sum"
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
-        """Also refuse weights on the edges of models that have none."""
+        """Also refuse weights on the edges of models that have none, and forms of other scenarios."""
+        if self.variant != "best" and (self.variant == "int64") != (scenario == "sample"):
+            return f"backend dgl has no {self.variant} form of scenario {scenario}: set backend.variant=best"
         if self.variant == "weighted" and model != "gcn":
             return f"backend dgl has one form of {model}, backend.variant=weighted is of gcn: set backend.variant=best"
         return super().unsupported(scenario, model, device, full_batch)

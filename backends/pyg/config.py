@@ -38,6 +38,7 @@ class PygConfig(BackendConfig):
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.pyg.backend:PygTrainer",
         "infer": "backends.pyg.layerwise:inferrer",
+        "sample": "backends.pyg.sampler:PygSampler",
         "spmm": "backends.pyg.multiplier:PygMultiplier",
     }
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")

@@ -9,6 +9,7 @@ SCENARIOS = {
     "train": "harness.scenario.train:Train",
     "infer": "harness.scenario.infer:Infer",
     "flatten": "harness.scenario.flatten:Flatten",
+    "sample": "harness.scenario.sample:Sample",
     "spmm": "harness.scenario.spmm:Spmm",
 }
 

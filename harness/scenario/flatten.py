@@ -1,13 +1,11 @@
 """Scenario ``flatten``: the neighbourhoods of all labelled nodes as records are timed."""
 
-import numpy as np
-
 from backends.batches import BatchPlan
 from backends.contract import Clock, Flattener
 from backends.registry import runtime
-from datasets.graph import SPLITS, Graph
+from datasets.graph import Graph
 from harness.scenario.base import EngineScenario
-from harness.scenario.setup import spec_of, training_of
+from harness.scenario.setup import labelled_of, neighbourhood_spec_of, training_of
 from harness.schema import RunConfig
 
 
@@ -18,9 +16,7 @@ class Flatten(EngineScenario):
 
     def __init__(self, config: RunConfig, graph: Graph) -> None:
         self.config, self.graph = config, graph
-        self.spec = spec_of(config, graph)
-        labelled = np.sort(np.concatenate([graph.nodes_of(split) for split in SPLITS]))
-        self.targets = labelled if len(labelled) else np.arange(graph.nodes)
+        self.spec, self.targets = neighbourhood_spec_of(config, graph), labelled_of(graph)
         self.batches = self._plan(None).batches
 
     def _plan(self, limit: int | None) -> BatchPlan:

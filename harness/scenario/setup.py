@@ -4,9 +4,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backends.model import ModelSpec, State, TrainingSpec, initial_state, model_spec
-from datasets.graph import Graph
+from datasets.graph import SPLITS, Graph
 from harness.schema import RunConfig
 
 _OWN_TO_THE_HARNESS = ("evaluate_every", "batch_size", "batch_limit")
@@ -17,6 +18,17 @@ def spec_of(config: RunConfig, graph: Graph) -> ModelSpec:
     if graph.features is None:
         raise ValueError(f"data set {graph.name} has no features: choose one that has, or another scenario")
     return model_spec(asdict(config.model), graph.width, graph.classes)
+
+
+def neighbourhood_spec_of(config: RunConfig, graph: Graph) -> ModelSpec:
+    """Return the model whose layers and fanouts say what a neighbourhood is; needs no features."""
+    return model_spec(asdict(config.model), graph.width, graph.classes)
+
+
+def labelled_of(graph: Graph) -> NDArray[np.int64]:
+    """Labelled nodes of all splits, ascending; all nodes where there are none."""
+    labelled = np.sort(np.concatenate([graph.nodes_of(split) for split in SPLITS]))
+    return labelled if len(labelled) else np.arange(graph.nodes)
 
 
 def product_spec_of(config: RunConfig) -> ModelSpec:

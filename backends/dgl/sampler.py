@@ -1,0 +1,62 @@
+"""DGL's sampling alone: the blocks of each batch by NeighborSampler's fused kernel."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from backends.contract import Hop, Nodes
+from backends.dgl.backend import loaded
+from backends.dgl.quiet import dgl
+from backends.dgl.sampling import NeighbourSampler
+from backends.sampling import BatchSampler
+from datasets.csr import Csr, index_dtype
+
+
+class DglSampler(BatchSampler):
+    """Draws for each layer anew, as DGL's blocks are; without loader processes nothing stands around the sampler."""
+
+    def prepare_structure(self) -> None:
+        """See ``BatchSampler``; the graph holds in-edges only, in the harness's order."""
+        dgl.utils.set_num_threads(self.training.threads)
+        dgl.seed(self.training.seed)
+        self.drawn_from = in_edges_of(self.graph.csr, wide=self.config.variant == "int64")
+        self.fanouts = list(self.spec.fanouts) or [-1] * self.spec.layers
+        self.sampler = NeighbourSampler(self.fanouts)
+
+    def neighbourhoods(self, batches: Sequence[Nodes], epoch: int) -> Iterator[Any]:
+        """See ``BatchSampler``; DGL's own generator goes on from epoch to epoch."""
+        targets = [torch.from_numpy(mine).to(self.drawn_from.idtype) for mine in batches]
+        if self.config.workers:
+            return loaded(self.drawn_from, targets, self.sampler, self.config.workers)
+        return (self.sampler.sample_blocks(self.drawn_from, mine) for mine in targets)
+
+    def counted(self, held: Any) -> tuple[int, int]:
+        """See ``BatchSampler``."""
+        nodes, _, blocks = held
+        return len(nodes), sum(block.num_edges() for block in blocks)
+
+    def hops(self, held: Any) -> list[Hop]:
+        """See ``BatchSampler``: the last block is the first hop."""
+        drawn = zip(reversed(held[2]), reversed(self.fanouts), strict=True)
+        return [
+            Hop(_numbers(block.dstdata[dgl.NID]), None if fanout < 0 else fanout, _numbers(block.edata[dgl.EID]))
+            for block, fanout in drawn
+        ]
+
+    def facts(self) -> dict[str, Any]:
+        """See ``BatchSampler``; also the type of ids."""
+        return super().facts() | {"index": str(self.drawn_from.idtype).rpartition(".")[2]}
+
+
+def in_edges_of(csr: Csr, wide: bool) -> Any:
+    """A DGL graph of in-edges by destination, numbered as they stand; on int32 ids while they fit, unless ``wide``."""
+    kind = np.int64 if wide else index_dtype(max(csr.nnz, *csr.shape))
+    rows, columns = (torch.from_numpy(np.array(part, dtype=kind)) for part in (csr.indptr, csr.indices))
+    graph = dgl.graph(("csc", (rows, columns, [])), num_nodes=csr.shape[0], idtype=rows.dtype)
+    return graph.formats(["csc"])
+
+
+def _numbers(ids: torch.Tensor) -> Nodes:
+    return ids.numpy().astype(np.int64)
