@@ -31,7 +31,8 @@ class BatchPlan:
         """Return the target nodes of each batch of ``epoch``: a hash permutation cut into pieces of ``size``."""
         if self.size is None:
             return [self.nodes]
-        order = np.argsort(hash_ids(self.seed + epoch, "batches", self.nodes), kind="stable")
+        # different nodes have different hashes, so that every sort gives this order; the stable one is slow
+        order = np.argsort(hash_ids(self.seed + epoch, "batches", self.nodes))
         starts = range(0, len(self.nodes), self.size)
         kept = list(starts)[: self.limit]
         return [self.nodes[order[start : start + self.size]] for start in kept]

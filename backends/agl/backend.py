@@ -50,9 +50,8 @@ class AglTrainer(LayeredTrainer):
         """Vectorise the merged k-hop neighbourhood of ``targets``, pruned per layer (section 3.3.1)."""
         form = self.config.form if self.config.on("pruning") else "full"
         matrices, nodes = self.neighbourhoods.layers(targets, form)
-        places = np.unique(targets, return_inverse=True)[1]
-        as_they_come = matrices[-1].csr.shape[0] == len(targets) and np.array_equal(places, np.arange(len(targets)))
-        rows = None if as_they_come else torch.from_numpy(places)
+        as_they_come = matrices[-1].csr.shape[0] == len(targets) and bool((targets[1:] > targets[:-1]).all())
+        rows = None if as_they_come else torch.from_numpy(np.unique(targets, return_inverse=True)[1])
         features = self.features if nodes is None else self.features.index_select(0, torch.from_numpy(nodes))
         return Batch(matrices, features, targets, rows)
 
@@ -74,9 +73,16 @@ class AglTrainer(LayeredTrainer):
         if self.plan.full_batch:
             yield self.full
         elif self.overlaps:
-            yield from overlapped(map(self.mini_batch, self.plan.targets(index)), clock)
+            yield from overlapped(map(self.mini_batch, self._ascending_targets(index)), clock)
         else:
-            yield from super().batches(index, clock)
+            for targets in self._ascending_targets(index):
+                with clock.phase("vectorize"):
+                    batch = self.mini_batch(targets)
+                yield batch
+
+    def _ascending_targets(self, index: int) -> Iterator[Nodes]:
+        """Each batch's targets in the order of its rows, so that neither logits nor gradients are permuted."""
+        return map(np.sort, self.plan.targets(index))
 
 
 class AglInferrer(TorchInferrer):

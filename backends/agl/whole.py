@@ -13,7 +13,7 @@ from torch import Tensor
 from backends.contract import Nodes
 from backends.kernels import Neighbourhood, khop, layer_blocks
 from backends.kernels.rows import count_sources, take_rows
-from backends.kernels.sampling import checked_nodes
+from backends.kernels.sampling import checked_nodes, distinct
 from backends.layered import LayerMatrix, float_tensor
 from datasets.adjacency import Adjacency
 
@@ -37,7 +37,7 @@ class WholeGraph:
         """
         if form != "tight":
             return self._numbered(khop(self.csr, targets, [None] * self.hops), form)
-        held, nodes = None, np.unique(checked_nodes(targets, self.csr.shape[0], "target"))
+        held, nodes = None, distinct(checked_nodes(targets, self.csr.shape[0], "target"))
         for depth in range(self.hops):
             beneath = self._unnumbered(nodes, depth)
             if beneath is not None:

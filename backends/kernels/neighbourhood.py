@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from backends.kernels import compiled
 from backends.kernels.definition import Drawing, Nodes, Reaches
 from backends.kernels.samplers import Weights, sampler_of
-from backends.kernels.sampling import checked_fanouts, checked_nodes, row_places
+from backends.kernels.sampling import checked_fanouts, checked_nodes, distinct, row_places
 from datasets.csr import Csr, index_dtype
 
 Fanouts = Sequence[int | None]
@@ -91,7 +91,7 @@ def khop(
     fanouts = checked_fanouts(fanouts, sampler, replace)
     sampler_of(sampler, weight, csr.nnz, replace)
     sampler = sampler if any(fanouts) else "full"
-    roots = np.unique(checked_nodes(targets, csr.shape[0], "target"))
+    roots = distinct(checked_nodes(targets, csr.shape[0], "target"))
     if not len(roots):
         raise ValueError("targets is empty: a neighbourhood needs at least one")
     if scope not in SCOPES:

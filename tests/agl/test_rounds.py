@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.agl.flat.local import in_threads
-from backends.agl.flat.rounds import distinct
+from backends.kernels.sampling import distinct
 
 
 @given(st.lists(st.integers(-(2**62), 2**62)))

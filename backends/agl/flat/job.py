@@ -14,10 +14,11 @@ from backends.agl.flat import filters
 from backends.agl.flat.local import flattened, in_threads
 from backends.agl.flat.mapreduce import Plan
 from backends.agl.flat.reader import MANIFEST
-from backends.agl.flat.rounds import Ints, distinct
+from backends.agl.flat.rounds import Ints
 from backends.agl.flat.shards import Sizes, shard_once
 from backends.agl.flat.source import Source
 from backends.agl.flat.strategy import Strategy, StrategyError
+from backends.kernels.sampling import distinct
 from datasets.graph import SPLITS, Graph
 from datasets.randomness import permutation
 

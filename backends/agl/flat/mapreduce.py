@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.agl.flat.rounds import Edges, Ints, Table, answer, distinct, propagate, without
+from backends.agl.flat.rounds import Edges, Ints, Table, answer, propagate, without
 from backends.agl.flat.source import Source
 from backends.agl.flat.store import Neighbourhoods
 from backends.agl.flat.strategy import Strategy
 from backends.agl.reindexing import sample_parts, suffixes
 from backends.kernels.neighbourhood import expansions
+from backends.kernels.sampling import distinct
 from datasets.csr import Csr
 from datasets.randomness import hash_ids
 

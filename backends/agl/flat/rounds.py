@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from backends.agl.flat.strategy import Strategy
 from backends.kernels import sample_neighbors
+from backends.kernels.sampling import distinct
 from datasets.csr import Csr
 
 Ints = NDArray[np.int64]
@@ -84,14 +85,6 @@ def answer(requests: Ints, targets: Ints, table: Table, strategy: Strategy, limi
 def propagate(edges: Edges, count: int) -> Ints:
     """Ask for the source of every edge on behalf of its target, once; ``count`` is the graph's nodes."""
     return distinct(edges.asked - edges.asked % count + edges.sources)
-
-
-def distinct(values: Ints) -> Ints:
-    """Return each value once, ascending; ``np.unique`` hashes, which takes five times as long and locks out threads."""
-    ascending = np.sort(values)
-    first = np.ones(len(ascending), dtype=bool)
-    first[1:] = ascending[1:] != ascending[:-1]
-    return ascending[first]
 
 
 def without(requests: Ints, seen: Ints) -> Ints:

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.agl.flat.rounds import Ints, distinct
+from backends.agl.flat.rounds import Ints
 from backends.agl.flat.source import Source
 from backends.agl.flat.store import Flattened, ids_of
 from backends.agl.records import Records
 from backends.agl.wire import Pieces
+from backends.kernels.sampling import distinct
 from datasets.graph import SPLITS
 
 SPLIT_NAMES = [*SPLITS, "none"]
