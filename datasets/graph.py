@@ -130,12 +130,22 @@ class Graph:
 
     @classmethod
     def load(cls, folder: Path) -> "Graph":
-        """Memory-map a graph that ``save`` wrote; raises FileNotFoundError naming the missing file."""
-        facts = json.loads((folder / "graph.json").read_text())
-        arrays = {
-            name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in facts.pop("arrays")
-        }
+        """Memory-map a graph that ``save`` wrote; raises an error that names a file that is missing or not whole."""
+        try:
+            facts = json.loads((folder / "graph.json").read_text())
+        except ValueError as error:
+            raise ValueError(f"{folder / 'graph.json'} is damaged ({error}): prepare the graph again") from error
+        arrays = {name: _mapped(folder / f"{name}.npy") for name in facts.pop("arrays")}
         shape = tuple(facts.pop("shape"))
         csr = Csr(arrays.pop("indptr"), arrays.pop("indices"), shape, arrays.pop("edge_ids", None))
         facts["notes"] = tuple(facts["notes"])
         return cls(csr=csr, **facts, **arrays)
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    """Map an array of a saved graph."""
+    try:
+        held: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path} is damaged ({error}): prepare the graph again") from error
+    return held

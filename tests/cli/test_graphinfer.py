@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from tests.graphs import awkward_graph
 from tests.unit.test_graphinfer import close, definition, model_on
 
 ROOT = Path(__file__).resolve().parents[2]
+HELD = awkward_graph(2)
 
 
 @pytest.fixture
@@ -70,6 +72,9 @@ def test_finished_scores_are_never_overwritten(given, capsys):
         ("engine=spark", "engine=spark is not allowed: one of local, ray"),
         ("fanouts=5", "are not one per layer: the model has 2"),
         ("sampler=best", "sampler='best' is unknown: allowed are uniform"),
+        ("sampler=weighted", "sampler='weighted' needs weight"),
+        ("fanouts=0,2", "fanout=0 is not allowed: at least 1"),
+        ("hub=-5", "-c hub=-5 is not allowed"),
     ],
 )
 def test_settings_that_do_not_exist_are_refused(given, capsys, settings, message):
@@ -77,7 +82,7 @@ def test_settings_that_do_not_exist_are_refused(given, capsys, settings, message
     fanouts = ["fanouts=2,2"] if settings.startswith("sampler") else []
     assert main([*command, "-c", *fanouts, settings]) == 2
     assert message in capsys.readouterr().err
-    assert not (folder / "out" / "facts.json").exists()
+    assert not (folder / "out").exists()
 
 
 def test_a_corrupt_model_is_refused_by_name(given, capsys):
@@ -87,6 +92,60 @@ def test_a_corrupt_model_is_refused_by_name(given, capsys):
     assert main(command) == 2
     assert f"{model} is no whole .safetensors file" in capsys.readouterr().err
     assert not (folder / "out").exists()
+
+
+def spoiled(folder, graph, **arrays):
+    """Save the graph with other arrays in place of the good one."""
+    replace(graph, **arrays).save(folder / "graph")
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:150])
+
+
+def with_nan(array, row):
+    array = array.copy()
+    array[row] = np.nan
+    return array
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda path: cut(path / "graph" / "indices.npy"), "graph/indices.npy is damaged"),
+        (lambda path: (path / "graph" / "graph.json").write_text("{"), "graph/graph.json is damaged"),
+        (lambda path: (path / "graph" / "indptr.npy").unlink(), "graph/indptr.npy"),
+        (lambda path: spoiled(path, HELD, features=with_nan(HELD.features, 7)), "the features of node 7 of awkward"),
+        (lambda path: spoiled(path, HELD, features=HELD.features[:, :3]), "the model takes 6 features, awkward has 3"),
+        (lambda path: spoiled(path, HELD, edge_weights=np.ones(HELD.csr.nnz, np.float32)), "which gat would drop"),
+        (lambda path: (path / "targets.npy").write_bytes(b""), "targets.npy is no whole .npy file"),
+        (lambda path: cut(path / "targets.npy"), "targets.npy is no whole .npy file"),
+        (lambda path: np.save(path / "targets.npy", np.ones(3)), "targets.npy holds float64 of shape (3,)"),
+        (
+            lambda path: save_file({"layers.0.weight": np.ones(6, np.float32)}, path / "model.safetensors"),
+            "give matrices",
+        ),
+    ],
+)
+def test_files_that_do_not_serve_are_named_and_nothing_is_written(given, capsys, spoil, message):
+    folder, command, _ = given
+    np.save(folder / "targets.npy", np.arange(30))
+    spoil(folder)
+    assert main([*command, "-t", str(folder / "targets.npy")]) in (1, 2)
+    assert message in capsys.readouterr().err
+    assert not (folder / "out").exists()
+
+
+def test_a_full_disk_leaves_no_scores(given):
+    """What a run without room leaves is no obstacle to the next one."""
+    folder, command, wanted = given
+    words = " ".join(map(repr, command))
+    limited = f"ulimit -f 0; exec {sys.executable} -m backends.agl.infer {words}"
+    ended = subprocess.run(["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 1 and "error: " in ended.stderr, ended.stderr
+    assert not list((folder / "out").glob("*.npy"))
+    assert main(command) == 0
+    close(np.load(folder / "out" / "scores.npy"), wanted)
 
 
 def test_a_killed_process_goes_on_where_it_stopped(tmp_path):

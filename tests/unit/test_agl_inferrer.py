@@ -48,6 +48,61 @@ def test_one_pass_over_the_whole_graph_does_not_sample():
         engine.prepare(graph, spec, TrainingSpec(), state, BatchPlan(np.arange(graph.nodes)), PlainClock())
 
 
+def prepared(graph, spec, state, **options):
+    engine = runtime(AglConfig(pruning="true", partition="true", **options), "infer")
+    engine.prepare(
+        graph, spec, TrainingSpec(threads=1, seed=4), state, BatchPlan(np.arange(graph.nodes), 9), PlainClock()
+    )
+    return engine
+
+
+@pytest.mark.parametrize("infer", ["graphinfer", "neighbourhood"])
+@pytest.mark.parametrize(
+    "sampler", ["weighted(3);weighted(2)", "topk(2)", "uniform(2, replacement=true)", "full()", ""]
+)
+def test_inference_draws_what_training_draws(sampler, infer):
+    graph = awkward_graph(3, weighted=True)
+    spec, state = model_on(graph, "gcn", 2, fanouts=(3, 4))
+    engine = prepared(graph, spec, state, sampler=sampler, infer=infer)
+    training = runtime(AglConfig(pruning="true", partition="true", pipeline="true", sampler=sampler), "train")
+    plan = BatchPlan(graph.nodes_of("train"), 9)
+    training.prepare(graph, spec, TrainingSpec(threads=1, seed=4), state, plan, PlainClock())
+    nodes = np.array([7, 3, 21])
+    close(engine.infer(PlainClock())[nodes], training.loss_and_gradients(nodes)[0])
+    engine.close()
+
+
+@pytest.mark.needs_ray
+def test_tasks_of_ray_score_as_this_process_does():
+    graph = awkward_graph(3)
+    spec, state = model_on(graph, "sage", 2, fanouts=(3, 4))
+    here, tasks = (
+        prepared(graph, spec, state, run_on=where, partitions=3, hub_threshold=10) for where in ("local", "ray")
+    )
+    for _ in range(2):
+        close(tasks.infer(PlainClock()), here.infer(PlainClock()))
+    assert tasks.facts()["hub_pieces"] > 0 and tasks.facts()["rounds"] == 3
+    for engine in (here, tasks):
+        engine.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"filter": "weight > 0.5"}, "backend.filter=weight > 0.5"),
+        ({"scope": "target", "sampler": "uniform(2)"}, "backend.scope=target"),
+        ({"sampler": "topk(2, reverse=true)"}, r"backend.sampler=topk\(2, reverse=true\)"),
+        ({"sampler": "weighted(2)"}, r"backend.sampler=weighted\(2\) without edge weights"),
+        ({"infer": "fullgraph", "sampler": "uniform(2)"}, "backend.infer=fullgraph reads all edges"),
+        ({"infer": "neighbourhood", "run_on": "ray"}, "backend.infer=neighbourhood runs in this process"),
+    ],
+)
+def test_what_inference_cannot_draw_is_unsupported(options, named):
+    graph = awkward_graph(3)
+    with pytest.raises(Unsupported, match=named):
+        prepared(graph, *model_on(graph, "sage", 2), **options)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from backends.agl.infer.job import Job
+from backends.agl.infer.job import Job, Nodes
 from backends.agl.infer.local import LocalInference
 from backends.agl.infer.settings import Settings, settings_of
 from backends.agl.infer.slices import read_state, spec_of
 from backends.agl.infer.workspace import Workspace
 from datasets.graph import Graph
+
+_CHECKED = 1 << 16
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,12 +58,30 @@ def job_of(given: argparse.Namespace, settings: Settings) -> Job:
     graph = Graph.load(given.input)
     if graph.features is None:
         raise ValueError(f"the graph in {given.input} has no features: GraphInfer starts from them")
-    targets = None if given.targets is None else np.load(given.targets, allow_pickle=False)
-    if targets is not None and (targets.ndim != 1 or targets.dtype.kind not in "iu"):
-        raise ValueError(f"{given.targets} holds {targets.dtype} of shape {targets.shape}: give node numbers")
+    refuse_unfinite(graph)
+    targets = None if given.targets is None else read_targets(given.targets)
     spec = spec_of(state, str(given.model), settings.slope, settings.fanouts)
+    if graph.edge_weights is not None and spec.name != "gcn" and settings.sampler == "uniform":
+        raise ValueError(
+            f"{given.input} holds edge weights, which {spec.name} would drop: give a gcn, or sampler=weighted"
+        )
     choice = settings.partitions, settings.sampler, settings.replace
-    return Job(graph, spec, state, targets, settings.seed, *choice)
+    job = Job(graph, spec, state, targets, settings.seed, *choice)
+    for layer in range(spec.layers):
+        job.in_edges(np.empty(0, dtype=np.int64), layer)  # refuses what cannot be drawn, before a file is written
+    return job
+
+
+def read_targets(path: Path) -> Nodes:
+    """Read node numbers from a ``.npy`` file; raises ValueError naming the file where it holds something else."""
+    try:
+        held = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path} is no whole .npy file of numbers ({error}): save the targets again") from error
+    if not isinstance(held, np.ndarray) or held.ndim != 1 or held.dtype.kind not in "iu":
+        found = f"{held.dtype} of shape {held.shape}" if isinstance(held, np.ndarray) else "several arrays"
+        raise ValueError(f"{path} holds {found}: give node numbers")
+    return held.astype(np.int64)
 
 
 def infer(job: Job, settings: Settings, output: Path) -> int:
@@ -86,14 +106,33 @@ def infer(job: Job, settings: Settings, output: Path) -> int:
 
 
 def write(output: Path, job: Job, scores: Any, facts: dict[str, Any]) -> None:
-    """Write the results, ``facts.json`` last; then the work is no longer needed."""
-    output.mkdir(parents=True, exist_ok=True)
+    """Write the results, whole or not at all, ``facts.json`` last; then the work is no longer needed."""
     targets = np.arange(job.graph.nodes) if job.targets is None else job.targets
     ids = targets if job.graph.node_ids is None else job.graph.node_ids[targets]
-    np.save(output / "scores.npy", scores)
-    np.save(output / "nodes.npy", ids)
-    (output / "facts.json").write_text(json.dumps(facts, indent=1))
+    unnamed = output / ".unfinished"
+    try:
+        unnamed.mkdir(parents=True, exist_ok=True)
+        np.save(unnamed / "scores.npy", scores)
+        np.save(unnamed / "nodes.npy", ids)
+        (unnamed / "facts.json").write_text(json.dumps(facts, indent=1))
+        for name in ("scores.npy", "nodes.npy", "facts.json"):
+            (unnamed / name).replace(output / name)
+    finally:
+        shutil.rmtree(unnamed, ignore_errors=True)
     shutil.rmtree(output / "work", ignore_errors=True)
+
+
+def refuse_unfinite(graph: Graph) -> None:
+    """Raise ValueError naming the first node or edge whose input is no number: an activation could hide it."""
+    for what, array in (("features of node", graph.features), ("weight of edge", graph.edge_weights)):
+        for start in range(0, 0 if array is None else len(array), _CHECKED):
+            finite = np.isfinite(array[start : start + _CHECKED])
+            rows = finite.reshape(len(finite), -1).all(axis=1)
+            if not rows.all():
+                row = start + int(np.argmin(rows))
+                raise ValueError(
+                    f"the {what} {row} of {graph.name} are not finite: mend the graph, then prepare it again"
+                )
 
 
 @contextmanager

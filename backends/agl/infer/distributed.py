@@ -27,7 +27,7 @@ def infer_with_ray(job: Job, threads: int, hub: int, progress: Progress) -> tupl
     folder = Path(tempfile.mkdtemp(prefix="graphinfer-"))
     ray = cluster.acquire()
     try:
-        return RayInference(ray, job, _graph_folder(job.graph, folder), hub, progress).run()
+        return RayInference(ray, job, graph_folder(job.graph, folder), hub, progress).run()
     finally:
         cluster.release()
         shutil.rmtree(folder, ignore_errors=True)
@@ -125,7 +125,7 @@ def _of(returned: Any, index: int) -> Any:
     return returned[index] if isinstance(returned, list) else returned
 
 
-def _graph_folder(graph: Graph, temporary: Path) -> Path:
+def graph_folder(graph: Graph, temporary: Path) -> Path:
     """The folder a mapped graph was loaded from; another graph is written to one."""
     features: Any = graph.features
     name = getattr(features, "filename", None)

@@ -6,20 +6,24 @@ Map (GraphInfer) or the matrix (fullgraph) is made in ``prepare``; the timed reg
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from backends.agl import cluster
 from backends.agl.backend import AglInferrer
 from backends.agl.config import AglConfig
+from backends.agl.flat.flattener import strategy_of
+from backends.agl.infer.distributed import RayInference, graph_folder
 from backends.agl.infer.job import Job
-from backends.agl.infer.local import LocalInference
+from backends.agl.infer.local import LocalInference, silent
 from backends.agl.infer.mapping import folder_of
 from backends.agl.infer.neighbourhoods import NeighbourhoodInference
 from backends.agl.infer.workspace import Workspace
 from backends.batches import BatchPlan
-from backends.contract import Clock, Floats, Inferrer
+from backends.contract import Clock, Floats, Inferrer, Nodes, Unsupported
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.training import described, refuse_weights
 from datasets.csr import Csr
@@ -29,9 +33,12 @@ BATCH = 1024
 
 
 def inferrer(config: AglConfig) -> Inferrer:
-    """The inferrer that a configuration names."""
+    """The inferrer that a configuration names; raises Unsupported for one that Ray does not run."""
+    on_ray = config.run_on == "ray"
+    if on_ray and config.infer != "graphinfer":
+        raise Unsupported(f"backend.infer={config.infer} runs in this process: choose backend.run_on=local")
     kinds: dict[str, Callable[[AglConfig], Inferrer]] = {
-        "graphinfer": GraphInferrer,
+        "graphinfer": RayInferrer if on_ray else GraphInferrer,
         "neighbourhood": NeighbourhoodInferrer,
         "fullgraph": FullGraphInferrer,
     }
@@ -52,7 +59,7 @@ class _JobInferrer:
         torch.set_num_threads(training.threads)
         targets = None if len(plan.nodes) == graph.nodes and (plan.nodes[1:] > plan.nodes[:-1]).all() else plan.nodes
         self.plan = plan
-        self.job = Job(graph, spec, state, targets, training.seed, self.config.partitions)
+        self.job = sampled_job(self.config, graph, spec, state, targets, training.seed)
         self.start(clock)
 
     def start(self, clock: Clock) -> None:
@@ -60,6 +67,27 @@ class _JobInferrer:
 
     def close(self) -> None:
         """Nothing runs between the calls."""
+
+
+def sampled_job(
+    config: AglConfig, graph: Graph, spec: ModelSpec, state: State, targets: Nodes | None, seed: int
+) -> Job:
+    """The job that draws what GraphFlat would; raises Unsupported where an embedding could not be made once."""
+    strategy = strategy_of(config, spec, seed)
+    by_weight = strategy.method in ("weighted", "topk")
+    for wrong, given in (
+        (config.filter, f"backend.filter={config.filter}"),
+        (config.scope == "target" and strategy.method != "full", "backend.scope=target"),
+        (strategy.reverse or strategy.by not in (None, "weight"), f"backend.sampler={config.sampler}"),
+        (by_weight and graph.edge_weights is None, f"backend.sampler={config.sampler} without edge weights"),
+    ):
+        if wrong:
+            raise Unsupported(
+                f"inference draws one sample of each node, from all edges or by their weight, not {given}"
+            )
+    spec = replace(spec, fanouts=() if strategy.method == "full" else strategy.fanouts)
+    drawn = "uniform" if strategy.method == "full" else strategy.method
+    return Job(graph, spec, state, targets, strategy.seed, config.partitions, drawn, strategy.replacement)
 
 
 class GraphInferrer(_JobInferrer):
@@ -101,6 +129,34 @@ class GraphInferrer(_JobInferrer):
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+class RayInferrer(_JobInferrer):
+    """Rounds as Ray's tasks, which push messages; Map's results live in Ray too, so every call maps again."""
+
+    def start(self, clock: Clock) -> None:
+        """Start Ray, and write the graph where tasks can map it."""
+        self.folder = Path(tempfile.mkdtemp(prefix="graphinfer-"))
+        with clock.phase("launch"):
+            self.ray = cluster.acquire()
+            self.mapped = graph_folder(self.job.graph, self.folder)
+
+    def infer(self, clock: Clock) -> Floats:
+        """See ``backends.contract.Inferrer``."""
+        with clock.phase("rounds"):
+            engine = RayInference(self.ray, self.job, self.mapped, self.config.hub_threshold, silent)
+            scores, self.held = engine.run()
+        return scores
+
+    def facts(self) -> dict[str, Any]:
+        """See ``backends.contract.Inferrer``."""
+        return self.held
+
+    def close(self) -> None:
+        """Let go of Ray, and remove the folder."""
+        if hasattr(self, "ray"):
+            cluster.release()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
 class NeighbourhoodInferrer(_JobInferrer):
     """Each batch of targets from its own neighbourhoods; ``training.batch_size`` targets at once."""
 
@@ -120,3 +176,8 @@ class NeighbourhoodInferrer(_JobInferrer):
 
 class FullGraphInferrer(AglInferrer):
     """The full-graph forward pass, everything in memory."""
+
+    def __init__(self, config: AglConfig) -> None:
+        if config.sampler or config.filter:
+            raise Unsupported("backend.infer=fullgraph reads all edges: choose backend.infer=graphinfer to sample")
+        super().__init__(config)

@@ -30,4 +30,6 @@ def settings_of(pairs: list[str]) -> Settings:
         raise ValueError(f"-c engine={settings.engine} is not allowed: one of {', '.join(ENGINES)}")
     if settings.threads < 1:
         raise ValueError(f"-c threads={settings.threads} is not allowed: at least 1")
+    if settings.hub < 0:
+        raise ValueError(f"-c hub={settings.hub} is not allowed: at least 1, or 0 to cut no node into pieces")
     return settings

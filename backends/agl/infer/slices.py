@@ -81,6 +81,8 @@ def spec_of(state: State, source: str, slope: float = 0.2, fanouts: tuple[int, .
         heads = [state[f"layers.{layer}.att_src"].shape[0] if kind == "gat" else 1 for layer in (0, layers - 1)]
     except KeyError as missing:
         raise ValueError(f"{source} has no {missing.args[0]}: the model is not whole") from missing
+    if len(first) != 2 or len(last) != 2 or 0 in heads:
+        raise ValueError(f"{source} holds weights of shapes {first} and {last} for {heads} heads: give matrices")
     width = last[1] // heads[1]
     head = "linear" if "head.weight" in state else "none"
     classes = state["head.weight"].shape[1] if head == "linear" else width

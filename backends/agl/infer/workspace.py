@@ -31,7 +31,7 @@ class Workspace:
                 key = other[0]
                 raise ValueError(f"{folder} holds the work of another inference ({key} was {held.get(key)}, is "
                                  f"{job.get(key)}): give an empty folder, or remove that one")  # fmt: skip
-        elif folder.exists() and any(folder.iterdir()):
+        elif folder.exists() and any(path != _unnamed(plan) for path in folder.iterdir()):
             raise ValueError(f"{folder} holds files of something else: give an empty folder")
         folder.mkdir(parents=True, exist_ok=True)
         self._replace(plan, json.dumps(job, indent=1, sort_keys=True))
@@ -102,9 +102,13 @@ class Workspace:
 
     @staticmethod
     def _replace(path: Path, text: str) -> None:
-        temporary = path.with_name(f".{path.name}.tmp")
-        temporary.write_text(text)
-        temporary.replace(path)
+        _unnamed(path).write_text(text)
+        _unnamed(path).replace(path)
+
+
+def _unnamed(path: Path) -> Path:
+    """Where a file is written first; a full disk or a kill may leave it."""
+    return path.with_name(f".{path.name}.tmp")
 
 
 def release(array: Array) -> None:
