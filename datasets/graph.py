@@ -135,7 +135,7 @@ class Graph:
             facts = json.loads((folder / "graph.json").read_text())
         except ValueError as error:
             raise ValueError(f"{folder / 'graph.json'} is damaged ({error}): prepare the graph again") from error
-        arrays = {name: _mapped(folder / f"{name}.npy") for name in facts.pop("arrays")}
+        arrays: dict[str, Any] = {name: _mapped(folder / f"{name}.npy") for name in facts.pop("arrays")}
         shape = tuple(facts.pop("shape"))
         csr = Csr(arrays.pop("indptr"), arrays.pop("indices"), shape, arrays.pop("edge_ids", None))
         facts["notes"] = tuple(facts["notes"])
