@@ -80,6 +80,15 @@ def test_the_papers_rows_are_as_wide_as_the_tables_that_they_stand_in(tmp_path: 
         sections(wrong)
 
 
+def test_whole_epochs_and_first_batches_have_names_of_their_own(tmp_path: Path) -> None:
+    for limit in (None, 8):
+        training = {"batch_size": 1024, "batch_limit": limit}
+        cell(tmp_path / "results", "agl", 0.1, "agl_efficiency", training=training)
+    text = page(tmp_path / "results", "agl_efficiency")
+    whole, part = "### cora, gat, batches of 1,024", "### cora, gat, batches of 1,024, the first 8 of an epoch"
+    assert {f"{whole}, 2 layers", f"{part}, 2 layers"} < set(text.splitlines())
+
+
 def test_a_block_that_is_none_is_refused() -> None:
     with pytest.raises(UsageError, match=r"'cels'.*cells"):
         block_of("cels")
@@ -89,6 +98,8 @@ def test_efficiency_shows_ideas_peers_and_break_even(tmp_path: Path) -> None:
     results = tmp_path / "results"
     dataset = factory.DATASET | {"counts": factory.DATASET["counts"] | {"train": 1000}}
     cell(results, "agl", 0.5, "agl_efficiency", prepare={"parse": 9.0, "structure": 1.0}, backend={"source": "graph"})
+    overlapped = {"facts": {"overlaps": True}, "backend": {"source": "graph", "pipeline_from": 1}}
+    cell(results, "agl", 0.8, "agl_efficiency", **overlapped)
     for name, spent in (("base", 4.0), ("pruning", 2.0)):
         cell(results, "agl", spent, "agl_efficiency", names=(name,), ablations={name: True})
     shards: dict[str, Any] = {"dataset": {"name": "cora", "options": {}}, "backend": {"source": "graphfeature"}}
@@ -104,11 +115,13 @@ def test_efficiency_shows_ideas_peers_and_break_even(tmp_path: Path) -> None:
         2, rel=0.1
     )
     told = lines_of(text, "The paper's ideas")["cora, gat, full batch, 2 layers"]
-    assert [number(value) for value in told] == pytest.approx([4, 2, 8], rel=0.1)
+    assert [number(value) for value in told] == pytest.approx([4, 2, 5, 8], rel=0.1)
+    assert "| base [s] | +pruning | all | default |" in text
     assert re.search(r"speed beside PyG.*\| 5 to 13 times \| (5|6)\.?\d* times \| (1.9|2|2.0)\d* times", text)
     even = {line[0]: line[1:] for line in all_lines(text, "Preparation")}
-    assert number(even["agl source=graph"][-1]) == pytest.approx((1.0 - 0.2) / 0.5, rel=0.2)
-    prepared, flattened, size, copies, *_ = even["agl source=graphfeature"]
+    from_memory = next(line for name, line in even.items() if name.endswith("source=graph") and line[0] == "1")
+    assert number(from_memory[-1]) == pytest.approx((1.0 - 0.2) / 0.5, rel=0.2)
+    prepared, flattened, size, copies, *_ = next(line for name, line in even.items() if "graphfeature" in name)
     assert number(prepared) == pytest.approx(2 * 3.0 + 0.2)  # half of the targets were flattened
     assert (flattened, size, copies) == ("6", "2.00 GiB", "12.0")
     assert "Baselines of early 2020" in text

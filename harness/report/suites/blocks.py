@@ -37,7 +37,8 @@ BLOCKS = {
     ),
     "ideas": Block(
         "The paper's ideas one by one",
-        "How many times as fast as `base`, which has none of them, over the same batches; **all**: no ablation named.",
+        "How many times as fast as `base`, which has none of them, over the same batches in memory. **all**: all "
+        "three, the pipeline too; **default**: what runs when nothing is said, without a pipeline below 3 threads.",
         timing.ideas,
     ),
     "breakeven": Block(

@@ -60,9 +60,11 @@ def name_of(part: DatasetPart, comparison: Comparison) -> str:
     size = f" of {options['nodes']:,} nodes" if "nodes" in options else ""
     model, scenario, *form = comparison.title.split(", ")
     done = [model] if scenario == "train" else [model, scenario]
-    fanouts = comparison.rows[0].record["config"]["model"].get("fanouts") or []
+    config = comparison.rows[0].record["config"]
+    fanouts, limit = config["model"].get("fanouts") or [], config["training"].get("batch_limit")
     sampled = [f"fanouts {' '.join(map(str, fanouts))}"] if fanouts else []
-    return f"{part.name}{size}, {', '.join([*done, *form[:-2], *sampled])}"
+    limited = [f"the first {limit} of an epoch"] if limit else []
+    return f"{part.name}{size}, {', '.join([*done, form[0], *limited, *form[1:-2], *sampled])}"
 
 
 def option(row: Row, name: str) -> Any:

@@ -10,12 +10,14 @@ from harness.report.suites.part import (
     at_its_best,
     fastest,
     name_of,
+    option,
     prepared,
     seconds,
     unflattened,
 )
 from harness.statistics import geometric_mean
 
+ALL, DEFAULT = "all", "default"
 CELL = ("n", "CPU s per s", "ratio to fastest peer", "times as fast as base", "peak memory", "once before [s]")
 
 
@@ -67,18 +69,25 @@ def ideas(held: SuitePart) -> str:
     """One line per comparison with a base: how many times as fast as it each idea alone, some and all of them are."""
     found = []
     for part, comparison in held.comparisons():
-        own = [row for row in comparison.rows if not row.peer and row.ok]
+        own = [row for row in comparison.rows if not row.peer and row.ok and option(row, "source") in (None, "graph")]
         base = next((row for row in own if ablations(row) == ("base",)), None)
         if base is not None:
-            others = {ablations(row): seconds(base) / seconds(row) for row in reversed(own) if row is not base}
+            others = {_idea(row): seconds(base) / seconds(row) for row in reversed(own) if row is not base}
             found.append((name_of(part, comparison), seconds(base), others))
-    names = sorted({key for _, _, others in found for key in others if key}, key=lambda key: (len(key), key))
+    names = {name for _, _, others in found for name in others}
+    names = sorted(names, key=lambda name: (name in (ALL, DEFAULT), len(name), name))
     lines = [
-        [name, f"{spent:.3g}", *[tables.number(others.get(key), "{:.3g}x") for key in [*names, ()]]]
+        [name, f"{spent:.3g}", *[tables.number(others.get(key), "{:.3g}x") for key in names]]
         for name, spent, others in found
     ]
-    head = ["", "base [s]", *["+" + " +".join(key) for key in names], "all"]
-    return tables.markdown(head, lines) if lines else ""
+    return tables.markdown(["", "base [s]", *names], lines) if lines else ""
+
+
+def _idea(row: Row) -> str:
+    """What was switched on, as a column: rows that name nothing have a pipeline, or too few threads for one."""
+    if named := ablations(row):
+        return "+" + " +".join(named)
+    return ALL if row.record.get("facts", {}).get("overlaps") else DEFAULT
 
 
 def breakeven(held: SuitePart) -> str:
