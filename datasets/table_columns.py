@@ -50,6 +50,10 @@ class Table:
             raise TableError(f"{self.path}: column {name!r} holds {column.type}: ids are integers or strings")
         self.refuse(name, np.asarray(column.is_null()), "is empty")
         array: Values = column.to_numpy(zero_copy_only=False)
+        if array.dtype == np.uint64:
+            self.refuse(
+                name, array > np.iinfo(np.int64).max, "an id must fit into 63 bits: give larger ones as strings"
+            )
         return array.astype(np.int64 if types.is_integer(column.type) else str)
 
     def refuse(self, column: str, bad: Any, problem: str) -> None:
@@ -94,6 +98,24 @@ def features_of(
 def weights_of(table: Table, column: str) -> NDArray[np.float32] | None:
     """Read edge weights if the column exists."""
     return _numbers(table, column, None)[:, 0] if table.has(column) else None
+
+
+def types_of(table: Table, column: str) -> NDArray[np.int32] | None:
+    """Read types of nodes or edges, whole numbers from 0, if the column exists."""
+    if not table.has(column):
+        return None
+    values = _doubles(table, column)
+    allowed = (values >= 0) & (values == np.floor(values)) & (values <= np.iinfo(np.int32).max)
+    table.refuse(column, ~allowed, "a type is a whole number from 0")
+    return values.astype(np.int32)
+
+
+def edge_arrays(
+    table: Table, weight: str, types: str, features: str | list[str] | None
+) -> dict[str, NDArray[Any] | None]:
+    """Read what is known of edges, by its name in ``Graph``; features only of the columns that are named."""
+    held = None if features is None else features_of(table, features, (), None)
+    return {"edge_weights": weights_of(table, weight), "edge_types": types_of(table, types), "edge_features": held}
 
 
 def labels_of(table: Table, label: str | list[str]) -> tuple[NDArray[np.integer] | None, int]:

@@ -7,7 +7,7 @@ over buckets: by the id of the source, by the id of the destination, by the numb
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.lib.format import open_memmap
@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from datasets.buckets import Buckets, GrowingArray
 from datasets.csr import Csr, index_dtype
 from datasets.graph import MISSING, NO_SPLIT, Graph
-from datasets.table_columns import Table, TableError, Values, features_of, labels_of, split_of, weights_of
+from datasets.table_columns import Table, TableError, Values, edge_arrays, features_of, labels_of, split_of, types_of
 from datasets.tables import TableOptions, batches, sha256_of
 
 BUCKETS = 16
+NAMES = "names.parquet"
 _HASHED = "string"
 
 
@@ -33,8 +34,9 @@ class _Nodes:
 def stream(given: TableOptions, folder: Path, label_table: str | None = None, buckets: int = BUCKETS) -> Graph:
     """Write the graph of user tables into the empty ``folder`` and map it.
 
-    ``label_table`` holds id, label and split of some nodes instead of the node table. Memory is that of one of
-    ``buckets`` parts of the nodes or edges, or of the rows read at once. Raises TableError naming file and row.
+    ``label_table`` holds id, label and split of some nodes instead of the node table. Ids that are strings are left
+    in ``names.parquet`` by number of their node. Memory is that of one of ``buckets`` parts of the nodes or edges, or
+    of the rows read at once. Raises TableError naming file and row.
     """
     work = folder / "buckets"
     work.mkdir(parents=True)
@@ -51,29 +53,61 @@ def _write_nodes(given: TableOptions, folder: Path, ids: Buckets, labelled: bool
     """Write features, labels and splits as they come, and deal (id, row) to buckets of ids."""
     files: dict[str, GrowingArray] = {}
     rows, classes, kind = 0, 0, ""
-    roles = {given.id, given.split, *([given.label] if isinstance(given.label, str) else given.label)}
+    names = _Names(folder / NAMES)
     for table in batches(given.nodes, "node"):
         keys, kind = _keys(table, given.id)
         ids.deal(keys % len(ids.paths), keys, np.arange(rows, rows + table.rows))
-        held: dict[str, Any] = {"features": features_of(table, given.features, roles, given.width)}
-        if kind != _HASHED:
+        held: dict[str, Any] = {
+            "features": features_of(table, given.features, given.roles, given.width),
+            "node_types": types_of(table, given.node_type),
+        }
+        if kind == _HASHED:
+            names.append(rows, table.column(given.id))
+        else:
             held["node_ids"] = keys
         if labelled:
             held["labels"], some = labels_of(_numeric(table, given.label), given.label)
             held["split"] = split_of(table, given.split)
             classes = max(classes, some)
-        for name, values in held.items():
-            if values is not None:
-                if name not in files:
-                    files[name] = GrowingArray(folder / f"{name}.npy")
-                elif files[name].row_shape != values.shape[1:]:
-                    wide = f"{values.shape[1:]} values for {name}, but {files[name].row_shape} before"
-                    raise TableError(f"{table.path}: row {table.first + 1}: {wide}")
-                files[name].append(values)
+        _append(files, folder, table, held)
         rows += table.rows
+    names.close()
     for file in files.values():
         file.close()
     return _Nodes(rows, classes, kind)
+
+
+def _append(files: dict[str, GrowingArray], folder: Path, table: Table, held: dict[str, Any]) -> None:
+    """Add what is known of a table's rows to the files of their names."""
+    for name, values in held.items():
+        if values is not None:
+            if name not in files:
+                files[name] = GrowingArray(folder / f"{name}.npy")
+            elif files[name].row_shape != values.shape[1:]:
+                wide = f"{values.shape[1:]} values for {name}, but {files[name].row_shape} before"
+                raise TableError(f"{table.path}: row {table.first + 1}: {wide}")
+            files[name].append(values)
+
+
+class _Names:
+    """A Parquet file of ``id``, the number of a node, and ``name``, the string that the user calls it by."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.writer = path, cast(Any, None)
+
+    def append(self, first: int, names: Any) -> None:
+        """Add the names of nodes numbered from ``first``."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        rows = pa.table({"id": np.arange(first, first + len(names)), "name": names.cast(pa.large_string())})
+        self.writer = self.writer or parquet.ParquetWriter(self.path, rows.schema)
+        self.writer.write_table(rows)
+
+    def close(self) -> None:
+        """Make it whole; there is no file where nodes have no names."""
+        if self.writer is not None:
+            self.writer.close()
 
 
 def _numeric(table: Table, label: str | list[str]) -> Table:
@@ -134,7 +168,7 @@ def _write_labels(given: TableOptions, folder: Path, index: list[Path], path: st
     labels: Any = None
     split = open_memmap(folder / "split.npy", "w+", np.int8, (nodes.count,))
     split[:] = NO_SPLIT
-    classes = 0
+    classes, seen = 0, np.zeros(nodes.count, dtype=bool)
     for table in batches(path, "label"):
         values, some = labels_of(_numeric(table, given.label), given.label)
         if values is None:
@@ -152,6 +186,10 @@ def _write_labels(given: TableOptions, folder: Path, index: list[Path], path: st
             table.refuse(
                 given.id, np.isin(np.arange(table.rows), rows[unknown]), f"no node has this id in {given.nodes}"
             )
+            again = seen[found]
+            again[np.setdiff1d(np.arange(len(found)), np.unique(found, return_index=True)[1])] = True
+            table.refuse(given.id, np.isin(np.arange(table.rows), rows[again]), "this id appeared before")
+            seen[found] = True
             labels[found] = values[rows]
             split[found] = NO_SPLIT if splits is None else splits[rows]
     return classes
@@ -168,16 +206,17 @@ def _write_edges(given: TableOptions, folder: Path, work: Path, index: list[Path
     """Number both ends of every edge and write the CSR by ranges of destinations; returns the self loops dropped."""
     count = len(index)
     by_source = Buckets(work, "by-source", count, 3)
-    weights, rows = GrowingArray(work / "weights.npy"), 0
+    known: dict[str, GrowingArray] = {}
+    rows = 0
     for table in batches(given.edges, "edge"):
         (sources, kind), (targets, other) = _keys(table, given.source), _keys(table, given.target)
         for column, found in ((given.source, kind), (given.target, other)):
             _same_kind(table, column, found, nodes, given)
         by_source.deal(sources % count, targets, sources, np.arange(rows, rows + table.rows))
-        if (some := weights_of(table, given.weight)) is not None:
-            weights.append(some)
+        _append(known, work, table, edge_arrays(table, given.weight, given.edge_type, given.edge_features))
         rows += table.rows
-    weights.close()
+    for file in known.values():
+        file.close()
     by_target = Buckets(work, "by-target", count, 3)
     for number, held in enumerate(by_source.drain()):
         sources = _known(index[number], held[:, 1], held[:, 2], given, given.source, nodes.kind)
@@ -186,7 +225,7 @@ def _write_edges(given: TableOptions, folder: Path, work: Path, index: list[Path
     for number, held in enumerate(by_target.drain()):
         targets = _known(index[number], held[:, 1], held[:, 2], given, given.target, nodes.kind)
         loops += _deal_edges(by_range, held[:, 0], targets, held[:, 2], nodes.count, rows if given.undirected else None)
-    raw = np.load(work / "weights.npy", mmap_mode="r") if weights.rows else None
+    raw = {name: np.load(work / f"{name}.npy", mmap_mode="r") for name in known}
     _write_csr(folder, by_range, nodes.count, rows * (2 if given.undirected else 1), raw)
     return loops
 
@@ -212,9 +251,9 @@ def _deal_edges(
     return int((~kept).sum())
 
 
-def _write_csr(folder: Path, by_range: Buckets, nodes: int, largest: int, weights: Any) -> None:
+def _write_csr(folder: Path, by_range: Buckets, nodes: int, largest: int, known: dict[str, Any]) -> None:
     dtype = index_dtype(max(nodes, largest, 1))
-    files = {name: GrowingArray(folder / f"{name}.npy") for name in ("indptr", "indices", "edge_ids", "edge_weights")}
+    files = {name: GrowingArray(folder / f"{name}.npy") for name in ("indptr", "indices", "edge_ids", *known)}
     files["indptr"].append(np.zeros(1, dtype=dtype))
     total, parts = 0, len(by_range.paths)
     for number, held in enumerate(by_range.drain()):
@@ -225,12 +264,10 @@ def _write_csr(folder: Path, by_range: Buckets, nodes: int, largest: int, weight
         files["indptr"].append(ends.astype(dtype))
         files["indices"].append(held[:, 1].astype(dtype))
         files["edge_ids"].append(held[:, 2].astype(index_dtype(largest)))
-        if weights is not None:
-            files["edge_weights"].append(weights[held[:, 2] % len(weights)])
+        for name, values in known.items():
+            files[name].append(values[held[:, 2] % len(values)])
     for file in files.values():
         file.close()
-    if weights is None:
-        (folder / "edge_weights.npy").unlink()
 
 
 def _finished(

@@ -2,16 +2,26 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from importlib import import_module
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
 from datasets.graph import Graph
 from datasets.paths import Files, Options, combined_sha256
 from datasets.rows import directed, undirected
-from datasets.table_columns import Table, TableError, features_of, labels_of, positions_of, split_of, weights_of
+from datasets.table_columns import (
+    Table,
+    TableError,
+    edge_arrays,
+    features_of,
+    labels_of,
+    positions_of,
+    split_of,
+    types_of,
+)
 
 READ_AT_ONCE = 1 << 20
 ROWS_AT_ONCE = 1 << 17
@@ -23,8 +33,9 @@ class TableOptions:
     """Paths and column names of user tables.
 
     ``features`` are numeric columns or one column of lists; ``None`` takes every numeric or list column of the node
-    table that has no other role. ``label``, ``split`` and ``weight`` are read where the column exists; ``label`` may be
-    a column of classes, a column of 0/1 lists or several 0/1 columns. ``width`` is the expected number of features.
+    table that has no other role; ``edge_features`` takes the named columns of the edge table. ``label``, ``split``,
+    ``weight``, ``node_type`` and ``edge_type`` are read where the column exists; ``label`` may be a column of classes,
+    a column of 0/1 lists or several 0/1 columns. ``width`` is the expected number of features.
     """
 
     nodes: str = ""
@@ -36,8 +47,16 @@ class TableOptions:
     label: str | list[str] = "label"
     split: str = "split"
     weight: str = "weight"
+    node_type: str = "type"
+    edge_type: str = "type"
+    edge_features: str | list[str] | None = None
     width: int | None = None
     undirected: bool = False
+
+    @property
+    def roles(self) -> set[str]:
+        """Columns of the node table that are no features unless they are named."""
+        return {self.id, self.split, self.node_type, *([self.label] if isinstance(self.label, str) else self.label)}
 
 
 def load(name: str, files: Files, options: Options) -> Graph:
@@ -51,20 +70,21 @@ def load(name: str, files: Files, options: Options) -> Graph:
     ids = node_table.values(given.id)
     sources, targets = (positions_of(node_table, ids, edge_table, column) for column in (given.source, given.target))
     csr, loops = (undirected if given.undirected else directed)(sources, targets, len(ids))
-    weights = weights_of(edge_table, given.weight)
+    of_edges = edge_arrays(edge_table, given.weight, given.edge_type, given.edge_features)
+    arrays: dict[str, Any] = {name: held[csr.ids % len(held)] for name, held in of_edges.items() if held is not None}
     labels, classes = labels_of(node_table, given.label)
     task = "none" if labels is None else "multiclass" if labels.ndim == 1 else "multilabel"
-    roles = {given.id, given.split, *([given.label] if isinstance(given.label, str) else given.label)}
     return Graph(
         name=name,
         csr=csr,
-        features=features_of(node_table, given.features, roles, given.width),
+        features=features_of(node_table, given.features, given.roles, given.width),
         labels=labels,
         split=split_of(node_table, given.split),
         classes=classes,
         task=task,
         node_ids=ids.astype(np.int64) if np.issubdtype(ids.dtype, np.integer) else None,
-        edge_weights=None if weights is None else weights[csr.ids % len(weights)],
+        node_types=types_of(node_table, given.node_type),
+        **arrays,
         sha256=_sha256(given, options),
         trust="local",
         self_loops_dropped=loops,
@@ -83,9 +103,14 @@ def _options(options: Options) -> TableOptions:
     return given
 
 
-def _open(path: str) -> IO[bytes]:
-    opened: IO[bytes] = import_module("fsspec").open(path, "rb").open()
-    return opened
+@contextmanager
+def _open(path: str) -> Iterator[IO[bytes]]:
+    try:
+        opened = import_module("fsspec").open(path, "rb")
+    except (ImportError, ValueError) as error:  # a file system whose package is not installed, or that nobody knows
+        raise TableError(f"{path}: {error}") from error
+    with opened as handle:
+        yield handle
 
 
 def _read(path: str, role: str) -> Table:
@@ -102,16 +127,24 @@ def _read(path: str, role: str) -> Table:
     try:
         with _open(path) as handle:
             table = Table(path, readers[ending](handle))
-    except pyarrow.ArrowInvalid as error:
-        raise TableError(f"{path}: {error}") from error
+    except (pyarrow.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from error
     if not table.rows:
         raise TableError(f"{path}: the {role} table has no rows")
     return table
 
 
+def _unreadable(where: str, error: Exception) -> Exception:
+    """Say which file Arrow cannot read; errors of the file system, which have a number, name it themselves."""
+    if getattr(error, "errno", None) is not None:
+        return error
+    return TableError(f"{where}: {'does not exist' if isinstance(error, FileNotFoundError) else error}")
+
+
 def _ending(path: str, role: str) -> str:
+    """Kind of a table; of a chained path such as ``zip://nodes.csv::archive.zip`` that of its first link."""
     for ending in ENDINGS:
-        if path.endswith(ending):
+        if path.partition("::")[0].endswith(ending):
             return ending
     raise TableError(f"{path}: the {role} table must end with one of {', '.join(ENDINGS)}")
 
@@ -134,8 +167,8 @@ def batches(path: str, role: str) -> Iterator[Table]:
                 if piece.num_rows:
                     yield Table(path, pyarrow.Table.from_batches([piece]), first)
                 first += piece.num_rows
-    except pyarrow.ArrowInvalid as error:
-        raise TableError(f"{path}: after row {first}: {error}") from error
+    except (pyarrow.ArrowException, OSError) as error:
+        raise _unreadable(f"{path}: after row {first}", error) from error
     if not first:
         raise TableError(f"{path}: the {role} table has no rows")
 

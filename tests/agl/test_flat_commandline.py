@@ -73,7 +73,25 @@ MISTAKES = [
     ({}, ["-s", "topk(by=colour, limit=3)"], r"goes by 'colour'"),
     ({}, ["-f", "colour > 3"], r"filter 'colour > 3' names 'colour'"),
     ({}, ["-n", "nothing.parquet"], r"nothing.parquet"),
-    ({"edges": EDGES | {"weight": [1.0, -1.0, 1.0, 1.0]}}, ["-s", "weighted(2)", "--targets", "all"], r"weight -1.0"),
+    (
+        {"edges": EDGES | {"weight": [1.0, 0.5, 0.0, -1.0]}},
+        ["-s", "weighted(2)"],
+        r"edges.parquet: row 3: has weight 0.0, sampler weighted needs finite numbers above 0",
+    ),
+    (
+        {"edges": EDGES | {"weight": [1.0, 0.5, 1.0, -1.0]}},
+        ["-s", "weighted(2)", "--undirected"],
+        r"edges.parquet: row 4: has weight -1.0",
+    ),
+    ({"edges": EDGES | {"f": [1.0, None, 0.0, 0.0]}}, ["--edge-features", "f"], r"edges.parquet: row 2, column 'f'"),
+    ({}, ["--edge-features", "f"], r"edges.parquet: there is no column 'f'"),
+    ({}, ["-f", "weight > 'heavy'"], r"filter .* compares what cannot be compared"),
+    ({}, ["-f", "weight > [1, 2]"], r"filter .* compares what cannot be compared"),
+    ({}, ["-s", "uniform(3, seed=2.5)"], r"seed=2.5 .* give a whole number"),
+    ({}, ["-s", "uniform(99999999999999999999)"], r"limit=9+ .* from 1 to 2147483647"),
+    ({}, ["-n", "s3://bucket/nodes.parquet"], r"s3://bucket/nodes.parquet: Install s3fs"),
+    ({}, ["-n", "nowhere://nodes.parquet"], r"nowhere://nodes.parquet: Protocol not known"),
+    ({}, ["--targets", "test"], r"there are no targets in tables: give labels and splits, or targets=all"),
 ]
 
 
@@ -86,6 +104,36 @@ def test_wrong_input_is_named_and_leaves_nothing_behind(tmp_path, tables, more, 
     error = capsys.readouterr().err.strip()
     assert error.startswith("error: ") and re.search(told, error) and "Traceback" not in error
     assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.parquet", "nodes.parquet"]
+
+
+def test_only_nodes_of_a_label_table_without_splits_are_flattened(tmp_path):
+    arguments = write(tmp_path, {name: NODES[name] for name in ("id", "a")})
+    parquet.write_table(pa.table({"id": [40, 20], "label": [1, 0]}), tmp_path / "labels.parquet")
+    assert main([*arguments, "-l", str(tmp_path / "labels.parquet")]) == 0
+    (records,) = GraphFeatureReader(tmp_path / "out").batches(10)
+    assert records.targets.tolist() == [20, 40] and records.labels.tolist() == [[0], [1]]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_words_as_ids_are_known_by_name(tmp_path, ending):
+    named = {place: [f"user {number}" for number in EDGES[place]] for place in ("source", "target")}
+    nodes = NODES | {"id": [f"user {number}" for number in NODES["id"]]}
+    assert main([*write(tmp_path, nodes, EDGES | named, ending), "--targets", "all"]) == 0
+    reader = GraphFeatureReader(tmp_path / "out")
+    (records,) = reader.batches(10)
+    assert reader.names(records.targets) == nodes["id"]
+    assert reader.names(records.ids[slice(*records.node_bounds[1:3])]) == ["user 20", "user 10", "user 30"]
+
+
+def test_a_second_run_into_the_same_folder_is_told_of_the_first(tmp_path, capsys):
+    from backends.agl.flat.alone import alone
+
+    for name in ("tables", "partial"):
+        with alone(tmp_path / f".out.{name}"):
+            assert main(write(tmp_path)) == 1
+            assert "another run works in" in capsys.readouterr().err and not (tmp_path / "out").exists()
+    assert main(write(tmp_path)) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.parquet", "nodes.parquet", "out"]
 
 
 def test_a_finished_folder_is_not_overwritten(tmp_path, capsys):

@@ -11,7 +11,7 @@ from backends.agl.flat.local import flattened
 from backends.agl.flat.source import Source
 from backends.agl.flat.strategy import StrategyError, parse
 from backends.agl.graphfeature import decode
-from backends.kernels import khop
+from backends.kernels import SAMPLERS, Sampler, khop
 from datasets.graph import Graph
 from tests.graphs import awkward_graph
 
@@ -96,6 +96,20 @@ def test_a_filter_thins_edges_out_before_they_are_sampled_and_keeps_degrees(tmp_
     assert np.array_equal(sampled.edge_weights, graph.edge_weights[[at[edge] for edge in sampled.edge_ids.tolist()]])
 
 
+def test_a_filter_computes_and_compares_in_chains(tmp_path):
+    graph = awkward_graph(4, weighted=True)
+    kept = (graph.edge_weights * 2 > 1) & (graph.edge_weights + 0.5 <= 2)
+    record = decode(strings_of(graph, parse("full()", 1), tmp_path, filtering="0.5 < weight <= 3 / 2"))
+    assert sorted(record.edge_ids) == sorted(graph.csr.ids[kept]) and 0 < kept.sum() < graph.csr.nnz
+
+
+def test_a_sampler_of_ones_own_is_found_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.setitem(SAMPLERS, "lightest", Sampler(lambda hashes, weight: weight, needs_weight=True))
+    graph = awkward_graph(4, weighted=True)
+    mine = strings_of(graph, parse("lightest(3)", 2), tmp_path)
+    assert mine == strings_of(graph, parse("topk(by=weight, limit=3, reverse=true)", 2), tmp_path)
+
+
 def test_reversed_topk_keeps_the_least(tmp_path):
     graph = awkward_graph(4, weighted=True)
     record = decode(strings_of(graph, parse("topk(by=weight, limit=1, reverse=true)", 1), tmp_path, np.array([0])))
@@ -103,10 +117,12 @@ def test_reversed_topk_keeps_the_least(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["weight >", "colour > 1", "neighbor.colour == 1", "weight + 1", "feature[0] > 1", "f()"]
+    "text", ["weight >", "colour > 1", "neighbor.colour == 1", "weight + 1", "feature[0] > 1", "f()", "1 / 0 > weight"]
 )
 def test_a_filter_that_cannot_be_read_says_what_can(text, tmp_path):
-    with pytest.raises(ValueError, match=r"filter .* (columns are|write for example|compare columns)"):
+    with pytest.raises(
+        ValueError, match=r"filter .* (columns are|write for example|compare columns|cannot be compared)"
+    ):
         Source.build(awkward_graph(1, weighted=True), parse("full()", 1), text, tmp_path)
 
 
@@ -129,6 +145,14 @@ def test_hops_of_the_grammar_become_fanouts_of_layers(text, hops, fanouts):
         ("uniform(15)", 0, "hop 0"),
         ("nearest(3)", 1, "allowed are uniform"),
         ("uniform(0)", 1, "from 1"),
+        ("uniform(-3)", 1, "from 1"),
+        ("uniform(2.5)", 1, "from 1"),
+        ("uniform(2147483648)", 1, "from 1 to 2147483647"),
+        ("uniform(3, 5)", 1, "given twice"),
+        ("uniform(3, seed=1.5)", 1, "seed=1.5 .* whole number"),
+        ("uniform(3, replacement=2)", 1, "replacement=2 .* true or false"),
+        ("uniform(3, by=weight)", 1, "goes by no column"),
+        ("full(replacement=true)", 1, "neither by, replacement nor reverse"),
         ("uniform()", 1, "without limit"),
         ("uniform(2);uniform(3);uniform(4)", 2, "describes 3 hops"),
         ("uniform(2);topk(3)", 2, "differently"),

@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from datasets import tables as loader
 from datasets.buckets import Buckets
 from datasets.graph import Graph
 from datasets.table_columns import TableError
-from datasets.table_stream import stream
+from datasets.table_stream import NAMES, stream
 from datasets.tables import TableOptions
 from tests.data.test_tables import EDGES, MISTAKES, NODES, Columns, load, tables, write
 
-ARRAYS = ("features", "labels", "split", "node_ids", "edge_weights")
+ARRAYS = ("features", "labels", "split", "node_ids", "node_types", "edge_weights", "edge_types", "edge_features")
 
 
 def streamed(
@@ -32,10 +33,11 @@ def streamed(
 def test_it_is_the_graph_that_the_loader_reads(tmp_path_factory, held, ending, both, buckets, rows) -> None:
     nodes, edges = held
     folder = tmp_path_factory.mktemp("tables")
-    whole = load(folder, nodes, edges, ending, undirected=both)
+    options = {"undirected": both, "edge_features": ["f"]}
+    whole = load(folder, nodes, edges, ending, **options)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loader, "ROWS_AT_ONCE", rows)
-        graph = streamed(folder, nodes, edges, ending, buckets, undirected=both)
+        graph = streamed(folder, nodes, edges, ending, buckets, **options)
     for name in ARRAYS:
         mine, wanted = getattr(graph, name), getattr(whole, name)
         assert (mine is None) == (wanted is None) and (wanted is None or np.array_equal(mine, wanted)), name
@@ -45,7 +47,9 @@ def test_it_is_the_graph_that_the_loader_reads(tmp_path_factory, held, ending, b
     for name in ("classes", "task", "self_loops_dropped"):
         assert getattr(graph, name) == getattr(whole, name)
     left = {path.stem for path in (folder / "graph").iterdir()}
-    assert left <= {"graph", "indptr", "indices", "edge_ids", *ARRAYS}
+    assert left <= {"graph", "indptr", "indices", "edge_ids", "names", *ARRAYS}
+    if "names" in left:
+        assert parquet.read_table(folder / "graph" / NAMES).column("name").to_pylist() == nodes["id"]
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
@@ -77,10 +81,11 @@ def test_labels_come_from_a_table_of_their_own(tmp_path: Path) -> None:
     for wrong, told in (
         ({"id": [10, 99]}, r"labels.parquet: row 2, column 'id': no node"),
         ({"id": ["a", "b"]}, "strings"),
+        ({"id": [10, 10]}, r"labels.parquet: row 2, column 'id': this id appeared before"),
     ):
-        (tmp_path / str(told[-4:])).mkdir()
+        (folder := tmp_path / str(len(list(tmp_path.iterdir())))).mkdir()
         with pytest.raises(TableError, match=told):
-            streamed(tmp_path / str(told[-4:]), nodes, EDGES, labels=labels | wrong)
+            streamed(folder, nodes, EDGES, labels=labels | wrong)
 
 
 def test_rows_that_grow_wider_are_named(tmp_path: Path, monkeypatch) -> None:
@@ -88,6 +93,19 @@ def test_rows_that_grow_wider_are_named(tmp_path: Path, monkeypatch) -> None:
     nodes = {"id": [10, 20, 30], "x": [[1.0, 2.0], [1.0, 2.0], [1.0]]}
     with pytest.raises(TableError, match=r"nodes.parquet: row 3: .* features"):
         streamed(tmp_path, nodes, EDGES)
+
+
+def test_edge_features_that_grow_wider_are_named(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(loader, "ROWS_AT_ONCE", 2)
+    edges = EDGES | {"f": [[1.0], [1.0], [1.0, 2.0], [1.0, 2.0]]}
+    with pytest.raises(TableError, match=r"edges.parquet: row 3: .* edge_features"):
+        streamed(tmp_path, NODES, edges, edge_features="f")
+
+
+def test_a_label_that_comes_twice_is_named_across_pieces(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(loader, "ROWS_AT_ONCE", 2)
+    with pytest.raises(TableError, match=r"labels.parquet: row 3, column 'id': this id appeared before"):
+        streamed(tmp_path, NODES, EDGES, labels={"id": [10, 20, 10], "label": [0, 1, 1]})
 
 
 def test_words_as_labels_are_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """User tables: whatever graph is written comes back, and every mistake is named with file, column and row."""
 
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,11 @@ def tables(draw: st.DrawFn) -> tuple[Columns, Columns]:
         "y": [draw(numbers) for _ in ids],
         "label": [draw(st.sampled_from([None, 0, 1, 2])) for _ in ids],
         "split": [draw(st.sampled_from(["train", "validation", "val", "valid", "test", "none"])) for _ in ids],
+        "type": [draw(st.integers(0, 5)) for _ in ids],
     }
     ends = draw(st.lists(st.tuples(st.sampled_from(ids), st.sampled_from(ids)), min_size=1, max_size=30))
     edges = {"source": [a for a, _ in ends], "target": [b for _, b in ends], "weight": [draw(numbers) for _ in ends]}
-    return nodes, edges
+    return nodes, edges | {"type": [draw(st.integers(0, 5)) for _ in ends], "f": [draw(numbers) for _ in ends]}
 
 
 @settings(max_examples=60, deadline=None)
@@ -54,22 +56,25 @@ def test_a_written_graph_comes_back(
     tmp_path_factory: pytest.TempPathFactory, held: tuple[Columns, Columns], ending: str, both: bool
 ) -> None:
     nodes, edges = held
-    graph = load(tmp_path_factory.mktemp("tables"), nodes, edges, ending, undirected=both)
+    graph = load(tmp_path_factory.mktemp("tables"), nodes, edges, ending, undirected=both, edge_features=["f"])
     rows = len(edges["source"])
     position = {name: place for place, name in enumerate(nodes["id"])}
     expected = {}
-    for row, (a, b, weight) in enumerate(zip(*edges.values(), strict=True)):
+    for row, (a, b, weight, kind, feature) in enumerate(zip(*edges.values(), strict=True)):
+        known = np.float32(weight), kind, np.float32(feature)
         if a != b:
-            expected[row] = (position[a], position[b], np.float32(weight))
+            expected[row] = (position[a], position[b], *known)
             if both:
-                expected[row + rows] = (position[b], position[a], np.float32(weight))
-    read = zip(graph.csr.indices.tolist(), graph.csr.destinations.tolist(), graph.edge_weights, strict=True)
+                expected[row + rows] = (position[b], position[a], *known)
+    of_edges = graph.edge_weights, graph.edge_types.tolist(), graph.edge_features[:, 0]
+    read = zip(graph.csr.indices.tolist(), graph.csr.destinations.tolist(), *of_edges, strict=True)
     assert dict(zip(graph.csr.ids.tolist(), read, strict=True)) == expected
     assert graph.self_loops_dropped == sum(a == b for a, b in zip(edges["source"], edges["target"], strict=True))
     np.testing.assert_array_equal(graph.features, np.array([nodes["x"], nodes["y"]], dtype=np.float32).T)
     assert graph.labels.tolist() == [-1 if label is None else label for label in nodes["label"]]
     parts = {"train": 0, "validation": 1, "val": 1, "valid": 1, "test": 2, "none": 3}
     assert graph.split.tolist() == [parts[name] for name in nodes["split"]]
+    assert graph.node_types.tolist() == nodes["type"] and graph.edge_features.shape[1] == 1
     if isinstance(nodes["id"][0], int):
         assert graph.node_ids.tolist() == nodes["id"]
 
@@ -97,6 +102,16 @@ MISTAKES: list[tuple[Columns, Columns, dict[str, Any], str]] = [
     (NODES, EDGES, {"source": "src"}, r"edges\..*: there is no column 'src', only source, target"),
     (NODES | {"c": ["x", "y", "z"]}, EDGES, {"features": ["c"]}, r"nodes\..*: column 'c' holds string"),
     (NODES | {"id": ["a", "b", "c"]}, EDGES, {}, r"edges\..*: column 'source' holds int64, but the ids of .*nodes"),
+    (
+        NODES | {"id": np.array([1, 2**63, 3], dtype=np.uint64)},
+        EDGES,
+        {},
+        r"nodes\..*: (row 2, )?column 'id'.*(63 bits|ids are integers)",
+    ),
+    (NODES, EDGES | {"type": [0, 1, -1, 2]}, {}, r"edges\..*: row 3, column 'type': a type is a whole number from 0"),
+    (NODES | {"type": [0, 1.5, 2]}, EDGES, {}, r"nodes\..*: row 2, column 'type': a type is a whole number from 0"),
+    (NODES, EDGES, {"edge_features": ["f"]}, r"edges\..*: there is no column 'f', only source, target"),
+    (NODES, EDGES | {"f": [0, None, 1, 1]}, {"edge_features": ["f"]}, r"edges\..*: row 2, column 'f': a number is NaN"),
     (NODES | {"id": [0.5, 1.5, 2.5]}, EDGES, {}, r"nodes\..*: column 'id' holds double: ids are integers or strings"),
 ]
 
@@ -196,3 +211,38 @@ def test_the_hash_follows_contents_and_options_but_not_paths(tmp_path: Path) -> 
     hashes = [hash_of(lambda held=held: held, tmp_path / str(place)) for place, held in enumerate(variants)]
     assert hashes[0] == hashes[1]
     assert len(set(hashes)) == 4
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda held: held[: len(held) // 2], "nodes.parquet: .*magic bytes"),
+        (lambda held: held[:60] + bytes(len(held) - 400) + held[-340:], "nodes.parquet: .+"),
+        (lambda held: b"", "nodes.parquet: .*size is 0"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[bytes], bytes], told: str) -> None:
+    path = tmp_path / "nodes.parquet"
+    parquet.write_table(pa.table({"id": np.arange(5000), "a": np.random.default_rng(0).normal(size=5000)}), path)
+    path.write_bytes(damage(path.read_bytes()))
+    options = {"nodes": str(path), "edges": write(tmp_path / "edges.parquet", EDGES)}
+    with pytest.raises(TableError, match=told):
+        load_dataset("tables", options, tmp_path)
+
+
+def test_tables_lie_inside_an_archive(tmp_path: Path) -> None:
+    write(tmp_path / "n.csv", NODES), write(tmp_path / "e.parquet", EDGES)
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        for name in ("n.csv", "e.parquet"):
+            archive.write(tmp_path / name, name)
+    options = {"nodes": f"zip://n.csv::{tmp_path}/t.zip", "edges": f"zip://e.parquet::{tmp_path}/t.zip"}
+    assert load_dataset("tables", options, tmp_path).node_ids.tolist() == NODES["id"]
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [("nowhere://n.csv", "Protocol not known"), ("memory://none.csv", "none.csv"), ("dvc://n.csv", "nstall dvc")],
+)
+def test_a_path_that_cannot_be_opened_is_named(tmp_path: Path, path: str, told: str) -> None:
+    with pytest.raises((TableError, FileNotFoundError), match=told):
+        load_dataset("tables", {"nodes": path, "edges": path}, tmp_path)

@@ -7,14 +7,17 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from backends.agl import cluster
+from backends.agl.flat.alone import alone
 from backends.agl.flat.job import ENGINES, Job, Progress, flatten_to, targets_of
-from backends.agl.flat.strategy import SCOPES, parse
+from backends.agl.flat.source import UnfitEdge
+from backends.agl.flat.strategy import SCOPES, StrategyError, parse
 from datasets.graph import SPLITS, Graph
-from datasets.table_stream import stream
+from datasets.table_stream import NAMES, stream
 from datasets.tables import TableOptions, sha256_of
 
 
@@ -41,7 +44,12 @@ def parser() -> argparse.ArgumentParser:
     columns = made.add_argument_group("columns of the tables")
     for name in ("id", "source", "target", "label", "split", "weight"):
         columns.add_argument(f"--{name}", default=name)
+    for name in ("node-type", "edge-type"):
+        columns.add_argument(f"--{name}", default="type", help="whole numbers, for filters (type)")
     columns.add_argument("--features", nargs="*", help="numeric columns, or one of lists (all without another role)")
+    columns.add_argument(
+        "--edge-features", nargs="+", help="of the edge table: numeric columns, or one of lists (none)"
+    )
     columns.add_argument("--width", type=int, help="features expected of every node")
     columns.add_argument("--undirected", action="store_true", help="each row is an edge both ways")
     return made
@@ -55,8 +63,9 @@ def main(arguments: list[str] | None = None) -> int:
         if given.output.exists():
             raise ValueError(f"{given.output} exists: delete it or choose another folder")
         manifest = flatten(given, job)
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except (ValueError, OSError, MemoryError) as error:
+        told = "out of memory: give smaller --shard-records or fanouts" if isinstance(error, MemoryError) else error
+        print(f"error: {told}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
     sizes = manifest["sizes"]
     print(
@@ -80,23 +89,30 @@ def job_of(given: argparse.Namespace) -> Job:
 def flatten(given: argparse.Namespace, job: Job) -> dict[str, Any]:
     """Read the tables once, flatten them, and remove what only that needed; returns the manifest with its seconds."""
     started = time.perf_counter()
-    tables = given.output.with_name(f".{given.output.name}.tables")
-    graph = read_tables(given, tables)
-    read = time.perf_counter() - started
-    try:
-        with shown() as progress:
-            manifest = flatten_to(given.output, graph, targets_of(graph, given.targets), job, progress)
-    except ValueError:
+    with alone(tables := given.output.with_name(f".{given.output.name}.tables")), shown() as progress:
+        graph = read_tables(given, tables)
+        read = time.perf_counter() - started
+        names = tables / NAMES if (tables / NAMES).is_file() else None
+        try:
+            manifest = flatten_to(given.output, graph, targets_of(graph, given.targets), job, progress, names)
+        except ValueError as error:
+            shutil.rmtree(tables)
+            if isinstance(error, UnfitEdge):
+                raise StrategyError(f"{given.edges}: row {row_of(error.edge, graph, given)}: {error.told}") from error
+            raise
         shutil.rmtree(tables)
-        raise
-    shutil.rmtree(tables)
     return manifest | {"seconds": time.perf_counter() - started, "read_seconds": read}
+
+
+def row_of(edge: int, graph: Graph, given: argparse.Namespace) -> int:
+    """Row of the edge table, from 1, that an edge comes from."""
+    rows = graph.csr.nnz // (2 if given.undirected else 1) + graph.self_loops_dropped
+    return edge % rows + 1
 
 
 def read_tables(given: argparse.Namespace, folder: Path) -> Graph:
     """Turn the tables into a mapped graph in ``folder``, unless an interrupted run of the same tables did."""
-    names = ("nodes", "edges", "id", "source", "target", "label", "split", "weight", "features", "width", "undirected")
-    options = TableOptions(**{name: getattr(given, name) for name in names})
+    options = TableOptions(**{item.name: getattr(given, item.name) for item in fields(TableOptions)})
     facts = folder / "graph.json"
     if facts.is_file() and json.loads(facts.read_text())["sha256"] == sha256_of(
         options, [given.labels] if given.labels else []

@@ -72,8 +72,14 @@ class OnRay:
         return [made] if results == 1 else list(made)
 
     def get(self, handles: list[Any]) -> list[Any]:
-        """See ``Executor``."""
-        return list(self.ray.get(handles))
+        """See ``Executor``; an error in a task is raised as it is, the end of Ray's tries as ChildProcessError."""
+        failures = self.ray.exceptions
+        try:
+            return list(self.ray.get(handles))
+        except failures.RayTaskError as error:
+            raise error.cause from error
+        except failures.RayError as error:
+            raise ChildProcessError(f"Ray gave up on a task, another run goes on from here: {error}") from error
 
 
 def _unpacked(results: int, task: Task, *arguments: Any) -> Any:

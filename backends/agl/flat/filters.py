@@ -1,4 +1,4 @@
-"""Filters on columns of edges and of neighbours: ``weight > 0.5 and neighbor.type in (1, 2)``.
+"""Filters on columns of edges and of neighbours: ``weight * 2 > 0.5 and neighbor.type in (1, 2)``.
 
 Columns are ``weight``, ``type``, ``feature[N]`` of an edge, ``neighbor.type``, ``neighbor.feature[N]`` of its source.
 """
@@ -24,6 +24,13 @@ COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.In: lambda left, right: np.isin(left, right),
     ast.NotIn: lambda left, right: ~np.isin(left, right),
 }
+ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Mod: operator.mod,
+}
 COLUMNS = "weight, type, feature[N], neighbor.type, neighbor.feature[N]"
 
 
@@ -43,8 +50,14 @@ def edge_columns(graph: Graph, name: str) -> NDArray[Any]:
 
 def edge_mask(graph: Graph, text: str, start: int, end: int) -> NDArray[np.bool_]:
     """Whether each edge from position ``start`` to ``end`` passes the filter, [end - start]."""
-    held = np.asarray(_evaluate(_parsed(text), graph, slice(start, end), text))
-    return np.broadcast_to(held.astype(bool), (end - start,))
+    try:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            held = np.asarray(_evaluate(_parsed(text), graph, slice(start, end), text))
+        return np.broadcast_to(held.astype(bool), (end - start,))
+    except FilterError:
+        raise
+    except (TypeError, ValueError, ZeroDivisionError) as error:  # numpy cannot compare a number with a word or a list
+        raise FilterError(f"filter {text!r} compares what cannot be compared: columns hold numbers") from error
 
 
 def check(graph: Graph, text: str) -> None:
@@ -67,14 +80,18 @@ def _evaluate(tree: ast.expr, graph: Graph, edges: slice, text: str) -> Any:
         return join.reduce([_evaluate(part, graph, edges, text) for part in tree.values])
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
         return np.logical_not(_evaluate(tree.operand, graph, edges, text))
-    if isinstance(tree, ast.Compare) and len(tree.ops) == 1:
-        left, right = (_operand(part, graph, edges, text) for part in (tree.left, tree.comparators[0]))
-        return COMPARE[type(tree.ops[0])](left, right) if type(tree.ops[0]) in COMPARE else _refuse(text)
+    if isinstance(tree, ast.Compare) and all(type(one) in COMPARE for one in tree.ops):
+        values = [_operand(part, graph, edges, text) for part in (tree.left, *tree.comparators)]
+        pairs = zip(tree.ops, values, values[1:], strict=False)
+        return np.logical_and.reduce([COMPARE[type(one)](left, right) for one, left, right in pairs])
     return _refuse(text)
 
 
 def _operand(tree: ast.expr, graph: Graph, edges: slice, text: str) -> Any:
-    """A literal, or the values of a column for some edges."""
+    """A literal, the values of a column for some edges, or what arithmetic makes of them."""
+    if isinstance(tree, ast.BinOp) and type(tree.op) in ARITHMETIC:
+        left, right = (_operand(part, graph, edges, text) for part in (tree.left, tree.right))
+        return ARITHMETIC[type(tree.op)](left, right)
     try:
         return ast.literal_eval(tree)
     except ValueError:

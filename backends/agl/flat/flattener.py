@@ -50,9 +50,9 @@ class AglFlattener:
         with clock.phase("source"):
             try:
                 check(graph, self.job)
+                self.source = Source.build(graph, self.job.strategy, self.job.filtering, self.home / "source")
             except ValueError as error:
                 raise Unsupported(str(error)) from error
-            self.source = Source.build(graph, self.job.strategy, self.job.filtering, self.home / "source")
 
     def flatten(self, clock: Clock) -> None:
         """See ``backends.contract.Flattener``."""

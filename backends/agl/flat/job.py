@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from backends.agl.flat import filters
+from backends.agl.flat.alone import alone
 from backends.agl.flat.local import flattened, in_threads
 from backends.agl.flat.mapreduce import Plan
 from backends.agl.flat.reader import MANIFEST
@@ -68,27 +69,46 @@ class NoRoom(OSError):
 
 
 def targets_of(graph: Graph, which: str = "labelled") -> Ints:
-    """Nodes to flatten: all, those of a split, or the labelled ones of all splits (all nodes if there are none)."""
+    """Nodes to flatten: all, those of a split, or the labelled ones of all splits.
+
+    Where no node is in a split those with labels are the labelled ones, and all nodes where none has a label.
+    """
     if which in SPLITS:
         return graph.nodes_of(which)
     if which not in ("all", "labelled"):
         raise ValueError(f"targets={which!r} is unknown: allowed are all, labelled, {', '.join(SPLITS)}")
     labelled = np.sort(np.concatenate([graph.nodes_of(split) for split in SPLITS]))
+    if not len(labelled) and graph.labels is not None:
+        labelled = np.flatnonzero((graph.labels >= 0).reshape(graph.nodes, -1).any(axis=1))
     return labelled if which == "labelled" and len(labelled) else np.arange(graph.nodes)
 
 
-def flatten_to(folder: Path, graph: Graph, targets: Ints, job: Job, progress: Progress | None = None) -> dict[str, Any]:
+def flatten_to(
+    folder: Path,
+    graph: Graph,
+    targets: Ints,
+    job: Job,
+    progress: Progress | None = None,
+    names: Path | None = None,
+) -> dict[str, Any]:
     """Flatten ``targets`` into ``folder``, which must not exist; returns the manifest that is written there last.
 
-    Works in ``.<folder>.partial`` beside it, where an interrupted run of the same job goes on. Raises FileExistsError,
-    NoRoom before anything large is written, StrategyError or FilterError for what the graph does not have.
+    Works in ``.<folder>.partial`` beside it, where an interrupted run of the same job goes on. ``names`` is a file that
+    says what the user calls the nodes; it goes along. Raises FileExistsError, BlockingIOError where another run does
+    the same, NoRoom before anything large is written, StrategyError or FilterError for what the graph does not have.
     """
     if folder.exists():
         raise FileExistsError(f"{folder} exists: delete it or choose another folder")
     if not len(targets):
         raise ValueError(f"there are no targets in {graph.name}: give labels and splits, or targets=all")
     check(graph, job)
-    partial = folder.with_name(f".{folder.name}.partial")
+    with alone(partial := folder.with_name(f".{folder.name}.partial")):
+        return _flatten_in(partial, folder, graph, targets, job, progress, names)
+
+
+def _flatten_in(
+    partial: Path, folder: Path, graph: Graph, targets: Ints, job: Job, progress: Progress | None, names: Path | None
+) -> dict[str, Any]:
     _claim(partial, job.identity(graph, targets))
     try:
         source = Source.build(graph, job.strategy, job.filtering, partial / "source")
@@ -101,6 +121,8 @@ def flatten_to(folder: Path, graph: Graph, targets: Ints, job: Job, progress: Pr
         shutil.rmtree(partial)  # what was given is wrong: another run could not go on from here
         raise
     shards = partial / "shards"
+    if names is not None:
+        shutil.copy(names, shards / names.name)
     manifest = _manifest(graph, job, done, source) | {"estimated_bytes": needed, "reducer_loads": loads}
     (shards / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
     shards.rename(folder)

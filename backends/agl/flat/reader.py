@@ -13,6 +13,7 @@ from backends.agl.graphfeature import decode
 from backends.agl.records import Records
 from backends.agl.wire import CorruptRecord, Slices
 from datasets.randomness import permutation
+from datasets.table_stream import NAMES
 
 MANIFEST = "manifest.json"
 
@@ -62,6 +63,10 @@ class GraphFeatureReader:
             features = self._features(number)
             for start in range(0, len(rows), size):
                 yield self._decoded(number, strings, rows[start : start + size], features)
+
+    def names(self, ids: Any) -> list[str]:
+        """What the user's tables call nodes whose ids are numbers of rows there, as they are where names are words."""
+        return list(self._read(self.folder / NAMES, "name").take(np.asarray(ids)).to_pylist())
 
     def splits(self, number: int) -> Any:
         """The split of each record of a shard, as text [records]."""

@@ -11,11 +11,20 @@ from numpy.typing import NDArray
 
 from backends.agl.flat.filters import edge_columns, edge_mask
 from backends.agl.flat.rounds import Ints, Table
-from backends.agl.flat.strategy import Strategy
+from backends.agl.flat.strategy import Strategy, StrategyError
+from backends.kernels.samplers import SAMPLERS
 from datasets.csr import Csr
 from datasets.graph import Graph
 
 AT_ONCE = 1 << 22  # edges
+
+
+class UnfitEdge(StrategyError):
+    """An edge whose value no sample can be drawn by; ``edge`` is its id, a row of the edge table from 0."""
+
+    def __init__(self, edge: int, told: str) -> None:
+        super().__init__(f"edge {edge} {told}")
+        self.edge, self.told = edge, told
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +44,7 @@ class Source:
         """Write into ``folder`` what is computed once for all targets, and open it.
 
         An unmapped graph is saved there too, so that other processes can map it. Memory does not grow with the graph.
+        Raises UnfitEdge for a value that weighted sampling cannot go by.
         """
         folder.mkdir(parents=True, exist_ok=True)
         home = _home(graph)
@@ -133,6 +143,18 @@ def _write_sampled_by(graph: Graph, strategy: Strategy, folder: Path) -> None:
     out = open_memmap(folder / "sampled_by.npy", "w+", np.float32, (count,))
     for start in range(0, count, AT_ONCE):
         here = slice(start, start + AT_ONCE)
-        values = column[here] if kept is None else column[kept[here]]
+        places = np.arange(start, min(start + AT_ONCE, count)) if kept is None else kept[here]
+        values = np.asarray(column[places], dtype=np.float32)
+        _refuse_unfit(values, places if graph.csr.edge_ids is None else graph.csr.edge_ids[places], strategy)
         out[here] = -values if strategy.reverse else values
     out.flush()
+
+
+def _refuse_unfit(values: NDArray[np.float32], ids: NDArray[np.integer], strategy: Strategy) -> None:
+    positive = SAMPLERS[strategy.method].positive
+    unfit = ~np.isfinite(values) | (values <= 0) if positive else np.isnan(values)
+    if unfit.any():
+        first = np.flatnonzero(unfit)[ids[unfit].argmin()]
+        allowed = "finite numbers above 0" if positive else "numbers"
+        told = f"has {strategy.by} {values[first]}, sampler {strategy.method} needs {allowed}"
+        raise UnfitEdge(int(ids[first]), f"{told}: leave such edges out by a filter, {strategy.by} > 0")

@@ -5,15 +5,13 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-METHODS = {
-    "uniform": "uniform",
-    "random_sampler": "uniform",
-    "weighted": "weighted",
-    "weighted_sampler": "weighted",
-    "topk": "topk",
-    "full": "full",
-}
+from backends.kernels.samplers import SAMPLERS
+
+ALIASES = {"random_sampler": "uniform", "weighted_sampler": "weighted"}
+LARGEST = 2**31 - 1
 OPTIONS = ("by", "limit", "replacement", "reverse", "seed")
+KINDS: dict[str, type] = {"replacement": bool, "reverse": bool, "seed": int}
+KIND_NAMES = {bool: "true or false", int: "a whole number"}
 SCOPES = ("node", "target")
 
 
@@ -53,6 +51,7 @@ class Strategy:
 def parse(text: str, hops: int, scope: str = "node", seed: int = 0) -> Strategy:
     """Read ``method(limit)`` or ``method(by=column, limit=k, replacement=true, reverse=true, seed=n)`` per hop.
 
+    Methods are those of ``backends.kernels.samplers.SAMPLERS``, where one's own is registered, and AGL's two names.
     ``;`` separates hops, hop 1 (at the target) first; the last one repeats. All hops sample by the same method: an
     edge has one rank. Raises StrategyError with what is allowed.
     """
@@ -68,8 +67,10 @@ def parse(text: str, hops: int, scope: str = "node", seed: int = 0) -> Strategy:
     if any(options != shared[0] for options in shared):
         raise StrategyError(f"{text!r} samples differently at different hops: only limit may differ between them")
     for limit in limits:
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-            raise StrategyError(f"limit={limit} of {text!r} is not allowed: give a whole number from 1, or full()")
+        if limit is not None and not (type(limit) is int and 1 <= limit <= LARGEST):
+            raise StrategyError(
+                f"limit={limit} of {text!r} is not allowed: give a whole number from 1 to {LARGEST}, or full()"
+            )
     options = {"seed": seed} | shared[0] | {"fanouts": tuple(reversed(limits)), "scope": scope}
     return _checked(Strategy(**options), text)
 
@@ -77,15 +78,21 @@ def parse(text: str, hops: int, scope: str = "node", seed: int = 0) -> Strategy:
 def _call(text: str) -> dict[str, Any]:
     """Split ``method(value, name=value)``."""
     match = re.fullmatch(r"(\w+)\s*(?:\((.*)\))?", text)
-    if not match or match[1] not in METHODS:
-        raise StrategyError(f"sampler {text!r} is unknown: allowed are {', '.join(METHODS)}, as in uniform(15)")
-    options: dict[str, Any] = {"method": METHODS[match[1]]}
+    if not match or ALIASES.get(match[1], match[1]) not in SAMPLERS:
+        allowed = ", ".join([*SAMPLERS, *ALIASES])
+        raise StrategyError(f"sampler {text!r} is unknown: allowed are {allowed}, as in uniform(15)")
+    options: dict[str, Any] = {"method": ALIASES.get(match[1], match[1])}
     for argument in filter(str.strip, (match[2] or "").split(",")):
         name, separator, value = (part.strip() for part in argument.partition("="))
         name, value = (name, value) if separator else ("limit", name)
         if name not in OPTIONS:
             raise StrategyError(f"option {name!r} of sampler {text!r} is unknown: allowed are {', '.join(OPTIONS)}")
+        if name in options:
+            raise StrategyError(f"option {name} of sampler {text!r} is given twice: give it once")
         options[name] = value if name == "by" else _value(value, text)
+        kind = KINDS.get(name)
+        if kind and type(options[name]) is not kind:
+            raise StrategyError(f"{name}={value} of sampler {text!r} is not allowed: give {KIND_NAMES[kind]}")
     return options
 
 
@@ -97,16 +104,19 @@ def _value(value: str, text: str) -> Any:
 
 
 def _checked(strategy: Strategy, text: str) -> Strategy:
-    if strategy.method == "full":
+    sampler, name = SAMPLERS[strategy.method], strategy.method
+    if sampler.everything:
         if any(limit is not None for limit in strategy.fanouts):
-            raise StrategyError(f"{text!r}: full() takes no limit, it keeps every in-edge")
+            raise StrategyError(f"{text!r}: {name}() takes no limit, it keeps every in-edge")
+        if strategy != Strategy(strategy.fanouts, name, scope=strategy.scope, seed=strategy.seed):
+            raise StrategyError(f"{text!r}: {name}() takes neither by, replacement nor reverse")
         return strategy
     if None in strategy.fanouts:
         raise StrategyError(f"{text!r} has a hop without limit: give one, as in uniform(15), or write full()")
     if strategy.reverse and strategy.method != "topk":
         raise StrategyError(f"{text!r}: only topk has reverse, which keeps the smallest")
-    if strategy.replacement and strategy.method == "topk":
-        raise StrategyError(f"{text!r}: topk cannot draw with replacement")
-    if strategy.method in ("weighted", "topk") and strategy.by is None:
-        return replace(strategy, by="weight")
-    return strategy
+    if strategy.replacement and not sampler.draws:
+        raise StrategyError(f"{text!r}: {name} cannot draw with replacement")
+    if strategy.by is not None and not sampler.needs_weight:
+        raise StrategyError(f"{text!r}: {name} goes by no column, by={strategy.by} would change nothing")
+    return replace(strategy, by="weight") if sampler.needs_weight and strategy.by is None else strategy
