@@ -15,6 +15,8 @@ from datasets.csr import Csr
 from datasets.graph import Graph
 
 Parts = dict[str, Tensor]
+_ATTENTION = 6
+_SCORES = 16  # two columns of scores take about as long as this many of a product that fills its vectors
 
 
 @dataclass
@@ -47,8 +49,26 @@ class LayeredNetwork(Network):
     def _convolve(self, layer: int, hidden: Tensor, structure: Any, activation: str) -> Tensor:
         matrix: LayerMatrix = structure[layer]
         rows, columns = matrix.csr.shape
+        hidden = prefix(hidden, columns)
+        if attends_first(self.spec, layer, matrix.csr):
+            return self._attend_first(layer, hidden, matrix, activation)
         own = rows if matrix.own is None else matrix.own
-        return self.receive(layer, *self.send(layer, prefix(hidden, columns), own), matrix, activation)
+        return self.receive(layer, *self.send(layer, hidden, own), matrix, activation)
+
+    def _attend_first(self, layer: int, hidden: Tensor, matrix: LayerMatrix, activation: str) -> Tensor:
+        """Attend over gat's input with one head, ``(alpha H) W`` for ``alpha (H W)``: only rows are transformed."""
+        weight, bias = (self.parameter(layer, name) for name in ("weight", "bias"))
+        vectors = torch.cat([self.parameter(layer, name) for name in ("att_src", "att_dst")])
+        scores = dense(hidden, weight @ vectors.T)
+        own = taken(scores[:, 1:], matrix.csr.shape[0] if matrix.own is None else matrix.own)
+        gathered = gat(matrix.csr, hidden[:, None], scores[:, :1], own, **self._attention())[:, 0]
+        if activation == "none":
+            return dense(gathered, weight, bias)
+        return bias_activation(dense(gathered, weight), bias, activation, fresh=True)
+
+    def _attention(self) -> dict[str, Any]:
+        dropout = self.settings.attention_dropout if self.training else 0.0
+        return {"slope": self.spec.slope, "dropout": dropout, "row_parallel": self.row_parallel}
 
     def send(self, layer: int, hidden: Tensor, rows: int | Tensor) -> tuple[Parts, Parts]:
         """What a layer takes from each node: what it sends along its out-edges, and what its ``rows`` keep.
@@ -71,9 +91,8 @@ class LayeredNetwork(Network):
         """Make a layer's output [rows, width] of what the columns sent and the rows kept."""
         bias = self.parameter(layer, "bias")
         if self.spec.name == "gat":
-            dropout = self.settings.attention_dropout if self.training else 0.0
             operands = matrix.csr, sent["z"], sent["score_src"], kept["score_dst"]
-            options = {"slope": self.spec.slope, "dropout": dropout, "row_parallel": self.row_parallel}
+            options = self._attention()
             if self.spec.is_last(layer) and self.spec.heads_of(layer) > 1:
                 return bias_activation(gat(*operands, **options).mean(1), bias, activation, fresh=True)
             return gat_layer(*operands, bias, activation, **options)
@@ -111,6 +130,21 @@ def aggregates_first(spec: ModelSpec, layer: int, training: bool) -> bool:
     return spec.name != "gat" and spec.width_in(layer) <= passes * spec.width_out(layer)
 
 
+def attends_first(spec: ModelSpec, layer: int, csr: Csr) -> bool:
+    """Whether a gat layer of one head attends over its input: where rows are so few that this takes less time.
+
+    Multiply-adds forward and backward, those of an edge ``_ATTENTION`` times as dear as a dense layer's. Features need
+    no gradient of their own, so that a first layer that transforms them first has one product less.
+    """
+    rows, columns = csr.shape
+    if spec.name != "gat" or spec.heads_of(layer) > 1 or rows == columns:
+        return False
+    wide, out = spec.width_in(layer), spec.width_out(layer)
+    passes = 2 if layer == 0 else 3
+    attended = 3 * rows * wide * out + passes * columns * wide * _SCORES + _ATTENTION * csr.nnz * wide
+    return attended < passes * columns * wide * out + _ATTENTION * csr.nnz * out
+
+
 class LayeredTrainer(TorchTrainer):
     """What the engines over our kernels share: whole-graph matrices, the fused loss, facts on the order of layers."""
 
@@ -135,6 +169,10 @@ class LayeredTrainer(TorchTrainer):
     def aggregates_first(self, layer: int) -> bool:
         """See ``TorchTrainer``."""
         return aggregates_first(self.spec, layer, not self.forward_only)
+
+    def gathers_input(self, layer: int, csr: Csr) -> bool:
+        """See ``TorchTrainer``."""
+        return self.aggregates_first(layer) or attends_first(self.spec, layer, csr)
 
 
 def layer_matrix(graph: Graph, model: str) -> LayerMatrix:

@@ -220,6 +220,10 @@ class TorchTrainer:
         """Whether the engine aggregates a layer's input (else its transformed output)."""
         return self.spec.name == "sage" or self.spec.width_in(layer) < self.spec.width_out(layer)
 
+    def gathers_input(self, layer: int, csr: Csr) -> bool:
+        """``aggregates_first`` over one matrix, for engines whose order depends on its shape."""
+        return self.aggregates_first(layer)
+
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
@@ -339,11 +343,11 @@ class TorchTrainer:
         """The SpMMs of ``count`` steps over a structure; the input has no gradient, so layer 0 may lack a backward."""
         operands: list[dict[str, Any]] = []
         for layer, csr in enumerate(self.layer_csrs(structure)):
-            first = self.aggregates_first(layer)
+            first = self.gathers_input(layer, csr)
             width = self.spec.width_in(layer) if first else self.spec.width_out(layer) * self.spec.heads_of(layer)
             shared = {"width": width, "itemsize": 4, "count": count}
             operands.append({"name": f"layers.{layer} forward", "csr": csr, **shared})
-            if layer > 0 or not first:
+            if layer > 0 or not first or self.spec.name == "gat":  # its scores have gradients
                 operands.append({"name": f"layers.{layer} backward", "csr": csr.transpose[0], **shared})
         return operands
 
@@ -362,7 +366,7 @@ class TorchTrainer:
         total = 0
         for layer, csr in enumerate(self.layer_csrs(structure)):
             each = 2 * self.spec.width_in(layer) * self.spec.width_out(layer) * self.spec.heads_of(layer)
-            rows = csr.shape[0] if self.aggregates_first(layer) else csr.shape[1]
+            rows = csr.shape[0] if self.gathers_input(layer, csr) else csr.shape[1]
             own = csr.shape[0] if self.spec.name == "sage" else 0
             total += each * (rows + own) * (2 if layer == 0 else 3)
         return total * count
