@@ -81,7 +81,7 @@ class LocalInference:
             self.matrices[name] = Matrices(self.job, self.space, layer)
         matrices = self.matrices[name]
         shape = (self.job.graph.nodes, rounds.width_of(part, layer))
-        embeddings = self.space.create(_embeddings(layer), shape, np.float32)
+        embeddings = self.space.rows(_embeddings(layer), shape, np.float32)
         made = 0
         for done, (first, last) in enumerate(self.job.parts):
             rows = rows_of(self.job.needed[layer + 1], first, last)
@@ -89,9 +89,8 @@ class LocalInference:
                 matrix = matrices.read(first, rows, last)
                 pulled = {name: _at(array, rows) if name.startswith(rounds.KEPT) else array
                           for name, array in sent.items()}  # fmt: skip
-                _put(embeddings, rows, rounds.receive(part, layer, matrix, pulled))
+                embeddings.put(first, _spread(rounds.receive(part, layer, matrix, pulled), rows, first, last))
                 matrices.release(first, last)
-                self.space.release(embeddings[first:last])
             made += len(rows)
             self.progress(f"round {layer + 1}: receive", done + 1, len(self.job.parts))
         for array in sent.values():
@@ -104,17 +103,27 @@ class LocalInference:
         before = self.job.graph.features if layer == 0 else self.space.open(_embeddings(layer - 1))
         assert before is not None
         made: dict[str, Floats] = {}
-        for done, (first, last) in enumerate(self.job.parts):
+        pieces = self._sending(part, layer)
+        for done, (first, last) in enumerate(pieces):
             rows = rows_of(self.job.needed[layer], first, last)
             if not len(rows):
                 continue
             for name, value in rounds.send(part, layer, _at(before, rows)).items():
+                if len(rows) == nodes:
+                    made[name] = value
+                    continue
                 if name not in made:
                     made[name] = self.space.scratch(f"{_messages(layer)}/{name}", (nodes, *value.shape[1:]), np.float32)
                 _put(made[name], rows, value)
             self.space.release(before[first:last])
-            self.progress(f"round {layer + 1}: send", done + 1, len(self.job.parts))
+            self.progress(f"round {layer + 1}: send", done + 1, len(pieces))
         return made
+
+    def _sending(self, part: Slice, layer: int) -> list[tuple[int, int]]:
+        """First and last nodes that send at once: all where memory holds their messages, and nothing else is copied."""
+        nodes, width = self.job.graph.nodes, part.spec.width_out(layer) * part.spec.heads_of(layer)
+        whole = self.job.needed[layer] is None and not self.space.unmap and self.space.small((nodes, width), np.float32)
+        return [(0, nodes)] if whole else self.job.parts
 
     def _score(self, head: Slice) -> Floats:
         """Round K + 1."""
@@ -154,6 +163,15 @@ def _at(array: NDArray[Any], rows: NDArray[np.int64]) -> Floats:
     """Some rows of an array: a view of those that lie together."""
     together = _contiguous(rows)
     return np.asarray(array[rows if together is None else together])
+
+
+def _spread(values: Floats, rows: NDArray[np.int64], first: int, last: int) -> Floats:
+    """Values of ascending ``rows`` as those of all nodes of a partition; zeros where nothing is needed."""
+    if len(rows) == last - first:
+        return values
+    whole = np.zeros((last - first, *values.shape[1:]), values.dtype)
+    whole[rows - first] = values
+    return whole
 
 
 def _put(array: NDArray[Any], rows: NDArray[np.int64], values: Floats) -> None:

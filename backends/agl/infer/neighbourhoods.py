@@ -59,7 +59,8 @@ class NeighbourhoodInference:
         self.computed += sum(matrix.csr.shape[0] for matrix in structure)
         assert job.graph.features is not None
         with torch.inference_mode():
-            logits = self.network(tensor(np.asarray(job.graph.features[held.nodes])), structure).numpy()
+            features = tensor(job.graph.features).index_select(0, tensor(held.nodes))
+            logits = self.network(features, structure).numpy()
         made: Floats = logits[np.searchsorted(held.targets, targets)]
         return made
 

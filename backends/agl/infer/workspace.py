@@ -45,14 +45,26 @@ class Workspace:
             np.save(path, np.empty(shape, dtype))
             return np.empty(shape, dtype)
         made: Array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-        self._reserve(path)
+        self._reserve(path, path.stat().st_size)
+        return made
+
+    def rows(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> "Rows":
+        """Make an array that is written in runs of whole rows; raises OSError as ``create`` does."""
+        path = self._path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.written += int(np.prod(shape)) * np.dtype(dtype).itemsize
+        made = Rows(path, shape, dtype)
+        self._reserve(path, made.size)
         return made
 
     def scratch(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         """Make an array that no later step reads: in memory while it is small, where pages are large, else mapped."""
-        if int(np.prod(shape)) * np.dtype(dtype).itemsize > SCRATCH_BYTES:
-            return self.create(name, shape, dtype)
-        return np.empty(shape, dtype)
+        return np.empty(shape, dtype) if self.small(shape, dtype) else self.create(name, shape, dtype)
+
+    @staticmethod
+    def small(shape: tuple[int, ...], dtype: DTypeLike) -> bool:
+        """Whether an array that no later step reads stays in memory."""
+        return int(np.prod(shape)) * np.dtype(dtype).itemsize <= SCRATCH_BYTES
 
     def open(self, name: str) -> Array:
         """Map an array that an earlier step made."""
@@ -87,8 +99,7 @@ class Workspace:
         (self.folder / f"{step}.done").unlink(missing_ok=True)
 
     @staticmethod
-    def _reserve(path: Path) -> None:
-        size = path.stat().st_size
+    def _reserve(path: Path, size: int) -> None:
         try:
             with path.open("r+b") as file:
                 os.posix_fallocate(file.fileno(), 0, size)
@@ -109,6 +120,26 @@ class Workspace:
 def _unnamed(path: Path) -> Path:
     """Where a file is written first; a full disk or a kill may leave it."""
     return path.with_name(f".{path.name}.tmp")
+
+
+class Rows:
+    """A new ``.npy`` file that is written, not mapped: the first touch of each mapped page costs more than its copy."""
+
+    def __init__(self, path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> None:
+        self.path, self.width = path, int(np.prod(shape[1:])) * np.dtype(dtype).itemsize
+        header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+        with path.open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            self.start = file.tell()
+        self.size = self.start + shape[0] * self.width
+
+    def put(self, first: int, values: Array) -> None:
+        """Write rows ``first`` and those that follow."""
+        with self.path.open("r+b", buffering=0) as file:
+            file.seek(self.start + first * self.width)
+            left = np.ascontiguousarray(values).data.cast("B") if values.size else memoryview(b"")
+            while left:
+                left = left[file.write(left) :]
 
 
 def release(array: Array) -> None:
