@@ -1,5 +1,7 @@
 """GraphTrainer from shards: merging gives back what k-hop search finds, and training is that of the graph in memory."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,15 +12,16 @@ from backends.agl.flat.local import neighbourhoods
 from backends.agl.flat.source import Source
 from backends.agl.flat.store import ordered
 from backends.agl.flat.strategy import parse
-from backends.agl.merging import merge
+from backends.agl.graphfeature import encode
 from backends.batches import BatchPlan
-from backends.kernels import khop
+from backends.kernels import graphfeatures, khop
+from backends.kernels.graphfeatures import CorruptRecord, Strings, merge_records
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.registry import config_class, runtime
 from tests.contract.test_parity import PlainClock
 from tests.graphs import awkward_graph
 
-STRATEGIES = ["full()", "uniform(4);uniform(2)", "uniform(2);uniform(3)", "weighted(3)"]
+STRATEGIES = ["full()", "uniform(4);uniform(2)", "uniform(2);uniform(4)", "uniform(2);uniform(3)", "weighted(3)"]
 
 
 def records_of(graph, targets, strategy, folder):
@@ -26,31 +29,81 @@ def records_of(graph, targets, strategy, folder):
     return ordered(neighbourhoods(source, targets, strategy), source)[0]
 
 
-@settings(max_examples=25)
-@given(seed=st.integers(0, 99), text=st.sampled_from(STRATEGIES), hops=st.integers(1, 3), count=st.integers(1, 12))
-def test_merged_records_are_the_neighbourhood_of_all_targets(seed, text, hops, count, tmp_path_factory):
-    graph = awkward_graph(seed, weighted=True)
-    strategy = parse(text if ";" not in text or hops == 2 else "uniform(3)", hops, "node", seed=seed)
+def renamed(graph, sparse):
+    """The graph with ids that are far apart, and some negative, in the order of the numbers; and these ids."""
+    ids = np.arange(graph.nodes) if not sparse else (np.arange(graph.nodes) - 7) * (2**57 + 11)
+    return replace(graph, node_ids=ids), ids
+
+
+@settings(max_examples=60)
+@given(
+    seed=st.integers(0, 99),
+    text=st.sampled_from(STRATEGIES),
+    hops=st.integers(1, 3),
+    count=st.integers(1, 12),
+    scope=st.sampled_from(["node", "target"]),
+    needed=st.booleans(),
+    sparse=st.booleans(),
+)
+def test_merged_records_are_the_neighbourhood_of_all_targets(
+    seed, text, hops, count, scope, needed, sparse, tmp_path_factory
+):
+    graph, ids = renamed(awkward_graph(seed, weighted=True), sparse)
+    strategy = parse(text if ";" not in text or hops == 2 else "uniform(3)", hops, scope, seed=seed)
     targets = np.random.default_rng(seed).choice(graph.nodes, count, replace=False)
-    found = merge(records_of(graph, targets, strategy, tmp_path_factory.mktemp("source")), strategy.fanouts)
-    wanted = khop(graph.csr, targets, strategy.fanouts, seed, "node", strategy.method, graph.edge_weights)
-    assert found.held.nodes.tolist() == wanted.nodes.tolist()
+    records = records_of(graph, targets, strategy, tmp_path_factory.mktemp("source"))
+    found = merge_records(
+        encode(records).strings,
+        strategy.fanouts,
+        apart=scope == "target",
+        needed=needed,
+        degrees="weighted_degrees",
+        features=True,
+        edge_weights=True,
+    )
+    wanted = khop(graph.csr, targets, strategy.fanouts, seed, scope, strategy.method, graph.edge_weights, needed=needed)
+    assert found.held.nodes.tolist() == ids[wanted.nodes].tolist()
     assert found.held.distance.tolist() == wanted.distance.tolist()
     assert found.held.csr.indptr.tolist() == wanted.csr.indptr.tolist()
     assert found.held.csr.indices.tolist() == wanted.csr.indices.tolist()
-    assert found.held.csr.ids.tolist() == wanted.csr.ids.tolist()
-    assert found.held.nodes[found.roots].tolist() == targets.tolist()
+    assert found.held.csr.indices.dtype == wanted.csr.indices.dtype
+    assert found.held.nodes[found.roots].tolist() == ids[targets].tolist()
+    assert np.array_equal(found.features, graph.features[wanted.nodes])
+    assert np.array_equal(found.edge_weights, graph.edge_weights[wanted.positions])
+    weighted = np.bincount(graph.csr.destinations, weights=graph.edge_weights, minlength=graph.nodes)
+    np.testing.assert_allclose(found.degrees, weighted[wanted.nodes])
 
 
-def test_records_with_samples_of_their_own_stay_apart(tmp_path):
-    graph = awkward_graph(3, weighted=True)
-    strategy, targets = parse("uniform(2)", 2, "target", seed=1), np.array([5, 2, 9])
-    records = records_of(graph, targets, strategy, tmp_path)
-    found = merge(records, strategy.fanouts, apart=True)
-    assert len(found.held.nodes) == len(records.ids)
-    assert sorted(found.held.csr.ids.tolist()) == sorted(records.edge_ids.tolist())
-    assert found.held.nodes[found.roots].tolist() == targets.tolist()
-    assert found.held.distance.tolist() == sorted(records.distance.tolist())
+@pytest.mark.parametrize("scope", ["node", "target"])
+def test_any_number_of_threads_merges_alike(scope, tmp_path, monkeypatch):
+    graph = awkward_graph(3, nodes=700, edges=9000, weighted=True)
+    strategy, targets = parse("uniform(9)", 3, scope, seed=1), np.random.default_rng(0).permutation(700)[:300]
+    strings = encode(records_of(graph, targets, strategy, tmp_path)).strings
+
+    def merged(threads):
+        monkeypatch.setattr(graphfeatures, "workers", lambda size, width: threads)
+        wants = {"degrees": "degrees", "features": True, "edge_weights": True}
+        found = merge_records(strings, strategy.fanouts, apart=scope == "target", **wants)
+        arrays = found.held.nodes, found.held.csr.indptr, found.held.csr.indices, found.roots, found.degrees
+        return [array.tobytes() for array in (*arrays, found.features, found.edge_weights)]
+
+    assert merged(1) == merged(2) == merged(5)
+
+
+@settings(max_examples=200)
+@given(seed=st.integers(0, 20), at=st.integers(0, 10**6), byte=st.integers(0, 255), cut=st.booleans(), data=st.data())
+def test_damaged_records_are_merged_or_refused_by_their_place(seed, at, byte, cut, data, tmp_path_factory):
+    graph = awkward_graph(seed, weighted=True)
+    strategy, targets = parse("uniform(3)", 2, "node", seed=seed), np.arange(6)
+    strings = encode(records_of(graph, targets, strategy, tmp_path_factory.mktemp("source"))).strings
+    held = [bytes(string) for string in strings.split()]
+    place = data.draw(st.integers(0, 5))
+    at %= len(held[place])
+    held[place] = held[place][:at] + (b"" if cut else bytes([byte]) + held[place][at + 1 :])
+    try:
+        merge_records(Strings.of(held), strategy.fanouts, degrees="degrees", features=True, edge_weights=True)
+    except CorruptRecord as error:
+        assert error.record == place or "features" in error.told  # the first record says how wide they are
 
 
 def trainer_of(graph, plan, model="gcn", **options):

@@ -88,7 +88,7 @@ class AglFlattener:
             batches = GraphFeatureReader(self.home / "out").batches(BATCH)
         else:
             again = flattened(self.source, self.targets, self.job.strategy)
-            batches = (decode(batch.strings.slices) for batch in again)
+            batches = (decode(batch.strings.strings) for batch in again)
         for records in batches:
             yield from map(records.graph_feature, range(len(records)))
 

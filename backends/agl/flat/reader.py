@@ -2,24 +2,19 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from backends.agl.flat.shards import features_path, shard_path
-from backends.agl.graphfeature import decode
+from backends.agl.flat.stored import Features, ShardError, Stored
 from backends.agl.records import Records
-from backends.agl.wire import CorruptRecord, Slices
+from backends.kernels.graphfeatures import Strings
 from datasets.randomness import permutation
 from datasets.table_stream import NAMES
 
 MANIFEST = "manifest.json"
-
-
-class ShardError(ValueError):
-    """A folder or shard that is damaged or incomplete; the message names the file and what to do."""
 
 
 class GraphFeatureReader:
@@ -48,6 +43,12 @@ class GraphFeatureReader:
     def batches(
         self, size: int, seed: int | None = None, split: str | None = None, shards: Sequence[int] | None = None
     ) -> Iterator[Records]:
+        """Decode what ``stored`` yields."""
+        return (batch.decoded() for batch in self.stored(size, seed, split, shards))
+
+    def stored(
+        self, size: int, seed: int | None = None, split: str | None = None, shards: Sequence[int] | None = None
+    ) -> Iterator[Stored]:
         """Yield batches of at most ``size`` records of a split, or of all, no batch across shards.
 
         With a ``seed`` shards, those named or all, and rows inside each come in the order of a hash permutation.
@@ -56,13 +57,14 @@ class GraphFeatureReader:
         order = numbers if seed is None else numbers[permutation(seed, "shards", len(numbers))]
         for number in order.tolist():
             strings = self._strings(number)
-            count = len(strings.starts)
+            count = len(strings)
             rows = np.arange(count) if seed is None else permutation(seed, f"rows {number}", count)
             if split is not None:
                 rows = rows[self.splits(number)[rows] == split]
             features = self._features(number)
             for start in range(0, len(rows), size):
-                yield self._decoded(number, strings, rows[start : start + size], features)
+                taken = rows[start : start + size]
+                yield Stored(self.shards[number], strings.taken(taken), taken, features)
 
     def names(self, ids: Any) -> list[str]:
         """What the user's tables call nodes whose ids are numbers of rows there, as they are where names are words."""
@@ -85,31 +87,21 @@ class GraphFeatureReader:
         """The protobuf strings of a shard, in its order."""
         return self._strings(number).split()
 
-    def _strings(self, number: int) -> Slices:
+    def _strings(self, number: int) -> Strings:
         column = self._read(self.shards[number], "graph_feature").combine_chunks()
         column = column.chunk(0) if hasattr(column, "chunk") else column
         _, offsets, data = column.buffers()
         bounds = np.frombuffer(offsets, dtype=np.int64)[column.offset : column.offset + len(column) + 1]
-        return Slices(np.frombuffer(data if data is not None else b"", dtype=np.uint8), bounds[:-1], bounds[1:])
+        return Strings(np.frombuffer(data if data is not None else b"", dtype=np.uint8), bounds[:-1], bounds[1:])
 
-    def _decoded(self, number: int, strings: Slices, rows: Any, features: Any) -> Records:
-        shard = self.shards[number]
-        try:
-            records = decode(strings.taken(rows))
-        except CorruptRecord as error:
-            row = "" if error.record is None else f" row {rows[error.record] + 1}:"
-            raise ShardError(f"{shard}:{row} {error.told}: flatten the graph again") from error
-        return records if features is None else _joined(records, features, shard)
-
-    def _features(self, number: int) -> tuple[Any, Any] | None:
-        """Ids, ascending, and features of a shard's nodes, where they are not in its records."""
+    def _features(self, number: int) -> Features | None:
+        """Features of a shard's nodes, where they are not in its records."""
         if self.manifest["embed"] or not self.manifest["width"]:
             return None
         path = features_path(self.shards[number])
         ids = self._read(path, "id").to_numpy()
         values = self._read(path, "features").combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        order = np.argsort(ids, kind="stable")
-        return ids[order], values.reshape(len(ids), -1)[order]
+        return Features(path, ids, values.reshape(len(ids), -1))
 
     def _read(self, path: Path, column: str) -> Any:
         import pyarrow
@@ -130,12 +122,3 @@ def _size_of(metadata: Any, name: str) -> int:
     columns = [group.column(number) for group in groups for number in range(group.num_columns)]
     held = [column for column in columns if column.path_in_schema.split(".")[0] == name]
     return sum(column.total_compressed_size for column in held)
-
-
-def _joined(records: Records, known: tuple[Any, Any], shard: Path) -> Records:
-    ids, features = known
-    places = np.minimum(np.searchsorted(ids, records.ids), max(len(ids) - 1, 0))
-    unknown = ids[places] != records.ids
-    if unknown.any():
-        raise ShardError(f"{features_path(shard)} lacks node {records.ids[unknown.argmax()]}: flatten the graph again")
-    return replace(records, features=features[places])

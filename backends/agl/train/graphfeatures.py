@@ -18,10 +18,8 @@ from backends.agl.flat.job import Job, flatten_to
 from backends.agl.flat.local import flattened
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.source import Source
-from backends.agl.graphfeature import decode
-from backends.agl.merging import merge
+from backends.agl.flat.stored import Stored
 from backends.agl.pipeline import overlapped
-from backends.agl.records import Records
 from backends.agl.vectorize import inverse_sqrt, matrices
 from backends.batches import BatchPlan
 from backends.contract import Clock, Nodes
@@ -60,30 +58,33 @@ class GraphFeatureTrainer(AglTrainer):
         self.by_id = np.argsort(ids, kind="stable")
         self.sorted_ids = ids[self.by_id]
         if self.plan.full_batch:
-            batch = self.vectorized(next(self.reader.batches(len(self.reader))))
+            batch = self.vectorized(next(self.reader.stored(len(self.reader))))
             self.full = replace(batch, labels=targets_of(self.graph, batch.targets))
 
     def mini_batch(self, targets: Nodes) -> Batch:
         """Vectorise the GraphFeatures of any targets, encoded and decoded like those on disk."""
         held = next(flattened(self.source, targets, self.strategy, batch=len(targets)))
-        return self.vectorized(decode(held.strings.slices))
+        return self.vectorized(Stored(None, held.strings.strings, np.arange(len(targets))))
 
     def target_batch(self, targets: Nodes) -> Batch:
         """See ``TorchTrainer``; the labels are the targets' in the order of the batch."""
         batch = self.mini_batch(targets)
         return replace(batch, labels=targets_of(self.graph, batch.targets))
 
-    def vectorized(self, records: Records) -> Batch:
+    def vectorized(self, stored: Stored) -> Batch:
         """Merge records, pruned per layer; what a layer multiplies with comes from the records alone."""
-        merged = merge(records, self.strategy.fanouts, apart=self.strategy.scope == "target")
-        degrees = records.degrees if records.weighted_degrees is None else records.weighted_degrees
-        scale = inverse_sqrt(1.0 + degrees[merged.nodes]) if self.spec.name == "gcn" else None
-        raw = records.edge_weights if self.spec.name == "gcn" else None
+        gcn, weighted = self.spec.name == "gcn", self.reader.manifest["weighted"]
         form = self.config.form if self.config.on("pruning") else "full"
-        structure = matrices(merged.held, self.spec.name, self.spec.layers, form, scale, raw)
-        assert records.features is not None
-        features = torch.from_numpy(np.ascontiguousarray(records.features[merged.nodes]))
-        targets = self.by_id[np.searchsorted(self.sorted_ids, records.targets)]
+        merged, features = stored.merged(
+            self.strategy.fanouts,
+            apart=self.strategy.scope == "target",
+            needed=form == "tight",
+            degrees=("weighted_degrees" if weighted else "degrees") if gcn else None,
+            edge_weights=gcn and weighted,
+        )
+        scale = None if merged.degrees is None else inverse_sqrt(1.0 + merged.degrees)
+        structure = matrices(merged.held, self.spec.name, self.spec.layers, form, scale, merged.edge_weights)
+        targets = self.by_id[np.searchsorted(self.sorted_ids, merged.held.nodes[merged.roots])]
         return Batch(structure, features, targets, torch.from_numpy(merged.roots))
 
     @property
@@ -107,10 +108,10 @@ class GraphFeatureTrainer(AglTrainer):
                 return
             yield batch
 
-    def read(self, index: int) -> Iterator[Records]:
+    def read(self, index: int) -> Iterator[Stored]:
         """The batches of an epoch as they lie on disk."""
         assert self.plan.size is not None
-        return islice(self.reader.batches(self.plan.size, self.plan.seed + index), self.plan.limit)
+        return islice(self.reader.stored(self.plan.size, self.plan.seed + index), self.plan.limit)
 
     def facts(self) -> dict[str, Any]:
         """See ``Trainer``; ``bytes_on_disk`` are the shards', ``duplication`` nodes stored per distinct node."""

@@ -7,9 +7,9 @@ from itertools import islice
 import numpy as np
 
 from backends.agl.backend import AglTrainer
-from backends.agl.flat.reader import GraphFeatureReader, ShardError
+from backends.agl.flat.reader import GraphFeatureReader
+from backends.agl.flat.stored import ShardError, Stored
 from backends.agl.flat.strategy import Strategy
-from backends.agl.records import Records
 from backends.agl.train.graphfeatures import GraphFeatureTrainer
 from backends.agl.train.plans import WorkerPlan
 from backends.batches import BatchPlan
@@ -59,11 +59,11 @@ class ShardTrainer(GraphFeatureTrainer):
         self.strategy = strategy_in(self.reader)
         AglTrainer.prepare(self, graph, spec, training, state, plan, clock)
 
-    def read(self, index: int) -> Iterator[Records]:
+    def read(self, index: int) -> Iterator[Stored]:
         """See ``GraphFeatureTrainer``; after a restart the batches that were trained are left out."""
         plan = self.plan
         assert isinstance(plan, ShardPlan) and plan.size is not None
-        return islice(self.reader.batches(plan.size, plan.seed + index, "train", plan.shards), plan.skip, None)
+        return islice(self.reader.stored(plan.size, plan.seed + index, "train", plan.shards), plan.skip, None)
 
     def validation_loss(self) -> float | None:
         """Mean loss over the records of split validation in the shards of the plan; ``None`` where there are none."""
@@ -73,8 +73,8 @@ class ShardTrainer(GraphFeatureTrainer):
         assert isinstance(plan, ShardPlan) and plan.size is not None
         self.model.eval()
         with torch.no_grad():
-            for records in self.reader.batches(plan.size, split="validation", shards=plan.shards):
-                batch = self.vectorized(records)
+            for stored in self.reader.stored(plan.size, split="validation", shards=plan.shards):
+                batch = self.vectorized(stored)
                 total += float(loss_of(self.logits(batch), self.batch_labels(batch))) * len(batch.targets)
                 count += len(batch.targets)
         return total / count if count else None

@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
+#include "nodes.hpp"
 #include "spmm.hpp"
 
 namespace nb = nanobind;
@@ -19,6 +20,15 @@ using Maybe = std::optional<In<T>>;
 template <class T>
 const T* pointer(const Maybe<T>& array) {
     return array ? array->data() : nullptr;
+}
+
+// Give a buffer to numpy.
+template <class T>
+nb::object given(kernels::Buffer<T>& buffer) {
+    const size_t shape[1] = {size_t(buffer.size())};
+    T* data = buffer.release();
+    nb::capsule owner(data, [](void* held) noexcept { std::free(held); });
+    return nb::cast(nb::ndarray<nb::numpy, T>(data, 1, shape, owner));
 }
 
 inline kernels::RowPlan plan_of(const In<int64_t>& bounds) {
@@ -48,6 +58,7 @@ void define_dense(nb::module_& m);
 void define_epilogue(nb::module_& m);
 void define_ceiling(nb::module_& m);
 void define_gat(nb::module_& m);
+void define_graphfeature(nb::module_& m);
 void define_loss(nb::module_& m);
 void define_maximum(nb::module_& m);
 void define_neighbourhood(nb::module_& m);

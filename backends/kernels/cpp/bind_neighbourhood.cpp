@@ -32,15 +32,6 @@ kernels::Draw draw_of(int sampler, bool replace, std::optional<int64_t> fanout) 
     return {kernels::Sampler(sampler), replace, fanout.value_or(kernels::kEverything)};
 }
 
-// Give a buffer to numpy.
-template <class T>
-nb::object given(kernels::Buffer<T>& buffer) {
-    const size_t shape[1] = {size_t(buffer.size())};
-    T* data = buffer.release();
-    nb::capsule owner(data, [](void* held) noexcept { std::free(held); });
-    return nb::cast(nb::ndarray<nb::numpy, T>(data, 1, shape, owner));
-}
-
 nb::object ids_of(const kernels::GraphView& g, kernels::Edges& edges) {
     if (g.ids.data == nullptr) return nb::none();
     return g.ids.wide ? given(edges.wide_ids) : given(edges.narrow_ids);
