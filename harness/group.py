@@ -139,7 +139,8 @@ class GroupRun:
         return True
 
     def _in_fresh_processes(self) -> None:
-        """Deal rounds of fresh processes, each alone, that share the samples of a cell."""
+        """Deal rounds of fresh processes, each alone, that share the samples of a cell until it has enough of them."""
+        whole = {index: Budget(self._measure(index)) for index in self._open_cells()}
         for part in range(FRESH_PROCESSES):
             for index in shuffled(self._open_cells(), self.seed, part):
                 self._start(index)
@@ -148,7 +149,8 @@ class GroupRun:
                 budget = Budget(self._measure(index), 1.0 / FRESH_PROCESSES)
                 while index in self.workers and not budget.done:
                     self._sample(index, budget)
-                if index in self.workers and part == FRESH_PROCESSES - 1:
+                whole[index].seconds += budget.seconds
+                if index in self.workers and (whole[index].done or part == FRESH_PROCESSES - 1):
                     self._conclude(index)
                 elif index in self.workers:
                     self._close(index)

@@ -135,3 +135,8 @@ class PygInferrer(TorchInferrer):
     """Scores nodes by the full-graph forward pass."""
 
     trainer_class = PygTrainer
+    trainer: PygTrainer
+
+    def facts(self) -> dict[str, Any]:
+        """See ``TorchInferrer``; also the form that ran."""
+        return super().facts() | {"variant": self.trainer.variant}

@@ -153,6 +153,16 @@ def test_cells_too_large_together_run_in_fresh_processes(tmp_path, graph, monkey
     assert sum(event["event"] == "start" for event in events) == 2 + 2 * group_module.FRESH_PROCESSES
 
 
+def test_a_cell_that_has_its_samples_gets_no_more_fresh_processes(tmp_path, graph, monkeypatch):
+    monkeypatch.setattr(group_module, "RESIDENT_SHARE", 0.0)
+    once, often = cell(graph, "once"), cell(graph, "often")
+    once["config"]["measure"] |= {"min_samples": 1, "max_samples": 1}
+    found, events = run(tmp_path, once, often)
+    assert [len(record["epochs"]["seconds"]) for record in found] == [1, 3]
+    starts = [event["cell"] for event in events if event["event"] == "start"]
+    assert starts.count(0) == 2 and starts.count(1) == 1 + group_module.FRESH_PROCESSES
+
+
 def test_minibatch_epochs_that_take_too_long_are_extrapolated(tmp_path, graph):
     long = cell(graph, "long", backend={"seconds": 20.0}, training={"batch_size": 4, "epochs": 2})
     short = cell(graph, "short", backend={"seconds": 0.5}, training={"batch_size": 4, "epochs": 2})

@@ -71,10 +71,15 @@ BLOCKS = {
     ),
     "inference": Block(
         "Inference of all nodes",
-        "(a) is the module that GraphInfer replaced, which infers from neighbourhoods; (b) the fastest peer in its "
-        "fastest form: layer by layer over blocks, or over the whole graph at once. The first call of a process finds "
-        "its own files and caches cold, later ones warm; the kernel's page cache is never dropped. Memory is the whole "
-        "process tree's, graph and framework included.",
+        "(a) is the module that GraphInfer replaced, inference from GraphFeatures: each batch of targets from its own "
+        "neighbourhoods. They are cut from the graph in memory, so that (a) reads no shards from disk and is faster "
+        "than it was. (b) is the fastest peer in its fastest form: layer by layer over blocks, or over the whole graph "
+        "at once. **Once before**: what an engine does before it is asked, Map of GraphInfer, or a copy of the "
+        "features and the graph in its own form. **First call**: the first of a process, which finds its own files and "
+        "caches cold; engines that map the features read them in it, those that copied them did so before. The "
+        "kernel's page cache is never dropped. Memory is the whole process tree's, graph and framework included; pages "
+        "of the graph's files that several open cells map count in equal parts. Calls and batches are those of one "
+        "thread budget, so **CPU s** over the time says how many cores worked.",
         inference.inference,
     ),
     "cost": Block(

@@ -5,11 +5,12 @@ from statistics import median
 
 from harness.report import tables
 from harness.report.rows import Row
-from harness.report.suites.part import SuitePart, backend, fastest, name_of, option, seconds
+from harness.report.suites.part import SuitePart, backend, fastest, name_of, option, prepared, seconds
 
 HEAD = (
-    "first call [s]",
-    "later calls [s]",
+    "once before [s]",
+    "first call, cold [s]",
+    "later calls, warm [s]",
     "CPU s",
     "peak memory",
     "times (a)",
@@ -61,6 +62,7 @@ def _line(row: Row, old: Row | None, rival: Row | None) -> list[str]:
     mark = " (a)" if row is old else " (b)" if row is rival else ""
     return [
         row.label + mark,
+        tables.number(prepared(row), "{:.3g}"),
         tables.number(median(first) if first else None, "{:.3g}"),
         tables.measured(row.time),
         tables.number(cpu(row), "{:.3g}"),
