@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backends.agl.flat import local
 from backends.agl.flat.local import flattened
 from backends.agl.flat.source import Source
 from backends.agl.flat.strategy import StrategyError, parse
@@ -81,6 +82,18 @@ def test_bytes_do_not_depend_on_batches_threads_and_company(tmp_path_factory, te
     assert strings_of(graph, strategy, folder, batch=batch, threads=threads) == whole
     some = np.array([7, 3, 39])
     assert strings_of(graph, strategy, folder, some) == [whole[target] for target in some]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("text", STRATEGIES + REPLACING)
+def test_large_neighbourhoods_are_flattened_few_at_a_time(tmp_path, monkeypatch, text, threads):
+    graph, strategy = awkward_graph(2, weighted=True), parse(text, 2, seed=3)
+    whole = strings_of(graph, strategy, tmp_path)
+    monkeypatch.setattr(local, "MOST_BYTES", 8000)
+    source = Source.build(graph, strategy, None, tmp_path)
+    batches = list(flattened(source, np.arange(graph.nodes), strategy, threads=threads))
+    assert max(len(batch.strings.data) for batch in batches if len(batch.records) > 1) <= 8000
+    assert len(batches) > 2 and [bytes(s) for batch in batches for s in batch.strings.slices.split()] == whole
 
 
 def test_a_filter_thins_edges_out_before_they_are_sampled_and_keeps_degrees(tmp_path):

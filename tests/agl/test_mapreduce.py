@@ -123,6 +123,67 @@ def die_once(folder, *parts):
     return [sum(parts)]
 
 
+def die_first(marker, late, task, *arguments):
+    """End the worker's process at its first try, before or after the task is done."""
+    made = task(*arguments) if late or marker.exists() else []
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return made
+
+
+class Dying:
+    """Ray, whose worker is killed in every fifth task, in turns before and after the work."""
+
+    def __init__(self, executor, folder):
+        self.executor, self.folder, self.calls = executor, folder, 0
+        self.put, self.get = executor.put, executor.get
+
+    def submit(self, results, task, *arguments):
+        self.calls += 1
+        if self.calls % 5:
+            return self.executor.submit(results, task, *arguments)
+        marker = self.folder / f"died-{self.calls}"
+        return self.executor.submit(results, die_first, marker, self.calls % 2 == 0, task, *arguments)
+
+
+@pytest.mark.needs_ray
+def test_killed_workers_change_no_byte(tmp_path):
+    from backends.agl import cluster
+    from backends.agl.flat.distributed import OnRay
+
+    graph, strategy = awkward_graph(2, weighted=True), parse("weighted(4);weighted(2)", 2)
+    for name in ("local", "tasks", "died"):
+        (tmp_path / name).mkdir()
+    ray = cluster.acquire()
+    try:
+        executor = Dying(OnRay(ray), tmp_path / "died")
+        made, _ = by_tasks(tmp_path / "tasks", graph, strategy, 3, 5, executor=executor)
+    finally:
+        cluster.release()
+    assert made == strings_of(graph, strategy, tmp_path / "local")
+    assert len(list((tmp_path / "died").iterdir())) == executor.calls // 5 >= 4
+
+
+def fail(folder):
+    """Find the disk full."""
+    raise OSError(28, "No space left on device", str(folder))
+
+
+@pytest.mark.needs_ray
+def test_what_fails_in_a_task_is_told_as_it_is(tmp_path):
+    from backends.agl import cluster
+    from backends.agl.flat.distributed import OnRay
+
+    ray = cluster.acquire()
+    try:
+        executor = OnRay(ray)
+        with pytest.raises(OSError, match=rf"^\[Errno 28\] No space left on device: '{tmp_path}'$"):
+            executor.get(executor.submit(1, fail, tmp_path))
+    finally:
+        cluster.release()
+
+
 @pytest.mark.needs_ray
 def test_a_task_whose_worker_is_killed_runs_again(tmp_path):
     from backends.agl import cluster

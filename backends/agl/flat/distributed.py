@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from backends.agl.flat import mapreduce
-from backends.agl.flat.local import BATCH
+from backends.agl.flat.local import BATCH, MOST_BYTES, bytes_of
 from backends.agl.flat.mapreduce import Plan, State
 from backends.agl.flat.rounds import Ints
 from backends.agl.flat.shards import Sizes, shard_once
@@ -103,7 +103,9 @@ def kept(path: Path, task: Task, *arguments: Any) -> list[Any]:
 def store_shard(partial: Path, plan: Plan, number: int, embed: bool, *parts: Neighbourhoods) -> list[Any]:
     """Store: write a shard from what all reducers found of its targets; returns its sizes and distinct nodes."""
     source = Source.open(plan.source)
-    batches = (flatten(found, source, embed=embed) for found in mapreduce.pieces(parts, plan.nodes, BATCH))
+    records = bytes_of(sum(len(part.edges.asked) for part in parts), source) // parts[0].count
+    size = max(1, min(BATCH, MOST_BYTES // max(records, 1)))
+    batches = (flatten(found, source, embed=embed) for found in mapreduce.pieces(parts, plan.nodes, size))
     return [shard_once(partial, number, batches, source, embed)]
 
 

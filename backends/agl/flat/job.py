@@ -153,10 +153,11 @@ def _claim(partial: Path, identity: str) -> None:
 def estimate(source: Source, targets: Ints, job: Job) -> int:
     """Bytes that the shards will take, from a sample of the targets."""
     some = targets[permutation(job.strategy.seed, "estimate", len(targets))[:ESTIMATED_FROM]]
-    sizes, width = Sizes(), source.graph.width
+    sizes, width, held = Sizes(), source.graph.width, []
     for batch in flattened(source, some, job.strategy, embed=False):
         sizes.see(batch, width, embed=False)
-        sizes.share(len(distinct(batch.numbers)), width)
+        held.append(distinct(batch.numbers))
+    sizes.share(len(distinct(np.concatenate(held))), width)
     return int((sizes.embedded_bytes if job.embed else sizes.shared_bytes) / len(some) * len(targets) * MARGIN)
 
 
