@@ -193,10 +193,13 @@ def test_a_server_that_starts_again_loses_at_most_what_came_after_its_checkpoint
         kept.append(held.values())
     again = ParameterServer(*arguments)
     assert again.facts()["restored_at_update"] == 8 and again.next_step(0) == 8
+    again.push(0, 7, gradients[7], 1.0)
+    np.testing.assert_array_equal(again.values(), kept[7])
     np.testing.assert_array_equal(again.values(), kept[7])
     for step in (8, 9):
         again.push(0, step, gradients[step], 1.0)
     np.testing.assert_array_equal(again.values(), kept[9])
+    assert again.facts()["oldest_gradient"] <= 2
 
 
 def test_what_a_restarted_server_lost_is_not_waited_for(tmp_path: Path):

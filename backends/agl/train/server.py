@@ -231,4 +231,5 @@ class ParameterServer:
         self._begin(held["vector"])
         self.optimizer.load_state_dict(held["optimizer"])
         self.clocks, self.applied, self.updates = held["clocks"], held["applied"], held["updates"]
+        self.pulled_at = [self.updates] * self.rules.workers  # what came before is no worker's staleness
         self.restored = self.updates
