@@ -2,13 +2,26 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.agl.train.curve import main
-from backends.agl.train.speedup import Calibration, calibrated, curve, predicted, shared, sharing, slope, slowest
+from backends.agl.train.speedup import (
+    NO_NETWORK,
+    Calibration,
+    Network,
+    at_server,
+    calibrated,
+    curve,
+    predicted,
+    shared,
+    sharing,
+    slope,
+    slowest,
+)
 from backends.agl.train.worker import Phases
 from tests.agl.test_servers import prepared
 
@@ -22,13 +35,57 @@ calibrations = st.builds(
     receive=seconds,
     update=seconds,
     spread=st.lists(st.floats(1e-3, 10.0), max_size=20).map(tuple),
+    moved=st.floats(0.0, 1e9),
+    servers=st.integers(1, 8),
 )
+networks = st.builds(Network, st.floats(1e3, 1e12), st.floats(0.0, 1.0)) | st.just(NO_NETWORK)
 strategies = st.sampled_from(["sync", "async", "bounded"])
 
 
+@given(calibrations, st.integers(1, 100), strategies, networks)
+def test_never_faster_than_linear(measured, workers, strategy, network):
+    alone = predicted(measured, 1, strategy, network=network)
+    assert predicted(measured, workers, strategy, network=network) >= alone / workers * (1 - 1e-9)
+
+
+@given(calibrations, st.integers(1, 100), strategies, st.floats(1e3, 1e12), st.floats(1.0, 1e3), st.floats(0.0, 1.0))
+def test_a_faster_network_never_slows(measured, workers, strategy, bandwidth, times, latency):
+    def spent(*network):
+        return predicted(measured, workers, strategy, network=Network(*network))
+
+    assert spent(bandwidth * times, latency) <= spent(bandwidth, latency) * (1 + 1e-9)
+    assert spent(bandwidth, 0.0) <= spent(bandwidth, latency) * (1 + 1e-9)
+
+
 @given(calibrations, st.integers(1, 100), strategies)
-def test_never_faster_than_linear(measured, workers, strategy):
-    assert predicted(measured, workers, strategy) >= predicted(measured, 1, strategy) / workers * (1 - 1e-9)
+def test_an_infinite_bandwidth_is_the_model_without_a_network(measured, workers, strategy):
+    without = predicted(measured, workers, strategy)
+    assert predicted(measured, workers, strategy, network=Network(math.inf, 0.0)) == without
+    nothing = replace(measured, moved=0.0)
+    assert math.isclose(predicted(nothing, workers, strategy, network=Network(1.0)), without, rel_tol=1e-9)
+
+
+@given(calibrations, st.integers(1, 100), networks)
+def test_an_epoch_takes_what_the_link_and_the_busiest_server_need(measured, workers, network):
+    link = measured.batches * measured.moved / measured.servers / network.bandwidth
+    served = measured.batches * (measured.receive + measured.update)
+    assert predicted(measured, workers, network=network) >= (link + served) * (1 - 1e-9)
+    one = predicted(measured, 1, network=network) - measured.epoch
+    told = measured.batches * (measured.moved / network.bandwidth + 4 * network.latency)
+    assert one == pytest.approx(told, rel=1e-6, abs=1e-6 * measured.epoch)
+
+
+@given(st.floats(1e-4, 10.0), st.floats(1e-4, 10.0), st.floats(1.0, 1000.0))
+def test_messages_wait_for_those_that_are_at_the_server(think, served, workers):
+    spent = at_server(think, served, workers)
+    assert spent == pytest.approx(served * (1 + (workers - 1) * spent / (think + spent)), rel=1e-6)
+    assert at_server(think, served, 1) == pytest.approx(served)
+
+
+@pytest.mark.parametrize("given_", [(0.0, 0.0), (-1.0, 0.0), (math.nan, 0.0), (1.0, -1.0), (1.0, math.inf)])
+def test_what_is_no_network_is_refused(given_):
+    with pytest.raises(ValueError, match="bandwidth above 0"):
+        Network(*given_)
 
 
 @given(calibrations, strategies)
@@ -64,7 +121,7 @@ def test_without_exchange_and_with_equal_batches_the_curve_is_linear():
 
 def test_a_server_that_is_busy_all_the_time_bounds_the_speed():
     measured = Calibration(batches=1000, compute=1.0, pull=0, push=0, receive=0.05, update=0.05)
-    assert math.isclose(predicted(measured, 100), 1000 * 0.1)
+    assert 1000 * 0.1 <= predicted(measured, 100) < 1000 * 0.1 * 1.01
 
 
 def test_a_run_of_one_worker_calibrates():
@@ -76,6 +133,7 @@ def test_a_run_of_one_worker_calibrates():
     measured = calibrated(trainer.facts(), mean)
     trainer.close()
     assert math.isclose(measured.epoch, mean, rel_tol=1e-6) and measured.compute > 0 and measured.update > 0
+    assert measured.moved == 2 * 4 * trainer.layout.size  # float32, there and back
 
 
 @given(calibrations, st.floats(1.0, 5.0), st.integers(1, 50), strategies)
@@ -135,6 +193,9 @@ def test_the_curve_of_records_says_what_is_measured_and_what_is_a_model(tmp_path
     lines = capsys.readouterr().out.splitlines()[1:]
     assert [line.split()[4] for line in lines] == ["measured"] * 2 + ["model"] * 11
     assert lines[0].split()[3] == lines[2].split()[3] == "1.00" and lines[0].endswith("+0 %, +0 %")
+    assert main([*map(str, paths), "--bandwidth", "1e6", "--latency", "1e-3"]) == 0
+    assumed = [line.partition("model")[2].strip() for line in capsys.readouterr().out.splitlines()[3:]]
+    assert assumed == ["no network"] * 11 + ["0.008 Gbit/s, 1000 µs"] * 11
 
 
 def test_records_without_one_worker_are_refused(tmp_path, capsys):

@@ -1,23 +1,54 @@
 """How fast many workers would be: measured where cores exist, beyond them a model, and named so.
 
-The model takes what was measured of one worker and gives every further one a machine of its own:
+The model takes what was measured of one worker and gives every further one a machine of its own. A worker that is not
+at a server needs ``Z`` seconds a step, and the busiest server works ``D`` seconds on what one step sends it:
 
-- asynchronous: ``steps * (compute + pull + push + server)``, but never less than what the busiest server needs for the
-  updates of all workers, one after the other;
+- asynchronous: ``steps * (Z + R(n))`` with ``n`` the mean number of workers at work. ``R`` is the time at a server
+  where messages arrive at random and wait for each other: ``R = D (1 + (n - 1) R / (Z + R))``, the arrival theorem in
+  Schweitzer's approximation for one queue. It is ``D`` for one worker, and ``Z + R`` is never below ``n D``;
 - synchronous: every step lasts as long as the slowest worker's computation, then the server takes in one gradient of
   each worker and updates once; a worker waits for all of it.
 
 A batch that is left over makes one worker's epoch longer than the others': steps are rounded up.
 
+A ``Network`` is an assumption, nothing measured here: the bytes that a step pulls and pushes were counted, each machine
+is given a link of so many bytes per second, and a message so many seconds on its way. A server sends and receives one
+message after the other, so that its link's time is part of ``D``; four messages are on their way in a step.
+
 Workers that were measured shared one machine: its cores, caches and memory. ``sharing`` is read from their own clocks,
 not from the epoch that the model is to tell, so that what is then left is the model's own error.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+
+MESSAGES = 4  # one way, in a step: to pull and its answer, to push and its answer
+
+
+@dataclass(frozen=True)
+class Network:
+    """An assumed network: ``bandwidth`` of each machine's link in bytes per second, ``latency`` in seconds one way.
+
+    Raises ValueError for what is no network.
+    """
+
+    bandwidth: float
+    latency: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.bandwidth > 0 and 0 <= self.latency < float("inf")):
+            given = f"{self.bandwidth:g} bytes/s and {self.latency:g} s"
+            raise ValueError(f"a network of {given} is none: give a bandwidth above 0 and a latency of 0 or more")
+
+    def __str__(self) -> str:
+        return f"{self.bandwidth * 8e-9:g} Gbit/s, {self.latency * 1e6:g} µs"
+
+
+NO_NETWORK = Network(float("inf"))
 
 
 @dataclass(frozen=True)
@@ -26,6 +57,7 @@ class Calibration:
 
     ``compute`` is all that is no exchange. ``pull`` and ``push`` are the way there and back without the server's own
     work: ``receive`` per gradient, ``update`` per update. ``spread`` holds seconds of single batches, in any unit.
+    ``moved`` are bytes that a step pulls and pushes in all, from and to ``servers`` that hold equal parts.
     """
 
     batches: int
@@ -35,6 +67,8 @@ class Calibration:
     receive: float
     update: float
     spread: tuple[float, ...] = ()
+    moved: float = 0.0
+    servers: int = 1
 
     @property
     def exchange(self) -> float:
@@ -71,6 +105,8 @@ def calibrated(facts: dict[str, Any], epoch_seconds: float) -> Calibration:
         receive=server / 2,
         update=server / 2,
         spread=tuple(worker["spread"]),
+        moved=(worker["bytes_pulled"] + worker["bytes_pushed"]) / steps,
+        servers=len(facts["servers"]),
     )
 
 
@@ -106,28 +142,43 @@ def slowest(spread: Sequence[float], workers: int) -> float:
     return float((held * np.diff(share**workers)).sum() / held.mean())
 
 
-def predicted(measured: Calibration, workers: int, strategy: str = "async", staleness: int = 0) -> float:
-    """Model: seconds of an epoch for ``workers`` on machines of their own; one worker is what was measured."""
+def predicted(
+    measured: Calibration, workers: int, strategy: str = "async", staleness: int = 0, network: Network = NO_NETWORK
+) -> float:
+    """Model: seconds of an epoch for ``workers`` on machines of their own; one without a network is as measured."""
     if workers < 1:
         raise ValueError(f"workers={workers} is not allowed: at least 1")
     steps = -(-measured.batches // workers)
-    served = measured.receive + measured.update
+    link = measured.moved / measured.servers / network.bandwidth
+    away = measured.pull + measured.push + MESSAGES * network.latency + (measured.servers - 1) * link
     if strategy == "sync" or (strategy == "bounded" and staleness == 0):
         compute = measured.compute * slowest(measured.spread, workers)
-        taken = workers * measured.receive + measured.update
-        return steps * (compute + measured.pull + measured.push + taken)
+        return steps * (compute + away + workers * (measured.receive + link) + measured.update)
     if strategy not in ("async", "bounded"):
         raise ValueError(f"strategy={strategy!r} has no model: one of sync, async, bounded")
-    return max(steps * (measured.compute + measured.exchange), measured.batches * served)
+    think, served = measured.compute + away, measured.receive + measured.update + link
+    return steps * (think + at_server(think, served, measured.batches / steps))
 
 
-def curve(measured: Calibration, workers: Sequence[int], strategy: str = "async") -> list[dict[str, float | str]]:
-    """Model: seconds and speed-up for each number of workers, as rows that say what they are."""
-    alone = predicted(measured, 1, strategy)
+def at_server(think: float, served: float, workers: float) -> float:
+    """Seconds that a step spends at a server, waiting included: see above; ``workers`` is the mean at work."""
+    ahead = workers * served - think
+    root = math.sqrt(ahead**2 + 4 * served * think)
+    # one of two forms of the same root, whichever does not subtract two numbers that are nearly equal
+    return (ahead + root) / 2 if ahead >= 0 else 2 * served * think / (root - ahead)
+
+
+def curve(
+    measured: Calibration, workers: Sequence[int], strategy: str = "async", network: Network = NO_NETWORK
+) -> list[dict[str, float | str]]:
+    """Model: seconds and speed-up for each number of workers, as rows that say what they are and assume."""
+    alone = predicted(measured, 1, strategy, network=network)
+    assumed = "no network" if network == NO_NETWORK else str(network)
     rows: list[dict[str, float | str]] = []
     for count in workers:
-        seconds = predicted(measured, count, strategy)
-        rows.append({"workers": count, "seconds": seconds, "speedup": alone / seconds, "kind": "model"})
+        seconds = predicted(measured, count, strategy, network=network)
+        row: dict[str, float | str] = {"workers": count, "seconds": seconds, "speedup": alone / seconds}
+        rows.append(row | {"kind": "model", "network": assumed})
     return rows
 
 

@@ -63,8 +63,11 @@ BLOCKS = {
     "speedup": Block(
         "Speed-up by number of workers",
         "`measured` rows ran here, as far as there are cores. `model` rows did not: they are computed from what "
-        "one worker measured (compute, pull, push, the server's own time), for an epoch over the published "
-        "graph's 1.2 · 10^8 targets, each further worker on a machine of its own. Measured workers share this machine: "
+        "one worker measured (compute, pull, push, the server's own time, bytes of a step), for an epoch over the "
+        "published graph's 1.2 · 10^8 targets, each further worker on a machine of its own; messages wait for each "
+        "other at the server. `no network` is the model that was checked against the measured rows; a network's "
+        "bandwidth of each machine's link and latency one way are **assumed**, as the paper does not give its own, and "
+        "nothing is fitted to its 78. Measured workers share this machine: "
         "**beside others** is how many times as long a worker computes on a target, or exchanges in a step, as one "
         "alone, by the workers' own clocks, and **error with both** the model's error once it knows that.",
         speedup.speedup,

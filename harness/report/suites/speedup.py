@@ -26,15 +26,18 @@ def speedup(held: SuitePart) -> str:
     """One table per comparison: measured rows with the model's error at each, then the model's rows."""
     texts = []
     for part, comparison in held.comparisons("train"):
-        lines = [*_measured_only(comparison.rows), *(_line(row) for row in predicted(comparison.rows))]
+        lines = [*_measured_only(comparison.rows), *(_line(row) for row in predicted(held, comparison.rows))]
         if lines:
             lines += held.published("speedup", len(HEAD))
             texts.append(f"### {name_of(part, comparison)}\n\n{tables.markdown(list(HEAD), lines)}")
     return "\n\n".join(texts)
 
 
-def predicted(rows: list[Row]) -> Iterator[dict[str, Any]]:
-    """Rows of the model that an engine's config names under ``predictions``, for each engine that has one."""
+def predicted(held: SuitePart, rows: list[Row]) -> Iterator[dict[str, Any]]:
+    """Rows of the model that an engine's config names under ``predictions``, for each engine that has one.
+
+    It stands without a network and with each of those that the suite assumes.
+    """
     for name in dict.fromkeys(backend(row) for row in rows if backend(row) in MODULES):
         model = config_class(name).predictions.get("speedup")
         records = [row.record for row in rows if backend(row) == name and row.ok and row.record["facts"].get("servers")]
@@ -42,7 +45,8 @@ def predicted(rows: list[Row]) -> Iterator[dict[str, Any]]:
         usable = [record for record in records if record["config"]["backend"]["strategy"] in alone]
         if model is not None and usable:
             size = usable[0]["config"]["training"].get("batch_size")
-            yield from load_object(model)(usable, TARGETS // size if size else None)
+            networks = held.suite.assumed.get("networks", [])
+            yield from load_object(model)(usable, TARGETS // size if size else None, networks)
 
 
 def _measured_only(rows: list[Row]) -> Iterator[list[str]]:
@@ -63,7 +67,7 @@ def _line(row: dict[str, Any]) -> list[str]:
         str(row["workers"]),
         f"{row['seconds']:.3g}",
         f"{row['speedup']:.3g}",
-        row["kind"],
+        f"model, {row['network']}" if row["kind"] == "model" else row["kind"],
         tables.number(row.get("model_error"), "{:+.1%}"),
         *[tables.number(row.get(name), "{:.2f}x") for name in ("compute_shared", "exchange_shared")],
         tables.number(row.get("shared_error"), "{:+.1%}"),
@@ -71,7 +75,7 @@ def _line(row: dict[str, Any]) -> list[str]:
 
 
 def _of(held: SuitePart) -> list[dict[str, Any]]:
-    return [row for _, comparison in held.comparisons("train") for row in predicted(comparison.rows)]
+    return [row for _, comparison in held.comparisons("train") for row in predicted(held, comparison.rows)]
 
 
 def most_measured(held: SuitePart) -> str:
@@ -82,10 +86,13 @@ def most_measured(held: SuitePart) -> str:
 
 
 def modelled(held: SuitePart) -> str:
-    """What the model says of the most workers, by strategy, with its slope."""
+    """What the model says of the most workers, by strategy and assumed network."""
     rows = [row for row in _of(held) if row["kind"] == "model"]
     most = max((row["workers"] for row in rows), default=0)
-    said = [
-        f"{row['strategy']} {row['speedup']:.3g}, slope {row['slope']:.2f}" for row in rows if row["workers"] == most
-    ]
-    return f"model, {most} workers: {'; '.join(dict.fromkeys(said))}" if said else tables.NOTHING
+    by_strategy: dict[str, list[str]] = {}
+    for row in rows:
+        if row["workers"] == most:
+            said = f"{row['speedup']:.3g} ({row['network']}, slope {row['slope']:.2f})"
+            by_strategy.setdefault(row["strategy"], []).append(said)
+    told = "; ".join(f"{strategy} {', '.join(dict.fromkeys(said))}" for strategy, said in by_strategy.items())
+    return f"model, {most} workers: {told}" if told else tables.NOTHING

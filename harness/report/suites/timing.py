@@ -74,8 +74,8 @@ def ideas(held: SuitePart) -> str:
         if base is not None:
             others = {_idea(row): seconds(base) / seconds(row) for row in reversed(own) if row is not base}
             found.append((name_of(part, comparison), seconds(base), others))
-    names = {name for _, _, others in found for name in others}
-    names = sorted(names, key=lambda name: (name in (ALL, DEFAULT), len(name), name))
+    found_names = {name for _, _, others in found for name in others}
+    names = sorted(found_names, key=lambda name: (name in (ALL, DEFAULT), len(name), name))
     lines = [
         [name, f"{spent:.3g}", *[tables.number(others.get(key), "{:.3g}x") for key in names]]
         for name, spent, others in found
