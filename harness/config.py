@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from typing import Any, get_type_hints
 
 from backends.ablation import switches
@@ -75,8 +76,9 @@ class ComposedConfig(RunConfig):
     suite: Any = None
 
 
+@cache
 def register_schemas() -> None:
-    """Put every typed schema into Hydra's group ``schema``, one per section and one per registered backend."""
+    """Put every typed schema into Hydra's group ``schema``, one per section and one per registered backend; once."""
     from hydra.core.config_store import ConfigStore
 
     store = ConfigStore.instance()

@@ -1,21 +1,28 @@
 """``python -m harness list [KIND ...]``: what exists here, and whether it can be run."""
 
 import argparse
+import sys
 from collections.abc import Callable
 
 from backends.registry import MODULES, config_class
 from datasets.order import ORDERS
 from datasets.registry import DATASETS, available
 from harness.compose import CONF
+from harness.usage import unknown
 
 Line = tuple[str, str]
 
 
 def main(arguments: list[str]) -> int:
-    """Print the asked kinds, all of them if none is named."""
+    """Print the asked kinds, all of them if none is named; 2 for one that is unknown."""
     parser = argparse.ArgumentParser(prog="python -m harness list", description="Print what exists here.")
-    parser.add_argument("kind", nargs="*", choices=[*KINDS, []], help=f"any of {', '.join(KINDS)}")
-    for kind in parser.parse_args(arguments).kind or KINDS:
+    parser.add_argument("kind", nargs="*", metavar="KIND", help=f"any of {', '.join(KINDS)}")
+    given = parser.parse_args(arguments).kind
+    for kind in given:
+        if kind not in KINDS:
+            print(f"error: {unknown('kind', kind, KINDS)}", file=sys.stderr)
+            return 2
+    for kind in given or KINDS:
         lines = KINDS[kind]()
         width = max((len(name) for name, _ in lines), default=0)
         print(f"{kind}:")

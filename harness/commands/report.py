@@ -13,10 +13,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records")
     parser.add_argument("--out", type=Path, default=Path("reports"), help="folder of the pages")
     given = parser.parse_args(argv)
+    from rich.console import Console
+
     from harness.report.pages import write_reports
 
     try:
-        written = write_reports(given.results, given.out)
+        with Console(file=sys.stderr).status("reading the records") as status:
+            written = write_reports(given.results, given.out, lambda name: status.update(f"made {name}"))
     except RecordError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -29,9 +29,19 @@ def overrides(record: Record) -> list[str]:
     names = sorted(record.get("ablations", []))
     chosen += [f"+ablation={names[0] if len(names) == 1 else '[' + ','.join(names) + ']'}"] if names else []
     asked = execution_values(config)
-    measures = [[], *([f"measure={path.stem}"] for path in sorted((CONF / "measure").glob("*.yaml")))]
-    lists = [chosen + measure + _differences(asked, tuple(chosen + measure)) for measure in measures]
-    return min(lists, key=len)
+    chosen += _nearest_measure(asked)
+    return chosen + _differences(asked, tuple(chosen))
+
+
+def _nearest_measure(asked: Mapping[str, Any]) -> list[str]:
+    """The file of the group ``measure`` that leaves the fewest keys to be said; none where the usual one is as near."""
+
+    def said(choice: list[str]) -> int:
+        held = _composed(tuple(choice))
+        unlike = [key for key in asked if key.startswith("measure.") and (key not in held or held[key] != asked[key])]
+        return len(choice) + len(unlike)
+
+    return min([[], *([f"measure={path.stem}"] for path in sorted((CONF / "measure").glob("*.yaml")))], key=said)
 
 
 def command(backends: Iterable[str], rest: Sequence[str], seeds: Iterable[int]) -> str:

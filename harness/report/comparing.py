@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.report import tables
-from harness.report.parts import dataset_parts
+from harness.report.parts import chosen, dataset_parts
 from harness.report.rows import Row, rows
 from harness.statistics import Summary, independent_ratio, paired_ratio
 from harness.store.files import environment_of, find_records
-from harness.store.naming import flatten
+from harness.store.naming import flatten, label
 from harness.store.record import Record, RecordError
+from harness.usage import nearest
 
 Cell = tuple[Row, dict[str, Any]]
 
@@ -64,7 +65,7 @@ def compare_engines(results: Path, a: str, b: str, threshold: float) -> list[Ver
     found = list(find_records(results))
     environments = {record["environment"]: environment_of(results, record["environment"]) for _, record in found}
     verdicts, names = [], set()
-    for part in dataset_parts(results, found, environments):
+    for part in chosen(dataset_parts(results, found, environments), lambda scenario: True):
         for comparison in part.comparisons:
             held = {row.label: row for row in comparison.rows}
             names |= set(held)
@@ -73,7 +74,8 @@ def compare_engines(results: Path, a: str, b: str, threshold: float) -> list[Ver
                 verdicts.append(_engines(name, held[a], held[b], threshold))
     if not verdicts:
         allowed = ", ".join(sorted(names)) or "none, there are no records"
-        raise RecordError(f"no table holds both {a!r} and {b!r}: give two folders, or two of {allowed}")
+        guesses = "".join(nearest(given, names) for given in (a, b) if given not in names)
+        raise RecordError(f"no table holds both {a!r} and {b!r}: give two folders, or two of {allowed}{guesses}")
     return verdicts
 
 
@@ -133,7 +135,7 @@ def _by_status(name: str, a: Row, b: Row) -> Verdict:
 
 def _title(row: Row, place: str) -> str:
     config = row.record["config"]
-    names = [config["dataset"]["name"], config["model"]["name"], row.label, config["scenario"]["name"]]
+    names = [config["dataset"]["name"], config["model"]["name"], label(row.record), config["scenario"]["name"]]
     return f"{' '.join(names)} ({place.split('/')[-1]})"
 
 

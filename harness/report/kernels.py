@@ -1,12 +1,11 @@
 """What the page of the kernels says: one aggregation, ours beside the fastest form of the peers and the machine."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from harness.report import tables
-from harness.report.parts import Comparison, DatasetPart
+from harness.report.parts import DatasetPart
 from harness.report.rows import Row
-from harness.statistics import geometric_mean
+from harness.report.versus import Versus, mean_speedups, versus
 
 LARGE = 1_000_000
 NEAR = 0.75
@@ -14,14 +13,8 @@ KINDS = {False: "spmm (gcn, sage)", True: "gat"}
 HEAD = ("time", "forward", "backward", "ratio to fastest peer", "GB/s", "xNR", "of the ceiling", "of the limit")
 
 
-@dataclass
-class Cell:
-    """Our fastest row of a table and the peer's that it is compared with."""
-
-    part: DatasetPart
-    comparison: Comparison
-    ours: Row
-    peer: Row
+class Cell(Versus):
+    """The same of one aggregation."""
 
     @property
     def name(self) -> str:
@@ -38,35 +31,21 @@ class Cell:
         """Whether the matrix has more than a million edges."""
         return max((item["nnz"] for item in self.ours.record.get("facts", {}).get("spmm", ())), default=0) > LARGE
 
-    @property
-    def speedup(self) -> float:
-        """How many times as fast as the fastest peer."""
-        return 1.0 / self.ours.ratio.median if self.ours.ratio else 1.0
-
 
 def cells(parts: Iterable[DatasetPart]) -> list[Cell]:
     """One per table in which one of our engines and a peer were measured in turns."""
-    found = []
-    for part in parts:
-        for comparison in part.comparisons:
-            ours = next((row for row in comparison.rows if not row.peer and row.ok and row.ratio), None)
-            peer = next((row for row in comparison.rows if ours and row.label == ours.ratio_to), None)
-            if ours is not None and peer is not None:
-                found.append(Cell(part, comparison, ours, peer))
-    return found
+    return [Cell(held.part, held.comparison, held.ours, held.peer) for held in versus(parts)]
 
 
 def means(parts: Iterable[DatasetPart]) -> str:
     """Geometric means of our speed in units of the fastest peer's, large and small matrices apart."""
-    held = cells(parts)
-    lines = []
+    held, speedups = cells(parts), dict[str, list[float]]()
     for attention, kind in KINDS.items():
         for large, size in ((True, "nnz > 10^6"), (False, "nnz ≤ 10^6")):
             mine = [cell.speedup for cell in held if (cell.attention, cell.large) == (attention, large)]
-            if mine:
-                ends = [f"{value:.3g}x" for value in (geometric_mean(mine), min(mine), max(mine))]
-                lines.append([f"{kind}, {size}", str(len(mine)), *ends, str(sum(value < 1 for value in mine))])
-    return tables.markdown(["", "tables", "geometric mean", "lowest", "highest", "slower than a peer"], lines)
+            speedups |= {f"{kind}, {size}": mine} if mine else {}
+    slower = [str(sum(value < 1 for value in mine)) for mine in speedups.values()]
+    return mean_speedups(speedups, {"slower than a peer": slower})
 
 
 def overview(parts: Iterable[DatasetPart]) -> str:

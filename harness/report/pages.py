@@ -1,11 +1,11 @@
 """Pages of ``reports/``: a pure function of the records and of this checkout, twice the same bytes."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.report import epochs, figures, kernels, tables
+from harness.report import epochs, figures, kernels, tables, versus
 from harness.report.describing import counts, dataset, notes, redo, rows_of, settings, structure, trust
 from harness.report.parts import Comparison, DatasetPart, chosen, dataset_parts
 from harness.report.rows import Found
@@ -19,35 +19,50 @@ TEMPLATES = Path(__file__).parent / "templates"
 MARK = "gnn-harness report"
 
 
-def write_reports(results: Path, out: Path) -> list[Path]:
+def write_reports(results: Path, out: Path, on_page: Callable[[str], None] = lambda name: None) -> list[Path]:
     """Write all pages and figures below ``out`` and return them; raises RecordError when there is no record.
 
-    Files of an earlier report that are no longer made are deleted; what carries no mark of a report is left alone.
+    Nothing is written before all of them are made; ``on_page`` hears the name of each that is. Files of an earlier
+    report that are no longer made are deleted; what carries no mark of a report is left alone.
     """
     found = list(find_records(results))
     if not found:
         raise RecordError(f"{results} holds no records: run `python -m harness` first, or name another folder")
     names = sorted({record["environment"] for _, record in found})
     environments = {name: environment_of(results, name) for name in names}
+    texts = {}
+    for name, text in _made(results, found, environments, out):
+        on_page(name)
+        texts[name] = text
+    return _write(out, texts)
+
+
+def _made(
+    results: Path, found: list[Found], environments: Mapping[str, dict[str, Any]], out: Path
+) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of every figure and page."""
     parts = dataset_parts(results, found, environments)
     trained = chosen(parts, lambda scenario: scenario != "spmm")
     multiplied = chosen(parts, lambda scenario: scenario == "spmm", "-kernels")
     full = epochs.full_batches(trained)
-    texts = {f"figures/{part.figure}": figures.epoch_times(part.comparisons) for part in trained}
-    texts |= {f"figures/{part.figure}": figures.epoch_times(_typical(part)) for part in multiplied}
-    texts["comparison.md"] = _page("comparison.md.j2", trained, environments, out)
+    for part in trained:
+        yield f"figures/{part.figure}", figures.epoch_times(part.comparisons)
+    for part in multiplied:
+        yield f"figures/{part.figure}", figures.epoch_times(_typical(part))
+    yield "comparison.md", _page("comparison.md.j2", trained, environments, out)
     if multiplied:
-        texts["figures/speedups.svg"] = figures.speedups(kernels.cells(multiplied))
+        yield "figures/speedups.svg", figures.speedups(kernels.cells(multiplied))
         far = kernels.far(multiplied)
-        texts["kernels.md"] = _page("kernels.md.j2", multiplied, environments, out, figure="speedups.svg", far=far)
+        page = _page("kernels.md.j2", multiplied, environments, out, figure="speedups.svg", far=far)
+        yield "kernels.md", page
     if full:
-        texts["epochs.md"] = _render("epochs.md.j2", parts=full)
+        yield "epochs.md", _render("epochs.md.j2", parts=full)
     suites = suite_parts(results, found, environments)
-    texts |= {f"{held.suite.name}.md": _suite_page(held, environments, out) for held in suites}
+    for held in suites:
+        yield f"{held.suite.name}.md", _suite_page(held, environments, out)
     counted = {"records": len(found), "statuses": _statuses(found)}
     lists = {"multiplied": multiplied, "full": full, "suites": suites}
-    texts["README.md"] = _render("README.md.j2", parts=trained, **lists, **counted)
-    return _write(out, texts)
+    yield "README.md", _render("README.md.j2", parts=trained, **lists, **counted)
 
 
 def _typical(part: DatasetPart) -> list[Comparison]:
@@ -102,6 +117,7 @@ def _render(template: str, **values: Any) -> str:
         "tables": tables,
         "kernels": kernels,
         "epochs": epochs,
+        "versus": versus,
     }
     return engine.get_template(template).render(**values)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.report.published import Published, published_for, published_scores
 from harness.report.rows import Found, Row, rows
+from harness.store.naming import flatten
 
 
 @dataclass
@@ -56,11 +57,11 @@ def dataset_parts(
 
 
 def chosen(parts: Sequence[DatasetPart], wanted: Callable[[str], bool], suffix: str = "") -> list[DatasetPart]:
-    """The tables of the wanted scenarios; ``suffix`` tells their figures apart."""
+    """The tables of the wanted scenarios, their titles told apart; ``suffix`` does so with the figures."""
     kept = [
         replace(
             part,
-            comparisons=[comparison for comparison in part.comparisons if wanted(comparison.scenario)],
+            comparisons=_told_apart([held for held in part.comparisons if wanted(held.scenario)]),
             figure=f"{part.anchor}{suffix}.svg",
         )
         for part in parts
@@ -78,6 +79,34 @@ def _table_key(config: Mapping[str, Any]) -> tuple[str, ...]:
     return (config["model"]["name"], config["scenario"]["name"], config["device"], str(config["threads"]), *texts)
 
 
+def plural(count: int, what: str) -> str:
+    """Name a number of things."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _told_apart(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Add to equal titles, before device and threads, the settings and the suite in which their tables differ."""
+    told = []
+    for held in comparisons:
+        *form, device, threads = held.title.split(", ")
+        same = [_settings(other) for other in comparisons if other.title == held.title]
+        mine = _settings(held)
+        keys = [key for key in mine if any(str(other.get(key)) != str(mine[key]) for other in same)]
+        said = [f"{key.rpartition('.')[2].replace('_', ' ')} {_spaced(mine[key])}" for key in keys if mine[key]]
+        told.append(replace(held, title=", ".join([*form, *said, device, threads])))
+    return told
+
+
+def _settings(comparison: Comparison) -> dict[str, Any]:
+    config = comparison.rows[0].record["config"]
+    return flatten({name: config.get(name) for name in ("dataset", "model", "training", "suite")})
+
+
+def _spaced(value: Any) -> str:
+    """A list without commas, which part a title."""
+    return " ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
+
+
 def _comparison(
     key: tuple[str, ...], found: Sequence[Found], environments: Mapping[str, dict[str, Any]], scores: list[Published]
 ) -> Comparison:
@@ -87,11 +116,13 @@ def _comparison(
     batch = config["training"].get("batch_size")
     form = "full batch" if batch is None else f"batches of {batch:,}"
     layers = config["model"].get("layers", 0)
-    form += f", {layers} layer{'s' if layers > 1 else ''}"
+    form += f", {plural(layers, 'layer')}"
     if scenario == "spmm":
-        form = f"{config['model']['hidden']} wide" + (f", {config['model']['heads']} heads" if model == "gat" else "")
+        form = f"{config['model']['hidden']} wide" + (
+            f", {plural(config['model']['heads'], 'head')}" if model == "gat" else ""
+        )
         order = config.get("order", {}).get("name", "none")
         form += "" if order == "none" else f", {order} order"
-    title = f"{model}, {scenario}, {form}, {device}, {threads} threads"
+    title = f"{model}, {scenario}, {form}, {device}, {plural(int(threads), 'thread')}"
     matches = [published_for(record, scores) for row in made for record in row.ok]
     return Comparison(title, made, next((match for match in matches if match), None))

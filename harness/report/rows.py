@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ class Row:
         """A record that stands for the row: the first good one, else the first."""
         return self.ok[0] if self.ok else self.cells[0][1]
 
-    @property
+    @cached_property
     def time(self) -> Summary | None:
         """Seconds of the timed call, whole epochs also where only some batches were timed."""
         return statistics.summarize([seconds(record) for record in self.ok]) if self.ok else None

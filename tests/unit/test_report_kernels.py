@@ -115,3 +115,42 @@ def test_a_table_without_ours_is_no_cell(tmp_path: Path) -> None:
     assert [len(part.comparisons) for part in parts] == [1]
     assert kernels.cells(parts) == []
     write_reports(tmp_path, tmp_path / "reports")
+
+
+def test_the_summary_has_a_line_per_table_with_both_times_and_scores(page: tuple[Path, str]) -> None:
+    text = (page[0] / "reports" / "comparison.md").read_text()
+    ours, time, peer, of_peer, factor, *scores = line_with(text[text.index("## Summary") :], "cora: gat, ")[1:]
+    assert (ours, peer) == ("agl", "dgl")
+    assert float(of_peer) / float(time) == pytest.approx(3, rel=0.1)
+    assert float(factor.rstrip("x")) == pytest.approx(3, rel=0.1)
+    assert all(score.startswith("0.8") for score in scores) and len(scores) == 2
+
+
+def test_the_first_page_says_how_many_times_as_fast_and_shows_it(page: tuple[Path, str]) -> None:
+    first = (page[0] / "reports" / "README.md").read_text().partition("## The pages")[0]
+    assert float(line_with(first, "gat, nnz > 10^6")[2].rstrip("x")) == pytest.approx(8, rel=0.1)
+    assert float(line_with(first, "cora, gat")[2].rstrip("x")) == pytest.approx(3, rel=0.1)
+    assert "](figures/speedups.svg)" in first
+
+
+def test_equal_titles_are_told_apart_by_what_differs(tmp_path: Path) -> None:
+    for backend in ("agl", "dgl"):
+        for hidden in (8, 16):
+            given = factory.config(backend, 0, model={"hidden": hidden})
+            factory.write(tmp_path / "results", factory.record(backend, config=given), folder=f"{backend}{hidden}")
+    write_reports(tmp_path / "results", tmp_path / "reports")
+    page = (tmp_path / "reports" / "comparison.md").read_text()
+    titles = [line for line in page.splitlines() if line.startswith("### ")]
+    start = "### cora: gat, train, full batch, 2 layers"
+    assert sorted(titles) == [f"{start}, hidden {hidden}, cpu, 2 threads" for hidden in (16, 8)]
+
+
+def test_memory_of_old_records_is_not_compared(tmp_path: Path) -> None:
+    for backend, seconds in (("agl", 0.01), ("dgl", 0.03)):
+        held = factory.record(backend, 0, seconds)
+        held["memory"] |= {"peak_minus_resident": 0}
+        del held["memory"]["resident"]
+        factory.write(tmp_path / "results", held)
+    write_reports(tmp_path / "results", tmp_path / "reports")
+    epochs = (tmp_path / "reports" / "epochs.md").read_text()
+    assert line_with(epochs, "gat, 2 layers (agl)")[8:] == ["—", "—", "—"]
