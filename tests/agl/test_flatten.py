@@ -23,7 +23,10 @@ REPLACING = ["uniform(limit=3, replacement=true)", "weighted(by=weight, limit=2,
 def strings_of(graph: Graph, strategy, folder, targets=None, filtering=None, **options) -> list[bytes]:
     source = Source.build(graph, strategy, filtering, folder)
     targets = np.arange(graph.nodes) if targets is None else targets
-    batches = flattened(source, targets, strategy, **options)
+    return strings_in(flattened(source, targets, strategy, **options))
+
+
+def strings_in(batches) -> list[bytes]:
     return [
         batch.strings.data[start:end].tobytes()
         for batch in batches
@@ -93,7 +96,7 @@ def test_large_neighbourhoods_are_flattened_few_at_a_time(tmp_path, monkeypatch,
     source = Source.build(graph, strategy, None, tmp_path)
     batches = list(flattened(source, np.arange(graph.nodes), strategy, threads=threads))
     assert max(len(batch.strings.data) for batch in batches if len(batch.records) > 1) <= 8000
-    assert len(batches) > 2 and [bytes(s) for batch in batches for s in batch.strings.slices.split()] == whole
+    assert len(batches) > 2 and strings_in(batches) == whole
 
 
 def test_a_filter_thins_edges_out_before_they_are_sampled_and_keeps_degrees(tmp_path):
