@@ -16,8 +16,9 @@ from backends.agl.infer import hubs
 from backends.agl.infer.distributed import infer_with_ray
 from backends.agl.infer.job import Job
 from backends.agl.infer.local import silent
+from backends.agl.infer.workspace import Workspace
 from tests.graphs import awkward_graph
-from tests.unit.test_graphinfer import MODELS, close, definition, inference, model_on
+from tests.unit.test_graphinfer import MODELS, Killed, close, definition, inference, killed_in, model_on
 
 pytestmark = pytest.mark.needs_ray
 
@@ -53,6 +54,24 @@ def test_sampled_with_hubs_in_pieces_and_few_targets_it_equals_the_local_engine(
     np.testing.assert_array_equal(pieces, plain)
     assert plain_facts["hub_pieces"] == 0 < facts["hub_pieces"]
     assert facts["largest_load"] < plain_facts["largest_load"]
+
+
+@pytest.mark.parametrize("engine", ["ray", "local"])
+@pytest.mark.parametrize("few", [None, np.array([9, 0, 30])], ids=["all", "few"])
+def test_a_run_killed_in_a_round_goes_on_after_the_one_before_on_either_engine(tmp_path, engine, few):
+    graph = awkward_graph(3)
+    spec, state = model_on(graph, "gat", 3, "linear")
+    job = Job(graph, spec, state, few, partitions=3)
+    with pytest.raises(Killed):
+        infer_with_ray(job, 1, 0, killed_in("round 2"), Workspace(tmp_path, job.identity()))
+    if engine == "local":
+        left = inference(tmp_path, graph, spec, state, targets=few, partitions=2)
+        scores, made = left.run(), left.facts()["embeddings"]
+    else:
+        scores, facts = infer_with_ray(job, 1, 0, silent, Workspace(tmp_path, job.identity()))
+        made = facts["embeddings"]
+    close(scores, definition(graph, spec, state)[slice(None) if few is None else few])
+    assert made == sum(graph.nodes if mask is None else mask.sum() for mask in job.needed[2:])
 
 
 @settings(max_examples=40)

@@ -90,13 +90,14 @@ def infer(job: Job, settings: Settings, output: Path) -> int:
         raise ValueError(f"{output} holds finished scores: give another folder")
     torch.set_num_threads(settings.threads)
     start = time.perf_counter()
+    space = Workspace(output / "work", job.identity(), settings.unmap)
     with shown() as progress:
         if settings.engine == "ray":
             from backends.agl.infer.distributed import infer_with_ray
 
-            scores, facts = infer_with_ray(job, settings.threads, settings.hub, progress)
+            scores, facts = infer_with_ray(job, settings.threads, settings.hub, progress, space)
         else:
-            engine = LocalInference(job, Workspace(output / "work", job.identity(), settings.unmap), progress)
+            engine = LocalInference(job, space, progress)
             engine.map()
             scores, facts = engine.run(), engine.facts()
     facts |= {"seconds": time.perf_counter() - start, "engine": settings.engine}

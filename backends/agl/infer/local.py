@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 
 from backends.agl.infer import rounds
 from backends.agl.infer.job import Job
-from backends.agl.infer.mapping import Matrices, Progress, folder_of, rows_of, write_matrices
+from backends.agl.infer.mapping import (
+    Matrices,
+    Progress,
+    embeddings_of,
+    folder_of,
+    round_of,
+    rows_of,
+    spread,
+    write_matrices,
+)
 from backends.agl.infer.slices import Slice, slices_of
 from backends.agl.infer.workspace import Workspace
 
@@ -53,11 +62,11 @@ class LocalInference:
         """Score the targets: logits [targets, classes]."""
         slices = slices_of(self.job.spec, self.job.state)
         for layer in range(self.job.spec.layers):
-            step = f"round-{layer + 1}"
+            step = round_of(layer)
             if not self.space.finished(step):
                 self._round(slices[layer], layer)
                 self.space.finish(step)
-            self.space.drop(_embeddings(layer - 1))
+            self.space.drop(embeddings_of(layer - 1))
             self.space.drop(_messages(layer))
         with self.phase("score"):
             return self._score(slices[-1])
@@ -66,7 +75,7 @@ class LocalInference:
         """Forget all rounds, keep what Map wrote."""
         self.computed.clear()
         for layer in range(self.job.spec.layers):
-            self.space.forget(f"round-{layer + 1}")
+            self.space.forget(round_of(layer))
 
     def _round(self, part: Slice, layer: int) -> None:
         with self.phase("send"):
@@ -81,7 +90,7 @@ class LocalInference:
             self.matrices[name] = Matrices(self.job, self.space, layer)
         matrices = self.matrices[name]
         shape = (self.job.graph.nodes, rounds.width_of(part, layer))
-        embeddings = self.space.rows(_embeddings(layer), shape, np.float32)
+        embeddings = self.space.rows(embeddings_of(layer), shape, np.float32)
         made = 0
         for done, (first, last) in enumerate(self.job.parts):
             rows = rows_of(self.job.needed[layer + 1], first, last)
@@ -89,7 +98,7 @@ class LocalInference:
                 matrix = matrices.read(first, rows, last)
                 pulled = {name: _at(array, rows) if name.startswith(rounds.KEPT) else array
                           for name, array in sent.items()}  # fmt: skip
-                embeddings.put(first, _spread(rounds.receive(part, layer, matrix, pulled), rows, first, last))
+                embeddings.put(first, spread(rounds.receive(part, layer, matrix, pulled), rows, first, last))
                 matrices.release(first, last)
             made += len(rows)
             self.progress(f"round {layer + 1}: receive", done + 1, len(self.job.parts))
@@ -100,7 +109,7 @@ class LocalInference:
     def _send(self, part: Slice, layer: int) -> dict[str, Floats]:
         """Write what every node sends and keeps, an array per part of it, by node."""
         nodes = self.job.graph.nodes
-        before = self.job.graph.features if layer == 0 else self.space.open(_embeddings(layer - 1))
+        before = self.job.graph.features if layer == 0 else self.space.open(embeddings_of(layer - 1))
         assert before is not None
         made: dict[str, Floats] = {}
         pieces = self._sending(part, layer)
@@ -128,7 +137,7 @@ class LocalInference:
     def _score(self, head: Slice) -> Floats:
         """Round K + 1."""
         job = self.job
-        last = self.space.open(_embeddings(job.spec.layers - 1))
+        last = self.space.open(embeddings_of(job.spec.layers - 1))
         targets = np.arange(job.graph.nodes) if job.targets is None else job.targets
         scores = np.empty((len(targets), job.spec.classes), dtype=np.float32)
         for start in range(0, len(targets), _SCORED):
@@ -142,10 +151,6 @@ class LocalInference:
         made = sum(count for name, count in self.computed.items() if name != "scores")
         rows = {"rounds": self.job.spec.layers + 1, "partitions": len(self.job.parts), "embeddings": made}
         return rows | {"made": dict(self.computed), "bytes_written": self.space.written}
-
-
-def _embeddings(layer: int) -> str:
-    return f"embeddings-{layer + 1}"
 
 
 def _messages(layer: int) -> str:
@@ -163,15 +168,6 @@ def _at(array: NDArray[Any], rows: NDArray[np.int64]) -> Floats:
     """Some rows of an array: a view of those that lie together."""
     together = _contiguous(rows)
     return np.asarray(array[rows if together is None else together])
-
-
-def _spread(values: Floats, rows: NDArray[np.int64], first: int, last: int) -> Floats:
-    """Values of ascending ``rows`` as those of all nodes of a partition; zeros where nothing is needed."""
-    if len(rows) == last - first:
-        return values
-    whole = np.zeros((last - first, *values.shape[1:]), values.dtype)
-    whole[rows - first] = values
-    return whole
 
 
 def _put(array: NDArray[Any], rows: NDArray[np.int64], values: Floats) -> None:

@@ -24,6 +24,16 @@ def folder_of(job: Job, layer: int) -> str:
     return f"matrix-{'all' if fanout is None else fanout}"
 
 
+def embeddings_of(layer: int) -> str:
+    """Where the embeddings lie that a layer makes."""
+    return f"embeddings-{layer + 1}"
+
+
+def round_of(layer: int) -> str:
+    """The step in which they are made."""
+    return f"round-{layer + 1}"
+
+
 def write_matrices(job: Job, space: Workspace, progress: Progress) -> None:
     """Map: write the matrix of each distinct fanout, of the rows that its first layer makes."""
     scale = inverse_sqrt_degrees(job) if job.spec.name == "gcn" else None
@@ -49,6 +59,15 @@ def inverse_sqrt_degrees(job: Job) -> Floats:
 def rows_of(mask: Mask | None, first: int, last: int) -> NDArray[np.int64]:
     """Nodes of a partition that a mask keeps."""
     return np.arange(first, last) if mask is None else first + np.flatnonzero(mask[first:last])
+
+
+def spread(values: NDArray[np.float32], rows: NDArray[np.int64], first: int, last: int) -> NDArray[np.float32]:
+    """Values of ascending ``rows`` as those of all nodes of a partition; zeros where nothing is needed."""
+    if len(rows) == last - first:
+        return values
+    whole = np.zeros((last - first, *values.shape[1:]), values.dtype)
+    whole[rows - first] = values
+    return whole
 
 
 def partition_matrix(job: Job, layer: int, first: int, last: int, scale: Floats | None) -> tuple[Csr, Any]:

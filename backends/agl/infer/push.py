@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from backends.agl.infer import hubs, rounds
 from backends.agl.infer.job import Hubs, Job, Mask, Nodes
-from backends.agl.infer.mapping import partition_matrix, rows_of
+from backends.agl.infer.mapping import embeddings_of, partition_matrix, rows_of, spread
 from backends.agl.infer.slices import Slice, slices_of
+from backends.agl.infer.workspace import Rows
 from backends.layered import LayerMatrix
 from backends.model import ModelSpec, State
 from datasets.csr import Csr
@@ -27,7 +28,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What every task is given: the job, its graph as a folder to read partitions from."""
+    """What every task is given: the job, its graph as a folder to read partitions from, a folder to keep rounds in."""
 
     folder: Path
     spec: ModelSpec
@@ -38,6 +39,7 @@ class Plan:
     scale: NDArray[np.float64] | None = None
     hubs: Hubs | None = None
     threads: int = 1
+    work: Path | None = None
 
     def job(self) -> Job:
         """The job, its graph mapped."""
@@ -113,6 +115,22 @@ def receive(plan: Plan, layer: int, part: Part, *pieces: dict[str, Floats]) -> F
     names = sorted({name for piece in pieces for name in piece})
     messages = {name: np.concatenate([piece[name] for piece in pieces if name in piece]) for name in names}
     return rounds.receive(plan.slice(layer), layer, part.matrix(), messages)
+
+
+def keep(plan: Plan, layer: int, index: int, embeddings: Floats) -> None:
+    """Write a partition's embeddings into the array of all."""
+    assert plan.work is not None
+    first, last = plan.parts[index]
+    rows = rows_of(plan.job().needed[layer + 1], first, last)
+    Rows(plan.work / f"{embeddings_of(layer)}.npy").put(first, spread(embeddings, rows, first, last))
+
+
+def kept(plan: Plan, layer: int, index: int) -> Floats:
+    """A partition's embeddings that an earlier process wrote."""
+    assert plan.work is not None
+    rows = rows_of(plan.job().needed[layer + 1], *plan.parts[index])
+    held: Floats = np.load(plan.work / f"{embeddings_of(layer)}.npy", mmap_mode="r")[rows]
+    return held
 
 
 def score(plan: Plan, index: int, targets: Nodes, embeddings: Floats) -> Floats:

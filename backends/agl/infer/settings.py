@@ -18,7 +18,7 @@ class Settings:
     fanouts: tuple[int, ...] = ()
     sampler: str = "uniform"
     replace: bool = False
-    hub: int = 0
+    hub: int = 10_000
     unmap: bool = False
     slope: float = 0.2
 

@@ -38,7 +38,7 @@ class Workspace:
 
     def create(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
         """Make an array of zeros; raises OSError now, and not at some write, where the disk has no room for it."""
-        path = self._path(name)
+        path = self.path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.written += int(np.prod(shape)) * np.dtype(dtype).itemsize
         if 0 in shape:
@@ -50,10 +50,13 @@ class Workspace:
 
     def rows(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> "Rows":
         """Make an array that is written in runs of whole rows; raises OSError as ``create`` does."""
-        path = self._path(name)
+        path = self.path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.written += int(np.prod(shape)) * np.dtype(dtype).itemsize
-        made = Rows(path, shape, dtype)
+        header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+        with path.open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+        made = Rows(path)
         self._reserve(path, made.size)
         return made
 
@@ -68,7 +71,7 @@ class Workspace:
 
     def open(self, name: str) -> Array:
         """Map an array that an earlier step made."""
-        path = self._path(name)
+        path = self.path(name)
         held: Array = np.load(path, mmap_mode=None if path.stat().st_size <= 128 else "r", allow_pickle=False)
         return held
 
@@ -78,7 +81,7 @@ class Workspace:
 
     def drop(self, name: str) -> None:
         """Remove an array, or a folder of arrays, that nothing reads any more."""
-        self._path(name).unlink(missing_ok=True)
+        self.path(name).unlink(missing_ok=True)
         shutil.rmtree(self.folder / name, ignore_errors=True)
 
     def release(self, array: Array) -> None:
@@ -108,7 +111,8 @@ class Workspace:
             hint = f"no room for {size} bytes in {path.parent}: free some, or name another folder"
             raise OSError(error.errno, hint) from error
 
-    def _path(self, name: str) -> Path:
+    def path(self, name: str) -> Path:
+        """The file of an array."""
         return self.folder / f"{name}.npy"
 
     @staticmethod
@@ -123,14 +127,15 @@ def _unnamed(path: Path) -> Path:
 
 
 class Rows:
-    """A new ``.npy`` file that is written, not mapped: the first touch of each mapped page costs more than its copy."""
+    """A ``.npy`` file to write rows into; not mapped, as the first touch of a mapped page costs more than its copy."""
 
-    def __init__(self, path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> None:
-        self.path, self.width = path, int(np.prod(shape[1:])) * np.dtype(dtype).itemsize
-        header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
-        with path.open("wb") as file:
-            np.lib.format.write_array_header_1_0(file, header)
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open("rb") as file:
+            np.lib.format.read_magic(file)
+            shape, _, dtype = np.lib.format.read_array_header_1_0(file)
             self.start = file.tell()
+        self.width = int(np.prod(shape[1:])) * dtype.itemsize
         self.size = self.start + shape[0] * self.width
 
     def put(self, first: int, values: Array) -> None:
