@@ -24,6 +24,11 @@ def names(group: str) -> list[str]:
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
 
 
+def known_ablations(backend: str) -> list[str]:
+    named = list(config_class(backend).ablations)
+    return [*named, "base"] if named else []
+
+
 def content(group: str, name: str) -> dict[str, Any]:
     held: dict[str, Any] = yaml.safe_load((CONF / group / f"{name}.yaml").read_text()) or {}
     return held
@@ -38,7 +43,7 @@ def content(group: str, name: str) -> dict[str, Any]:
         ("model", MODELS),
         ("tracker", TRACKERS),
         ("scenario", {name for kind in map(config_class, MODULES) for name in kind.runtimes}),
-        ("ablation", {name for kind in map(config_class, MODULES) for name in [*kind.ablations, "base"]}),
+        ("ablation", {name for backend in MODULES for name in known_ablations(backend)}),
     ],
 )
 def test_every_registered_name_has_a_file_and_every_file_a_name(group: str, registered: Any) -> None:
@@ -81,7 +86,8 @@ def test_every_choice_composes_and_loads(override: str) -> None:
 def test_an_ablation_only_adds_its_name(name: str) -> None:
     assert content("ablation", name) == {"ablations": {name: True}}
     assert (CONF / "ablation" / f"{name}.yaml").read_text().startswith("# @package _global_\n")
-    assert resolve_cell(load(compose_one([f"+ablation={name}"]))).config_diff
+    owner = next(backend for backend in MODULES if name in known_ablations(backend))
+    assert resolve_cell(load(compose_one([f"+ablation={name}", f"backend={owner}"]))).config_diff
 
 
 def test_ablations_stack() -> None:

@@ -13,7 +13,7 @@ from backends.reference.definition import loss_and_gradients
 from backends.registry import config_class, runtime
 from tests.graphs import awkward_graph
 
-FULL_BATCH_ONLY = ("reference", "blocksparse")
+MODELS = ("gcn", "sage", "gat")
 NATIVE = [("reference", {}), ("reference", {"variant": "scatter"}), ("blocksparse", {})] + [
     ("agl", {"pruning": pruning, "partition": partition, "pipeline": "true", "form": form})
     for pruning, partition, form in (
@@ -27,6 +27,21 @@ NATIVE += [
     ("agl", {"strategy": strategy, "workers": workers, "servers": 0})
     for strategy, workers in (("sync", 3), ("async", 2))
 ] + [("agl", {"source": "graphfeature"})]
+
+
+def name_of(case):
+    return "-".join(map(str, (case[0], *case[1].values(), *case[2:])))
+
+
+def supported(size):
+    """Engines with their models and batch sizes, as far as their configs do not call them unsupported."""
+    return [
+        (backend, options, model, batch_size)
+        for backend, options in NATIVE
+        for model in MODELS
+        for batch_size in (None, size)
+        if config_class(backend)(**options).unsupported("train", model, "cpu", batch_size is None) is None
+    ]
 
 
 class PlainClock:
@@ -69,14 +84,10 @@ def trainer_of(backend, options, graph, spec, batch_size, seed=0):
 
 @pytest.mark.parametrize("multilabel", [False, True], ids=["multiclass", "multilabel"])
 @pytest.mark.parametrize("layers", [1, 2, 3])
-@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
-@pytest.mark.parametrize("engine", NATIVE, ids=lambda engine: "-".join([engine[0], *map(str, engine[1].values())]))
-@pytest.mark.parametrize("batch_size", [None, 7], ids=["full", "mini"])
+@pytest.mark.parametrize("case", supported(7), ids=name_of)
 @pytest.mark.parametrize("few", [True, False], ids=["few", "most"])
-def test_loss_and_gradients_equal_the_definition(engine, model, layers, multilabel, batch_size, few):
-    backend, options = engine
-    if backend in FULL_BATCH_ONLY:
-        batch_size = None
+def test_loss_and_gradients_equal_the_definition(case, layers, multilabel, few):
+    backend, options, model, batch_size = case
     graph = awkward_graph(layers, weighted=model == "gcn", multilabel=multilabel)
     spec = spec_of(model, layers, graph)
     targets = graph.nodes_of("train")[::-1][:9] if few else np.flatnonzero(np.arange(graph.nodes) % 5)[::-1]
@@ -90,13 +101,12 @@ def test_loss_and_gradients_equal_the_definition(engine, model, layers, multilab
     assert max(worst.values()) <= 2e-5, worst
 
 
-@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
-@pytest.mark.parametrize("engine", NATIVE, ids=lambda engine: "-".join([engine[0], *map(str, engine[1].values())]))
-def test_epochs_train_and_predictions_follow_the_state(engine, model):
-    backend, options = engine
+@pytest.mark.parametrize("case", supported(5), ids=name_of)
+def test_epochs_train_and_predictions_follow_the_state(case):
+    backend, options, model, batch_size = case
     graph = awkward_graph(1)
     spec = spec_of(model, 2, graph)
-    trainer = trainer_of(backend, options, graph, spec, None if backend in FULL_BATCH_ONLY else 5)
+    trainer = trainer_of(backend, options, graph, spec, batch_size)
     before = trainer.predict(graph, np.arange(graph.nodes))
     losses = [trainer.epoch(index, PlainClock()) for index in range(25)]
     assert losses[-1] < losses[0]
