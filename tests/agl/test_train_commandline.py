@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
@@ -15,7 +17,8 @@ from backends.agl.flat.job import Job, flatten_to, targets_of
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.strategy import parse
 from backends.agl.infer import commandline as infer
-from backends.agl.train.commandline import main
+from backends.agl.train.commandline import main, trainer_of
+from backends.agl.train.settings import settings_of
 from backends.agl.train.shards import ShardPlan, plan_of
 from backends.batches import BatchPlan
 from backends.model import ModelSpec, TrainingSpec, initial_state
@@ -104,6 +107,37 @@ def test_only_records_of_split_train_are_trained(tmp_path):
     plan = plan_of(reader, 3, 0)
     assert len(plan.nodes) == len(found)
     assert plan.batches == sum(1 for _ in reader.batches(3, split="train"))
+
+
+def test_records_without_a_label_are_neither_trained_nor_validated(tmp_path, capsys):
+    graph = awkward_graph(4)
+    trained, validated = graph.nodes_of("train"), graph.nodes_of("validation")
+    labels = graph.labels.copy()
+    labels[[*trained[:3], *validated[:2]]] = -1
+    shards_of(tmp_path / "shards", replace(graph, labels=labels), records=4, which="all")
+    assert main(command(tmp_path, "epochs=3", "batch=1")) == 0
+    assert f"{len(trained) - 3} targets" in capsys.readouterr().out
+    assert all(np.isfinite(value).all() for value in load_file(tmp_path / "model.safetensors").values())
+
+
+@pytest.mark.parametrize("sampling", ["uniform(2, replacement=true)", "uniform(3);uniform(2)"])
+def test_the_words_it_ends_with_score_by_the_samples_that_were_trained(tmp_path, sampling, capsys):
+    graph = awkward_graph(4)
+    shards_of(tmp_path / "shards", graph, sampling)
+    assert main(command(tmp_path, "epochs=1", "slope=0.4")) == 0
+    (tmp_path / "graph").mkdir()
+    graph.save(tmp_path / "graph")
+    told = capsys.readouterr().out.split("python -m backends.agl.infer ")[1].split()
+    given = [{"GRAPH": str(tmp_path / "graph"), "SCORES": str(tmp_path / "out")}.get(word, word) for word in told]
+    assert infer.main(given) == 0
+    trainer = trainer_of("gat", tmp_path / "shards", "local", settings_of([*SHAPE, "slope=0.4"]))
+    trainer.model.load(load_file(tmp_path / "model.safetensors"))
+    trainer.model.eval()
+    batch = trainer.vectorized(next(trainer.reader.stored(len(trainer.reader))))
+    with torch.no_grad():
+        found = trainer.logits(batch).numpy()
+    scores = np.load(tmp_path / "out" / "scores.npy")[trainer.graph.node_ids[batch.targets]]
+    np.testing.assert_allclose(scores, found, atol=1e-5)
 
 
 @settings(max_examples=50)

@@ -71,8 +71,13 @@ class GraphFeatureReader:
         return list(self._read(self.folder / NAMES, "name").take(np.asarray(ids)).to_pylist())
 
     def splits(self, number: int) -> Any:
-        """The split of each record of a shard, as text [records]."""
-        return np.array(self._read(self.shards[number], "split").to_pylist(), dtype=object)
+        """The split of each record of a shard, as text [records]; "none" for one without a label."""
+        found = np.array(self._read(self.shards[number], "split").to_pylist(), dtype=object)
+        labels = self._read(self.shards[number], "label").combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        labelled = (
+            (labels.reshape(len(found), -1) >= 0).any(axis=1) if len(labels) else np.zeros(len(found), dtype=bool)
+        )
+        return np.where(labelled, found, "none")
 
     def labelled(self) -> tuple[Any, Any, Any]:
         """Ids [records], labels [records, 1 or classes] and splits [records] of all shards, without neighbourhoods."""

@@ -133,6 +133,7 @@ def told(trainer: ShardTrainer, course: Course, spent: float, path: Path) -> str
     validated = "" if course.validated is None else f", validation loss {course.validated:.4f}"
     settings = [f"fanouts={','.join(map(str, trainer.spec.fanouts))}"] if trainer.spec.fanouts else []
     settings += [f"seed={trainer.strategy.seed}", f"sampler={trainer.strategy.method}"] if trainer.spec.fanouts else []
+    settings += ["replace=true"] if trainer.strategy.replacement else []
     settings += [f"slope={trainer.spec.slope}"] if trainer.spec.name == "gat" else []
     score = " ".join(
         ["python -m backends.agl.infer -m", str(path), "-i GRAPH -o SCORES", *(["-c"] if settings else [])]
