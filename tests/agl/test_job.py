@@ -11,8 +11,9 @@ from pyarrow import parquet
 
 from backends.agl.flat import job as jobs
 from backends.agl.flat.job import Job, NoRoom, flatten_to, targets_of
-from backends.agl.flat.reader import GraphFeatureReader, ShardError
-from backends.agl.flat.shards import features_path
+from backends.agl.flat.reader import GraphFeatureReader
+from backends.agl.flat.shards import LAYOUT, features_path
+from backends.agl.flat.stored import ShardError
 from backends.agl.flat.strategy import StrategyError, parse
 from tests.graphs import awkward_graph
 
@@ -146,7 +147,7 @@ def test_a_damaged_record_in_a_sound_file_is_named_by_its_row(tmp_path, seed):
     strings = table.column("graph_feature").to_pylist()
     strings[6] = strings[6][:-9]
     damaged = table.set_column(3, "graph_feature", pa.array(strings, pa.large_binary()))
-    parquet.write_table(damaged, shard, compression="none")
+    parquet.write_table(damaged, shard, **LAYOUT)
     with pytest.raises(ShardError, match=r"part-00001.parquet: row 7: .*flatten the graph again"):
         list(GraphFeatureReader(tmp_path / "out").batches(4, seed))
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from backends.agl.flat.shards import features_path, shard_path
 from backends.agl.flat.stored import Features, ShardError, Stored
 from backends.agl.records import Records
 from backends.kernels.graphfeatures import Strings
+from backends.kernels.pages import PlainFile
 from datasets.randomness import permutation
 from datasets.table_stream import NAMES
 
@@ -93,20 +95,29 @@ class GraphFeatureReader:
         return self._strings(number).split()
 
     def _strings(self, number: int) -> Strings:
-        column = self._read(self.shards[number], "graph_feature").combine_chunks()
-        column = column.chunk(0) if hasattr(column, "chunk") else column
-        _, offsets, data = column.buffers()
-        bounds = np.frombuffer(offsets, dtype=np.int64)[column.offset : column.offset + len(column) + 1]
-        return Strings(np.frombuffer(data if data is not None else b"", dtype=np.uint8), bounds[:-1], bounds[1:])
+        with self._plain(self.shards[number]) as file:
+            return file.strings("graph_feature")
 
     def _features(self, number: int) -> Features | None:
         """Features of a shard's nodes, where they are not in its records."""
         if self.manifest["embed"] or not self.manifest["width"]:
             return None
         path = features_path(self.shards[number])
-        ids = self._read(path, "id").to_numpy()
-        values = self._read(path, "features").combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        return Features(path, ids, values.reshape(len(ids), -1))
+        with self._plain(path) as file:
+            ids = file.numbers("id", "INT64")
+            return Features(path, ids, file.numbers("features", "FLOAT").reshape(len(ids), -1))
+
+    @contextmanager
+    def _plain(self, path: Path) -> Iterator[PlainFile]:
+        """Map a file that GraphFlat wrote; raises ShardError where it is damaged."""
+        import pyarrow
+
+        try:
+            file = PlainFile(path)
+            yield file
+            self.bytes_read += file.bytes_read
+        except (OSError, ValueError, pyarrow.ArrowException, KeyError) as error:
+            raise ShardError(f"{path} is damaged or missing ({error}): flatten the graph again") from error
 
     def _read(self, path: Path, column: str) -> Any:
         import pyarrow

@@ -28,7 +28,7 @@ class Features:
     def __init__(self, path: Path, ids: Ints, values: NDArray[np.float32]) -> None:
         self.path, self.ids = path, ids
         self.order: Ints | None = None
-        self.values = torch.from_numpy(np.array(values))  # torch takes no arrays that cannot be written to
+        self.values = torch.from_numpy(values)
         if (ids[1:] < ids[:-1]).any():
             self.order = np.argsort(ids, kind="stable")
             self.ids = ids[self.order]

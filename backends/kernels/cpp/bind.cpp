@@ -5,6 +5,7 @@ NB_MODULE(KERNELS_MODULE, m) {
     define_spmm(m);
     define_gat(m);
     define_graphfeature(m);
+    define_parquet(m);
     define_loss(m);
     define_maximum(m);
     define_sddmm(m);

@@ -62,6 +62,7 @@ void define_graphfeature(nb::module_& m);
 void define_loss(nb::module_& m);
 void define_maximum(nb::module_& m);
 void define_neighbourhood(nb::module_& m);
+void define_parquet(nb::module_& m);
 void define_rows(nb::module_& m);
 void define_sddmm(nb::module_& m);
 void define_softmax(nb::module_& m);
