@@ -14,6 +14,8 @@ NOT_IN = {
     "measure": ("deadline_seconds",),
     "scenario": ("save_state",),
 }
+# Options that came after records had been written, with the value at which nothing changed: their hashes stay.
+LATER = {"backend": {"resample": False}}
 
 
 def digest(value: Any) -> str:
@@ -30,6 +32,9 @@ def execution_config(config: RunConfig) -> dict[str, Any]:
     values = {key: value for key, value in asdict(config).items() if key not in NOT_EXECUTED}
     for section, left_out in NOT_IN.items():
         values[section] = {key: value for key, value in values[section].items() if key not in left_out}
+    for section, same in LATER.items():
+        kept = values[section].items()
+        values[section] = {key: value for key, value in kept if key not in same or value != same[key]}
     return values
 
 

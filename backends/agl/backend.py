@@ -22,7 +22,8 @@ from datasets.adjacency import adjacency_of
 class AglTrainer(LayeredTrainer):
     """Trains target batches on the k-hop neighbourhoods of their targets, merged; whole ones, or samples of them.
 
-    A node's sample is the same in every batch and epoch, as it is in GraphFeatures, which are made once.
+    A node's sample is the same in every batch and epoch, as it is in GraphFeatures, which are made once; with
+    ``resample`` each epoch has its own, drawn by the seed of the epoch.
     """
 
     draws_fanouts = True
@@ -43,8 +44,19 @@ class AglTrainer(LayeredTrainer):
                 adjacency_of(self.graph, self.spec.name), self.spec.layers, sums_features=sums
             )
         self.features = torch.from_numpy(np.array(self.graph.features, dtype=np.float32))
+        self.drawn = self.neighbourhoods
         if self.plan.full_batch:
-            self.full = replace(self.mini_batch(self.plan.nodes), labels=targets_of(self.graph, self.plan.nodes))
+            self.full = self._full_batch()
+
+    def _full_batch(self) -> Batch:
+        return replace(self.mini_batch(self.plan.nodes), labels=targets_of(self.graph, self.plan.nodes))
+
+    def _draw(self, index: int) -> None:
+        """Turn to the samples of an epoch."""
+        if self.config.resample and isinstance(self.drawn, SampledGraph):
+            self.neighbourhoods = self.drawn.of_epoch(index)
+            if self.plan.full_batch:
+                self.full = self._full_batch()
 
     def mini_batch(self, targets: Nodes) -> Batch:
         """Vectorise the merged k-hop neighbourhood of ``targets``, pruned per layer (section 3.3.1)."""
@@ -65,11 +77,13 @@ class AglTrainer(LayeredTrainer):
         return super().facts() | {"overlaps": not self.plan.full_batch and self.overlaps}
 
     def target_batch(self, targets: Nodes) -> Batch:
-        """See ``TorchTrainer``."""
+        """See ``TorchTrainer``; drawn as in the first epoch."""
+        self._draw(0)
         return self.mini_batch(targets)
 
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
         """Vectorise the next batch while the current one is computed, where the pipeline is on and has a thread."""
+        self._draw(index)
         if self.plan.full_batch:
             yield self.full
         elif self.overlaps:

@@ -23,7 +23,8 @@ class AglConfig(BackendConfig):
     with ``unmap`` GraphInfer keeps one partition mapped at a time.
 
     GraphFlat and training sample by ``sampler`` ("": uniform by the model's fanouts), once per ``scope``, from the
-    edges that ``filter`` leaves. GraphFlat puts ``features`` in each record (``embedded``) or once per shard
+    edges that ``filter`` leaves. GraphFlat draws once for all epochs; from memory ``resample`` draws anew in each, as
+    the peers do. GraphFlat puts ``features`` in each record (``embedded``) or once per shard
     (``shared``). It runs in this process or as tasks (``run_on``), where a node of more in-edges than
     ``hub_threshold`` is spread over all reducers.
 
@@ -45,6 +46,7 @@ class AglConfig(BackendConfig):
     sampler: str = ""
     scope: str = "node"
     filter: str | None = None
+    resample: bool = False
     features: str = "embedded"
     sink: str = "disk"
     run_on: str = "local"
@@ -98,6 +100,8 @@ class AglConfig(BackendConfig):
         for name, least in least_of.items():
             if getattr(self, name) < least:
                 raise ValueError(f"backend.{name}={getattr(self, name)} is not allowed: at least {least}")
+        if self.resample and self.source != "graph":
+            raise ValueError(f"backend.resample=true cannot redraw what backend.source={self.source} stores: set false")
         if self.strategy != "local" and self.source != "graph":
             raise ValueError(f"backend.source={self.source} trains one worker: set backend.strategy=local")
         if self.strategy == "local" and self.workers > 1:

@@ -1,5 +1,7 @@
 """Mini batches of sampled neighbourhoods from a graph in memory: the edges that GraphFlat would have stored."""
 
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +43,12 @@ class SampledGraph:
         indptr = np.searchsorted(kept, csr.indptr).astype(csr.indptr.dtype)
         self.csr = Csr(indptr, csr.indices[kept], csr.shape, csr.ids[kept])
         self.weight, self.raw = (None if held is None else held[kept] for held in (self.weight, self.raw))
+
+    def of_epoch(self, index: int) -> "SampledGraph":
+        """The same graph with the draws of an epoch: those of epoch 0 are its own."""
+        other = copy(self)
+        other.strategy = replace(self.strategy, seed=self.strategy.seed + index)
+        return other
 
     def search(self, targets: NDArray[np.integer], needed: bool = False) -> Neighbourhood:
         """Draw the merged neighbourhood of some targets, or only what its layers need."""

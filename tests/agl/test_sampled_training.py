@@ -119,6 +119,40 @@ def test_epochs_are_the_definitions(model, optimizer):
         np.testing.assert_allclose(value, state[name], atol=2e-4, err_msg=name)
 
 
+@pytest.mark.parametrize("size", [7, None])
+@pytest.mark.parametrize("pipelined", [{}, {"pipeline": "true", "pipeline_from": 1}])
+@pytest.mark.parametrize("options", [{}, {"sampler": "uniform(2, replacement=true)"}])
+def test_an_epoch_draws_anew_only_where_it_is_told_to(size, pipelined, options):
+    graph, training = awkward_graph(3, nodes=90, edges=900), TrainingSpec(threads=1, seed=5)
+    given_ = {"size": size, "training": training, **pipelined, **options}
+    once = trainer_of(graph, "sage", [2, 3], **given_)
+    anew = trainer_of(graph, "sage", [2, 3], resample=True, **given_)
+    later = trainer_of(graph, "sage", [2, 3], **given_ | {"training": replace(training, seed=8)})
+
+    node = int(graph.nodes_of("train")[0])
+
+    def of_node(engine, index):
+        """Edges of the last layer into one target, by the features that they bring."""
+        for batch in engine.batches(index, PlainClock()):
+            places = np.flatnonzero(batch.targets == node)
+            if len(places):
+                row = int(places[0] if batch.rows is None else batch.rows[places[0]])
+                csr = batch.structure[-1].csr
+                return sorted(batch.features[csr.indices[csr.indptr[row] : csr.indptr[row + 1]], 0].tolist())
+        raise AssertionError(node)
+
+    assert of_node(once, 0) == of_node(once, 3) == of_node(anew, 0)
+    assert of_node(anew, 3) == of_node(later, 0)
+    assert len({str(of_node(anew, index)) for index in range(6)}) > 1
+    targets = few_of(graph, 1)
+    assert_close(anew.loss_and_gradients(targets), once.loss_and_gradients(targets))  # whatever epoch was last
+
+
+def test_stored_samples_are_not_drawn_anew():
+    with pytest.raises(ValueError, match=r"backend\.resample=true cannot redraw"):
+        config_class("agl")(source="graphfeature", resample=True)
+
+
 @settings(max_examples=15)
 @given(model=MODELS, fanouts=FANOUTS, seed=st.integers(0, 99))
 def test_one_thread_and_two_lose_alike(model, fanouts, seed):

@@ -134,3 +134,10 @@ def test_what_an_engine_lacks_is_known_before_anything_starts() -> None:
     cell = resolve_cell(config)
     assert cell.status == "unsupported" and "training.batch_size=null" in cell.message
     assert resolve_cell(replace(CONFIG, device="cuda")).status == "unsupported"
+
+
+def test_an_option_that_came_later_keeps_the_hash_where_nothing_changed() -> None:
+    agl = execution_config(load(compose_one(["backend=agl"])))
+    assert "resample" not in agl["backend"]
+    anew = execution_config(load(compose_one(["backend=agl", "backend.resample=true"])))
+    assert digest(anew) != digest(agl) and anew["backend"]["resample"] is True
