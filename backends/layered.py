@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from backends.kernels import bias_activation, binary_cross_entropy, dense, gat, gat_layer, projection, spmm
+from backends.kernels.rows import Rows, spmm_with_own
 from backends.model import ModelSpec, TrainingSpec
 from backends.training import Network, Targets, TorchTrainer, loss_of
 from datasets.adjacency import adjacency_of
@@ -23,12 +24,14 @@ _SCORES = 16  # two columns of scores take about as long as this many of a produ
 class LayerMatrix:
     """What one layer multiplies with: its edges, and gcn's weights [nnz].
 
-    ``own`` [rows] says which column is the row's own node; ``None``: columns begin with the rows.
+    ``own`` [rows] says which column is the row's own node; ``None``: columns begin with the rows. ``taken`` tells that
+    its rows are those of a larger matrix.
     """
 
     csr: Csr
     weight: Tensor | None = None
     own: Tensor | None = None
+    taken: Rows | None = None
 
 
 class LayeredNetwork(Network):
@@ -52,8 +55,29 @@ class LayeredNetwork(Network):
         hidden = prefix(hidden, columns)
         if attends_first(self.spec, layer, matrix.csr):
             return self._attend_first(layer, hidden, matrix, activation)
+        if self._spreads(layer, hidden, matrix):
+            return self._spread(layer, hidden, matrix, activation)
         own = rows if matrix.own is None else matrix.own
         return self.receive(layer, *self.send(layer, hidden, own), matrix, activation)
+
+    def _spreads(self, layer: int, hidden: Tensor, matrix: LayerMatrix) -> bool:
+        """Whether a layer that aggregates its input sends gradients through a larger matrix."""
+        if matrix.taken is None or self.spec.name == "gat" or not self.aggregates_first(layer):
+            return False
+        return self.row_parallel and hidden.requires_grad and matrix.taken.serve(matrix.csr)
+
+    def _spread(self, layer: int, hidden: Tensor, matrix: LayerMatrix, activation: str) -> Tensor:
+        """``send`` and ``receive`` together: what rows aggregate and what they keep have one gradient."""
+        assert matrix.taken is not None
+        reduce = "sum" if self.spec.name == "gcn" else "mean"
+        gathered, own = spmm_with_own(matrix.csr, hidden, matrix.weight, reduce, matrix.taken, self.spec.name == "sage")
+        return self._transform(layer, gathered, own, activation)
+
+    def _transform(self, layer: int, gathered: Tensor, own: Tensor | None, activation: str) -> Tensor:
+        """Make the output of what was aggregated of a layer's input, and of the rows' own."""
+        other = None if own is None else (own, self.parameter(layer, "weight_self"))
+        bias = self.parameter(layer, "bias")
+        return dense(gathered, self._sent_weight(layer), bias, activation == "relu", other)
 
     def _attend_first(self, layer: int, hidden: Tensor, matrix: LayerMatrix, activation: str) -> Tensor:
         """Attend over gat's input with one head, ``(alpha H) W`` for ``alpha (H W)``: only rows are transformed."""
@@ -100,8 +124,7 @@ class LayeredNetwork(Network):
         gathered = spmm(matrix.csr, sent["x"], matrix.weight, reduce, self.row_parallel)
         if not self.aggregates_first(layer):
             return bias_activation(gathered + kept["own"] if kept else gathered, bias, activation, fresh=True)
-        own = (kept["own"], self.parameter(layer, "weight_self")) if kept else None
-        return dense(gathered, self._sent_weight(layer), bias, activation == "relu", own)
+        return self._transform(layer, gathered, kept.get("own"), activation)
 
     def aggregates_first(self, layer: int) -> bool:
         """Whether a layer aggregates its input, in the order that its present use needs."""

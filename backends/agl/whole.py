@@ -12,7 +12,7 @@ from torch import Tensor
 
 from backends.contract import Nodes
 from backends.kernels import Neighbourhood, khop, layer_blocks
-from backends.kernels.rows import count_sources, take_rows
+from backends.kernels.rows import Rows, count_sources, take_rows
 from backends.kernels.sampling import checked_nodes, distinct
 from backends.layered import LayerMatrix, float_tensor
 from datasets.adjacency import Adjacency
@@ -68,7 +68,9 @@ class WholeGraph:
         rows, weight = take_rows(self.csr, nodes, self.weight)
         if not surely and count_sources(rows) < MOST * self.csr.shape[1]:
             return None
-        return [whole] * (self.hops - depth - 1) + [LayerMatrix(rows, weight, torch.from_numpy(nodes))]
+        own = torch.from_numpy(nodes)
+        part = LayerMatrix(rows, weight, own, Rows(self.csr, self.weight, own))
+        return [whole] * (self.hops - depth - 1) + [part]
 
     def _edges_into(self, nodes: Nodes) -> int:
         indptr = self.csr.indptr

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from backends.kernels.native import native, workers
 from backends.kernels.transpose import Transpose, transposed
 from datasets.csr import Csr, index_dtype
 
@@ -22,6 +23,10 @@ def partition_rows(csr: Csr, parts: int) -> NDArray[np.int64]:
     """Cut the rows into ``parts`` consecutive pieces of about equal edges; bounds [parts + 1]."""
     if parts < 1:
         raise ValueError(f"parts={parts} is not allowed: at least 1")
+    if native is not None and _fits_native(csr):
+        bounds = np.empty(parts + 1, dtype=np.int64)
+        native.cut_pieces(csr.indptr, _ROW_COST, bounds)
+        return bounds
     cost = csr.indptr.astype(np.int64) + _ROW_COST * np.arange(csr.shape[0] + 1)
     bounds = np.searchsorted(cost, np.linspace(0, cost[-1], parts + 1)).astype(np.int64)
     bounds[0], bounds[-1] = 0, csr.shape[0]
@@ -30,6 +35,9 @@ def partition_rows(csr: Csr, parts: int) -> NDArray[np.int64]:
 
 def checked(csr: Csr) -> Csr:
     """Refuse a matrix that a kernel would read outside its arrays for."""
+    readable = native is not None and _fits_native(csr) and len(csr.indptr) == csr.shape[0] + 1
+    if readable and native.is_matrix(csr.indptr, csr.indices, csr.shape[1], workers(csr.nnz, 1)):
+        return csr  # anything else is looked at again, to say what is wrong
     for name, array in (("indptr", csr.indptr), ("indices", csr.indices)):
         if array.ndim != 1 or array.dtype not in (np.int32, np.int64):
             raise ValueError(f"{name} is {array.dtype} {list(array.shape)}: allowed is one axis of int32 or int64")
@@ -38,6 +46,13 @@ def checked(csr: Csr) -> Csr:
     if len(indices) and not (indices.min() >= 0 and indices.max() < csr.shape[1]):
         raise ValueError(f"indices reach from {indices.min()} to {indices.max()}: allowed are 0 to {csr.shape[1] - 1}")
     return csr
+
+
+def _fits_native(csr: Csr) -> bool:
+    """Whether native code can read the arrays of ``csr`` as they lie."""
+    arrays = csr.indptr, csr.indices
+    plain = all(array.ndim == 1 and array.flags.c_contiguous and array.flags.aligned for array in arrays)
+    return plain and csr.indptr.dtype == csr.indices.dtype and csr.indptr.dtype in (np.int32, np.int64)
 
 
 def _check_starts(csr: Csr) -> None:
@@ -75,17 +90,17 @@ class Half:
     def of(cls, csr: Csr) -> "Half":
         """Lay out ``csr``: contiguous arrays of one index type, pieces of equal work, hubs by themselves."""
         dtype = np.result_type(csr.indptr.dtype, csr.indices.dtype, index_dtype(max(csr.shape)))
-        hubs = np.flatnonzero(csr.in_degrees > HUB_EDGES).astype(np.int64)
+        hubs = np.flatnonzero(csr.in_degrees > HUB_EDGES) if csr.nnz > HUB_EDGES else np.empty(0, dtype=np.int64)
         parts = max(1, min(CHUNKS, csr.nnz // 2048))
         indptr, indices = (np.ascontiguousarray(array, dtype=dtype) for array in (csr.indptr, csr.indices))
         return cls(indptr, indices, partition_rows(csr, parts), hubs, csr.shape[0])
 
 
 class Operand:
-    """A matrix in every form that a kernel asked for so far."""
+    """A matrix in every form that a kernel asked for so far; one that is ``known`` to be whole is not checked."""
 
-    def __init__(self, csr: Csr) -> None:
-        csr = checked(csr)
+    def __init__(self, csr: Csr, known: bool = False) -> None:
+        csr = csr if known else checked(csr)
         self.shape, self.nnz = csr.shape, csr.nnz
         self._arrays = (csr.indptr, csr.indices, csr.edge_ids)
         self._turned: tuple[weakref.ref[Tensor], int, Tensor] | None = None
@@ -166,3 +181,10 @@ def operand(csr: Csr) -> Operand:
     if held is None:
         held = _OPERANDS[csr] = Operand(csr)
     return held
+
+
+def part_of(csr: Csr, part: Csr) -> Csr:
+    """Return ``part``, made of rows of ``csr``, which alone is checked."""
+    operand(csr)
+    _OPERANDS[part] = Operand(part, known=True)
+    return part
