@@ -44,15 +44,16 @@ class Sped(Protocol):
 
 def epoch_times(comparisons: Sequence[Compared]) -> str:
     """Draw the times of one data set, one panel per table, as SVG."""
-    return _svg(lambda: draw(comparisons))
+    return svg(lambda: draw(comparisons))
 
 
 def speedups(cells: Sequence[Sped]) -> str:
     """Draw how many times as fast as the fastest peer ours is, a dot per table, a line per data set, as SVG."""
-    return _svg(lambda: draw_speedups(cells))
+    return svg(lambda: draw_speedups(cells))
 
 
-def _svg(drawn: Callable[[], "Figure"]) -> str:
+def svg(drawn: Callable[[], "Figure"]) -> str:
+    """Draw as SVG that is the same bytes for the same figure."""
     import matplotlib
 
     options: Any = {"svg.hashsalt": "gnn-harness", "svg.fonttype": "none", "font.family": "DejaVu Sans", "font.size": 9}

@@ -60,6 +60,7 @@ def _made(
     suites = suite_parts(results, found, environments)
     for held in suites:
         yield f"{held.suite.name}.md", _suite_page(held, environments, out)
+        yield from blocks.pictures(held).items()
     counted = {"records": len(found), "statuses": _statuses(found)}
     lists = {"multiplied": multiplied, "full": full, "suites": suites}
     yield "README.md", _render("README.md.j2", parts=trained, **lists, **counted)

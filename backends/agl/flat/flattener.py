@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from backends.agl.config import AglConfig
+from backends.agl.flat.disk import write_rates
 from backends.agl.flat.job import Job, check, flatten_to
 from backends.agl.flat.local import BATCH, flattened
 from backends.agl.flat.reader import GraphFeatureReader
@@ -64,7 +65,7 @@ class AglFlattener:
 
     def _to_disk(self) -> dict[str, Any]:
         manifest = flatten_to(self.home / "out", self.source.graph, self.targets, self.job)
-        return manifest["sizes"] | {"duplication": manifest["duplication"]}
+        return manifest["sizes"] | {name: manifest[name] for name in ("duplication", "reducer_loads")}
 
     def _to_nothing(self) -> dict[str, Any]:
         """Do everything but writing."""
@@ -93,8 +94,14 @@ class AglFlattener:
             yield from map(records.graph_feature, range(len(records)))
 
     def facts(self) -> dict[str, Any]:
-        """See ``backends.contract.Flattener``; ``duplication`` is nodes stored per distinct node."""
-        return self.held | {"records_per_second": self.held["records"] / self.seconds, "sink": self.config.sink}
+        """See ``backends.contract.Flattener``; ``duplication`` is nodes stored per distinct node.
+
+        With a sink on disk also how fast that takes plain bytes, as many as the shards had, and the edges that came to
+        each reducer of tasks.
+        """
+        rates = write_rates(self.home, self.held["file_bytes"]) if self.config.sink == "disk" else {}
+        own = {"records_per_second": self.held["records"] / self.seconds, "sink": self.config.sink}
+        return self.held | own | rates
 
     def close(self) -> None:
         """See ``backends.contract.Flattener``."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from harness.report import tables
-from harness.report.suites import cost, inference, scores, speedup, timing
+from harness.report.suites import cost, flat, hubs, inference, scores, speedup, timing
 from harness.report.suites.part import SuitePart, seconds
 from harness.usage import unknown
 
@@ -19,6 +19,7 @@ class Block:
     title: str
     reading: str
     make: Text
+    figure: Text | None = None
 
 
 BLOCKS = {
@@ -94,6 +95,28 @@ BLOCKS = {
         "last column leaves the growth out.",
         cost.cost,
     ),
+    "graphfeatures": Block(
+        "GraphFeatures per second",
+        "Of the targets flattened in one call, reading, sampling, encoding and writing included; on Ray also starting "
+        "and stopping it. Bytes are those of the records: features in each as in the paper, or once a shard. **The "
+        "disk takes**: a plain sequential write of as many bytes, in the same process, fastest of three, until the "
+        "kernel has them, as shards are written; **synced**: until the disk has them.",
+        flat.graphfeatures,
+    ),
+    "hubs": Block(
+        "Balance on hubs",
+        "In-edges that come to a reducer before they are sampled. Those of a node with more than the given number are "
+        "spread over all reducers by a random suffix, sampled there and brought together again; the result is the same.",
+        hubs.hubs,
+        hubs.picture,
+    ),
+    "sampling": Block(
+        "Sampling alone",
+        "An epoch's batches, without features and compute. Engines draw from the same graph for the same targets; "
+        "**edges** are those that each draws. AGL draws once for each node of a batch; DGL's blocks draw for each layer "
+        "anew, so that some edges of its targets count twice: targets per second compare the time alone.",
+        flat.sampling,
+    ),
 }
 
 Measure = tuple[Text, Text]
@@ -108,6 +131,9 @@ MEASURES: dict[str, Measure] = {
     "memory train": (partial(cost.largest_memory, stage="train"), nothing),
     "times pyg": (partial(timing.peer_range, name="pyg"), partial(timing.peer_range, name=None)),
     "times dgl": (partial(timing.peer_range, name="dgl"), partial(timing.peer_range, name=None)),
+    "flat rate": (flat.best_rates, nothing),
+    "hub balance": (hubs.balances, nothing),
+    "edges sampled": (nothing, flat.sampling_range),
     "score gap": (scores.largest_gap, nothing),
     "worker gap": (scores.largest_distance, nothing),
     "speed-up": (speedup.most_measured, nothing),
@@ -136,8 +162,19 @@ MEASURES: dict[str, Measure] = {
 
 def sections(held: SuitePart) -> list[tuple[Block, str]]:
     """The blocks that a suite names and that its records fill; raises UsageError for a name that is none."""
-    made = [(block, block.make(held)) for block in map(block_of, held.suite.report)]
-    return [(block, text) for block, text in made if text]
+    made = [(block_of(name), block_of(name).make(held), figure_of(held, name)) for name in held.suite.report]
+    return [(block, text + (f"\n\n![{block.title}]({at})" if block.figure else "")) for block, text, at in made if text]
+
+
+def pictures(held: SuitePart) -> dict[str, str]:
+    """Path below the reports and SVG of each figure of a suite's page."""
+    drawn = [(figure_of(held, name), block_of(name)) for name in held.suite.report]
+    return {at: block.figure(held) for at, block in drawn if block.figure and block.make(held)}
+
+
+def figure_of(held: SuitePart, name: str) -> str:
+    """Where the figure of a block lies."""
+    return f"figures/{held.suite.name}-{name}.svg"
 
 
 def block_of(name: str) -> Block:
