@@ -275,3 +275,56 @@ def test_records_of_no_suite_make_no_page_and_failed_ones_no_number(tmp_path: Pa
     text = page(results, "agl_efficiency")
     assert "✗ oom" in text
     assert "nan" not in text
+
+
+def flat_cell(results: Path, seconds: float, backend: dict[str, Any], facts: dict[str, Any]) -> None:
+    """A cell of scenario flatten on a tenth of the targets, 2 threads."""
+    values = factory.config("agl", 0, backend=backend, scenario={"name": "flatten"}, suite="agl_flat") | {"threads": 2}
+    made = factory.record("agl", 0, seconds, config=values) | {"facts": facts, "extrapolated": 10.0}
+    factory.write(results, made, folder=hashlib.sha256(f"{backend}".encode()).hexdigest()[:12])
+
+
+def test_graphfeatures_stand_beside_the_paper_and_the_disk(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    sizes = {"records": 1000, "embedded_bytes": 4_000_000, "shared_bytes": 1_000_000, "duplication": 3.0}
+    flat_cell(results, 0.1, {"sink": "none", "features": "embedded"}, sizes)
+    disk = sizes | {"file_bytes": 5_000_000, "write_rate": 1e8, "synced_write_rate": 5e7}
+    flat_cell(results, 0.2, {"sink": "disk", "features": "embedded"}, disk)
+    text = page(results, "agl_flat")
+    told = {line[0]: line for line in all_lines(text, "GraphFeatures per second") if "about" not in line[1]}
+    nothing, disk_row = told["none"], told["disk"]
+    assert [float(value.replace(",", "")) for value in nothing[1:6]] == pytest.approx(
+        [10_000, 5000, 5000 / 11, 4000, 1000], rel=0.1
+    )
+    assert nothing[7:] == [tables.NOTHING] * 5
+    assert [float(value.rstrip("%")) for value in disk_row[6:]] == pytest.approx([3, 25, 100, 50, 25, 6000], rel=0.1)
+    assert re.search(r"\| about 11: .* \| [45],\d+ into nothing, 2,\d+ to disk \|", text)
+
+
+def test_hubs_show_how_even_the_reducers_loads_are(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for threshold, loads in ((10**9, [100, 200, 300]), (50, [190, 200, 210])):
+        facts = {"records": 10, "reducer_loads": loads}
+        flat_cell(results, 0.1, {"hub_threshold": threshold, "sink": "disk", "run_on": "ray"}, facts)
+    text = page(results, "agl_flat")
+    spread, plain = all_lines(text, "Balance on hubs")
+    assert spread[:6] == ["above 50", "3", "600", "200", "210", "1.050"]
+    assert plain[:6] == ["none", "3", "600", "200", "300", "1.500"]
+    assert "largest load / mean: 1.50 without, 1.05 with" in text
+    assert "![Balance on hubs](figures/agl_flat-hubs.svg)" in text
+    drawn = (tmp_path / "reports" / "figures" / "agl_flat-hubs.svg").read_text()
+    assert "gnn-harness report" in drawn and "hubs: above 50" in drawn and "hubs: none" in drawn
+    page(results, "agl_flat")
+    assert (tmp_path / "reports" / "figures" / "agl_flat-hubs.svg").read_text() == drawn
+
+
+def test_sampled_edges_stand_beside_the_fastest_peers(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for engine, seconds, edges in (("agl", 0.1, 1000), ("dgl", 0.2, 1200), ("pyg", 0.9, 1000)):
+        facts = {"targets": 10, "nodes": 500, "edges": edges, "edges_per_second": 1.0, "targets_per_second": 1.0}
+        cell(results, engine, seconds, "agl_flat", facts=facts, scenario={"name": "sample"}, threads=2)
+    text = page(results, "agl_flat")
+    told = lines_of(text, "Sampling alone")
+    assert [number(told["agl"][place]) for place in (3, 4)] == pytest.approx([2 / 1.2, 2], rel=0.1)
+    assert (told["dgl"][3], told["agl"][5], told["agl"][6]) == ("1.00", "100.0", "50.0")
+    assert re.search(r"\| not said \| — \| 1\.[5-8]\d* \|", text)

@@ -106,15 +106,15 @@ BLOCKS = {
     "hubs": Block(
         "Balance on hubs",
         "In-edges that come to a reducer before they are sampled. Those of a node with more than the given number are "
-        "spread over all reducers by a random suffix, sampled there and brought together again; the result is the same.",
+        "spread over all reducers by a random suffix, sampled and brought together again; the result is the same.",
         hubs.hubs,
         hubs.picture,
     ),
     "sampling": Block(
         "Sampling alone",
         "An epoch's batches, without features and compute. Engines draw from the same graph for the same targets; "
-        "**edges** are those that each draws. AGL draws once for each node of a batch; DGL's blocks draw for each layer "
-        "anew, so that some edges of its targets count twice: targets per second compare the time alone.",
+        "**edges** are those that each draws. AGL draws once for each node of a batch; DGL draws for each layer anew, "
+        "so that some edges of its targets count twice: targets per second compare the time alone.",
         flat.sampling,
     ),
 }

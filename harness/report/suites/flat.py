@@ -1,4 +1,4 @@
-"""Blocks of GraphFlat and of sampling: GraphFeatures per second beside the disk's rate, edges per second beside peers."""
+"""Blocks of GraphFlat and sampling: GraphFeatures per second beside the disk's rate, edges per second beside peers."""
 
 from collections.abc import Sequence
 
@@ -98,9 +98,8 @@ def sampling(held: SuitePart) -> str:
     for part, comparison in held.comparisons("sample"):
         rival = fastest(comparison.rows)
         lines = [_sampled(row, rival) for row in comparison.rows]
-        batch = comparison.rows[0].record["config"]["training"]["batch_size"]
         table = tables.markdown(["engine", *SAMPLED, *SAMPLED_TOO], lines)
-        texts.append(f"### {name_of(part, comparison)}, {batch or 'all':,} targets at once\n\n{table}")
+        texts.append(f"### {name_of(part, comparison)}\n\n{table}")
     return "\n\n".join(texts)
 
 
