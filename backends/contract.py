@@ -179,7 +179,7 @@ class Sampler(Protocol):
         ...
 
     def facts(self) -> dict[str, Any]:
-        """Return batches, targets, distinct nodes of batches and drawn edges of the last ``sample``, and its rates."""
+        """Return batches, targets, distinct nodes of batches and drawn edges of the last ``sample``; rates."""
         ...
 
     def close(self) -> None:

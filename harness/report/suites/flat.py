@@ -81,7 +81,7 @@ def _disk(row: Row, count: float) -> list[str]:
 def best_rates(held: SuitePart) -> str:
     """The fastest row without a sink and the fastest on a disk, per second and core."""
     rows = [row for _, comparison in held.comparisons("flatten") for row in comparison.rows if row.ok]
-    found = {}
+    found: dict[str, float] = {}
     for row in rows:
         if option(row, "features") == "embedded" and (value := per_core(row)):
             sink = str(option(row, "sink"))
