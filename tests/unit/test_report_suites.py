@@ -297,7 +297,7 @@ def test_graphfeatures_stand_beside_the_paper_and_the_disk(tmp_path: Path) -> No
         [10_000, 5000, 5000 / 11, 4000, 1000], rel=0.1
     )
     assert nothing[7:] == [tables.NOTHING] * 5
-    assert [float(value.rstrip("%")) for value in disk_row[6:]] == pytest.approx([3, 25, 100, 50, 25, 6000], rel=0.1)
+    assert [float(value.rstrip("%").replace(",", "")) for value in disk_row[6:]] == pytest.approx([3, 25, 100, 50, 25, 6000], rel=0.1)
     assert re.search(r"\| about 11: .* \| [45],\d+ into nothing, 2,\d+ to disk \|", text)
 
 
