@@ -17,7 +17,7 @@ from backends.agl.flat.job import Job, flatten_to, targets_of
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.strategy import parse
 from backends.agl.infer import commandline as infer
-from backends.agl.train.commandline import main, trainer_of
+from backends.agl.train.commandline import main, train, trainer_of
 from backends.agl.train.settings import settings_of
 from backends.agl.train.shards import ShardPlan, plan_of
 from backends.batches import BatchPlan
@@ -107,6 +107,21 @@ def test_only_records_of_split_train_are_trained(tmp_path):
     plan = plan_of(reader, 3, 0)
     assert len(plan.nodes) == len(found)
     assert plan.batches == sum(1 for _ in reader.batches(3, split="train"))
+
+
+def test_the_epoch_of_the_least_validation_loss_is_kept(tmp_path):
+    graph, seen = awkward_graph(4), []
+    shards_of(tmp_path / "shards", graph)
+    trainer = trainer_of("gat", tmp_path / "shards", "local", settings_of(["hidden=5", "heads=2", "rate=0.3"]))
+    memory = runtime(resolve(config_class("agl")(), []), "train")
+    nodes, state = graph.nodes_of("validation"), trainer.state()
+    memory.prepare(graph, trainer.spec, trainer.training, state, BatchPlan(nodes), PlainClock())
+    np.testing.assert_allclose(trainer.validation_loss(), memory.loss_and_gradients(nodes)[1], rtol=1e-5)
+    course = train(trainer, 15, lambda epoch, loss, validated: seen.append(validated))
+    assert course.validated == min(seen) < seen[-1]
+    assert course.epoch == 1 + int(np.argmin(seen))
+    trainer.load(course.state)
+    np.testing.assert_allclose(trainer.validation_loss(), course.validated, rtol=1e-5)
 
 
 def test_records_without_a_label_are_neither_trained_nor_validated(tmp_path, capsys):

@@ -55,6 +55,14 @@ def test_targets_are_scored_in_the_order_given(given):
     close(np.load(folder / "out" / "scores.npy"), wanted[targets])
 
 
+def test_nodes_go_by_the_names_of_the_tables(given):
+    folder, command, _ = given
+    spoiled(folder, HELD, node_ids=np.arange(40) * 3 + 5)
+    np.save(folder / "targets.npy", np.array([31, 2, 9]))
+    assert main([*command, "-t", str(folder / "targets.npy")]) == 0
+    np.testing.assert_array_equal(np.load(folder / "out" / "nodes.npy"), [98, 11, 32])
+
+
 def test_finished_scores_are_never_overwritten(given, capsys):
     folder, command, _ = given
     assert main(command) == 0
