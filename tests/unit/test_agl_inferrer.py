@@ -56,20 +56,27 @@ def prepared(graph, spec, state, **options):
     return engine
 
 
+SAMPLED = [
+    *(("gcn", text) for text in ("weighted(3);weighted(2)", "topk(2)", "uniform(2, replacement=true)", "full()", "")),
+    *((model, "uniform(4);uniform(1)") for model in ("sage", "gat")),
+]
+
+
+@pytest.mark.parametrize("source", ["graph", "graphfeature"])
 @pytest.mark.parametrize("infer", ["graphinfer", "neighbourhood"])
-@pytest.mark.parametrize(
-    "sampler", ["weighted(3);weighted(2)", "topk(2)", "uniform(2, replacement=true)", "full()", ""]
-)
-def test_inference_draws_what_training_draws(sampler, infer):
-    graph = awkward_graph(3, weighted=True)
-    spec, state = model_on(graph, "gcn", 2, fanouts=(3, 4))
+@pytest.mark.parametrize(("model", "sampler"), SAMPLED)
+def test_inference_draws_what_training_draws_and_graphfeatures_hold(model, sampler, infer, source):
+    graph = awkward_graph(3, weighted=model == "gcn")
+    spec, state = model_on(graph, model, 2, fanouts=(3, 4))
     engine = prepared(graph, spec, state, sampler=sampler, infer=infer)
-    training = runtime(AglConfig(pruning="true", partition="true", pipeline="true", sampler=sampler), "train")
+    switches = {"pruning": "true", "partition": "true", "pipeline": "true"}
+    training = runtime(AglConfig(sampler=sampler, source=source, **switches), "train")
     plan = BatchPlan(graph.nodes_of("train"), 9)
     training.prepare(graph, spec, TrainingSpec(threads=1, seed=4), state, plan, PlainClock())
     nodes = np.array([7, 3, 21])
     close(engine.infer(PlainClock())[nodes], training.loss_and_gradients(nodes)[0])
     engine.close()
+    training.close()
 
 
 @pytest.mark.needs_ray
