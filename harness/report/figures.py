@@ -108,13 +108,24 @@ def _panel(axes: "Axes", comparison: Compared) -> None:
         _dot(axes, place, row, factor)
     axes.set_yticks(range(len(rows)), [f"{row.label}{' ★' if row.fastest_peer else ''}" for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_title(f"{comparison.title} [{unit}]", loc="left", fontsize=9, fontweight="bold")
+    _title(axes, f"{comparison.title} [{unit}]")
     axes.grid(axis="x", color=FAINT, linewidth=0.6)
     axes.set_axisbelow(True)
     for side in axes.spines.values():
         side.set_visible(False)
     _scale(axes, [row.time.scaled(factor) for row in rows if row.time])
     axes.tick_params(which="both", length=0)
+
+
+def _title(axes: "Axes", text: str) -> None:
+    """From the figure's left edge, over the names of the rows: what begins at the axis runs out of the picture."""
+    from matplotlib.transforms import blended_transform_factory
+
+    assert axes.figure is not None
+    axes.set_title(" ", fontsize=9)  # keeps the room
+    place = blended_transform_factory(axes.figure.transFigure, axes.transAxes)
+    style: dict[str, Any] = {"fontsize": 9, "fontweight": "bold", "xytext": (0, 5), "textcoords": "offset points"}
+    axes.annotate(text, (0.01, 1), xycoords=place, annotation_clip=False, **style).set_in_layout(False)
 
 
 def _scale(axes: "Axes", times: Sequence[Summary]) -> None:

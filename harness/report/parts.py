@@ -85,13 +85,15 @@ def plural(count: int, what: str) -> str:
 
 
 def _told_apart(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Add to equal titles, before device and threads, the settings and the suite in which their tables differ."""
+    """Add to equal titles, before device and threads, their suites where each has its own, else what differs."""
     told = []
     for held in comparisons:
         *form, device, threads = held.title.split(", ")
         same = [_settings(other) for other in comparisons if other.title == held.title]
         mine = _settings(held)
         keys = [key for key in mine if any(str(other.get(key)) != str(mine[key]) for other in same)]
+        if len({other["suite"] for other in same}) == len(same) > 1:
+            keys = ["suite"]
         said = [f"{key.rpartition('.')[2].replace('_', ' ')} {_spaced(mine[key])}" for key in keys if mine[key]]
         told.append(replace(held, title=", ".join([*form, *said, device, threads])))
     return told
