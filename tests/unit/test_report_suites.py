@@ -143,6 +143,13 @@ def test_after_the_break_even_epochs_both_have_taken_as_long(extra: float, saved
     assert epochs_until_even(-extra, -saved).startswith("ahead for")
 
 
+def assert_pictured(results: Path, suite: str, text: str, words: list[str]) -> None:
+    """The page shows a picture, which is there and says these words."""
+    (name,) = re.findall(rf"\]\(figures/({suite}-\w+\.svg)\)", text)
+    drawn = (results.parent / "reports" / "figures" / name).read_text()
+    assert all(word in drawn for word in words)
+
+
 def test_convergence_shows_the_distance_to_one_worker(tmp_path: Path) -> None:
     results = tmp_path / "results"
     for workers, score in ((1, 0.9), (4, 0.87)):
@@ -154,6 +161,8 @@ def test_convergence_shows_the_distance_to_one_worker(tmp_path: Path) -> None:
     one, many = all_lines(text, "Scores by number")
     assert (one[1], one[2], one[3]) == ("0.900", "+0.0000", "5")
     assert (many[1], many[2], many[3]) == ("0.870", "-0.0300", tables.NOTHING)
+    assert (one[5], many[5]) == ("0.900", "0.870")
+    assert_pictured(results, "agl_convergence", text, ["workers=1", "workers=4", "validation auc"])
     assert "| the same level | 0.0300 |" in text
 
 
@@ -179,6 +188,7 @@ def test_the_model_of_the_speed_up_is_called_a_model(tmp_path: Path) -> None:
     assert number(rows[1][2]) == pytest.approx(1 / 0.6, rel=0.1)
     assert number(rows[1][4].rstrip("%")) == pytest.approx((0.5 / 0.6 - 1) * 100, abs=5)
     assert all(row[4] == tables.NOTHING for row in rows[2:])
+    assert_pictured(results, "agl_speedup", text, ["async, measured", "async, model, 1 Gbit/s, 100 µs", "linear"])
     assert (rows[1][5], rows[1][6]) == ("1.20x", "1.20x")
     assert abs(number(rows[1][7].rstrip("%"))) < 5
 
@@ -197,6 +207,7 @@ def test_inference_stands_beside_what_it_replaced_and_the_fastest_form_of_a_peer
     assert [number(ours[place]) for place in (5, 6)] == pytest.approx([4, 2], rel=0.1)
     assert [number(ours[place]) for place in (7, 8)] == pytest.approx([0.25, 0.25], rel=0.1)
     assert {"agl infer=neighbourhood (a)", "dgl infer=full (b)"} < set(told)
+    assert all("infer=" in name for name in told if name.startswith(("agl", "dgl")))
     claimed = re.search(r"\| about 0.25 \| (\S+) \| (\S+) \|", text)
     assert claimed
     assert [float(value) for value in claimed.groups()] == pytest.approx([0.25, 0.5], abs=0.03)
@@ -250,6 +261,7 @@ def test_cost_counts_units_of_each_stage_and_keeps_series_apart(tmp_path: Path) 
         made = factory.record("agl", 0, 0.5, config=values) | {"facts": {"records": 100}, "extrapolated": 7.0}
         factory.write(results, made | {"dataset": factory.DATASET | {"counts": counts}}, folder=f"{nodes}")
     text = page(results, "agl_cost")
+    assert_pictured(results, "agl_cost", text, ["infer: µs per unit of work (edges)", "dgl", "nodes"])
     law = [line for line in all_law_lines(text) if not line[1].startswith("paper: ")]
     assert len(law) == 4
     hours = {(line[0], line[1].split(",")[0]): float(line[-1].replace(",", "")) for line in law}
@@ -297,7 +309,9 @@ def test_graphfeatures_stand_beside_the_paper_and_the_disk(tmp_path: Path) -> No
         [10_000, 5000, 5000 / 11, 4000, 1000], rel=0.1
     )
     assert nothing[7:] == [tables.NOTHING] * 5
-    assert [float(value.rstrip("%").replace(",", "")) for value in disk_row[6:]] == pytest.approx([3, 25, 100, 50, 25, 6000], rel=0.1)
+    assert [float(value.rstrip("%").replace(",", "")) for value in disk_row[6:]] == pytest.approx(
+        [3, 25, 100, 50, 25, 6000], rel=0.1
+    )
     assert re.search(r"\| about 11: .* \| [45],\d+ into nothing, 2,\d+ to disk \|", text)
 
 

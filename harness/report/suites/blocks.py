@@ -6,6 +6,7 @@ from functools import partial
 
 from harness.report import tables
 from harness.report.suites import cost, flat, hubs, inference, scores, speedup, timing
+from harness.report.suites import pictures as pictures_of
 from harness.report.suites.part import SuitePart, seconds
 from harness.usage import unknown
 
@@ -57,9 +58,11 @@ BLOCKS = {
     ),
     "workers": Block(
         "Scores by number of workers",
-        f"Beside one worker of the same strategy. **Epochs to within {scores.NEAR}**: the first whose validation "
+        "Beside one worker of the same strategy; test scores are those of the best validation epoch. "
+        f"**Epochs to within {scores.NEAR}**: the first whose validation "
         "score is that near to the best one of one worker; median over seeds, — where a seed never is.",
         scores.workers,
+        pictures_of.scores_by_epoch,
     ),
     "speedup": Block(
         "Speed-up by number of workers",
@@ -72,6 +75,7 @@ BLOCKS = {
         "**beside others** is how many times as long a worker computes on a target, or exchanges in a step, as one "
         "alone, by the workers' own clocks, and **error with both** the model's error once it knows that.",
         speedup.speedup,
+        pictures_of.speedup_by_workers,
     ),
     "inference": Block(
         "Inference of all nodes",
@@ -94,6 +98,7 @@ BLOCKS = {
         "there, minus 1. CPU hours are machine hours times the CPU seconds per second of the largest size. The "
         "last column leaves the growth out.",
         cost.cost,
+        pictures_of.cost_by_size,
     ),
     "graphfeatures": Block(
         "GraphFeatures per second",

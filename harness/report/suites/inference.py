@@ -5,7 +5,7 @@ from statistics import median
 
 from harness.report import tables
 from harness.report.rows import Row
-from harness.report.suites.part import SuitePart, backend, fastest, name_of, option, prepared, seconds
+from harness.report.suites.part import SuitePart, backend, fastest, name_of, option, prepared, seconds, told_apart
 
 HEAD = (
     "once before [s]",
@@ -57,11 +57,11 @@ def cpu(row: Row) -> float | None:
 
 def _line(row: Row, old: Row | None, rival: Row | None) -> list[str]:
     if row.time is None:
-        return [row.label, tables.status(row), *[tables.NOTHING] * (len(HEAD) - 1)]
+        return [told_apart(row), tables.status(row), *[tables.NOTHING] * (len(HEAD) - 1)]
     first = [record["warmup"][0] for record in row.ok if record.get("warmup")]
     mark = " (a)" if row is old else " (b)" if row is rival else ""
     return [
-        row.label + mark,
+        told_apart(row) + mark,
         tables.number(prepared(row), "{:.3g}"),
         tables.number(median(first) if first else None, "{:.3g}"),
         tables.measured(row.time),

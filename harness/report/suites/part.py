@@ -72,6 +72,12 @@ def option(row: Row, name: str) -> Any:
     return row.record["config"]["backend"].get(name)
 
 
+def told_apart(row: Row) -> str:
+    """A row's label with its form of inference, which a label leaves out where another part of it differs already."""
+    form = option(row, "infer") if row.record["config"]["scenario"]["name"] == "infer" else None
+    return row.label if form is None or "infer=" in row.label else f"{row.label} infer={form}"
+
+
 def backend(row: Row) -> str:
     """Name of a row's engine."""
     return str(row.record["config"]["backend"]["name"])

@@ -109,13 +109,14 @@ def workers(held: SuitePart) -> str:
                     f"{distance:+.4f}",
                     tables.number(_reached(row, alone), "{:.3g}"),
                     tables.number(row.middle("metrics", "epochs_run"), "{:.3g}"),
+                    tables.number(_last(row), "{:.3f}"),
                     f"{row.time.median:.3g}" if row.time else tables.NOTHING,
                 ]
             )
     metric = next((row.record["metrics"]["name"] for _, held_ in held.comparisons("train") for row in held_.rows
                    if row.record.get("metrics")), "score")  # fmt: skip
     head = ["", "workers", f"test {metric}", "minus one worker's", f"epochs to within {NEAR} of it", "epochs run"]
-    return tables.markdown([*head, "epoch [s]"], lines) if lines else ""
+    return tables.markdown([*head, "validation, last epoch", "epoch [s]"], lines) if lines else ""
 
 
 def beside_one(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
@@ -133,6 +134,12 @@ def largest_distance(held: SuitePart) -> str:
     pairs = [pair for _, comparison in held.comparisons("train") for pair in beside_one(comparison.rows)]
     gaps = [abs(float(np.mean(tested(row)) - np.mean(tested(alone)))) for alone, row in pairs if row is not alone]
     return f"{max(gaps):.4f}" if gaps else tables.NOTHING
+
+
+def _last(row: Row) -> float | None:
+    """Median over seeds of the last epoch's validation score: the best one hides a worker that strayed afterwards."""
+    ends = [record["validation"][-1][2] for record in row.ok if record.get("validation")]
+    return float(np.median(ends)) if ends else None
 
 
 def _reached(row: Row, alone: Row) -> float | None:

@@ -13,6 +13,7 @@ from harness.report.suites.part import (
     option,
     prepared,
     seconds,
+    told_apart,
     unflattened,
 )
 from harness.statistics import geometric_mean
@@ -35,9 +36,9 @@ def cells(held: SuitePart) -> str:
 
 def _cell(row: Row, factor: float, base: Row | None) -> list[str]:
     if row.time is None:
-        return [row.label, tables.status(row), f"0 of {len(row.cells)}", *[tables.NOTHING] * (len(CELL) - 1)]
+        return [told_apart(row), tables.status(row), f"0 of {len(row.cells)}", *[tables.NOTHING] * (len(CELL) - 1)]
     return [
-        f"{row.label}{' ★' if row.fastest_peer else ''}",
+        f"{told_apart(row)}{' ★' if row.fastest_peer else ''}",
         tables.measured(row.time, factor) + (" ≈" if row.record.get("extrapolated") else ""),
         str(len(row.ok)),
         tables.number(row.busy(), "{:.2f}"),
