@@ -150,7 +150,12 @@ def test_a_full_disk_ends_with_one_and_without_a_folder(tmp_path):
     arguments = [*write(tmp_path, nodes, edges), "--targets", "all"]
     limited = f"ulimit -f 40; exec {sys.executable} -m backends.agl.flat " + " ".join(map(repr, arguments))
     ended = subprocess.run(["bash", "-c", limited], capture_output=True, text=True)
-    assert ended.returncode == 1 and "File too large" in ended.stderr and "Traceback" not in ended.stderr
+    assert (
+        ended.returncode == 1
+        and "File too large" in ended.stderr
+        and "/out: " in ended.stderr
+        and "Traceback" not in ended.stderr
+    )
     assert not (tmp_path / "out").exists()
 
 

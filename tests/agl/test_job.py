@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections import namedtuple
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -104,6 +105,27 @@ def test_what_another_job_left_is_not_taken_over(tmp_path):
     flat(tmp_path / "out")
     flat(tmp_path / "whole")
     assert everything(tmp_path / "out") == everything(tmp_path / "whole")
+
+
+def test_a_job_is_known_by_all_that_its_result_depends_on():
+    graph, targets, job = awkward_graph(2, weighted=True), np.arange(40), Job(parse("uniform(3)", 2))
+    changes = [{"filtering": "weight > 1"}, {"embed": False}, {"shard_records": 7}] + [
+        {"strategy": parse(text, 2, scope, seed)}
+        for text, scope, seed in [
+            ("uniform(4)", "node", 0),
+            ("uniform(3)", "target", 0),
+            ("uniform(3)", "node", 1),
+            ("uniform(limit=3, replacement=true)", "node", 0),
+            ("topk(3)", "node", 0),
+            ("topk(limit=3, reverse=true)", "node", 0),
+        ]
+    ]
+    others = [replace(job, **change).identity(graph, targets) for change in changes]
+    others += [job.identity(graph, targets[1:]), job.identity(replace(graph, sha256="another"), targets)]
+    mine = job.identity(graph, targets)
+    assert len({mine, *others}) == 1 + len(others)
+    for change in ({"engine": "ray"}, {"threads": 3}, {"partitions": 9}, {"hub_threshold": None}):
+        assert replace(job, **change).identity(graph, targets) == mine
 
 
 def test_a_result_that_does_not_fit_is_refused_before_it_is_written(tmp_path, monkeypatch):

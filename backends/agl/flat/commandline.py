@@ -1,6 +1,7 @@
 """``python -m backends.agl.flat -n NODES -e EDGES -h HOPS -s SAMPLING -o OUT``, as in AGL's demo (section 3.5)."""
 
 import argparse
+import errno
 import json
 import shutil
 import sys
@@ -64,8 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
             raise ValueError(f"{given.output} exists: delete it or choose another folder")
         manifest = flatten(given, job)
     except (ValueError, OSError, MemoryError) as error:
-        told = "out of memory: give smaller --shard-records or fanouts" if isinstance(error, MemoryError) else error
-        print(f"error: {told}", file=sys.stderr)
+        print(f"error: {told_of(error, given.output)}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
     sizes = manifest["sizes"]
     print(
@@ -74,6 +74,15 @@ def main(arguments: list[str] | None = None) -> int:
         f"with features once per shard), {manifest['duplication']:.1f} copies of a node: {given.output}"
     )
     return 0
+
+
+def told_of(error: Exception, output: Path) -> str:
+    """What to say of a failure, and how to go on."""
+    if isinstance(error, MemoryError):
+        return "out of memory: give smaller --shard-records or fanouts"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+        return f"{output}: {error}: make room and give the same command, it goes on from what is there"
+    return str(error)
 
 
 def job_of(given: argparse.Namespace) -> Job:
