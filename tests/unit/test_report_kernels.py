@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from harness.report import kernels
+from harness.report import figures, kernels
 from harness.report.pages import write_reports
-from harness.report.parts import chosen, dataset_parts
+from harness.report.parts import Comparison, chosen, dataset_parts
+from harness.report.rows import Row
 from harness.store.files import environment_of, find_records
 from tests import factory
 
@@ -154,3 +155,13 @@ def test_memory_of_old_records_is_not_compared(tmp_path: Path) -> None:
     write_reports(tmp_path / "results", tmp_path / "reports")
     epochs = (tmp_path / "reports" / "epochs.md").read_text()
     assert line_with(epochs, "gat, 2 layers (agl)")[8:] == ["—", "—", "—"]
+
+
+def test_titles_of_panels_begin_inside_the_figure_however_long_the_names_are(tmp_path: Path) -> None:
+    name = "an engine with " + "many " * 8 + "options"
+    failed: Any = factory.record("dgl", status="oom")
+    held = Row(name, [(tmp_path, failed)])
+    figure = figures.draw([Comparison("gat, train, full batch", [held], None)])
+    figure.draw_without_rendering()
+    titles = [text for text in figure.axes[0].texts if text.get_text().startswith("gat, train")]
+    assert len(titles) == 1 and titles[0].get_window_extent().x0 < 0.05 * figure.bbox.width
