@@ -108,7 +108,8 @@ def _run(groups: list[dict[str, Any]], out: Path, wait: bool) -> int:
         print(f"a record could not be written ({error}); those written before are whole", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return 130
+        print("interrupted: records so far are whole, the same command measures again", file=sys.stderr)
+        return 1
     return 0 if all(record["status"] in ("ok", "unsupported") for record in records) else 1
 
 

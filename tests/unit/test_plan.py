@@ -1,5 +1,6 @@
 """The plan: which cells stand in one group, which groups are finished, what a suite means."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -239,3 +240,15 @@ def test_a_plan_asks_for_open_groups_only(tmp_path: Path) -> None:
     plan = Plan(config(f"results={tmp_path}"), [first, second], MACHINE)
     plan.find_records()
     assert plan.open_groups() == [second]
+
+
+def test_the_newest_of_several_records_of_a_cell_counts(tmp_path: Path) -> None:
+    (group,) = groups(config())
+    (cell,) = group.cells
+    for name, date, status in (("aa", "2026-02-01", "ok"), ("bb", "2026-03-01", "oom"), ("cc", "2026-01-01", "ok")):
+        path = tmp_path / record_path(cell.config, cell.hash, MACHINE, group.id).replace("{environment}", name)
+        record = {"status": status, "config": asdict(cell.config), "environment": name, "group": group.id}
+        write_record(tmp_path, path, record | {"message": "said so"})
+        path.write_text(re.sub(r'"written": "[^"]*"', f'"written": "{date}T12:00:00Z"', path.read_text()))
+    (found,) = find_group_records(group, tmp_path, MACHINE)
+    assert found is not None and found[1]["status"] == "oom"
