@@ -86,7 +86,7 @@ def scores_by_epoch(held: SuitePart) -> str:
         figure, panels = _panels(sorted(curves))
         for axes, title in zip(panels, sorted(curves), strict=False):
             for place, (workers, points) in enumerate(sorted(curves[title], key=lambda item: item[0])):
-                style = {"color": COLOURS[place % len(COLOURS)], "label": f"workers={workers}"}
+                style: dict[str, Any] = {"color": COLOURS[place % len(COLOURS)], "label": f"workers={workers}"}
                 axes.plot(list(points), list(points.values()), "o-", markersize=3, **style)
             _legend(axes, "epoch", f"validation {metric}")
         return figure
