@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from backends.agl.flat.filters import FilterError, edge_columns, edge_mask
@@ -15,6 +16,8 @@ from backends.kernels import Neighbourhood, khop
 from backends.layered import LayerMatrix
 from datasets.csr import Csr
 from datasets.graph import Graph
+
+NEARLY_ALL = 0.9
 
 
 class SampledGraph:
@@ -61,10 +64,20 @@ class SampledGraph:
         scale = None if self.scale is None else self.scale[held.nodes]
         return matrices(held, self.model, self.strategy.hops, form, scale, self.raw)
 
-    def layers(self, targets: Nodes, form: str) -> tuple[list[LayerMatrix], Nodes]:
-        """Return each layer's matrix, first layer first, and the nodes that the first one reads, targets ascending."""
+    def layers(self, targets: Nodes, form: str) -> tuple[list[LayerMatrix], Nodes | None]:
+        """Return each layer's matrix, first layer first, and the nodes that the first one reads, ``None`` for all.
+
+        The last one's rows are the targets, ascending. Where nearly all nodes are reached, form ``tight`` reads their
+        features where they lie: a copy would take longer than a few more rows.
+        """
         held = self.search(targets, form == "tight")
-        return self.matrices(held, form), held.nodes
+        first, *rest = self.matrices(held, form)
+        if form != "tight" or len(held.nodes) < NEARLY_ALL * self.csr.shape[1]:
+            return [first, *rest], held.nodes
+        indices = held.nodes[first.csr.indices].astype(first.csr.indices.dtype)
+        rows = first.csr.shape[0]
+        whole = Csr(first.csr.indptr, indices, (rows, self.csr.shape[1]))
+        return [LayerMatrix(whole, first.weight, torch.from_numpy(held.nodes[:rows])), *rest], None
 
 
 def _scale(graph: Graph) -> NDArray[np.floating[Any]]:

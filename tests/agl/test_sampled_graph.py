@@ -28,3 +28,18 @@ def test_edges_are_the_definitions_under_every_setting(tmp_path, text, filtering
     assert held.nodes.tolist() == (wanted.numbers % graph.nodes).tolist()
     assert held.csr.ids.tolist() == np.asarray(wanted.kept.ids).tolist()
     assert held.csr.indices.tolist() == np.asarray(wanted.local).tolist()
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+def test_features_are_read_where_they_lie_once_nearly_all_nodes_are_reached(model):
+    """The first layer's columns are then the graph's; what it multiplies is the same."""
+    graph, strategy = awkward_graph(3), parse("full()", 3, "node", 7)
+    sampled, targets = SampledGraph(graph, model, strategy, None), np.array([0, 4, 22, graph.nodes - 1])
+    held = sampled.search(targets, True)
+    assert len(held.nodes) > 0.9 * graph.nodes
+    numbered, (found, nodes) = sampled.matrices(held, "tight"), sampled.layers(targets, "tight")
+    assert nodes is None and found[0].csr.shape == (numbered[0].csr.shape[0], graph.nodes)
+    np.testing.assert_array_equal(found[0].csr.indices, held.nodes[numbered[0].csr.indices])
+    np.testing.assert_array_equal(found[0].own, held.nodes[: found[0].csr.shape[0]])
+    few, nodes = sampled.layers(targets, "paper")
+    assert nodes is not None and few[0].csr.shape[1] == len(nodes)
