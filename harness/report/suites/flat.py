@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from harness.report import tables
 from harness.report.rows import Row
 from harness.report.suites.inference import cpu
-from harness.report.suites.part import SuitePart, fastest, name_of, option
+from harness.report.suites.part import SuitePart, name_of, option
 
 PAPER = 11.0  # GraphFeatures per second and worker (AGL, section 4.3: 1.4e8 targets in 3.7 h by about 1,000 workers)
 SHARE = 0.6  # of the sequential write rate that shards are held against
@@ -96,35 +96,39 @@ def sampling(held: SuitePart) -> str:
     """One table per comparison of scenario ``sample``."""
     texts = []
     for part, comparison in held.comparisons("sample"):
-        rival = fastest(comparison.rows)
-        lines = [_sampled(row, rival) for row in comparison.rows]
+        lines = [_sampled(row, rival(row, comparison.rows)) for row in comparison.rows]
         table = tables.markdown(["engine", *SAMPLED, *SAMPLED_TOO], lines)
         texts.append(f"### {name_of(part, comparison)}\n\n{table}")
     return "\n\n".join(texts)
 
 
-def _sampled(row: Row, rival: Row | None) -> list[str]:
+def rival(row: Row, rows: Sequence[Row]) -> Row | None:
+    """The fastest peer of the same groups: ratios exist only inside a group."""
+    return next((other for other in rows if other.ok and other.label == row.ratio_to), None)
+
+
+def _sampled(row: Row, other: Row | None) -> list[str]:
     targets = row.middle("facts", "targets")
     if row.time is None or not targets:
         return [row.label, tables.status(row), *[tables.NOTHING] * (len(SAMPLED) + len(SAMPLED_TOO) - 1)]
     told = [f"{called(row) * 1e3:.3g}", *[tables.number(rate(row, of), "{:,.0f}") for of in ("targets", "edges")]]
-    told += [tables.number(times(row, rival, of), "{:.2f}") for of in ("edges", "targets")]
+    told += [tables.number(times(row, other, of), "{:.2f}") for of in ("edges", "targets")]
     held = [row.middle("facts", of) for of in ("edges", "nodes")]
     spent = cpu(row)
     told += [tables.number(count / targets if count else None, "{:.1f}") for count in held]
     return [row.label, *told, tables.number(spent / called(row) if spent else None, "{:.2f}")]
 
 
-def times(row: Row, rival: Row | None, of: str) -> float | None:
+def times(row: Row, other: Row | None, of: str) -> float | None:
     """How many times as many per second as a rival's."""
-    mine, others = rate(row, of), rate(rival, of) if rival else None
+    mine, others = rate(row, of), rate(other, of) if other else None
     return mine / others if mine and others else None
 
 
 def sampling_range(held: SuitePart) -> str:
     """Edges per second of our fastest row over those of the fastest peer, from least to most over the tables."""
-    pairs = [(_ours(comparison.rows), fastest(comparison.rows)) for _, comparison in held.comparisons("sample")]
-    found = sorted(value for row, rival in pairs if row and (value := times(row, rival, "edges")))
+    pairs = [(_ours(comparison.rows), comparison.rows) for _, comparison in held.comparisons("sample")]
+    found = sorted(value for row, rows in pairs if row and (value := times(row, rival(row, rows), "edges")))
     return " to ".join(dict.fromkeys(f"{value:.2f}" for value in (found[0], found[-1]))) if found else tables.NOTHING
 
 
