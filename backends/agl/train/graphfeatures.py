@@ -87,13 +87,8 @@ class GraphFeatureTrainer(AglTrainer):
         targets = self.by_id[np.searchsorted(self.sorted_ids, merged.held.nodes[merged.roots])]
         return Batch(structure, features, targets, torch.from_numpy(merged.roots))
 
-    @property
-    def overlaps(self) -> bool:
-        """Whether the pipeline runs: reading waits for the disk, whatever the threads."""
-        return bool(self.config.on("pipeline"))
-
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
-        """Read, merge and vectorise shard by shard, ahead of the computation where the pipeline is on."""
+        """Read, merge and vectorise shard by shard, ahead of the computation where the pipeline runs."""
         if self.plan.full_batch:
             yield self.full
             return
