@@ -60,12 +60,8 @@ def _gradients(
     """Gradients of x, which is ``grad`` itself without an activation, and of the bias; fills ``inner``."""
     grad = grad.contiguous()
     grad_x = empty_like(grad) if kind else None
-    # torch sums in cascades: gradients of a loss cancel, and one long sum in float32 leaves too few digits
-    cascade = kind == 0 and grad.shape[1] > 1
-    grad_bias = grad.sum(0) if cascade else grad.new_empty(grad.shape[1])
-    if inner is not None or not cascade:
-        sums = None if cascade else grad_bias
-        native.bias_activation_backward(grad, out, bias, kind, grad_x, inner, sums, threads())
+    grad_bias = grad.new_empty(grad.shape[1])
+    native.bias_activation_backward(grad, out, bias, kind, grad_x, inner, grad_bias, threads())
     return grad if grad_x is None else grad_x, grad_bias
 
 

@@ -44,6 +44,26 @@ def test_gradients_of_a_loss_that_cancel_are_summed_as_exactly_as_torch_does():
     assert float((found.double() - wanted).abs().max()) <= 2 * float(least) + 1e-12
 
 
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_many_rows_that_cancel_are_summed_as_exactly_as_torch_does(activation):
+    draw = torch.Generator().manual_seed(1)
+    y, flow = torch.rand(4000, 24, generator=draw) + 0.1, torch.randn(4000, 24, generator=draw)
+    flow -= flow.mean(0)
+    bias = torch.zeros(24, requires_grad=True)
+    (found,) = torch.autograd.grad(bias_activation(y, bias, activation), [bias], flow)
+    least = (flow.sum(0).double() - flow.double().sum(0)).abs().max()
+    assert float((found.double() - flow.double().sum(0)).abs().max()) <= float(least)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("columns", [3, 40])
+def test_what_is_no_number_stays_so(activation, columns):
+    x = torch.randn(5, columns)
+    x[2, 1] = float("nan")
+    out = bias_activation(x, torch.zeros(columns), activation)
+    assert torch.equal(out.isnan(), x.isnan())
+
+
 @pytest.mark.parametrize("activation", ["none", "elu"])
 def test_any_number_of_threads_gives_the_same_bits(activation):
     held, found = [torch.randn(2500, 61, requires_grad=True), torch.randn(61, requires_grad=True)], []

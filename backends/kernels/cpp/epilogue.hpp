@@ -1,17 +1,21 @@
 // What follows an aggregation, in one pass: bias and activation, and back with the bias's gradient.
 #pragma once
+#include <vector>
+
 #include "exponential.hpp"
 #include "partials.hpp"
 
 namespace kernels {
+
+constexpr int64_t kFewRows = 16;  // rows whose gradients are added up in T
 
 enum class Activation { none, relu, elu };
 
 template <class T>
 inline vec<T> activate(vec<T> x, Activation kind) {
     const vec<T> zero{};
-    if (kind == Activation::relu) return x > zero ? x : zero;
-    if (kind == Activation::elu) return x > zero ? x : exponential_minus_one(x > zero ? zero : x);
+    if (kind == Activation::relu) return x < zero ? zero : x;  // NaN stays
+    if (kind == Activation::elu) return x <= zero ? exponential_minus_one(x > zero ? zero : x) : x;
     return x;
 }
 
@@ -102,18 +106,25 @@ inline T gradient_head(const EpilogueGradient<T>& g, int64_t at, int64_t first, 
 }
 
 // `partial` holds partials_of(rows) rows of all heads' columns; `grad_bias` [heads, width] may be null.
+// Gradients of a loss cancel, and one long sum leaves too few digits: sums of a few rows are added up in double.
 template <class T>
 void bias_activation_backward(const EpilogueGradient<T>& g, T* partial, T* grad_bias, int64_t rows, int threads) {
     const int64_t size = partial_rows(rows), chunks = partials_of(rows), stride = g.heads * g.width;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-        T* sums = partial + chunk * stride;
-        std::fill(sums, sums + stride, T(0));
-        for (int64_t row = chunk * size; row < std::min(rows, (chunk + 1) * size); ++row)
-            for (int64_t h = 0; h < g.heads; ++h) {
-                const T product = gradient_head(g, row * stride + h * g.width, h * g.width, sums);
-                if (g.inner != nullptr) g.inner[row * g.heads + h] = product;
-            }
+        std::vector<double> sums(stride);
+        std::vector<T> few(stride);
+        const int64_t end = std::min(rows, (chunk + 1) * size);
+        for (int64_t block = chunk * size; block < end; block += kFewRows) {
+            std::fill(few.begin(), few.end(), T(0));
+            for (int64_t row = block; row < std::min(end, block + kFewRows); ++row)
+                for (int64_t h = 0; h < g.heads; ++h) {
+                    const T product = gradient_head(g, row * stride + h * g.width, h * g.width, few.data());
+                    if (g.inner != nullptr) g.inner[row * g.heads + h] = product;
+                }
+            for (int64_t c = 0; c < stride; ++c) sums[c] += few[c];
+        }
+        std::copy(sums.begin(), sums.end(), partial + chunk * stride);
     }
     if (grad_bias != nullptr) add_partials(partial, chunks, 1, stride, stride, grad_bias);
 }
