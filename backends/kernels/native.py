@@ -1,7 +1,9 @@
 """The compiled kernels, where they are built; ``None`` elsewhere, and then plain torch does the work."""
 
+import hashlib
 import importlib
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import torch  # its OpenMP runtime is the one that the extension shares, so it must be loaded first
@@ -10,12 +12,30 @@ import torch  # its OpenMP runtime is the one that the extension shares, so it m
 BUILDS = ("_native_avx512", "_native") if torch.backends.cpu.get_cpu_capability() == "AVX512" else ("_native",)
 
 
+SOURCES = Path(__file__).parent / "cpp"
+
+
 def _load() -> Any:
     """Load the build with the widest vectors that this processor has."""
     for build in BUILDS:
         with suppress(ModuleNotFoundError):  # only that: an extension that is there and does not load is an error
-            return importlib.import_module(f"backends.kernels.{build}")
+            return _current(importlib.import_module(f"backends.kernels.{build}"), SOURCES)
     return None
+
+
+def _current(module: Any, sources: Path) -> Any:
+    """Return the extension, or raise ImportError where it was not built from the ``sources`` that lie here.
+
+    Records hash the sources, so that an older build would be measured under another's name.
+    """
+    files = sorted(str(path) for path in sources.glob("*.?pp"))
+    digests = "".join(hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in files)
+    if files and getattr(module, "sources", None) != hashlib.sha256(digests.encode()).hexdigest():
+        raise ImportError(
+            f"the compiled kernels ({module.__file__}) were not built from the sources in {sources}: build them again "
+            "with `make setup`, or with `pip install -e .` in an environment of your own"
+        )
+    return module
 
 
 native: Any = _load()

@@ -2,6 +2,7 @@
 #include "bind.hpp"
 
 NB_MODULE(KERNELS_MODULE, m) {
+    m.attr("sources") = KERNELS_SOURCES;
     define_spmm(m);
     define_gat(m);
     define_graphfeature(m);
