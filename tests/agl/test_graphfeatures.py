@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.ablation import resolve
+from backends.agl.flat import local
 from backends.agl.flat.local import neighbourhoods
 from backends.agl.flat.source import Source
 from backends.agl.flat.store import ordered
@@ -130,6 +131,19 @@ def test_an_epoch_of_one_batch_trains_as_from_memory(model, options):
     home = shards.home
     shards.close()
     assert not home.exists()
+
+
+def test_records_too_large_for_one_batch_of_graphflat_are_one_batch_of_training(monkeypatch):
+    monkeypatch.setattr(local, "MOST_BYTES", 4000)
+    graph = awkward_graph(4)
+    nodes = graph.nodes_of("train")
+    memory, shards = (
+        trainer_of(graph, BatchPlan(nodes, len(nodes)), source=source) for source in ("graph", "graphfeature")
+    )
+    (logits, loss, _), (wanted, least, _) = (engine.loss_and_gradients(nodes) for engine in (shards, memory))
+    np.testing.assert_allclose(logits, wanted, atol=1e-5)
+    np.testing.assert_allclose([loss, shards.epoch(0, PlainClock())], [least, memory.epoch(0, PlainClock())], rtol=1e-5)
+    shards.close()
 
 
 def test_every_target_is_trained_once_in_an_order_that_epochs_change():

@@ -23,6 +23,7 @@ from backends.agl.pipeline import overlapped
 from backends.agl.vectorize import inverse_sqrt, matrices
 from backends.batches import BatchPlan
 from backends.contract import Clock, Nodes
+from backends.kernels.graphfeatures import Strings
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.training import Batch, targets_of
 from datasets.graph import Graph
@@ -63,8 +64,9 @@ class GraphFeatureTrainer(AglTrainer):
 
     def mini_batch(self, targets: Nodes) -> Batch:
         """Vectorise the GraphFeatures of any targets, encoded and decoded like those on disk."""
-        held = next(flattened(self.source, targets, self.strategy, batch=len(targets)))
-        return self.vectorized(Stored(None, held.strings.strings, np.arange(len(targets))))
+        held = flattened(self.source, targets, self.strategy)
+        strings = Strings.of([string for part in held for string in part.strings.strings.split()])
+        return self.vectorized(Stored(None, strings, np.arange(len(targets))))
 
     def target_batch(self, targets: Nodes) -> Batch:
         """See ``TorchTrainer``; the labels are the targets' in the order of the batch."""
