@@ -61,6 +61,11 @@ class Row:
         """Precision of the run."""
         return str(self.record["config"].get("training", {}).get("dtype", "float32"))
 
+    @property
+    def timed(self) -> bool:
+        """Whether its time was what the run was for: suites of scores take one sample."""
+        return int(self.record["config"].get("measure", {}).get("max_samples", 2)) > 1
+
     def samples(self) -> dict[str, list[float]]:
         """Seconds of the timed call by group."""
         return {record["group"]: seconds(record) for record in self.ok}

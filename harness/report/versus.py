@@ -37,8 +37,8 @@ def versus(parts: Iterable[DatasetPart]) -> Iterator[Versus]:
 
 
 def ours_of(rows: Sequence[Row]) -> Row | None:
-    """Our fastest row that was measured in turns with a peer; rows are sorted by time."""
-    return next((row for row in rows if not row.peer and row.ok and row.ratio is not None), None)
+    """Our fastest row that was timed in turns with a peer; rows are sorted by time."""
+    return next((row for row in rows if not row.peer and row.ok and row.timed and row.ratio is not None), None)
 
 
 def mean_speedups(speedups: Mapping[str, Sequence[float]], beside: Mapping[str, Sequence[str]] | None = None) -> str:

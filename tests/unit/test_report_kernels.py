@@ -95,6 +95,16 @@ def test_training_stays_on_the_pages_of_training(page: tuple[Path, str]) -> None
     assert cells[8:] == ["114 MiB", "114 MiB", "1.00"]
 
 
+def test_runs_for_scores_are_no_evidence_of_speed(tmp_path: Path) -> None:
+    for backend, seconds in (("agl", 0.01), ("dgl", 0.03)):
+        given = factory.config(backend, 0, measure={"warmup": 1, "min_samples": 1, "max_samples": 1})
+        factory.write(tmp_path, factory.record(backend, 0, seconds, config=given))
+    write_reports(tmp_path, tmp_path / "reports")
+    assert not (tmp_path / "reports" / "epochs.md").exists()
+    summary = (tmp_path / "reports" / "comparison.md").read_text().partition("## Summary")[2]
+    assert "3x" not in summary.partition("## cora")[0]
+
+
 def test_every_record_is_linked_by_a_page(page: tuple[Path, str]) -> None:
     pages = "".join(path.read_text() for path in (page[0] / "reports").glob("*.md"))
     assert all(path.name in pages for path, _ in find_records(page[0] / "results"))
