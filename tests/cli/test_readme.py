@@ -3,6 +3,7 @@
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,9 +35,18 @@ def test_lines_are_found() -> None:
 def test_a_measurement_can_be_carried_out(line: str) -> None:
     cells = [resolve_cell(load(inner.values)) for job in compose_jobs(shlex.split(line)) for inner, _ in expand(job)]
     assert cells
+    assert all(cell.status != "unsupported" for cell in cells)
 
 
 @pytest.mark.parametrize("line", [line for line in shown() if line and ("=" not in line or line.startswith("fetch"))])
 def test_a_command_exists(line: str) -> None:
     name = line.split()[0]
     assert (Path(commands.__file__).parent / f"{name}.py").is_file() or name == "import"
+
+
+def test_a_model_of_ones_own_runs_as_shown() -> None:
+    code = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
+    assert len(code) == 1
+    held: dict[str, Any] = {}
+    exec(code[0], held)
+    assert held["logits"].shape == (len(held["targets"]), held["graph"].classes)
