@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -55,6 +56,34 @@ def test_a_filter_reaches_the_tasks(tmp_path):
     (tmp_path / "local").mkdir()
     whole = strings_of(graph, strategy, tmp_path / "local", filtering=text)
     assert by_tasks(tmp_path, graph, strategy, 3, 5, filtering=text)[0] == whole
+
+
+class Watched(Inline):
+    """Notes the most bytes that a task's arrays take beside what it was given."""
+
+    def __init__(self):
+        self.most = 0
+
+    def submit(self, results, task, *arguments):
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        made = super().submit(results, task, *arguments)
+        self.most = max(self.most, tracemalloc.get_traced_memory()[1] - before)
+        return made
+
+
+def test_a_task_takes_the_less_memory_the_more_partitions_there_are(tmp_path):
+    random, nodes = np.random.default_rng(0), 4000
+    csr = csr_from_edges(*random.integers(0, nodes, (2, 10 * nodes)), (nodes, nodes))
+    graph = Graph("even", csr, features=random.normal(size=(nodes, 3)).astype(np.float32))
+    most = {}
+    for partitions in (8, 1):
+        (folder := tmp_path / str(partitions)).mkdir()
+        tracemalloc.start()
+        by_tasks(folder, graph, parse("uniform(4)", 2), partitions, None, executor=(watched := Watched()))
+        tracemalloc.stop()
+        most[partitions] = watched.most
+    assert most[8] < most[1] / 3, most
 
 
 def hub_graph() -> Graph:
