@@ -1,17 +1,21 @@
 """One line of progress on stderr for a run: which cell, what it does, its last sample."""
 
 import sys
+from time import monotonic
 from types import TracebackType
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+PLAIN_SECONDS = 60.0
+
 
 class RunProgress:
-    """Shows the events of ``run_groups``; where stderr is no terminal, one plain line per finished cell."""
+    """Shows the events of ``run_groups``; where stderr is no terminal, a plain line per finished cell and a minute."""
 
     def __init__(self, cells: int) -> None:
+        self.said = monotonic()
         self.console = Console(file=sys.stderr, soft_wrap=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         # drawn at events only, which fall between samples: a thread that draws would disturb them
@@ -43,7 +47,13 @@ class RunProgress:
             self.bar.advance(self.task)
         elif "seconds" in event:
             done = f"sample {event.get('samples', '')}".strip()
-            self.bar.update(self.task, description=f"{where}: {done}, {event['seconds']:.4g} s")
+            self._doing(f"{where}: {done}, {event['seconds']:.4g} s")
         else:
-            self.bar.update(self.task, description=f"{where}: {event['event']}")
+            self._doing(f"{where}: {event['event']}")
         self.bar.refresh()
+
+    def _doing(self, what: str) -> None:
+        self.bar.update(self.task, description=what)
+        if self.bar.disable and monotonic() - self.said > PLAIN_SECONDS:
+            self.console.print(what, markup=False, highlight=False)
+            self.said = monotonic()
