@@ -260,7 +260,11 @@ def test_cost_counts_units_of_each_stage_and_keeps_series_apart(tmp_path: Path) 
         values = factory.config("agl", 0, **shared, scenario={"name": "flatten"}, suite="agl_cost")
         made = factory.record("agl", 0, 0.5, config=values) | {"facts": {"records": 100}, "extrapolated": 7.0}
         factory.write(results, made | {"dataset": factory.DATASET | {"counts": counts}}, folder=f"{nodes}")
+    shared = {"dataset": {"name": "uug", "options": {"nodes": 10**7}}}
+    values = factory.config("dgl", 0, **shared, scenario={"name": "infer"}, suite="agl_cost")
+    factory.write(results, factory.record("dgl", 0, status="oom", config=values), folder="large")
     text = page(results, "agl_cost")
+    assert re.search(r"\| infer \| dgl[^|]*\| 10,000,000 \| — \| [^|]*oom", text)
     assert_pictured(results, "agl_cost", text, ["infer: µs per unit of work (edges)", "dgl", "nodes"])
     law = [line for line in all_law_lines(text) if not line[1].startswith("paper: ")]
     assert len(law) == 4

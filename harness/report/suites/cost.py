@@ -121,7 +121,7 @@ def _stage(row: Row) -> str:
 
 
 def cost(held: SuitePart) -> str:
-    """Measured points of each series; then the law, its error on the largest point, and the published graph."""
+    """Measured points of each series, and what ended badly; the law, its error on the largest, the published graph."""
     items = series(held)
     measured = [
         [item.stage, item.name, f"{point.nodes:,.0f}", f"{point.units:,.0f}", *_numbers(point)]
@@ -135,7 +135,23 @@ def cost(held: SuitePart) -> str:
     told.append("CPU hours if a unit stays as dear")
     law = [*[_law(item) for item in items], *held.published("cost", len(told))]
     said = tables.markdown(told, law)
-    return f"{tables.markdown(head, measured)}\n\nOn {NODES:.3g} nodes, extrapolated:\n\n{said}"
+    return f"{tables.markdown(head, measured + _failed(held))}\n\nOn {NODES:.3g} nodes, extrapolated:\n\n{said}"
+
+
+def _failed(held: SuitePart) -> list[list[str]]:
+    """A row for each cell without a time: its status stands where its seconds would."""
+    rows = [(stage, row) for stage in WORK for _, comparison in held.comparisons(stage) for row in comparison.rows]
+    return [
+        [stage, _name(row), _asked(row), tables.NOTHING, tables.status(row), *[tables.NOTHING] * 3]
+        for stage, row in rows
+        if not row.ok
+    ]
+
+
+def _asked(row: Row) -> str:
+    """Nodes of the graph that a cell was to run on, as its options say: one that ended badly may not have counted."""
+    nodes = (row.record["config"]["dataset"].get("options") or {}).get("nodes")
+    return tables.NOTHING if nodes is None else f"{nodes:,}"
 
 
 def _numbers(point: Point) -> list[str]:
