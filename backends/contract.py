@@ -191,7 +191,7 @@ class Multiplier(Protocol):
     """Scenario ``spmm``: one aggregation, forward and backward, is the timed call."""
 
     def prepare(self, graph: Graph, spec: ModelSpec, training: TrainingSpec, clock: Clock) -> None:
-        """Do everything that is done once per graph; the operands are those of ``backends.operands``."""
+        """Do everything that is done once per graph; the operands are those of ``backends.base.operands``."""
         ...
 
     def multiply(self, clock: Clock) -> None:

@@ -13,8 +13,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from harness.failure import CellFailed, status_of
-from harness.lock import Busy
+from harness.launcher.failure import CellFailed, status_of
+from harness.launcher.lock import Busy
 
 PR_SET_PDEATHSIG = 1
 CPU_MEMORY_SHARE = 0.9
@@ -97,7 +97,7 @@ def planned_groups(plan: Path) -> list[dict[str, Any]]:
 
 
 def _run(groups: list[dict[str, Any]], out: Path, wait: bool) -> int:
-    from harness.group import run_groups
+    from harness.launcher.group import run_groups
 
     try:
         records = run_groups(groups, out, on_event=_print_event, wait=wait)

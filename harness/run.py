@@ -9,13 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from datasets.files import digest
 from datasets.paths import default_cache
-from harness.cells import Cell
-from harness.compose import compose_jobs
-from harness.group import Busy, run_groups
-from harness.identity import digest
-from harness.plan import Group, Plan, make_plan
-from harness.prepare import Phases, prepare_graph
+from datasets.prepare import Phases, prepare_graph
+from harness.launcher.group import Busy, run_groups
+from harness.planning.cells import Cell
+from harness.planning.compose import compose_jobs
+from harness.planning.plan import Group, Plan, make_plan
 from harness.store.files import environment_of
 from harness.store.record import RecordError
 from harness.usage import UsageError
@@ -55,7 +55,7 @@ def complain(error: object, code: int) -> int:
 def run(plan: Plan) -> int:
     """Carry out a plan and return the exit code."""
     if plan.config.dry_run:
-        from harness.console import print_plan
+        from harness.terminal.results import print_plan
 
         print_plan(plan)
         return OK
@@ -79,8 +79,8 @@ def run(plan: Plan) -> int:
 
 def measure(plan: Plan, groups: Sequence[Group], prepared: dict[str, Prepared]) -> None:
     """Run groups, show their progress, and hand their records to the tracker."""
-    from harness.progress import RunProgress
-    from harness.sink import Sink
+    from harness.terminal.progress import RunProgress
+    from harness.track.deferred import Sink
 
     plain = [plain_group(group, plan.machine, prepared) for group in groups]
     with RunProgress(sum(len(group.cells) for group in groups)) as progress, Sink(plan.config.tracker) as sink:
@@ -145,7 +145,7 @@ def check_writable(results: Path) -> None:
 
 def show(plan: Plan) -> None:
     """Print the table of all groups of a plan, measured now or before."""
-    from harness.console import print_results
+    from harness.terminal.results import print_results
 
     hashes = {record["environment"] for group in plan.groups for _, record in group.found()}
     print_results(plan.groups, {name: environment_of(plan.results, name) for name in sorted(hashes)})

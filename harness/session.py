@@ -11,14 +11,15 @@ import numpy as np
 
 from backends.registry import load_object
 from datasets.graph import Graph
-from harness.failure import CellFailed
-from harness.measure import environment, memory, once
+from harness.launcher.failure import CellFailed
+from harness.measure import environment, memory
+from harness.measure import shared as once
 from harness.measure.clock import Clock, cpu_seconds
+from harness.planning.schema import RunConfig, from_dict
 from harness.scenario import Scenario, scenario_class
-from harness.schema import RunConfig, from_dict
-from harness.verify import Incorrect, verify
-from harness.verify_flatten import verify_flattening
-from harness.verify_sample import verify_sampling
+from harness.verify.flatten import verify_flattening
+from harness.verify.gradients import Incorrect, verify
+from harness.verify.sample import verify_sampling
 
 BATCH_LIMIT = 8
 GATES = {"flatten": verify_flattening, "sample": verify_sampling}

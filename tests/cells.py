@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.registry import config_class
-from harness.schema import (
+from harness.planning.schema import (
     DatasetConfig,
     LauncherConfig,
     MeasureConfig,
@@ -19,7 +19,7 @@ from harness.schema import (
     ScenarioConfig,
     TrainingConfig,
 )
-from harness.verify import small_graph
+from harness.verify.gradients import small_graph
 
 QUICK = {"warmup": 1, "min_samples": 3, "max_samples": 3, "cache": "none", "memory": False, "parity": False}
 

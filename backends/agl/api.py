@@ -15,8 +15,8 @@ from torch import Tensor
 
 from backends.agl.flat.strategy import Strategy
 from backends.agl.sampled import SampledGraph
+from backends.base.layered import LayerMatrix, float_tensor
 from backends.kernels import Neighbourhood, khop, layer_blocks, spmm
-from backends.layered import LayerMatrix, float_tensor
 from datasets.adjacency import SELF_LOOP_MODELS, adjacency_of, insert_self_loops
 from datasets.csr import Csr
 from datasets.graph import Graph

@@ -8,14 +8,16 @@ import numpy as np
 import torch
 
 from backends.agl.flat.flattener import strategy_of
-from backends.agl.pipeline import overlapped
 from backends.agl.sampled import SampledGraph
 from backends.agl.whole import WholeGraph
+from backends.base.inferrer import TorchInferrer
+from backends.base.layered import LayeredNetwork, LayeredTrainer
+from backends.base.loss import targets_of
+from backends.base.network import Network
+from backends.base.trainer import Batch
 from backends.contract import Clock, Nodes
-from backends.inferring import TorchInferrer
-from backends.layered import LayeredNetwork, LayeredTrainer
 from backends.model import ModelSpec, TrainingSpec
-from backends.training import Batch, Network, targets_of
+from backends.parallel.prefetch import overlapped
 from datasets.adjacency import adjacency_of
 
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from backends.agl.flat.filters import FilterError, edge_columns, edge_mask
 from backends.agl.flat.strategy import Strategy
 from backends.agl.vectorize import inverse_sqrt, matrices
+from backends.base.layered import LayerMatrix
 from backends.contract import Nodes, Unsupported
 from backends.kernels import Neighbourhood, khop
-from backends.layered import LayerMatrix
 from datasets.csr import Csr
 from datasets.graph import Graph
 

@@ -7,10 +7,10 @@ import numpy as np
 
 from backends.agl.flat.flattener import strategy_of
 from backends.agl.sampled import SampledGraph
+from backends.base.sampler import BatchSampler
 from backends.contract import Hop, Nodes
 from backends.kernels import Neighbourhood
 from backends.kernels.neighbourhood import expansions
-from backends.sampling import BatchSampler
 
 
 class AglSampler(BatchSampler):

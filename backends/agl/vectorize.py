@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from backends.base.layered import LayerMatrix
 from backends.kernels import Neighbourhood, layer_blocks
-from backends.layered import LayerMatrix
 from datasets.adjacency import SELF_LOOP_MODELS, insert_self_loops
 from datasets.csr import Csr
 

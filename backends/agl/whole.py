@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from backends.base.layered import LayerMatrix, float_tensor
 from backends.contract import Nodes
 from backends.kernels import Neighbourhood, khop, layer_blocks
 from backends.kernels.rows import Rows, count_sources, take_rows
 from backends.kernels.sampling import checked_nodes, distinct
-from backends.layered import LayerMatrix, float_tensor
 from datasets.adjacency import Adjacency
 
 MOST = 0.75

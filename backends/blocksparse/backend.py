@@ -2,10 +2,10 @@
 
 from torch import Tensor
 
-from backends.inferring import TorchInferrer
+from backends.base.inferrer import TorchInferrer
+from backends.base.layered import LayeredTrainer, LayerMatrix, float_tensor
+from backends.base.multiplier import TorchMultiplier
 from backends.kernels import gat, spmm
-from backends.layered import LayeredTrainer, LayerMatrix, float_tensor
-from backends.multiplying import TorchMultiplier
 from datasets.adjacency import Adjacency
 
 

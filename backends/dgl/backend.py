@@ -8,14 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from backends.base.inferrer import TorchInferrer
+from backends.base.multiplier import TorchMultiplier
+from backends.base.network import Network
+from backends.base.refusals import refuse_fanouts
+from backends.base.trainer import Batch, TorchTrainer
 from backends.contract import Clock, Nodes
 from backends.dgl.network import DglNetwork, Hop, Structure, aggregate, aggregates_first, attend
 from backends.dgl.quiet import dgl, graph_of, libxsmm_effect
 from backends.dgl.sampling import DefinedSampler, LoopsAfterwards, NeighbourSampler
-from backends.inferring import TorchInferrer
 from backends.model import ModelSpec, State, TrainingSpec
-from backends.multiplying import TorchMultiplier
-from backends.training import Batch, Network, TorchTrainer, refuse_fanouts
 from datasets.adjacency import SELF_LOOP_MODELS, Adjacency, adjacency_of
 from datasets.csr import Csr, csr_from_edges
 from datasets.graph import Graph

@@ -5,12 +5,12 @@ The blocks are sampled anew in every layer, inside the timed region.
 
 from collections.abc import Iterator
 
+from backends.base.inferrer import Block, LayerwiseInferrer, run_of
 from backends.contract import Inferrer, Nodes
 from backends.dgl.backend import DglInferrer, DglTrainer
 from backends.dgl.config import DglConfig
 from backends.dgl.network import Structure
 from backends.dgl.sampling import NeighbourSampler
-from backends.inferring import Block, LayerwiseInferrer, run_of
 
 
 def inferrer(config: DglConfig) -> Inferrer:

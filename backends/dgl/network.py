@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from backends.base.network import Network
 from backends.dgl.quiet import dgl
 from backends.model import ModelSpec
-from backends.training import Network
 
 
 @dataclass

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from backends.base.sampler import BatchSampler
 from backends.contract import Hop, Nodes
 from backends.dgl.backend import loaded
 from backends.dgl.quiet import dgl
 from backends.dgl.sampling import NeighbourSampler
-from backends.sampling import BatchSampler
 from datasets.csr import Csr, index_dtype
 
 

@@ -8,14 +8,17 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
+from backends.base.inferrer import TorchInferrer
+from backends.base.loss import loss_of
+from backends.base.network import Network
+from backends.base.refusals import refuse_fanouts
+from backends.base.trainer import Batch, TorchTrainer
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Nodes
-from backends.inferring import TorchInferrer
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.pyg.loader import NeighbourBatches, batch_of, graph_data
 from backends.pyg.neighbourhoods import KhopBatches
 from backends.pyg.network import PygNetwork, Structure, whole_graph
-from backends.training import Batch, Network, TorchTrainer, loss_of, refuse_fanouts
 from datasets.adjacency import adjacency_of
 from datasets.csr import Csr, csr_from_edges
 from datasets.graph import Graph

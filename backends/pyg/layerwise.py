@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from backends.base.inferrer import Block, LayerwiseInferrer, run_of
 from backends.contract import Inferrer, Nodes
-from backends.inferring import Block, LayerwiseInferrer, run_of
 from backends.kernels import khop
 from backends.pyg.backend import PygInferrer, PygTrainer
 from backends.pyg.config import PygConfig

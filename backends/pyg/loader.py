@@ -10,10 +10,10 @@ from torch_geometric.loader import NeighborLoader
 from torch_geometric.sampler import NeighborSampler
 from torch_geometric.utils import trim_to_layer
 
+from backends.base.trainer import Batch
 from backends.contract import Nodes
 from backends.model import ModelSpec
 from backends.pyg.network import Hop, Structure, csr_tensor, edge_list, edge_weights
-from backends.training import Batch
 from datasets.adjacency import SELF_LOOP_MODELS, adjacency_of
 from datasets.graph import Graph
 

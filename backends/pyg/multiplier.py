@@ -7,7 +7,7 @@ from torch.nn import functional
 from torch_geometric.nn import SimpleConv
 from torch_geometric.utils import scatter, softmax
 
-from backends.multiplying import TorchMultiplier
+from backends.base.multiplier import TorchMultiplier
 from backends.pyg.network import Hop, whole_graph
 from datasets.adjacency import Adjacency
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch_geometric import EdgeIndex
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
+from backends.base.network import Network
 from backends.model import ModelSpec, TrainingSpec
-from backends.training import Network
 from datasets.adjacency import Adjacency
 from datasets.csr import Csr, index_dtype
 

@@ -7,9 +7,9 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.sampler import NeighborSampler, NodeSamplerInput, SamplerOutput
 
+from backends.base.sampler import BatchSampler
 from backends.contract import Hop, Nodes, Unsupported
 from backends.pyg.network import edge_list
-from backends.sampling import BatchSampler
 
 LIBRARIES = ("pyg_lib", "torch_sparse")
 

@@ -5,11 +5,12 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional
 
-from backends.inferring import TorchInferrer
+from backends.base.inferrer import TorchInferrer
+from backends.base.multiplier import TorchMultiplier
+from backends.base.network import Network
+from backends.base.trainer import TorchTrainer
 from backends.model import ModelSpec, TrainingSpec
-from backends.multiplying import TorchMultiplier
 from backends.reference.products import EdgeList, Matrix, attention, edge_list, matrix_of, scatter
-from backends.training import Network, TorchTrainer
 from datasets.adjacency import Adjacency, adjacency_of
 from datasets.csr import Csr
 from datasets.graph import Graph

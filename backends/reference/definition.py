@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from backends.base.operands import operands_of
 from backends.model import ModelSpec, State
-from backends.operands import operands_of
 from datasets.graph import Graph
 from datasets.randomness import hash_ids
 

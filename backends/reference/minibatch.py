@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
+from backends.base.optimizer import optimizer_over
 from backends.batches import BatchPlan
 from backends.model import ModelSpec, State, TrainingSpec
-from backends.optimizer import optimizer_over
 from backends.reference.definition import logits_and_loss
 from datasets.graph import Graph
 

@@ -5,10 +5,10 @@ import sys
 from datasets.fetch import Progress
 from datasets.paths import default_cache
 from datasets.registry import available, load_dataset
-from harness.compose import compose_jobs
-from harness.config import load
+from harness.planning.compose import compose_jobs
+from harness.planning.config import load
+from harness.planning.schema import DatasetConfig
 from harness.run import DATA_ERRORS, complain
-from harness.schema import DatasetConfig
 from harness.usage import UsageError
 
 HELP = """usage: python -m harness fetch dataset=NAME [dataset.options.KEY=VALUE]

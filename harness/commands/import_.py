@@ -5,7 +5,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.store.files import record_paths, side_path, write_atomic
+from datasets.files import write_atomic
+from harness.store.files import record_paths, side_path
 from harness.store.record import RecordError
 from harness.store.validate import problems_in
 

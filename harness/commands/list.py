@@ -7,7 +7,7 @@ from collections.abc import Callable
 from backends.registry import MODULES, config_class
 from datasets.order import ORDERS
 from datasets.registry import DATASETS, available
-from harness.compose import CONF
+from harness.planning.compose import CONF
 from harness.usage import unknown
 
 Line = tuple[str, str]

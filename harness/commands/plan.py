@@ -5,12 +5,11 @@ import json
 import shutil
 from pathlib import Path
 
+from datasets.files import whole_or_nothing, write_atomic
 from datasets.paths import default_cache
-from harness.compose import compose_jobs
-from harness.plan import Plan, make_plan
-from harness.prepare import whole_or_nothing
+from harness.planning.compose import compose_jobs
+from harness.planning.plan import Plan, make_plan
 from harness.run import FAILED, OK, USAGE, Prepared, complain, plain_group, prepare_all
-from harness.store.files import write_atomic
 from harness.store.record import RecordError
 from harness.usage import UsageError
 

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from harness.schema import TrackerConfig
+from harness.planning.schema import TrackerConfig
 from harness.store.files import find_records
 from harness.store.record import RecordError
 from harness.track import start

@@ -95,7 +95,7 @@ def kernels_built() -> bool:
 
 def source_hash(backend: str) -> str:
     """Hash the sources that an own engine runs: its folder, the kernels, the data sets, and what they share."""
-    folders = (ROOT / "backends" / backend, ROOT / "backends" / "kernels", ROOT / "datasets")
+    folders = [ROOT / "backends" / name for name in (backend, "base", "parallel", "kernels")] + [ROOT / "datasets"]
     files = {path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".cpp", ".h", ".hpp")}
     digest = hashlib.sha256()
     for path in sorted(files | set((ROOT / "backends").glob("*.py"))):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from harness.process import members
+from harness.launcher.process import members
 
 INTERVAL = 0.01
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from backends.ablation import AblationError, resolve
 from backends.contract import Unsupported
-from harness.compose import CONF, compose_one
-from harness.config import load
-from harness.identity import NOT_EXECUTED, NOT_IN
+from harness.planning.compose import CONF, compose_one
+from harness.planning.config import load
+from harness.planning.identity import NOT_EXECUTED, NOT_IN
 from harness.store.naming import flatten
 from harness.store.record import Record
 from harness.usage import UsageError

@@ -8,10 +8,10 @@ from typing import Any
 from harness.report import tables
 from harness.report.parts import chosen, dataset_parts
 from harness.report.rows import Row, rows
-from harness.statistics import Summary, independent_ratio, paired_ratio
 from harness.store.files import environment_of, find_records
 from harness.store.naming import flatten, label
 from harness.store.record import Record, RecordError
+from harness.store.statistics import Summary, independent_ratio, paired_ratio
 from harness.usage import nearest
 
 Cell = tuple[Row, dict[str, Any]]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.report.rows import Row
 from harness.report.tables import unit_of
-from harness.statistics import Summary
+from harness.store.statistics import Summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

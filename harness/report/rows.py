@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from backends.registry import MODULES, config_class
-from harness import statistics
-from harness.statistics import Summary
+from harness.store import statistics
 from harness.store.naming import labels
 from harness.store.record import Record
+from harness.store.statistics import Summary
 
 Found = tuple[Path, Record]
 

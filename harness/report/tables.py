@@ -7,8 +7,8 @@ import numpy as np
 
 from harness.report.published import Published
 from harness.report.rows import Row
-from harness.statistics import Summary, geometric_mean
 from harness.store.record import Record
+from harness.store.statistics import Summary, geometric_mean
 
 NOTHING = "—"
 GLYPHS = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from harness.report import tables
 from harness.report.parts import Comparison, DatasetPart
 from harness.report.rows import Row
-from harness.statistics import geometric_mean
+from harness.store.statistics import geometric_mean
 
 MEANS = ("tables", "geometric mean", "lowest", "highest")
 

@@ -4,9 +4,9 @@ from backends.batches import BatchPlan
 from backends.contract import Clock, Flattener
 from backends.registry import runtime
 from datasets.graph import Graph
+from harness.planning.schema import RunConfig
 from harness.scenario.base import EngineScenario
 from harness.scenario.setup import labelled_of, neighbourhood_spec_of, training_of
-from harness.schema import RunConfig
 
 
 class Flatten(EngineScenario):

@@ -8,10 +8,10 @@ from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Inferrer
 from backends.registry import runtime
 from datasets.graph import Graph
-from harness import metrics
+from harness.measure import metrics
+from harness.planning.schema import RunConfig
 from harness.scenario.base import EngineScenario
 from harness.scenario.setup import spec_of, start_of, training_of
-from harness.schema import RunConfig
 
 
 class Infer(EngineScenario):

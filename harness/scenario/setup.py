@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from backends.model import ModelSpec, State, TrainingSpec, initial_state, model_spec
 from datasets.graph import SPLITS, Graph
-from harness.schema import RunConfig
+from harness.planning.schema import RunConfig
 
 _OWN_TO_THE_HARNESS = ("evaluate_every", "batch_size", "batch_limit")
 

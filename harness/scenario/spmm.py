@@ -3,9 +3,9 @@
 from backends.contract import Clock, Multiplier
 from backends.registry import runtime
 from datasets.graph import Graph
+from harness.planning.schema import RunConfig
 from harness.scenario.base import EngineScenario
 from harness.scenario.setup import product_spec_of, training_of
-from harness.schema import RunConfig
 
 
 class Spmm(EngineScenario):

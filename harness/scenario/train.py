@@ -12,11 +12,11 @@ from backends.contract import Clock, Trainer
 from backends.model import State
 from backends.registry import runtime
 from datasets.graph import Graph
-from harness import metrics
 from harness.measure import clock as clocks
+from harness.measure import metrics
+from harness.planning.schema import RunConfig
 from harness.scenario.base import EngineScenario
 from harness.scenario.setup import save_state, spec_of, start_of, training_of
-from harness.schema import RunConfig
 
 LONGEST_CURVE = 200
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+from datasets.files import write_atomic
 from harness.store.record import (
     KEYS,
     MEASURED,
@@ -136,23 +137,6 @@ def read_json(path: Path) -> dict[str, Any]:
 def side_path(path: Path) -> Path:
     """Where the large tables of a record stand."""
     return path.with_name(f"{path.name.removesuffix('.json')}.side.json")
-
-
-def write_atomic(texts: Mapping[Path, str]) -> None:
-    """Write files together: all under temporary names, fsync, then renamed in order; an OSError leaves none behind."""
-    temporaries = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in texts}
-    try:
-        for path, temporary in temporaries.items():
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(texts[path])
-                file.flush()
-                os.fsync(file.fileno())
-        for path, temporary in temporaries.items():
-            temporary.replace(path)
-    except BaseException:
-        for temporary in temporaries.values():
-            temporary.unlink(missing_ok=True)
-        raise
 
 
 def dump(values: Mapping[str, Any]) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.statistics import median
 from harness.store.naming import flatten, label
 from harness.store.record import Record
+from harness.store.statistics import median
 
 if TYPE_CHECKING:
     import pandas

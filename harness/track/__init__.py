@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.schema import TrackerConfig
+from harness.planning.schema import TrackerConfig
 from harness.usage import unknown
 
 TRACKERS = ("none", "wandb")

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from harness.schema import TrackerConfig
-from harness.statistics import median
+from harness.planning.schema import TrackerConfig
 from harness.store.naming import flatten, label
 from harness.store.record import Record
+from harness.store.statistics import median
 
 SUMMARISED = ("status", "message", "group", "environment", "prepare", "metrics", "memory", "limits", "extrapolated")
 

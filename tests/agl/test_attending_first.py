@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.ablation import resolve
+from backends.base.layered import attends_first
 from backends.batches import BatchPlan
-from backends.layered import attends_first
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.reference.definition import loss_and_gradients
 from backends.registry import config_class, runtime

@@ -8,8 +8,8 @@ import pytest
 
 from backends.registry import config_class
 from harness.measure.clock import Clock
+from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
 from harness.scenario import scenario_class
-from harness.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
 from tests.graphs import awkward_graph
 
 

@@ -178,8 +178,8 @@ class Dying:
 
 @pytest.mark.needs_ray
 def test_killed_workers_change_no_byte(tmp_path):
-    from backends.agl import cluster
     from backends.agl.flat.distributed import OnRay
+    from backends.parallel import ray_cluster as cluster
 
     graph, strategy = awkward_graph(2, weighted=True), parse("weighted(4);weighted(2)", 2)
     for name in ("local", "tasks", "died"):
@@ -201,8 +201,8 @@ def fail(folder):
 
 @pytest.mark.needs_ray
 def test_what_fails_in_a_task_is_told_as_it_is(tmp_path):
-    from backends.agl import cluster
     from backends.agl.flat.distributed import OnRay
+    from backends.parallel import ray_cluster as cluster
 
     ray = cluster.acquire()
     try:
@@ -215,8 +215,8 @@ def test_what_fails_in_a_task_is_told_as_it_is(tmp_path):
 
 @pytest.mark.needs_ray
 def test_a_task_whose_worker_is_killed_runs_again(tmp_path):
-    from backends.agl import cluster
     from backends.agl.flat.distributed import OnRay
+    from backends.parallel import ray_cluster as cluster
 
     ray = cluster.acquire()
     try:

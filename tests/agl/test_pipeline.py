@@ -24,7 +24,7 @@ from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.registry import runtime
 from datasets.graph import SPLITS, Graph
 from datasets.uug import load
-from harness.metrics import auc
+from harness.measure.metrics import auc
 from tests.contract.test_parity import PlainClock
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from backends.agl import cluster
 from backends.agl.train.worker import Phases
-from harness.process import end_session
+from backends.parallel import ray_cluster as cluster
+from harness.launcher.process import end_session
 from tests.agl.test_servers import prepared
 from tests.cells import eventually, mark_processes, marked
 

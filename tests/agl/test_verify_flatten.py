@@ -8,11 +8,11 @@ import pytest
 
 from backends.agl.config import AglConfig
 from backends.agl.flat.flattener import AglFlattener
-from harness.failure import CellFailed
-from harness.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
+from harness.launcher.failure import CellFailed
+from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
 from harness.session import Session
-from harness.verify import Incorrect
-from harness.verify_flatten import verify_flattening
+from harness.verify.flatten import verify_flattening
+from harness.verify.gradients import Incorrect
 from tests.graphs import awkward_graph
 
 

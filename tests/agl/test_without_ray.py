@@ -26,7 +26,7 @@ def without_ray(monkeypatch):
 
     from importlib.metadata import PackageNotFoundError
 
-    from backends.agl import cluster
+    from backends.parallel import ray_cluster as cluster
 
     for name in [name for name in sys.modules if name.partition(".")[0] == "ray"]:
         monkeypatch.delitem(sys.modules, name)

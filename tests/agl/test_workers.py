@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.agl.pipeline import overlapped
 from backends.agl.train.parameters import Layout
 from backends.agl.train.plans import WorkerPlan
 from backends.agl.train.pools import _server_arguments
 from backends.agl.train.server import Rules
 from backends.agl.train.worker import Phases, job_of, labels_in
+from backends.base.loss import targets_of
 from backends.batches import BatchPlan
 from backends.model import TrainingSpec
-from backends.training import targets_of
+from backends.parallel.prefetch import overlapped
 from tests.agl.test_servers import PLAN, SPEC, prepared, settings
 from tests.graphs import awkward_graph
 

@@ -156,7 +156,7 @@ def test_retry_repeats_what_is_asked_for(harness: CommandLine) -> None:
 
 
 def test_a_machine_that_is_taken_is_not_waited_for(harness: CommandLine) -> None:
-    with (harness.temporary / "gnn-harness.lock").open("w") as held:
+    with (harness.temporary / "gnn-harness.launcher.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         done = harness("backend=dummy", "dataset.options.nodes=500", "wait=false", code=2)
     assert "this machine is measured on by" in done.stderr and harness.records() == []

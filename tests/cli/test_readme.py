@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from harness import commands
-from harness.cells import resolve_cell
-from harness.compose import compose_jobs
-from harness.config import load
-from harness.suite import expand
+from harness.planning.cells import resolve_cell
+from harness.planning.compose import compose_jobs
+from harness.planning.config import load
+from harness.planning.suite import expand
 
 ROOT = Path(commands.__file__).resolve().parent.parent.parent
 PAGES = ("README.md", "CONTRIBUTING.md")

@@ -11,10 +11,10 @@ from backends.model import MODELS
 from backends.registry import MODULES, config_class
 from datasets.order import ORDERS
 from datasets.registry import DATASETS
-from harness.cells import resolve_cell
-from harness.compose import CONF, Job, compose_jobs, compose_one
-from harness.config import SECTIONS, load
-from harness.suite import expand, read_suite
+from harness.planning.cells import resolve_cell
+from harness.planning.compose import CONF, Job, compose_jobs, compose_one
+from harness.planning.config import SECTIONS, load
+from harness.planning.suite import expand, read_suite
 from harness.track import TRACKERS
 
 GROUPS = sorted(path.name for path in CONF.iterdir() if path.is_dir())

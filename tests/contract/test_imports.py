@@ -34,14 +34,18 @@ def test_peers_import_beside_ours(peer: str, place: str, tmp_path: Path) -> None
 
 
 def test_listing_the_engines_imports_no_framework() -> None:
-    code = "import sys, backends.registry, harness.schema, datasets.graph; print('torch' in sys.modules)"
+    code = "import sys, backends.registry, harness.planning.schema, datasets.graph; print('torch' in sys.modules)"
     assert run(code, ROOT) == "False"
 
 
 def test_groups_are_dealt_by_the_standard_library_alone() -> None:
     """Without site-packages, as on a machine where only the children's interpreter has any."""
     done = subprocess.run(
-        [sys.executable, "-S", "-c", "import harness.group"], cwd=ROOT, capture_output=True, text=True, timeout=200
+        [sys.executable, "-S", "-c", "import harness.launcher.group"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import group as group_module
-from harness.group import Busy, run_groups
-from harness.remote import child_environment
+from harness.launcher import group as group_module
+from harness.launcher.group import Busy, run_groups
+from harness.launcher.remote import child_environment
 from tests.cells import cell, eventually, group, mark_processes, marked, records, saved_graph
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 RUNNER = """
 import json, sys
 from pathlib import Path
-from harness.group import run_groups
+from harness.launcher.group import run_groups
 def say(event):
     print(event["event"], event["cell"], flush=True)
 run_groups(json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), on_event=say)
@@ -284,7 +284,7 @@ def test_the_tuned_allocator_keeps_large_blocks(graph):
 
 
 def test_the_parent_needs_neither_numpy_nor_torch():
-    script = "import sys, harness.group; print(sorted({'numpy', 'torch', 'omegaconf'} & set(sys.modules)))"
+    script = "import sys, harness.launcher.group; print(sorted({'numpy', 'torch', 'omegaconf'} & set(sys.modules)))"
     answer = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "[]"
 

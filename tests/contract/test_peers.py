@@ -9,13 +9,13 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from backends.base.loss import loss_of
 from backends.batches import BatchPlan
 from backends.contract import Unsupported
 from backends.kernels import khop
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.reference.definition import loss_and_gradients
 from backends.registry import config_class, runtime
-from backends.training import loss_of
 from datasets.adjacency import adjacency_of
 from datasets.csr import csr_from_edges
 from datasets.graph import Graph

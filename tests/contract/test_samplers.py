@@ -19,12 +19,12 @@ from backends.model import ModelSpec, TrainingSpec
 from backends.registry import MODULES, config_class, runtime
 from datasets.csr import csr_from_edges
 from datasets.graph import Graph
-from harness.failure import CellFailed
+from harness.launcher.failure import CellFailed
 from harness.measure.clock import Clock
+from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
 from harness.scenario import scenario_class
-from harness.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
 from harness.session import Session
-from harness.verify_sample import broken, verify_sampling
+from harness.verify.sample import broken, verify_sampling
 from tests.graphs import awkward_graph
 
 ENGINES = [

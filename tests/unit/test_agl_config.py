@@ -5,9 +5,9 @@ import sys
 import pytest
 
 from backends.agl.config import AglConfig
-from harness.cells import resolve_cell
-from harness.compose import compose_one
-from harness.config import load
+from harness.planning.cells import resolve_cell
+from harness.planning.compose import compose_one
+from harness.planning.config import load
 
 
 @pytest.fixture

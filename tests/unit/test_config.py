@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.registry import config_class
-from harness.compose import compose_one
-from harness.config import LEAST, load
-from harness.schema import RunConfig, from_dict
+from harness.planning.compose import compose_one
+from harness.planning.config import LEAST, load
+from harness.planning.schema import RunConfig, from_dict
 from harness.store.naming import flatten
 from harness.usage import UsageError
 

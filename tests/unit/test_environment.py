@@ -31,7 +31,7 @@ def test_the_source_hash_moves_with_any_source(tmp_path, monkeypatch):
     here = environment.source_hash("agl")
     monkeypatch.setattr(environment, "ROOT", tmp_path)
     assert environment.source_hash("agl") == here
-    for name in ("backends/agl/config.py", "backends/training.py", "datasets/csr.py"):
+    for name in ("backends/agl/config.py", "backends/base/trainer.py", "datasets/csr.py"):
         before = environment.source_hash("agl")
         (tmp_path / name).write_text((tmp_path / name).read_text() + "\n# moved\n")
         assert environment.source_hash("agl") != before

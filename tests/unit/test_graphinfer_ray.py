@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.agl import cluster
 from backends.agl.infer import hubs
 from backends.agl.infer.distributed import infer_with_ray
 from backends.agl.infer.job import Job
 from backends.agl.infer.local import silent
 from backends.agl.infer.workspace import Workspace
+from backends.parallel import ray_cluster as cluster
 from tests.graphs import awkward_graph
 from tests.unit.test_graphinfer import MODELS, Killed, close, definition, inference, killed_in, model_on
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.contract import Unsupported
-from harness.failure import CellFailed, status_of, status_of_exit
-from harness.outcome import Outcome
+from harness.launcher.failure import CellFailed, status_of, status_of_exit
+from harness.launcher.outcome import Outcome
+from harness.launcher.turns import Budget, shuffled
 from harness.store.record import MEASURED
-from harness.tokens import Budget, shuffled
 from tests.cells import cell
 
 LIMITS = st.builds(

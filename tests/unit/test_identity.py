@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cells import resolve_cell
-from harness.compose import compose_one
-from harness.config import load
-from harness.identity import config_diff, digest, execution_config, record_path
-from harness.schema import RunConfig, from_dict
+from datasets.files import digest
+from harness.planning.cells import resolve_cell
+from harness.planning.compose import compose_one
+from harness.planning.config import load
+from harness.planning.identity import config_diff, execution_config, record_path
+from harness.planning.schema import RunConfig, from_dict
 from harness.store.naming import flatten
 from harness.usage import UsageError
 

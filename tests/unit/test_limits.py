@@ -10,7 +10,8 @@ import torch
 from backends.kernels import ceiling
 from backends.model import ModelSpec, initial_state
 from datasets.csr import Csr
-from harness.measure import ceilings, once
+from harness.measure import ceilings
+from harness.measure import shared as once
 from harness.measure.dense import dense_floor
 from harness.measure.limits import limits
 from tests.graphs import awkward_graph

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from backends.reference import definition
-from harness import metrics
-from harness.verify import small_graph
+from harness.measure import metrics
+from harness.verify.gradients import small_graph
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets.csr import Csr
-from harness.measure import once
+from harness.measure import shared as once
 
 
 @pytest.fixture(autouse=True)

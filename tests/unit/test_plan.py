@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from harness.compose import Job, compose_jobs, compose_one
-from harness.config import load
-from harness.identity import record_path
-from harness.plan import Asked, Group, Plan, configurations, find_group_records, form_groups, group_key
+from harness.planning.compose import Job, compose_jobs, compose_one
+from harness.planning.config import load
+from harness.planning.identity import record_path
+from harness.planning.plan import Asked, Group, Plan, configurations, find_group_records, form_groups, group_key
+from harness.planning.schema import RunConfig
+from harness.planning.suite import Suite, expand, key_of, read_suite
 from harness.run import exit_code
-from harness.schema import RunConfig
 from harness.store.files import write_environment, write_record
-from harness.suite import Suite, expand, key_of, read_suite
 from harness.usage import UsageError
 
 MACHINE = "box"
@@ -113,7 +113,7 @@ def test_records_of_another_group_do_not_finish_this_one(tmp_path: Path) -> None
 
 
 def test_records_of_other_data_do_not_finish_a_group(tmp_path: Path, cache_folder: Path) -> None:
-    from harness.prepare import prepare_graph
+    from datasets.prepare import prepare_graph
 
     (group,) = groups(config())
     cell = group.cells[0]

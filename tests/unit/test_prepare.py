@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from datasets.files import whole_or_nothing
 from datasets.graph import Graph
 from datasets.paths import DatasetNotFound
-from harness.prepare import known_sha256, prepare_graph, prepared_graph, whole_or_nothing
-from harness.schema import DatasetConfig, OrderConfig
+from datasets.prepare import known_sha256, prepare_graph, prepared_graph
+from harness.planning.schema import DatasetConfig, OrderConfig
 
 SMALL = DatasetConfig("uug", {"nodes": 500, "features": 8})
 NONE, RCM = OrderConfig("none"), OrderConfig("rcm")
@@ -41,7 +42,7 @@ def test_a_changed_file_is_read_again(cache_folder: Path, tmp_path: Path, monkey
     file = tmp_path / "cnr-2000.npz"
     dataset = DatasetConfig("cnr_2000")
     file.write_bytes(b"first")
-    from harness import prepare
+    from datasets import prepare
 
     prepare._remember(dataset, cache_folder, "ab" * 32)
     assert known_sha256(dataset, cache_folder) == "ab" * 32
@@ -59,8 +60,8 @@ def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
 def test_a_disk_that_fills_leaves_nothing(cache_folder: Path) -> None:
     """A limit on file sizes stands in for the full disk: both fail in the middle of a write."""
     code = (
-        "import resource, sys; from pathlib import Path; from harness.prepare import prepare_graph;"
-        "from harness.schema import DatasetConfig, OrderConfig;"
+        "import resource, sys; from pathlib import Path; from datasets.prepare import prepare_graph;"
+        "from harness.planning.schema import DatasetConfig, OrderConfig;"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096));"
         "prepare_graph(DatasetConfig('uug', {'nodes': 500}), OrderConfig('none'), Path(sys.argv[1]))"
     )

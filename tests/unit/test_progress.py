@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness import progress
-from harness.progress import RunProgress
+from harness.terminal import progress
+from harness.terminal.progress import RunProgress
 
 
 @pytest.mark.parametrize(("every", "said"), [(-1.0, ["cell 3: start", "cell 3: sample 2, 0.5 s"]), (60.0, [])])

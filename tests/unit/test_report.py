@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from backends.ablation import resolve
-from harness.compose import compose_jobs
-from harness.config import load
-from harness.identity import execution_config
+from harness.planning.compose import compose_jobs
+from harness.planning.config import load
+from harness.planning.identity import execution_config
 from harness.report import commandline, tables
 from harness.report.pages import write_reports
 from harness.report.published import published_for, published_scores

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from harness.compose import CONF
+from harness.planning.compose import CONF
+from harness.planning.suite import read_suite
 from harness.report import tables
 from harness.report.pages import write_reports
 from harness.report.suites.blocks import MEASURES, block_of, sections
@@ -20,7 +21,6 @@ from harness.report.suites.cost import Point, error, extrapolated
 from harness.report.suites.part import SuitePart, suite_parts
 from harness.report.suites.timing import epochs_until_even
 from harness.store.files import environment_of, find_records
-from harness.suite import read_suite
 from harness.usage import UsageError
 from tests import factory
 

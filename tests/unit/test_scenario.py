@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from backends.registry import config_class
 from harness.measure.clock import Clock
+from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
 from harness.scenario import scenario_class
 from harness.scenario.setup import load_state, save_state
 from harness.scenario.train import Course, thinned
-from harness.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
-from harness.verify import small_graph
+from harness.verify.gradients import small_graph
 
 POINTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness import statistics
+from harness.store import statistics
 
 SECONDS = st.floats(1e-6, 1e4)
 SAMPLES = st.lists(SECONDS, min_size=1, max_size=40)

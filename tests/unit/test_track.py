@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.schema import TrackerConfig
+from harness.planning.schema import TrackerConfig
 from harness.track import start
 from harness.track import wandb as tracked
 from harness.usage import UsageError
@@ -80,7 +80,7 @@ def test_a_failure_is_a_warning(tmp_path: Path) -> None:
 
 def test_wandb_is_imported_only_to_send() -> None:
     code = (
-        "import sys; from harness.schema import TrackerConfig; from harness.track import start\n"
+        "import sys; from harness.planning.schema import TrackerConfig; from harness.track import start\n"
         "start(TrackerConfig(name='wandb')); print('wandb' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -14,8 +14,8 @@ from backends.model import ModelSpec, initial_state
 from backends.reference import definition
 from backends.registry import config_class
 from harness import verify as gate
-from harness.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
-from harness.verify import Incorrect, error_of, gradient_errors, neighbourhood, small_graph, verify
+from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
+from harness.verify.gradients import Incorrect, error_of, gradient_errors, neighbourhood, small_graph, verify
 
 MODELS = ("gcn", "sage", "gat")
 

@@ -12,11 +12,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from backends.agl import cluster
 from backends.agl.flat.alone import alone
 from backends.agl.flat.job import ENGINES, Job, Progress, flatten_to, targets_of
 from backends.agl.flat.source import UnfitEdge
 from backends.agl.flat.strategy import SCOPES, StrategyError, parse
+from backends.parallel import ray_cluster as cluster
 from datasets.graph import SPLITS, Graph
 from datasets.table_stream import NAMES, stream
 from datasets.tables import TableOptions, sha256_of

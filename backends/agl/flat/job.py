@@ -199,8 +199,8 @@ def _flatten_with_ray(
     partial: Path, source: Source, targets: Ints, job: Job, progress: Progress | None
 ) -> tuple[list[tuple[Sizes, Ints]], list[int]]:
     """Let Ray run the same rounds as tasks, started and stopped here; also returns the reducers' loads."""
-    from backends.agl import cluster
     from backends.agl.flat.distributed import OnRay, Rounds
+    from backends.parallel import ray_cluster as cluster
 
     plan = Plan(partial / "source", job.strategy, source.graph.nodes, job.partitions, job.hub_threshold)
     ray = cluster.acquire()

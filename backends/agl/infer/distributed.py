@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.agl import cluster
 from backends.agl.infer import hubs, push, rounds
 from backends.agl.infer.job import Job
 from backends.agl.infer.mapping import Progress, embeddings_of, folder_of, inverse_sqrt_degrees, round_of
 from backends.agl.infer.push import Plan
 from backends.agl.infer.slices import slices_of
 from backends.agl.infer.workspace import Workspace
+from backends.parallel import ray_cluster as cluster
 from datasets.graph import Graph
 
 Floats = NDArray[np.float32]

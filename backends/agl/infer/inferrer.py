@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from backends.agl import cluster
 from backends.agl.backend import AglInferrer
 from backends.agl.config import AglConfig
 from backends.agl.flat.flattener import strategy_of
@@ -22,10 +21,12 @@ from backends.agl.infer.local import LocalInference, silent
 from backends.agl.infer.mapping import folder_of
 from backends.agl.infer.neighbourhoods import NeighbourhoodInference
 from backends.agl.infer.workspace import Workspace
+from backends.base.refusals import refuse_weights
+from backends.base.trainer import described
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Inferrer, Nodes, Unsupported
 from backends.model import ModelSpec, State, TrainingSpec
-from backends.training import described, refuse_weights
+from backends.parallel import ray_cluster as cluster
 from datasets.csr import Csr
 from datasets.graph import Graph
 

@@ -10,7 +10,7 @@ from backends.agl.infer.job import Job, Mask
 from backends.agl.infer.rounds import tensor
 from backends.agl.infer.workspace import Workspace
 from backends.agl.vectorize import inverse_sqrt
-from backends.layered import LayerMatrix
+from backends.base.layered import LayerMatrix
 from datasets.adjacency import SELF_LOOP_MODELS, insert_self_loops
 from datasets.csr import Csr, index_dtype
 

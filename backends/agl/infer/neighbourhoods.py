@@ -15,8 +15,8 @@ from backends.agl.infer.job import Job, Nodes
 from backends.agl.infer.mapping import inverse_sqrt_degrees
 from backends.agl.infer.rounds import tensor
 from backends.agl.vectorize import matrices
+from backends.base.layered import LayeredNetwork
 from backends.kernels import khop
-from backends.layered import LayeredNetwork
 from backends.model import TrainingSpec
 
 Floats = NDArray[np.float32]

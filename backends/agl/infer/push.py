@@ -18,7 +18,7 @@ from backends.agl.infer.job import Hubs, Job, Mask, Nodes
 from backends.agl.infer.mapping import embeddings_of, partition_matrix, rows_of, spread
 from backends.agl.infer.slices import Slice, slices_of
 from backends.agl.infer.workspace import Rows
-from backends.layered import LayerMatrix
+from backends.base.layered import LayerMatrix
 from backends.model import ModelSpec, State
 from datasets.csr import Csr
 from datasets.graph import Graph

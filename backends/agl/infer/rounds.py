@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from backends.agl.infer.slices import Slice
-from backends.layered import LayerMatrix
+from backends.base.layered import LayerMatrix
 
 Floats = NDArray[np.float32]
 Messages = dict[str, Floats]

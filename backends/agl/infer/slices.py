@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from backends.layered import LayeredNetwork
+from backends.base.layered import LayeredNetwork
 from backends.model import ModelSpec, State, TrainingSpec
 
 _SIGN = {"att_src": "gat", "weight_self": "sage"}

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from backends.ablation import resolve
-from backends.agl import cluster
 from backends.agl.config import STRATEGIES, AglConfig
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.train.settings import Settings, settings_of
@@ -20,6 +19,7 @@ from backends.agl.train.shards import ShardTrainer, plan_of, strategy_in, target
 from backends.agl.train.trainer import DistributedShardTrainer
 from backends.agl.train.worker import Phases
 from backends.model import MODELS, ModelSpec, State, TrainingSpec, initial_state
+from backends.parallel import ray_cluster as cluster
 
 Shown = Callable[[int, float, float | None], None]
 

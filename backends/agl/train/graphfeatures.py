@@ -19,13 +19,14 @@ from backends.agl.flat.local import flattened
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.source import Source
 from backends.agl.flat.stored import Stored
-from backends.agl.pipeline import overlapped
 from backends.agl.vectorize import inverse_sqrt, matrices
+from backends.base.loss import targets_of
+from backends.base.trainer import Batch
 from backends.batches import BatchPlan
 from backends.contract import Clock, Nodes
 from backends.kernels.graphfeatures import Strings
 from backends.model import ModelSpec, State, TrainingSpec
-from backends.training import Batch, targets_of
+from backends.parallel.prefetch import overlapped
 from datasets.graph import Graph
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import distributed
 
 from backends.agl.train.parameters import Layout, Vector
-from backends.training import Network
+from backends.base.network import Network
 
 Call = tuple[int, str, tuple[Any, ...]]
 Ask = Callable[[Sequence[Call]], list[Any]]

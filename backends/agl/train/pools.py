@@ -10,11 +10,11 @@ from typing import Any, Protocol
 
 import torch
 
-from backends.agl import cluster
 from backends.agl.train.links import Call, Servers
 from backends.agl.train.parameters import Layout
 from backends.agl.train.server import ParameterServer, Rules
 from backends.agl.train.worker import Job, Worker, WorkerProcess, save_work
+from backends.parallel import ray_cluster as cluster
 from datasets.graph import Graph
 
 RESTARTS = 3

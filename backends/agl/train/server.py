@@ -19,8 +19,8 @@ import torch
 from torch import nn
 
 from backends.agl.train.parameters import Vector
+from backends.base.optimizer import optimizer_over
 from backends.model import TrainingSpec
-from backends.optimizer import optimizer_over
 
 STRATEGIES = ("sync", "async", "bounded")
 

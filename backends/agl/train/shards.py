@@ -12,10 +12,10 @@ from backends.agl.flat.stored import ShardError, Stored
 from backends.agl.flat.strategy import Strategy
 from backends.agl.train.graphfeatures import GraphFeatureTrainer
 from backends.agl.train.plans import WorkerPlan
+from backends.base.loss import loss_of
 from backends.batches import BatchPlan
 from backends.contract import Clock
 from backends.model import ModelSpec, State, TrainingSpec
-from backends.training import loss_of
 from datasets.csr import Csr
 from datasets.graph import NO_SPLIT, SPLITS, Graph
 

@@ -16,10 +16,11 @@ from backends.agl.train.links import Link, ReducedLink, ServedLink, Servers, Tra
 from backends.agl.train.parameters import Layout, Vector
 from backends.agl.train.plans import WorkerPlan
 from backends.agl.train.shards import ShardPlan, ShardTrainer
+from backends.base.loss import Targets, targets_of
+from backends.base.trainer import Batch
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Nodes
 from backends.model import ModelSpec, State, TrainingSpec
-from backends.training import Batch, Targets, targets_of
 from datasets.graph import Graph
 from datasets.randomness import hash_ids
 

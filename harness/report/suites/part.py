@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.planning.suite import Suite, read_suite
 from harness.report.parts import Comparison, DatasetPart, dataset_parts
 from harness.report.published import SUITES
 from harness.report.rows import Found, Row
-from harness.suite import Suite, read_suite
 from harness.usage import UsageError
 
 GENERAL = ("parse", "order", "import", "load")  # what every engine needs before its own preparation

@@ -16,7 +16,7 @@ from harness.report.suites.part import (
     told_apart,
     unflattened,
 )
-from harness.statistics import geometric_mean
+from harness.store.statistics import geometric_mean
 
 ALL, DEFAULT = "all", "default"
 CELL = ("n", "CPU s per s", "ratio to fastest peer", "times as fast as base", "peak memory", "once before [s]")

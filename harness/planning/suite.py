@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.compose import Job, compose_one
+from harness.planning.compose import Job, compose_one
 from harness.usage import UsageError, unknown
 
 KEYS = ("name", "title", "vary", "tiers", "published", "report", "claims", "paper", "unfair", "assumed")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from harness.failure import CellFailed, status_of
+from harness.launcher.failure import CellFailed, status_of
 from harness.measure import memory
 from harness.session import Session
 
@@ -37,7 +37,7 @@ class InlineCell:
             raise CellFailed(*status_of(error), traceback.format_exc()[-4096:]) from error
 
     def start(self) -> None:
-        """See ``harness.group.Worker``, as for all below."""
+        """See ``harness.launcher.group.Worker``, as for all below."""
         self._guarded(self._session.start)
 
     def started(self) -> None:

@@ -2,28 +2,37 @@
 
 import hashlib
 import json
-import shutil
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cache as memoized
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from datasets.files import digest, whole_or_nothing, write_atomic
 from datasets.paths import find_files
 from datasets.registry import Entry, entry_of, load_dataset
-from harness.identity import digest
-from harness.schema import DatasetConfig, OrderConfig
-from harness.store.files import write_atomic
 
 Phases = dict[str, float]
 PHASES = "phases.json"
 STRUCTURE = "structure.json"
-LOADERS = Path(__file__).resolve().parent.parent / "datasets"
+LOADERS = Path(__file__).resolve().parent
 
 
-def prepare_graph(dataset: DatasetConfig, order: OrderConfig, cache: Path) -> tuple[Path, Phases]:
+class Choice(Protocol):
+    """A data set or an order as it was chosen: its registered name, and the options that go to it."""
+
+    @property
+    def name(self) -> str:
+        """The registered name."""
+        ...
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What goes to the loader, or to the order."""
+        ...
+
+
+def prepare_graph(dataset: Choice, order: Choice, cache: Path) -> tuple[Path, Phases]:
     """Return the folder of a prepared graph and the seconds of ``parse`` and ``order`` when it was made.
 
     Written beside its place and renamed, so that it is there whole or not at all. Raises OSError as the disk gives
@@ -54,27 +63,27 @@ def prepare_graph(dataset: DatasetConfig, order: OrderConfig, cache: Path) -> tu
     return folder, json.loads((folder / PHASES).read_text())
 
 
-def prepared_graph(dataset: DatasetConfig, order: OrderConfig, cache: Path) -> Path | None:
+def prepared_graph(dataset: Choice, order: Choice, cache: Path) -> Path | None:
     """Return the folder of a graph that was prepared from the files as they lie now, or ``None``."""
     sha256 = known_sha256(dataset, cache)
     folder = None if sha256 is None else _folder(sha256, dataset, order, cache)
     return folder if folder is not None and (folder / PHASES).is_file() else None
 
 
-def known_sha256(dataset: DatasetConfig, cache: Path) -> str | None:
+def known_sha256(dataset: Choice, cache: Path) -> str | None:
     """Return the hash of the data if it was read before and neither its files nor the loaders moved since."""
     note = _note(dataset, cache)
     return note.read_text() if note is not None and note.is_file() else None
 
 
-def _remember(dataset: DatasetConfig, cache: Path, sha256: str) -> None:
+def _remember(dataset: Choice, cache: Path, sha256: str) -> None:
     note = _note(dataset, cache)
     if note is not None:
         note.parent.mkdir(parents=True, exist_ok=True)
         write_atomic({note: sha256})
 
 
-def _note(dataset: DatasetConfig, cache: Path) -> Path | None:
+def _note(dataset: Choice, cache: Path) -> Path | None:
     """Where the hash of a data set is written down: named by its options, its files' stamps and the loaders."""
     stamps = _stamps(dataset.name, entry_of(dataset.name), cache)
     if stamps is None:
@@ -94,7 +103,7 @@ def _stamps(name: str, entry: Entry, cache: Path) -> list[Any] | None:
     return None
 
 
-def _folder(sha256: str, dataset: DatasetConfig, order: OrderConfig, cache: Path) -> Path:
+def _folder(sha256: str, dataset: Choice, order: Choice, cache: Path) -> Path:
     """Name a prepared graph's folder by its data, options and loaders, then by the order with its own options."""
     text = json.dumps([sha256, dataset.name, dataset.options, loaders_hash()], sort_keys=True, default=str)
     name = order.name if not order.options else f"{order.name}-{digest(order.options)}"
@@ -106,17 +115,3 @@ def loaders_hash() -> str:
     """Hash the sources of the package ``datasets``: a graph made by another loader is another graph."""
     texts = {str(path.relative_to(LOADERS)): path.read_text() for path in LOADERS.rglob("*.py")}
     return digest(texts)
-
-
-@contextmanager
-def whole_or_nothing(folder: Path) -> Iterator[Path]:
-    """Give a temporary folder that becomes ``folder`` at the end, unless that is there already or something failed."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        yield temporary
-        if not folder.exists():
-            temporary.chmod(0o755)
-            temporary.rename(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from harness.failure import CellFailed, status_of_exit
+from harness.launcher.failure import CellFailed, status_of_exit
+from harness.launcher.process import Child, ChildEnded, Guard, cpu_ticks, members
 from harness.measure import memory
-from harness.process import Child, ChildEnded, Guard, cpu_ticks, members
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 # Above any block, so that glibc keeps freed memory; stock it returns large blocks, and page faults rule CPU epochs.

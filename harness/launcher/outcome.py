@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from harness.failure import CellFailed
+from harness.launcher.failure import CellFailed
 from harness.store.record import PROTOCOL, SCHEMA_VERSION
 
 

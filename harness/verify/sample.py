@@ -18,9 +18,9 @@ from backends.registry import runtime
 from datasets.csr import Csr
 from datasets.graph import Graph
 from harness.measure.clock import Clock
+from harness.planning.schema import RunConfig
 from harness.scenario.setup import labelled_of, neighbourhood_spec_of, training_of
-from harness.schema import RunConfig
-from harness.verify import BLOCK, Incorrect, small_graph
+from harness.verify.gradients import BLOCK, Incorrect, small_graph
 
 FEW = 5  # targets of the small graph, whose neighbourhood is not all of it
 

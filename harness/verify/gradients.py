@@ -18,8 +18,8 @@ from backends.registry import load_object, runtime
 from datasets.csr import csr_from_edges
 from datasets.graph import Graph
 from harness.measure.clock import Clock
+from harness.planning.schema import RunConfig
 from harness.scenario.setup import product_spec_of, spec_of, training_of
-from harness.schema import RunConfig
 
 DEFINITION = "backends.reference.definition"
 FORWARD = {"float32": 1e-5, "tf32": 5e-3, "bf16": 2e-2}

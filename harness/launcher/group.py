@@ -9,14 +9,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.failure import CellFailed
-from harness.lock import Busy, machine_lock
+from harness.launcher.failure import CellFailed
+from harness.launcher.lock import Busy, machine_lock
+from harness.launcher.outcome import Outcome
+from harness.launcher.process import Guard, cpu_ticks
+from harness.launcher.remote import TICK, RemoteCell
+from harness.launcher.turns import Budget, shuffled
 from harness.measure import environment, memory
-from harness.outcome import Outcome
-from harness.process import Guard, cpu_ticks
-from harness.remote import TICK, RemoteCell
 from harness.store.files import machine_slug, read_record, write_environment, write_record
-from harness.tokens import Budget, shuffled
 
 __all__ = ["Busy", "run_groups"]
 
@@ -217,7 +217,7 @@ class GroupRun:
             assert self.guard is not None
             return RemoteCell(cell, self.guard, progress)
         # Not imported above: it needs numpy and the engine, which a parent of processes does without.
-        worker: Worker = importlib.import_module("harness.inline").InlineCell(cell, progress)
+        worker: Worker = importlib.import_module("harness.launcher.inline").InlineCell(cell, progress)
         return worker
 
     def _sample(self, index: int, budget: Budget) -> None:

@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from backends.base.refusals import refuse_fanouts, refuse_weights
+from backends.base.trainer import TorchTrainer, described
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Nodes
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.registry import BackendConfig
-from backends.training import TorchTrainer, described, refuse_fanouts, refuse_weights
 from datasets.graph import Graph
 
 SAMPLED = "choose backend=agl with backend.infer=graphinfer, or model.fanouts=[]"

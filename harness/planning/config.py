@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 from backends.ablation import switches
 from backends.registry import MODULES, BackendConfig, config_class
 from datasets.registry import DATASETS
-from harness.schema import (
+from harness.planning.schema import (
     DatasetConfig,
     LauncherConfig,
     MeasureConfig,

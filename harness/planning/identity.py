@@ -1,11 +1,9 @@
 """What makes two cells the same: the execution config and its hash, the difference an ablation makes, the path."""
 
-import hashlib
-import json
 from dataclasses import asdict
 from typing import Any
 
-from harness.schema import RunConfig
+from harness.planning.schema import RunConfig
 from harness.store.naming import flatten
 
 NOT_EXECUTED = ("seed", "ablations", "tracker", "results", "dry_run", "wait", "retry", "suite", "tier")
@@ -16,12 +14,6 @@ NOT_IN = {
 }
 # Options that came after records had been written, with the value at which nothing changed: their hashes stay.
 LATER = {"backend": {"resample": False}}
-
-
-def digest(value: Any) -> str:
-    """Return 12 hex digits of the sha256 of a value's JSON; the order of keys does not matter."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=list)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def execution_config(config: RunConfig) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from backends.base.operands import operands_of
 from backends.contract import Clock, Floats
 from backends.model import ModelSpec, TrainingSpec
-from backends.operands import operands_of
 from backends.registry import BackendConfig
 from datasets.adjacency import Adjacency, adjacency_of
 from datasets.graph import Graph

@@ -10,7 +10,7 @@ from typing import Any
 from harness.measure import environment
 from harness.usage import UsageError
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def checked_environment(config: dict[str, Any]) -> dict[str, Any]:

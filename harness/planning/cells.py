@@ -6,9 +6,10 @@ from typing import Any
 
 from backends.ablation import AblationError, resolve, switches
 from backends.contract import Unsupported
-from harness.checked import missing_package
-from harness.identity import config_diff, digest, execution_config, record_path
-from harness.schema import RunConfig
+from datasets.files import digest
+from harness.planning.identity import config_diff, execution_config, record_path
+from harness.planning.interpreter import missing_package
+from harness.planning.schema import RunConfig
 from harness.store.naming import flatten
 from harness.usage import UsageError
 

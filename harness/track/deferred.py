@@ -3,7 +3,7 @@
 from types import TracebackType
 from typing import Any
 
-from harness.schema import TrackerConfig
+from harness.planning.schema import TrackerConfig
 from harness.track import start
 
 

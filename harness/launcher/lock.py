@@ -16,7 +16,7 @@ class Busy(Exception):
 
 def lock_path() -> Path:
     """The machine's lock file; all users share it."""
-    return Path(tempfile.gettempdir()) / "gnn-harness.lock"
+    return Path(tempfile.gettempdir()) / "gnn-harness.launcher.lock"
 
 
 def holder() -> str:

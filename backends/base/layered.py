@@ -7,10 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from backends.base.loss import Targets, loss_of
+from backends.base.network import Network
+from backends.base.trainer import TorchTrainer
 from backends.kernels import bias_activation, binary_cross_entropy, dense, gat, gat_layer, projection, spmm
 from backends.kernels.rows import Rows, spmm_with_own
 from backends.model import ModelSpec, TrainingSpec
-from backends.training import Network, Targets, TorchTrainer, loss_of
 from datasets.adjacency import adjacency_of
 from datasets.csr import Csr
 from datasets.graph import Graph

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from backends.base.network import Network
 from backends.model import TrainingSpec
 
 KINDS: dict[str, Any] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
@@ -22,3 +23,12 @@ def optimizer_over(
         [group for group in groups if group["params"]], lr=training.rate
     )
     return built
+
+
+def optimizer_of(network: Network, training: TrainingSpec) -> torch.optim.Optimizer:
+    """Build the optimiser, with decay on all parameters or on the first layer's."""
+    first: list[nn.Parameter] = []
+    rest: list[nn.Parameter] = []
+    for name, (parameter, _) in network.canonical().items():
+        (first if training.decay_on == "all" or name.startswith("layers.0.") else rest).append(parameter)
+    return optimizer_over(first, rest, training)

@@ -11,9 +11,9 @@ from backends.registry import load_object, runtime
 from datasets.graph import Graph
 from datasets.randomness import hash_ids
 from harness.measure.clock import Clock
+from harness.planning.schema import RunConfig
 from harness.scenario.setup import neighbourhood_spec_of, training_of
-from harness.schema import RunConfig
-from harness.verify import Incorrect, small_graph
+from harness.verify.gradients import Incorrect, small_graph
 
 DEFINITION = "backends.kernels.definition"
 SAMPLE = 16  # targets of the data set

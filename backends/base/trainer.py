@@ -1,4 +1,4 @@
-"""What every engine on torch shares: parameters, loss, optimiser and the loop of an epoch."""
+"""The trainer of every engine on torch: the loop of an epoch, and what is counted of it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 
+from backends.base.loss import Targets, loss_of, targets_of
+from backends.base.network import Network
+from backends.base.optimizer import optimizer_of
+from backends.base.refusals import refuse_fanouts, refuse_weights
 from backends.batches import BatchPlan
-from backends.contract import Clock, Floats, Nodes, Unsupported
+from backends.contract import Clock, Floats, Nodes
 from backends.model import ModelSpec, State, TrainingSpec
-from backends.optimizer import optimizer_over
 from backends.registry import BackendConfig
 from datasets.csr import Csr
 from datasets.graph import Graph
@@ -33,157 +34,11 @@ class Batch:
     labels: "Targets | None" = None
 
 
-class Network(nn.Module):
-    """A model's layers in order, with canonical parameters; an engine supplies ``convolve``.
-
-    Subclasses that hold their parameters in another framework's modules override ``canonical``.
-    """
-
-    def __init__(self, spec: ModelSpec, training: TrainingSpec) -> None:
-        super().__init__()
-        self.spec, self.settings = spec, training
-        self.activation = functional.elu if spec.activation() == "elu" else functional.relu
-        self.make_parameters()
-
-    def make_parameters(self) -> None:
-        """Create the parameters, empty; ``load`` fills them."""
-        shapes = self.spec.parameters().items()
-        self.held = nn.ParameterDict(
-            {name.replace(".", "/"): nn.Parameter(torch.empty(shape)) for name, shape in shapes}
-        )
-
-    def canonical(self) -> dict[str, tuple[nn.Parameter, bool]]:
-        """Map each canonical name to its parameter and whether that is stored transposed."""
-        return {name: (self.held[name.replace(".", "/")], False) for name in self.spec.parameters()}
-
-    def convolve(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
-        """Apply one convolution without its activation."""
-        raise TypeError(f"{type(self).__name__} must define convolve")
-
-    def layer(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
-        """Apply one convolution and, but after the last, its activation; engines that fuse them override this."""
-        hidden = self.convolve(layer, hidden, structure)
-        return hidden if self.spec.is_last(layer) else self.activation(hidden)
-
-    def parameter(self, layer: int, name: str) -> Tensor:
-        """Return one canonical parameter of a layer."""
-        return self.held[f"layers/{layer}/{name}"]
-
-    def forward(self, features: Tensor, structure: Any) -> Tensor:
-        """Return the logits of all rows that the last layer makes."""
-        hidden = features
-        for layer in range(self.spec.layers):
-            hidden = functional.dropout(hidden, self.settings.dropout, self.training)
-            hidden = self.layer(layer, hidden, structure)
-        return self.logits_of(hidden)
-
-    def logits_of(self, hidden: Tensor) -> Tensor:
-        """Turn the last convolution's output into logits."""
-        if self.spec.head == "none":
-            return hidden
-        (weight, transposed), (bias, _) = (self.canonical()[f"head.{name}"] for name in ("weight", "bias"))
-        return hidden @ (weight.T if transposed else weight) + bias
-
-    def load(self, state: State) -> None:
-        """Take over canonical parameters."""
-        with torch.no_grad():
-            for name, (parameter, transposed) in self.canonical().items():
-                value = torch.from_numpy(np.array(state[name]))
-                parameter.copy_((value.T if transposed else value).reshape(parameter.shape))
-
-    def state(self) -> State:
-        """Copy the parameters under their canonical names and shapes."""
-        return {name: self._export(name, held.detach(), flip) for name, (held, flip) in self.canonical().items()}
-
-    def gradients(self) -> State:
-        """Copy the gradients under their canonical names and shapes; zero where nothing flowed."""
-        found = {}
-        for name, (held, flip) in self.canonical().items():
-            gradient = torch.zeros_like(held) if held.grad is None else held.grad
-            found[name] = self._export(name, gradient, flip)
-        return found
-
-    def _export(self, name: str, value: Tensor, transposed: bool) -> NDArray[np.float32]:
-        array: NDArray[np.float32] = (value.T if transposed else value).cpu().numpy().copy()
-        return array.reshape(self.spec.parameters()[name])
-
-
-@dataclass(frozen=True)
-class Targets:
-    """Labels in the form that the loss takes: int64 classes [n], or float32 0/1 rows [n, classes].
-
-    ``share`` is ``None`` where all rows are labelled, else what each entry counts in the mean, 0 where it is missing.
-    """
-
-    values: Tensor
-    share: Tensor | None = None
-
-    @classmethod
-    def of(cls, values: Tensor) -> "Targets":
-        """Prepare labels whose missing entries are -1; missing classes stay -1, which cross entropy ignores."""
-        if values.dim() == 1 or bool((values >= 0).all()):
-            return cls(values)
-        known = (values >= 0).to(values.dtype)
-        return cls(values.clamp(min=0), known / known.sum().clamp(min=1))
-
-    def __getitem__(self, rows: Tensor) -> "Targets":
-        """The targets of some rows, in their order."""
-        values = self.values.index_select(0, rows)  # ten times as fast as indexing
-        if self.share is None:
-            return Targets(values)
-        share = self.share.index_select(0, rows)
-        return Targets(values, share / share.sum())
-
-
-def loss_of(logits: Tensor, targets: Targets) -> Tensor:
-    """Mean loss over what is labelled: cross entropy for classes, binary cross entropy for 0/1 rows."""
-    if targets.values.dim() == 1:
-        return functional.cross_entropy(logits, targets.values, ignore_index=-1)
-    if targets.share is None:
-        return functional.binary_cross_entropy_with_logits(logits, targets.values)
-    # a weight costs far less than picking the known entries out
-    return functional.binary_cross_entropy_with_logits(logits, targets.values, targets.share, reduction="sum")
-
-
 def described(operand: dict[str, Any]) -> dict[str, Any]:
     """The facts of one SpMM operand: its counts instead of its matrix."""
     csr: Csr = operand["csr"]
     counts = {"nnz": csr.nnz, "rows": csr.shape[0], "columns": csr.shape[1]}
     return {"name": operand["name"], **counts, "width": operand["width"], "count": operand["count"]}
-
-
-def targets_of(graph: Graph, nodes: Nodes, masked: Nodes | None = None) -> Targets:
-    """Labels of ``nodes`` as ``loss_of`` takes them, those at positions ``masked`` as if they were missing."""
-    if graph.labels is None:
-        raise ValueError(f"data set {graph.name} has no labels: scenario train needs them")
-    kind = np.int64 if graph.labels.ndim == 1 else np.float32
-    values = graph.labels[nodes].astype(kind)
-    if masked is not None:
-        values[masked] = -1
-    return Targets.of(torch.from_numpy(values))
-
-
-def refuse_weights(graph: Graph, spec: ModelSpec) -> None:
-    """Raise Unsupported for edge weights that a model would silently drop: only gcn takes them."""
-    if graph.edge_weights is not None and spec.name != "gcn":
-        raise Unsupported(f"model {spec.name} takes no edge weights, which {graph.name} has: choose model=gcn")
-
-
-def refuse_fanouts(spec: ModelSpec, engine: str, instead: str = "choose backend=agl, or model.fanouts=[]") -> None:
-    """Raise Unsupported for fanouts that an engine would silently ignore."""
-    if spec.fanouts:
-        raise Unsupported(
-            f"backend {engine} reads all neighbours here, not model.fanouts={list(spec.fanouts)}: {instead}"
-        )
-
-
-def optimizer_of(network: Network, training: TrainingSpec) -> torch.optim.Optimizer:
-    """Build the optimiser, with decay on all parameters or on the first layer's."""
-    first: list[nn.Parameter] = []
-    rest: list[nn.Parameter] = []
-    for name, (parameter, _) in network.canonical().items():
-        (first if training.decay_on == "all" or name.startswith("layers.0.") else rest).append(parameter)
-    return optimizer_over(first, rest, training)
 
 
 class TorchTrainer:

@@ -17,10 +17,10 @@ from hydra.errors import ConfigCompositionException, HydraException, MissingConf
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from harness.config import register_schemas
+from harness.planning.config import register_schemas
 from harness.usage import UsageError, nearest
 
-CONF = Path(__file__).resolve().parent.parent / "conf"
+CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
 @dataclass
@@ -41,7 +41,7 @@ def compose_jobs(arguments: list[str]) -> list[Job]:
     def append(config: DictConfig) -> None:
         jobs.append(Job(_plain(config), list(HydraConfig.get().overrides.task)))
 
-    append.__module__ = "harness.compose"
+    append.__module__ = "harness.planning.compose"
     register_schemas()
     entry = hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(append)
     with _hydra_alone(arguments), usage_errors():

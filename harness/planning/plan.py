@@ -5,18 +5,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from datasets.files import digest
 from datasets.paths import default_cache
-from harness.cells import Cell, resolve_cell
-from harness.checked import checked_environment
-from harness.compose import Job
-from harness.config import load
-from harness.identity import cell_folder, digest, execution_config
-from harness.prepare import known_sha256
-from harness.schema import RunConfig
+from datasets.prepare import known_sha256
+from harness.planning.cells import Cell, resolve_cell
+from harness.planning.compose import Job
+from harness.planning.config import load
+from harness.planning.identity import cell_folder, execution_config
+from harness.planning.interpreter import checked_environment
+from harness.planning.schema import RunConfig
+from harness.planning.suite import Suite, expand
 from harness.store.files import machine_slug, read_record
 from harness.store.naming import flatten
 from harness.store.record import Record
-from harness.suite import Suite, expand
 from harness.usage import UsageError
 
 SECTIONS = ("dataset", "order", "model", "training", "scenario", "measure")

@@ -3,8 +3,8 @@
 import statistics
 from pathlib import Path
 
-from harness.cells import Cell
-from harness.identity import cell_folder
+from harness.planning.cells import Cell
+from harness.planning.identity import cell_folder
 from harness.store.files import read_record
 from harness.store.record import Record
 

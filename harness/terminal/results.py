@@ -8,9 +8,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from harness.estimate import estimated_seconds
-from harness.identity import digest, record_path
-from harness.plan import Found, Group, Plan
+from datasets.files import digest
+from harness.planning.estimate import estimated_seconds
+from harness.planning.identity import record_path
+from harness.planning.plan import Found, Group, Plan
 from harness.report import tables
 from harness.report.rows import Row, rows
 

@@ -1,0 +1,1 @@
+"""What engines on torch derive from: network, loss, trainer, inferrer, sampler, multiplier, optimizer."""

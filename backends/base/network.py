@@ -1,0 +1,86 @@
+"""A model's layers on torch, with canonical parameters; an engine says how a layer is done."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from backends.model import ModelSpec, State, TrainingSpec
+
+
+class Network(nn.Module):
+    """A model's layers in order, with canonical parameters; an engine supplies ``convolve``.
+
+    Subclasses that hold their parameters in another framework's modules override ``canonical``.
+    """
+
+    def __init__(self, spec: ModelSpec, training: TrainingSpec) -> None:
+        super().__init__()
+        self.spec, self.settings = spec, training
+        self.activation = functional.elu if spec.activation() == "elu" else functional.relu
+        self.make_parameters()
+
+    def make_parameters(self) -> None:
+        """Create the parameters, empty; ``load`` fills them."""
+        shapes = self.spec.parameters().items()
+        self.held = nn.ParameterDict(
+            {name.replace(".", "/"): nn.Parameter(torch.empty(shape)) for name, shape in shapes}
+        )
+
+    def canonical(self) -> dict[str, tuple[nn.Parameter, bool]]:
+        """Map each canonical name to its parameter and whether that is stored transposed."""
+        return {name: (self.held[name.replace(".", "/")], False) for name in self.spec.parameters()}
+
+    def convolve(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
+        """Apply one convolution without its activation."""
+        raise TypeError(f"{type(self).__name__} must define convolve")
+
+    def layer(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
+        """Apply one convolution and, but after the last, its activation; engines that fuse them override this."""
+        hidden = self.convolve(layer, hidden, structure)
+        return hidden if self.spec.is_last(layer) else self.activation(hidden)
+
+    def parameter(self, layer: int, name: str) -> Tensor:
+        """Return one canonical parameter of a layer."""
+        return self.held[f"layers/{layer}/{name}"]
+
+    def forward(self, features: Tensor, structure: Any) -> Tensor:
+        """Return the logits of all rows that the last layer makes."""
+        hidden = features
+        for layer in range(self.spec.layers):
+            hidden = functional.dropout(hidden, self.settings.dropout, self.training)
+            hidden = self.layer(layer, hidden, structure)
+        return self.logits_of(hidden)
+
+    def logits_of(self, hidden: Tensor) -> Tensor:
+        """Turn the last convolution's output into logits."""
+        if self.spec.head == "none":
+            return hidden
+        (weight, transposed), (bias, _) = (self.canonical()[f"head.{name}"] for name in ("weight", "bias"))
+        return hidden @ (weight.T if transposed else weight) + bias
+
+    def load(self, state: State) -> None:
+        """Take over canonical parameters."""
+        with torch.no_grad():
+            for name, (parameter, transposed) in self.canonical().items():
+                value = torch.from_numpy(np.array(state[name]))
+                parameter.copy_((value.T if transposed else value).reshape(parameter.shape))
+
+    def state(self) -> State:
+        """Copy the parameters under their canonical names and shapes."""
+        return {name: self._export(name, held.detach(), flip) for name, (held, flip) in self.canonical().items()}
+
+    def gradients(self) -> State:
+        """Copy the gradients under their canonical names and shapes; zero where nothing flowed."""
+        found = {}
+        for name, (held, flip) in self.canonical().items():
+            gradient = torch.zeros_like(held) if held.grad is None else held.grad
+            found[name] = self._export(name, gradient, flip)
+        return found
+
+    def _export(self, name: str, value: Tensor, transposed: bool) -> NDArray[np.float32]:
+        array: NDArray[np.float32] = (value.T if transposed else value).cpu().numpy().copy()
+        return array.reshape(self.spec.parameters()[name])

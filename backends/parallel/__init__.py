@@ -1,0 +1,1 @@
+"""Several processes or threads for one engine: Ray's lifetime, pools of ranks, prefetching pipelines."""

@@ -1,0 +1,1 @@
+"""The parity gate: before a cell is timed, its engine's numbers are compared with a definition."""
