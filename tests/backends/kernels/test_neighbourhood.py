@@ -128,12 +128,12 @@ def test_samples_nest(seed, sampler, replacement):
 def test_samples_do_not_depend_on_the_order_of_the_edges():
     csr = graph(1)
     back = np.concatenate([np.arange(csr.indptr[v], csr.indptr[v + 1])[::-1] for v in range(20)])
-    turned = Csr(csr.indptr, csr.indices[back], csr.shape, csr.ids[back])
-    for replaced in (False, True):
-        ours, theirs = (
-            sample_neighbors(edges, np.arange(20), 4, 3, replacement=replacement) for edges in (csr, turned)
-        )
-        np.testing.assert_array_equal(ours.csr.ids, theirs.csr.ids)
+    reversed_rows = Csr(csr.indptr, csr.indices[back], csr.shape, csr.ids[back])
+    for replacement in (False, True):
+        samples = [
+            sample_neighbors(matrix, np.arange(20), 4, 3, replacement=replacement) for matrix in (csr, reversed_rows)
+        ]
+        np.testing.assert_array_equal(*(sample.csr.ids for sample in samples))
 
 
 def test_weights_pull_and_uniform_draws_are_level():
@@ -141,10 +141,10 @@ def test_weights_pull_and_uniform_draws_are_level():
     csr = Csr(np.array([0, degree], dtype=np.int32), np.arange(degree, dtype=np.int32), (1, degree))
     pull = np.arange(1, degree + 1, dtype=np.float32)
     for sampler, share in (("uniform", np.full(degree, 1 / degree)), ("weighted", pull / pull.sum())):
-        for replaced in (False, True):
+        for replacement in (False, True):
             counts = np.zeros(degree)
             for seed in range(rounds):
-                first = sample_neighbors(csr, np.array([0]), 1, seed, sampler, pull, replaced)
+                first = sample_neighbors(csr, np.array([0]), 1, seed, sampler, pull, replacement)
                 counts[first.positions] += 1
             assert np.abs(counts / rounds - share).max() < 0.025
     heaviest = sample_neighbors(csr, np.array([0]), 3, sampler="topk", weight=pull)
