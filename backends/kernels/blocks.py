@@ -48,12 +48,12 @@ def _block(neighbourhood: Neighbourhood, layers: int, layer: int, form: str) -> 
     indptr, shape = csr.indptr[: rows + 1], (rows, columns)
     if form != "paper" and (fanout is None or int(np.diff(indptr).max(initial=0)) <= fanout):
         return LayerBlock(Csr(indptr, csr.indices[:end], shape, csr.ids[:end]), _part(positions, slice(end)))
-    kept = csr.indices[:end] < columns if form == "paper" else np.ones(end, dtype=bool)
+    mask = csr.indices[:end] < columns if form == "paper" else np.ones(end, dtype=bool)
     over = 0 if fanout is None else int(np.flatnonzero(np.diff(indptr) > fanout).max(initial=-1)) + 1
     # only nodes near the targets have more edges than this layer's fanout
-    kept[: int(indptr[over])] &= row_places(indptr[: over + 1]) < (fanout or 0)
-    places = np.flatnonzero(kept)
-    counted = np.concatenate(([0], np.cumsum(kept)))[indptr].astype(indptr.dtype)
+    mask[: int(indptr[over])] &= row_places(indptr[: over + 1]) < (fanout or 0)
+    places = np.flatnonzero(mask)
+    counted = np.concatenate(([0], np.cumsum(mask)))[indptr].astype(indptr.dtype)
     return LayerBlock(Csr(counted, csr.indices[places], shape, csr.ids[places]), _part(positions, places))
 
 

@@ -70,10 +70,12 @@ def sample(csr: Csr, drawing: Drawing, nodes: Nodes, keys: Any, node_ids: Nodes,
         check_weights(drawing.sampler, drawing.registered, weight, ids)
     if drawing.replacement:
         by_weight = weight if drawing.registered.needs_weight else None
-        kept, counts = _drawn(rows, ids, keyed(keys, node_ids), by_weight, int(fanout or 0))
+        chosen, counts = _drawn(rows, ids, keyed(keys, node_ids), by_weight, int(fanout or 0))
     else:
-        kept, counts = _smallest(rows, ids, drawing.registered.keys(keyed(keys[rows], ids), weight), len(nodes), fanout)
-    return KeptEdges(np.concatenate(([0], np.cumsum(counts))), positions[kept], ids[kept])
+        chosen, counts = _smallest(
+            rows, ids, drawing.registered.keys(keyed(keys[rows], ids), weight), len(nodes), fanout
+        )
+    return KeptEdges(np.concatenate(([0], np.cumsum(counts))), positions[chosen], ids[chosen])
 
 
 def _smallest(rows: Nodes, ids: Any, keys: Any, count: int, fanout: int | None) -> tuple[Nodes, Nodes]:

@@ -59,9 +59,9 @@ def reaches(fanouts: tuple[int | None, ...], needed: bool = False) -> Reaches:
     Every source of a kept edge is needed in the next layer, unless only what is ``needed`` is expanded: then the later
     the model's layer that reads a source, the nearer the source stands.
     """
-    kept, count = expansions(fanouts), len(fanouts)
+    sizes, count = expansions(fanouts), len(fanouts)
     if not needed:
-        return [[kept[depth]] * (count - depth) for depth in range(count)]
+        return [[sizes[depth]] * (count - depth) for depth in range(count)]
     read = [[fanouts[count - layer : count - depth] for layer in range(depth + 1, count + 1)] for depth in range(count)]
     return [[None if None in some else max(f for f in some if f is not None) for some in row] for row in read]
 
@@ -81,12 +81,12 @@ def khop(
 
     ``fanouts`` belong to layers, the first layer (the deepest hop) first, ``None`` meaning all neighbours: a node at
     distance j keeps its first max(fanouts[: k - j]) edges; where all are ``None`` edges stand by id, as with sampler
-    ``full``. ``targets`` are a set: neither order nor repetition matters. ``scope="node"``: a node has one sample,
-    whoever asks; ``"target"``: one for each target, and the result is the disjoint union of the targets'
+    ``full``. ``targets`` are a set: neither order nor repetition matters. ``scope="node"``: a node has one sample
+    for all targets; ``"target"``: one for each target, and the result is the disjoint union of the targets'
     neighbourhoods. ``sampler``, ``weight``, ``replacement`` as in ``sample_neighbors``. ``needed`` expands a node
     only for the layers that read it, where fanouts fall towards the targets: its ``distance`` is then the number of
     layers above the last that reads it, never less than its steps, and targets' rows of ``tight`` blocks stay the same.
-    Raises ValueError for what is not allowed. (AGL, sections 2.2 and 3.2; edges as in its code.)
+    Raises ValueError for arguments that are not allowed. (AGL, sections 2.2 and 3.2; edges as in its code.)
     """
     fanouts = checked_fanouts(fanouts, sampler, replacement)
     sampler_of(sampler, weight, csr.nnz, replacement)

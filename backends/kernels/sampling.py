@@ -48,11 +48,11 @@ def sample_neighbors(
 ) -> SampledEdges:
     """Keep at most ``fanout`` in-edges (``None``: all) of each of ``nodes``, which may repeat.
 
-    Without replacement an edge's key is made from a hash of (seed, its id), the smallest are kept, ties by edge id
+    Without replacement an edge's key comes from a hash of (seed, its id), and the smallest are kept, ties by edge id
     (``full``: by edge id alone). With replacement draw d of a node is an index into its
     edges by id, from a hash of (seed, node, d). ``targets`` [nodes] adds a target to each row's hashes (scope
     ``target``); ``node_ids`` [nodes] are the whole graph's where ``csr`` is a part of it. ``weight`` [nnz] is read by
-    ``weighted`` and ``topk``. Raises ValueError for what is not allowed.
+    ``weighted`` and ``topk``. Raises ValueError for arguments that are not allowed.
     """
     sampler_of(sampler, weight, csr.nnz, replacement)
     nodes = checked_nodes(nodes, csr.shape[0], "node")
@@ -63,10 +63,10 @@ def sample_neighbors(
     drawing = Drawing(sampler, seed, weight, replacement)
     keys = np.full(len(nodes), drawing.key, dtype=np.uint64) if targets is None else keyed(drawing.key, targets)
     own = nodes if node_ids is None else np.ascontiguousarray(node_ids, dtype=np.int64)
-    kept = sampling_implementation(drawing).sample(csr, drawing, nodes, keys, own, fanout)
-    indptr = kept.starts.astype(index_dtype(len(kept.positions)))
-    sources = np.asarray(csr.indices[kept.positions])
-    return SampledEdges(Csr(indptr, sources, (len(nodes), csr.shape[1]), kept.ids), kept.positions)
+    edges = sampling_implementation(drawing).sample(csr, drawing, nodes, keys, own, fanout)
+    indptr = edges.starts.astype(index_dtype(len(edges.positions)))
+    sources = np.asarray(csr.indices[edges.positions])
+    return SampledEdges(Csr(indptr, sources, (len(nodes), csr.shape[1]), edges.ids), edges.positions)
 
 
 def checked_nodes(nodes: NDArray[np.integer], count: int, name: str) -> Nodes:
@@ -89,7 +89,7 @@ def distinct(values: Nodes) -> Nodes:
 
 
 def checked_fanouts(fanouts: Any, sampler: str, replacement: bool) -> tuple[int | None, ...]:
-    """Return fanouts as a tuple; refuses those below 1, none at all, and what the sampler cannot use."""
+    """Return fanouts as a tuple; refuses those below 1, none at all, and those that the sampler cannot use."""
     try:
         checked = tuple(None if fanout is None else index(fanout) for fanout in fanouts)
     except TypeError:
