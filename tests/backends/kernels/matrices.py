@@ -88,6 +88,6 @@ def use_plain(monkeypatch):
     monkeypatch.setitem(dispatch.IMPLEMENTATIONS, "cpu", plain)
 
 
-def close(found, wanted):
+def close(actual, expected):
     """Equal to float64's rounding."""
-    torch.testing.assert_close(found.detach(), torch.from_numpy(wanted), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(actual.detach(), torch.from_numpy(expected), rtol=1e-9, atol=1e-9)

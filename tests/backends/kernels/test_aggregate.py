@@ -68,15 +68,15 @@ def check_spmm(csr, seed, width, weighted, reduce, row_parallel, contiguous):
     x = torch.randn(csr.shape[1], width, generator=draw, dtype=torch.float64, requires_grad=True)
     given_x = x if contiguous else x.T.contiguous().T
     weight = torch.rand(csr.nnz, generator=draw, dtype=torch.float64, requires_grad=True)
-    wanted = dense_of(csr, weight if weighted else torch.ones_like(weight)) @ x
+    expected = dense_of(csr, weight if weighted else torch.ones_like(weight)) @ x
     if reduce == "mean":
-        wanted = wanted / torch.from_numpy(np.maximum(csr.in_degrees, 1))[:, None]
-    found = spmm(csr, given_x, weight if weighted else None, reduce, row_parallel)
-    torch.testing.assert_close(found, wanted)
+        expected = expected / torch.from_numpy(np.maximum(csr.in_degrees, 1))[:, None]
+    actual = spmm(csr, given_x, weight if weighted else None, reduce, row_parallel)
+    torch.testing.assert_close(actual, expected)
     inputs = (x, weight) if weighted else (x,)
-    direction = torch.randn(wanted.shape, generator=draw, dtype=torch.float64)
+    direction = torch.randn(expected.shape, generator=draw, dtype=torch.float64)
     pairs = zip(
-        torch.autograd.grad(found, inputs, direction), torch.autograd.grad(wanted, inputs, direction), strict=True
+        torch.autograd.grad(actual, inputs, direction), torch.autograd.grad(expected, inputs, direction), strict=True
     )
     for one, other in pairs:
         torch.testing.assert_close(one, other)
@@ -102,9 +102,9 @@ def test_float32_is_as_close_to_float64_as_its_rounding_allows(seed, width, weig
     x = torch.randn(30, width, generator=draw, dtype=torch.float64)
     weight = torch.rand(csr.nnz, generator=draw, dtype=torch.float64) if weighted else None
     exact = spmm(csr, x, weight)
-    found = spmm(csr, x.float(), None if weight is None else weight.float())
+    actual = spmm(csr, x.float(), None if weight is None else weight.float())
     scale = spmm(csr, x.abs(), weight)
-    assert bool(((found - exact).abs() <= 1e-5 * scale + 1e-30).all())
+    assert bool(((actual - exact).abs() <= 1e-5 * scale + 1e-30).all())
 
 
 @given(st.integers(0, 50), st.sampled_from([1, 2, 3, 4, 8]), st.integers(1, 20), st.floats(0.0, 0.9), st.booleans())
@@ -142,10 +142,10 @@ def test_attention_in_float32_is_as_close_to_float64_as_its_rounding_allows(head
     exact = [torch.randn(shape, generator=draw, dtype=torch.float64, requires_grad=True) for shape in shapes]
     rounded = [operand.detach().float().requires_grad_() for operand in exact]
     direction = torch.randn(90, heads, width, generator=draw, dtype=torch.float64)
-    wanted, found = gat(csr, *exact), gat(csr, *rounded)
+    expected, actual = gat(csr, *exact), gat(csr, *rounded)
     pairs = zip(
-        (wanted, *torch.autograd.grad(wanted, exact, direction)),
-        (found, *torch.autograd.grad(found, rounded, direction.float())),
+        (expected, *torch.autograd.grad(expected, exact, direction)),
+        (actual, *torch.autograd.grad(actual, rounded, direction.float())),
         strict=True,
     )
     for one, other in pairs:
@@ -188,10 +188,10 @@ def test_a_hub_of_several_segments_attends_like_any_other_row(heads):
             [torch.randn(s, generator=draw.manual_seed(1), dtype=torch.float64, requires_grad=True) for s in shapes]
             for _ in range(2)
         )
-        found, wanted = gat(csr, *one), gat(csr, *other, row_parallel=False)
-        torch.testing.assert_close(found, wanted)
-        found.square().sum().backward()
-        wanted.square().sum().backward()
+        actual, expected = gat(csr, *one), gat(csr, *other, row_parallel=False)
+        torch.testing.assert_close(actual, expected)
+        actual.square().sum().backward()
+        expected.square().sum().backward()
         for a, b in zip(one, other, strict=True):
             torch.testing.assert_close(a.grad, b.grad)
 
@@ -200,10 +200,10 @@ def test_a_weight_that_is_written_to_is_turned_again():
     graph, other = (awkward_graph(2, nodes=12, edges=30).csr for _ in range(2))
     x, weight = torch.randn(12, 9, requires_grad=True), torch.rand(graph.nnz)
     for _ in range(2):
-        # by a matrix of its own: what is kept of this one must not be replaced
-        wanted = torch.autograd.grad(spmm(other, x, weight.clone()).sum(), x)[0]
+        # another matrix object: this one's cached weights must stay as they are
+        expected = torch.autograd.grad(spmm(other, x, weight.clone()).sum(), x)[0]
         for _ in range(2):
-            torch.testing.assert_close(torch.autograd.grad(spmm(graph, x, weight).sum(), x)[0], wanted)
+            torch.testing.assert_close(torch.autograd.grad(spmm(graph, x, weight).sum(), x)[0], expected)
         weight.mul_(3.0)
 
 
@@ -212,8 +212,8 @@ def test_dropout_drops_its_share_and_keeps_the_mean():
     z = torch.eye(4001, dtype=torch.float64)[:, None, :]
     torch.manual_seed(0)
     out = gat(star, z, torch.zeros(4001, 1, dtype=torch.float64), torch.zeros(1, 1, dtype=torch.float64), dropout=0.25)
-    kept = int((out > 0).sum())
-    assert abs(kept - 3000) < 150
+    survivors = int((out > 0).sum())
+    assert abs(survivors - 3000) < 150
     torch.testing.assert_close(out.max(), torch.tensor(1 / 4000 / 0.75, dtype=torch.float64))
 
 

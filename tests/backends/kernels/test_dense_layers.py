@@ -15,26 +15,26 @@ def drawn(seed, *shapes):
 
 def gradients(call, inputs, dtype):
     """Outputs and gradients of all inputs, for output gradients that depend on nothing but their shapes."""
-    held = [part.to(dtype).requires_grad_() for part in inputs]
-    outputs = call(*held)
+    operands = [part.to(dtype).requires_grad_() for part in inputs]
+    outputs = call(*operands)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     flows = [flow.to(dtype) for flow in drawn(7, *(out.shape for out in outputs))]
-    return [out.detach() for out in outputs], torch.autograd.grad(outputs, held, flows)
+    return [out.detach() for out in outputs], torch.autograd.grad(outputs, operands, flows)
 
 
-def assert_close(found, wanted, bound):
+def assert_close(actual, expected, bound):
     """Inputs are about 1 and sums may cancel, so that the bound holds for what is smaller too."""
-    for one, other in zip(found, wanted, strict=True):
+    for one, other in zip(actual, expected, strict=True):
         assert one.shape == other.shape
         assert float((one.double() - other).abs().max()) <= bound * float(other.abs().max() + 1)
 
 
 def check(native_call, torch_call, inputs):
-    wanted = gradients(torch_call, inputs, torch.float64)
+    expected = gradients(torch_call, inputs, torch.float64)
     for dtype, bound in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
-        found = gradients(native_call, inputs, dtype)
-        assert_close(found[0], wanted[0], bound)
-        assert_close(found[1], wanted[1], bound)
+        actual = gradients(native_call, inputs, dtype)
+        assert_close(actual[0], expected[0], bound)
+        assert_close(actual[1], expected[1], bound)
 
 
 sizes = st.integers(1, 70)
@@ -68,13 +68,13 @@ def test_relu_stops_the_gradient_where_the_output_is_zero(rows, depth, columns):
     safe = (x @ weight + bias).abs() > 1e-4  # a sign that rounding could flip says nothing
     x, weight, bias = (part.requires_grad_() for part in (x, weight, bias))
     flow = torch.randn(rows, columns, dtype=torch.float64) * safe
-    wanted = torch.relu(x @ weight + bias)
-    slopes = torch.autograd.grad(wanted, (x, weight, bias), flow)
+    expected = torch.relu(x @ weight + bias)
+    slopes = torch.autograd.grad(expected, (x, weight, bias), flow)
     for dtype, bound in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
-        held = [part.detach().to(dtype).requires_grad_() for part in (x, weight, bias)]
-        found = dense(*held, relu=True)
-        assert_close([found.detach()], [wanted.detach()], bound)
-        assert_close(torch.autograd.grad(found, held, flow.to(dtype)), slopes, bound)
+        inputs = [part.detach().to(dtype).requires_grad_() for part in (x, weight, bias)]
+        actual = dense(*inputs, relu=True)
+        assert_close([actual.detach()], [expected.detach()], bound)
+        assert_close(torch.autograd.grad(actual, inputs, flow.to(dtype)), slopes, bound)
 
 
 @settings(max_examples=40)
@@ -98,13 +98,13 @@ def test_gradients_pass_gradcheck():
 
 
 def test_any_number_of_threads_gives_the_same_bits():
-    inputs, before, found = drawn(1, (3001, 50), (50, 121), (1, 121), (1, 121)), torch.get_num_threads(), []
+    inputs, before, runs = drawn(1, (3001, 50), (50, 121), (1, 121), (1, 121)), torch.get_num_threads(), []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
         outputs, slopes = gradients(projection, inputs, torch.float32)
-        found.append([*outputs, *slopes, *gradients(lambda *p: dense(*p[:2], relu=True), inputs[:2], torch.float32)[1]])
+        runs.append([*outputs, *slopes, *gradients(lambda *p: dense(*p[:2], relu=True), inputs[:2], torch.float32)[1]])
     torch.set_num_threads(before)
-    assert all(torch.equal(one, other) for held in found[1:] for one, other in zip(found[0], held, strict=True))
+    assert all(torch.equal(one, other) for run in runs[1:] for one, other in zip(runs[0], run, strict=True))
 
 
 def test_a_constant_input_gets_no_gradient_and_views_are_read_right():

@@ -106,8 +106,8 @@ def test_a_hubs_pieces_make_one_softmax(heads):
     alpha = edge_softmax(csr, logits)
     close(alpha, numpy_softmax(csr, logits.detach().numpy()))
     (grad,) = torch.autograd.grad(alpha, logits, alpha.detach())
-    wanted = plain.edge_softmax(operand(csr), logits)
-    torch.testing.assert_close(grad, *torch.autograd.grad(wanted, logits, wanted.detach()), rtol=1e-9, atol=1e-12)
+    expected = plain.edge_softmax(operand(csr), logits)
+    torch.testing.assert_close(grad, *torch.autograd.grad(expected, logits, expected.detach()), rtol=1e-9, atol=1e-12)
 
 
 @given(matrices(), st.integers(1, 20))

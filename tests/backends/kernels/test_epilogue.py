@@ -20,13 +20,13 @@ def test_value_and_gradients_equal_torchs(seed, rows, columns, activation):
     bias = torch.randn(columns, generator=draw, dtype=torch.float64)
     flow *= (x + bias).abs() > 1e-5  # a sign that rounding could flip says nothing
     exact = [x.requires_grad_(), bias.requires_grad_()]
-    wanted = TORCH[activation](x + bias)
-    slopes = torch.autograd.grad(wanted, exact, flow)
+    expected = TORCH[activation](x + bias)
+    slopes = torch.autograd.grad(expected, exact, flow)
     for dtype, bound in ((torch.float64, 1e-12), (torch.float32, 3e-6)):
-        held = [part.detach().to(dtype).requires_grad_() for part in exact]
-        found = bias_activation(*held, activation)
+        inputs = [part.detach().to(dtype).requires_grad_() for part in exact]
+        actual = bias_activation(*inputs, activation)
         for one, other in zip(
-            (found, *torch.autograd.grad(found, held, flow.to(dtype))), (wanted, *slopes), strict=True
+            (actual, *torch.autograd.grad(actual, inputs, flow.to(dtype))), (expected, *slopes), strict=True
         ):
             assert one.shape == other.shape
             assert float((one.double() - other).detach().abs().max()) <= bound * float(other.detach().abs().max() + 1)
@@ -38,10 +38,10 @@ def test_gradients_of_a_loss_that_cancel_are_summed_as_exactly_as_torch_does():
     logits = 1e-3 * torch.randn(len(labels), classes, generator=torch.Generator().manual_seed(0))
     flow = (torch.softmax(logits.double(), 1) - functional.one_hot(labels, classes)) / len(labels)
     bias = torch.zeros(classes, requires_grad=True)
-    (found,) = torch.autograd.grad(bias_activation(logits, bias), [bias], flow.float())
-    wanted = flow.sum(0)
-    least = (flow.float().sum(0).double() - wanted).abs().max()
-    assert float((found.double() - wanted).abs().max()) <= 2 * float(least) + 1e-12
+    (actual,) = torch.autograd.grad(bias_activation(logits, bias), [bias], flow.float())
+    expected = flow.sum(0)
+    least = (flow.float().sum(0).double() - expected).abs().max()
+    assert float((actual.double() - expected).abs().max()) <= 2 * float(least) + 1e-12
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -50,9 +50,9 @@ def test_many_rows_that_cancel_are_summed_as_exactly_as_torch_does(activation):
     y, flow = torch.rand(4000, 24, generator=draw) + 0.1, torch.randn(4000, 24, generator=draw)
     flow -= flow.mean(0)
     bias = torch.zeros(24, requires_grad=True)
-    (found,) = torch.autograd.grad(bias_activation(y, bias, activation), [bias], flow)
+    (actual,) = torch.autograd.grad(bias_activation(y, bias, activation), [bias], flow)
     least = (flow.sum(0).double() - flow.double().sum(0)).abs().max()
-    assert float((found.double() - flow.double().sum(0)).abs().max()) <= float(least)
+    assert float((actual.double() - flow.double().sum(0)).abs().max()) <= float(least)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -66,16 +66,14 @@ def test_what_is_no_number_stays_so(activation, columns):
 
 @pytest.mark.parametrize("activation", ["none", "elu"])
 def test_any_number_of_threads_gives_the_same_bits(activation):
-    held, found = [torch.randn(2500, 61, requires_grad=True), torch.randn(61, requires_grad=True)], []
+    inputs, runs = [torch.randn(2500, 61, requires_grad=True), torch.randn(61, requires_grad=True)], []
     before = torch.get_num_threads()
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
-        out = bias_activation(*held, activation)
-        found.append((out.detach(), *torch.autograd.grad(out.sin().sum(), held)))
+        out = bias_activation(*inputs, activation)
+        runs.append((out.detach(), *torch.autograd.grad(out.sin().sum(), inputs)))
     torch.set_num_threads(before)
-    assert all(
-        torch.equal(one, other) for other_held in found[1:] for one, other in zip(found[0], other_held, strict=True)
-    )
+    assert all(torch.equal(one, other) for run in runs[1:] for one, other in zip(runs[0], run, strict=True))
 
 
 def test_unknown_activations_and_wrong_shapes_are_refused():

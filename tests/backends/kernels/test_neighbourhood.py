@@ -31,45 +31,45 @@ def weights(csr, seed=0):
     return np.random.default_rng(seed).uniform(0.1, 2.0, csr.nnz).astype(np.float32)
 
 
-def same(found, wanted):
+def same(actual, expected):
     for name in ("nodes", "distance", "positions", "rank"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), err_msg=name)
+        np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name), err_msg=name)
     for name in ("indptr", "indices", "edge_ids"):
-        np.testing.assert_array_equal(getattr(found.csr, name), getattr(wanted.csr, name), err_msg=name)
-    assert found.fanouts == wanted.fanouts
+        np.testing.assert_array_equal(getattr(actual.csr, name), getattr(expected.csr, name), err_msg=name)
+    assert actual.fanouts == expected.fanouts
 
 
 def by_search(csr, targets, fanouts, seed):
     """Distance of every node, and the kept positions of every expanded one by rank: uniform, one edge at a time."""
     hashes = hash_ids(seed, "neighbour keys", csr.ids)
-    distance, kept = dict.fromkeys(targets.tolist(), 0), {}
+    distance, edges = dict.fromkeys(targets.tolist(), 0), {}
     frontier = targets.tolist()
     for depth in range(len(fanouts)):
         layers = fanouts[: len(fanouts) - depth]
         widest = None if None in layers else max(layers)
         key = hashes if any(fanouts) else csr.ids
         for v in frontier:
-            kept[v] = sorted(range(csr.indptr[v], csr.indptr[v + 1]), key=lambda edge: key[edge])[:widest]
-        reached = {int(csr.indices[edge]) for v in frontier for edge in kept[v]}
+            edges[v] = sorted(range(csr.indptr[v], csr.indptr[v + 1]), key=lambda edge: key[edge])[:widest]
+        reached = {int(csr.indices[edge]) for v in frontier for edge in edges[v]}
         frontier = sorted(reached - distance.keys())
         distance |= dict.fromkeys(frontier, depth + 1)
-    return distance, kept
+    return distance, edges
 
 
 @given(cases)
 def test_nodes_distances_and_edges_are_those_of_a_search(case):
     seed, targets, fanouts = case
     csr = graph(seed)
-    found = khop(csr, targets, fanouts, seed)
-    distance, kept = by_search(csr, targets, fanouts, seed)
-    wanted = sorted((depth, node) for node, depth in distance.items())
-    assert list(zip(found.distance.tolist(), found.nodes.tolist(), strict=True)) == wanted
-    positions = [edge for _, node in wanted for edge in kept.get(node, [])]
-    assert found.positions.tolist() == positions
-    np.testing.assert_array_equal(found.nodes[found.csr.destinations], csr.destinations[positions])
-    np.testing.assert_array_equal(found.nodes[found.csr.indices], csr.indices[positions])
-    np.testing.assert_array_equal(found.csr.ids, csr.ids[positions])
-    np.testing.assert_array_equal(found.targets, targets)
+    actual = khop(csr, targets, fanouts, seed)
+    distance, edges = by_search(csr, targets, fanouts, seed)
+    expected = sorted((depth, node) for node, depth in distance.items())
+    assert list(zip(actual.distance.tolist(), actual.nodes.tolist(), strict=True)) == expected
+    positions = [edge for _, node in expected for edge in edges.get(node, [])]
+    assert actual.positions.tolist() == positions
+    np.testing.assert_array_equal(actual.nodes[actual.csr.destinations], csr.destinations[positions])
+    np.testing.assert_array_equal(actual.nodes[actual.csr.indices], csr.indices[positions])
+    np.testing.assert_array_equal(actual.csr.ids, csr.ids[positions])
+    np.testing.assert_array_equal(actual.targets, targets)
 
 
 @given(cases, st.sampled_from(["uniform", "weighted", "topk"]), st.booleans())
@@ -155,18 +155,18 @@ def test_weights_pull_and_uniform_draws_are_level():
 def test_pruned_layers_keep_what_the_later_ones_read(case):
     seed, targets, fanouts = case
     csr, layers = graph(seed), len(fanouts)
-    found = khop(csr, targets, fanouts)
+    actual = khop(csr, targets, fanouts)
     sizes = {}
     for form in ("full", "paper", "tight"):
-        blocks = layer_blocks(found, layers, form)
+        blocks = layer_blocks(actual, layers, form)
         sizes[form] = sum(block.csr.nnz for block in blocks)
         for below, above in pairwise(blocks):
             assert below.csr.shape[0] >= above.csr.shape[1]
         assert blocks[-1].csr.shape[0] >= len(targets)
         for layer, block in enumerate(blocks):
-            useful = np.searchsorted(found.distance, layers - layer - 1, side="right")
-            wanted = np.minimum(csr.in_degrees[found.nodes[:useful]], fanouts[layer] or csr.nnz)
-            np.testing.assert_array_equal(block.csr.in_degrees[:useful], wanted)
+            useful = np.searchsorted(actual.distance, layers - layer - 1, side="right")
+            expected = np.minimum(csr.in_degrees[actual.nodes[:useful]], fanouts[layer] or csr.nnz)
+            np.testing.assert_array_equal(block.csr.in_degrees[:useful], expected)
             np.testing.assert_array_equal(block.csr.ids, csr.ids[block.positions])
     assert sizes["tight"] <= sizes["paper"] <= sizes["full"]
 
@@ -175,17 +175,17 @@ def test_pruned_layers_keep_what_the_later_ones_read(case):
 def test_needed_nodes_are_those_that_tight_layers_read(case):
     seed, targets, fanouts = case
     csr, layers = graph(seed), len(fanouts)
-    found, rows = khop(csr, targets, fanouts, needed=True), set(targets.tolist())
-    for above, block in enumerate(reversed(layer_blocks(found, layers))):
+    actual, rows = khop(csr, targets, fanouts, needed=True), set(targets.tolist())
+    for above, block in enumerate(reversed(layer_blocks(actual, layers))):
         size = fanouts[layers - 1 - above]
         ordered = "uniform" if any(fanouts) else "full"
-        kept = sample_neighbors(csr, np.array(sorted(rows)), size, sampler=ordered)
-        assert set(found.nodes[: block.csr.shape[0]]) == rows
-        assert sorted(block.positions) == sorted(kept.positions)
-        rows |= set(kept.csr.indices.tolist())
-        assert set(found.nodes[: block.csr.shape[1]]) == rows
-    assert len(found.nodes) == len(rows)
-    assert len(found.csr.indices) <= len(khop(csr, targets, fanouts).csr.indices)
+        sample = sample_neighbors(csr, np.array(sorted(rows)), size, sampler=ordered)
+        assert set(actual.nodes[: block.csr.shape[0]]) == rows
+        assert sorted(block.positions) == sorted(sample.positions)
+        rows |= set(sample.csr.indices.tolist())
+        assert set(actual.nodes[: block.csr.shape[1]]) == rows
+    assert len(actual.nodes) == len(rows)
+    assert len(actual.csr.indices) <= len(khop(csr, targets, fanouts).csr.indices)
 
 
 @given(cases, st.sampled_from(["uniform", "weighted"]), st.booleans())
@@ -194,20 +194,20 @@ def test_target_rows_are_equal_in_every_form_and_in_the_whole_graph(case, sample
     csr, weight = graph(seed), weights(graph(seed))
     fanouts = [size or 7 for size in fanouts] if replacement else fanouts
     draw = {"seed": seed, "sampler": sampler, "weight": weight, "replacement": replacement}
-    found = khop(csr, targets, fanouts, **draw)
+    actual = khop(csr, targets, fanouts, **draw)
     x = torch.from_numpy(np.random.default_rng(seed).standard_normal((20, 3)))
     value = torch.from_numpy(weight.astype(np.float64))
-    wanted = x
+    expected = x
     for size in fanouts:
         ordered = sampler if any(fanouts) else "full"
         whole = sample_neighbors(csr, np.arange(20), size, **(draw | {"sampler": ordered}))
-        wanted = spmm(whole.csr, wanted, value[torch.from_numpy(whole.positions)], "mean")
+        expected = spmm(whole.csr, expected, value[torch.from_numpy(whole.positions)], "mean")
     for form in ("tight", "paper", "full"):
-        hidden = x[torch.from_numpy(found.nodes)]
-        for block in layer_blocks(found, len(fanouts), form):
+        hidden = x[torch.from_numpy(actual.nodes)]
+        for block in layer_blocks(actual, len(fanouts), form):
             value_here = value[torch.from_numpy(block.positions)]
             hidden = spmm(block.csr, hidden[: block.csr.shape[1]], value_here, "mean")
-        torch.testing.assert_close(hidden[: len(targets)], wanted[torch.from_numpy(targets)])
+        torch.testing.assert_close(hidden[: len(targets)], expected[torch.from_numpy(targets)])
 
 
 CSR = awkward_graph().csr

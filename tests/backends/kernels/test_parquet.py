@@ -63,10 +63,10 @@ def test_a_damaged_byte_is_found(at, change, tmp_path_factory):
     damaged[place] ^= change
     path.write_bytes(damaged)
     try:
-        found = [bytes(string) for string in UncompressedParquet(path).strings("graph_feature").split()]
+        actual = [bytes(string) for string in UncompressedParquet(path).strings("graph_feature").split()]
     except ValueError:
         return
-    assert found == strings  # a byte of a page's header that says nothing about its values
+    assert actual == strings  # a byte of a page's header that says nothing about its values
 
 
 @pytest.mark.parametrize("options", [{"compression": "snappy"}, {"use_dictionary": True}])

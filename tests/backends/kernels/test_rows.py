@@ -14,15 +14,15 @@ from tests.backends.kernels.matrices import hub_csr, matrices
 
 
 def check(csr, rows, weight):
-    kept, weights = take_rows(csr, rows, weight)
-    wanted, positions = csr.rows(rows)
-    np.testing.assert_array_equal(kept.indptr, wanted.indptr)
-    np.testing.assert_array_equal(kept.indices, wanted.indices)
-    assert kept.shape == (len(rows), csr.shape[1])
+    taken_rows, weights = take_rows(csr, rows, weight)
+    expected, positions = csr.rows(rows)
+    np.testing.assert_array_equal(taken_rows.indptr, expected.indptr)
+    np.testing.assert_array_equal(taken_rows.indices, expected.indices)
+    assert taken_rows.shape == (len(rows), csr.shape[1])
     assert (weights is None) == (weight is None)
     if weight is not None:
         assert torch.equal(weights, weight[torch.from_numpy(positions)])
-    assert count_sources(kept) == len(np.unique(kept.indices))
+    assert count_sources(taken_rows) == len(np.unique(taken_rows.indices))
 
 
 @settings(deadline=None)
@@ -69,13 +69,13 @@ def test_gradients_through_the_whole_are_those_of_the_rows(seed, reduce, weighte
     part, weights = take_rows(csr, rows, weight)
     x = torch.from_numpy(draw.normal(size=(csr.shape[1], 5))).requires_grad_()
     taken = MatrixRows(csr, weight, torch.from_numpy(rows))
-    found, kept = spmm_with_own(part, x, weights, reduce, taken, own)
-    wanted = spmm(Csr(part.indptr, part.indices, part.shape), x, weights, reduce)
-    assert (kept is None) == (not own)
+    actual, own_rows = spmm_with_own(part, x, weights, reduce, taken, own)
+    expected = spmm(Csr(part.indptr, part.indices, part.shape), x, weights, reduce)
+    assert (own_rows is None) == (not own)
     ends = [torch.from_numpy(draw.normal(size=(len(rows), 5))) for _ in range(2)]
-    loss, defined = (found * ends[0]).sum(), (wanted * ends[0]).sum()
+    loss, defined = (actual * ends[0]).sum(), (expected * ends[0]).sum()
     if own:
-        loss, defined = loss + (kept * ends[1]).sum(), defined + (x.index_select(0, taken.rows) * ends[1]).sum()
+        loss, defined = loss + (own_rows * ends[1]).sum(), defined + (x.index_select(0, taken.rows) * ends[1]).sum()
     torch.testing.assert_close(loss, defined)
     torch.testing.assert_close(*(torch.autograd.grad(one, x)[0] for one in (loss, defined)))
 
@@ -85,13 +85,13 @@ def test_gradients_through_the_whole_do_not_depend_on_threads():
     rows = draw.permutation(csr.shape[0])[:400]
     part, _ = take_rows(csr, rows)
     x = torch.from_numpy(draw.normal(size=(csr.shape[1], 64)).astype(np.float32)).requires_grad_()
-    before, found = torch.get_num_threads(), []
+    before, runs = torch.get_num_threads(), []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
         out, own = spmm_with_own(part, x, None, "mean", MatrixRows(csr, None, torch.from_numpy(rows)), True)
-        found.append(torch.autograd.grad((out * out).sum() + (own * own).sum(), x)[0])
+        runs.append(torch.autograd.grad((out * out).sum() + (own * own).sum(), x)[0])
     torch.set_num_threads(before)
-    assert all(torch.equal(one, found[0]) for one in found)
+    assert all(torch.equal(run, runs[0]) for run in runs)
 
 
 @settings(deadline=None)

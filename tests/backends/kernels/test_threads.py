@@ -61,9 +61,9 @@ def _threads_as_before():
 def test_results_are_bit_identical(case):
     make, *settings = CASES[case]
     call, inputs = make(*settings)
-    found = []
+    runs = []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
         out = call()
-        found.append((out.detach(), *torch.autograd.grad(out, inputs, torch.ones_like(out) / 3)))
-    assert all(torch.equal(one, other) for held in found[1:] for one, other in zip(found[0], held, strict=True))
+        runs.append((out.detach(), *torch.autograd.grad(out, inputs, torch.ones_like(out) / 3)))
+    assert all(torch.equal(one, other) for run in runs[1:] for one, other in zip(runs[0], run, strict=True))

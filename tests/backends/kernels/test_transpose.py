@@ -17,10 +17,10 @@ def by_threads(csr, threads):
     return Transpose(starts, rows, permutation, inverse)
 
 
-def check(found, wanted):
+def check(actual, expected):
     for name in ("indptr", "indices", "permutation", "inverse"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), err_msg=name)
-        assert getattr(found, name).dtype == getattr(wanted, name).dtype
+        np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name), err_msg=name)
+        assert getattr(actual, name).dtype == getattr(expected, name).dtype
 
 
 @settings(deadline=None)

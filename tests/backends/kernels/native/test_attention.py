@@ -1,4 +1,4 @@
-"""Attention with bias and activation written over it: values, gradients, and what is kept for them."""
+"""Attention with bias and activation written over it: values and gradients."""
 
 import pytest
 import torch
@@ -26,9 +26,9 @@ def apart(csr, z, score_src, score_dst, bias, activation, **options):
 
 
 def with_gradients(call, inputs, flow):
-    held = [part.clone().to(flow.dtype).requires_grad_() for part in inputs]
-    out = call(*held)
-    return [out.detach(), *torch.autograd.grad(out, held, flow)]
+    operands = [part.clone().to(flow.dtype).requires_grad_() for part in inputs]
+    out = call(*operands)
+    return [out.detach(), *torch.autograd.grad(out, operands, flow)]
 
 
 @settings(max_examples=60)
@@ -42,10 +42,10 @@ def test_value_and_gradients_equal_those_of_its_parts(seed, heads, width, activa
     flow = torch.randn(9, heads * width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     bare = apart(csr, *inputs, "none", **options)
     flow *= bare.abs() > 1e-4 * scale  # a sign that rounding could flip says nothing
-    wanted = with_gradients(lambda *parts: apart(csr, *parts, activation, **options), inputs, flow)
+    expected = with_gradients(lambda *parts: apart(csr, *parts, activation, **options), inputs, flow)
     for dtype, bound in ((torch.float64, 1e-9), (torch.float32, 1e-5)):
-        found = with_gradients(lambda *parts: gat_layer(csr, *parts, activation, **options), inputs, flow.to(dtype))
-        for one, other in zip(found, wanted, strict=True):
+        actual = with_gradients(lambda *parts: gat_layer(csr, *parts, activation, **options), inputs, flow.to(dtype))
+        for one, other in zip(actual, expected, strict=True):
             assert one.shape == other.shape
             assert float((one.double() - other).abs().max()) <= bound * float(other.abs().max() + scale)
 
@@ -62,19 +62,19 @@ def test_saturated_rows_send_finite_gradients_back():
     csr = random_csr(1, 9, 8, 30)
     inputs = [part.float() for part in drawn(1, csr, 1, 9)]
     inputs[3] -= 200.0  # e^-200 is no float: the activation's output is -1, its slope 0
-    found = with_gradients(lambda *parts: gat_layer(csr, *parts, "elu"), inputs, torch.ones(9, 9))
-    assert all(bool(part.isfinite().all()) for part in found)
-    assert not found[1].any()
+    actual = with_gradients(lambda *parts: gat_layer(csr, *parts, "elu"), inputs, torch.ones(9, 9))
+    assert all(bool(part.isfinite().all()) for part in actual)
+    assert not actual[1].any()
 
 
 def test_any_number_of_threads_gives_the_same_bits():
-    csr, before, found = random_csr(2, 2500, 1500, 40000), torch.get_num_threads(), []
+    csr, before, runs = random_csr(2, 2500, 1500, 40000), torch.get_num_threads(), []
     inputs, flow = drawn(2, csr, 3, 21), torch.randn(2500, 63)
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
-        found.append(with_gradients(lambda *parts: gat_layer(csr, *parts, "elu"), inputs, flow))
+        runs.append(with_gradients(lambda *parts: gat_layer(csr, *parts, "elu"), inputs, flow))
     torch.set_num_threads(before)
-    assert all(torch.equal(one, other) for held in found[1:] for one, other in zip(found[0], held, strict=True))
+    assert all(torch.equal(one, other) for run in runs[1:] for one, other in zip(runs[0], run, strict=True))
 
 
 def test_no_rows_make_no_rows_and_a_wrong_bias_is_refused():

@@ -56,8 +56,8 @@ def test_infinity_and_nan_pass_as_in_torch(form, width, dtype):
     csr = csr_from_edges(np.array([0, 1, 2, 2, 3]), np.array([0, 0, 0, 1, 2]), (4, 4))
     x = torch.tensor([-torch.inf, -torch.inf, torch.nan, torch.inf], dtype=dtype)[:, None].repeat(1, width)
     x[2, ::2] = -torch.inf
-    wanted = torch.stack([x[:3].amax(0), x[2], x[3], torch.zeros(width, dtype=dtype)])
-    torch.testing.assert_close(spmm(csr, x, reduce="max", row_parallel=form), wanted, equal_nan=True)
+    expected = torch.stack([x[:3].amax(0), x[2], x[3], torch.zeros(width, dtype=dtype)])
+    torch.testing.assert_close(spmm(csr, x, reduce="max", row_parallel=form), expected, equal_nan=True)
 
 
 @pytest.mark.parametrize("width", [5, 64])

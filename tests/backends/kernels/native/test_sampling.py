@@ -40,11 +40,11 @@ def beside_isolated_nodes(csr, count=1 << 21):
     return Csr(indptr, csr.indices, (csr.shape[0] + count,) * 2, csr.edge_ids)
 
 
-def equal(found, wanted):
-    np.testing.assert_array_equal(found.starts, wanted.starts)
-    np.testing.assert_array_equal(found.positions, wanted.positions)
-    np.testing.assert_array_equal(found.ids, wanted.ids)
-    assert found.ids.dtype == wanted.ids.dtype
+def equal(actual, expected):
+    np.testing.assert_array_equal(actual.starts, expected.starts)
+    np.testing.assert_array_equal(actual.positions, expected.positions)
+    np.testing.assert_array_equal(actual.ids, expected.ids)
+    assert actual.ids.dtype == expected.ids.dtype
 
 
 @settings(deadline=None, max_examples=40)
@@ -69,14 +69,14 @@ def test_searches_are_equal(seed, choice, ids, types, fanouts, apart, needed, ma
     before = torch.get_num_threads()
     torch.set_num_threads(workers)
     try:
-        found = sampling.search(csr, drawing, roots, widest, apart)
+        actual = sampling.search(csr, drawing, roots, widest, apart)
     finally:
         torch.set_num_threads(before)
-    wanted = definition.search(csr, drawing, roots, widest, apart)
-    equal(found.kept, wanted.kept)
-    assert found.layers == wanted.layers
-    np.testing.assert_array_equal(found.numbers, wanted.numbers)
-    np.testing.assert_array_equal(found.local, wanted.local)
+    expected = definition.search(csr, drawing, roots, widest, apart)
+    equal(actual.kept, expected.kept)
+    assert actual.layers == expected.layers
+    np.testing.assert_array_equal(actual.numbers, expected.numbers)
+    np.testing.assert_array_equal(actual.local, expected.local)
 
 
 @settings(deadline=None, max_examples=30)
@@ -102,17 +102,17 @@ def test_few_of_many_edges_are_the_smallest(fanout, ids):
     csr, _ = crowd(1, ids)
     nodes, drawing = np.concatenate([[0, 7], np.arange(8, 400)]), Drawing("uniform", 2, None, False)
     keys = keyed(drawing.key, nodes)
-    found, wanted = (one.sample(csr, drawing, nodes, keys, nodes, fanout) for one in (sampling, definition))
-    equal(found, wanted)
+    actual, expected = (one.sample(csr, drawing, nodes, keys, nodes, fanout) for one in (sampling, definition))
+    equal(actual, expected)
 
 
 def test_a_bound_that_leaves_too_few_edges_is_not_kept_to():
     csr, _ = crowd(1)
     nodes, keys = np.full(60000, 8), keyed(5, np.arange(60000))
-    found = sampling.sample(csr, Drawing("uniform", 0, None, False), nodes, keys, nodes, 1)
+    actual = sampling.sample(csr, Drawing("uniform", 0, None, False), nodes, keys, nodes, 1)
     ids = csr.edge_ids[csr.indptr[8] : csr.indptr[9]].astype(np.int64)
     hashes = keyed(np.repeat(keys, len(ids)), np.tile(ids, len(keys))).reshape(len(keys), len(ids))
-    np.testing.assert_array_equal(found.ids, ids[hashes.argmin(axis=1)])
+    np.testing.assert_array_equal(actual.ids, ids[hashes.argmin(axis=1)])
 
 
 def test_hashes_and_logarithms_are_the_same_bits():
