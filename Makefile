@@ -36,7 +36,7 @@ clean: ## remove .venv and what the tools leave; never results or reports
 setup: $(VENV)/.installed
 
 # torch first: what comes after may look for it while it is installed
-$(VENV)/.installed: pyproject.toml constraints.txt $(wildcard backends/kernels/cpp/* backends/kernels/cpp/*/*)
+$(VENV)/.installed: pyproject.toml constraints.txt $(wildcard $(addprefix backends/kernels/cpp/,CMakeLists.txt *.cpp */*.[ch]pp))
 	@$(FIND_PYTHON); $(CHECK_MACHINE); \
 	test -x $(BIN)/python || { echo "creating $(VENV) with $$python"; $$python -m venv $(VENV); }
 	@echo "installing (torch, then the rest, then the kernels are built; some minutes the first time)"
