@@ -24,7 +24,7 @@ asan: setup ## pass the tests of the kernels under the address and undefined-beh
 	@echo "building the kernels into build/asan"
 	@$(BIN)/python -m pip install -qq --no-deps --upgrade --target build/asan -C cmake.build-type=RelWithDebInfo -C cmake.define.SANITIZE=ON -C build-dir=build/asan-objects .
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
-	  ASAN_OPTIONS=detect_leaks=0 $(BIN)/python -m pytest -p tests.kernels.sanitized tests/kernels tests/agl/test_graphfeature.py tests/agl/test_graphfeatures.py $(ARGS)
+	  ASAN_OPTIONS=detect_leaks=0 $(BIN)/python -m pytest -p tests.backends.kernels.sanitized tests/backends/kernels tests/agl/test_graphfeature.py tests/agl/test_graphfeatures.py $(ARGS)
 
 report: setup ## write reports/ from results/
 	$(BIN)/python -m harness report $(ARGS)
@@ -36,7 +36,7 @@ clean: ## remove .venv and what the tools leave; never results or reports
 setup: $(VENV)/.installed
 
 # torch first: what comes after may look for it while it is installed
-$(VENV)/.installed: pyproject.toml constraints.txt $(wildcard backends/kernels/cpp/*)
+$(VENV)/.installed: pyproject.toml constraints.txt $(wildcard $(addprefix backends/kernels/cpp/,CMakeLists.txt *.cpp */*.[ch]pp))
 	@$(FIND_PYTHON); $(CHECK_MACHINE); \
 	test -x $(BIN)/python || { echo "creating $(VENV) with $$python"; $$python -m venv $(VENV); }
 	@echo "installing (torch, then the rest, then the kernels are built; some minutes the first time)"

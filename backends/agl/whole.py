@@ -13,7 +13,7 @@ from torch import Tensor
 from backends.base.layered import LayerMatrix, float_tensor
 from backends.contract import Nodes
 from backends.kernels import Neighbourhood, khop, layer_blocks
-from backends.kernels.rows import Rows, count_sources, take_rows
+from backends.kernels.rows import MatrixRows, count_sources, take_rows
 from backends.kernels.sampling import checked_nodes, distinct
 from datasets.adjacency import Adjacency
 
@@ -69,7 +69,7 @@ class WholeGraph:
         if not surely and count_sources(rows) < MOST * self.csr.shape[1]:
             return None
         own = torch.from_numpy(nodes)
-        part = LayerMatrix(rows, weight, own, Rows(self.csr, self.weight, own))
+        part = LayerMatrix(rows, weight, own, MatrixRows(self.csr, self.weight, own))
         return [whole] * (self.hops - depth - 1) + [part]
 
     def _edges_into(self, nodes: Nodes) -> int:

@@ -11,7 +11,7 @@ from backends.base.loss import Targets, loss_of
 from backends.base.network import Network
 from backends.base.trainer import TorchTrainer
 from backends.kernels import bias_activation, binary_cross_entropy, dense, gat, gat_layer, projection, spmm
-from backends.kernels.rows import Rows, spmm_with_own
+from backends.kernels.rows import MatrixRows, spmm_with_own
 from backends.model import ModelSpec, TrainingSpec
 from datasets.adjacency import adjacency_of
 from datasets.csr import Csr
@@ -33,7 +33,7 @@ class LayerMatrix:
     csr: Csr
     weight: Tensor | None = None
     own: Tensor | None = None
-    taken: Rows | None = None
+    taken: MatrixRows | None = None
 
 
 class LayeredNetwork(Network):

@@ -1,30 +1,35 @@
-"""The one place for kernels: what every native engine's aggregation and sampling stands on.
+"""The kernels: aggregation, dense layers and sampling that native engines are built from; the one place with C++.
 
-Aggregation and loss are C++ where the extension is built (``native.py``), plain torch elsewhere; neighbourhoods are
-numpy.
+Functions of tensors run in the implementation for their device (``dispatch.py``). Sampling and searching run in native
+code or in their numpy definition, with equal results.
 """
 
 from backends.kernels.aggregate import gat, gat_layer, spmm
-from backends.kernels.blocks import Block, layer_blocks
+from backends.kernels.blocks import LayerBlock, layer_blocks
 from backends.kernels.dense_layers import dense, projection
 from backends.kernels.edges import edge_softmax, sddmm
 from backends.kernels.epilogue import bias_activation
 from backends.kernels.loss import binary_cross_entropy
-from backends.kernels.neighbourhood import Neighbourhood, khop, union, union_with_places
+from backends.kernels.neighbourhood import Neighbourhood, expansions, khop, union, union_with_places
 from backends.kernels.operand import partition_rows
-from backends.kernels.samplers import SAMPLERS, Sampler
-from backends.kernels.sampling import Sample, sample_neighbors
+from backends.kernels.rows import MatrixRows, count_sources, spmm_with_own, take_rows
+from backends.kernels.samplers import SAMPLERS, EdgeSampler
+from backends.kernels.sampling import SampledEdges, distinct, sample_neighbors
 
 __all__ = [
     "SAMPLERS",
-    "Block",
+    "EdgeSampler",
+    "LayerBlock",
+    "MatrixRows",
     "Neighbourhood",
-    "Sample",
-    "Sampler",
+    "SampledEdges",
     "bias_activation",
     "binary_cross_entropy",
+    "count_sources",
     "dense",
+    "distinct",
     "edge_softmax",
+    "expansions",
     "gat",
     "gat_layer",
     "khop",
@@ -34,6 +39,8 @@ __all__ = [
     "sample_neighbors",
     "sddmm",
     "spmm",
+    "spmm_with_own",
+    "take_rows",
     "union",
     "union_with_places",
 ]

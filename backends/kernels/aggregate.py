@@ -1,17 +1,15 @@
 """Aggregation over in-edges with autograd; no two threads write the same row, results do not depend on their number.
 
 Row-parallel means that all edges of a destination belong to one thread (AGL, section 3.3.2, "edge partitioning");
-``row_parallel=False`` is that paper's base, messages scattered one by one.
+``row_parallel=False`` scatters messages one by one.
 """
 
-import torch
 from torch import Tensor
 
-from backends.kernels import plain
-from backends.kernels.checks import check_heads, check_rows, check_values
-from backends.kernels.epilogue import after_attention, bias_activation, check_epilogue
-from backends.kernels.maximum import NativeMaximum
-from backends.kernels.native import native
+from backends.kernels import scatter
+from backends.kernels.checks import check_epilogue, check_heads, check_rows, check_values
+from backends.kernels.dispatch import implementation
+from backends.kernels.epilogue import bias_activation
 from backends.kernels.operand import Operand, operand
 from datasets.csr import Csr
 
@@ -30,27 +28,8 @@ def spmm(csr: Csr, x: Tensor, weight: Tensor | None = None, reduce: str = "sum",
         if weight.shape != (matrix.nnz,):
             raise ValueError(f"weight has shape {tuple(weight.shape)}: {matrix.nnz} edges need ({matrix.nnz},)")
         check_values("weight", weight, like=x)
-    if reduce == "max":
-        return _maximum(matrix, x, weight, row_parallel)
-    if row_parallel and native is not None:
-        from backends.kernels.fused import NativeSpmm
-
-        out: Tensor = NativeSpmm.apply(matrix, weight, x, reduce == "mean")
-        return out
-    out = _plain_sum(matrix, x, weight) if row_parallel else plain.scatter_sum(matrix, x, weight)
-    return out * matrix.inverse_in_degrees[:, None].to(x.dtype) if reduce == "mean" else out
-
-
-def _plain_sum(matrix: Operand, x: Tensor, weight: Tensor | None) -> Tensor:
-    values = torch.ones(matrix.nnz, dtype=x.dtype) if weight is None else weight
-    out: Tensor = plain.PlainSpmm.apply(matrix, values, x)
-    return out
-
-
-def _maximum(matrix: Operand, x: Tensor, weight: Tensor | None, row_parallel: bool) -> Tensor:
-    if not row_parallel or native is None:
-        return plain.maximum(matrix, x, weight)
-    out: Tensor = NativeMaximum.apply(matrix, weight, x)
+    kernels = implementation("x", x)
+    out: Tensor = (kernels if row_parallel else scatter).spmm(matrix, x, weight, reduce)
     return out
 
 
@@ -73,14 +52,11 @@ def gat(
     """
     matrix = operand(csr)
     _check_attention(matrix, z, score_src, score_dst, score_edge, slope, dropout)
-    if row_parallel and native is not None:
-        from backends.kernels.fused import Attention, NativeGat
-
-        held = Attention(matrix, slope, dropout, _seed_of(dropout, seed))
-        out: Tensor = NativeGat.apply(held, z, score_src, score_dst, score_edge)
-        return out
-    alpha = plain.attention(matrix, score_src, score_dst, score_edge, slope, dropout)
-    return (plain.product_attention if row_parallel else plain.scatter_attention)(matrix, z, alpha)
+    kernels = implementation("z", z)
+    if not row_parallel:
+        return scatter.gat(matrix, z, score_src, score_dst, score_edge, slope, dropout)
+    out: Tensor = kernels.gat(matrix, z, score_src, score_dst, score_edge, slope, dropout, seed)
+    return out
 
 
 def gat_layer(
@@ -97,19 +73,17 @@ def gat_layer(
 ) -> Tensor:
     """``activation(gat(...) + bias)`` with the heads side by side: [rows, heads * d], bias [heads * d].
 
-    Keeps one array of that size for the gradients, where ``gat`` and ``bias_activation`` keep two.
+    Native code keeps one array of that size for the gradients, where ``gat`` and ``bias_activation`` keep two.
     """
     matrix = operand(csr)
     _check_attention(matrix, z, score_src, score_dst, None, slope, dropout)
     check_epilogue((matrix.shape[0], z.shape[1] * z.shape[2]), bias, activation)
-    if row_parallel and native is not None and matrix.shape[0] > 0 and z.shape[2] > 0:
-        from backends.kernels.fused import Attention, NativeAttention
-
-        held = Attention(matrix, slope, dropout, _seed_of(dropout, seed))
-        out, inner = NativeAttention.apply(held, z, score_src, score_dst)
-        return after_attention(out, inner, bias, activation)
-    out = gat(csr, z, score_src, score_dst, None, slope, dropout, seed, row_parallel)
-    return bias_activation(out.flatten(1), bias, activation)
+    kernels = implementation("z", z)
+    if not row_parallel:
+        out = scatter.gat(matrix, z, score_src, score_dst, None, slope, dropout)
+        return bias_activation(out.flatten(1), bias, activation)
+    layer: Tensor = kernels.gat_layer(matrix, z, score_src, score_dst, bias, activation, slope, dropout, seed)
+    return layer
 
 
 def _check_attention(
@@ -134,7 +108,3 @@ def _check_attention(
         raise ValueError(f"dropout={dropout} is not allowed: at least 0, below 1")
     if not slope >= 0.0:  # a row's largest score is found before the leaky ReLU, which must keep the order
         raise ValueError(f"slope={slope} is not allowed: at least 0, as leaky ReLU must not descend")
-
-
-def _seed_of(dropout: float, seed: int | None) -> int:
-    return seed if seed is not None else int(torch.randint(1 << 62, ())) if dropout > 0 else 0

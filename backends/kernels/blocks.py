@@ -1,4 +1,4 @@
-"""The matrix of each layer on a neighbourhood, pruned."""
+"""Layer blocks: the matrix that each layer of a model multiplies with on a neighbourhood, pruned."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,8 @@ FORMS = ("tight", "paper", "full")
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
-    """One layer's matrix: rows are the nodes it makes, columns the nodes it reads, both prefixes of the neighbourhood.
+class LayerBlock:
+    """One layer's matrix: rows are its output nodes, columns its input nodes, both prefixes of the neighbourhood.
 
     ``positions`` [nnz] are those of the neighbourhood: places in the whole graph's edge order.
     """
@@ -23,7 +23,7 @@ class Block:
     positions: Nodes | None
 
 
-def layer_blocks(neighbourhood: Neighbourhood, layers: int, form: str = "tight") -> list[Block]:
+def layer_blocks(neighbourhood: Neighbourhood, layers: int, form: str = "tight") -> list[LayerBlock]:
     """Return the matrix of each layer, first layer (the deepest hop) first; layer l keeps edges of rank < its fanout.
 
     ``full`` keeps all nodes in every layer; ``paper`` drops at layer k (1-based) every node further than
@@ -33,28 +33,28 @@ def layer_blocks(neighbourhood: Neighbourhood, layers: int, form: str = "tight")
     if form not in FORMS:
         raise ValueError(f"form={form!r} is unknown: allowed are {', '.join(FORMS)}")
     if not 1 <= layers <= len(neighbourhood.fanouts):
-        held = len(neighbourhood.fanouts)
-        raise ValueError(f"layers={layers} is not allowed: the neighbourhood has {held} hops, so 1 to {held}")
+        hops = len(neighbourhood.fanouts)
+        raise ValueError(f"layers={layers} is not allowed: the neighbourhood has {hops} hops, so 1 to {hops}")
     return [_block(neighbourhood, layers, layer, form) for layer in range(1, layers + 1)]
 
 
-def _block(held: Neighbourhood, layers: int, layer: int, form: str) -> Block:
-    made = int(np.searchsorted(held.distance, layers - layer, side="right"))
-    read = int(np.searchsorted(held.distance, layers - layer + 1, side="right"))
-    every = len(held.nodes)
-    rows, columns = {"tight": (made, read), "paper": (read, read), "full": (every, every)}[form]
-    csr, fanout = held.csr, held.fanouts[layer - 1]
+def _block(neighbourhood: Neighbourhood, layers: int, layer: int, form: str) -> LayerBlock:
+    outputs = int(np.searchsorted(neighbourhood.distance, layers - layer, side="right"))
+    inputs = int(np.searchsorted(neighbourhood.distance, layers - layer + 1, side="right"))
+    nodes = len(neighbourhood.nodes)
+    rows, columns = {"tight": (outputs, inputs), "paper": (inputs, inputs), "full": (nodes, nodes)}[form]
+    csr, fanout, positions = neighbourhood.csr, neighbourhood.fanouts[layer - 1], neighbourhood.positions
     end = int(csr.indptr[rows])
     indptr, shape = csr.indptr[: rows + 1], (rows, columns)
     if form != "paper" and (fanout is None or int(np.diff(indptr).max(initial=0)) <= fanout):
-        return Block(Csr(indptr, csr.indices[:end], shape, csr.ids[:end]), _part(held.positions, slice(end)))
-    kept = csr.indices[:end] < columns if form == "paper" else np.ones(end, dtype=bool)
+        return LayerBlock(Csr(indptr, csr.indices[:end], shape, csr.ids[:end]), _part(positions, slice(end)))
+    mask = csr.indices[:end] < columns if form == "paper" else np.ones(end, dtype=bool)
     over = 0 if fanout is None else int(np.flatnonzero(np.diff(indptr) > fanout).max(initial=-1)) + 1
-    # only nodes near the targets hold more than a layer's fanout
-    kept[: int(indptr[over])] &= row_places(indptr[: over + 1]) < (fanout or 0)
-    places = np.flatnonzero(kept)
-    counted = np.concatenate(([0], np.cumsum(kept)))[indptr].astype(indptr.dtype)
-    return Block(Csr(counted, csr.indices[places], shape, csr.ids[places]), _part(held.positions, places))
+    # only nodes near the targets have more edges than this layer's fanout
+    mask[: int(indptr[over])] &= row_places(indptr[: over + 1]) < (fanout or 0)
+    places = np.flatnonzero(mask)
+    counted = np.concatenate(([0], np.cumsum(mask)))[indptr].astype(indptr.dtype)
+    return LayerBlock(Csr(counted, csr.indices[places], shape, csr.ids[places]), _part(positions, places))
 
 
 def _part(positions: Nodes | None, places: slice | Nodes) -> Nodes | None:

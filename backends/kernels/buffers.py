@@ -1,4 +1,4 @@
-"""Where results are written: large ones on huge pages, in blocks that fit again when they come back."""
+"""Memory for results: large ones on huge pages, in blocks that the allocator reuses for the next call."""
 
 from math import prod
 
@@ -20,11 +20,11 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     count = prod(shape) * dtype.itemsize
     if count < _LARGE:
         return torch.empty(shape, dtype=dtype)
-    held = np.empty(count + _LINE, dtype=np.uint8)
-    start = -held.ctypes.data % _LINE
+    block = np.empty(count + _LINE, dtype=np.uint8)
+    start = -block.ctypes.data % _LINE
     kind = torch.empty(0, dtype=dtype).numpy().dtype
     # shaped by numpy: autograd lets nobody write over what torch calls a view
-    return torch.from_numpy(held[start : start + count].view(kind).reshape(shape))
+    return torch.from_numpy(block[start : start + count].view(kind).reshape(shape))
 
 
 def empty_like(tensor: Tensor) -> Tensor:

@@ -3,31 +3,42 @@
 import torch
 from torch import Tensor
 
+ACTIVATIONS = ("none", "relu", "elu")
 _DTYPES = (torch.float32, torch.float64)
 
 
-def check_rows(name: str, given: Tensor, rows: int, dimensions: int) -> None:
-    """Refuse a tensor that is not [rows, ...] of ``dimensions`` axes, of a float type, on the CPU."""
-    if given.dim() != dimensions or given.shape[0] != rows:
+def check_rows(name: str, tensor: Tensor, rows: int, dimensions: int) -> None:
+    """Refuse a tensor that is not [rows, ...] of ``dimensions`` axes and of a float type."""
+    if tensor.dim() != dimensions or tensor.shape[0] != rows:
         raise ValueError(
-            f"{name} has shape {tuple(given.shape)}: needed are {dimensions} dimensions, the first of {rows}"
+            f"{name} has shape {tuple(tensor.shape)}: needed are {dimensions} dimensions, the first of {rows}"
         )
-    check_values(name, given)
+    check_values(name, tensor)
 
 
-def check_values(name: str, given: Tensor, like: Tensor | None = None) -> None:
-    """Refuse what the kernels do not compute with: other types, other devices, a type that differs from ``like``."""
-    if given.device.type != "cpu":
-        raise ValueError(f"{name} is on {given.device}: these kernels run on the CPU, call .cpu() first")
-    if given.layout is not torch.strided:
-        raise ValueError(f"{name} is {given.layout}: a dense tensor is needed, call .to_dense() first")
-    if given.dtype not in _DTYPES:
-        raise ValueError(f"{name} is {given.dtype}: allowed are float32, float64")
-    if like is not None and given.dtype != like.dtype:
-        raise ValueError(f"{name} is {given.dtype} beside {like.dtype}: give both in one type")
+def check_values(name: str, tensor: Tensor, like: Tensor | None = None) -> None:
+    """Refuse layouts and types that no kernel computes with, and a type or device that differs from ``like``."""
+    if tensor.layout is not torch.strided:
+        raise ValueError(f"{name} is {tensor.layout}: a dense tensor is needed, call .to_dense() first")
+    if tensor.dtype not in _DTYPES:
+        raise ValueError(f"{name} is {tensor.dtype}: allowed are float32, float64")
+    if like is None:
+        return
+    if tensor.dtype != like.dtype:
+        raise ValueError(f"{name} is {tensor.dtype} beside {like.dtype}: give both in one type")
+    if tensor.device != like.device:
+        raise ValueError(f"{name} is on {tensor.device} beside {like.device}: give both on one device")
 
 
 def check_heads(name: str, heads: int) -> None:
     """Refuse a product without heads."""
     if heads == 0:
         raise ValueError(f"{name} has 0 heads: at least one is needed")
+
+
+def check_epilogue(shape: tuple[int, ...], bias: Tensor, activation: str) -> None:
+    """Refuse an unknown activation, and a bias that does not fit rows of ``shape`` [rows, f]."""
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation={activation!r} is unknown: allowed are {', '.join(ACTIVATIONS)}")
+    if len(shape) != 2 or bias.shape != shape[1:]:
+        raise ValueError(f"x has shape {tuple(shape)}, bias {tuple(bias.shape)}: needed are [rows, f] and [f]")

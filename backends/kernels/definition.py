@@ -1,6 +1,6 @@
-"""What sampling, searching and merging are, in numpy: what the compiled kernels must equal, and run where they do not.
+"""The definition of sampling and searching in numpy: native code equals it bit for bit, and without it this runs.
 
-Nothing here touches more of a graph than the rows it is asked for.
+Only the requested rows of a graph are read.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.kernels.samplers import SAMPLERS, Sampler, Weights, check_weights
+from backends.kernels.samplers import SAMPLERS, EdgeSampler, Weights, check_weights
 from datasets.csr import Csr
 from datasets.randomness import below, keyed, stream, unit_interval
 
@@ -25,22 +25,22 @@ class Drawing:
     sampler: str
     seed: int
     weight: Weights | None
-    replace: bool
+    replacement: bool
 
     @property
     def key(self) -> int:
         """The key of all hashes: one purpose for keys of edges, another for draws."""
-        return stream(self.seed, DRAWS if self.replace else KEYS)
+        return stream(self.seed, DRAWS if self.replacement else KEYS)
 
     @property
-    def chosen(self) -> Sampler:
+    def registered(self) -> EdgeSampler:
         """The registered sampler."""
         return SAMPLERS[self.sampler]
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
-    """Kept edges by row and rank: ``starts`` [rows + 1], ``positions`` [nnz], ``ids`` [nnz]; nothing else."""
+class KeptEdges:
+    """Kept edges by row and rank: ``starts`` [rows + 1], ``positions`` [nnz], ``ids`` [nnz]."""
 
     starts: Nodes
     positions: Nodes
@@ -48,32 +48,34 @@ class Kept:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """A search's result: ``numbers`` [n] are component * columns + node, layer by layer, ``layers`` how many in each.
+class SearchResult:
+    """Nodes and edges of a search: ``numbers`` [n] are component * columns + node, ``layers`` the nodes per layer.
 
     ``local`` [nnz] are the sources' places in ``numbers``.
     """
 
     numbers: Nodes
     layers: list[int]
-    kept: Kept
+    kept: KeptEdges
     local: NDArray[np.integer]
 
 
-def sample(csr: Csr, drawing: Drawing, nodes: Nodes, keys: Any, node_ids: Nodes, fanout: int | None) -> Kept:
+def sample(csr: Csr, drawing: Drawing, nodes: Nodes, keys: Any, node_ids: Nodes, fanout: int | None) -> KeptEdges:
     """Keep in-edges of ``nodes``; ``keys`` [nodes] are those of the rows' hashes."""
     rows, positions = in_edges(csr, nodes)
     ids = positions if csr.edge_ids is None else np.asarray(csr.edge_ids[positions])
     weight = np.ones(len(ids))
-    if drawing.weight is not None and drawing.chosen.needs_weight:
+    if drawing.weight is not None and drawing.registered.needs_weight:
         weight = np.asarray(drawing.weight[positions])
-        check_weights(drawing.sampler, drawing.chosen, weight, ids)
-    if drawing.replace:
-        by_weight = weight if drawing.chosen.needs_weight else None
-        kept, counts = _drawn(rows, ids, keyed(keys, node_ids), by_weight, int(fanout or 0))
+        check_weights(drawing.sampler, drawing.registered, weight, ids)
+    if drawing.replacement:
+        by_weight = weight if drawing.registered.needs_weight else None
+        chosen, counts = _drawn(rows, ids, keyed(keys, node_ids), by_weight, int(fanout or 0))
     else:
-        kept, counts = _smallest(rows, ids, drawing.chosen.keys(keyed(keys[rows], ids), weight), len(nodes), fanout)
-    return Kept(np.concatenate(([0], np.cumsum(counts))), positions[kept], ids[kept])
+        chosen, counts = _smallest(
+            rows, ids, drawing.registered.keys(keyed(keys[rows], ids), weight), len(nodes), fanout
+        )
+    return KeptEdges(np.concatenate(([0], np.cumsum(counts))), positions[chosen], ids[chosen])
 
 
 def _smallest(rows: Nodes, ids: Any, keys: Any, count: int, fanout: int | None) -> tuple[Nodes, Nodes]:
@@ -97,10 +99,10 @@ def _drawn(rows: Nodes, ids: Any, draw_keys: Any, weight: Weights | None, fanout
         return order[starts[drawing] + below(hashes, degrees[drawing])], counts
     places = np.empty(len(drawing), dtype=np.int64)
     for row in np.flatnonzero(counts):
-        mine = slice(np.searchsorted(drawing, row), np.searchsorted(drawing, row) + fanout)
+        draws = slice(np.searchsorted(drawing, row), np.searchsorted(drawing, row) + fanout)
         sums = np.cumsum(weight[order[starts[row] : starts[row] + degrees[row]]].astype(np.float64))
-        found = np.searchsorted(sums, unit_interval(hashes[mine]) * sums[-1], side="left")
-        places[mine] = starts[row] + np.minimum(found, degrees[row] - 1)
+        drawn = np.searchsorted(sums, unit_interval(hashes[draws]) * sums[-1], side="left")
+        places[draws] = starts[row] + np.minimum(drawn, degrees[row] - 1)
     return order[places], counts
 
 
@@ -113,10 +115,11 @@ def in_edges(csr: Csr, nodes: Nodes) -> tuple[Nodes, Nodes]:
     return np.repeat(np.arange(len(nodes)), degrees), positions
 
 
-def search(csr: Csr, drawing: Drawing, roots: Nodes, reaches: Reaches, apart: bool) -> Found:
-    """Expand ``roots`` hop by hop: a layer's nodes keep as many edges as the last of their ``reaches`` says.
+def search(csr: Csr, drawing: Drawing, roots: Nodes, reaches: Reaches, apart: bool) -> SearchResult:
+    """Expand ``roots`` hop by hop; ``reaches[j]`` belongs to the nodes of layer j.
 
-    Entry i says how many of these edges reach a node at most i + 1 layers further on, where nothing reaches it sooner.
+    Its last entry is how many in-edges they keep. Entry i: the sources of that many of them are needed i + 1 layers
+    further on at the latest; a node stands in the earliest layer that needs it. ``apart``: a component per root.
     """
     count = csr.shape[1]
     layers = [roots + (np.arange(len(roots)) * count if apart else 0)]
@@ -125,9 +128,9 @@ def search(csr: Csr, drawing: Drawing, roots: Nodes, reaches: Reaches, apart: bo
         own, component = layers[-1] % count, layers[-1] // count
         keys = keyed(drawing.key, roots[component]) if apart else np.full(len(own), drawing.key, dtype=np.uint64)
         hops.append(sample(csr, drawing, own, keys, own, reach[-1]))
-        kept_of = np.diff(hops[-1].starts)
-        ranks.append(np.arange(len(hops[-1].positions)) - np.repeat(hops[-1].starts[:-1], kept_of))
-        sources.append(csr.indices[hops[-1].positions] + np.repeat(component, kept_of) * count)
+        counts = np.diff(hops[-1].starts)
+        ranks.append(np.arange(len(hops[-1].positions)) - np.repeat(hops[-1].starts[:-1], counts))
+        sources.append(csr.indices[hops[-1].positions] + np.repeat(component, counts) * count)
         limits = [earlier[depth - at] for at, earlier in enumerate(reaches[: depth + 1])]
         near = [
             source[rank < (np.inf if limit is None else limit)]
@@ -139,11 +142,11 @@ def search(csr: Csr, drawing: Drawing, roots: Nodes, reaches: Reaches, apart: bo
     degrees = [*(np.diff(hop.starts) for hop in hops), np.zeros(len(layers[-1]), dtype=np.int64)]
     starts = np.concatenate(([0], *degrees)).cumsum()
     positions, ids = (np.concatenate([getattr(hop, name) for hop in hops]) for name in ("positions", "ids"))
-    kept = Kept(starts, positions, ids)
-    return Found(numbers, [len(layer) for layer in layers], kept, places_in(numbers, np.concatenate(sources)))
+    kept = KeptEdges(starts, positions, ids)
+    return SearchResult(numbers, [len(layer) for layer in layers], kept, places_in(numbers, np.concatenate(sources)))
 
 
-def places_in(numbers: Nodes, wanted: Nodes) -> Nodes:
-    """Place in ``numbers``, which differ, of each of ``wanted``."""
+def places_in(numbers: Nodes, values: Nodes) -> Nodes:
+    """Place in ``numbers``, which are distinct, of each of ``values``."""
     order = np.argsort(numbers)
-    return order[np.searchsorted(numbers[order], wanted)]
+    return order[np.searchsorted(numbers[order], values)]

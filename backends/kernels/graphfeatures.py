@@ -1,6 +1,6 @@
 """GraphFeatures in Protocol Buffers' wire format: decoded whole, or merged into the neighbourhood of a batch.
 
-The schema is ``backends/agl/graphfeature.proto``. Only the compiled kernels read it.
+The schema is ``backends/agl/graphfeature.proto``. Only native code reads it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.kernels.native import native, workers
+from backends.kernels.extension import extension, workers
 from backends.kernels.neighbourhood import Neighbourhood, reaches
 from datasets.csr import Csr, index_dtype
 
@@ -23,11 +23,11 @@ COLUMNS = {"ids": NODES, "distance": NODES, "in_edges": NODES, "sources": EDGES,
 
 
 class CorruptRecord(ValueError):
-    """Bytes that are no GraphFeature; ``record`` is its place among those that were read, where one is to blame."""
+    """Bytes that are no GraphFeature: the ``reason``, and which ``record`` of the batch is at fault, if one is."""
 
-    def __init__(self, told: str, record: int | None = None) -> None:
-        super().__init__(told if record is None else f"record {record}: {told}")
-        self.told, self.record = told, record
+    def __init__(self, reason: str, record: int | None = None) -> None:
+        super().__init__(reason if record is None else f"record {record}: {reason}")
+        self.reason, self.record = reason, record
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ class Strings:
 
     @property
     def arrays(self) -> tuple[NDArray[np.uint8], Ints, Ints]:
-        """What the kernels take."""
+        """Contiguous arrays for the kernels: data, starts, ends."""
         return self.data, np.ascontiguousarray(self.starts), np.ascontiguousarray(self.ends)
 
     @property
@@ -68,14 +68,14 @@ class Strings:
 
 
 @dataclass(frozen=True, eq=False)
-class Merged:
-    """A batch's neighbourhood and what was asked for of its nodes [n, ...] and edges [nnz].
+class MergedRecords:
+    """A batch's neighbourhood with the requested columns of its nodes [n, ...] and edges [nnz].
 
-    ``held`` has no edge ids, and its ``positions`` are places in ``edge_weights``, ``None`` without those. ``roots``
-    [records] are rows of ``held``, the records' targets.
+    ``neighbourhood`` has no edge ids, and its ``positions`` are places in ``edge_weights``, ``None`` without those.
+    ``roots`` [records] are the local numbers of the records' targets.
     """
 
-    held: Neighbourhood
+    neighbourhood: Neighbourhood
     roots: NDArray[np.int32]
     degrees: NDArray[np.int64] | NDArray[np.float64] | None = None
     features: NDArray[np.float32] | None = None
@@ -83,26 +83,27 @@ class Merged:
 
 
 def decode_columns(strings: Strings) -> dict[str, Any]:
-    """Decode all that records hold: ``node_bounds``, ``edge_bounds`` and a column for each field but ``nodes_at``.
+    """Decode records: ``node_bounds``, ``edge_bounds`` and a column for each field but ``nodes_at``.
 
     Numbers are int64; ``labels`` [records, width]; a column that no record has is ``None``. Raises CorruptRecord.
     """
     counts = np.empty((len(strings), 4 + len(RAW)), dtype=np.int64)
-    with _checked():
-        native.graphfeature_count(*strings.arrays, counts, strings.threads)
+    with _named_errors():
+        extension.graphfeature_count(*strings.arrays, counts, strings.threads)
     for name, column in (("hops", SPANS), ("labels", LABELS)):
         _refuse(f"it has not as many {name} as the others", counts[:, column] != counts[:, column].max(initial=0))
     nodes, edges = (np.concatenate(([0], np.cumsum(counts[:, column]))) for column in (NODES, EDGES))
-    found: dict[str, Any] = {name: np.empty((nodes, edges)[of][-1], dtype=np.int64) for name, of in COLUMNS.items()}
+    columns: dict[str, Any] = {name: np.empty((nodes, edges)[of][-1], dtype=np.int64) for name, of in COLUMNS.items()}
     labelled = int(counts[:, LABELS].max(initial=0))
-    found |= {"labels": np.empty((len(strings), labelled), np.int64), "split": np.empty(len(strings), np.int64)}
-    raw, each = zip(*(_floats(name, counts, place) for place, name in enumerate(RAW)), strict=True)
-    with _checked():
+    columns |= {"labels": np.empty((len(strings), labelled), np.int64), "split": np.empty(len(strings), np.int64)}
+    raw, item_bytes = zip(*(_floats(name, counts, place) for place, name in enumerate(RAW)), strict=True)
+    with _named_errors():
         views = [None if column is None else column.reshape(-1).view(np.uint8) for column in raw]
-        native.graphfeature_decode(*strings.arrays, nodes, edges, list(found.values()), labelled, views, each,
-                                   strings.threads)  # fmt: skip
-    found |= dict(zip(RAW, raw, strict=True))
-    return found | {"hops": int(counts[:, SPANS].max(initial=1)) - 1, "node_bounds": nodes, "edge_bounds": edges}
+        extension.graphfeature_decode(
+            *strings.arrays, nodes, edges, list(columns.values()), labelled, views, item_bytes, strings.threads
+        )
+    columns |= dict(zip(RAW, raw, strict=True))
+    return columns | {"hops": int(counts[:, SPANS].max(initial=1)) - 1, "node_bounds": nodes, "edge_bounds": edges}
 
 
 def merge_records(
@@ -114,35 +115,36 @@ def merge_records(
     degrees: str | None = None,
     features: bool = False,
     edge_weights: bool = False,
-) -> Merged:
-    """Merge records whose neighbourhoods were drawn with ``fanouts``: what ``khop`` finds for all their targets.
+) -> MergedRecords:
+    """Merge records whose neighbourhoods were drawn with ``fanouts``: the result of ``khop`` for all their targets.
 
-    Where a node has one sample for all targets, the record that holds it nearest to its target has the most of its
+    Where a node has one sample for all targets, the record in which it is nearest to the target has the most of its
     edges, and the others a prefix of them. Samples drawn per target differ: ``apart`` keeps a copy of a node for every
-    record that holds it. ``needed`` is that of ``khop``. ``degrees`` asks for ``degrees`` or ``weighted_degrees``,
-    ``features`` for those that are in the records. Only what is asked for is decoded. Raises CorruptRecord.
+    record that contains it. ``needed`` is that of ``khop``. ``degrees`` is ``degrees`` or ``weighted_degrees``, or
+    ``None`` to skip both, as ``features`` and ``edge_weights`` skip theirs: skipped fields are not decoded. Raises
+    CorruptRecord.
     """
-    wanted = apart, degrees == "degrees", degrees == "weighted_degrees", features, edge_weights
-    with _checked():
-        ids, layers, starts, indices, roots, whole, weighted, values, weights = native.graphfeature_merge(
-            *strings.arrays, reaches(fanouts, needed), *wanted, strings.threads
+    options = apart, degrees == "degrees", degrees == "weighted_degrees", features, edge_weights
+    with _named_errors():
+        ids, layers, starts, indices, roots, counts, sums, values, weights = extension.graphfeature_merge(
+            *strings.arrays, reaches(fanouts, needed), *options, strings.threads
         )
     csr = Csr(starts.astype(index_dtype(len(indices)), copy=False), indices, (len(ids),) * 2)
     distance = np.repeat(np.arange(len(layers), dtype=np.int32), layers)
-    return Merged(
+    return MergedRecords(
         Neighbourhood(ids, distance, csr, np.arange(len(weights)) if edge_weights else None, fanouts),
         roots,
-        {None: None, "degrees": whole, "weighted_degrees": weighted}[degrees],
+        {None: None, "degrees": counts, "weighted_degrees": sums}[degrees],
         values.reshape(len(ids), -1) if features else None,
         weights if edge_weights else None,
     )
 
 
 @contextmanager
-def _checked() -> Iterator[None]:
-    """Refuse to go without the kernels; name the record that they could not read."""
-    if native is None:
-        raise RuntimeError("GraphFeatures are read by the compiled kernels: build them with pip install -e .")
+def _named_errors() -> Iterator[None]:
+    """Raise RuntimeError without the extension; turn its errors into CorruptRecord with the record's number."""
+    if extension is None:
+        raise RuntimeError("GraphFeatures are read by the compiled kernels only: build them with pip install -e .")
     try:
         yield
     except ValueError as error:
@@ -152,18 +154,18 @@ def _checked() -> Iterator[None]:
 
 
 def _floats(name: str, counts: Ints, place: int) -> tuple[Any, int]:
-    """Room for numbers per node or edge, [count] or [count, width], ``None`` where no record has any; bytes of each."""
-    held, sizes, item = counts[:, NODES if place < 2 else EDGES], counts[:, 4 + place], np.dtype(RAW[name]).itemsize
+    """An array for numbers per node or edge, [count] or [count, width], ``None`` without any; bytes of a row."""
+    rows, sizes, item = counts[:, NODES if place < 2 else EDGES], counts[:, 4 + place], np.dtype(RAW[name]).itemsize
     if not sizes.any():
         return None, 0
-    total, wide = int(held.sum()), name in ("features", "edge_features")
+    total, wide = int(rows.sum()), name in ("features", "edge_features")
     width = max(1, int(sizes.sum()) // (item * max(total, 1)))
     if not wide and width > 1:
         raise CorruptRecord(f"{name} has {width} numbers of {item} bytes for each, not one", int(sizes.argmax()))
-    _refuse(f"{name} has not {width} numbers of {item} bytes for each", sizes != held * item * width)
+    _refuse(f"{name} has not {width} numbers of {item} bytes for each", sizes != rows * item * width)
     return np.empty((total, width) if wide else total, dtype=RAW[name]), item * width
 
 
-def _refuse(told: str, wrong: NDArray[np.bool_]) -> None:
+def _refuse(reason: str, wrong: NDArray[np.bool_]) -> None:
     if wrong.any():
-        raise CorruptRecord(told, int(wrong.argmax()))
+        raise CorruptRecord(reason, int(wrong.argmax()))

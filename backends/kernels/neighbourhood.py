@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.kernels import compiled
 from backends.kernels.definition import Drawing, Nodes, Reaches
+from backends.kernels.dispatch import sampling_implementation
 from backends.kernels.samplers import Weights, sampler_of
 from backends.kernels.sampling import checked_fanouts, checked_nodes, distinct, row_places
 from datasets.csr import Csr, index_dtype
@@ -20,7 +20,7 @@ MOST_COPIES = 1 << 62
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhood:
-    """All nodes from which a target can be reached in at most k steps, and the edges into those expanded.
+    """All nodes from which a target can be reached in at most k steps, and the kept in-edges of those below k.
 
     ``nodes`` [n] are ids of the whole graph, by (distance, id), so targets come first, ascending; ``distance`` [n]
     counts steps to the nearest target. ``csr`` [n, n] holds local numbers and the whole graph's edge ids, edges by
@@ -54,14 +54,14 @@ def expansions(fanouts: tuple[int | None, ...]) -> list[int | None]:
 
 
 def reaches(fanouts: tuple[int | None, ...], needed: bool = False) -> Reaches:
-    """How many edges of a node of each layer reach another one, two, ... layers further on, at the latest.
+    """For each layer of nodes: of how many in-edges the source is needed one, two, ... layers further on at the latest.
 
-    All that it keeps reach the next, but where only what is ``needed`` is expanded: a source is the nearer, the later
-    the layer that reads it.
+    Every source of a kept edge is needed in the next layer, unless only what is ``needed`` is expanded: then the later
+    the model's layer that reads a source, the nearer the source stands.
     """
-    kept, count = expansions(fanouts), len(fanouts)
+    sizes, count = expansions(fanouts), len(fanouts)
     if not needed:
-        return [[kept[depth]] * (count - depth) for depth in range(count)]
+        return [[sizes[depth]] * (count - depth) for depth in range(count)]
     read = [[fanouts[count - layer : count - depth] for layer in range(depth + 1, count + 1)] for depth in range(count)]
     return [[None if None in some else max(f for f in some if f is not None) for some in row] for row in read]
 
@@ -74,22 +74,22 @@ def khop(
     scope: str = "node",
     sampler: str = "uniform",
     weight: Weights | None = None,
-    replace: bool = False,
+    replacement: bool = False,
     needed: bool = False,
 ) -> Neighbourhood:
     """Collect the k-hop in-neighbourhood of ``targets`` together: edges into nodes at distance < k = len(fanouts).
 
     ``fanouts`` belong to layers, the first layer (the deepest hop) first, ``None`` meaning all neighbours: a node at
     distance j keeps its first max(fanouts[: k - j]) edges; where all are ``None`` edges stand by id, as with sampler
-    ``full``. ``targets`` are a set: neither order nor repetition matters. ``scope="node"``: a node has one sample,
-    whoever asks; ``"target"``: one for each target, and the result is the disjoint union of the targets'
-    neighbourhoods. ``sampler``, ``weight``, ``replace`` as in ``sample_neighbors``. ``needed`` expands no node further
-    than layers read it, where fanouts fall towards the targets: its ``distance`` is then the layers above the last
-    that reads it, never less than its steps, and targets' rows of ``tight`` blocks stay the same. Raises ValueError
-    for what is not allowed. (AGL, sections 2.2 and 3.2; edges as in its code.)
+    ``full``. ``targets`` are a set: neither order nor repetition matters. ``scope="node"``: a node has one sample
+    for all targets; ``"target"``: one for each target, and the result is the disjoint union of the targets'
+    neighbourhoods. ``sampler``, ``weight``, ``replacement`` as in ``sample_neighbors``. ``needed`` expands a node
+    only for the layers that read it, where fanouts fall towards the targets: its ``distance`` is then the number of
+    layers above the last that reads it, never less than its steps, and targets' rows of ``tight`` blocks stay the same.
+    Raises ValueError for arguments that are not allowed. (AGL, sections 2.2 and 3.2; edges as in its code.)
     """
-    fanouts = checked_fanouts(fanouts, sampler, replace)
-    sampler_of(sampler, weight, csr.nnz, replace)
+    fanouts = checked_fanouts(fanouts, sampler, replacement)
+    sampler_of(sampler, weight, csr.nnz, replacement)
     sampler = sampler if any(fanouts) else "full"
     roots = distinct(checked_nodes(targets, csr.shape[0], "target"))
     if not len(roots):
@@ -101,16 +101,16 @@ def khop(
     apart = scope == "target"
     if apart and len(roots) * csr.shape[1] > MOST_COPIES:
         raise ValueError(f"{len(roots)} targets of {csr.shape[1]} nodes are too many copies: give fewer at a time")
-    drawing = Drawing(sampler, seed, weight, replace)
-    found = compiled.runner(drawing).search(csr, drawing, roots, reaches(fanouts, needed), apart)
-    nodes, component = found.numbers, None
+    drawing = Drawing(sampler, seed, weight, replacement)
+    result = sampling_implementation(drawing).search(csr, drawing, roots, reaches(fanouts, needed), apart)
+    nodes, component = result.numbers, None
     if apart:
         component, nodes = (nodes // csr.shape[1]).astype(np.int32), nodes % csr.shape[1]
-    dtype = index_dtype(max(len(found.local), len(nodes)))
-    indptr, local = found.kept.starts.astype(dtype, copy=False), found.local.astype(dtype, copy=False)
-    inside = Csr(indptr, local, (len(nodes),) * 2, found.kept.ids)
-    distance = np.repeat(np.arange(len(found.layers), dtype=np.int32), found.layers)
-    return Neighbourhood(nodes, distance, inside, found.kept.positions, fanouts, component)
+    dtype = index_dtype(max(len(result.local), len(nodes)))
+    indptr, local = result.kept.starts.astype(dtype, copy=False), result.local.astype(dtype, copy=False)
+    inside = Csr(indptr, local, (len(nodes),) * 2, result.kept.ids)
+    distance = np.repeat(np.arange(len(result.layers), dtype=np.int32), result.layers)
+    return Neighbourhood(nodes, distance, inside, result.kept.positions, fanouts, component)
 
 
 def union(neighbourhoods: Sequence[Neighbourhood]) -> Neighbourhood:
@@ -123,17 +123,17 @@ def union(neighbourhoods: Sequence[Neighbourhood]) -> Neighbourhood:
 
 
 def union_with_places(neighbourhoods: Sequence[Neighbourhood]) -> tuple[Neighbourhood, Nodes, Nodes]:
-    """``union``, and where each of its nodes and edges was found in the inputs' nodes and edges, put end to end."""
-    held = list(neighbourhoods)
-    if not held:
+    """``union``, and the place of each of its nodes and edges in the concatenated nodes and edges of the inputs."""
+    parts = list(neighbourhoods)
+    if not parts:
         raise ValueError("no neighbourhoods were given: a union needs at least one")
-    if any(one.component is not None for one in held):
+    if any(part.component is not None for part in parts):
         raise ValueError("scope='target' gives a node a sample per target: only scope='node' can be merged")
-    if len({one.fanouts for one in held}) > 1:
-        raise ValueError(f"fanouts {held[0].fanouts} differ from others: only neighbourhoods drawn alike can be merged")
-    every = np.concatenate([one.nodes for one in held])
-    distance = np.concatenate([one.distance for one in held])
-    degrees = np.concatenate([one.csr.in_degrees for one in held]).astype(np.int64)
+    if len({part.fanouts for part in parts}) > 1:
+        raise ValueError(f"fanouts {parts[0].fanouts} differ from others: only equal ones can be merged")
+    every = np.concatenate([part.nodes for part in parts])
+    distance = np.concatenate([part.distance for part in parts])
+    degrees = np.concatenate([part.csr.in_degrees for part in parts]).astype(np.int64)
     # samples nest, so the copy nearest to a target has every edge that another copy has
     by_node = np.lexsort((-degrees, distance, every))
     best = by_node[np.concatenate(([True], np.diff(every[by_node]) != 0))]
@@ -142,13 +142,12 @@ def union_with_places(neighbourhoods: Sequence[Neighbourhood]) -> tuple[Neighbou
     starts = (np.cumsum(degrees) - degrees)[places]
     indptr = np.concatenate(([0], np.cumsum(degrees[places])))
     edges = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], degrees[places])
-    first = np.cumsum([0, *(len(one.nodes) for one in held[:-1])])
-    sources = np.concatenate([one.nodes[one.csr.indices] for one in held])[edges] if len(first) else edges
+    sources = np.concatenate([part.nodes[part.csr.indices] for part in parts])[edges]
     order = np.argsort(nodes)
     local = order[np.searchsorted(nodes[order], sources)]
     dtype = index_dtype(max(len(edges), len(nodes)))
-    ids = np.concatenate([one.csr.ids for one in held])[edges]
+    ids = np.concatenate([part.csr.ids for part in parts])[edges]
     csr = Csr(indptr.astype(dtype), local.astype(dtype), (len(nodes),) * 2, ids)
-    known = [one.positions for one in held if one.positions is not None]
-    positions = np.concatenate(known)[edges] if len(known) == len(held) else None
-    return Neighbourhood(nodes, distance[places], csr, positions, held[0].fanouts), places, edges
+    known = [part.positions for part in parts if part.positions is not None]
+    positions = np.concatenate(known)[edges] if len(known) == len(parts) else None
+    return Neighbourhood(nodes, distance[places], csr, positions, parts[0].fanouts), places, edges

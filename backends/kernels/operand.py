@@ -1,4 +1,4 @@
-"""What a kernel needs of a matrix beside its edges: made at the first call, kept as long as the matrix lives."""
+"""A matrix prepared for the kernels: layouts, transpose, scales; computed at first use, kept while the matrix lives."""
 
 import weakref
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from backends.kernels.native import native, workers
+from backends.kernels.extension import extension, workers
 from backends.kernels.transpose import Transpose, transposed
 from datasets.csr import Csr, index_dtype
 
@@ -23,9 +23,9 @@ def partition_rows(csr: Csr, parts: int) -> NDArray[np.int64]:
     """Cut the rows into ``parts`` consecutive pieces of about equal edges; bounds [parts + 1]."""
     if parts < 1:
         raise ValueError(f"parts={parts} is not allowed: at least 1")
-    if native is not None and _fits_native(csr):
+    if extension is not None and _fits_native(csr):
         bounds = np.empty(parts + 1, dtype=np.int64)
-        native.cut_pieces(csr.indptr, _ROW_COST, bounds)
+        extension.cut_pieces(csr.indptr, _ROW_COST, bounds)
         return bounds
     cost = csr.indptr.astype(np.int64) + _ROW_COST * np.arange(csr.shape[0] + 1)
     bounds = np.searchsorted(cost, np.linspace(0, cost[-1], parts + 1)).astype(np.int64)
@@ -34,10 +34,10 @@ def partition_rows(csr: Csr, parts: int) -> NDArray[np.int64]:
 
 
 def checked(csr: Csr) -> Csr:
-    """Refuse a matrix that a kernel would read outside its arrays for."""
-    readable = native is not None and _fits_native(csr) and len(csr.indptr) == csr.shape[0] + 1
-    if readable and native.is_matrix(csr.indptr, csr.indices, csr.shape[1], workers(csr.nnz, 1)):
-        return csr  # anything else is looked at again, to say what is wrong
+    """Return ``csr``; raises ValueError where a kernel would read outside the arrays."""
+    readable = extension is not None and _fits_native(csr) and len(csr.indptr) == csr.shape[0] + 1
+    if readable and extension.is_matrix(csr.indptr, csr.indices, csr.shape[1], workers(csr.nnz, 1)):
+        return csr  # any other matrix passes through the checks below, for their messages
     for name, array in (("indptr", csr.indptr), ("indices", csr.indices)):
         if array.ndim != 1 or array.dtype not in (np.int32, np.int64):
             raise ValueError(f"{name} is {array.dtype} {list(array.shape)}: allowed is one axis of int32 or int64")
@@ -51,8 +51,8 @@ def checked(csr: Csr) -> Csr:
 def _fits_native(csr: Csr) -> bool:
     """Whether native code can read the arrays of ``csr`` as they lie."""
     arrays = csr.indptr, csr.indices
-    plain = all(array.ndim == 1 and array.flags.c_contiguous and array.flags.aligned for array in arrays)
-    return plain and csr.indptr.dtype == csr.indices.dtype and csr.indptr.dtype in (np.int32, np.int64)
+    contiguous = all(array.ndim == 1 and array.flags.c_contiguous and array.flags.aligned for array in arrays)
+    return contiguous and csr.indptr.dtype == csr.indices.dtype and csr.indptr.dtype in (np.int32, np.int64)
 
 
 def _check_starts(csr: Csr) -> None:
@@ -72,8 +72,8 @@ def _check_starts(csr: Csr) -> None:
 
 
 @dataclass(eq=False)
-class Half:
-    """One direction of a matrix as the native kernels take it."""
+class Direction:
+    """Rows and edges of a matrix or of its transpose, as the native kernels take them."""
 
     indptr: NDArray[Any]
     indices: NDArray[Any]
@@ -87,8 +87,8 @@ class Half:
         return torch.int32 if self.indices.dtype == np.int32 else torch.int64
 
     @classmethod
-    def of(cls, csr: Csr) -> "Half":
-        """Lay out ``csr``: contiguous arrays of one index type, pieces of equal work, hubs by themselves."""
+    def of(cls, csr: Csr) -> "Direction":
+        """Lay out ``csr``: contiguous arrays of one index type, bounds of pieces of equal work, rows that are hubs."""
         dtype = np.result_type(csr.indptr.dtype, csr.indices.dtype, index_dtype(max(csr.shape)))
         hubs = np.flatnonzero(csr.in_degrees > HUB_EDGES) if csr.nnz > HUB_EDGES else np.empty(0, dtype=np.int64)
         parts = max(1, min(CHUNKS, csr.nnz // 2048))
@@ -97,13 +97,13 @@ class Half:
 
 
 class Operand:
-    """A matrix in every form that a kernel asked for so far; one that is ``known`` to be whole is not checked."""
+    """A matrix with every form of it that a kernel needed so far; ``is_checked`` skips the checks."""
 
-    def __init__(self, csr: Csr, known: bool = False) -> None:
-        csr = csr if known else checked(csr)
+    def __init__(self, csr: Csr, is_checked: bool = False) -> None:
+        csr = csr if is_checked else checked(csr)
         self.shape, self.nnz = csr.shape, csr.nnz
         self._arrays = (csr.indptr, csr.indices, csr.edge_ids)
-        self._turned: tuple[weakref.ref[Tensor], int, Tensor] | None = None
+        self._transposed_weight: tuple[weakref.ref[Tensor], int, Tensor] | None = None
 
     @cached_property
     def _csr(self) -> Csr:
@@ -111,19 +111,19 @@ class Operand:
         return Csr(indptr, indices, self.shape, ids)
 
     @cached_property
-    def forward(self) -> Half:
+    def forward(self) -> Direction:
         """Rows are destinations."""
-        return Half.of(self._csr)
+        return Direction.of(self._csr)
 
     @cached_property
     def transpose(self) -> Transpose:
-        """The same edges by source, and where each went; made once."""
+        """The same edges by source, with the permutations between the orders."""
         return transposed(self.forward.indptr, self.forward.indices, self.shape)
 
     @cached_property
-    def backward(self) -> Half:
+    def backward(self) -> Direction:
         """Rows are sources."""
-        return Half.of(Csr(self.transpose.indptr, self.transpose.indices, self.shape[::-1]))
+        return Direction.of(Csr(self.transpose.indptr, self.transpose.indices, self.shape[::-1]))
 
     @property
     def permutation(self) -> NDArray[Any]:
@@ -135,16 +135,16 @@ class Operand:
         """Position in the transposed order of each forward edge, [nnz]."""
         return self.transpose.inverse
 
-    def turned(self, weight: Tensor) -> Tensor:
-        """``weight`` [nnz] in the transpose's edge order; kept for the last fixed weight, until that is written to."""
-        if self._turned is not None:
-            held, version, turned = self._turned
-            if held() is weight and version == weight._version:
-                return turned
-        turned = weight.detach().index_select(0, torch.from_numpy(self.permutation))
+    def transposed_weight(self, weight: Tensor) -> Tensor:
+        """``weight`` [nnz] in the transpose's edge order; cached for the last fixed weight, until it is written to."""
+        if self._transposed_weight is not None:
+            reference, version, values = self._transposed_weight
+            if reference() is weight and version == weight._version:
+                return values
+        values = weight.detach().index_select(0, torch.from_numpy(self.permutation))
         if not weight.requires_grad:
-            self._turned = (weakref.ref(weight), weight._version, turned)
-        return turned
+            self._transposed_weight = (weakref.ref(weight), weight._version, values)
+        return values
 
     @cached_property
     def indptr(self) -> Tensor:
@@ -176,15 +176,15 @@ _OPERANDS: "weakref.WeakKeyDictionary[Csr, Operand]" = weakref.WeakKeyDictionary
 
 
 def operand(csr: Csr) -> Operand:
-    """Return the operand of ``csr``; raises ValueError for a matrix that is not one."""
-    held = _OPERANDS.get(csr)
-    if held is None:
-        held = _OPERANDS[csr] = Operand(csr)
-    return held
+    """Return the operand of ``csr``; raises ValueError for arrays that are no CSR matrix."""
+    cached = _OPERANDS.get(csr)
+    if cached is None:
+        cached = _OPERANDS[csr] = Operand(csr)
+    return cached
 
 
 def part_of(csr: Csr, part: Csr) -> Csr:
-    """Return ``part``, made of rows of ``csr``, which alone is checked."""
+    """Return ``part``, a copy of rows of ``csr``; only ``csr`` is checked."""
     operand(csr)
-    _OPERANDS[part] = Operand(part, known=True)
+    _OPERANDS[part] = Operand(part, is_checked=True)
     return part

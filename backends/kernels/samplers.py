@@ -1,7 +1,7 @@
 """Which edges a sampled neighbourhood keeps: a sampler gives each in-edge a key, and the smallest keys are kept.
 
 Sampling without replacement by k smallest keys makes samples nest, and equal wherever they are drawn (Efraimidis and
-Spirakis 2006 for the weighted form). A new one is registered by name: ``SAMPLERS["mine"] = Sampler(keys)``.
+Spirakis 2006 for the weighted form). A new one is registered by name: ``SAMPLERS["mine"] = EdgeSampler(keys)``.
 """
 
 from collections.abc import Callable
@@ -18,11 +18,11 @@ Weights = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
-class Sampler:
+class EdgeSampler:
     """``keys(hashes [n], weight [n])`` returns the key of each edge; the smallest are kept, ties by edge id.
 
-    ``needs_weight``: it cannot do without weights; ``positive``: they must be finite and above 0. ``draws``: whether it
-    also draws with replacement. ``everything``: it takes no fanout.
+    ``needs_weight``: weights are required; ``positive``: they must be finite and above 0. ``draws``: it also draws with
+    replacement. ``everything``: it takes no fanout.
     """
 
     keys: Callable[[Hashes, Weights], NDArray[Any]]
@@ -48,16 +48,16 @@ def _full(hashes: Hashes, weight: Weights) -> NDArray[Any]:
     return np.zeros(len(hashes))
 
 
-SAMPLERS: dict[str, Sampler] = {
-    "uniform": Sampler(_uniform, draws=True),
-    "weighted": Sampler(_weighted, needs_weight=True, positive=True, draws=True),
-    "topk": Sampler(_topk, needs_weight=True),
-    "full": Sampler(_full, everything=True),
+SAMPLERS: dict[str, EdgeSampler] = {
+    "uniform": EdgeSampler(_uniform, draws=True),
+    "weighted": EdgeSampler(_weighted, needs_weight=True, positive=True, draws=True),
+    "topk": EdgeSampler(_topk, needs_weight=True),
+    "full": EdgeSampler(_full, everything=True),
 }
 
 
-def sampler_of(name: str, weight: Weights | None, edges: int, replace: bool) -> Sampler:
-    """Return a registered sampler; refuses an unknown one, missing weights, and ``replace`` where it cannot."""
+def sampler_of(name: str, weight: Weights | None, edges: int, replacement: bool) -> EdgeSampler:
+    """Return a registered sampler; refuses an unknown one, missing weights, and ``replacement`` where it cannot."""
     if name not in SAMPLERS:
         raise ValueError(f"sampler={name!r} is unknown: allowed are {', '.join(SAMPLERS)}")
     sampler = SAMPLERS[name]
@@ -65,14 +65,14 @@ def sampler_of(name: str, weight: Weights | None, edges: int, replace: bool) -> 
         raise ValueError(f"sampler={name!r} needs weight, one number for each of the {edges} edges")
     if weight is not None and weight.shape != (edges,):
         raise ValueError(f"weight has shape {weight.shape}: {edges} edges need ({edges},)")
-    if replace and not sampler.draws:
+    if replacement and not sampler.draws:
         able = ", ".join(key for key, value in SAMPLERS.items() if value.draws)
         raise ValueError(f"sampler={name!r} cannot draw with replacement: allowed are {able}")
     return sampler
 
 
-def check_weights(name: str, sampler: Sampler, weight: Weights, ids: NDArray[np.integer]) -> None:
-    """Refuse weights that have no place in an order, or that no sample can be drawn by, naming the first edge."""
+def check_weights(name: str, sampler: EdgeSampler, weight: Weights, ids: NDArray[np.integer]) -> None:
+    """Refuse weights that cannot be ordered, or drawn by; the message names the edge with the smallest id."""
     bad = np.isnan(weight)
     if sampler.positive:
         bad |= ~((weight > 0) & (weight < np.inf))

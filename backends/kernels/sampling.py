@@ -1,4 +1,4 @@
-"""The in-edges that a fanout keeps of each node: one hop of every sampled neighbourhood."""
+"""Sampling of in-edges by a fanout per node: one hop of every sampled neighbourhood."""
 
 from dataclasses import dataclass
 from operator import index
@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.kernels import compiled
 from backends.kernels.definition import Drawing, Nodes
+from backends.kernels.dispatch import sampling_implementation
 from backends.kernels.samplers import Weights, sampler_of
 from datasets.csr import Csr, index_dtype
 from datasets.randomness import keyed
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
-    """The kept in-edges of some nodes: row i of ``csr`` is node i of those asked for, columns are the whole graph's.
+class SampledEdges:
+    """The kept in-edges of some nodes: row i of ``csr`` is the i-th of these nodes, columns are the whole graph's.
 
     Edges stand by rank; ``positions`` [nnz] are places in the whole graph's edge order, ``csr.edge_ids`` its ids.
     """
@@ -42,42 +42,42 @@ def sample_neighbors(
     seed: int = 0,
     sampler: str = "uniform",
     weight: Weights | None = None,
-    replace: bool = False,
+    replacement: bool = False,
     targets: NDArray[np.integer] | None = None,
     node_ids: NDArray[np.integer] | None = None,
-) -> Sample:
+) -> SampledEdges:
     """Keep at most ``fanout`` in-edges (``None``: all) of each of ``nodes``, which may repeat.
 
-    Without replacement an edge's key is made from a hash of (seed, its id), the smallest are kept, ties by edge id
+    Without replacement an edge's key comes from a hash of (seed, its id), and the smallest are kept, ties by edge id
     (``full``: by edge id alone). With replacement draw d of a node is an index into its
     edges by id, from a hash of (seed, node, d). ``targets`` [nodes] adds a target to each row's hashes (scope
     ``target``); ``node_ids`` [nodes] are the whole graph's where ``csr`` is a part of it. ``weight`` [nnz] is read by
-    ``weighted`` and ``topk``. Raises ValueError for what is not allowed.
+    ``weighted`` and ``topk``. Raises ValueError for arguments that are not allowed.
     """
-    sampler_of(sampler, weight, csr.nnz, replace)
+    sampler_of(sampler, weight, csr.nnz, replacement)
     nodes = checked_nodes(nodes, csr.shape[0], "node")
-    (fanout,) = checked_fanouts([fanout], sampler, replace)
-    for name, given in (("targets", targets), ("node_ids", node_ids)):
-        if given is not None and len(given) != len(nodes):
-            raise ValueError(f"{name} has {len(given)} entries: one is needed for each of {len(nodes)} nodes")
-    drawing = Drawing(sampler, seed, weight, replace)
+    (fanout,) = checked_fanouts([fanout], sampler, replacement)
+    for name, array in (("targets", targets), ("node_ids", node_ids)):
+        if array is not None and len(array) != len(nodes):
+            raise ValueError(f"{name} has {len(array)} entries: one is needed for each of {len(nodes)} nodes")
+    drawing = Drawing(sampler, seed, weight, replacement)
     keys = np.full(len(nodes), drawing.key, dtype=np.uint64) if targets is None else keyed(drawing.key, targets)
     own = nodes if node_ids is None else np.ascontiguousarray(node_ids, dtype=np.int64)
-    kept = compiled.runner(drawing).sample(csr, drawing, nodes, keys, own, fanout)
-    indptr = kept.starts.astype(index_dtype(len(kept.positions)))
-    sources = np.asarray(csr.indices[kept.positions])
-    return Sample(Csr(indptr, sources, (len(nodes), csr.shape[1]), kept.ids), kept.positions)
+    edges = sampling_implementation(drawing).sample(csr, drawing, nodes, keys, own, fanout)
+    indptr = edges.starts.astype(index_dtype(len(edges.positions)))
+    sources = np.asarray(csr.indices[edges.positions])
+    return SampledEdges(Csr(indptr, sources, (len(nodes), csr.shape[1]), edges.ids), edges.positions)
 
 
 def checked_nodes(nodes: NDArray[np.integer], count: int, name: str) -> Nodes:
     """Return node numbers as int64; refuses other types and numbers outside the graph."""
-    given = np.asarray(nodes)
-    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        raise ValueError(f"{name}s are {given.dtype} of shape {given.shape}: one dimension of integers is needed")
-    bad = np.flatnonzero((given < 0) | (given >= count))
+    numbers = np.asarray(nodes)
+    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+        raise ValueError(f"{name}s are {numbers.dtype} of shape {numbers.shape}: one dimension of integers is needed")
+    bad = np.flatnonzero((numbers < 0) | (numbers >= count))
     if len(bad):
-        raise ValueError(f"{name} {given[bad[0]]} is not in the graph: allowed are 0 to {count - 1}")
-    return given.astype(np.int64)
+        raise ValueError(f"{name} {numbers[bad[0]]} is not in the graph: allowed are 0 to {count - 1}")
+    return numbers.astype(np.int64)
 
 
 def distinct(values: Nodes) -> Nodes:
@@ -88,19 +88,19 @@ def distinct(values: Nodes) -> Nodes:
     return ascending[first]
 
 
-def checked_fanouts(fanouts: Any, sampler: str, replace: bool) -> tuple[int | None, ...]:
-    """Return fanouts as a tuple; refuses those below 1, none at all, and what the sampler cannot use."""
+def checked_fanouts(fanouts: Any, sampler: str, replacement: bool) -> tuple[int | None, ...]:
+    """Return fanouts as a tuple; refuses those below 1, none at all, and those that the sampler cannot use."""
     try:
-        held = tuple(None if fanout is None else index(fanout) for fanout in fanouts)
+        checked = tuple(None if fanout is None else index(fanout) for fanout in fanouts)
     except TypeError:
         raise ValueError(f"fanouts={fanouts!r}: a sequence is needed, a whole number or None for each layer") from None
-    if not held:
+    if not checked:
         raise ValueError("fanouts is empty: a neighbourhood has at least 1 hop, so at least one fanout")
-    for fanout in held:
+    for fanout in checked:
         if fanout is not None and fanout < 1:
             raise ValueError(f"fanout={fanout} is not allowed: at least 1, or None for all neighbours")
-        if fanout is None and replace:
-            raise ValueError("fanout=None with replace=True is not allowed: say how many times to draw")
+        if fanout is None and replacement:
+            raise ValueError("fanout=None with replacement=True is not allowed: say how many times to draw")
         if fanout is not None and sampler == "full":
             raise ValueError(f"fanout={fanout} with sampler='full' is not allowed: it takes all, give None")
-    return held
+    return checked

@@ -1,4 +1,4 @@
-"""The transpose of a matrix, and where each of its edges went: made once per matrix, in mini batches once per batch."""
+"""The transpose of a matrix and the permutation of its edges: once per matrix, in mini batches once per batch."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.kernels.native import native, workers
+from backends.kernels.extension import extension, workers
 from datasets.csr import Csr
 
 _WIDTH = 8  # a counted edge costs about what eight columns of a product do
@@ -16,7 +16,7 @@ Indices = NDArray[np.signedinteger[Any]]
 
 @dataclass(frozen=True, eq=False)
 class Transpose:
-    """The same edges by source: row starts [columns + 1], rows [nnz], both ways between the orders of the edges.
+    """The same edges by source: row starts [columns + 1], rows [nnz], and both permutations between the orders.
 
     Edge i here is edge ``permutation[i]`` of the matrix, whose edge e is ``inverse[e]`` here.
     """
@@ -29,19 +29,19 @@ class Transpose:
 
 def transposed(indptr: Indices, indices: Indices, shape: tuple[int, int]) -> Transpose:
     """Transpose a checked matrix whose arrays have one type; edges of a column stay in their order."""
-    if native is None:
-        return defined(indptr, indices, shape)
+    if extension is None:
+        return plain_transpose(indptr, indices, shape)
     starts = np.empty(shape[1] + 1, dtype=indices.dtype)
-    turned, permutation, inverse = (np.empty_like(indices) for _ in range(3))
-    native.transpose(indptr, indices, starts, turned, permutation, inverse, workers(len(indices), _WIDTH))
-    return Transpose(starts, turned, permutation, inverse)
+    rows, permutation, inverse = (np.empty_like(indices) for _ in range(3))
+    extension.transpose(indptr, indices, starts, rows, permutation, inverse, workers(len(indices), _WIDTH))
+    return Transpose(starts, rows, permutation, inverse)
 
 
-def defined(indptr: Indices, indices: Indices, shape: tuple[int, int]) -> Transpose:
-    """``transposed`` in numpy: what the native form must equal."""
+def plain_transpose(indptr: Indices, indices: Indices, shape: tuple[int, int]) -> Transpose:
+    """Transpose in numpy, for where the extension is not built; the native form equals it bit for bit."""
     flipped, order = Csr(indptr, indices, shape).transpose
     permutation = order.astype(indices.dtype, copy=False)
     inverse = np.empty_like(permutation)
     inverse[permutation] = np.arange(len(indices), dtype=indices.dtype)
-    starts, turned = (array.astype(indices.dtype, copy=False) for array in (flipped.indptr, flipped.indices))
-    return Transpose(starts, turned, permutation, inverse)
+    starts, rows = (array.astype(indices.dtype, copy=False) for array in (flipped.indptr, flipped.indices))
+    return Transpose(starts, rows, permutation, inverse)

@@ -8,7 +8,7 @@ the caches and reads each source row once; ``bytes_worst`` reads a row for every
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from backends.kernels.native import description
+from backends.kernels.extension import description
 from datasets.csr import Csr
 from harness.measure import ceilings
 

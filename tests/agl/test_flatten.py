@@ -12,7 +12,7 @@ from backends.agl.flat.local import flattened
 from backends.agl.flat.source import Source
 from backends.agl.flat.strategy import StrategyError, parse
 from backends.agl.graphfeature import decode
-from backends.kernels import SAMPLERS, Sampler, khop
+from backends.kernels import SAMPLERS, EdgeSampler, khop
 from datasets.graph import Graph
 from tests.graphs import awkward_graph
 
@@ -120,7 +120,7 @@ def test_a_filter_computes_and_compares_in_chains(tmp_path):
 
 
 def test_a_sampler_of_ones_own_is_found_by_its_name(tmp_path, monkeypatch):
-    monkeypatch.setitem(SAMPLERS, "lightest", Sampler(lambda hashes, weight: weight, needs_weight=True))
+    monkeypatch.setitem(SAMPLERS, "lightest", EdgeSampler(lambda hashes, weight: weight, needs_weight=True))
     graph = awkward_graph(4, weighted=True)
     mine = strings_of(graph, parse("lightest(3)", 2), tmp_path)
     assert mine == strings_of(graph, parse("topk(by=weight, limit=3, reverse=true)", 2), tmp_path)

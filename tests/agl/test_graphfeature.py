@@ -144,7 +144,7 @@ def test_damaged_records_are_read_or_refused_by_their_place(held, data):
         assert error.record == 0
         with pytest.raises(CorruptRecord) as again:
             decode([*others, damaged])
-        assert again.value.record == len(others) or "others" in again.value.told or "for each" in again.value.told
+        assert again.value.record == len(others) or "others" in again.value.reason or "for each" in again.value.reason
         assert f"record {again.value.record}: " in str(again.value)
 
 

@@ -63,12 +63,12 @@ def test_merged_records_are_the_neighbourhood_of_all_targets(
         edge_weights=True,
     )
     wanted = khop(graph.csr, targets, strategy.fanouts, seed, scope, strategy.method, graph.edge_weights, needed=needed)
-    assert found.held.nodes.tolist() == ids[wanted.nodes].tolist()
-    assert found.held.distance.tolist() == wanted.distance.tolist()
-    assert found.held.csr.indptr.tolist() == wanted.csr.indptr.tolist()
-    assert found.held.csr.indices.tolist() == wanted.csr.indices.tolist()
-    assert found.held.csr.indices.dtype == wanted.csr.indices.dtype
-    assert found.held.nodes[found.roots].tolist() == ids[targets].tolist()
+    assert found.neighbourhood.nodes.tolist() == ids[wanted.nodes].tolist()
+    assert found.neighbourhood.distance.tolist() == wanted.distance.tolist()
+    assert found.neighbourhood.csr.indptr.tolist() == wanted.csr.indptr.tolist()
+    assert found.neighbourhood.csr.indices.tolist() == wanted.csr.indices.tolist()
+    assert found.neighbourhood.csr.indices.dtype == wanted.csr.indices.dtype
+    assert found.neighbourhood.nodes[found.roots].tolist() == ids[targets].tolist()
     assert np.array_equal(found.features, graph.features[wanted.nodes])
     assert np.array_equal(found.edge_weights, graph.edge_weights[wanted.positions])
     weighted = np.bincount(graph.csr.destinations, weights=graph.edge_weights, minlength=graph.nodes)
@@ -85,7 +85,13 @@ def test_any_number_of_threads_merges_alike(scope, tmp_path, monkeypatch):
         monkeypatch.setattr(graphfeatures, "workers", lambda size, width: threads)
         wants = {"degrees": "degrees", "features": True, "edge_weights": True}
         found = merge_records(strings, strategy.fanouts, apart=scope == "target", **wants)
-        arrays = found.held.nodes, found.held.csr.indptr, found.held.csr.indices, found.roots, found.degrees
+        arrays = (
+            found.neighbourhood.nodes,
+            found.neighbourhood.csr.indptr,
+            found.neighbourhood.csr.indices,
+            found.roots,
+            found.degrees,
+        )
         return [array.tobytes() for array in (*arrays, found.features, found.edge_weights)]
 
     assert merged(1) == merged(2) == merged(5)
@@ -104,7 +110,7 @@ def test_damaged_records_are_merged_or_refused_by_their_place(seed, at, byte, cu
     try:
         merge_records(Strings.of(held), strategy.fanouts, degrees="degrees", features=True, edge_weights=True)
     except CorruptRecord as error:
-        assert error.record == place or "features" in error.told  # the first record says how wide they are
+        assert error.record == place or "features" in error.reason  # the first record says how wide they are
 
 
 def trainer_of(graph, plan, model="gcn", **options):

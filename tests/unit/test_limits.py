@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from backends.kernels import ceiling
+from backends.kernels import ceiling, dispatch, plain
+from backends.kernels.extension import extension
 from backends.model import ModelSpec, initial_state
 from datasets.csr import Csr
 from harness.measure import ceilings
@@ -86,7 +87,7 @@ def test_no_product_no_limits():
 @pytest.mark.parametrize("compiled", [True, False], ids=["native", "torch"])
 def test_ceilings_of_this_machine_are_measured(monkeypatch, compiled):
     if not compiled:
-        monkeypatch.setattr(ceiling, "native", None)
+        monkeypatch.setitem(dispatch.IMPLEMENTATIONS, "cpu", plain)
     monkeypatch.setattr(ceilings, "STREAM_BYTES", 1 << 22)
     monkeypatch.setattr(ceilings, "GATHER_BYTES", 1 << 20)
     once.forget()
@@ -114,13 +115,13 @@ def test_what_another_cell_measured_is_not_measured_again(monkeypatch):
 @pytest.mark.parametrize("width", [1, 5, 8, 16, 23, 64, 65, 200])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_gather_reads_every_value_of_its_rows(width, threads):
-    if ceiling.native is None:
+    if extension is None:
         return
     draw = np.random.default_rng(width)
     table = torch.from_numpy(draw.integers(0, 9, (50, width)).astype(np.float32))
     indices = torch.from_numpy(draw.integers(0, 50, 10_000).astype(np.int32))
     rows = table.numpy()[indices.numpy()]
-    lanes = next(lanes for lanes in (ceiling.native.lanes, 8, 4, 2, 1) if lanes <= width)
+    lanes = next(lanes for lanes in (extension.lanes, 8, 4, 2, 1) if lanes <= width)
     twice = rows[:, width - lanes : width - width % lanes].sum() if width % lanes else 0  # a tail is a whole vector
     for ahead, block in product((0, 16, 20_000), (1, 64, 1 << 15)):
         assert ceiling.gathering(table, indices)(ahead, block, threads) == rows.sum() + twice

@@ -12,7 +12,7 @@ from backends.agl.flat.shards import features_path, shard_path
 from backends.agl.flat.stored import Features, ShardError, Stored
 from backends.agl.records import Records
 from backends.kernels.graphfeatures import Strings
-from backends.kernels.pages import PlainFile
+from backends.kernels.parquet import UncompressedParquet
 from datasets.randomness import permutation
 from datasets.table_stream import NAMES
 
@@ -108,12 +108,12 @@ class GraphFeatureReader:
             return Features(path, ids, file.numbers("features", "FLOAT").reshape(len(ids), -1))
 
     @contextmanager
-    def _plain(self, path: Path) -> Iterator[PlainFile]:
+    def _plain(self, path: Path) -> Iterator[UncompressedParquet]:
         """Map a file that GraphFlat wrote; raises ShardError where it is damaged."""
         import pyarrow
 
         try:
-            file = PlainFile(path)
+            file = UncompressedParquet(path)
             yield file
             self.bytes_read += file.bytes_read
         except (OSError, ValueError, pyarrow.ArrowException, KeyError) as error:

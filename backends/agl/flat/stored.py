@@ -13,7 +13,7 @@ from torch import Tensor
 
 from backends.agl.graphfeature import decode
 from backends.agl.records import Records
-from backends.kernels.graphfeatures import CorruptRecord, Merged, Strings, merge_records
+from backends.kernels.graphfeatures import CorruptRecord, MergedRecords, Strings, merge_records
 
 Ints = NDArray[np.int64]
 
@@ -60,12 +60,12 @@ class Stored:
             records = decode(self.strings)
         return records if self.features is None else replace(records, features=self.features.of(records.ids).numpy())
 
-    def merged(self, fanouts: tuple[int | None, ...], **options: Any) -> tuple[Merged, Tensor]:
+    def merged(self, fanouts: tuple[int | None, ...], **options: Any) -> tuple[MergedRecords, Tensor]:
         """Merge as ``merge_records`` does, with the features of each node [nodes, width]; raises ShardError."""
         with self._checked():
             merged = merge_records(self.strings, fanouts, features=self.features is None, **options)
         if self.features is not None:
-            return merged, self.features.of(merged.held.nodes)
+            return merged, self.features.of(merged.neighbourhood.nodes)
         assert merged.features is not None
         return merged, torch.from_numpy(merged.features)
 
@@ -78,4 +78,4 @@ class Stored:
             if self.shard is None:
                 raise
             row = "" if error.record is None else f" row {self.rows[error.record] + 1}:"
-            raise ShardError(f"{self.shard}:{row} {error.told}: flatten the graph again") from error
+            raise ShardError(f"{self.shard}:{row} {error.reason}: flatten the graph again") from error

@@ -86,8 +86,8 @@ class GraphFeatureTrainer(AglTrainer):
             edge_weights=gcn and weighted,
         )
         scale = None if merged.degrees is None else inverse_sqrt(1.0 + merged.degrees)
-        structure = matrices(merged.held, self.spec.name, self.spec.layers, form, scale, merged.edge_weights)
-        targets = self.by_id[np.searchsorted(self.sorted_ids, merged.held.nodes[merged.roots])]
+        structure = matrices(merged.neighbourhood, self.spec.name, self.spec.layers, form, scale, merged.edge_weights)
+        targets = self.by_id[np.searchsorted(self.sorted_ids, merged.neighbourhood.nodes[merged.roots])]
         return Batch(structure, features, targets, torch.from_numpy(merged.roots))
 
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:

@@ -1,0 +1,281 @@
+// What flows back through graph attention: one pass over each source's out-edges, in which a destination's gradient is
+// read once for both the score's gradient (an inner product) and the source's own (a weighted sum).
+#pragma once
+#include <memory>
+
+#include "aggregate/gat.hpp"
+
+namespace kernels {
+
+// `t.a` is the transpose here: its rows are sources, its columns the destinations that they send to.
+template <class T, class I>
+struct GatGradient {
+    CsrView<I> by_row;
+    const I* permutation;  // [nnz]: position of each transposed edge in the forward order
+    const I* inverse;      // [nnz]: position of each forward edge in the transposed order
+    const T* inner;        // [rows, heads]: inner products of the output and its gradient
+    const T* grad;         // [rows, heads, width] of the output
+    T* grad_z;             // [columns, heads, width]
+    T* grad_src;           // [columns, heads]
+    T* grad_dst;           // [rows, heads]
+    T* grad_edge;          // [nnz, heads] or null
+};
+
+// A part's share of grad_z, and what it adds to the inner products of its edges and heads.
+template <class T, class I>
+struct HeadSpread {
+    using Function = void (*)(const Stretch<T, I>&, int64_t, const T*, T*, T*, bool);
+
+    // V vectors of N lanes; P of them make a head, 0 if all belong to one.
+    template <int N, int V, int P>
+    static void run(const Stretch<T, I>& s, int64_t width, const T* own, T* out, T* products, bool fresh) {
+        constexpr int heads = P == 0 ? 1 : V / (P == 0 ? 1 : P);
+        LaneSums<T, N, heads> sums(products, s.heads);
+        Walk<T, I> edge(s);
+        for (int64_t r = 0; r < s.rows.count; ++r, own += s.stride, out += s.stride) {
+            vecn<T, N> acc[V] = {}, held[V];
+            for (int v = 0; v < V; ++v) {
+                held[v] = load_pack<N>(own + column<N, V>(v, width));
+                if (!fresh) acc[v] = load_pack<N>(out + column<N, V>(v, width));
+            }
+            for (int lane = 0; lane < int(V * N - width); ++lane) held[V - 1][lane] = T(0);  // counted before
+            for (const int64_t end = s.rows.edge(r + 1); edge.e < end; edge.next()) {
+                prefetch<T, N, V>(edge.ahead(ahead_of<T, N, V>));
+                const T* row = edge.row();
+                vecn<T, N> product[heads] = {};
+#pragma GCC unroll 16
+                for (int v = 0; v < V; ++v) {
+                    const auto value = load_pack<N>(row + column<N, V>(v, width));
+                    acc[v] += edge.factor[P == 0 ? 0 : v / P] * value;
+                    product[P == 0 ? 0 : v / P] += value * held[v];
+                }
+                sums.add(product);
+            }
+            write<T, N, V>(acc, out, width, T(1), s.streams);
+        }
+        sums.finish();
+    }
+
+    template <int N, int V, int P = 0>
+    Function pick() const {
+        return &run<N, V, P>;
+    }
+};
+
+// What edges need of their destinations, a row's side by side: [rows, 3, heads] of the score, the logarithm of the sum
+// of exponentials, and the inner product of the output and its gradient.
+template <class T, class I, int H>
+std::unique_ptr<T[]> destinations_of(const GatTask<T, I>& t, const GatGradient<T, I>& g, int threads) {
+    const Heads<H> heads{t.heads};
+    const int64_t rows = g.by_row.rows, blocks = (rows + kBlockRows - 1) / kBlockRows;
+    std::unique_ptr<T[]> held(new T[rows * heads * 3]);
+#pragma omp parallel num_threads(threads)
+    {
+        std::vector<T> level(kBlockRows * heads + lanes<T>, T(1));
+#pragma omp for schedule(static)
+        for (int64_t block = 0; block < blocks; ++block) {
+            const int64_t first = block * kBlockRows, count = std::min(kBlockRows, rows - first);
+            std::copy_n(t.row_sum + first * heads, count * heads, level.data());
+            for (int64_t i = 0; i < count * heads; i += lanes<T>) store(&level[i], logarithm(load(&level[i])));
+            for (int64_t r = 0; r < count; ++r) {
+                T* to = held.get() + (first + r) * heads * 3;
+                for (int64_t h = 0, i = (first + r) * heads; h < heads; ++h, ++i) {
+                    to[h] = t.score_dst[i];
+                    to[heads + h] = t.row_max[i] + level[r * heads + h];
+                    to[2 * heads + h] = g.inner[i];
+                }
+            }
+        }
+    }
+    return held;
+}
+
+// One thread's sources. H is the number of heads, 0 for any.
+template <class T, class I, int H>
+class Spreading {
+  public:
+    Spreading(const GatTask<T, I>& task, const GatGradient<T, I>& gradient, const T* destinations_, T* edge_grad_)
+        : t(task), g(gradient), destinations(destinations_), edge_grad(edge_grad_), heads{task.heads},
+          turns(heads), parts(parts_of<T, HeadSpread<T, I>>(heads, task.width)), lane(turns.slots) {
+        for (auto* buffer : {&own, &factor, &flow, &offset, &product, &kept})
+            buffer->resize(kEdgeBlock * heads + lanes<T>);
+    }
+
+    // Send the edges of sources, at most kEdgeBlock: their gradients, grad_z into `out`, grad_src into `total`.
+    void block(const Rows<I>& sources, T* out, T* total, bool fresh, bool streamed) {
+        collect(sources);
+        weigh(sources);
+        const int64_t stride = heads * t.width, readable = t.a.edges() - sources.starts[0];
+        for (const auto& part : parts) {
+            const Stretch<T, I> stretch{sources, t.a.indices + sources.starts[0], readable,
+                                        factor.data() + part.head, heads, g.grad + part.first, stride, streamed};
+            part.compute(stretch, part.width, t.z + sources.first * stride + part.first, out + part.first,
+                         product.data() + part.head, fresh);
+        }
+        finish(sources, total, fresh);
+    }
+
+    // The same for more edges of one source.
+    void segment(int64_t source, int64_t begin, int64_t end, T* out, T* total) {
+        each_piece<I>(source, begin, end,
+                      [&](const Rows<I>& piece, bool first, bool) { block(piece, out, total, first, false); });
+    }
+
+  private:
+    // Bring what the edges need of their ends into one order.
+    void collect(const Rows<I>& sources) {
+        const I* rows = t.a.indices + sources.starts[0];
+        const int64_t count = sources.edges();
+        T *score = factor.data(), *largest = flow.data(), *inner = offset.data();
+        for (int64_t e = 0; e < count; ++e) {
+            const T* to = destinations + int64_t(rows[e]) * heads * 3;
+            copy_heads<T, H>(to, heads, score + e * heads);
+            copy_heads<T, H>(to + heads, heads, largest + e * heads);
+            copy_heads<T, H>(to + 2 * heads, heads, inner + e * heads);
+        }
+        for (int64_t e = 0; t.score_edge != nullptr && e < count; ++e)
+            for (int64_t h = 0; h < heads; ++h)
+                score[e * heads + h] += t.score_edge[int64_t(g.permutation[sources.starts[0] + e]) * heads + h];
+        auto&& src = turns.laid(lane);
+        for (int64_t r = 0; r < sources.count; ++r) {
+            turns.spread(t.score_src + (sources.first + r) * heads, src.data());
+            T* to = own.data() + sources.edge(r) * heads;  // beyond the row the next one's follow
+            turns.each(to, sources.degree(r) * heads, [&](vec<T>, int64_t at, int64_t s) { store(to + at, src[s]); });
+        }
+    }
+
+    // The edges' attention, recomputed: `factor` weighs their gradients, `flow` also holds leaky's slope.
+    void weigh(const Rows<I>& sources) {
+        const vec<T> one = broadcast(T(1)), slope = broadcast(t.slope);
+        const int64_t count = sources.edges() * heads;
+        for (int64_t i = 0; i < count; i += lanes<T>) {
+            const vec<T> raw = load(factor.data() + i) + load(own.data() + i);
+            const vec<T> slopes = raw > vec<T>{} ? one : slope;
+            const vec<T> weight = exponential_or_zero<T>(raw * slopes - load(flow.data() + i));
+            store(factor.data() + i, weight);
+            store(flow.data() + i, weight * slopes);
+            store(product.data() + i, vec<T>{});
+        }
+        for (int64_t e = 0, i = 0; t.dropout.bound != 0 && e < sources.edges(); ++e)
+            for (int64_t h = 0; h < heads; ++h, ++i) {
+                kept[i] = t.dropout.template factor<T>(uint64_t(g.permutation[sources.starts[0] + e]), h);
+                factor[i] *= kept[i];
+            }
+    }
+
+    void finish(const Rows<I>& sources, T* total, bool fresh) {
+        const int64_t count = sources.edges() * heads;
+        for (int64_t i = 0; t.dropout.bound != 0 && i < count; ++i) product[i] *= kept[i];
+        for (int64_t i = 0; i < count; i += lanes<T>)
+            store(product.data() + i, load(flow.data() + i) * (load(product.data() + i) - load(offset.data() + i)));
+        turns.sum_rows(sources, product.data(), lane, total, fresh);
+        std::copy_n(product.begin(), count, edge_grad + int64_t(sources.starts[0]) * heads);
+    }
+
+    const GatTask<T, I>& t;
+    const GatGradient<T, I>& g;
+    const T* destinations;
+    T* edge_grad;
+    const Heads<H> heads;
+    const Turns<T, H> turns;
+    const std::vector<Part<HeadSpread<T, I>>> parts;
+    LaneBuffer<T> lane;
+    std::vector<T> own, factor, flow, offset, product, kept;
+};
+
+template <class T, class I, int H>
+void spread_hub(const GatTask<T, I>& t, const GatGradient<T, I>& g, const T* destinations, T* edge_grad,
+                int64_t source, int threads) {
+    const int64_t begin = t.a.indptr[source], end = t.a.indptr[source + 1], width = t.heads * t.width;
+    const int64_t segments = (end - begin + kHubSegment - 1) / kHubSegment;
+    std::vector<T> partial(segments * width), sums(segments * t.heads);
+#pragma omp parallel num_threads(threads)
+    {
+        Spreading<T, I, H> mine(t, g, destinations, edge_grad);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t s = 0; s < segments; ++s) {
+            const int64_t from = begin + s * kHubSegment;
+            mine.segment(source, from, std::min(from + kHubSegment, end), partial.data() + s * width,
+                         sums.data() + s * t.heads);
+        }
+    }
+    add_segments(partial, width, g.grad_z + source * width);
+    add_segments(sums, t.heads, g.grad_src + source * t.heads);
+}
+
+// to [heads] = sum of values [*, heads] at `at` in a fixed order; several loads are under way at once.
+template <class T, class I, int H>
+inline void gathered_sum(const T* values, const I* at, int64_t count, int64_t heads, T* to) {
+    int64_t e = 0;
+    if constexpr (H == 1) {
+        vec<T> sums{};
+        for (; e + lanes<T> <= count; e += lanes<T>) {
+            vec<T> several;
+            for (int lane = 0; lane < lanes<T>; ++lane) several[lane] = values[at[e + lane]];
+            sums += several;
+        }
+        to[0] = sum<T>(sums);
+    } else {
+        std::fill_n(to, heads, T(0));
+    }
+    if constexpr (H == 0) {
+        for (; e < count; ++e)
+            for (int64_t h = 0; h < heads; ++h) to[h] += values[int64_t(at[e]) * heads + h];
+    } else {
+        vecn<T, H> rest = load_pack<H>(to);
+        for (; e < count; ++e) rest += load_pack<H>(values + int64_t(at[e]) * H);
+        store_pack<H>(to, rest);
+    }
+}
+
+// grad_dst, the sum of each row's edges, and grad_edge: the scores' gradients brought back into the forward order.
+template <class T, class I, int H>
+void sum_edge_gradients(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& rows, const T* edge_grad,
+                        int threads) {
+    const int64_t heads = H == 0 ? t.heads : H;
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+    for (int64_t chunk = 0; chunk < rows.chunks; ++chunk)
+        for (int64_t row = rows.bounds[chunk]; row < rows.bounds[chunk + 1]; ++row) {
+            const int64_t begin = g.by_row.indptr[row], end = g.by_row.indptr[row + 1];
+            gathered_sum<T, I, H>(edge_grad, g.inverse + begin, end - begin, heads, g.grad_dst + row * heads);
+            for (int64_t e = begin; g.grad_edge != nullptr && e < end; ++e)
+                std::copy_n(edge_grad + int64_t(g.inverse[e]) * heads, heads, g.grad_edge + e * heads);
+        }
+}
+
+template <class T, class I, int H>
+void spread_sources(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& sources, const RowPlan& rows,
+                    int threads) {
+    const int64_t width = t.heads * t.width;
+    const bool streamed = streams(g.grad_z, t.a.rows, t.heads, t.width);
+    const auto destinations = destinations_of<T, I, H>(t, g, threads);
+    const std::unique_ptr<T[]> edge_grad(new T[t.a.edges() * t.heads]);
+#pragma omp parallel num_threads(threads)
+    {
+        Spreading<T, I, H> mine(t, g, destinations.get(), edge_grad.get());
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t chunk = 0; chunk < sources.chunks; ++chunk)
+            each_block(t.a, sources.bounds[chunk], sources.bounds[chunk + 1], [&](const Rows<I>& some) {
+                T *to = g.grad_z + some.first * width, *total = g.grad_src + some.first * t.heads;
+                if (some.edges() <= kEdgeBlock) return mine.block(some, to, total, true, streamed);
+                mine.segment(some.first, some.starts[0], some.starts[1], to, total);
+            });
+        if (streamed) stream_fence();
+    }
+    for (int64_t h = 0; h < sources.hub_count; ++h)
+        spread_hub<T, I, H>(t, g, destinations.get(), edge_grad.get(), sources.hubs[h], threads);
+    sum_edge_gradients<T, I, H>(t, g, rows, edge_grad.get(), threads);
+}
+
+template <class T, class I>
+void gat_backward(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& sources, const RowPlan& rows,
+                  int threads) {
+    switch (t.heads) {
+        case 1: return spread_sources<T, I, 1>(t, g, sources, rows, threads);
+        case 4: return spread_sources<T, I, 4>(t, g, sources, rows, threads);
+        case 8: return spread_sources<T, I, 8>(t, g, sources, rows, threads);
+        default: return spread_sources<T, I, 0>(t, g, sources, rows, threads);
+    }
+}
+
+}  // namespace kernels

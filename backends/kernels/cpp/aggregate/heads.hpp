@@ -1,0 +1,113 @@
+// Sums over edges of rows that consist of heads: one head's columns, or several heads that fill whole vectors, at a time.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "aggregate/edge_scores.hpp"
+#include "common/dispatch.hpp"
+#include "common/gather.hpp"
+#include "common/matrix.hpp"
+
+namespace kernels {
+
+// What is summed over the edges of some rows: `readable` edges may be looked at ahead.
+template <class T, class I>
+struct Stretch {
+    Rows<I> rows;
+    const I* ends;  // from the first edge
+    int64_t readable;
+    const T* factor;  // [edges, heads], from the first head in question
+    int64_t heads;
+    const T* table;  // [nodes, heads, width], from the first column in question
+    int64_t stride;  // of the table, and of what is written for each row
+    bool streams;    // whether that goes around the caches
+};
+
+// Walks over the edges of a stretch; what it needs is kept in registers.
+template <class T, class I>
+struct Walk {
+    const I* ends;
+    const T *factor, *table;
+    int64_t heads, stride, e, last;
+
+    explicit Walk(const Stretch<T, I>& s)
+        : ends(s.ends), factor(s.factor), table(s.table), heads(s.heads), stride(s.stride), e(0), last(s.readable - 1) {}
+
+    const T* row() const { return table + int64_t(ends[e]) * stride; }
+    const T* ahead(int64_t edges) const { return table + int64_t(ends[std::min(e + edges, last)]) * stride; }
+
+    void next() {
+        ++e;
+        factor += heads;
+    }
+};
+
+// out [rows, width] (+)= sum of factor * row of the table, times the `scale` [rows, heads] of its head.
+template <class T, class I>
+struct HeadSum {
+    using Function = void (*)(const Stretch<T, I>&, int64_t, T*, bool, const T*);
+
+    // V vectors of N lanes; P of them make a head, 0 if all belong to one.
+    template <int N, int V, int P>
+    static void run(const Stretch<T, I>& s, int64_t width, T* out, bool fresh, const T* scale) {
+        Walk<T, I> edge(s);
+        for (int64_t r = 0; r < s.rows.count; ++r, out += s.stride, scale += s.heads) {
+            vecn<T, N> acc[V] = {};
+            for (int v = 0; !fresh && v < V; ++v) acc[v] = load_pack<N>(out + column<N, V>(v, width));
+            for (const int64_t end = s.rows.edge(r + 1); edge.e < end; edge.next()) {
+                prefetch<T, N, V>(edge.ahead(ahead_of<T, N, V>));
+                const T* row = edge.row();
+#pragma GCC unroll 16
+                for (int v = 0; v < V; ++v)
+                    acc[v] += edge.factor[P == 0 ? 0 : v / P] * load_pack<N>(row + column<N, V>(v, width));
+            }
+#pragma GCC unroll 16
+            for (int v = 0; v < V; ++v) acc[v] *= scale[P == 0 ? 0 : v / P];
+            write<T, N, V>(acc, out, width, T(1), s.streams);
+        }
+    }
+
+    template <int N, int V, int P = 0>
+    Function pick() const {
+        return &run<N, V, P>;
+    }
+};
+
+// Columns of a row that one call computes: a group of a head's, or some whole heads.
+template <class Kind>
+struct Part {
+    int64_t head, first, width;
+    typename Kind::Function compute;
+};
+
+template <class T, class Kind, int P>
+void add_several(int64_t heads, int64_t width, std::vector<Part<Kind>>& parts) {
+    constexpr int64_t most = kGroup / P;
+    const int64_t groups = (heads + most - 1) / most;
+    for (int64_t g = 0; g < groups; ++g) {
+        const int64_t first = g * heads / groups, last = (g + 1) * heads / groups;
+        Part<Kind> part{first, first * width, (last - first) * width, nullptr};
+        with_vectors<most>(last - first, [&]<int K>() { part.compute = Kind{}.template pick<lanes<T>, K * P, P>(); });
+        parts.push_back(part);
+    }
+}
+
+// Cut rows of `heads` heads of `width` columns.
+template <class T, class Kind>
+std::vector<Part<Kind>> parts_of(int64_t heads, int64_t width) {
+    std::vector<Part<Kind>> parts;
+    const int64_t vectors = width % lanes<T> == 0 ? width / lanes<T> : 0;
+    if (heads > 1 && vectors == 1) add_several<T, Kind, 1>(heads, width, parts);
+    if (heads > 1 && vectors == 2) add_several<T, Kind, 2>(heads, width, parts);
+    if (heads > 1 && vectors == 4) add_several<T, Kind, 4>(heads, width, parts);
+    if (!parts.empty()) return parts;
+    const Cut<T> cut(width);
+    for (int64_t h = 0; h < heads; ++h)
+        for (int64_t g = 0; g < cut.groups; ++g) {
+            const Columns columns = cut.group(g);
+            parts.push_back({h, h * width + columns.first, columns.width, choose<T>(columns.width, Kind{})});
+        }
+    return parts;
+}
+
+}  // namespace kernels

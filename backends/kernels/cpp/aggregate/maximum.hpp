@@ -1,0 +1,141 @@
+// Largest weighted source row over in-edges, column by column, and the edge that won each; ties go to the first edge.
+#pragma once
+#include <algorithm>
+#include <type_traits>
+
+#include "common/dispatch.hpp"
+#include "common/gather.hpp"
+#include "common/matrix.hpp"
+
+namespace kernels {
+
+constexpr int kMaxGroup = 4;  // vectors held in registers at once, each with the edges that won it
+
+// One integer as wide as a lane: an edge's place in its row, which has less than 2^31.
+template <class T>
+using place_of = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+template <class T>
+using lane_index = decltype(vec<T>{} < vec<T>{});
+
+template <class T, class I>
+struct MaxTask {
+    CsrView<I> a;
+    const T* x;       // [columns, width]
+    const T* weight;  // [nnz] or null
+    T* y;             // [rows, width]; 0 where a row has no edges
+    I* winner;        // [rows, width]: position of the edge, -1 where a row has none
+    int64_t width;
+
+    inline T factor(int64_t edge) const { return weight != nullptr ? weight[edge] : T(1); }
+    inline const T* source(int64_t edge) const { return x + int64_t(a.indices[edge]) * width; }
+};
+
+// Vectors [first, first + V) of a row that has edges. A NaN wins, as in torch: the comparison is "not at most".
+template <class T, class I, int V>
+inline void max_group(const MaxTask<T, I>& t, int64_t row, int64_t first) {
+    const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1], limit = t.a.indptr[t.a.rows];
+    vec<T> best[V];
+    lane_index<T> place[V] = {};
+    int64_t at[V];
+    for (int v = 0; v < V; ++v) {
+        at[v] = offset<T>(first + v, t.width);
+        best[v] = t.factor(begin) * load(t.source(begin) + at[v]);
+    }
+    for (int64_t e = begin + 1; e < end; ++e) {
+        const T* from = t.source(e);
+        if (first == 0 && e + kAhead < limit) prefetch_row(t.source(e + kAhead), t.width);
+        const vec<T> factor = broadcast(t.factor(e));
+        const lane_index<T> here = lane_index<T>{} + place_of<T>(e - begin);
+        for (int v = 0; v < V; ++v) {
+            const vec<T> value = factor * load(from + at[v]);
+            const lane_index<T> better = ~(value <= best[v]) & (best[v] == best[v]);
+            best[v] = better ? value : best[v];
+            place[v] = better ? here : place[v];
+        }
+    }
+    for (int v = 0; v < V; ++v) {
+        store(t.y + row * t.width + at[v], best[v]);
+        for (int l = 0; l < lanes<T>; ++l) t.winner[row * t.width + at[v] + l] = I(begin + place[v][l]);
+    }
+}
+
+template <class T, class I>
+inline void max_narrow(const MaxTask<T, I>& t, int64_t row) {
+    const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1];
+    for (int64_t c = 0; c < t.width; ++c) {
+        T best = t.factor(begin) * t.source(begin)[c];
+        int64_t winner = begin;
+        for (int64_t e = begin + 1; e < end; ++e) {
+            const T value = t.factor(e) * t.source(e)[c];
+            if (!(value <= best) && best == best) best = value, winner = e;
+        }
+        t.y[row * t.width + c] = best;
+        t.winner[row * t.width + c] = I(winner);
+    }
+}
+
+// Columns are independent, so a hub's groups of columns may go to different threads.
+template <class T, class I>
+void max_row(const MaxTask<T, I>& t, int64_t row, int threads) {
+    if (t.a.indptr[row] == t.a.indptr[row + 1]) {
+        std::fill_n(t.y + row * t.width, t.width, T(0));
+        std::fill_n(t.winner + row * t.width, t.width, I(-1));
+        return;
+    }
+    if (t.width < lanes<T>) return max_narrow(t, row);
+    const int64_t vectors = (t.width + lanes<T> - 1) / lanes<T>, groups = (vectors + kMaxGroup - 1) / kMaxGroup;
+    const auto group = [&](int64_t g) {
+        const int64_t first = g * vectors / groups;
+        with_vectors<kMaxGroup>((g + 1) * vectors / groups - first,
+                                [&]<int V>() { max_group<T, I, V>(t, row, first); });
+    };
+    if (threads == 1) {
+        for (int64_t g = 0; g < groups; ++g) group(g);
+        return;
+    }
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+    for (int64_t g = 0; g < groups; ++g) group(g);
+}
+
+template <class T, class I>
+void max_rows(const MaxTask<T, I>& t, const RowPlan& plan, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+    for (int64_t chunk = 0; chunk < plan.chunks; ++chunk)
+        for (int64_t row = plan.bounds[chunk]; row < plan.bounds[chunk + 1]; ++row)
+            if (t.a.indptr[row + 1] - t.a.indptr[row] <= kHubSegment) max_row(t, row, 1);
+    for (int64_t h = 0; h < plan.hub_count; ++h) max_row(t, plan.hubs[h], threads);
+}
+
+// grad_x [columns, width], zeros before: what each winner gets back. Threads own columns, 64 bytes of them at least.
+template <class T, class I>
+void max_backward_x(const MaxTask<T, I>& t, const T* grad, T* grad_x, int threads) {
+    constexpr int64_t line = 64 / sizeof(T);
+    const int64_t lines = (t.width + line - 1) / line, parts = std::min<int64_t>(threads, lines);
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int64_t part = 0; part < parts; ++part) {
+        const int64_t first = part * lines / parts * line, last = std::min((part + 1) * lines / parts * line, t.width);
+        for (int64_t row = 0; row < t.a.rows; ++row) {
+            if (t.a.indptr[row] == t.a.indptr[row + 1]) continue;
+            for (int64_t c = first; c < last; ++c) {
+                const int64_t winner = t.winner[row * t.width + c];
+                grad_x[int64_t(t.a.indices[winner]) * t.width + c] += t.factor(winner) * grad[row * t.width + c];
+            }
+        }
+    }
+}
+
+// grad_weight [nnz], zeros before; the edges of a row belong to one thread.
+template <class T, class I>
+void max_backward_weight(const MaxTask<T, I>& t, const RowPlan& plan, const T* grad, T* grad_weight, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+    for (int64_t chunk = 0; chunk < plan.chunks; ++chunk)
+        for (int64_t row = plan.bounds[chunk]; row < plan.bounds[chunk + 1]; ++row) {
+            if (t.a.indptr[row] == t.a.indptr[row + 1]) continue;
+            for (int64_t c = 0; c < t.width; ++c) {
+                const int64_t winner = t.winner[row * t.width + c];
+                grad_weight[winner] += t.source(winner)[c] * grad[row * t.width + c];
+            }
+        }
+}
+
+}  // namespace kernels

@@ -1,0 +1,147 @@
+// Y = A X over in-edges: a row's sums stay in registers across all its edges and are written once.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "common/dispatch.hpp"
+#include "common/gather.hpp"
+#include "common/matrix.hpp"
+#include "common/partials.hpp"
+
+namespace kernels {
+
+constexpr int64_t kNearBytes = 16ll << 20;     // short rows of a table up to this size come soon enough without prefetch
+
+template <class T, class I>
+struct SpmmTask {
+    CsrView<I> a;
+    const T* x;
+    const T* weight;     // [nnz] or null
+    const T* row_scale;  // [rows] or null
+    T* y;
+    int64_t columns, width;  // X is [columns, width]
+
+    bool near() const { return columns * width * int64_t(sizeof(T)) <= kNearBytes; }
+};
+
+// acc += weight * X of one edge, in V vectors of N lanes that cover `columns`.
+template <class T, class I, int N, int V, bool Weighted, bool Fetched>
+inline void add_edge(const SpmmTask<T, I>& t, Columns columns, int64_t e, vecn<T, N> (&acc)[V]) {
+    const T* x = t.x + columns.first;
+    if constexpr (Fetched) {
+        const int64_t next = std::min(e + ahead_of<T, N, V>, t.a.edges() - 1);
+        prefetch<T, N, V>(x + int64_t(t.a.indices[next]) * t.width);
+    }
+    const T* row = x + int64_t(t.a.indices[e]) * t.width;
+#pragma GCC unroll 16
+    for (int v = 0; v < V; ++v) {
+        const auto value = load_pack<N>(row + column<N, V>(v, columns.width));
+        acc[v] += Weighted ? t.weight[e] * value : value;
+    }
+}
+
+// acc += weight * X over edges [begin, end). Rows of one cache line alternate between two sums, prefetched or not: in one
+// sum each addition would wait for the one before.
+template <class T, class I, int N, int V, bool Weighted, bool Fetched>
+inline void add_edges(const SpmmTask<T, I>& t, Columns columns, int64_t begin, int64_t end, vecn<T, N> (&acc)[V]) {
+    int64_t e = begin;
+    if constexpr (bytes_of<T, N, V> <= 64) {
+        vecn<T, N> other[V] = {};
+        for (; e + 1 < end; e += 2) {
+            add_edge<T, I, N, V, Weighted, Fetched>(t, columns, e, acc);
+            add_edge<T, I, N, V, Weighted, Fetched>(t, columns, e + 1, other);
+        }
+#pragma GCC unroll 16
+        for (int v = 0; v < V; ++v) acc[v] += other[v];
+    }
+    for (; e < end; ++e) add_edge<T, I, N, V, Weighted, Fetched>(t, columns, e, acc);
+}
+
+// The same, with prefetch where it pays.
+template <class T, class I, int N, int V, bool Weighted>
+inline void gather(const SpmmTask<T, I>& t, Columns columns, int64_t begin, int64_t end, vecn<T, N> (&acc)[V]) {
+    if constexpr (bytes_of<T, N, V> <= 128)
+        if (t.near()) return add_edges<T, I, N, V, Weighted, false>(t, columns, begin, end, acc);
+    add_edges<T, I, N, V, Weighted, true>(t, columns, begin, end, acc);
+}
+
+// One group of columns of one piece of the rows, hubs left out.
+template <class T, class I, bool Weighted>
+struct RowSums {
+    using Function = void (*)(const SpmmTask<T, I>&, Columns, int64_t, int64_t, bool);
+
+    template <int N, int V>
+    static void run(const SpmmTask<T, I>& t, Columns columns, int64_t first, int64_t last, bool streamed) {
+        for (int64_t row = first; row < last; ++row) {
+            const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1];
+            if (end - begin > kHubSegment) continue;
+            vecn<T, N> acc[V] = {};
+            gather<T, I, N, V, Weighted>(t, columns, begin, end, acc);
+            const T scale = t.row_scale == nullptr ? T(1) : t.row_scale[row];
+            write<T, N, V>(acc, t.y + row * t.width + columns.first, columns.width, scale, streamed);
+        }
+    }
+
+    template <int N, int V>
+    Function pick() const {
+        return &run<N, V>;
+    }
+};
+
+// One group of columns of edges [begin, end) of one row, into `out`.
+template <class T, class I, bool Weighted>
+struct SegmentSum {
+    using Function = void (*)(const SpmmTask<T, I>&, Columns, int64_t, int64_t, T*);
+
+    template <int N, int V>
+    static void run(const SpmmTask<T, I>& t, Columns columns, int64_t begin, int64_t end, T* out) {
+        vecn<T, N> acc[V] = {};
+        gather<T, I, N, V, Weighted>(t, columns, begin, end, acc);
+        write<T, N, V>(acc, out + columns.first, columns.width, T(1), false);
+    }
+
+    template <int N, int V>
+    Function pick() const {
+        return &run<N, V>;
+    }
+};
+
+template <class T, class I, bool Weighted>
+void sum_hub(const SpmmTask<T, I>& t, int64_t row, int threads) {
+    const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1];
+    const int64_t segments = (end - begin + kHubSegment - 1) / kHubSegment;
+    const Cut<T> cut(t.width);
+    std::vector<T> partial(segments * t.width);
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+    for (int64_t s = 0; s < segments; ++s) {
+        const int64_t from = begin + s * kHubSegment, to = std::min(from + kHubSegment, end);
+        for (int64_t g = 0; g < cut.groups; ++g) {
+            const Columns columns = cut.group(g);
+            choose<T>(columns.width, SegmentSum<T, I, Weighted>{})(t, columns, from, to, partial.data() + s * t.width);
+        }
+    }
+    T* out = t.y + row * t.width;
+    add_segments(partial, t.width, out);
+    for (int64_t c = 0; t.row_scale != nullptr && c < t.width; ++c) out[c] *= t.row_scale[row];
+}
+
+template <class T, class I, bool Weighted>
+void spmm_rows(const SpmmTask<T, I>& t, const RowPlan& plan, int threads) {
+    const Cut<T> cut(t.width);
+    const bool streamed = streams(t.y, t.a.rows, 1, t.width);
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp for schedule(dynamic, 1) nowait
+        for (int64_t chunk = 0; chunk < plan.chunks; ++chunk) {
+            for (int64_t g = 0; g < cut.groups; ++g) {
+                const Columns columns = cut.group(g);
+                choose<T>(columns.width, RowSums<T, I, Weighted>{})(t, columns, plan.bounds[chunk],
+                                                                    plan.bounds[chunk + 1], streamed);
+            }
+        }
+        stream_fence();
+    }
+    for (int64_t h = 0; h < plan.hub_count; ++h) sum_hub<T, I, Weighted>(t, plan.hubs[h], threads);
+}
+
+}  // namespace kernels

@@ -1,0 +1,70 @@
+// What the subjects' bindings share: arrays in, arrays out, the interpreter lock released while kernels run.
+#pragma once
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+
+#include "common/buffer.hpp"
+#include "common/matrix.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+template <class T>
+using In = nb::ndarray<const T, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Out = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Maybe = std::optional<In<T>>;
+
+template <class T>
+const T* pointer(const Maybe<T>& array) {
+    return array ? array->data() : nullptr;
+}
+
+// Give a buffer to numpy.
+template <class T>
+nb::object given(kernels::Buffer<T>& buffer) {
+    const size_t shape[1] = {size_t(buffer.size())};
+    T* data = buffer.release();
+    nb::capsule owner(data, [](void* held) noexcept { std::free(held); });
+    return nb::cast(nb::ndarray<nb::numpy, T>(data, 1, shape, owner));
+}
+
+inline kernels::RowPlan plan_of(const In<int64_t>& bounds) {
+    return {bounds.data(), int64_t(bounds.shape(0)) - 1, nullptr, 0};
+}
+
+inline kernels::RowPlan plan_of(const In<int64_t>& bounds, const In<int64_t>& hubs) {
+    return {bounds.data(), int64_t(bounds.shape(0)) - 1, hubs.data(), int64_t(hubs.shape(0))};
+}
+
+template <class I>
+kernels::CsrView<I> view(const In<I>& indptr, const In<I>& indices) {
+    return {indptr.data(), indices.data(), int64_t(indptr.shape(0)) - 1};
+}
+
+// Call `define.template operator()<T, I>()` for each type of value and of index that a kernel takes.
+template <class Define>
+void for_each_type(Define define) {
+    define.template operator()<float, int32_t>();
+    define.template operator()<float, int64_t>();
+    define.template operator()<double, int32_t>();
+    define.template operator()<double, int64_t>();
+}
+
+// One bind_<subject>.cpp defines each.
+void define_dense(nb::module_& m);
+void define_epilogue(nb::module_& m);
+void define_ceiling(nb::module_& m);
+void define_gat(nb::module_& m);
+void define_graphfeature(nb::module_& m);
+void define_loss(nb::module_& m);
+void define_maximum(nb::module_& m);
+void define_neighbourhood(nb::module_& m);
+void define_parquet(nb::module_& m);
+void define_rows(nb::module_& m);
+void define_sddmm(nb::module_& m);
+void define_softmax(nb::module_& m);
+void define_spmm(nb::module_& m);
+void define_transpose(nb::module_& m);

@@ -1,0 +1,26 @@
+// A sparse matrix as the kernels see it, and how its rows are shared out among threads.
+#pragma once
+#include <cstdint>
+
+namespace kernels {
+
+constexpr int64_t kHubSegment = 1 << 15;  // edges of one partial sum of a hub; fixed, so that threads change no result
+
+template <class I>
+struct CsrView {
+    const I* indptr;
+    const I* indices;
+    int64_t rows;
+
+    int64_t edges() const { return indptr[rows]; }
+};
+
+// Rows cut into pieces of about equal work, and the rows with more than kHubSegment edges, which are split.
+struct RowPlan {
+    const int64_t* bounds;  // [chunks + 1]
+    int64_t chunks;
+    const int64_t* hubs;
+    int64_t hub_count;
+};
+
+}  // namespace kernels

@@ -1,0 +1,41 @@
+// Rows cut into partial sums that no thread count moves.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace kernels {
+
+constexpr int64_t kRowBlock = 48;      // rows whose gradients are in the nearest cache at once
+constexpr int64_t kPartials = 64;      // partial sums at most
+constexpr int64_t kPartialRows = 480;  // rows of one at least
+
+// Rows [chunk * size, (chunk + 1) * size) make one partial sum.
+inline int64_t partial_rows(int64_t rows) {
+    const int64_t even = (rows + kPartials - 1) / kPartials;
+    const int64_t size = even < kPartialRows ? kPartialRows : even;
+    return (size + kRowBlock - 1) / kRowBlock * kRowBlock;
+}
+
+inline int64_t partials_of(int64_t rows) { return (rows + partial_rows(rows) - 1) / partial_rows(rows); }
+
+// Add up partial sums in their order: `rows` rows of `columns` out of each `pitch`.
+template <class T>
+inline void add_partials(const T* partial, int64_t count, int64_t rows, int64_t columns, int64_t pitch, T* to) {
+    for (int64_t r = 0; r < rows; ++r) {
+        T* row = to + r * columns;
+        std::memcpy(row, partial + r * pitch, columns * sizeof(T));
+        for (int64_t i = 1; i < count; ++i)
+            for (int64_t c = 0; c < columns; ++c) row[c] += partial[(i * rows + r) * pitch + c];
+    }
+}
+
+// Add the partial sums of a hub [segments, width] in their order, whoever made them.
+template <class T>
+void add_segments(const std::vector<T>& partial, int64_t width, T* out) {
+    std::copy(partial.begin(), partial.begin() + width, out);
+    for (size_t at = width; at < partial.size(); ++at) out[at % width] += partial[at];
+}
+
+}  // namespace kernels

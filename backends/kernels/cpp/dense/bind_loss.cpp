@@ -1,0 +1,24 @@
+#include "common/bindings.hpp"
+#include "dense/loss.hpp"
+
+namespace {
+
+template <class T>
+double binary_cross_entropy(In<T> logits, In<T> targets, Maybe<T> share, T constant, Out<T> gradient, int threads) {
+    nb::gil_scoped_release released;
+    return kernels::binary_cross_entropy(logits.data(), targets.data(), pointer(share), constant, gradient.data(),
+                                         int64_t(logits.size()), threads);
+}
+
+template <class T>
+void define(nb::module_& m) {
+    m.def("binary_cross_entropy", &binary_cross_entropy<T>, "logits"_a, "targets"_a, "share"_a.none(), "constant"_a,
+          "gradient"_a, "threads"_a);
+}
+
+}  // namespace
+
+void define_loss(nb::module_& m) {
+    define<float>(m);
+    define<double>(m);
+}

@@ -1,0 +1,240 @@
+// Dense layers over tall matrices: y = relu(x w + b) for one or two inputs, and all gradients in one pass over the rows.
+//
+// Written for few columns (tens to hundreds): the weight stays in cache, packed, while rows stream by.
+#pragma once
+#include <omp.h>
+
+#include "dense/attention_scores.hpp"
+
+namespace kernels {
+
+template <class T>
+constexpr int64_t panel_width = 2 * lanes<T>;  // columns of a tile: two vectors
+constexpr int tile_rows = kVectorBytes == 64 ? 12 : 6;  // as many as 32 or 16 registers hold
+
+template <class T>
+constexpr int64_t panels(int64_t columns) {
+    return (columns + panel_width<T> - 1) / panel_width<T>;
+}
+
+// One input of a dense layer: x [rows, depth] times w [depth, columns].
+template <class T>
+struct DenseInput {
+    const T* x;
+    const T* w;
+    int64_t depth;
+    T* grad_x;       // [rows, depth], or null where no gradient is wanted
+    T* grad_w;       // [depth, columns]
+    T* packed;       // scratch of packed_size
+    T* partial;      // scratch of partials_of(rows) * partial_size
+};
+
+template <class T>
+struct DenseTask {
+    int64_t rows, columns;
+    int inputs;  // 1 or 2
+    DenseInput<T> input[2];
+    const T* bias;   // [columns] or null
+    bool relu;
+    T* y;            // [rows, columns]
+    const T* grad_y; // [rows, columns]
+    T* grad_bias;    // [columns] or null
+    Scores<T> scores;
+    T* bias_partial; // scratch of partials_of(rows) * padded columns
+};
+
+// Columns filled up to whole panels.
+template <class T>
+int64_t padded(int64_t columns) {
+    return panels<T>(columns) * panel_width<T>;
+}
+
+// Lay out w [depth, columns] (or its transpose) as panels [panel][depth][panel_width], zeros beyond the last column.
+template <class T, bool Transposed>
+void pack(const T* w, int64_t depth, int64_t columns, T* to) {
+    constexpr int64_t P = panel_width<T>;
+    for (int64_t first = 0; first < columns; first += P)
+        for (int64_t k = 0; k < depth; ++k)
+            for (int64_t c = first; c < first + P; ++c)
+                *to++ = c >= columns ? T(0) : Transposed ? w[c * depth + k] : w[k * columns + c];
+}
+
+// acc [R][V vectors] += x [R, depth] times the first V vectors of a packed panel.
+template <class T, int R, int V>
+inline void multiply_tile(const T* x, int64_t stride, const T* panel, int64_t depth, vec<T> (&acc)[R][V]) {
+    constexpr int64_t P = panel_width<T>;
+    const T* base[(R + 3) / 4];
+    for (int r = 0; r < R; r += 4) base[r / 4] = x + r * stride;
+    for (int64_t k = 0; k < depth; ++k, panel += P) {
+        vec<T> part[V];
+        for (int v = 0; v < V; ++v) part[v] = load<T>(panel + v * P / 2);
+        for (int r = 0; r < R; ++r) {
+            const vec<T> a = base[r / 4][(r % 4) * stride + k] - vec<T>{};
+            for (int v = 0; v < V; ++v) acc[r][v] += a * part[v];
+        }
+    }
+}
+
+// Store the first `count` columns of a tile's row.
+template <class T, int V>
+inline void store_row(T* to, const vec<T> (&row)[V], int64_t count) {
+    constexpr int64_t L = lanes<T>;
+    T whole[V * L];
+    T* const at = count >= V * L ? to : whole;
+    for (int v = 0; v < V; ++v) store<T>(at + v * L, row[v]);
+    if (at == whole) std::memcpy(to, whole, count * sizeof(T));
+}
+
+// V = 1 where one vector covers the panel's columns: narrow layers of wide inputs are bound by what they multiply.
+template <class T, int R, int V>
+inline void forward_tile(const DenseTask<T>& t, int64_t row, int64_t panel) {
+    constexpr int64_t P = panel_width<T>;
+    const int64_t first = panel * P, left = t.columns - first;
+    vec<T> acc[R][V] = {};
+    if (t.bias != nullptr) {
+        T bias[P] = {};
+        std::memcpy(bias, t.bias + first, (left < P ? left : P) * sizeof(T));
+        for (int r = 0; r < R; ++r)
+            for (int v = 0; v < V; ++v) acc[r][v] = load<T>(bias + v * P / 2);
+    }
+    for (int i = 0; i < t.inputs; ++i) {
+        const DenseInput<T>& in = t.input[i];
+        multiply_tile<T, R, V>(in.x + row * in.depth, in.depth, in.packed + first * in.depth, in.depth, acc);
+    }
+#pragma GCC unroll 12
+    for (int r = 0; r < R; ++r) {
+        if (t.relu)
+            for (int v = 0; v < V; ++v) acc[r][v] = acc[r][v] > vec<T>{} ? acc[r][v] : vec<T>{};
+        store_row<T, V>(t.y + (row + r) * t.columns + first, acc[r], left);
+    }
+}
+
+// Call `tile.operator()<R>(row)` on as many full tiles of rows as fit, then on one for each of the rest's binary parts.
+template <int R, class Tile>
+inline void each_tile(int64_t begin, int64_t end, Tile tile) {
+    for (; begin + R <= end; begin += R) tile.template operator()<R>(begin);
+    if constexpr (R > 1)
+        if (begin < end) each_tile<(R > 6 ? 6 : R > 4 ? 4 : R > 2 ? 2 : 1)>(begin, end, tile);
+}
+
+template <class T>
+void dense_forward(const DenseTask<T>& t, int threads) {
+    for (int i = 0; i < t.inputs; ++i)
+        pack<T, false>(t.input[i].w, t.input[i].depth, t.columns, t.input[i].packed);
+    const int64_t blocks = (t.rows + kRowBlock - 1) / kRowBlock;
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 8)
+    for (int64_t block = 0; block < blocks; ++block) {
+        const int64_t begin = block * kRowBlock, end = begin + kRowBlock < t.rows ? begin + kRowBlock : t.rows;
+        for (int64_t panel = 0; panel < panels<T>(t.columns); ++panel)
+            each_tile<tile_rows>(begin, end, [&]<int R>(int64_t row) {
+                const bool narrow = t.columns - panel * panel_width<T> <= lanes<T>;
+                narrow ? forward_tile<T, R, 1>(t, row, panel) : forward_tile<T, R, 2>(t, row, panel);
+            });
+        if (t.scores.heads > 0) score_rows<T>(t.scores, t.y, begin, end);
+    }
+}
+
+// The gradient before the activation of one row, padded with zeros to whole panels; adds to the bias's sum.
+template <class T>
+inline void gradient_row(const T* __restrict grad, const T* __restrict y, bool relu, int64_t columns, int64_t pitch,
+                         T* __restrict to) {
+    if (relu)
+        for (int64_t c = 0; c < columns; ++c) to[c] = y[c] > 0 ? grad[c] : T(0);
+    else
+        std::memcpy(to, grad, columns * sizeof(T));
+    for (int64_t c = columns; c < pitch; ++c) to[c] = T(0);
+}
+
+template <class T>
+inline void gradient_block(const DenseTask<T>& t, int64_t begin, int64_t end, int64_t pitch, T* __restrict to,
+                           T* __restrict bias_sum, T* score_sum) {
+    for (int64_t row = begin; row < end; ++row, to += pitch) {
+        gradient_row(t.grad_y + row * t.columns, t.y + row * t.columns, t.relu, t.columns, pitch, to);
+        if (t.scores.heads > 0) add_score_gradients(t.scores, row, t.y + row * t.columns, to, score_sum);
+        for (int64_t c = 0; c < pitch; ++c) bias_sum[c] += to[c];
+    }
+}
+
+// grad_w[k .. k + R, panel] += x[rows, k .. k + R]^T gradient[rows, panel]
+template <class T, int R>
+inline void outer_tile(const T* x, int64_t depth, const T* gradient, int64_t pitch, int64_t rows, T* to) {
+    constexpr int64_t P = panel_width<T>;
+    vec<T> acc[R][2];
+    for (int r = 0; r < R; ++r)
+        for (int v = 0; v < 2; ++v) acc[r][v] = load<T>(to + r * pitch + v * P / 2);
+    for (int64_t row = 0; row < rows; ++row, x += depth, gradient += pitch) {
+        const vec<T> low = load<T>(gradient), high = load<T>(gradient + P / 2);
+        for (int r = 0; r < R; ++r) {
+            const vec<T> a = x[r] - vec<T>{};
+            acc[r][0] += a * low;
+            acc[r][1] += a * high;
+        }
+    }
+    for (int r = 0; r < R; ++r)
+        for (int v = 0; v < 2; ++v) store<T>(to + r * pitch + v * P / 2, acc[r][v]);
+}
+
+template <class T, int R>
+inline void input_tile(const DenseInput<T>& in, int64_t row, const T* gradient, int64_t pitch, int64_t columns,
+                       int64_t panel) {
+    constexpr int64_t P = panel_width<T>;
+    vec<T> acc[R][2] = {};
+    multiply_tile<T, R, 2>(gradient, pitch, in.packed + panel * P * columns, columns, acc);
+    for (int r = 0; r < R; ++r)
+        store_row<T, 2>(in.grad_x + (row + r) * in.depth + panel * P, acc[r], in.depth - panel * P);
+}
+
+// Both gradients of one input from the gradient [rows, pitch] of rows [begin, end).
+template <class T>
+inline void backward_input(const DenseTask<T>& t, const DenseInput<T>& in, int64_t begin, int64_t end, const T* gradient,
+                           int64_t pitch, T* partial) {
+    for (int64_t panel = 0; in.grad_x != nullptr && panel < panels<T>(in.depth); ++panel)
+        each_tile<tile_rows>(begin, end, [&]<int R>(int64_t row) {
+            input_tile<T, R>(in, row, gradient + (row - begin) * pitch, pitch, t.columns, panel);
+        });
+    for (int64_t first = 0; first < pitch; first += panel_width<T>)
+        each_tile<tile_rows>(0, in.depth, [&]<int R>(int64_t k) {
+            outer_tile<T, R>(in.x + begin * in.depth + k, in.depth, gradient + first, pitch, end - begin,
+                                partial + k * pitch + first);
+        });
+}
+
+template <class T>
+void backward_chunk(const DenseTask<T>& t, int64_t chunk, int64_t pitch, T* gradient) {
+    const int64_t size = partial_rows(t.rows), last = (chunk + 1) * size < t.rows ? (chunk + 1) * size : t.rows;
+    T* bias_sum = t.bias_partial + chunk * pitch;
+    std::memset(bias_sum, 0, pitch * sizeof(T));
+    T* score_sum = t.scores.partial + chunk * 2 * t.scores.heads * t.scores.width;
+    std::memset(score_sum, 0, 2 * t.scores.heads * t.scores.width * sizeof(T));
+    for (int i = 0; i < t.inputs; ++i) {
+        const int64_t held = t.input[i].depth * pitch;
+        std::memset(t.input[i].partial + chunk * held, 0, held * sizeof(T));
+    }
+    for (int64_t begin = chunk * size; begin < last; begin += kRowBlock) {
+        const int64_t end = begin + kRowBlock < last ? begin + kRowBlock : last;
+        gradient_block(t, begin, end, pitch, gradient, bias_sum, score_sum);
+        for (int i = 0; i < t.inputs; ++i)
+            backward_input<T>(t, t.input[i], begin, end, gradient, pitch,
+                                 t.input[i].partial + chunk * t.input[i].depth * pitch);
+    }
+}
+
+// `scratch` holds kRowBlock * padded(columns) for each thread.
+template <class T>
+void dense_backward(const DenseTask<T>& t, T* scratch, int threads) {
+    const int64_t chunks = partials_of(t.rows), pitch = padded<T>(t.columns);
+    for (int i = 0; i < t.inputs; ++i)
+        if (t.input[i].grad_x != nullptr)
+            pack<T, true>(t.input[i].w, t.columns, t.input[i].depth, t.input[i].packed);
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+    for (int64_t chunk = 0; chunk < chunks; ++chunk)
+        backward_chunk<T>(t, chunk, pitch, scratch + omp_get_thread_num() * kRowBlock * pitch);
+    for (int i = 0; i < t.inputs; ++i)
+        add_partials(t.input[i].partial, chunks, t.input[i].depth, t.columns, pitch, t.input[i].grad_w);
+    if (t.grad_bias != nullptr) add_partials(t.bias_partial, chunks, 1, t.columns, pitch, t.grad_bias);
+    const int64_t held = t.scores.heads * t.scores.width;
+    for (int side = 0; side < 2 && held > 0; ++side)
+        add_partials(t.scores.partial + side * held, chunks, 1, held, 2 * held, t.scores.grad_att[side]);
+}
+
+}  // namespace kernels

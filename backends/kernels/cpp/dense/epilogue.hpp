@@ -1,0 +1,132 @@
+// What follows an aggregation, in one pass: bias and activation, and back with the bias's gradient.
+#pragma once
+#include <vector>
+
+#include "common/exponential.hpp"
+#include "common/partials.hpp"
+
+namespace kernels {
+
+constexpr int64_t kFewRows = 16;  // rows whose gradients are added up in T
+
+enum class Activation { none, relu, elu };
+
+template <class T>
+inline vec<T> activate(vec<T> x, Activation kind) {
+    const vec<T> zero{};
+    if (kind == Activation::relu) return x < zero ? zero : x;  // NaN stays
+    if (kind == Activation::elu) return x <= zero ? exponential_minus_one(x > zero ? zero : x) : x;
+    return x;
+}
+
+// The activation's slope from its own output.
+template <class T>
+inline vec<T> slope_of(vec<T> y, Activation kind) {
+    const vec<T> zero{}, one = broadcast(T(1));
+    if (kind == Activation::relu) return y > zero ? one : zero;
+    if (kind == Activation::elu) return y > zero ? one : y + one;
+    return one;
+}
+
+// What the activation was applied to, from its output; any finite number where the slope is 0.
+template <class T>
+inline vec<T> before(vec<T> y, Activation kind) {
+    const vec<T> zero{};
+    return kind == Activation::elu ? (y > zero ? y : log_one_minus(y > zero ? zero : y)) : y;
+}
+
+// `y` may be `x` itself.
+template <class T>
+void bias_activation(const T* x, const T* bias, Activation kind, T* y, int64_t rows, int64_t width, int threads) {
+    const int64_t blocks = (rows + kRowBlock - 1) / kRowBlock;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t block = 0; block < blocks; ++block)
+        for (int64_t row = block * kRowBlock; row < std::min(rows, (block + 1) * kRowBlock); ++row) {
+            const T* from = x + row * width;
+            T* to = y + row * width;
+            int64_t c = 0;
+            for (; c + lanes<T> <= width; c += lanes<T>) store(to + c, activate<T>(load(from + c) + load(bias + c), kind));
+            T part[lanes<T>] = {};
+            for (int64_t i = c; i < width; ++i) part[i - c] = from[i] + bias[i];
+            store(part, activate<T>(load(part), kind));
+            std::copy(part, part + (width - c), to + c);
+        }
+}
+
+// Gradients of activation(x + bias) from its output y [rows, heads, width].
+template <class T>
+struct EpilogueGradient {
+    const T* grad_y;
+    const T* y;     // not read where the activation is none and `inner` null
+    const T* bias;  // read for `inner` only
+    T* grad_x;      // grad_y * slope(y); null where that is grad_y
+    T* inner;       // [rows, heads]: inner products of x, found from y, and grad_x; or null
+    int64_t heads, width;
+    Activation kind;
+};
+
+// Columns c to c + lanes of one row: adds their gradients to the bias's and returns what they add to the inner product.
+template <class T>
+inline vec<T> gradient_columns(const EpilogueGradient<T>& g, const T* grad_y, const T* y, const T* bias, T* grad_x,
+                               T* sums) {
+    vec<T> grad = load(grad_y);
+    if (g.kind != Activation::none) grad *= slope_of<T>(load(y), g.kind);
+    if (grad_x != nullptr) store(grad_x, grad);
+    store(sums, load(sums) + grad);
+    return g.inner == nullptr ? vec<T>{} : grad * (before<T>(load(y), g.kind) - load(bias));
+}
+
+// The same for `count` columns, fewer than a vector has.
+template <class T>
+inline vec<T> gradient_rest(const EpilogueGradient<T>& g, int64_t count, const T* grad_y, const T* y, const T* bias,
+                            T* grad_x, T* sums) {
+    T part[5][lanes<T>] = {};
+    std::copy_n(grad_y, count, part[0]);
+    if (y != nullptr) std::copy_n(y, count, part[1]);
+    if (bias != nullptr) std::copy_n(bias, count, part[2]);
+    std::copy_n(sums, count, part[4]);
+    const vec<T> products = gradient_columns(g, part[0], part[1], part[2], part[3], part[4]);
+    if (grad_x != nullptr) std::copy_n(part[3], count, grad_x);
+    std::copy_n(part[4], count, sums);
+    return products;
+}
+
+template <class T>
+inline T gradient_head(const EpilogueGradient<T>& g, int64_t at, int64_t first, T* sums) {
+    const auto moved = [](auto* from, int64_t by) { return from == nullptr ? from : from + by; };
+    vec<T> products{};
+    int64_t c = 0;
+    for (; c + lanes<T> <= g.width; c += lanes<T>)
+        products += gradient_columns(g, g.grad_y + at + c, moved(g.y, at + c), moved(g.bias, first + c),
+                                     moved(g.grad_x, at + c), sums + first + c);
+    if (c < g.width)
+        products += gradient_rest(g, g.width - c, g.grad_y + at + c, moved(g.y, at + c), moved(g.bias, first + c),
+                                  moved(g.grad_x, at + c), sums + first + c);
+    return sum<T>(products);
+}
+
+// `partial` holds partials_of(rows) rows of all heads' columns; `grad_bias` [heads, width] may be null.
+// Gradients of a loss cancel, and one long sum leaves too few digits: sums of a few rows are added up in double.
+template <class T>
+void bias_activation_backward(const EpilogueGradient<T>& g, T* partial, T* grad_bias, int64_t rows, int threads) {
+    const int64_t size = partial_rows(rows), chunks = partials_of(rows), stride = g.heads * g.width;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+        std::vector<double> sums(stride);
+        std::vector<T> few(stride);
+        const int64_t end = std::min(rows, (chunk + 1) * size);
+        for (int64_t block = chunk * size; block < end; block += kFewRows) {
+            std::fill(few.begin(), few.end(), T(0));
+            for (int64_t row = block; row < std::min(end, block + kFewRows); ++row)
+                for (int64_t h = 0; h < g.heads; ++h) {
+                    const T product = gradient_head(g, row * stride + h * g.width, h * g.width, few.data());
+                    if (g.inner != nullptr) g.inner[row * g.heads + h] = product;
+                }
+            for (int64_t c = 0; c < stride; ++c) sums[c] += few[c];
+        }
+        std::copy(sums.begin(), sums.end(), partial + chunk * stride);
+    }
+    if (grad_bias != nullptr) add_partials(partial, chunks, 1, stride, stride, grad_bias);
+}
+
+}  // namespace kernels

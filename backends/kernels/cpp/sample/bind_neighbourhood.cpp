@@ -1,0 +1,97 @@
+// Neighbourhoods: numpy arrays in, of 32 or 64 bits and read where they lie; numpy arrays out.
+#include <nanobind/stl/vector.h>
+
+#include "common/bindings.hpp"
+#include "sample/neighbourhood.hpp"
+
+namespace {
+
+using Array = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Reaches = std::vector<std::vector<std::optional<int64_t>>>;
+
+template <class Narrow, class Wide>
+kernels::Numbers<Narrow, Wide> numbers(const Array& array, const char* name) {
+    if (array.dtype() != nb::dtype<Narrow>() && array.dtype() != nb::dtype<Wide>())
+        throw std::invalid_argument(std::string(name) + " has a type that is neither of the two allowed: " +
+                                    (std::is_integral_v<Wide> ? "int32, int64" : "float32, float64"));
+    return {array.data(), array.dtype() == nb::dtype<Wide>()};
+}
+
+kernels::GraphView graph(const Array& indptr, const Array& indices, const std::optional<Array>& ids,
+                         const std::optional<Array>& weight) {
+    kernels::GraphView g;
+    g.indptr = numbers<int32_t, int64_t>(indptr, "indptr");
+    g.indices = numbers<int32_t, int64_t>(indices, "indices");
+    if (ids) g.ids = numbers<int32_t, int64_t>(*ids, "edge_ids");
+    if (weight) g.weight = numbers<float, double>(*weight, "weight");
+    g.rows = g.columns = int64_t(indptr.size()) - 1, g.nnz = int64_t(indices.size());
+    return g;
+}
+
+kernels::Draw draw_of(int sampler, bool replace, std::optional<int64_t> fanout) {
+    return {kernels::Sampler(sampler), replace, fanout.value_or(kernels::kEverything)};
+}
+
+nb::object ids_of(const kernels::GraphView& g, kernels::Edges& edges) {
+    if (g.ids.data == nullptr) return nb::none();
+    return g.ids.wide ? given(edges.wide_ids) : given(edges.narrow_ids);
+}
+
+template <class Numbering>
+kernels::Found search(const kernels::GraphView& g, const In<int64_t>& targets, const std::vector<kernels::Hop>& hops,
+                      uint64_t key, bool apart, int threads) {
+    nb::gil_scoped_release released;
+    kernels::Search<Numbering> search(g, targets.data(), int64_t(targets.size()), apart, key, threads);
+    for (const kernels::Hop& hop : hops) search.hop(hop);
+    search.finish();
+    return std::move(search.found);
+}
+
+// `reaches`: for each hop, how many edges reach a node within one layer, two, ...; the last is its fanout.
+nb::tuple khop(Array indptr, Array indices, std::optional<Array> ids, std::optional<Array> weight,
+               In<int64_t> targets, Reaches reaches, uint64_t key, bool apart, int sampler, bool replace, int threads) {
+    const kernels::GraphView g = graph(indptr, indices, ids, weight);
+    std::vector<kernels::Hop> hops;
+    for (const auto& reach : reaches) {
+        auto& hop = hops.emplace_back(kernels::Hop{draw_of(sampler, replace, reach.back()), {}});
+        for (const auto& one : reach) hop.reach.push_back(one.value_or(kernels::kEverything));
+    }
+    const int64_t count = int64_t(targets.size()), numbers = apart ? count * g.columns : g.columns;
+    const bool many = kernels::reaches_many(g, count, numbers, hops);
+    kernels::Found found = many ? search<kernels::BitNumbering>(g, targets, hops, key, apart, threads)
+                                : search<kernels::TableNumbering>(g, targets, hops, key, apart, threads);
+    nb::object positions = given(found.edges.positions);
+    return nb::make_tuple(given(found.numbers), found.layers, given(found.starts), given(found.indices),
+                          ids_of(g, found.edges), positions);
+}
+
+nb::tuple sample(Array indptr, Array indices, std::optional<Array> ids, std::optional<Array> weight,
+                 In<int64_t> nodes, std::optional<int64_t> fanout, Maybe<uint64_t> keys, uint64_t key,
+                 Maybe<int64_t> node_ids, int sampler, bool replace, int threads) {
+    const kernels::GraphView g = graph(indptr, indices, ids, weight);
+    const kernels::Wanted wanted{int64_t(nodes.size()), nodes.data(), pointer(keys), pointer(node_ids), key};
+    const kernels::Draw draw = draw_of(sampler, replace, fanout);
+    kernels::Edges edges;
+    kernels::Buffer<int64_t> starts;
+    *starts.grow(1) = 0;
+    {
+        nb::gil_scoped_release released;
+        kernels::count_edges(g, draw, wanted, starts, threads);
+        edges.grow(g, starts.data()[wanted.count]);
+        kernels::sample_rows(g, draw, wanted, starts.data(), edges, threads, [](int64_t, int64_t) {});
+    }
+    return nb::make_tuple(given(starts), ids_of(g, edges), given(edges.positions));
+}
+
+}  // namespace
+
+void define_neighbourhood(nb::module_& m) {
+    m.def("khop", &khop, "indptr"_a.noconvert(), "indices"_a.noconvert(), "ids"_a.noconvert().none(),
+          "weight"_a.noconvert().none(), "targets"_a.noconvert(), "reaches"_a, "key"_a, "apart"_a, "sampler"_a,
+          "replace"_a, "threads"_a);
+    m.def("sample", &sample, "indptr"_a.noconvert(), "indices"_a.noconvert(), "ids"_a.noconvert().none(),
+          "weight"_a.noconvert().none(), "nodes"_a.noconvert(), "fanout"_a.none(), "keys"_a.noconvert().none(), "key"_a,
+          "node_ids"_a.noconvert().none(), "sampler"_a, "replace"_a, "threads"_a);
+    m.def("keyed", [](uint64_t key, int64_t id) { return kernels::keyed(key, id); });
+    m.def("logarithm", [](double value) { return kernels::logarithm(value); });
+}

@@ -1,0 +1,158 @@
+// GraphFeatures (backends/agl/graphfeature.proto) as they lie in Protocol Buffers' wire format: fields, packed numbers.
+#pragma once
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "storage/wire.hpp"
+
+namespace kernels {
+
+enum Field {  // the numbers of the schema
+    kNodes = 1, kNodesAt, kInEdges, kSources, kRanks, kEdges, kDegrees, kWeightedDegrees, kFeatures, kEdgeWeights,
+    kEdgeFeatures, kLabel, kSplit, kFields
+};
+constexpr const char* kFieldNames[kFields] = {
+    "", "nodes", "nodes_at", "in_edges", "sources", "ranks", "edges", "degrees", "weighted_degrees", "features",
+    "edge_weights", "edge_features", "label", "split"};
+
+// How many numbers end in 8 bytes.
+inline int ends_in(const uint8_t* bytes) {
+    uint64_t word;
+    std::memcpy(&word, bytes, 8);
+    return std::popcount(~word & 0x8080808080808080);
+}
+
+// How many numbers a packed field holds; it must end with one.
+inline int64_t count_numbers(Bytes field) {
+    if (field.begin == field.end) return 0;
+    if (field.end[-1] >= 128) throw Corrupt("a packed field ends inside a number");
+    int64_t count = 0;
+    for (; field.end - field.begin >= 8; field.begin += 8) count += ends_in(field.begin);
+    for (; field.begin < field.end; ++field.begin) count += *field.begin < 128;
+    return count;
+}
+
+// The numbers of a packed field one by one. No more may be asked for than `count_numbers` told.
+class Numbers128 {
+  public:
+    explicit Numbers128(Bytes field) : at_(field.begin), end_(field.end) {}
+
+    uint64_t next() {
+        const uint64_t byte = *at_++;
+        if (byte < 128) return byte;
+        const uint64_t second = *at_++;
+        if (second < 128) return (byte & 127) | second << 7;
+        return rest((byte & 127) | (second & 127) << 7);
+    }
+
+    void skip(int64_t count) {
+        while (end_ - at_ >= 8) {
+            const int ends = ends_in(at_);
+            if (ends >= count) break;  // the last one may end before the 8 bytes do
+            at_ += 8, count -= ends;
+        }
+        while (count > 0) count -= *at_++ < 128;
+    }
+
+  private:
+    uint64_t rest(uint64_t value) {
+        for (int shift = 14; shift < 70; shift += 7) {
+            const uint64_t byte = *at_++;
+            value |= (byte & 127) << shift;
+            if (byte < 128) return value;
+        }
+        throw Corrupt("a number is longer than 10 bytes");
+    }
+
+    const uint8_t *at_, *end_;
+};
+
+// One record's fields where they lie; empty where it has none.
+struct GraphFeature {
+    std::array<Bytes, kFields> fields{};
+    uint64_t split = 0;
+
+    // Refuse a field of bytes that does not hold `each` bytes for each of `count`.
+    Bytes sized(Field field, int64_t count, int64_t each) const {
+        if (fields[field].size() != count * each)
+            throw Corrupt(std::string(kFieldNames[field]) + " has not " + std::to_string(each) + " bytes for each of " +
+                          std::to_string(count));
+        return fields[field];
+    }
+};
+
+inline void require(bool holds, const char* wanted) {
+    if (!holds) throw Corrupt(std::string("it has not ") + wanted);
+}
+
+// Split a record into its fields; what every record has must be there. The last one counts where a field is repeated.
+inline GraphFeature fields_of(Bytes record) {
+    GraphFeature found;
+    const int64_t whole = record.size();
+    while (record.begin < record.end) {
+        const uint64_t tag = read_number(record), value = read_number(record), field = tag >> 3, kind = tag & 7;
+        if (kind != 0 && (kind != 2 || value > uint64_t(record.size())))
+            throw Corrupt("field " + std::to_string(field) + " of wire type " + std::to_string(kind) +
+                          " does not fit into " + std::to_string(whole) + " bytes");
+        if (field >= 1 && field < kFields && (kind == 0) != (field == kSplit))
+            throw Corrupt(std::string("field ") + kFieldNames[field] + " has the wrong wire type");
+        if (field == kSplit) found.split = value;
+        const int64_t length = kind == 0 ? 0 : int64_t(value);
+        if (field >= 1 && field < kFields) found.fields[field] = {record.begin, record.begin + length};
+        record.begin += length;
+    }
+    for (const Field field : {kNodes, kNodesAt, kInEdges, kDegrees})
+        if (found.fields[field].begin == nullptr)
+            throw Corrupt(std::string("field ") + kFieldNames[field] + " is missing");
+    return found;
+}
+
+// How much a record holds; `spans` are the distances that it counts nodes at.
+struct Extent {
+    int64_t nodes = 0, edges = 0, spans = 0;
+};
+
+// Count nodes and edges, and refuse a record whose structure contradicts itself.
+inline Extent extent_of(const GraphFeature& record) {
+    const auto& fields = record.fields;
+    const Extent extent{count_numbers(fields[kNodes]), count_numbers(fields[kSources]), count_numbers(fields[kNodesAt])};
+    require(extent.nodes > 0, "a target");
+    require(extent.nodes < int64_t(1) << 31 && extent.edges < int64_t(1) << 31, "fewer than 2^31 nodes and edges");
+    require(count_numbers(fields[kInEdges]) == extent.nodes, "as many in_edges as nodes");
+    uint64_t placed = 0;
+    Numbers128 nodes_at(fields[kNodesAt]);
+    for (int64_t i = 0; i < extent.spans && placed <= uint64_t(extent.nodes); ++i) {
+        const uint64_t here = nodes_at.next();
+        require(here <= uint64_t(extent.nodes), "as many nodes at all distances as nodes");
+        placed += here;
+    }
+    require(placed == uint64_t(extent.nodes), "as many nodes at all distances as nodes");
+    return extent;
+}
+
+// Write where each node's edges begin, [nodes + 1].
+template <class T>
+void read_starts(const GraphFeature& record, const Extent& extent, T* starts) {
+    Numbers128 in_edges(record.fields[kInEdges]);
+    uint64_t total = 0;
+    starts[0] = 0;
+    for (int64_t i = 0; i < extent.nodes; ++i) {
+        const uint64_t here = in_edges.next();
+        require(here <= uint64_t(extent.edges) - total, "as many edges as in_edges say");
+        total += here, starts[i + 1] = T(total);
+    }
+    require(total == uint64_t(extent.edges), "as many edges as in_edges say");
+}
+
+// Undo the differences of ids.
+template <class T>
+void read_ids(Bytes field, int64_t count, T* ids) {
+    Numbers128 steps(field);
+    uint64_t id = 0;
+    for (int64_t i = 0; i < count; ++i) ids[i] = T(id += uint64_t(unzigzag(steps.next())));
+}
+
+}  // namespace kernels

@@ -1,0 +1,33 @@
+"""Which implementation computes a call, by the device of its tensors: the one place that knows devices.
+
+An implementation is a package with the functions of ``plain``, each of the same arguments: ``plain`` is torch alone,
+``native`` calls the compiled extension. Kernels for ``cuda`` (``triton/``, beside ``cpp/``) become another entry here.
+"""
+
+from types import ModuleType
+from typing import Any
+
+from torch import Tensor
+
+from backends.kernels import definition, native, plain
+from backends.kernels.definition import Drawing
+from backends.kernels.extension import extension
+
+IMPLEMENTATIONS: dict[str, ModuleType] = {"cpu": plain if extension is None else native}
+
+
+def implementation(name: str, tensor: Tensor) -> Any:
+    """Return the implementation for the device of ``tensor``, the argument ``name``; raises ValueError for others."""
+    chosen = IMPLEMENTATIONS.get(tensor.device.type)
+    if chosen is None:
+        allowed = ", ".join(IMPLEMENTATIONS)
+        raise ValueError(f"{name} is on {tensor.device}: the kernels run on {allowed}, call .to({allowed!r}) first")
+    return chosen
+
+
+def sampling_implementation(drawing: Drawing) -> ModuleType:
+    """Return what samples and searches on the host: native code where it is built and has the sampler.
+
+    A sampler that was registered from outside runs in the definition, as all do without the extension.
+    """
+    return native.sampling if extension is not None and native.sampling.has(drawing) else definition

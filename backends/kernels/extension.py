@@ -1,0 +1,62 @@
+"""The compiled extension of ``cpp/``: loaded where it was built from the sources that lie here, else ``None``."""
+
+import hashlib
+import importlib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch  # its OpenMP runtime is the one that the extension shares, so it must be loaded first
+
+# ``ATEN_CPU_CAPABILITY`` lowers torch's kernels and ours alike
+BUILDS = ("_native_avx512", "_native") if torch.backends.cpu.get_cpu_capability() == "AVX512" else ("_native",)
+SOURCES = Path(__file__).parent / "cpp"
+
+_SMALL = 1 << 16
+
+
+def _load() -> Any:
+    """Load the build with the widest vectors that this processor has."""
+    for build in BUILDS:
+        with suppress(ModuleNotFoundError):  # only that: an extension that is there and does not load is an error
+            return current(importlib.import_module(f"backends.kernels.{build}"), SOURCES)
+    return None
+
+
+def current(module: Any, sources: Path) -> Any:
+    """Return the extension; raises ImportError where it was not built from the ``sources`` that lie here.
+
+    Records hash the sources: an older build would be measured under the name of newer ones.
+    """
+    digest = digest_of(sources)
+    if digest is not None and getattr(module, "sources", None) != digest:
+        raise ImportError(
+            f"the compiled kernels ({module.__file__}) were not built from the sources in {sources}: build them again "
+            "with `make setup`, or with `pip install -e .` in an environment of your own"
+        )
+    return module
+
+
+def digest_of(sources: Path) -> str | None:
+    """SHA-256 of the digests of all C++ files, in the order of their paths' bytes as in CMake; ``None`` without any."""
+    paths = {path.relative_to(sources).as_posix(): path for path in sources.rglob("*.?pp")}
+    digests = [hashlib.sha256(paths[name].read_bytes()).hexdigest() for name in sorted(paths)]
+    return hashlib.sha256("".join(digests).encode()).hexdigest() if digests else None
+
+
+extension: Any = _load()
+
+
+def threads() -> int:
+    """Threads that a kernel may use: torch's own setting, passed explicitly at each call."""
+    return torch.get_num_threads()
+
+
+def workers(edges: int, width: int, small: int = _SMALL) -> int:
+    """Threads worth starting: one where the whole product costs less than starting a second."""
+    return 1 if edges * width < small else threads()
+
+
+def description() -> str:
+    """Name what computes on the CPU: ``native``, ``native_avx512`` or ``plain torch``."""
+    return "plain torch" if extension is None else extension.__name__.rpartition("._")[2]

@@ -1,0 +1,91 @@
+"""Dense layers of tall matrices: one pass forward with bias and activation, one pass backward for all gradients.
+
+The packed weight stays in cache while rows stream by; ReLU and bias cost no pass of their own.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backends.kernels import plain
+from backends.kernels.buffers import empty, empty_like
+from backends.kernels.extension import extension, workers
+
+_SMALL = 1 << 18  # multiplications; their operands are in cache, unlike those of a sum over edges
+
+
+def dense(
+    x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, x2: Tensor | None, weight2: Tensor | None
+) -> Tensor:
+    """``x @ weight + bias``, plus ``x2 @ weight2`` where given, then ReLU where asked."""
+    if x.numel() == 0 or weight.numel() == 0:
+        return plain.dense(x, weight, bias, relu, x2, weight2)
+    out: Tensor = _Dense.apply(relu, x, weight, bias, x2, weight2)
+    return out
+
+
+def projection(x: Tensor, weight: Tensor, att_src: Tensor, att_dst: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """``z = x @ weight`` [rows, heads, d], and its inner products with both attention vectors [rows, heads]."""
+    if x.numel() == 0 or weight.numel() == 0:
+        return plain.projection(x, weight, att_src, att_dst)
+    z, score_src, score_dst = _Projection.apply(x, weight, att_src, att_dst)
+    return z.view(-1, *att_src.shape), score_src, score_dst
+
+
+def _gradient_like(tensor: Tensor | None, needed: bool = True) -> Tensor | None:
+    return empty_like(tensor) if needed and tensor is not None else None
+
+
+class _Dense(torch.autograd.Function):
+    """One or two products, bias and ReLU; keeps its inputs and, for the ReLU, its output."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, relu: bool, x: Tensor, weight: Tensor, bias: Tensor | None, x2: Tensor | None, weight2: Tensor | None
+    ) -> Tensor:
+        operands = [None if operand is None else operand.detach().contiguous() for operand in (x, weight, x2, weight2)]
+        out = empty((x.shape[0], weight.shape[1]), x.dtype)
+        detached_bias = None if bias is None else bias.detach()
+        threads = workers(x.numel(), weight.shape[1], _SMALL)
+        extension.dense_forward(*operands, detached_bias, relu, out, *[None] * 4, threads)
+        ctx.relu, ctx.has_bias = relu, bias is not None
+        ctx.save_for_backward(*operands, out if relu else None)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, x2, weight2, out = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        grads = [_gradient_like(x, needs[1]), empty_like(weight), _gradient_like(x2, needs[4]), _gradient_like(weight2)]
+        grad_bias = weight.new_empty(weight.shape[1])
+        extension.dense_backward(
+            grad.contiguous(), out, x, weight, *grads[:2], x2, weight2, *grads[2:], grad_bias, *[None] * 6, ctx.relu,
+            workers(x.numel(), weight.shape[1], _SMALL),
+        )  # fmt: skip
+        return None, *grads[:2], grad_bias if ctx.has_bias else None, *grads[2:]
+
+
+class _Projection(torch.autograd.Function):
+    """A product and two scores per head of its rows."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, att_src: Tensor, att_dst: Tensor) -> tuple[Tensor, ...]:
+        x, weight, att_src, att_dst = (operand.detach().contiguous() for operand in (x, weight, att_src, att_dst))
+        out = empty((x.shape[0], weight.shape[1]), x.dtype)
+        scores = [x.new_empty((x.shape[0], att_src.shape[0])) for _ in range(2)]
+        threads = workers(x.numel(), weight.shape[1], _SMALL)
+        extension.dense_forward(x, weight, None, None, None, False, out, att_src, att_dst, *scores, threads)
+        ctx.save_for_backward(x, weight, att_src, att_dst, out)
+        return out, *scores
+
+    @staticmethod
+    def backward(ctx: Any, *flows: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, att_src, att_dst, out = ctx.saved_tensors
+        grad, grad_src, grad_dst = (flow.contiguous() for flow in flows)
+        grads = [_gradient_like(x, ctx.needs_input_grad[0]), *map(empty_like, (weight, att_src, att_dst))]
+        extension.dense_backward(
+            grad, out, x, weight, *grads[:2], None, None, None, None, weight.new_empty(weight.shape[1]), att_src,
+            att_dst, grad_src, grad_dst, *grads[2:], False, workers(x.numel(), weight.shape[1], _SMALL),
+        )  # fmt: skip
+        return tuple(grads)

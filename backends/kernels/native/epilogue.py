@@ -1,0 +1,76 @@
+"""Bias and activation after an aggregation, and their gradients, each in one pass of the compiled extension."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backends.kernels import plain
+from backends.kernels.buffers import empty, empty_like
+from backends.kernels.checks import ACTIVATIONS
+from backends.kernels.extension import extension, threads
+
+
+def bias_activation(x: Tensor, bias: Tensor, activation: str, fresh: bool) -> Tensor:
+    """``activation(x + bias)``, written over x where that is ``fresh`` and contiguous."""
+    if x.numel() == 0:
+        return plain.bias_activation(x, bias, activation, fresh)
+    out: Tensor = _BiasActivation.apply(x, bias, ACTIVATIONS.index(activation), fresh)
+    return out
+
+
+def bias_activation_in_place(x: Tensor, inner: Tensor, bias: Tensor, activation: str) -> Tensor:
+    """``activation(x + bias)`` written over x, the output of an attention that did not keep it.
+
+    The gradient of ``inner``, the attention's second output, is set to the inner products of x and its gradient.
+    """
+    out: Tensor = _BiasActivationInPlace.apply(x, inner, bias, ACTIVATIONS.index(activation))
+    return out
+
+
+class _BiasActivation(torch.autograd.Function):
+    """Keeps its output, from which the activation's slope follows; nothing where there is no activation."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bias: Tensor, kind: int, fresh: bool) -> Tensor:
+        fresh = fresh and x.is_contiguous()
+        out = x if fresh else empty_like(x)
+        extension.bias_activation(x.detach().contiguous(), bias.detach().contiguous(), kind, out.detach(), threads())
+        if fresh:
+            ctx.mark_dirty(x)
+        ctx.kind = kind
+        ctx.save_for_backward(out if kind else None)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        (out,) = ctx.saved_tensors
+        return *_gradients(grad, out, None, ctx.kind, None), None, None
+
+
+class _BiasActivationInPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, inner: Tensor, bias: Tensor, kind: int) -> Tensor:
+        extension.bias_activation(x.detach(), bias.detach().contiguous(), kind, x.detach(), threads())
+        ctx.mark_dirty(x)
+        ctx.kind, ctx.heads = kind, inner.shape[1]
+        ctx.save_for_backward(x, bias)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        out, bias = ctx.saved_tensors
+        inner = empty((len(out), ctx.heads), out.dtype)
+        grad_x, grad_bias = _gradients(grad, out, bias.detach().contiguous(), ctx.kind, inner)
+        return grad_x, inner, grad_bias, None
+
+
+def _gradients(
+    grad: Tensor, out: Tensor | None, bias: Tensor | None, kind: int, inner: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Gradients of x, which is ``grad`` itself without an activation, and of the bias; fills ``inner``."""
+    grad = grad.contiguous()
+    grad_x = empty_like(grad) if kind else None
+    grad_bias = grad.new_empty(grad.shape[1])
+    extension.bias_activation_backward(grad, out, bias, kind, grad_x, inner, grad_bias, threads())
+    return grad if grad_x is None else grad_x, grad_bias

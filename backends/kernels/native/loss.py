@@ -1,0 +1,36 @@
+"""Binary cross entropy by the compiled extension: its gradient is computed with its value in one pass."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backends.kernels import plain
+from backends.kernels.buffers import empty_like
+from backends.kernels.extension import extension, threads
+
+
+def binary_cross_entropy(logits: Tensor, targets: Tensor, share: Tensor | None) -> Tensor:
+    """Sum of ``share`` times the loss of each entry, the mean without ``share``."""
+    if logits.numel() == 0:
+        return plain.binary_cross_entropy(logits, targets, share)
+    value: Tensor = _BinaryCrossEntropy.apply(logits, targets, share)
+    return value
+
+
+class _BinaryCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor, share: Tensor | None) -> Tensor:
+        logits = logits.detach().contiguous()
+        gradient = empty_like(logits)
+        total = extension.binary_cross_entropy(
+            logits, targets.contiguous(), None if share is None else share.contiguous(), 1.0 / logits.numel(), gradient,
+            threads(),
+        )  # fmt: skip
+        ctx.save_for_backward(gradient)
+        return torch.tensor(total, dtype=logits.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, flow: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return (gradient if float(flow) == 1.0 else gradient * flow), None, None

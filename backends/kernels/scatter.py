@@ -1,0 +1,30 @@
+"""Aggregation that scatters messages one by one, the base that the AGL paper compares with (section 3.3.2)."""
+
+from torch import Tensor
+
+from backends.kernels.operand import Operand
+from backends.kernels.plain.aggregate import attention, maximum
+
+
+def spmm(matrix: Operand, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:
+    """Gather a message per edge, then add each to its destination; ``max`` reduces messages by row."""
+    if reduce == "max":
+        return maximum(matrix, x, weight)
+    messages = x[matrix.sources] if weight is None else weight[:, None] * x[matrix.sources]
+    out = x.new_zeros((matrix.shape[0], x.shape[1])).index_add(0, matrix.destinations, messages)
+    return out * matrix.inverse_in_degrees[:, None].to(x.dtype) if reduce == "mean" else out
+
+
+def gat(
+    matrix: Operand,
+    z: Tensor,
+    score_src: Tensor,
+    score_dst: Tensor,
+    score_edge: Tensor | None,
+    slope: float,
+    dropout: float,
+) -> Tensor:
+    """Attend over in-edges: weighted messages [nnz, heads, d], each added to its destination."""
+    alpha = attention(matrix, score_src, score_dst, score_edge, slope, dropout)
+    messages = alpha[:, :, None] * z[matrix.sources]
+    return z.new_zeros((matrix.shape[0], *z.shape[1:])).index_add(0, matrix.destinations, messages)

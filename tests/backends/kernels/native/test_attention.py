@@ -1,0 +1,85 @@
+"""Attention with bias and activation written over it: values and gradients."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional
+
+from backends.kernels import gat, gat_layer
+from backends.kernels.checks import ACTIVATIONS
+from tests.backends.kernels.matrices import random_csr
+
+TORCH = {"none": lambda y: y, "relu": functional.relu, "elu": functional.elu}
+
+
+def drawn(seed, csr, heads, width, scale=1.0):
+    """Operands and bias, float64."""
+    draw = torch.Generator().manual_seed(seed)
+    rows, columns = csr.shape
+    shapes = (columns, heads, width), (columns, heads), (rows, heads), (heads * width,)
+    return [scale * torch.randn(shape, generator=draw, dtype=torch.float64) for shape in shapes]
+
+
+def apart(csr, z, score_src, score_dst, bias, activation, **options):
+    return TORCH[activation](gat(csr, z, score_src, score_dst, **options).flatten(1) + bias)
+
+
+def with_gradients(call, inputs, flow):
+    operands = [part.clone().to(flow.dtype).requires_grad_() for part in inputs]
+    out = call(*operands)
+    return [out.detach(), *torch.autograd.grad(out, operands, flow)]
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(0, 99), st.sampled_from([1, 2, 3, 8]), st.integers(1, 40), st.sampled_from(ACTIVATIONS),
+    st.sampled_from([0.0, 0.4]), st.sampled_from([0.03, 1.0, 12.0]),
+)  # fmt: skip
+def test_value_and_gradients_equal_those_of_its_parts(seed, heads, width, activation, dropout, scale):
+    csr = random_csr(seed, 9, 8, 30)
+    inputs, options = drawn(seed, csr, heads, width, scale), {"dropout": dropout, "seed": seed}
+    flow = torch.randn(9, heads * width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    bare = apart(csr, *inputs, "none", **options)
+    flow *= bare.abs() > 1e-4 * scale  # a sign that rounding could flip says nothing
+    expected = with_gradients(lambda *parts: apart(csr, *parts, activation, **options), inputs, flow)
+    for dtype, bound in ((torch.float64, 1e-9), (torch.float32, 1e-5)):
+        actual = with_gradients(lambda *parts: gat_layer(csr, *parts, activation, **options), inputs, flow.to(dtype))
+        for one, other in zip(actual, expected, strict=True):
+            assert one.shape == other.shape
+            assert float((one.double() - other).abs().max()) <= bound * float(other.abs().max() + scale)
+
+
+@pytest.mark.parametrize("row_parallel", [True, False])
+def test_gradients_pass_gradcheck_and_the_scattered_form_agrees(row_parallel):
+    csr = random_csr(4, 7, 6, 25)
+    inputs = [part.requires_grad_() for part in drawn(4, csr, 2, 5)]
+    assert torch.autograd.gradcheck(lambda *parts: gat_layer(csr, *parts, "elu", row_parallel=row_parallel), inputs)
+    torch.testing.assert_close(gat_layer(csr, *inputs, "elu", row_parallel=row_parallel), apart(csr, *inputs, "elu"))
+
+
+def test_saturated_rows_send_finite_gradients_back():
+    csr = random_csr(1, 9, 8, 30)
+    inputs = [part.float() for part in drawn(1, csr, 1, 9)]
+    inputs[3] -= 200.0  # e^-200 is no float: the activation's output is -1, its slope 0
+    actual = with_gradients(lambda *parts: gat_layer(csr, *parts, "elu"), inputs, torch.ones(9, 9))
+    assert all(bool(part.isfinite().all()) for part in actual)
+    assert not actual[1].any()
+
+
+def test_any_number_of_threads_gives_the_same_bits():
+    csr, before, runs = random_csr(2, 2500, 1500, 40000), torch.get_num_threads(), []
+    inputs, flow = drawn(2, csr, 3, 21), torch.randn(2500, 63)
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        runs.append(with_gradients(lambda *parts: gat_layer(csr, *parts, "elu"), inputs, flow))
+    torch.set_num_threads(before)
+    assert all(torch.equal(one, other) for run in runs[1:] for one, other in zip(runs[0], run, strict=True))
+
+
+def test_no_rows_make_no_rows_and_a_wrong_bias_is_refused():
+    csr = random_csr(3, 0, 5, 0)
+    inputs = drawn(3, csr, 2, 4)
+    assert gat_layer(csr, *inputs).shape == (0, 8)
+    with pytest.raises(ValueError, match=r"bias \(7,\): needed are"):
+        gat_layer(csr, *inputs[:3], inputs[3][:7])

@@ -1,0 +1,101 @@
+"""Refused arguments: the message says what was given and what is allowed; nothing reaches native code."""
+
+import numpy as np
+import pytest
+import torch
+
+from backends.kernels import edge_softmax, gat, partition_rows, sddmm, spmm
+from backends.kernels.operand import operand
+from datasets.csr import Csr, csr_from_edges
+from tests.backends.kernels.matrices import random_csr, use_plain
+
+MATRIX = random_csr(0, 30, 40, 160)
+X, ONES = torch.ones(40, 2), torch.ones(40, 1)
+CALLS = {
+    "allowed are sum, mean, max": lambda: spmm(MATRIX, X, reduce="median"),
+    r"x has shape \(39, 2\): needed are 2 dimensions, the first of 40": lambda: spmm(MATRIX, torch.ones(39, 2)),
+    "x is torch.int64: allowed are float32, float64": lambda: spmm(MATRIX, X.to(torch.int64)),
+    "x is on meta: the kernels run on cpu, call": lambda: spmm(MATRIX, X.to("meta")),
+    "weight is on meta beside cpu": lambda: spmm(MATRIX, X, torch.ones(160).to("meta")),
+    "x is torch.sparse_coo: a dense tensor is needed": lambda: spmm(MATRIX, X.to_sparse()),
+    r"weight has shape \(3,\): 160 edges need": lambda: spmm(MATRIX, X, torch.ones(3)),
+    "weight is torch.float64 beside torch.float32": lambda: spmm(MATRIX, X, torch.ones(160).double()),
+    "z has 0 heads": lambda: gat(MATRIX, torch.ones(40, 0, 2), torch.ones(40, 0), torch.ones(30, 0)),
+    "score_src has shape": lambda: gat(MATRIX, X[:, None], torch.ones(40, 2), torch.ones(30, 1)),
+    "score_dst is torch.float64": lambda: gat(MATRIX, X[:, None], ONES, torch.ones(30, 1).double()),
+    "at least 0, below 1": lambda: gat(MATRIX, X[:, None], ONES, torch.ones(30, 1), dropout=1.0),
+    "slope=-0.1 is not allowed: at least 0": lambda: gat(MATRIX, X[:, None], ONES, torch.ones(30, 1), slope=-0.1),
+    "slope=nan is not allowed": lambda: gat(MATRIX, X[:, None], ONES, torch.ones(30, 1), slope=float("nan")),
+    r"a has shape \(29, 1, 2\)": lambda: sddmm(MATRIX, torch.ones(29, 2), X),
+    "b is torch.float64 beside": lambda: sddmm(MATRIX, torch.ones(30, 2), X.double()),
+    "a has 0 heads": lambda: sddmm(MATRIX, torch.ones(30, 0, 2), torch.ones(40, 0, 2)),
+    "they must be equal": lambda: sddmm(MATRIX, torch.ones(30, 3), X),
+    "160 edges need": lambda: edge_softmax(MATRIX, torch.ones(160)),
+    "logits has 0 heads": lambda: edge_softmax(MATRIX, torch.ones(160, 0)),
+    "logits is torch.float16": lambda: edge_softmax(MATRIX, torch.ones(160, 1).half()),
+    "parts=0 is not allowed: at least 1": lambda: partition_rows(MATRIX, 0),
+}
+
+
+@pytest.mark.parametrize("words", CALLS)
+@pytest.mark.parametrize("built", [True, False])
+def test_arguments(words, built, monkeypatch):
+    if not built:
+        use_plain(monkeypatch)
+    with pytest.raises(ValueError, match=words):
+        CALLS[words]()
+
+
+@pytest.mark.parametrize(
+    ("indptr", "indices", "rows", "words"),
+    [
+        ([0, 1, 2], [0, 2], 2, "indices reach from 0 to 2: allowed are 0 to 1"),
+        ([0, 1, 2], [0, -1], 2, "indices reach from -1 to 0"),
+        ([0, 2, 1, 2], [0, 1], 3, "descends from 2 to 1 at row 1"),
+        ([0, 2**31 - 1, -(2**31) + 5], [0, 1], 2, "where int32 overflowed, make it int64"),
+        ([0, 1], [0, 1], 1, "indptr has 2 entries from 0 to 1: 1 rows and 2 edges need 2 from 0 to 2"),
+        ([1, 2], [0, 1], 1, "from 1 to 2"),
+        ([], [], 0, "indptr has 0 entries: 0 rows and 0 edges need 1"),
+        ([0.0, 1.0], [0], 1, r"indptr is float64 \[2\]: allowed is one axis of int32 or int64"),
+        ([0, 1], [[0]], 1, r"indices is int32 \[1, 1\]"),
+        ([0, 1], [0.5], 1, "indices is float64"),
+    ],
+)
+def test_matrices(indptr, indices, rows, words):
+    indptr, indices = (np.array(part, dtype=None if part else int) for part in (indptr, indices))
+    csr = Csr(*(array if array.dtype == float else array.astype(np.int32) for array in (indptr, indices)), (rows, 2))
+    for call in (lambda: spmm(csr, torch.ones(2, 4)), lambda: edge_softmax(csr, torch.ones(csr.nnz, 1))):
+        with pytest.raises(ValueError, match=words):
+            call()
+
+
+def test_a_second_derivative_is_refused():
+    a, b = torch.ones(30, 2, requires_grad=True), torch.ones(40, 2, requires_grad=True)
+    (grad,) = torch.autograd.grad(sddmm(MATRIX, a, b).square().sum(), a, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
+
+
+def test_a_second_derivative_of_attention_is_refused():
+    z, src, dst = (torch.ones(shape, requires_grad=True) for shape in ((40, 1, 2), (40, 1), (30, 1)))
+    (grad,) = torch.autograd.grad(gat(MATRIX, z, src, dst).square().sum(), z, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
+
+
+def test_indices_grow_to_64_bits_where_32_do_not_hold_them():
+    wide = csr_from_edges(np.array([2**40, 3]), np.array([1, 1]), (2, 2**40 + 1))
+    assert wide.indices.dtype == wide.indptr.dtype == np.int64
+    assert wide.indices.tolist() == [3, 2**40]
+    wider = csr_from_edges(np.array([2**62, 3, 5]), np.array([1, 3, 3]), (4, 2**62 + 1))
+    assert wider.indices.tolist() == [2**62, 3, 5] and wider.destinations.tolist() == [1, 3, 3]
+    narrow = Csr(np.array([0, 1], dtype=np.int32), np.array([7], dtype=np.int32), (1, 2**40))
+    assert operand(narrow).forward.indices.dtype == np.int64
+    assert operand(MATRIX).forward.indices.dtype == np.int32
+
+
+def test_both_index_types_give_the_same():
+    x = torch.randn(40, 9)
+    wide = Csr(MATRIX.indptr.astype(np.int64), MATRIX.indices, MATRIX.shape)
+    for reduce in ("sum", "mean", "max"):
+        assert torch.equal(spmm(MATRIX, x, reduce=reduce), spmm(wide, x, reduce=reduce))

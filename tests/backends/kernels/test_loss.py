@@ -1,0 +1,44 @@
+"""The fused loss against torch's, value and gradient."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn import functional
+
+from backends.kernels import binary_cross_entropy
+
+
+@given(st.integers(0, 99), st.integers(1, 60), st.integers(1, 70), st.booleans(), st.sampled_from([0.1, 5.0, 60.0]))
+def test_value_and_gradient_equal_torchs(seed, rows, columns, shared, scale):
+    draw = torch.Generator().manual_seed(seed)
+    exact = (scale * torch.randn(rows, columns, generator=draw, dtype=torch.float64)).requires_grad_()
+    targets = torch.randint(0, 2, exact.shape, generator=draw).double()
+    share = torch.rand(exact.shape, generator=draw, dtype=torch.float64) if shared else None
+    reduction = "sum" if shared else "mean"
+    expected = functional.binary_cross_entropy_with_logits(exact, targets, share, reduction=reduction)
+    (slope,) = torch.autograd.grad(3.0 * expected, exact)
+    for dtype, bound in ((torch.float64, 1e-12), (torch.float32, 2e-6)):
+        logits = exact.detach().to(dtype).requires_grad_()
+        actual = binary_cross_entropy(logits, targets.to(dtype), None if share is None else share.to(dtype))
+        (gradient,) = torch.autograd.grad(3.0 * actual, logits)
+        assert abs(actual.item() - expected.item()) <= bound * max(1e-3, expected.item()) * 5
+        # sigmoid minus target is off by the rounding of 1, however small it is itself
+        assert float((gradient - slope).abs().max()) <= bound * (
+            3.0 * float(share.max()) if shared else 3.0 / exact.numel()
+        )
+
+
+def test_any_number_of_threads_gives_the_same_bits():
+    logits, before, runs = torch.randn(300, 301, requires_grad=True), torch.get_num_threads(), []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        value = binary_cross_entropy(logits, torch.ones(300, 301))
+        runs.append((value.detach(), *torch.autograd.grad(value, logits)))
+    torch.set_num_threads(before)
+    assert all(torch.equal(one, other) for run in runs[1:] for one, other in zip(runs[0], run, strict=True))
+
+
+def test_unequal_shapes_are_refused():
+    with pytest.raises(ValueError, match="must have the same"):
+        binary_cross_entropy(torch.ones(3, 2), torch.ones(3))

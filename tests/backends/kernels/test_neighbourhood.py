@@ -1,0 +1,257 @@
+"""Neighbourhoods against plain Python: a search, a sort by hash, one neighbourhood at a time."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.kernels import khop, layer_blocks, sample_neighbors, spmm, union, union_with_places
+from datasets.csr import Csr
+from datasets.randomness import hash_ids
+from tests.graphs import awkward_graph
+
+fanout = st.one_of(st.none(), st.integers(1, 6))
+target_sets = st.sets(st.integers(0, 19), min_size=1, max_size=6).map(lambda nodes: np.array(sorted(nodes)))
+cases = st.tuples(st.integers(0, 50), target_sets, st.lists(fanout, min_size=1, max_size=3))
+
+
+def shuffled_ids(csr, seed):
+    """The same edges, named by a permutation: no order of the columns is the order of the ids."""
+    return Csr(csr.indptr, csr.indices, csr.shape, np.random.default_rng(seed).permutation(csr.nnz).astype(np.int32))
+
+
+def graph(seed):
+    return shuffled_ids(awkward_graph(seed, nodes=20, edges=60).csr, seed)
+
+
+def weights(csr, seed=0):
+    return np.random.default_rng(seed).uniform(0.1, 2.0, csr.nnz).astype(np.float32)
+
+
+def same(actual, expected):
+    for name in ("nodes", "distance", "positions", "rank"):
+        np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name), err_msg=name)
+    for name in ("indptr", "indices", "edge_ids"):
+        np.testing.assert_array_equal(getattr(actual.csr, name), getattr(expected.csr, name), err_msg=name)
+    assert actual.fanouts == expected.fanouts
+
+
+def by_search(csr, targets, fanouts, seed):
+    """Distance of every node, and the kept positions of every expanded one by rank: uniform, one edge at a time."""
+    hashes = hash_ids(seed, "neighbour keys", csr.ids)
+    distance, edges = dict.fromkeys(targets.tolist(), 0), {}
+    frontier = targets.tolist()
+    for depth in range(len(fanouts)):
+        layers = fanouts[: len(fanouts) - depth]
+        widest = None if None in layers else max(layers)
+        key = hashes if any(fanouts) else csr.ids
+        for v in frontier:
+            edges[v] = sorted(range(csr.indptr[v], csr.indptr[v + 1]), key=lambda edge: key[edge])[:widest]
+        reached = {int(csr.indices[edge]) for v in frontier for edge in edges[v]}
+        frontier = sorted(reached - distance.keys())
+        distance |= dict.fromkeys(frontier, depth + 1)
+    return distance, edges
+
+
+@given(cases)
+def test_nodes_distances_and_edges_are_those_of_a_search(case):
+    seed, targets, fanouts = case
+    csr = graph(seed)
+    actual = khop(csr, targets, fanouts, seed)
+    distance, edges = by_search(csr, targets, fanouts, seed)
+    expected = sorted((depth, node) for node, depth in distance.items())
+    assert list(zip(actual.distance.tolist(), actual.nodes.tolist(), strict=True)) == expected
+    positions = [edge for _, node in expected for edge in edges.get(node, [])]
+    assert actual.positions.tolist() == positions
+    np.testing.assert_array_equal(actual.nodes[actual.csr.destinations], csr.destinations[positions])
+    np.testing.assert_array_equal(actual.nodes[actual.csr.indices], csr.indices[positions])
+    np.testing.assert_array_equal(actual.csr.ids, csr.ids[positions])
+    np.testing.assert_array_equal(actual.targets, targets)
+
+
+@given(cases, st.sampled_from(["uniform", "weighted", "topk"]), st.booleans())
+def test_a_neighbourhood_of_several_targets_is_the_union_of_single_ones(case, sampler, replacement):
+    seed, targets, fanouts = case
+    csr = graph(seed)
+    if replacement:
+        sampler, fanouts = "weighted" if sampler == "topk" else sampler, [f or 7 for f in fanouts]
+    draw = {"seed": seed, "sampler": sampler, "weight": weights(csr), "replacement": replacement}
+    single = [khop(csr, targets[i : i + 1], fanouts, **draw) for i in range(len(targets))]
+    same(union(single), khop(csr, targets, fanouts, **draw))
+    merged, nodes, edges = union_with_places(single)
+    np.testing.assert_array_equal(np.concatenate([one.nodes for one in single])[nodes], merged.nodes)
+    np.testing.assert_array_equal(np.concatenate([one.positions for one in single])[edges], merged.positions)
+
+
+@given(cases)
+def test_scope_target_is_the_disjoint_union_of_independent_samples(case):
+    seed, targets, fanouts = case
+    csr = graph(seed)
+    together = khop(csr, targets, fanouts, seed, scope="target")
+    for place, target in enumerate(targets):
+        alone = khop(csr, np.array([target]), fanouts, seed, scope="target")
+        mine = together.component == place
+        np.testing.assert_array_equal(together.nodes[mine], alone.nodes)
+        edges = mine[together.csr.destinations]
+        np.testing.assert_array_equal(together.positions[edges], alone.positions)
+        local = np.cumsum(mine) - 1
+        np.testing.assert_array_equal(local[together.csr.indices[edges]], alone.csr.indices)
+    order = np.lexsort((together.nodes, together.component, together.distance))
+    np.testing.assert_array_equal(order, np.arange(len(order)))
+    np.testing.assert_array_equal(together.targets, targets)
+
+
+def test_targets_sample_apart_where_the_scope_says_so():
+    csr = awkward_graph(0, nodes=40, edges=400).csr
+    hub = khop(csr, np.array([0]), [8], scope="node").positions
+    samples = {
+        tuple(sample_neighbors(csr, np.array([0]), 8, targets=np.array([target])).positions) for target in range(5)
+    }
+    assert len(samples | {tuple(hub)}) == 6
+
+
+@given(st.integers(0, 50), st.sampled_from(["uniform", "weighted", "topk"]), st.booleans())
+def test_samples_nest(seed, sampler, replacement):
+    csr = graph(seed)
+    replacement = replacement and sampler != "topk"
+    draw = {"seed": seed, "sampler": sampler, "weight": weights(csr), "replacement": replacement}
+    nodes = np.arange(20)
+    small, large = (sample_neighbors(csr, nodes, size, **draw) for size in (3, 5))
+    np.testing.assert_array_equal(large.positions[large.rank < 3], small.positions)
+    if not replacement:
+        assert np.array_equal(small.csr.in_degrees, np.minimum(csr.in_degrees, 3))
+
+
+def test_samples_do_not_depend_on_the_order_of_the_edges():
+    csr = graph(1)
+    back = np.concatenate([np.arange(csr.indptr[v], csr.indptr[v + 1])[::-1] for v in range(20)])
+    reversed_rows = Csr(csr.indptr, csr.indices[back], csr.shape, csr.ids[back])
+    for replacement in (False, True):
+        samples = [
+            sample_neighbors(matrix, np.arange(20), 4, 3, replacement=replacement) for matrix in (csr, reversed_rows)
+        ]
+        np.testing.assert_array_equal(*(sample.csr.ids for sample in samples))
+
+
+def test_weights_pull_and_uniform_draws_are_level():
+    degree, rounds = 8, 4000
+    csr = Csr(np.array([0, degree], dtype=np.int32), np.arange(degree, dtype=np.int32), (1, degree))
+    pull = np.arange(1, degree + 1, dtype=np.float32)
+    for sampler, share in (("uniform", np.full(degree, 1 / degree)), ("weighted", pull / pull.sum())):
+        for replacement in (False, True):
+            counts = np.zeros(degree)
+            for seed in range(rounds):
+                first = sample_neighbors(csr, np.array([0]), 1, seed, sampler, pull, replacement)
+                counts[first.positions] += 1
+            assert np.abs(counts / rounds - share).max() < 0.025
+    heaviest = sample_neighbors(csr, np.array([0]), 3, sampler="topk", weight=pull)
+    assert heaviest.positions.tolist() == [7, 6, 5]
+
+
+@given(cases)
+def test_pruned_layers_keep_what_the_later_ones_read(case):
+    seed, targets, fanouts = case
+    csr, layers = graph(seed), len(fanouts)
+    actual = khop(csr, targets, fanouts)
+    sizes = {}
+    for form in ("full", "paper", "tight"):
+        blocks = layer_blocks(actual, layers, form)
+        sizes[form] = sum(block.csr.nnz for block in blocks)
+        for below, above in pairwise(blocks):
+            assert below.csr.shape[0] >= above.csr.shape[1]
+        assert blocks[-1].csr.shape[0] >= len(targets)
+        for layer, block in enumerate(blocks):
+            useful = np.searchsorted(actual.distance, layers - layer - 1, side="right")
+            expected = np.minimum(csr.in_degrees[actual.nodes[:useful]], fanouts[layer] or csr.nnz)
+            np.testing.assert_array_equal(block.csr.in_degrees[:useful], expected)
+            np.testing.assert_array_equal(block.csr.ids, csr.ids[block.positions])
+    assert sizes["tight"] <= sizes["paper"] <= sizes["full"]
+
+
+@given(cases)
+def test_needed_nodes_are_those_that_tight_layers_read(case):
+    seed, targets, fanouts = case
+    csr, layers = graph(seed), len(fanouts)
+    actual, rows = khop(csr, targets, fanouts, needed=True), set(targets.tolist())
+    for above, block in enumerate(reversed(layer_blocks(actual, layers))):
+        size = fanouts[layers - 1 - above]
+        ordered = "uniform" if any(fanouts) else "full"
+        sample = sample_neighbors(csr, np.array(sorted(rows)), size, sampler=ordered)
+        assert set(actual.nodes[: block.csr.shape[0]]) == rows
+        assert sorted(block.positions) == sorted(sample.positions)
+        rows |= set(sample.csr.indices.tolist())
+        assert set(actual.nodes[: block.csr.shape[1]]) == rows
+    assert len(actual.nodes) == len(rows)
+    assert len(actual.csr.indices) <= len(khop(csr, targets, fanouts).csr.indices)
+
+
+@given(cases, st.sampled_from(["uniform", "weighted"]), st.booleans())
+def test_target_rows_are_equal_in_every_form_and_in_the_whole_graph(case, sampler, replacement):
+    seed, targets, fanouts = case
+    csr, weight = graph(seed), weights(graph(seed))
+    fanouts = [size or 7 for size in fanouts] if replacement else fanouts
+    draw = {"seed": seed, "sampler": sampler, "weight": weight, "replacement": replacement}
+    actual = khop(csr, targets, fanouts, **draw)
+    x = torch.from_numpy(np.random.default_rng(seed).standard_normal((20, 3)))
+    value = torch.from_numpy(weight.astype(np.float64))
+    expected = x
+    for size in fanouts:
+        ordered = sampler if any(fanouts) else "full"
+        whole = sample_neighbors(csr, np.arange(20), size, **(draw | {"sampler": ordered}))
+        expected = spmm(whole.csr, expected, value[torch.from_numpy(whole.positions)], "mean")
+    for form in ("tight", "paper", "full"):
+        hidden = x[torch.from_numpy(actual.nodes)]
+        for block in layer_blocks(actual, len(fanouts), form):
+            value_here = value[torch.from_numpy(block.positions)]
+            hidden = spmm(block.csr, hidden[: block.csr.shape[1]], value_here, "mean")
+        torch.testing.assert_close(hidden[: len(targets)], expected[torch.from_numpy(targets)])
+
+
+CSR = awkward_graph().csr
+ONE = np.array([1])
+BAD = np.where(CSR.destinations == 1, np.float32(np.nan), np.float32(1))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: khop(CSR, ONE, []), "at least 1 hop"),
+        (lambda: khop(CSR, ONE, 2), "a sequence is needed"),
+        (lambda: khop(CSR, ONE, [0]), "fanout=0 is not allowed: at least 1"),
+        (lambda: khop(CSR, ONE, [5, -1]), "fanout=-1 is not allowed"),
+        (lambda: khop(CSR, np.array([], dtype=np.int64), [1]), "targets is empty"),
+        (lambda: khop(CSR, np.array([40]), [1]), "target 40 is not in the graph: allowed are 0 to 39"),
+        (lambda: khop(CSR, np.array([-1]), [1]), "target -1 is not in the graph"),
+        (lambda: khop(CSR, np.array([1.0]), [1]), "one dimension of integers"),
+        (lambda: khop(CSR, ONE, [1], scope="edge"), "allowed are node, target"),
+        (lambda: khop(CSR, ONE, [1], sampler="random"), "allowed are uniform, weighted, topk, full"),
+        (lambda: khop(CSR, ONE, [1], sampler="full"), "it takes all, give None"),
+        (lambda: khop(CSR, ONE, [1], sampler="topk"), "needs weight, one number for each"),
+        (lambda: khop(CSR, ONE, [1], sampler="topk", weight=BAD[:-1]), "has shape"),
+        (lambda: khop(CSR, ONE, [1], sampler="topk", weight=BAD, replacement=True), "allowed are uniform, weighted"),
+        (lambda: khop(CSR, ONE, [None], replacement=True), "say how many times"),
+        (lambda: khop(CSR, ONE, [1], sampler="weighted", weight=BAD), r"edge \d+ has weight nan"),
+        (lambda: khop(CSR, ONE, [1], sampler="weighted", weight=0 * BAD), r"edge \d+ has weight"),
+        (lambda: khop(CSR, ONE, [1], sampler="topk", weight=BAD), r"edge \d+ has weight nan"),
+        (lambda: khop(CSR, ONE, [1], sampler="weighted", weight=np.full(CSR.nnz, -1.0)), "finite and above 0"),
+        (lambda: khop(Csr(CSR.indptr, CSR.indices, (40, 50)), ONE, [1]), "as many rows as columns"),
+        (lambda: sample_neighbors(CSR, ONE, 3, targets=np.arange(2)), "targets has 2 entries"),
+        (lambda: layer_blocks(khop(CSR, ONE, [None]), 1, "tigth"), "allowed are tight, paper, full"),
+        (lambda: layer_blocks(khop(CSR, ONE, [None]), 2), "the neighbourhood has 1 hops"),
+        (lambda: union([]), "at least one"),
+        (lambda: union([khop(CSR, ONE, [1], scope="target")]), "only scope='node' can be merged"),
+        (lambda: union([khop(CSR, ONE, [1]), khop(CSR, ONE, [2])]), "only equal ones can be merged"),
+    ],
+)
+def test_what_is_not_allowed_is_said(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_targets_are_a_set_and_weights_elsewhere_do_not_matter():
+    same(khop(CSR, np.array([5, 1, 5]), [3, 2]), khop(CSR, np.array([1, 5]), [3, 2]))
+    elsewhere = np.where(CSR.destinations == 2, BAD[0], np.float32(1))
+    assert khop(CSR, ONE, [2], sampler="weighted", weight=elsewhere).csr.nnz == 2

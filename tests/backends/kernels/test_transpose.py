@@ -1,0 +1,43 @@
+"""The compiled transpose against numpy's, bit for bit, for any number of threads."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.kernels.extension import extension
+from backends.kernels.operand import operand
+from backends.kernels.transpose import Transpose, plain_transpose, transposed
+from tests.backends.kernels.matrices import hub_csr, matrices, random_csr
+
+
+def by_threads(csr, threads):
+    starts = np.empty(csr.shape[1] + 1, dtype=csr.indices.dtype)
+    rows, permutation, inverse = (np.empty_like(csr.indices) for _ in range(3))
+    extension.transpose(csr.indptr, csr.indices, starts, rows, permutation, inverse, threads)
+    return Transpose(starts, rows, permutation, inverse)
+
+
+def check(actual, expected):
+    for name in ("indptr", "indices", "permutation", "inverse"):
+        np.testing.assert_array_equal(getattr(actual, name), getattr(expected, name), err_msg=name)
+        assert getattr(actual, name).dtype == getattr(expected, name).dtype
+
+
+@settings(deadline=None)
+@given(matrices(), st.integers(1, 5))
+def test_transposes_are_equal(csr, threads):
+    check(by_threads(csr, threads), plain_transpose(csr.indptr, csr.indices, csr.shape))
+
+
+def test_large_transposes_with_hubs_are_equal():
+    for csr in (hub_csr(50_000), random_csr(1, 300, 5000, 60_000, np.int64, shuffled=True)):
+        check(transposed(csr.indptr, csr.indices, csr.shape), plain_transpose(csr.indptr, csr.indices, csr.shape))
+
+
+@settings(deadline=None)
+@given(matrices())
+def test_the_ways_between_the_orders_undo_each_other(csr):
+    matrix = operand(csr)
+    np.testing.assert_array_equal(matrix.inverse[matrix.permutation], np.arange(csr.nnz))
+    np.testing.assert_array_equal(matrix.backward.indices, csr.destinations[matrix.permutation])
+    np.testing.assert_array_equal(csr.indices[matrix.permutation], np.sort(csr.indices, kind="stable"))
