@@ -1,4 +1,4 @@
-"""AGL's interface for a user's own model: the four functions of its demo (section 3.5), over our kernels.
+"""AGL's programming interface for a user's own model: the four functions of its demo (section 3.5), over our kernels.
 
 ``adj, node_feature, edge_feature = subgraph_vectorize(graph, targetID, hops)``, ``adj_list = pruning(adj)``, in layer k
 ``aggregator(adj_list[k], node_embedding)``, at the end ``look_up(node_embedding, targetID)``.
@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from backends.agl.flat.strategy import Strategy
-from backends.agl.sampled import SampledGraph
+from backends.agl.flat.sampling_strategy import SamplingStrategy
+from backends.agl.sampled_graph import SampledGraph
 from backends.base.layered import LayerMatrix, float_tensor
 from backends.kernels import Neighbourhood, khop, layer_blocks, spmm
 from datasets.adjacency import SELF_LOOP_MODELS, adjacency_of, insert_self_loops
@@ -26,7 +26,8 @@ from datasets.graph import Graph
 class SubgraphAdjacency:
     """A_B of a batch: the merged neighbourhood of its targets, edges by destination, and weights of the whole graph.
 
-    ``sampled`` is what a sampled one was drawn from; ``pruning`` then adds the self loops and weights of each layer.
+    ``sampled`` is the graph that a sampled neighbourhood was drawn from; ``pruning`` then adds each layer's self loops
+    and weights.
     """
 
     neighbourhood: Neighbourhood
@@ -35,12 +36,12 @@ class SubgraphAdjacency:
 
     @property
     def hops(self) -> int:
-        """Layers that it serves."""
+        """Layers of a model that this adjacency is deep enough for."""
         return len(self.neighbourhood.fanouts)
 
 
-_prepared: "WeakKeyDictionary[Graph, dict[str, tuple[Csr, Tensor | None]]]" = WeakKeyDictionary()
-_sampled: "WeakKeyDictionary[Graph, dict[tuple[Any, ...], SampledGraph]]" = WeakKeyDictionary()
+_adjacencies: "WeakKeyDictionary[Graph, dict[str, tuple[Csr, Tensor | None]]]" = WeakKeyDictionary()
+_sampled_graphs: "WeakKeyDictionary[Graph, dict[tuple[Any, ...], SampledGraph]]" = WeakKeyDictionary()
 
 
 def subgraph_vectorize(
@@ -53,53 +54,56 @@ def subgraph_vectorize(
 ) -> tuple[SubgraphAdjacency, Tensor, Tensor | None]:
     """Return A_B, X_B [nodes, width] and E_B [edges, width] or ``None`` of a batch of target nodes.
 
-    ``model`` names whose edges are meant: ``gcn`` adds self loops and symmetric weights, ``gat`` self loops, ``sage``
-    nothing; both come from the whole graph, and a self loop has zeros for edge features. ``fanouts``, one per layer,
-    first layer first, sample neighbours, before self loops are added: E_B then holds the sampled edges alone. Raises
-    ValueError for a graph without features, or fanouts of another number of layers.
+    ``model`` chooses the adjacency: ``gcn`` adds self loops and symmetric weights, ``gat`` self loops only. Weights are
+    normalised on the whole graph, and a self loop has zeros for edge features. ``fanouts``, one per layer, first layer
+    first, sample neighbours before self loops are added: E_B then holds the sampled edges only. Raises ValueError for
+    a graph without features, or for a number of fanouts other than ``hops``.
     """
     if graph.features is None:
         raise ValueError(f"data set {graph.name} has no features: a model needs some")
     if fanouts is not None and len(fanouts) != hops:
         raise ValueError(f"fanouts={fanouts} has {len(fanouts)} entries for {hops} hops: give one per layer")
-    adj = _whole(graph, targets, hops, model) if fanouts is None else _drawn(graph, targets, model, fanouts, seed)
+    if fanouts is None:
+        adj = _full_neighbourhood(graph, targets, hops, model)
+    else:
+        adj = _sampled_neighbourhood(graph, targets, model, fanouts, seed)
     features = torch.from_numpy(np.array(graph.features[adj.neighbourhood.nodes], dtype=np.float32))
     return adj, features, _edge_features(graph, adj, model)
 
 
-def _whole(graph: Graph, targets: NDArray[np.integer], hops: int, model: str) -> SubgraphAdjacency:
-    held = _prepared.setdefault(graph, {})
-    if model not in held:
+def _full_neighbourhood(graph: Graph, targets: NDArray[np.integer], hops: int, model: str) -> SubgraphAdjacency:
+    by_model = _adjacencies.setdefault(graph, {})
+    if model not in by_model:
         adjacency = adjacency_of(graph, model)
-        held[model] = adjacency.csr, float_tensor(adjacency.weight)
-    csr, weight = held[model]
+        by_model[model] = adjacency.csr, float_tensor(adjacency.weight)
+    csr, weight = by_model[model]
     return SubgraphAdjacency(khop(csr, targets, (None,) * hops), weight)
 
 
-def _drawn(
+def _sampled_neighbourhood(
     graph: Graph, targets: NDArray[np.integer], model: str, fanouts: tuple[int | None, ...], seed: int
 ) -> SubgraphAdjacency:
-    held, key = _sampled.setdefault(graph, {}), (model, fanouts, seed)
-    if key not in held:
-        held.clear()  # an epoch of one seed and shape, then perhaps the next
-        held[key] = SampledGraph(graph, model, Strategy(fanouts, seed=seed), None)
-    return SubgraphAdjacency(held[key].search(targets), sampled=held[key])
+    by_key, key = _sampled_graphs.setdefault(graph, {}), (model, fanouts, seed)
+    if key not in by_key:
+        by_key.clear()  # an epoch uses one seed and one shape: the entry of the last epoch is not used again
+        by_key[key] = SampledGraph(graph, model, SamplingStrategy(fanouts, seed=seed), None)
+    return SubgraphAdjacency(by_key[key].search(targets), sampled=by_key[key])
 
 
 def _edge_features(graph: Graph, adj: SubgraphAdjacency, model: str) -> Tensor | None:
     if graph.edge_features is None:
         return None
-    places = adj.neighbourhood.positions
-    assert places is not None
+    positions = adj.neighbourhood.positions
+    assert positions is not None
     if model in SELF_LOOP_MODELS and adj.sampled is None:
-        places = insert_self_loops(graph.csr, 0)[1][places]
-    features = np.array(graph.edge_features[places], dtype=np.float32)
-    features[places < 0] = 0.0
+        positions = insert_self_loops(graph.csr, 0)[1][positions]
+    features = np.array(graph.edge_features[positions], dtype=np.float32)
+    features[positions < 0] = 0.0
     return torch.from_numpy(features)
 
 
 def pruning(adj: SubgraphAdjacency, form: str = "tight") -> list[LayerMatrix]:
-    """Return the matrix of each layer, first layer first, without what no target needs (AGL, section 3.3.2)."""
+    """Return each layer's matrix, first layer first, pruned to what the targets depend on (AGL, section 3.3.2)."""
     if adj.sampled is not None:
         return adj.sampled.matrices(adj.neighbourhood, form)
     blocks = layer_blocks(adj.neighbourhood, adj.hops, form)
@@ -110,14 +114,14 @@ def pruning(adj: SubgraphAdjacency, form: str = "tight") -> list[LayerMatrix]:
 def aggregator(adj: LayerMatrix, h: Tensor, reduce: str = "sum") -> Tensor:
     """Aggregate embeddings over in-edges: [rows, width], with the edges' weights; ``reduce`` is sum or mean.
 
-    All edges of a destination belong to one thread (AGL, section 3.3.2). Differentiable in ``h``.
+    All in-edges of a destination are aggregated by one thread (AGL, section 3.3.2). Differentiable in ``h``.
     """
     return spmm(adj.csr, h[: adj.csr.shape[1]], adj.weight, reduce)
 
 
 def look_up(h: Tensor, targets: NDArray[np.integer]) -> Tensor:
-    """Pick the embeddings of the batch's targets, in their order; ``targets`` are all those that were vectorised."""
-    ascending, places = np.unique(targets, return_inverse=True)
+    """Return the embeddings of a batch's targets in their order; ``targets`` are those that were vectorised."""
+    ascending, rows = np.unique(targets, return_inverse=True)
     if len(h) < len(ascending):
         raise ValueError(f"{len(ascending)} targets but {len(h)} embeddings: look up the targets that were vectorised")
-    return h[torch.from_numpy(places)]
+    return h[torch.from_numpy(rows)]

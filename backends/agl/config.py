@@ -9,28 +9,32 @@ from backends.registry import BackendConfig
 FORMS = ("tight", "paper")
 INFER = ("graphinfer", "neighbourhood", "fullgraph")
 SOURCES = ("graph", "graphfeature")
+RUN_ON = ("local", "ray")
 STRATEGIES = ("local", "sync", "async", "bounded", "allreduce")
 
 
 @dataclass
 class AglConfig(BackendConfig):
-    """GraphTrainer's three optimisations as switches (section 3.3.2), and the form of pruning.
+    """Options of GraphFlat, GraphTrainer and GraphInfer; the README of this folder lists them.
 
-    The pipeline needs a thread of its own: a cell of fewer than ``pipeline_from`` makes batches between the steps.
-    ``source=graph`` feeds batches by k-hop search over the memory-mapped graph, ``graphfeature`` from shards on disk
-    that GraphFlat makes first. ``infer`` is how scores are made:
-    GraphInfer's rounds over ``partitions`` pieces (0: by size), batches of neighbourhoods, or one full-graph pass;
-    with ``unmap`` GraphInfer keeps one partition mapped at a time.
+    GraphTrainer (AGL, section 3.3.2): ``pruning``, ``partition`` and ``pipeline`` switch its three optimizations;
+    ``form`` is the form of pruning. The pipeline runs in cells of at least ``pipeline_from`` threads, as it needs one
+    of its own; smaller cells prepare each batch between two steps. ``source=graph`` searches the memory-mapped graph
+    for each batch's neighbourhood, ``graphfeature`` reads shards that GraphFlat writes first.
 
-    GraphFlat and training sample by ``sampler`` ("": uniform by the model's fanouts), once per ``scope``, from the
-    edges that ``filter`` leaves. GraphFlat draws once for all epochs; from memory ``resample`` draws anew in each, as
-    the peers do. GraphFlat puts ``features`` in each record (``embedded``) or once per shard
-    (``shared``). It runs in this process or as tasks (``run_on``), where a node of more in-edges than
-    ``hub_threshold`` is spread over all reducers.
+    Sampling: ``sampler`` ("": uniform, by the model's fanouts) draws one sample per node or per target (``scope``)
+    from the edges that pass ``filter``. GraphFlat draws once for all epochs; ``resample`` draws anew in each epoch when
+    training from memory, as the peers do.
 
-    ``strategy`` says how the gradients of ``workers`` come together: at parameter servers (``sync``, ``async``,
-    ``bounded`` by ``staleness`` steps), by ``allreduce``, or not at all (``local``, one worker). ``servers`` are Ray
-    actors; 0 keeps one in this process, and the workers as its threads. ``checkpoint_every`` counts updates.
+    GraphFlat: ``features`` are stored in each record (``embedded``) or once per shard (``shared``). ``run_on`` chooses
+    this process or Ray tasks, where the in-edges of a node of more than ``hub_threshold`` are sampled by all reducers.
+
+    GraphInfer: ``infer`` computes scores by rounds over ``partitions`` (0: by size), by batches of neighbourhoods or by
+    one full-graph pass; with ``unmap`` the rounds keep one partition mapped at a time.
+
+    Many workers: ``strategy`` combines the gradients of ``workers`` at parameter servers (``sync``, ``async``,
+    ``bounded`` by ``staleness`` steps) or by ``allreduce``; ``local`` is one worker. ``servers`` are Ray actors; with 0
+    the one server and all workers are threads of this process. ``checkpoint_every`` counts updates.
     """
 
     name: str = "agl"
@@ -71,11 +75,11 @@ class AglConfig(BackendConfig):
         "partition": ("partition",),
         "pipeline": ("pipeline",),
     }
-    predictions: ClassVar[dict[str, str]] = {"speedup": "backends.agl.train.curve:rows_of"}
+    predictions: ClassVar[dict[str, str]] = {"speedup": "backends.agl.train.curve:speedup_rows"}
     base: ClassVar[dict[str, Any]] = {"pruning": "false", "partition": "false", "pipeline": "false"}
 
     def __post_init__(self) -> None:
-        """Refuse values that no field allows."""
+        """Raise ValueError for a value that is not allowed."""
         for name, value, allowed in (
             ("source", self.source, SOURCES),
             ("form", self.form, FORMS),
@@ -83,7 +87,7 @@ class AglConfig(BackendConfig):
             ("scope", self.scope, ("node", "target")),
             ("features", self.features, ("embedded", "shared")),
             ("sink", self.sink, ("disk", "none")),
-            ("run_on", self.run_on, ("local", "ray")),
+            ("run_on", self.run_on, RUN_ON),
             ("strategy", self.strategy, STRATEGIES),
             *((switch, getattr(self, switch), ("auto", "true", "false")) for switch in self.ablations),
         ):
@@ -96,12 +100,14 @@ class AglConfig(BackendConfig):
         self._check_numbers()
 
     def _check_numbers(self) -> None:
-        least_of = {"workers": 1, "servers": 0, "staleness": 0, "checkpoint_every": 0, "pipeline_from": 1}
-        for name, least in least_of.items():
+        minima = {"workers": 1, "servers": 0, "staleness": 0, "checkpoint_every": 0, "pipeline_from": 1}
+        for name, least in minima.items():
             if getattr(self, name) < least:
                 raise ValueError(f"backend.{name}={getattr(self, name)} is not allowed: at least {least}")
         if self.resample and self.source != "graph":
-            raise ValueError(f"backend.resample=true cannot redraw what backend.source={self.source} stores: set false")
+            raise ValueError(
+                f"backend.resample=true cannot redraw samples stored by backend.source={self.source}: set false"
+            )
         if self.strategy != "local" and self.source != "graph":
             raise ValueError(f"backend.source={self.source} trains one worker: set backend.strategy=local")
         if self.strategy == "local" and self.workers > 1:
@@ -109,19 +115,19 @@ class AglConfig(BackendConfig):
             raise ValueError(f"backend.workers={self.workers} needs a backend.strategy: one of {others}")
 
     def checked(self) -> "AglConfig":
-        """See ``BackendConfig``: uniform samples, one of each node."""
+        """The configuration that the parity gate runs: uniform samples, one of each node."""
         return replace(self, sampler="", scope="node", filter=None)
 
     def missing(self, full_batch: bool = True) -> str | None:
-        """See ``BackendConfig``: Ray runs tasks, and carries the servers unless they stay in this process."""
-        needed = []
+        """What this configuration needs and is not installed: Ray, for tasks and for servers outside this process."""
+        ray_options = []
         if self.run_on == "ray":
-            needed.append(("run_on=ray", "run_on=local"))
+            ray_options.append(("run_on=ray", "run_on=local"))
         if self.strategy not in ("local", "allreduce") and self.servers:
-            needed.append((f"strategy={self.strategy}", "servers=0"))
+            ray_options.append((f"strategy={self.strategy}", "servers=0"))
         try:
             version("ray")
         except PackageNotFoundError:
-            for given, instead in needed:
-                return f"backend.{given} needs the package ray: pip install -e '.[ray]', or backend.{instead}"
+            for option, instead in ray_options:
+                return f"backend.{option} needs the package ray: pip install -e '.[ray]', or backend.{instead}"
         return None

@@ -1,6 +1,6 @@
-"""GraphFeatures (AGL, section 3.2): many targets with their neighbourhoods as arrays, and as protobuf strings.
+"""Encoding and decoding of GraphFeatures (AGL, section 3.2): arrays of many records to protobuf strings and back.
 
-``graphfeature.proto`` is the schema; ``encode`` and ``decode`` speak its wire format for many records at once.
+``graphfeature.proto`` is the schema; ``encode`` writes its wire format for many records at once, in numpy.
 """
 
 import re
@@ -35,25 +35,27 @@ def encode(records: Records) -> Pieces:
         "edge_features": _raw(records.edge_features, edges),
         "label": varints(zigzag(records.labels.ravel()), np.arange(count + 1) * records.labels.shape[1]),
     }
-    parts = [part for name, held in columns.items() if held for part in (headers(FIELDS[name], held), held)]
+    present = [(FIELDS[name], column) for name, column in columns.items() if column]
+    parts = [part for field, column in present for part in (headers(field, column), column)]
     return interleave([*parts, scalars(FIELDS["split"], records.split)])
 
 
 def _nodes_at(records: Records) -> Pieces:
+    """Number of nodes at each distance from the target, 0 to the hops, per record."""
     count, span = len(records), records.hops + 1
     owner = np.repeat(np.arange(count), np.diff(records.node_bounds))
-    held = np.bincount(owner * span + records.distance, minlength=count * span)
-    return varints(held, np.arange(count + 1) * span)
+    counts = np.bincount(owner * span + records.distance, minlength=count * span)
+    return varints(counts, np.arange(count + 1) * span)
 
 
 def _raw(values: NDArray[np.floating] | None, bounds: Bounds) -> Pieces | None:
     if values is None:
         return None
-    little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
-    wide = little.itemsize * int(np.prod(values.shape[1:]))
-    return Pieces(little.view(np.uint8).reshape(-1), bounds * wide)
+    little_endian = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
+    row_bytes = little_endian.itemsize * int(np.prod(values.shape[1:]))
+    return Pieces(little_endian.view(np.uint8).reshape(-1), bounds * row_bytes)
 
 
 def decode(strings: Strings | Sequence[bytes | memoryview]) -> Records:
-    """Read protobuf strings back; raises CorruptRecord naming the record that is none."""
+    """Read protobuf strings back; raises CorruptRecord naming the first record that cannot be parsed."""
     return Records(**decode_columns(strings if isinstance(strings, Strings) else Strings.of(strings)))

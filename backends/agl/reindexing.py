@@ -1,8 +1,8 @@
-"""Hub re-indexing of GraphFlat and GraphInfer: in-edges of a node that has very many are sampled in parts and merged.
+"""Hub re-indexing (AGL, section 3.2.2): the in-edges of a hub are sampled in parts, and the samples merged.
 
-A random suffix of the node's key says which part an edge belongs to; stripping it brings the parts' samples together
-(inverted indexing). The k smallest keys of a node are the k smallest of those of its parts, so the sample is that
-without re-indexing (AGL, section 3.2.2).
+A random suffix of the node's key assigns each in-edge to a part; dropping the suffix (inverted indexing) brings the
+samples of the parts together. Sampling keeps the k smallest keys of a node, which are the k smallest of those that its
+parts kept, so the sample equals that without re-indexing.
 """
 
 from typing import Any
@@ -19,8 +19,8 @@ Ints = NDArray[np.int64]
 
 def suffixes(seed: int, ids: NDArray[np.integer], parts: int) -> Ints:
     """Part of each edge id, 0 to ``parts - 1``."""
-    drawn: Ints = (hash_ids(seed, "suffix", ids) % np.uint64(parts)).astype(np.int64)
-    return drawn
+    parts_of_edges: Ints = (hash_ids(seed, "suffix", ids) % np.uint64(parts)).astype(np.int64)
+    return parts_of_edges
 
 
 def sample_parts(
@@ -32,13 +32,14 @@ def sample_parts(
     seed: int,
     sampler: str,
 ) -> Ints:
-    """Positions, by (destination, id), of the edges that ``fanout`` keeps of each destination: without replacement."""
+    """Sample at most ``fanout`` edges per destination without replacement; returns positions by (destination, id)."""
     order = np.lexsort((ids, destinations))
     if not len(order):
         return order
     rows, counts = np.unique(destinations, return_counts=True)
     indptr = np.concatenate(([0], np.cumsum(counts)))
     csr = Csr(indptr, sources[order], (len(rows), int(sources.max()) + 1), ids[order])
-    held = None if weight is None else weight[order]
-    kept: Ints = order[sample_neighbors(csr, np.arange(len(rows)), fanout, seed, sampler, held).positions]
-    return kept
+    sorted_weight = None if weight is None else weight[order]
+    sample = sample_neighbors(csr, np.arange(len(rows)), fanout, seed, sampler, sorted_weight)
+    sampled: Ints = order[sample.positions]
+    return sampled

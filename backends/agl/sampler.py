@@ -1,4 +1,4 @@
-"""AGL's sampling alone: the merged k-hop neighbourhood of each batch, by the kernel that GraphTrainer's batches use."""
+"""Sampling alone (scenario ``sample``): merged k-hop neighbourhoods of batches, by GraphTrainer's kernel."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from backends.agl.flat.flattener import strategy_of
-from backends.agl.sampled import SampledGraph
+from backends.agl.sampled_graph import SampledGraph
 from backends.base.sampler import BatchSampler
 from backends.contract import Hop, Nodes
 from backends.kernels import Neighbourhood
@@ -14,29 +14,29 @@ from backends.kernels.neighbourhood import expansions
 
 
 class AglSampler(BatchSampler):
-    """Draws once for each node of a batch: a deeper layer's edges hold those of the layers above it."""
+    """Samples each node of a batch once; the sample of a smaller fanout is a prefix of that of a larger one."""
 
     def prepare_structure(self) -> None:
-        """See ``BatchSampler``; models differ in what they do with the edges, not in which they are."""
+        """Prepare the graph to sample from: as for sage, whose edges are the graph's own."""
         self.strategy = strategy_of(self.config, self.spec, self.training.seed)
-        self.drawn_from = SampledGraph(self.graph, "sage", self.strategy, self.config.filter)
+        self.sampled_graph = SampledGraph(self.graph, "sage", self.strategy, self.config.filter)
 
     def neighbourhoods(self, batches: Sequence[Nodes], epoch: int) -> Iterator[Neighbourhood]:
-        """See ``BatchSampler``; a node's sample is the same in all batches of an epoch."""
-        self.drawn_from.strategy = replace(self.strategy, seed=self.strategy.seed + epoch)
-        return map(self.drawn_from.search, batches)
+        """The neighbourhood of each batch; a node's sample is the same in all batches of an epoch."""
+        self.sampled_graph.strategy = replace(self.strategy, seed=self.strategy.seed + epoch)
+        return map(self.sampled_graph.search, batches)
 
-    def counted(self, held: Neighbourhood) -> tuple[int, int]:
-        """See ``BatchSampler``."""
-        return len(held.nodes), held.csr.nnz
+    def counted(self, neighbourhood: Neighbourhood) -> tuple[int, int]:
+        """Nodes and edges of a neighbourhood."""
+        return len(neighbourhood.nodes), neighbourhood.csr.nnz
 
-    def hops(self, held: Neighbourhood) -> list[Hop]:
-        """See ``BatchSampler``: rows stand by distance, and so do their edges."""
-        limits = expansions(held.fanouts)
-        ends = np.searchsorted(held.distance, np.arange(len(limits) + 1))
-        places = held.csr.ids if held.positions is None else held.positions
-        bounds = held.csr.indptr[ends]
+    def hops(self, neighbourhood: Neighbourhood) -> list[Hop]:
+        """Expanded nodes and sampled edges of each hop: rows are sorted by distance, and so are their edges."""
+        nodes, csr, limits = neighbourhood.nodes, neighbourhood.csr, expansions(neighbourhood.fanouts)
+        ends = np.searchsorted(neighbourhood.distance, np.arange(len(limits) + 1))
+        positions = csr.ids if neighbourhood.positions is None else neighbourhood.positions
+        bounds = csr.indptr[ends]
         return [
-            Hop(held.nodes[ends[hop] : ends[hop + 1]], limit, places[bounds[hop] : bounds[hop + 1]])
+            Hop(nodes[ends[hop] : ends[hop + 1]], limit, positions[bounds[hop] : bounds[hop + 1]])
             for hop, limit in enumerate(limits)
         ]

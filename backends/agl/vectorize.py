@@ -1,4 +1,4 @@
-"""From neighbourhoods of a graph's own edges to the matrices of a model's layers (AGL, section 3.3.1)."""
+"""Vectorisation (AGL, section 3.3.1): the layer matrices of a model from a neighbourhood, with loops and weights."""
 
 from typing import Any
 
@@ -15,14 +15,20 @@ Floats = NDArray[np.floating[Any]]
 
 
 def matrices(
-    held: Neighbourhood, model: str, layers: int, form: str, scale: Floats | None = None, raw: Floats | None = None
+    neighbourhood: Neighbourhood,
+    model: str,
+    layers: int,
+    form: str,
+    scale: Floats | None = None,
+    raw: Floats | None = None,
 ) -> list[LayerMatrix]:
     """Return each layer's matrix, first layer first: self loops for gcn and gat, gcn's symmetric weights.
 
-    ``scale`` [nodes of ``held``] is ``D^-1/2`` of the whole graph for gcn, ``raw`` the edge weights that
-    ``held.positions`` point into (``None``: all 1). Self loops are added after sampling, so every node keeps its own.
+    ``scale`` [nodes of the neighbourhood] is ``D^-1/2`` of the whole graph for gcn, ``raw`` the edge weights that its
+    ``positions`` index (``None``: all 1). Self loops are added after sampling, so every node keeps its own.
     """
-    return [_matrix(block.csr, block.positions, model, scale, raw) for block in layer_blocks(held, layers, form)]
+    blocks = layer_blocks(neighbourhood, layers, form)
+    return [_matrix(block.csr, block.positions, model, scale, raw) for block in blocks]
 
 
 def _matrix(
@@ -30,16 +36,16 @@ def _matrix(
 ) -> LayerMatrix:
     if model not in SELF_LOOP_MODELS:
         return LayerMatrix(csr)
-    looped, old = insert_self_loops(csr, 0)
+    with_loops, old = insert_self_loops(csr, 0)
     if model != "gcn":
-        return LayerMatrix(looped)
+        return LayerMatrix(with_loops)
     assert scale is not None
-    weight: Floats = np.ones(looped.nnz)
+    weight: Floats = np.ones(with_loops.nnz)
     if raw is not None and csr.nnz:
         assert positions is not None
         weight = np.where(old >= 0, raw[positions[np.maximum(old, 0)]], 1.0)
-    weight = scale[looped.destinations] * weight * scale[looped.indices]
-    return LayerMatrix(looped, torch.from_numpy(weight.astype(np.float32)))
+    weight = scale[with_loops.destinations] * weight * scale[with_loops.indices]
+    return LayerMatrix(with_loops, torch.from_numpy(weight.astype(np.float32)))
 
 
 def inverse_sqrt(degrees: Floats) -> Floats:

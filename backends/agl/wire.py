@@ -1,4 +1,4 @@
-"""Protocol Buffers' wire format, written for many records at once: packed integers, bytes, headers, in numpy."""
+"""Protocol Buffers' wire format in numpy: varints, headers and bytes of many records at once."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -29,18 +29,18 @@ class Pieces:
 
     @property
     def strings(self) -> Strings:
-        """The pieces where they lie."""
+        """The pieces as strings that share these bytes."""
         return Strings(self.data, self.bounds[:-1], self.bounds[1:])
 
 
 def zigzag(values: NDArray[np.integer]) -> NDArray[np.uint64]:
-    """Interleave negative and positive numbers, so that small ones are short."""
+    """Map signed to unsigned numbers, alternating in sign, so that numbers near 0 have short varints."""
     signed = values.astype(np.int64)
     return ((signed << 1) ^ (signed >> 63)).view(np.uint64)
 
 
 def differences(values: NDArray[np.integer], bounds: Bounds) -> NDArray[np.int64]:
-    """Replace each value by its difference from the one before; the first of a record stays."""
+    """Replace each value by its difference to the one before; the first of a record stays as it is."""
     steps = np.diff(values.astype(np.int64), prepend=0)
     starts = bounds[:-1][np.diff(bounds) > 0]
     steps[starts] = values[starts]
@@ -67,16 +67,16 @@ def varints(values: NDArray[Any], bounds: Bounds) -> Pieces:
 
 def headers(field: int, pieces: Pieces) -> Pieces:
     """Tag and length of a length-delimited field, of one byte string per record; empty fields have none."""
-    held = pieces.sizes > 0
-    pairs = np.stack([np.full(int(held.sum()), field << 3 | LENGTH_DELIMITED), pieces.sizes[held]], axis=1)
-    return varints(pairs.ravel(), np.concatenate(([0], np.cumsum(held * 2))))
+    present = pieces.sizes > 0
+    pairs = np.stack([np.full(int(present.sum()), field << 3 | LENGTH_DELIMITED), pieces.sizes[present]], axis=1)
+    return varints(pairs.ravel(), np.concatenate(([0], np.cumsum(present * 2))))
 
 
 def scalars(field: int, values: NDArray[np.integer]) -> Pieces:
-    """One unsigned number per record with its tag; zeros are left out, as proto3 wants it."""
-    held = values > 0
-    pairs = np.stack([np.full(int(held.sum()), field << 3 | VARINT), values[held]], axis=1)
-    return varints(pairs.ravel(), np.concatenate(([0], np.cumsum(held * 2))))
+    """One unsigned number per record with its tag; zeros are left out, as proto3 requires."""
+    present = values > 0
+    pairs = np.stack([np.full(int(present.sum()), field << 3 | VARINT), values[present]], axis=1)
+    return varints(pairs.ravel(), np.concatenate(([0], np.cumsum(present * 2))))
 
 
 def interleave(columns: list[Pieces]) -> Pieces:

@@ -11,14 +11,14 @@ from pyarrow import parquet
 from backends.ablation import resolve
 from backends.agl.config import AglConfig
 from backends.agl.flat import commandline as flat
-from backends.agl.flat.job import Job, flatten_to, targets_of
-from backends.agl.flat.strategy import parse
+from backends.agl.flat.job import FlattenJob, flatten_to, nodes_to_flatten
+from backends.agl.flat.sampling_strategy import parse_sampling
 from backends.agl.infer import commandline as infer
+from backends.agl.settings import read_train_settings
 from backends.agl.train import commandline as train
-from backends.agl.train.graphfeatures import GraphFeatureTrainer
-from backends.agl.train.settings import settings_of
+from backends.agl.train.graphfeature_trainer import GraphFeatureTrainer
 from backends.agl.train.trainer import trainer_of
-from backends.agl.train.worker import Phases
+from backends.agl.train.worker import WorkerClock
 from backends.batches import BatchPlan
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.registry import runtime
@@ -69,7 +69,12 @@ def test_tables_become_shards_parameters_and_scores_of_all_nodes(tmp_path):
 
 def test_a_training_worker_holds_few_batches_however_many_shards_there_are(tmp_path, monkeypatch):
     graph = uug()
-    flatten_to(tmp_path / "flat", graph, targets_of(graph, "train"), Job(parse("uniform(5)", 2), shard_records=32))
+    flatten_to(
+        tmp_path / "flat",
+        graph,
+        nodes_to_flatten(graph, "train"),
+        FlattenJob(parse_sampling("uniform(5)", 2), shard_records=32),
+    )
     made, most = [], 0
     vectorized = GraphFeatureTrainer.vectorized
 
@@ -81,8 +86,10 @@ def test_a_training_worker_holds_few_batches_however_many_shards_there_are(tmp_p
         return batch
 
     monkeypatch.setattr(GraphFeatureTrainer, "vectorized", watched)
-    trainer = train.trainer_of("sage", tmp_path / "flat", "local", settings_of(["batch=32", "hidden=8", "threads=1"]))
-    trainer.epoch(0, Phases())
+    trainer = train.prepared_trainer(
+        "sage", tmp_path / "flat", "local", read_train_settings(["batch=32", "hidden=8", "threads=1"])
+    )
+    trainer.epoch(0, WorkerClock())
     trainer.close()
     assert len(made) > 10 and most <= 2
 
@@ -110,10 +117,10 @@ def curve(workers, epochs=20) -> list[float]:
     spec = ModelSpec("gat", 2, graph.width, 8, graph.classes)
     trainer, nodes = trainer_of(config), graph.nodes_of("validation")
     plan = BatchPlan(graph.nodes_of("train"), 64)
-    trainer.prepare(graph, spec, TrainingSpec(rate=0.01, threads=1), initial_state(spec, 0), plan, Phases())
+    trainer.prepare(graph, spec, TrainingSpec(rate=0.01, threads=1), initial_state(spec, 0), plan, WorkerClock())
     found = []
     for epoch in range(epochs):
-        trainer.epoch(epoch, Phases())
+        trainer.epoch(epoch, WorkerClock())
         found.append(auc(trainer.predict(graph, nodes), graph.labels[nodes]))
     trainer.close()
     return found

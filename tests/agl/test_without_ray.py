@@ -7,8 +7,8 @@ import pytest
 
 from backends.agl.flat import commandline as flat
 from backends.agl.train import commandline as train
-from tests.agl.test_flat_commandline import write
-from tests.agl.test_train_commandline import command, shards_of
+from tests.backends.agl.flat.test_commandline import write
+from tests.backends.agl.train.test_commandline import command, shards_of
 from tests.graphs import awkward_graph
 
 

@@ -12,10 +12,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from backends.agl.flat.alone import alone
-from backends.agl.flat.job import ENGINES, Job, Progress, flatten_to, targets_of
+from backends.agl.config import RUN_ON
+from backends.agl.flat.folder_lock import locked
+from backends.agl.flat.job import FlattenJob, Progress, flatten_to, nodes_to_flatten
+from backends.agl.flat.sampling_strategy import SCOPES, StrategyError, parse_sampling
 from backends.agl.flat.source import UnfitEdge
-from backends.agl.flat.strategy import SCOPES, StrategyError, parse
 from backends.parallel import ray_cluster as cluster
 from datasets.graph import SPLITS, Graph
 from datasets.table_stream import NAMES, stream
@@ -23,122 +24,131 @@ from datasets.tables import TableOptions, sha256_of
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line; ``-h`` are the hops, as in the paper."""
-    made = argparse.ArgumentParser("python -m backends.agl.flat", description=__doc__, add_help=False)
-    made.add_argument("--help", action="help", help="show this message and exit")
-    made.add_argument("-n", "--nodes", required=True, help="node table: .parquet or .csv, any path that fsspec opens")
-    made.add_argument("-e", "--edges", required=True, help="edge table, likewise; a row is source -> target")
-    made.add_argument("-l", "--labels", help="table of id, label, split, where they are not in the node table")
-    made.add_argument("-h", "--hops", type=int, required=True, help="hops of a neighbourhood, from 1")
-    made.add_argument("-s", "--sampling", default="full()", help="uniform(15);uniform(10): hop 1 first (full())")
-    made.add_argument("-o", "--output", type=Path, required=True, help="folder of the shards; must not exist")
-    made.add_argument("-f", "--filter", help="edges left before sampling: weight > 0.5 and neighbor.type in (1, 2)")
-    made.add_argument("--targets", default="labelled", choices=["labelled", "all", *SPLITS], help="nodes to flatten")
-    made.add_argument("--scope", default="node", choices=SCOPES, help="one sample per node, or one per target")
-    made.add_argument("--seed", type=int, default=0)
-    made.add_argument("--shared", action="store_true", help="hold features once per shard, not in every record")
-    made.add_argument("--shard-records", type=int, default=1024, help="targets of a shard (1024)")
-    made.add_argument("--engine", default="local", choices=ENGINES)
-    made.add_argument("--threads", type=int, default=1, help="of engine local")
-    made.add_argument("--partitions", type=int, default=4, help="reducers of engine ray (4)")
-    made.add_argument("--hub-threshold", type=int, default=10_000, help="in-edges above which reducers share a node")
-    columns = made.add_argument_group("columns of the tables")
+    """The command line; ``-h`` is the number of hops, as in the paper."""
+    options = argparse.ArgumentParser("python -m backends.agl.flat", description=__doc__, add_help=False)
+    options.add_argument("--help", action="help", help="show this message and exit")
+    options.add_argument(
+        "-n", "--nodes", required=True, help="node table: .parquet or .csv, any path that fsspec opens"
+    )
+    options.add_argument("-e", "--edges", required=True, help="edge table, likewise; a row is an edge source -> target")
+    options.add_argument("-l", "--labels", help="table of id, label and split, where the node table has none")
+    options.add_argument("-h", "--hops", type=int, required=True, help="hops of a neighbourhood, at least 1")
+    options.add_argument(
+        "-s", "--sampling", default="full()", help="sampler per hop, hop 1 first: uniform(15);uniform(10) (full())"
+    )
+    options.add_argument("-o", "--output", type=Path, required=True, help="folder for the shards; must not exist")
+    options.add_argument("-f", "--filter", help="edges to sample from: weight > 0.5 and neighbor.type in (1, 2)")
+    options.add_argument("--targets", default="labelled", choices=["labelled", "all", *SPLITS], help="nodes to flatten")
+    options.add_argument("--scope", default="node", choices=SCOPES, help="one sample per node, or one per target")
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--shared", action="store_true", help="store features once per shard, not in every record")
+    options.add_argument("--shard-records", type=int, default=1024, help="targets per shard (1024)")
+    options.add_argument("--engine", default="local", choices=RUN_ON, help="this process or Ray tasks (local)")
+    options.add_argument("--threads", type=int, default=1, help="of engine local (1)")
+    options.add_argument("--partitions", type=int, default=4, help="reducers of engine ray (4)")
+    options.add_argument(
+        "--hub-threshold", type=int, default=10_000, help="in-edges above which all reducers sample a node"
+    )
+    columns = options.add_argument_group("columns of the tables")
     for name in ("id", "source", "target", "label", "split", "weight"):
         columns.add_argument(f"--{name}", default=name)
     for name in ("node-type", "edge-type"):
         columns.add_argument(f"--{name}", default="type", help="whole numbers, for filters (type)")
-    columns.add_argument("--features", nargs="*", help="numeric columns, or one of lists (all without another role)")
     columns.add_argument(
-        "--edge-features", nargs="+", help="of the edge table: numeric columns, or one of lists (none)"
+        "--features", nargs="*", help="numeric columns, or one column of lists (all without another role)"
     )
-    columns.add_argument("--width", type=int, help="features expected of every node")
-    columns.add_argument("--undirected", action="store_true", help="each row is an edge both ways")
-    return made
+    columns.add_argument(
+        "--edge-features", nargs="+", help="of the edge table: numeric columns, or one column of lists (none)"
+    )
+    columns.add_argument("--width", type=int, help="expected features per node")
+    columns.add_argument("--undirected", action="store_true", help="each row is an edge in both directions")
+    return options
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Flatten; 0 done, 1 the disk is full or a file cannot be read, 2 what was given does not fit together."""
-    given = parser().parse_args(arguments)
+    """Flatten; 0 done, 1 the disk is full or a file cannot be read, 2 the arguments are wrong."""
+    parsed = parser().parse_args(arguments)
     try:
-        job = job_of(given)
-        if given.output.exists():
-            raise ValueError(f"{given.output} exists: delete it or choose another folder")
-        manifest = flatten(given, job)
+        job = flatten_job_of(parsed)
+        if parsed.output.exists():
+            raise ValueError(f"{parsed.output} exists: delete it or choose another folder")
+        manifest = flatten_tables(parsed, job)
     except (ValueError, OSError, MemoryError) as error:
-        print(f"error: {told_of(error, given.output)}", file=sys.stderr)
+        print(f"error: {failure_message(error, parsed.output)}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
     sizes = manifest["sizes"]
     print(
         f"{sizes['records']:,} GraphFeatures in {manifest['seconds']:.1f} s, {manifest['shards']} shards, "
         f"{sizes['file_bytes']:,} bytes ({sizes['embedded_bytes']:,} with features in each, {sizes['shared_bytes']:,} "
-        f"with features once per shard), {manifest['duplication']:.1f} copies of a node: {given.output}"
+        f"with features once per shard), {manifest['duplication']:.1f} copies of a node: {parsed.output}"
     )
     return 0
 
 
-def told_of(error: Exception, output: Path) -> str:
-    """What to say of a failure, and how to go on."""
+def failure_message(error: Exception, output: Path) -> str:
+    """The message of a failure, and what to do next."""
     if isinstance(error, MemoryError):
         return "out of memory: give smaller --shard-records or fanouts"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
-        return f"{output}: {error}: make room and give the same command, it goes on from what is there"
+        return f"{output}: {error}: free some space and repeat the command, which resumes from the finished shards"
     return str(error)
 
 
-def job_of(given: argparse.Namespace) -> Job:
-    """What the arguments ask for; raises ValueError for what cannot be carried out."""
-    if given.engine == "ray":
+def flatten_job_of(parsed: argparse.Namespace) -> FlattenJob:
+    """The job of the arguments; raises ValueError for an unknown sampler or a missing Ray."""
+    if parsed.engine == "ray":
         cluster.require("--engine ray", "--engine local")
-    strategy = parse(given.sampling, given.hops, given.scope, given.seed)
-    names = ("shard_records", "engine", "threads", "partitions", "hub_threshold")
-    options = {name: getattr(given, name) for name in names}
-    return Job(strategy, given.filter, not given.shared, **options)
+    strategy = parse_sampling(parsed.sampling, parsed.hops, parsed.scope, parsed.seed)
+    names = ("shard_records", "threads", "partitions", "hub_threshold")
+    options = {name: getattr(parsed, name) for name in names}
+    return FlattenJob(strategy, parsed.filter, not parsed.shared, run_on=parsed.engine, **options)
 
 
-def flatten(given: argparse.Namespace, job: Job) -> dict[str, Any]:
-    """Read the tables once, flatten them, and remove what only that needed; returns the manifest with its seconds."""
+def flatten_tables(parsed: argparse.Namespace, job: FlattenJob) -> dict[str, Any]:
+    """Read the tables into a temporary mapped graph and flatten it; returns the manifest with the seconds taken."""
     started = time.perf_counter()
-    with alone(tables := given.output.with_name(f".{given.output.name}.tables")), shown() as progress:
-        graph = read_tables(given, tables)
-        read = time.perf_counter() - started
+    tables = parsed.output.with_name(f".{parsed.output.name}.tables")
+    with locked(tables), shard_progress() as progress:
+        graph = read_tables(parsed, tables)
+        read_seconds = time.perf_counter() - started
         names = tables / NAMES if (tables / NAMES).is_file() else None
         try:
-            manifest = flatten_to(given.output, graph, targets_of(graph, given.targets), job, progress, names)
+            manifest = flatten_to(parsed.output, graph, nodes_to_flatten(graph, parsed.targets), job, progress, names)
         except ValueError as error:
             shutil.rmtree(tables)
             if isinstance(error, UnfitEdge):
-                raise StrategyError(f"{given.edges}: row {row_of(error.edge, graph, given)}: {error.told}") from error
+                row = row_of(error.edge, graph, parsed.undirected)
+                raise StrategyError(f"{parsed.edges}: row {row}: {error.reason}") from error
             raise
         shutil.rmtree(tables)
-    return manifest | {"seconds": time.perf_counter() - started, "read_seconds": read}
+    return manifest | {"seconds": time.perf_counter() - started, "read_seconds": read_seconds}
 
 
-def row_of(edge: int, graph: Graph, given: argparse.Namespace) -> int:
-    """Row of the edge table, from 1, that an edge comes from."""
-    rows = graph.csr.nnz // (2 if given.undirected else 1) + graph.self_loops_dropped
+def row_of(edge: int, graph: Graph, undirected: bool) -> int:
+    """Row of the edge table, from 1, of an edge id."""
+    rows = graph.csr.nnz // (2 if undirected else 1) + graph.self_loops_dropped
     return edge % rows + 1
 
 
-def read_tables(given: argparse.Namespace, folder: Path) -> Graph:
-    """Turn the tables into a mapped graph in ``folder``, unless an interrupted run of the same tables did."""
-    options = TableOptions(**{item.name: getattr(given, item.name) for item in fields(TableOptions)})
+def read_tables(parsed: argparse.Namespace, folder: Path) -> Graph:
+    """Write the tables as a mapped graph into ``folder``, or load the one that an interrupted run of them left."""
+    options = TableOptions(**{item.name: getattr(parsed, item.name) for item in fields(TableOptions)})
     facts = folder / "graph.json"
-    if facts.is_file() and json.loads(facts.read_text())["sha256"] == sha256_of(
-        options, [given.labels] if given.labels else []
-    ):
+    tables_sha256 = sha256_of(options, [parsed.labels] if parsed.labels else [])
+    if facts.is_file() and json.loads(facts.read_text())["sha256"] == tables_sha256:
         return Graph.load(folder)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
-        return stream(options, folder, given.labels)
+        return stream(options, folder, parsed.labels)
     except BaseException:
         shutil.rmtree(folder)
         raise
 
 
 @contextmanager
-def shown() -> Iterator[Progress]:
-    """Show on stderr how many shards are done."""
+def shard_progress() -> Iterator[Progress]:
+    """A progress bar of finished shards on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar

@@ -1,6 +1,6 @@
-"""The driver of GraphFlat's tasks: map tasks with one result per reducer, reduce tasks, store tasks; and executors.
+"""GraphFlat by tasks (AGL, section 3.2.1): the driver of Map, Reduce and Store, and executors in process and on Ray.
 
-A task keeps its results in the job's partial folder; a run that was killed finds them there and goes on by round.
+Each task saves its results in the job's partial folder; after a kill, the next run loads them and resumes by round.
 """
 
 import os
@@ -13,158 +13,166 @@ import numpy as np
 
 from backends.agl.flat import mapreduce
 from backends.agl.flat.local import BATCH, MOST_BYTES, bytes_of
-from backends.agl.flat.mapreduce import Plan, State
+from backends.agl.flat.mapreduce import FlattenTaskSetup, ReducerState
 from backends.agl.flat.rounds import Ints
 from backends.agl.flat.shards import Sizes, shard_once
 from backends.agl.flat.source import Source
-from backends.agl.flat.store import Neighbourhoods, flatten
+from backends.agl.flat.store import TargetNeighbourhoods, encode_neighbourhoods
 
 Progress = Callable[[int, int], None]
 Task = Callable[..., list[Any]]
 
 
 class Executor(Protocol):
-    """Where tasks run; a handle stands for one result."""
+    """Runs tasks, here or elsewhere; a handle stands for one result."""
 
     def put(self, value: Any) -> Any:
-        """Make a value a handle."""
+        """Return a handle of a value."""
         ...
 
     def submit(self, results: int, task: Task, *arguments: Any) -> list[Any]:
-        """Start a task that returns a list of ``results``; arguments may be handles."""
+        """Start a task that returns a list of ``results`` values; arguments may be handles."""
         ...
 
     def get(self, handles: list[Any]) -> list[Any]:
-        """Wait for results."""
+        """Wait for the values of handles."""
         ...
 
 
 class Inline:
-    """Runs each task at once in this process."""
+    """Runs each task at once in this process; handles are the values themselves."""
 
     def put(self, value: Any) -> Any:
-        """See ``Executor``."""
+        """Return the value."""
         return value
 
     def submit(self, results: int, task: Task, *arguments: Any) -> list[Any]:
-        """See ``Executor``."""
+        """Run the task and return its results."""
         return task(*arguments)
 
     def get(self, handles: list[Any]) -> list[Any]:
-        """See ``Executor``."""
+        """Return the values."""
         return handles
 
 
 class OnRay:
-    """Runs tasks on Ray, which retries them, reconstructs what was lost and spills what does not fit."""
+    """Runs tasks on Ray, which retries them, recomputes lost results and spills large ones to disk."""
 
     def __init__(self, ray: Any) -> None:
         self.ray = ray
         self.run = ray.remote(max_retries=3)(_unpacked)
 
     def put(self, value: Any) -> Any:
-        """See ``Executor``."""
+        """Put a value into Ray's object store."""
         return self.ray.put(value)
 
     def submit(self, results: int, task: Task, *arguments: Any) -> list[Any]:
-        """See ``Executor``."""
-        made = self.run.options(num_returns=results).remote(results, task, *arguments)
-        return [made] if results == 1 else list(made)
+        """Start a Ray task with one handle per result."""
+        handles = self.run.options(num_returns=results).remote(results, task, *arguments)
+        return [handles] if results == 1 else list(handles)
 
     def get(self, handles: list[Any]) -> list[Any]:
-        """See ``Executor``; an error in a task is raised as it is, the end of Ray's tries as ChildProcessError."""
+        """Wait for results; re-raises an error of a task, and ChildProcessError where Ray stopped retrying one."""
         failures = self.ray.exceptions
         try:
             return list(self.ray.get(handles))
         except failures.RayTaskError as error:
             raise error.cause from error
         except failures.RayError as error:
-            raise ChildProcessError(f"Ray gave up on a task, another run goes on from here: {error}") from error
+            raise ChildProcessError(
+                f"Ray gave up on a task: repeat the command, which resumes here: {error}"
+            ) from error
 
 
 def _unpacked(results: int, task: Task, *arguments: Any) -> Any:
-    made = task(*arguments)
-    return made[0] if results == 1 else tuple(made)
+    """A task's results as Ray returns them: a value for one result, a tuple for more."""
+    values = task(*arguments)
+    return values[0] if results == 1 else tuple(values)
 
 
-def kept(path: Path, task: Task, *arguments: Any) -> list[Any]:
-    """Run a task unless its results lie at ``path``; leave them there."""
+def run_once(path: Path, task: Task, *arguments: Any) -> list[Any]:
+    """Run a task and save its results at ``path``, or load those that an earlier run saved there."""
     if path.is_file():
         with path.open("rb") as file:
             return list(pickle.load(file))
-    made = task(*arguments)
+    results = task(*arguments)
     unnamed = path.with_name(f".{path.name}.{os.getpid()}")
     with unnamed.open("wb") as file:
-        pickle.dump(made, file, protocol=5)
+        pickle.dump(results, file, protocol=5)
     unnamed.replace(path)
-    return made
+    return results
 
 
-def store_shard(partial: Path, plan: Plan, number: int, embed: bool, *parts: Neighbourhoods) -> list[Any]:
-    """Store: write a shard from what all reducers found of its targets; returns its sizes and distinct nodes."""
-    source = Source.open(plan.source)
-    records = bytes_of(sum(len(part.edges.asked) for part in parts), source) // parts[0].count
-    size = max(1, min(BATCH, MOST_BYTES // max(records, 1)))
-    batches = (flatten(found, source, embed=embed) for found in mapreduce.pieces(parts, plan.nodes, size))
+def store_shard(
+    partial: Path, setup: FlattenTaskSetup, number: int, embed: bool, *parts: TargetNeighbourhoods
+) -> list[Any]:
+    """Store: write a shard from all reducers' parts of its neighbourhoods; returns its sizes and distinct nodes."""
+    source = Source.open(setup.source)
+    record_bytes = bytes_of(sum(len(part.edges.requests) for part in parts), source) // parts[0].count
+    size = max(1, min(BATCH, MOST_BYTES // max(record_bytes, 1)))
+    neighbourhoods = mapreduce.batches_of_shard(parts, setup.nodes, size)
+    batches = (encode_neighbourhoods(batch, source, embed=embed) for batch in neighbourhoods)
     return [shard_once(partial, number, batches, source, embed)]
 
 
-class Rounds:
-    """One GraphFlat run by tasks."""
+class FlattenRounds:
+    """One GraphFlat run by tasks: Map and sampling once, K reduce rounds, Store."""
 
-    def __init__(self, executor: Executor, partial: Path, plan: Plan, progress: Progress | None = None) -> None:
+    def __init__(
+        self, executor: Executor, partial: Path, setup: FlattenTaskSetup, progress: Progress | None = None
+    ) -> None:
         self.executor, self.partial, self.progress = executor, partial, progress
-        self.plan, self.held = plan, executor.put(plan)
-        self.folder = partial / f"rounds-{plan.reducers}-{plan.hub_threshold}"
+        self.setup, self.setup_handle = setup, executor.put(setup)
+        self.folder = partial / f"rounds-{setup.reducers}-{setup.hub_threshold}"
         self.folder.mkdir(exist_ok=True)
-        self.everyone = range(plan.reducers)
+        self.reducers = range(setup.reducers)
 
     def run(self, targets: Ints, records: int, embed: bool) -> tuple[list[tuple[Sizes, Ints]], list[int]]:
-        """Map once, Reduce K rounds, Store; returns what is known of the shards, and each sampling reducer's load."""
+        """Run all stages; returns sizes and distinct nodes of each shard, and how many edges each reducer sampled."""
         tables, loads = self._sample()
         states = self._reduce(tables, targets)
         shards = -(-len(targets) // records)
-        split = [
+        by_shard = [
             self._start(f"split-{r}", shards, mapreduce.split_by_shard, states[r], len(targets), records)
-            for r in self.everyone
+            for r in self.reducers
         ]
-        stored = [
+        running = [
             self.executor.submit(
-                1, store_shard, self.partial, self.held, s, embed, *(split[r][s] for r in self.everyone)
+                1, store_shard, self.partial, self.setup_handle, s, embed, *(by_shard[r][s] for r in self.reducers)
             )
             for s in range(shards)
         ]
         done = []
-        for number, (shard,) in enumerate(stored):
+        for number, (shard,) in enumerate(running):
             done += self.executor.get([shard])
             if self.progress:
                 self.progress(number + 1, shards)
         return done, loads
 
     def _sample(self) -> tuple[list[Any], list[int]]:
-        """Map all edges, sample them where they arrive, bring the parts of hubs together."""
-        count = self.plan.reducers
-        edges = Source.open(self.plan.source).table.csr.nnz
+        """Map all edges to reducers, sample each reducer's part, merge the parts of hubs."""
+        count = self.setup.reducers
+        edges = Source.open(self.setup.source).table.csr.nnz
         cuts = np.linspace(0, edges, count + 1).astype(np.int64).tolist()
-        mapped = [self._start(f"map-{m}", count, mapreduce.map_edges, cuts[m], cuts[m + 1]) for m in self.everyone]
+        mapped = [self._start(f"map-{m}", count, mapreduce.map_edges, cuts[m], cuts[m + 1]) for m in self.reducers]
         parts = [
-            self._start(f"sample-{r}", count + 1, mapreduce.sample_part, *(mapped[m][r] for m in self.everyone))
-            for r in self.everyone
+            self._start(f"sample-{r}", count + 1, mapreduce.sample_part, *(mapped[m][r] for m in self.reducers))
+            for r in self.reducers
         ]
         tables = [
-            self._start(f"merge-{r}", 1, mapreduce.merge_parts, *(parts[q][r] for q in self.everyone))[0]
-            for r in self.everyone
+            self._start(f"merge-{r}", 1, mapreduce.merge_parts, *(parts[q][r] for q in self.reducers))[0]
+            for r in self.reducers
         ]
         return tables, self.executor.get([part[-1] for part in parts])
 
     def _reduce(self, tables: list[Any], targets: Ints) -> list[Any]:
-        """Run the rounds, and a last one in which the furthest nodes are remembered."""
-        hops, held = self.plan.strategy.hops, self.executor.put(targets)
-        asked = [[self.executor.put(part)] for part in mapreduce.start(self.plan, targets)]
-        states = [self.executor.put(State()) for _ in self.everyone]
+        """Run the rounds, and a last one that records the furthest nodes; returns the reducers' states."""
+        hops, targets_handle = self.setup.strategy.hops, self.executor.put(targets)
+        requests = [[self.executor.put(part)] for part in mapreduce.first_requests(self.setup, targets)]
+        states = [self.executor.put(ReducerState()) for _ in self.reducers]
         for depth in range(hops + 1):
-            results = 1 if depth == hops else self.plan.reducers + 1
-            made = [
+            results = 1 if depth == hops else self.setup.reducers + 1
+            outputs = [
                 self._start(
                     f"round-{depth + 1}-{r}",
                     results,
@@ -172,14 +180,14 @@ class Rounds:
                     depth,
                     tables[r],
                     states[r],
-                    held,
-                    *asked[r],
+                    targets_handle,
+                    *requests[r],
                 )
-                for r in self.everyone
+                for r in self.reducers
             ]
-            states = [out[-1] for out in made]
-            asked = [[made[q][r] for q in self.everyone] for r in self.everyone] if depth < hops else []
+            states = [output[-1] for output in outputs]
+            requests = [[outputs[q][r] for q in self.reducers] for r in self.reducers] if depth < hops else []
         return states
 
     def _start(self, name: str, results: int, task: Task, *arguments: Any) -> list[Any]:
-        return self.executor.submit(results, kept, self.folder / name, task, self.held, *arguments)
+        return self.executor.submit(results, run_once, self.folder / name, task, self.setup_handle, *arguments)

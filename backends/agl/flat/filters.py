@@ -1,4 +1,4 @@
-"""Filters on columns of edges and of neighbours: ``weight * 2 > 0.5 and neighbor.type in (1, 2)``.
+"""Filter expressions over columns of edges and of their source nodes: ``weight * 2 > 0.5 and neighbor.type in (1, 2)``.
 
 Columns are ``weight``, ``type``, ``feature[N]`` of an edge, ``neighbor.type``, ``neighbor.feature[N]`` of its source.
 """
@@ -35,7 +35,7 @@ COLUMNS = "weight, type, feature[N], neighbor.type, neighbor.feature[N]"
 
 
 class FilterError(ValueError):
-    """A filter that cannot be read, or names a column that the graph does not have."""
+    """A filter that cannot be parsed, or names a column that the graph does not have."""
 
 
 def edge_columns(graph: Graph, name: str) -> NDArray[Any]:
@@ -43,7 +43,7 @@ def edge_columns(graph: Graph, name: str) -> NDArray[Any]:
     column = _edge_column(graph, name)
     if column is None:
         raise FilterError(
-            f"the graph has no column {name!r} of edges: allowed are weight, type, feature[N] where given"
+            f"the graph has no column {name!r} of edges: allowed are weight, type, feature[N] where the graph has them"
         )
     return column
 
@@ -52,20 +52,20 @@ def edge_mask(graph: Graph, text: str, start: int, end: int) -> NDArray[np.bool_
     """Whether each edge from position ``start`` to ``end`` passes the filter, [end - start]."""
     try:
         with np.errstate(divide="ignore", invalid="ignore"):
-            held = np.asarray(_evaluate(_parsed(text), graph, slice(start, end), text))
-        return np.broadcast_to(held.astype(bool), (end - start,))
+            passes = np.asarray(_evaluate(_parse(text), graph, slice(start, end), text))
+        return np.broadcast_to(passes.astype(bool), (end - start,))
     except FilterError:
         raise
     except (TypeError, ValueError, ZeroDivisionError) as error:  # numpy cannot compare a number with a word or a list
-        raise FilterError(f"filter {text!r} compares what cannot be compared: columns hold numbers") from error
+        raise FilterError(f"filter {text!r} compares values that cannot be compared: columns hold numbers") from error
 
 
-def check(graph: Graph, text: str) -> None:
+def check_filter(graph: Graph, text: str) -> None:
     """Raise FilterError unless the filter can be evaluated on the graph."""
     edge_mask(graph, text, 0, min(1, graph.csr.nnz))
 
 
-def _parsed(text: str) -> ast.expr:
+def _parse(text: str) -> ast.expr:
     try:
         return ast.parse(text.replace(" AND ", " and ").replace(" OR ", " or "), mode="eval").body
     except SyntaxError as error:
@@ -80,15 +80,15 @@ def _evaluate(tree: ast.expr, graph: Graph, edges: slice, text: str) -> Any:
         return join.reduce([_evaluate(part, graph, edges, text) for part in tree.values])
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
         return np.logical_not(_evaluate(tree.operand, graph, edges, text))
-    if isinstance(tree, ast.Compare) and all(type(one) in COMPARE for one in tree.ops):
+    if isinstance(tree, ast.Compare) and all(type(comparison) in COMPARE for comparison in tree.ops):
         values = [_operand(part, graph, edges, text) for part in (tree.left, *tree.comparators)]
         pairs = zip(tree.ops, values, values[1:], strict=False)
-        return np.logical_and.reduce([COMPARE[type(one)](left, right) for one, left, right in pairs])
+        return np.logical_and.reduce([COMPARE[type(comparison)](left, right) for comparison, left, right in pairs])
     return _refuse(text)
 
 
 def _operand(tree: ast.expr, graph: Graph, edges: slice, text: str) -> Any:
-    """A literal, the values of a column for some edges, or what arithmetic makes of them."""
+    """The value of a literal, of a column for some edges, or of arithmetic on them."""
     if isinstance(tree, ast.BinOp) and type(tree.op) in ARITHMETIC:
         left, right = (_operand(part, graph, edges, text) for part in (tree.left, tree.right))
         return ARITHMETIC[type(tree.op)](left, right)

@@ -1,4 +1,4 @@
-"""One GraphFlat run: estimate, flatten shard by shard, resume, and a folder that appears whole or not at all."""
+"""One GraphFlat run: size estimate, shards, resumption, and an output folder that appears whole or not at all."""
 
 import hashlib
 import json
@@ -10,68 +10,69 @@ from typing import Any
 
 import numpy as np
 
+from backends.agl.config import RUN_ON
 from backends.agl.flat import filters
-from backends.agl.flat.alone import alone
+from backends.agl.flat.folder_lock import locked
 from backends.agl.flat.local import flattened, in_threads
-from backends.agl.flat.mapreduce import Plan
+from backends.agl.flat.mapreduce import FlattenTaskSetup
 from backends.agl.flat.reader import MANIFEST
 from backends.agl.flat.rounds import Ints
+from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError
 from backends.agl.flat.shards import Sizes, shard_once
 from backends.agl.flat.source import Source
-from backends.agl.flat.strategy import Strategy, StrategyError
 from backends.kernels.sampling import distinct
 from datasets.graph import SPLITS, Graph
 from datasets.randomness import permutation
 
-ENGINES = ("local", "ray")
-ESTIMATED_FROM = 256  # targets
-MARGIN = 1.1
+ESTIMATE_TARGETS = 256
+ESTIMATE_MARGIN = 1.1
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Job:
-    """What to flatten and how; the second block changes no byte of the result.
+class FlattenJob:
+    """How to flatten a graph; fields of the second block do not change a byte of the result.
 
-    ``filtering`` thins out the edges before they are sampled; ``embed`` puts features into each record, otherwise
-    once into each shard of ``shard_records`` targets. Engine ``ray`` has ``partitions`` reducers; all of
+    ``filtering`` is the filter that edges pass before they are sampled. ``embed`` stores features in each record,
+    otherwise once per shard of ``shard_records`` targets. With ``run_on=ray`` there are ``partitions`` reducers; all of
     them sample the in-edges of a node that has more than ``hub_threshold`` (``None``: no node).
     """
 
-    strategy: Strategy
+    strategy: SamplingStrategy
     filtering: str | None = None
     embed: bool = True
     shard_records: int = 1024
 
-    engine: str = "local"
+    run_on: str = "local"
     threads: int = 1
     partitions: int = 4
     hub_threshold: int | None = 10_000
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be carried out."""
-        if self.engine not in ENGINES:
-            raise ValueError(f"engine={self.engine!r} is unknown: allowed are {', '.join(ENGINES)}")
+        """Raise ValueError for a value that is not allowed."""
+        if self.run_on not in RUN_ON:
+            raise ValueError(f"run_on={self.run_on!r} is unknown: allowed are {', '.join(RUN_ON)}")
         for name in ("shard_records", "threads", "partitions"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)} is not allowed: give at least 1")
 
     def identity(self, graph: Graph, targets: Ints) -> str:
         """Hash of everything that the result depends on."""
-        held = {item.name: getattr(self, item.name) for item in fields(self)[:4]} | {"strategy": asdict(self.strategy)}
-        held |= {"graph": [graph.name, graph.sha256, graph.nodes, graph.csr.nnz, graph.width]}
-        held |= {"targets": hashlib.sha256(targets.astype("<i8").tobytes()).hexdigest()}
-        return hashlib.sha256(json.dumps(held, sort_keys=True).encode()).hexdigest()
+        inputs = {item.name: getattr(self, item.name) for item in fields(self)[:4]}
+        inputs |= {"strategy": asdict(self.strategy)}
+        inputs |= {"graph": [graph.name, graph.sha256, graph.nodes, graph.csr.nnz, graph.width]}
+        inputs |= {"targets": hashlib.sha256(targets.astype("<i8").tobytes()).hexdigest()}
+        return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
 class NoRoom(OSError):
-    """The result would not fit on the disk."""
+    """The shards would not fit on the disk."""
 
 
-def targets_of(graph: Graph, which: str = "labelled") -> Ints:
-    """Nodes to flatten: all, those of a split, or the labelled ones of all splits.
+def nodes_to_flatten(graph: Graph, which: str = "labelled") -> Ints:
+    """Nodes to flatten: all, those of a split, or the labelled ones.
 
-    Where no node is in a split those with labels are the labelled ones, and all nodes where none has a label.
+    Labelled are the nodes of all splits; without splits, those with a label; without labels, all.
     """
     if which in SPLITS:
         return graph.nodes_of(which)
@@ -87,135 +88,146 @@ def flatten_to(
     folder: Path,
     graph: Graph,
     targets: Ints,
-    job: Job,
+    job: FlattenJob,
     progress: Progress | None = None,
     names: Path | None = None,
 ) -> dict[str, Any]:
     """Flatten ``targets`` into ``folder``, which must not exist; returns the manifest that is written there last.
 
-    Works in ``.<folder>.partial`` beside it, where an interrupted run of the same job goes on. ``names`` is a file that
-    says what the user calls the nodes; it goes along. Raises FileExistsError, BlockingIOError where another run does
-    the same, NoRoom before anything large is written, StrategyError or FilterError for what the graph does not have.
+    Works in ``.<folder>.partial`` beside it, where the next run of the same job resumes. ``names`` is a file of the
+    user's names of nodes, which is copied along. Raises FileExistsError, BlockingIOError where another run works there,
+    NoRoom before anything large is written, StrategyError or FilterError for a column that the graph does not have.
     """
     if folder.exists():
         raise FileExistsError(f"{folder} exists: delete it or choose another folder")
     if not len(targets):
         raise ValueError(f"there are no targets in {graph.name}: give labels and splits, or targets=all")
-    check(graph, job)
-    with alone(partial := folder.with_name(f".{folder.name}.partial")):
+    check_job(graph, job)
+    partial = folder.with_name(f".{folder.name}.partial")
+    with locked(partial):
         return _flatten_in(partial, folder, graph, targets, job, progress, names)
 
 
 def _flatten_in(
-    partial: Path, folder: Path, graph: Graph, targets: Ints, job: Job, progress: Progress | None, names: Path | None
+    partial: Path,
+    folder: Path,
+    graph: Graph,
+    targets: Ints,
+    job: FlattenJob,
+    progress: Progress | None,
+    names: Path | None,
 ) -> dict[str, Any]:
     _claim(partial, job.identity(graph, targets))
     try:
         source = Source.build(graph, job.strategy, job.filtering, partial / "source")
-        needed = estimate(source, targets, job)
-        _refuse_unless_it_fits(needed, partial)
+        estimated_bytes = estimate(source, targets, job)
+        _check_free_space(estimated_bytes, partial)
         (partial / "shards").mkdir(exist_ok=True)
-        run = _flatten_with_ray if job.engine == "ray" else _flatten_here
-        done, loads = run(partial, source, targets, job, progress)
+        run = _flatten_with_ray if job.run_on == "ray" else _flatten_here
+        written, loads = run(partial, source, targets, job, progress)
     except (ValueError, NoRoom):
-        shutil.rmtree(partial)  # what was given is wrong: another run could not go on from here
+        shutil.rmtree(partial)  # the inputs are wrong, or the disk too small: another run could not resume
         raise
     shards = partial / "shards"
     if names is not None:
         shutil.copy(names, shards / names.name)
-    manifest = _manifest(graph, job, done, source) | {"estimated_bytes": needed, "reducer_loads": loads}
+    manifest = _manifest(graph, job, written, source)
+    manifest |= {"estimated_bytes": estimated_bytes, "reducer_loads": loads}
     (shards / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
     shards.rename(folder)
     shutil.rmtree(partial)
     return manifest
 
 
-def check(graph: Graph, job: Job) -> None:
-    """Raise StrategyError or FilterError where the graph lacks what the job asks for."""
+def check_job(graph: Graph, job: FlattenJob) -> None:
+    """Raise StrategyError or FilterError where the graph lacks a column that the job needs."""
     if job.filtering:
-        filters.check(graph, job.filtering)
+        filters.check_filter(graph, job.filtering)
     if job.strategy.by is not None:
         try:
             filters.edge_columns(graph, job.strategy.by)
         except filters.FilterError as error:
-            raise StrategyError(f"sampler {job.strategy.method} goes by {job.strategy.by!r}: {error}") from error
+            raise StrategyError(f"sampler {job.strategy.method} samples by {job.strategy.by!r}: {error}") from error
 
 
 def _claim(partial: Path, identity: str) -> None:
-    """Go on in a folder that the same job left; start anew in one of another job."""
-    held = partial / "identity"
-    if partial.exists() and (not held.is_file() or held.read_text() != identity):
+    """Keep the files of an interrupted run of the same job, remove those of another job."""
+    marker = partial / "identity"
+    if partial.exists() and (not marker.is_file() or marker.read_text() != identity):
         shutil.rmtree(partial)
     partial.mkdir(parents=True, exist_ok=True)
-    held.write_text(identity)
+    marker.write_text(identity)
 
 
-def estimate(source: Source, targets: Ints, job: Job) -> int:
-    """Bytes that the shards will take, from a sample of the targets."""
-    some = targets[permutation(job.strategy.seed, "estimate", len(targets))[:ESTIMATED_FROM]]
-    sizes, width, held = Sizes(), source.graph.width, []
-    for batch in flattened(source, some, job.strategy, embed=False):
-        sizes.see(batch, width, embed=False)
-        held.append(distinct(batch.numbers))
-    sizes.share(len(distinct(np.concatenate(held))), width)
-    return int((sizes.embedded_bytes if job.embed else sizes.shared_bytes) / len(some) * len(targets) * MARGIN)
+def estimate(source: Source, targets: Ints, job: FlattenJob) -> int:
+    """Estimate the bytes of all shards from a sample of the targets."""
+    sampled = targets[permutation(job.strategy.seed, "estimate", len(targets))[:ESTIMATE_TARGETS]]
+    sizes, width, nodes = Sizes(), source.graph.width, []
+    for batch in flattened(source, sampled, job.strategy, embed=False):
+        sizes.count_batch(batch, width, embed=False)
+        nodes.append(distinct(batch.numbers))
+    sizes.count_shared(len(distinct(np.concatenate(nodes))), width)
+    return int(
+        (sizes.embedded_bytes if job.embed else sizes.shared_bytes) / len(sampled) * len(targets) * ESTIMATE_MARGIN
+    )
 
 
-def _refuse_unless_it_fits(needed: int, folder: Path) -> None:
+def _check_free_space(estimated_bytes: int, folder: Path) -> None:
     free = shutil.disk_usage(folder).free
-    if needed > free:
+    if estimated_bytes > free:
         raise NoRoom(
-            f"the GraphFeatures need about {needed / 2**30:.2f} GiB, {folder.parent} has {free / 2**30:.2f} GiB free: "
-            f"take fewer targets or smaller fanouts, hold features once per shard, or write elsewhere"
+            f"the GraphFeatures need about {estimated_bytes / 2**30:.2f} GiB, {folder.parent} has "
+            f"{free / 2**30:.2f} GiB free: give fewer targets or smaller fanouts, store "
+            "features once per shard, or write elsewhere"
         )
 
 
-def shard_targets(targets: Ints, job: Job) -> list[Ints]:
-    """Targets of each shard."""
+def shard_targets(targets: Ints, job: FlattenJob) -> list[Ints]:
+    """Split the targets into those of each shard."""
     return [targets[start : start + job.shard_records] for start in range(0, len(targets), job.shard_records)]
 
 
 def _flatten_here(
-    partial: Path, source: Source, targets: Ints, job: Job, progress: Progress | None
+    partial: Path, source: Source, targets: Ints, job: FlattenJob, progress: Progress | None
 ) -> tuple[list[tuple[Sizes, Ints]], list[int]]:
-    """Write the shards, one in each thread at a time; those of an earlier run stay."""
+    """Write the shards that an earlier run has not, each in a thread."""
     pieces = shard_targets(targets, job)
-    abreast = min(job.threads, len(pieces))
+    at_once = min(job.threads, len(pieces))
 
-    def one(number: int) -> tuple[Sizes, Ints]:
-        inside = job.threads // abreast
-        batches = flattened(source, pieces[number], job.strategy, embed=job.embed, threads=inside)
+    def write_shard(number: int) -> tuple[Sizes, Ints]:
+        threads = job.threads // at_once
+        batches = flattened(source, pieces[number], job.strategy, embed=job.embed, threads=threads)
         return shard_once(partial, number, batches, source, job.embed)
 
-    done = []
-    for held in in_threads(one, range(len(pieces)), abreast):
-        done.append(held)
+    written = []
+    for shard in in_threads(write_shard, range(len(pieces)), at_once):
+        written.append(shard)
         if progress:
-            progress(len(done), len(pieces))
-    return done, []
+            progress(len(written), len(pieces))
+    return written, []
 
 
 def _flatten_with_ray(
-    partial: Path, source: Source, targets: Ints, job: Job, progress: Progress | None
+    partial: Path, source: Source, targets: Ints, job: FlattenJob, progress: Progress | None
 ) -> tuple[list[tuple[Sizes, Ints]], list[int]]:
-    """Let Ray run the same rounds as tasks, started and stopped here; also returns the reducers' loads."""
-    from backends.agl.flat.distributed import OnRay, Rounds
+    """Run the same rounds as Ray tasks; also returns how many edges each reducer sampled."""
+    from backends.agl.flat.distributed import FlattenRounds, OnRay
     from backends.parallel import ray_cluster as cluster
 
-    plan = Plan(partial / "source", job.strategy, source.graph.nodes, job.partitions, job.hub_threshold)
+    setup = FlattenTaskSetup(partial / "source", job.strategy, source.graph.nodes, job.partitions, job.hub_threshold)
     ray = cluster.acquire()
     try:
-        return Rounds(OnRay(ray), partial, plan, progress).run(targets, job.shard_records, job.embed)
+        return FlattenRounds(OnRay(ray), partial, setup, progress).run(targets, job.shard_records, job.embed)
     finally:
         cluster.release()
 
 
-def _manifest(graph: Graph, job: Job, done: list[tuple[Sizes, Ints]], source: Source) -> dict[str, Any]:
+def _manifest(graph: Graph, job: FlattenJob, written: list[tuple[Sizes, Ints]], source: Source) -> dict[str, Any]:
     total, seen = Sizes(), np.zeros(graph.nodes, dtype=bool)
-    for sizes, nodes in done:
+    for sizes, nodes in written:
         total.add(sizes)
         seen[nodes] = True
-    distinct = int(seen.sum())
+    distinct_nodes = int(seen.sum())
     return {
         "graph": graph.name,
         "sha256": graph.sha256,
@@ -226,9 +238,9 @@ def _manifest(graph: Graph, job: Job, done: list[tuple[Sizes, Ints]], source: So
         "strategy": asdict(job.strategy),
         "filter": job.filtering,
         "embed": job.embed,
-        "shards": len(done),
+        "shards": len(written),
         "sizes": asdict(total),
-        "distinct_nodes": distinct,
-        "duplication": total.nodes / distinct,
-        "engine": job.engine,
+        "distinct_nodes": distinct_nodes,
+        "duplication": total.nodes / distinct_nodes,
+        "engine": job.run_on,
     }

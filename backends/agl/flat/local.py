@@ -1,4 +1,4 @@
-"""GraphFlat in one process: the rounds over a memory-mapped graph, one batch of targets per thread at a time."""
+"""GraphFlat in one process: K rounds over a memory-mapped graph per batch of targets, batches in threads."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -8,16 +8,16 @@ from typing import TypeVar
 
 import numpy as np
 
-from backends.agl.flat.rounds import Edges, Ints, answer, propagate, without
+from backends.agl.flat.rounds import Ints, RequestedEdges, answer_requests, drop_seen, next_requests
+from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.flat.source import Source
-from backends.agl.flat.store import Flattened, Neighbourhoods, flatten
-from backends.agl.flat.strategy import Strategy
+from backends.agl.flat.store import EncodedBatch, TargetNeighbourhoods, encode_neighbourhoods
 from backends.kernels.neighbourhood import expansions
 
-Done = TypeVar("Done")
-BATCH = 256  # targets whose features fit a processor's cache together with their records
+Result = TypeVar("Result")
+BATCH = 256  # targets; their features and records fit a processor's cache
 MOST_BYTES = 256 << 20  # of a batch's records
-BYTES_OF_EDGE = 64  # with what is known of its source, but features
+BYTES_PER_EDGE = 64  # an edge and its source node without features
 
 
 class TooLarge(Exception):
@@ -25,67 +25,77 @@ class TooLarge(Exception):
 
 
 def bytes_of(edges: int, source: Source) -> int:
-    """About what records of so many edges take, at most."""
-    return edges * (BYTES_OF_EDGE + 4 * source.graph.width)
+    """Upper estimate of the bytes of records with so many edges."""
+    return edges * (BYTES_PER_EDGE + 4 * source.graph.width)
 
 
-def neighbourhoods(source: Source, targets: Ints, strategy: Strategy) -> Neighbourhoods:
-    """Run the K rounds for some targets; each gets a neighbourhood of its own. Raises TooLarge for several of them."""
-    count, coming = source.graph.nodes, 0
+def neighbourhoods(source: Source, targets: Ints, strategy: SamplingStrategy) -> TargetNeighbourhoods:
+    """Search the neighbourhood of each target in K rounds; raises TooLarge for several targets over ``MOST_BYTES``."""
+    count, edge_bound = source.graph.nodes, 0
     fresh = np.arange(len(targets)) * count + targets
     seen, levels, edges = fresh, [fresh], []
     for limit in expansions(strategy.fanouts):
-        coming += len(fresh) * limit if limit is not None else _in_degrees(source, fresh % count)
-        if len(targets) > 1 and bytes_of(coming, source) > MOST_BYTES:
+        edge_bound += len(fresh) * limit if limit is not None else _in_degrees(source, fresh % count)
+        if len(targets) > 1 and bytes_of(edge_bound, source) > MOST_BYTES:
             raise TooLarge
-        edges.append(answer(fresh, targets, source.table, strategy, limit))
-        fresh = without(propagate(edges[-1], count), seen)
+        edges.append(answer_requests(fresh, targets, source.table, strategy, limit))
+        fresh = drop_seen(next_requests(edges[-1], count), seen)
         seen = np.sort(np.concatenate((seen, fresh)))
         levels.append(fresh)
     distance = np.repeat(np.arange(len(levels)), [len(level) for level in levels])
-    return Neighbourhoods(len(targets), strategy.hops, np.concatenate(levels), distance, Edges.joined(edges))
+    return TargetNeighbourhoods(
+        len(targets), strategy.hops, np.concatenate(levels), distance, RequestedEdges.concatenate(edges)
+    )
 
 
 def _in_degrees(source: Source, nodes: Ints) -> int:
-    """Edges that a filter leaves of the in-edges of some nodes, together."""
+    """Total number of in-edges of some nodes that pass the filter."""
     indptr = source.table.csr.indptr
     return int((indptr[nodes + 1] - indptr[nodes]).sum(dtype=np.int64))
 
 
-def bounded(source: Source, targets: Ints, strategy: Strategy) -> Iterator[Neighbourhoods]:
-    """Yield the neighbourhoods of some targets in their order, together or in halves that are not too large."""
+def neighbourhoods_within_memory(
+    source: Source, targets: Ints, strategy: SamplingStrategy
+) -> Iterator[TargetNeighbourhoods]:
+    """Yield the neighbourhoods of some targets in order, halving the batch while it is too large for memory."""
     try:
-        found = neighbourhoods(source, targets, strategy)
+        batch = neighbourhoods(source, targets, strategy)
     except TooLarge:
         for half in np.array_split(targets, 2):
-            yield from bounded(source, half, strategy)
+            yield from neighbourhoods_within_memory(source, half, strategy)
     else:
-        yield found
+        yield batch
 
 
 def flattened(
-    source: Source, targets: Ints, strategy: Strategy, *, embed: bool = True, threads: int = 1, batch: int = BATCH
-) -> Iterator[Flattened]:
-    """Yield batches of GraphFeatures in the order of ``targets``, the next ones under way in threads."""
+    source: Source,
+    targets: Ints,
+    strategy: SamplingStrategy,
+    *,
+    embed: bool = True,
+    threads: int = 1,
+    batch: int = BATCH,
+) -> Iterator[EncodedBatch]:
+    """Yield batches of GraphFeatures in the order of ``targets``; ``threads`` batches are computed ahead."""
 
-    def some(start: int) -> Iterator[Flattened]:
-        for found in bounded(source, targets[start : start + batch], strategy):
-            yield flatten(found, source, embed=embed)
+    def encoded(start: int) -> Iterator[EncodedBatch]:
+        for part in neighbourhoods_within_memory(source, targets[start : start + batch], strategy):
+            yield encode_neighbourhoods(part, source, embed=embed)
 
     starts = range(0, len(targets), batch)
-    done = map(some, starts) if threads == 1 else in_threads(lambda start: list(some(start)), starts, threads)
-    yield from chain.from_iterable(done)
+    batches = map(encoded, starts) if threads == 1 else in_threads(lambda start: list(encoded(start)), starts, threads)
+    yield from chain.from_iterable(batches)
 
 
-def in_threads(work: Callable[[int], Done], numbers: range, threads: int) -> Iterator[Done]:
-    """Yield ``work`` of each number in order, as many under way as there are threads; none starts after a failure."""
+def in_threads(work: Callable[[int], Result], numbers: range, threads: int) -> Iterator[Result]:
+    """Yield ``work`` of each number in order, ``threads`` of them running; after a failure no more are started."""
     if threads == 1:
         yield from map(work, numbers)
         return
-    left = iter(numbers)
+    remaining = iter(numbers)
     with ThreadPoolExecutor(threads, thread_name_prefix="flatten") as pool:
-        ahead = deque(pool.submit(work, number) for number in islice(left, threads))
-        while ahead:
-            done = ahead.popleft().result()
-            ahead.extend(pool.submit(work, number) for number in islice(left, 1))
-            yield done
+        running = deque(pool.submit(work, number) for number in islice(remaining, threads))
+        while running:
+            result = running.popleft().result()
+            running.extend(pool.submit(work, number) for number in islice(remaining, 1))
+            yield result

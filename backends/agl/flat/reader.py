@@ -1,4 +1,4 @@
-"""Reading GraphFeatures back: whole folders, shard by shard, in a seeded shuffled order."""
+"""Reader of GraphFlat's folders: batches of records, shard by shard, in order or shuffled by a seed."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from backends.agl.flat.encoded_records import EncodedRecords, ShardError, ShardFeatures
 from backends.agl.flat.shards import features_path, shard_path
-from backends.agl.flat.stored import Features, ShardError, Stored
 from backends.agl.records import Records
 from backends.kernels.graphfeatures import Strings
 from backends.kernels.parquet import UncompressedParquet
@@ -20,9 +20,9 @@ MANIFEST = "manifest.json"
 
 
 class GraphFeatureReader:
-    """The GraphFeatures of a folder that GraphFlat finished; ``manifest`` says how they were made.
+    """The GraphFeatures of a folder that GraphFlat finished; ``manifest`` records graph, sampling and sizes.
 
-    ``shards`` are the files. Raises ShardError where the folder was not finished or a shard is damaged.
+    ``shards`` are the files. Raises ShardError where GraphFlat did not finish or a file is damaged.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -45,15 +45,15 @@ class GraphFeatureReader:
     def batches(
         self, size: int, seed: int | None = None, split: str | None = None, shards: Sequence[int] | None = None
     ) -> Iterator[Records]:
-        """Decode what ``stored`` yields."""
+        """Yield decoded batches; the arguments are those of ``stored``."""
         return (batch.decoded() for batch in self.stored(size, seed, split, shards))
 
     def stored(
         self, size: int, seed: int | None = None, split: str | None = None, shards: Sequence[int] | None = None
-    ) -> Iterator[Stored]:
-        """Yield batches of at most ``size`` records of a split, or of all, no batch across shards.
+    ) -> Iterator[EncodedRecords]:
+        """Yield encoded batches of at most ``size`` records of one shard each, of a split or of all records.
 
-        With a ``seed`` shards, those named or all, and rows inside each come in the order of a hash permutation.
+        ``shards`` limits them to some shards. With a ``seed`` shards and rows are in the order of a hash permutation.
         """
         numbers = np.arange(len(self.shards)) if shards is None else np.asarray(shards, dtype=np.int64)
         order = numbers if seed is None else numbers[permutation(seed, "shards", len(numbers))]
@@ -65,21 +65,21 @@ class GraphFeatureReader:
                 rows = rows[self.splits(number)[rows] == split]
             features = self._features(number)
             for start in range(0, len(rows), size):
-                taken = rows[start : start + size]
-                yield Stored(self.shards[number], strings.taken(taken), taken, features)
+                batch = rows[start : start + size]
+                yield EncodedRecords(self.shards[number], strings.taken(batch), batch, features)
 
     def names(self, ids: Any) -> list[str]:
-        """What the user's tables call nodes whose ids are numbers of rows there, as they are where names are words."""
+        """The user's names of nodes, where the tables' ids are words and the nodes' ids their row numbers."""
         return list(self._read(self.folder / NAMES, "name").take(np.asarray(ids)).to_pylist())
 
     def splits(self, number: int) -> Any:
         """The split of each record of a shard, as text [records]; "none" for one without a label."""
-        found = np.array(self._read(self.shards[number], "split").to_pylist(), dtype=object)
+        splits = np.array(self._read(self.shards[number], "split").to_pylist(), dtype=object)
         labels = self._read(self.shards[number], "label").combine_chunks().flatten().to_numpy(zero_copy_only=False)
         labelled = (
-            (labels.reshape(len(found), -1) >= 0).any(axis=1) if len(labels) else np.zeros(len(found), dtype=bool)
+            (labels.reshape(len(splits), -1) >= 0).any(axis=1) if len(labels) else np.zeros(len(splits), dtype=bool)
         )
-        return np.where(labelled, found, "none")
+        return np.where(labelled, splits, "none")
 
     def labelled(self) -> tuple[Any, Any, Any]:
         """Ids [records], labels [records, 1 or classes] and splits [records] of all shards, without neighbourhoods."""
@@ -91,25 +91,25 @@ class GraphFeatureReader:
         return np.concatenate(ids), np.array(labels, dtype=np.int64), np.concatenate(splits)
 
     def strings(self, number: int) -> list[memoryview]:
-        """The protobuf strings of a shard, in its order."""
+        """The protobuf strings of a shard, in row order."""
         return self._strings(number).split()
 
     def _strings(self, number: int) -> Strings:
         with self._plain(self.shards[number]) as file:
             return file.strings("graph_feature")
 
-    def _features(self, number: int) -> Features | None:
-        """Features of a shard's nodes, where they are not in its records."""
+    def _features(self, number: int) -> ShardFeatures | None:
+        """Features of a shard's nodes from the file beside it; ``None`` where they are in its records."""
         if self.manifest["embed"] or not self.manifest["width"]:
             return None
         path = features_path(self.shards[number])
         with self._plain(path) as file:
             ids = file.numbers("id", "INT64")
-            return Features(path, ids, file.numbers("features", "FLOAT").reshape(len(ids), -1))
+            return ShardFeatures(path, ids, file.numbers("features", "FLOAT").reshape(len(ids), -1))
 
     @contextmanager
     def _plain(self, path: Path) -> Iterator[UncompressedParquet]:
-        """Map a file that GraphFlat wrote; raises ShardError where it is damaged."""
+        """Memory-map a Parquet file of GraphFlat; raises ShardError where it is damaged."""
         import pyarrow
 
         try:
@@ -125,16 +125,15 @@ class GraphFeatureReader:
 
         try:
             file = parquet.ParquetFile(path, page_checksum_verification=True)
-            held = file.read([column])
-            self.bytes_read += _size_of(file.metadata, column)
-            return held.column(column)
+            table = file.read([column])
+            self.bytes_read += _column_bytes(file.metadata, column)
+            return table.column(column)
         except (OSError, pyarrow.ArrowException, KeyError) as error:
             raise ShardError(f"{path} is damaged or missing ({error}): flatten the graph again") from error
 
 
-def _size_of(metadata: Any, name: str) -> int:
-    """Bytes of a column in a file."""
+def _column_bytes(metadata: Any, name: str) -> int:
+    """Bytes of a column in a Parquet file."""
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     columns = [group.column(number) for group in groups for number in range(group.num_columns)]
-    held = [column for column in columns if column.path_in_schema.split(".")[0] == name]
-    return sum(column.total_compressed_size for column in held)
+    return sum(item.total_compressed_size for item in columns if item.path_in_schema.split(".")[0] == name)

@@ -1,9 +1,9 @@
-"""GraphFlat's rounds as functions of arrays, the same in every engine: who is asked, what answers, what comes of it.
+"""One round of GraphFlat as functions of arrays, for local runs and tasks: requests, their in-edges, new requests.
 
 A request is a pair (target, node), encoded as ``target * nodes + node`` with targets numbered from 0: the target's
-neighbourhood needs the in-edges of the node. Round 1 asks the targets themselves; the sources of the edges that answer
-are asked in the next round. Asking outwards from the targets yields what the paper's merging towards them yields
-(section 3.2.1), and computes nothing for nodes that no target needs.
+neighbourhood needs the in-edges of the node. Round 1 requests the targets themselves, each further round the sources of
+the edges that the round before returned. Expanding outwards from the targets yields the same neighbourhoods as the
+paper's merging towards them (AGL, section 3.2.1), without work for nodes that no target needs.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.agl.flat.strategy import Strategy
+from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.kernels import sample_neighbors
 from backends.kernels.sampling import distinct
 from datasets.csr import Csr
@@ -20,35 +20,39 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Edges:
-    """Edges of neighbourhoods: edge i belongs to the request ``asked[i]``, whose node is its destination.
+class RequestedEdges:
+    """Edges of neighbourhoods: edge i answers the request ``requests[i]``, whose node is its destination.
 
-    ``sources`` are numbers of the whole graph, ``positions`` places in its edge order, ``ranks`` places in the
-    destination's order of preference.
+    ``sources`` are node numbers and ``positions`` indices into the edge order of the whole graph; ``ranks`` are places
+    in the sampling order of the destination.
     """
 
-    asked: Ints
+    requests: Ints
     sources: Ints
     ranks: Ints
     positions: Ints
 
     @classmethod
-    def joined(cls, parts: "list[Edges]") -> "Edges":
-        """Put edges one after the other."""
-        names = ("asked", "sources", "ranks", "positions")
+    def concatenate(cls, parts: "list[RequestedEdges]") -> "RequestedEdges":
+        """Join parts, one after the other."""
+        names = ("requests", "sources", "ranks", "positions")
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
-    def taken(self, kept: NDArray[np.bool_] | Ints) -> "Edges":
-        """Keep some of the edges."""
-        return Edges(self.asked[kept], self.sources[kept], self.ranks[kept], self.positions[kept])
+    def take(self, rows: Ints) -> "RequestedEdges":
+        """Return the edges at some rows."""
+        return RequestedEdges(self.requests[rows], self.sources[rows], self.ranks[rows], self.positions[rows])
+
+    def shifted(self, offset: int) -> "RequestedEdges":
+        """The same edges with ``offset`` subtracted from their requests, to number targets from a later one."""
+        return RequestedEdges(self.requests - offset, self.sources, self.ranks, self.positions)
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class InEdgeTable:
     """In-edges of some nodes: row i of ``csr`` is node ``nodes[i]`` (ascending; ``None``: all), columns are all nodes.
 
-    ``weight`` [nnz] is the column that sampling goes by, ``positions`` [nnz] are places in the whole graph's edge
-    order (``None``: as they stand).
+    ``weight`` [nnz] is the column of weighted and topk sampling, ``positions`` [nnz] index the whole graph's edge order
+    (``None``: the edges are all, in that order).
     """
 
     csr: Csr
@@ -57,38 +61,40 @@ class Table:
     positions: Ints | None = None
 
 
-def answer(requests: Ints, targets: Ints, table: Table, strategy: Strategy, limit: int | None) -> Edges:
-    """Give every request the sampled in-edges of its node, at most ``limit``; ``targets`` are the targets' numbers."""
+def answer_requests(
+    requests: Ints, targets: Ints, table: InEdgeTable, strategy: SamplingStrategy, limit: int | None
+) -> RequestedEdges:
+    """Sample at most ``limit`` in-edges of each request's node; ``targets`` are node numbers of the targets."""
     count = table.csr.shape[1]
-    asked = requests % count
-    own, place = (asked, np.arange(len(asked))) if strategy.scope == "target" else np.unique(asked, return_inverse=True)
+    nodes, per_target = requests % count, strategy.scope == "target"
+    drawn, place = (nodes, np.arange(len(nodes))) if per_target else np.unique(nodes, return_inverse=True)
     sample = sample_neighbors(
         table.csr,
-        own if table.nodes is None else np.searchsorted(table.nodes, own),
+        drawn if table.nodes is None else np.searchsorted(table.nodes, drawn),
         limit,
         strategy.seed,
         strategy.method,
         table.weight,
         strategy.replacement,
-        targets[requests // count] if strategy.scope == "target" else None,
-        own,
+        targets[requests // count] if per_target else None,
+        drawn,
     )
     bounds = sample.csr.indptr.astype(np.int64)
     counts = np.diff(bounds)[place]
     ranks = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    picked = ranks + np.repeat(bounds[place], counts)
-    positions = sample.positions[picked]
-    known = positions if table.positions is None else table.positions[positions]
-    return Edges(np.repeat(requests, counts), sample.csr.indices[picked].astype(np.int64), ranks, known)
+    rows = ranks + np.repeat(bounds[place], counts)
+    positions = sample.positions[rows]
+    positions = positions if table.positions is None else table.positions[positions]
+    return RequestedEdges(np.repeat(requests, counts), sample.csr.indices[rows].astype(np.int64), ranks, positions)
 
 
-def propagate(edges: Edges, count: int) -> Ints:
-    """Ask for the source of every edge on behalf of its target, once; ``count`` is the graph's nodes."""
-    return distinct(edges.asked - edges.asked % count + edges.sources)
+def next_requests(edges: RequestedEdges, count: int) -> Ints:
+    """Distinct requests for the sources of edges, for the same targets; ``count`` is the graph's number of nodes."""
+    return distinct(edges.requests - edges.requests % count + edges.sources)
 
 
-def without(requests: Ints, seen: Ints) -> Ints:
-    """Drop what was asked before; both ascending."""
+def drop_seen(requests: Ints, seen: Ints) -> Ints:
+    """Requests that are not among those ``seen``; both are ascending."""
     if not len(seen):
         return requests
     fresh: NDArray[np.bool_] = seen[np.minimum(np.searchsorted(seen, requests), len(seen) - 1)] != requests

@@ -1,4 +1,4 @@
-"""Shards of GraphFeatures: Parquet, one row per target (section 3.2.2, the triple of id, label and GraphFeature)."""
+"""Writing of shards: Parquet, one row per target (section 3.2.2, the triple of id, label and GraphFeature)."""
 
 import json
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from backends.agl.flat.rounds import Ints
 from backends.agl.flat.source import Source
-from backends.agl.flat.store import Flattened, ids_of
+from backends.agl.flat.store import EncodedBatch, ids_of
 from backends.agl.records import Records
 from backends.agl.wire import Pieces
 from backends.kernels.sampling import distinct
@@ -23,7 +23,7 @@ LAYOUT = {"compression": "none", "use_dictionary": False, "write_statistics": Fa
 
 @dataclass
 class Sizes:
-    """What GraphFeatures hold: counts, and bytes of their strings with features in each and with features once."""
+    """Counts of records, nodes and edges; bytes with features in each record and with features once per shard."""
 
     records: int = 0
     nodes: int = 0
@@ -33,12 +33,12 @@ class Sizes:
     file_bytes: int = 0
 
     def add(self, other: "Sizes") -> None:
-        """Count more."""
+        """Add the counts of another."""
         for item in fields(self):
             setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
 
-    def see(self, batch: Flattened, width: int, embed: bool) -> None:
-        """Count a batch; features that nodes share are counted by ``share``."""
+    def count_batch(self, batch: EncodedBatch, width: int, embed: bool) -> None:
+        """Count a batch; ``count_shared`` adds the features that are stored once per shard."""
         features = np.diff(batch.records.node_bounds) * 4 * width
         headers = sum(1 + max(1, -(-int(size).bit_length() // 7)) for size in features) if width else 0
         bare = len(batch.strings.data) - (int(features.sum()) + headers if embed else 0)
@@ -48,45 +48,46 @@ class Sizes:
         self.shared_bytes += bare
         self.embedded_bytes += bare + int(features.sum()) + headers
 
-    def share(self, nodes: int, width: int) -> None:
-        """Count the nodes whose id and features a shard holds once."""
+    def count_shared(self, nodes: int, width: int) -> None:
+        """Count the distinct nodes of a shard: an id and features each."""
         self.shared_bytes += nodes * (8 + 4 * width)
 
 
 def shard_path(folder: Path, number: int) -> Path:
-    """Where a shard lies; its nodes' features, if they are not in the records, lie beside it."""
+    """Path of a shard."""
     return folder / f"part-{number:05d}.parquet"
 
 
 def features_path(shard: Path) -> Path:
-    """Where the features of a shard's nodes lie."""
+    """Path of the features of a shard's nodes, where they are not in its records."""
     return shard.with_suffix(".features.parquet")
 
 
 def write_shard(
-    folder: Path, number: int, batches: Iterable[Flattened], source: Source, embed: bool
+    folder: Path, number: int, batches: Iterable[EncodedBatch], source: Source, embed: bool
 ) -> tuple[Sizes, Ints]:
     """Write a shard, whole or not at all; returns its sizes and its distinct nodes.
 
     Columns: ``id``, ``label`` (a list: one class, or 0/1 per class), ``split``, ``graph_feature`` (protobuf). Without
-    ``embed`` a second file holds every node's features once. The shard gets its name last.
+    ``embed`` a second file holds every node's features once. Files are renamed to their final name when complete.
     """
     from pyarrow import parquet
 
-    shard, sizes, held, width = shard_path(folder, number), Sizes(), [], source.graph.width
+    shard, sizes, width = shard_path(folder, number), Sizes(), source.graph.width
+    batch_nodes = []
     unnamed, writer = shard.with_name(f".{shard.name}.tmp"), None
     try:
         for batch in batches:
             rows = _rows(batch.records, batch.strings)
             writer = writer or parquet.ParquetWriter(unnamed, rows.schema, **LAYOUT)
             writer.write_table(rows)
-            sizes.see(batch, width, embed)
-            held.append(distinct(batch.numbers))
+            sizes.count_batch(batch, width, embed)
+            batch_nodes.append(distinct(batch.numbers))
     finally:
         if writer is not None:
             writer.close()
-    nodes = distinct(np.concatenate(held))
-    sizes.share(len(nodes), width)
+    nodes = distinct(np.concatenate(batch_nodes))
+    sizes.count_shared(len(nodes), width)
     if not embed and source.graph.features is not None:
         sizes.file_bytes += _write_features(features_path(shard), source, nodes)
     sizes.file_bytes += unnamed.stat().st_size
@@ -123,15 +124,15 @@ def _write_features(path: Path, source: Source, nodes: Ints) -> int:
 
 
 def shard_once(
-    partial: Path, number: int, batches: Iterable[Flattened], source: Source, embed: bool
+    partial: Path, number: int, batches: Iterable[EncodedBatch], source: Source, embed: bool
 ) -> tuple[Sizes, Ints]:
-    """Write a shard unless an earlier run did; what is known of it lies in ``partial/sizes``."""
-    facts, kept = partial / "sizes" / f"{number}.json", partial / "sizes" / f"{number}.npy"
+    """Write a shard, or load the sizes and nodes in ``partial/sizes`` of one that an earlier run wrote."""
+    facts, nodes_file = partial / "sizes" / f"{number}.json", partial / "sizes" / f"{number}.npy"
     facts.parent.mkdir(exist_ok=True)
     if facts.is_file() and shard_path(partial / "shards", number).is_file():
-        return Sizes(**json.loads(facts.read_text())), np.load(kept)
+        return Sizes(**json.loads(facts.read_text())), np.load(nodes_file)
     sizes, nodes = write_shard(partial / "shards", number, batches, source, embed)
-    np.save(kept, nodes)
+    np.save(nodes_file, nodes)
     unnamed = facts.with_suffix(".tmp")
     unnamed.write_text(json.dumps(asdict(sizes)))
     unnamed.replace(facts)

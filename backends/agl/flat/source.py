@@ -1,4 +1,4 @@
-"""What GraphFlat reads: a memory-mapped graph, the edges that a filter leaves, and degrees of the whole graph."""
+"""Inputs of GraphFlat on disk: the mapped graph, the edges that pass the filter, degrees of the whole graph."""
 
 import json
 from dataclasses import dataclass
@@ -10,41 +10,40 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from backends.agl.flat.filters import edge_columns, edge_mask
-from backends.agl.flat.rounds import Ints, Table
-from backends.agl.flat.strategy import Strategy, StrategyError
+from backends.agl.flat.rounds import InEdgeTable, Ints
+from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError
 from backends.kernels.samplers import SAMPLERS
 from datasets.csr import Csr
 from datasets.graph import Graph
 
-AT_ONCE = 1 << 22  # edges
+EDGES_AT_ONCE = 1 << 22
 
 
 class UnfitEdge(StrategyError):
-    """An edge whose value no sample can be drawn by; ``edge`` is its id, a row of the edge table from 0."""
+    """An edge whose value sampling cannot use; ``edge`` is its id, a row of the edge table from 0."""
 
-    def __init__(self, edge: int, told: str) -> None:
-        super().__init__(f"edge {edge} {told}")
-        self.edge, self.told = edge, told
+    def __init__(self, edge: int, reason: str) -> None:
+        super().__init__(f"edge {edge} {reason}")
+        self.edge, self.reason = edge, reason
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A graph as GraphFlat needs it.
+    """The whole ``graph``, and the ``table`` of edges to sample from: those that pass the filter.
 
-    ``graph`` is whole; ``table`` holds the edges to sample from, which a filter has thinned out. ``weighted_degrees``
-    float64 [nodes] are sums of in-edge weights in the whole graph, ``None`` where edges have no weights.
+    ``weighted_degrees`` float64 [nodes] are sums of in-edge weights in the whole graph, ``None`` without edge weights.
     """
 
     graph: Graph
-    table: Table
+    table: InEdgeTable
     weighted_degrees: NDArray[np.float64] | None = None
 
     @classmethod
-    def build(cls, graph: Graph, strategy: Strategy, filtering: str | None, folder: Path) -> "Source":
-        """Write into ``folder`` what is computed once for all targets, and open it.
+    def build(cls, graph: Graph, strategy: SamplingStrategy, filtering: str | None, folder: Path) -> "Source":
+        """Compute filtered edges, sampling column and degrees once for all targets, write them to ``folder``, open it.
 
         An unmapped graph is saved there too, so that other processes can map it. Memory does not grow with the graph.
-        Raises UnfitEdge for a value that weighted sampling cannot go by.
+        Raises UnfitEdge for a value that weighted sampling cannot use.
         """
         folder.mkdir(parents=True, exist_ok=True)
         home = _home(graph)
@@ -64,16 +63,17 @@ class Source:
 
     @classmethod
     def open(cls, folder: Path) -> "Source":
-        """Memory-map what ``build`` wrote."""
+        """Memory-map the files that ``build`` wrote."""
         facts = json.loads((folder / "source.json").read_text())
         graph = Graph.load(Path(facts["graph"]))
         weighted = folder / "weighted_degrees.npy"
         weight = _mapped(folder / "sampled_by.npy") if facts["sampled_by"] else None
-        table = Table(graph.csr, weight)
+        table = InEdgeTable(graph.csr, weight)
         if facts["filtered"]:
-            held = {name: _mapped(folder / f"{name}.npy") for name in ("indptr", "indices", "edge_ids", "positions")}
-            csr = Csr(held["indptr"], held["indices"], graph.csr.shape, held["edge_ids"])
-            table = Table(csr, weight, None, held["positions"])
+            names = ("indptr", "indices", "edge_ids", "positions")
+            indptr, indices, edge_ids, positions = (_mapped(folder / f"{name}.npy") for name in names)
+            csr = Csr(indptr, indices, graph.csr.shape, edge_ids)
+            table = InEdgeTable(csr, weight, None, positions)
         return cls(graph, table, _mapped(weighted) if weighted.is_file() else None)
 
     def degrees_of(self, nodes: Ints) -> Ints:
@@ -83,7 +83,7 @@ class Source:
 
 
 def _home(graph: Graph) -> Path | None:
-    """Folder of a graph that ``Graph.load`` mapped, else ``None``."""
+    """Folder that ``Graph.load`` mapped the graph from; ``None`` for a graph in memory."""
     array = graph.csr.indptr
     return Path(array.filename).parent if isinstance(array, np.memmap) and array.filename is not None else None
 
@@ -92,10 +92,10 @@ def _mapped(path: Path) -> Any:
     return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
-def row_ranges(indptr: NDArray[np.integer], at_once: int = AT_ONCE) -> list[tuple[int, int]]:
-    """Cut rows into consecutive ranges of about ``at_once`` edges each, a row never in two."""
-    wanted = np.arange(at_once, int(indptr[-1]), at_once)
-    cuts = np.unique(np.concatenate(([0], np.searchsorted(indptr, wanted), [len(indptr) - 1])))
+def row_ranges(indptr: NDArray[np.integer], at_once: int = EDGES_AT_ONCE) -> list[tuple[int, int]]:
+    """Split rows into consecutive ranges of about ``at_once`` edges each."""
+    edges = np.arange(at_once, int(indptr[-1]), at_once)
+    cuts = np.unique(np.concatenate(([0], np.searchsorted(indptr, edges), [len(indptr) - 1])))
     return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
 
 
@@ -111,10 +111,10 @@ def _write_weighted_degrees(graph: Graph, path: Path) -> None:
 
 
 def _write_filtered(graph: Graph, filtering: str, folder: Path) -> None:
-    """Write the edges that ``filtering`` keeps: their CSR, ids and positions in the whole graph."""
-    indptr, kept = graph.csr.indptr, folder / "positions.bin"
+    """Write the edges that pass the filter: CSR, ids and positions in the whole graph."""
+    indptr, positions_file = graph.csr.indptr, folder / "positions.bin"
     counts = np.zeros(graph.nodes + 1, dtype=np.int64)
-    with kept.open("wb") as file:
+    with positions_file.open("wb") as file:
         for first, last in row_ranges(indptr):
             start, end = int(indptr[first]), int(indptr[last])
             mask = edge_mask(graph, filtering, start, end)
@@ -122,39 +122,40 @@ def _write_filtered(graph: Graph, filtering: str, folder: Path) -> None:
             counts[first + 1 : last + 1] = np.diff(running[np.asarray(indptr[first : last + 1]) - start])
             (np.flatnonzero(mask) + start).astype(np.int64).tofile(file)
     total = int(counts.sum())
-    found = np.memmap(kept, np.int64, "r", shape=(total,)) if total else np.zeros(0, dtype=np.int64)
+    positions = np.memmap(positions_file, np.int64, "r", shape=(total,)) if total else np.zeros(0, dtype=np.int64)
     np.save(folder / "indptr.npy", np.cumsum(counts).astype(indptr.dtype))
     shapes: dict[str, Any] = {"positions": np.int64, "indices": graph.csr.indices.dtype, "edge_ids": np.int64}
     out = {name: open_memmap(folder / f"{name}.npy", "w+", dtype, (total,)) for name, dtype in shapes.items()}
-    for start in range(0, total, AT_ONCE):
-        here = slice(start, start + AT_ONCE)
-        out["positions"][here] = found[here]
-        out["indices"][here] = graph.csr.indices[found[here]]
-        out["edge_ids"][here] = found[here] if graph.csr.edge_ids is None else graph.csr.edge_ids[found[here]]
-    kept.unlink()
+    for start in range(0, total, EDGES_AT_ONCE):
+        span = slice(start, start + EDGES_AT_ONCE)
+        chosen = positions[span]
+        out["positions"][span] = chosen
+        out["indices"][span] = graph.csr.indices[chosen]
+        out["edge_ids"][span] = chosen if graph.csr.edge_ids is None else graph.csr.edge_ids[chosen]
+    positions_file.unlink()
 
 
-def _write_sampled_by(graph: Graph, strategy: Strategy, folder: Path) -> None:
-    """Write the column that sampling goes by, of the edges that are left; turned round where topk is reversed."""
+def _write_sampled_by(graph: Graph, strategy: SamplingStrategy, folder: Path) -> None:
+    """Write the sampling column of the edges that pass the filter, negated for ``reverse``."""
     assert strategy.by is not None
-    column, positions = edge_columns(graph, strategy.by), folder / "positions.npy"
-    kept = _mapped(positions) if positions.is_file() else None
-    count = len(column) if kept is None else len(kept)
+    column, positions_file = edge_columns(graph, strategy.by), folder / "positions.npy"
+    positions = _mapped(positions_file) if positions_file.is_file() else None
+    count = len(column) if positions is None else len(positions)
     out = open_memmap(folder / "sampled_by.npy", "w+", np.float32, (count,))
-    for start in range(0, count, AT_ONCE):
-        here = slice(start, start + AT_ONCE)
-        places = np.arange(start, min(start + AT_ONCE, count)) if kept is None else kept[here]
-        values = np.asarray(column[places], dtype=np.float32)
-        _refuse_unfit(values, places if graph.csr.edge_ids is None else graph.csr.edge_ids[places], strategy)
-        out[here] = -values if strategy.reverse else values
+    for start in range(0, count, EDGES_AT_ONCE):
+        span = slice(start, min(start + EDGES_AT_ONCE, count))
+        chosen = np.arange(span.start, span.stop) if positions is None else positions[span]
+        values = np.asarray(column[chosen], dtype=np.float32)
+        _refuse_unfit(values, chosen if graph.csr.edge_ids is None else graph.csr.edge_ids[chosen], strategy)
+        out[span] = -values if strategy.reverse else values
     out.flush()
 
 
-def _refuse_unfit(values: NDArray[np.float32], ids: NDArray[np.integer], strategy: Strategy) -> None:
+def _refuse_unfit(values: NDArray[np.float32], ids: NDArray[np.integer], strategy: SamplingStrategy) -> None:
     positive = SAMPLERS[strategy.method].positive
     unfit = ~np.isfinite(values) | (values <= 0) if positive else np.isnan(values)
     if unfit.any():
         first = np.flatnonzero(unfit)[ids[unfit].argmin()]
         allowed = "finite numbers above 0" if positive else "numbers"
-        told = f"has {strategy.by} {values[first]}, sampler {strategy.method} needs {allowed}"
-        raise UnfitEdge(int(ids[first]), f"{told}: leave such edges out by a filter, {strategy.by} > 0")
+        problem = f"has {strategy.by} {values[first]}, sampler {strategy.method} needs {allowed}"
+        raise UnfitEdge(int(ids[first]), f"{problem}: leave such edges out by a filter, {strategy.by} > 0")

@@ -1,11 +1,11 @@
-"""The Store stage: nodes and edges of neighbourhoods in their fixed order, joined with what the graph knows of them."""
+"""GraphFlat's Store stage (AGL, section 3.2.1): neighbourhoods sorted, joined with the graph's columns, encoded."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from backends.agl.flat.rounds import Edges, Ints
+from backends.agl.flat.rounds import Ints, RequestedEdges
 from backends.agl.flat.source import Source
 from backends.agl.graphfeature import encode
 from backends.agl.records import Records
@@ -14,62 +14,67 @@ from datasets.graph import NO_SPLIT, Graph
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbourhoods:
+class TargetNeighbourhoods:
     """Nodes and edges of the neighbourhoods of ``count`` targets, in any order.
 
-    ``held`` [n] are requests (``target * nodes + node``, targets numbered from 0), ``distance`` [n] their distances.
+    ``requests`` [n] are the nodes (``target * nodes + node``, targets numbered from 0), ``distance`` [n] their steps to
+    the target.
     """
 
     count: int
     hops: int
-    held: Ints
+    requests: Ints
     distance: Ints
-    edges: Edges
+    edges: RequestedEdges
 
 
 @dataclass(frozen=True, eq=False)
-class Flattened:
-    """A batch of GraphFeatures: their records, their protobuf strings, and the numbers of all their nodes."""
+class EncodedBatch:
+    """A batch of GraphFeatures: records as arrays and as protobuf strings, and the graph's numbers of their nodes."""
 
     records: Records
     strings: Pieces
     numbers: Ints
 
 
-def flatten(found: Neighbourhoods, source: Source, *, embed: bool = True) -> Flattened:
-    """Order, join and encode neighbourhoods; ``embed`` puts features into every record."""
-    records, numbers = ordered(found, source, embed=embed)
-    return Flattened(records, encode(records), numbers)
+def encode_neighbourhoods(neighbourhoods: TargetNeighbourhoods, source: Source, *, embed: bool = True) -> EncodedBatch:
+    """Sort, join and encode neighbourhoods; ``embed`` stores features in every record."""
+    records, numbers = sort_and_join(neighbourhoods, source, embed=embed)
+    return EncodedBatch(records, encode(records), numbers)
 
 
-def ordered(found: Neighbourhoods, source: Source, *, embed: bool = True) -> tuple[Records, Ints]:
-    """Sort nodes by (target, distance, number), edges by (target, destination, rank, id); join what is known of them.
+def sort_and_join(neighbourhoods: TargetNeighbourhoods, source: Source, *, embed: bool = True) -> tuple[Records, Ints]:
+    """Sort nodes by (target, distance, number), edges by (target, destination, rank); join the graph's columns.
 
     Returns the records and the numbers of their nodes in the whole graph.
     """
     graph, count = source.graph, source.graph.nodes
-    order = np.argsort((found.held // count * (found.hops + 1) + found.distance) * count + found.held % count)
-    held, numbers = found.held[order], found.held[order] % count
-    node_bounds = np.searchsorted(held // count, np.arange(found.count + 1))
-    by_key = np.argsort(held)
-    keys, places = held[by_key], by_key - np.repeat(node_bounds[:-1], np.diff(node_bounds))
+    requests, hops = neighbourhoods.requests, neighbourhoods.hops
+    order = np.argsort((requests // count * (hops + 1) + neighbourhoods.distance) * count + requests % count)
+    requests, numbers = requests[order], requests[order] % count
+    node_bounds = np.searchsorted(requests // count, np.arange(neighbourhoods.count + 1))
+    by_key = np.argsort(requests)
+    keys, places = requests[by_key], by_key - np.repeat(node_bounds[:-1], np.diff(node_bounds))
 
-    def place(requests: Ints) -> Ints:
-        return places[np.searchsorted(keys, requests)]
+    def place_of(some: Ints) -> Ints:
+        """Place of each request's node inside its record."""
+        return places[np.searchsorted(keys, some)]
 
-    edges = found.edges
-    owner = edges.asked // count
-    destination = node_bounds[owner] + place(edges.asked)
-    by_edge = np.argsort(destination * (int(edges.ranks.max(initial=0)) + 1) + edges.ranks)  # a rank is there but once
+    edges = neighbourhoods.edges
+    owner = edges.requests // count
+    destination = node_bounds[owner] + place_of(edges.requests)
+    by_edge = np.argsort(
+        destination * (int(edges.ranks.max(initial=0)) + 1) + edges.ranks
+    )  # ranks of a destination are distinct
     positions = edges.positions[by_edge]
     records = Records(
-        hops=found.hops,
+        hops=hops,
         node_bounds=node_bounds,
-        edge_bounds=np.searchsorted(owner[by_edge], np.arange(found.count + 1)),
+        edge_bounds=np.searchsorted(owner[by_edge], np.arange(neighbourhoods.count + 1)),
         ids=ids_of(graph, numbers),
-        distance=found.distance[order],
-        in_edges=np.bincount(destination, minlength=len(held)),
-        sources=place(owner * count + edges.sources)[by_edge],
+        distance=neighbourhoods.distance[order],
+        in_edges=np.bincount(destination, minlength=len(requests)),
+        sources=place_of(owner * count + edges.sources)[by_edge],
         ranks=edges.ranks[by_edge],
         edge_ids=(positions if graph.csr.edge_ids is None else graph.csr.edge_ids[positions]).astype(np.int64),
         degrees=source.degrees_of(numbers),
@@ -93,5 +98,5 @@ def _of_targets(graph: Graph, targets: Ints) -> dict[str, Any]:
 
 
 def _of_edges(graph: Graph, positions: Ints) -> dict[str, Any]:
-    held = {"edge_weights": graph.edge_weights, "edge_features": graph.edge_features}
-    return {name: array[positions] for name, array in held.items() if array is not None}
+    columns = {"edge_weights": graph.edge_weights, "edge_features": graph.edge_features}
+    return {name: column[positions] for name, column in columns.items() if column is not None}

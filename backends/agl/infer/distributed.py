@@ -1,4 +1,4 @@
-"""The Ray engine: Map once, K + 1 rounds of tasks; lost results are made again, and large ones spilled, by Ray."""
+"""GraphInfer on Ray: Map once, then K + 1 rounds of tasks; Ray recomputes lost results and spills large ones."""
 
 import shutil
 import tempfile
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.agl.infer import hubs, push, rounds
-from backends.agl.infer.job import Job
-from backends.agl.infer.mapping import Progress, embeddings_of, folder_of, inverse_sqrt_degrees, round_of
-from backends.agl.infer.push import Plan
+from backends.agl.infer import hubs, mapreduce, rounds
+from backends.agl.infer.job import InferenceJob
+from backends.agl.infer.map_stage import Progress, embeddings_name, inverse_sqrt_degrees, matrix_name, round_name
+from backends.agl.infer.mapreduce import InferenceTaskSetup
 from backends.agl.infer.slices import slices_of
 from backends.agl.infer.workspace import Workspace
 from backends.parallel import ray_cluster as cluster
@@ -22,13 +22,13 @@ Floats = NDArray[np.float32]
 
 
 def infer_with_ray(
-    job: Job, threads: int, hub: int, progress: Progress, space: Workspace | None = None
+    job: InferenceJob, threads: int, hub: int, progress: Progress, space: Workspace | None = None
 ) -> tuple[Floats, dict[str, Any]]:
     """Score the job's targets, [targets, classes]; nodes of more than ``hub`` in-edges are sampled in pieces.
 
-    With a ``space`` every round is kept, and the run goes on after the last one that is finished there, whichever
-    engine finished it; machines of a cluster must share its folder. Ray is started where it does not run yet, in a
-    temporary folder, and stopped again.
+    With a ``space`` every round is saved there, and the run resumes after the last finished one, also of a local run;
+    machines of a cluster must share its folder. Ray is started where it does not run yet, in a temporary folder, and
+    stopped again.
     """
     folder = Path(tempfile.mkdtemp(prefix="graphinfer-"))
     ray = cluster.acquire()
@@ -40,126 +40,159 @@ def infer_with_ray(
 
 
 class RayInference:
-    """One inference by tasks; partitions are the unit of all of them."""
+    """One inference by tasks, each of which works on a partition of the nodes."""
 
     def __init__(
-        self, ray: Any, job: Job, folder: Path, hub: int, progress: Progress, space: Workspace | None = None
+        self, ray: Any, job: InferenceJob, folder: Path, hub: int, progress: Progress, space: Workspace | None = None
     ) -> None:
         self.ray, self.job, self.progress, self.space = ray, job, progress, space
-        functions: Any = push.sample_hub, push.read_part, push.send, push.receive, push.keep, push.kept, push.score
+        functions: Any = (
+            mapreduce.sample_hub,
+            mapreduce.map_partition,
+            mapreduce.send_messages,
+            mapreduce.receive_messages,
+            mapreduce.write_embeddings,
+            mapreduce.read_embeddings,
+            mapreduce.score_targets,
+        )
         self.tasks = {function: ray.remote(function) for function in functions}
-        choices = {"seed": job.seed, "sampler": job.sampler, "replace": job.replace, "targets": job.targets}
-        plan = Plan(folder, job.spec, job.state, choices, job.parts, work=space.folder.resolve() if space else None)
+        names = ("seed", "sampler", "replacement", "targets")
+        options = {name: getattr(job, name) for name in names}
+        work = space.folder.resolve() if space else None
+        setup = InferenceTaskSetup(folder, job.spec, job.state, options, job.parts, work=work)
         self.loads = self._loads(())
-        pieces = hubs.pieces_of(job, hub)
+        pieces = hubs.hub_pieces(job, hub)
         if pieces:
-            held = ray.put(plan)
-            samples = self._wait("map hubs", [self._start(push.sample_hub, 1, held, piece) for piece in pieces])
-            job = self.job = replace(job, hubs=hubs.merged(job, pieces, ray.get(samples)))
+            handle = ray.put(setup)
+            samples = self._wait("map hubs", [self._start(mapreduce.sample_hub, 1, handle, piece) for piece in pieces])
+            job = self.job = replace(job, hubs=hubs.merge_samples(job, pieces, ray.get(samples)))
             self.loads = self._loads(pieces)
         scale = inverse_sqrt_degrees(job) if job.spec.name == "gcn" else None
-        self.plan = ray.put(replace(plan, needed=job.needed, scale=scale, hubs=job.hubs))
+        self.setup = ray.put(replace(setup, needed=job.needed, scale=scale, hubs=job.hubs))
         self.pieces = len(pieces)
 
     def run(self) -> tuple[Floats, dict[str, Any]]:
-        """Map, the rounds, and the scores in the order of the targets; with the facts."""
+        """Run Map and all rounds; returns the scores in the order of the targets, and facts."""
         count, layers = len(self.job.parts), self.job.spec.layers
-        self.begun = self._finished()
+        self.first_layer = self._finished()
         matrices = self._map()
         embeddings: list[Any] = [None] * count
-        if self.begun:
-            embeddings = [self._start(push.kept, 1, self.plan, self.begun - 1, p) for p in range(count)]
-        for layer in range(self.begun, layers):
-            parts, asked = matrices[self._key(layer)]
-            sent = [
-                self._start(push.send, count, self.plan, layer, p, embeddings[p], *(asked[q][p] for q in range(count)))
+        if self.first_layer:
+            embeddings = [
+                self._start(mapreduce.read_embeddings, 1, self.setup, self.first_layer - 1, p) for p in range(count)
+            ]
+        for layer in range(self.first_layer, layers):
+            parts, sources = matrices[self._key(layer)]
+            messages = [
+                self._start(
+                    mapreduce.send_messages,
+                    count,
+                    self.setup,
+                    layer,
+                    p,
+                    embeddings[p],
+                    *(sources[q][p] for q in range(count)),
+                )
                 for p in range(count)
             ]
             embeddings = [
-                self._start(push.receive, 1, self.plan, layer, parts[q], *(_of(sent[p], q) for p in range(count)))
+                self._start(
+                    mapreduce.receive_messages,
+                    1,
+                    self.setup,
+                    layer,
+                    parts[q],
+                    *(_piece(messages[p], q) for p in range(count)),
+                )
                 for q in range(count)
             ]
             self._wait(f"round {layer + 1}", embeddings)
-            self._keep(layer, embeddings)
+            self._save(layer, embeddings)
         return self._scores(embeddings), self._facts()
 
     def _finished(self) -> int:
-        """Rounds that an earlier process finished, one after the other."""
+        """Number of rounds that an earlier process finished: the first layer to compute."""
         layers = self.job.spec.layers
-        done = [self.space is not None and self.space.finished(round_of(layer)) for layer in range(layers)]
-        return layers if all(done) else done.index(False)
+        finished = [self.space is not None and self.space.finished(round_name(layer)) for layer in range(layers)]
+        return layers if all(finished) else finished.index(False)
 
-    def _keep(self, layer: int, embeddings: list[Any]) -> None:
-        """Write a round's embeddings; those of the round before are no longer needed."""
+    def _save(self, layer: int, embeddings: list[Any]) -> None:
+        """Write a round's embeddings to the workspace and remove those of the round before."""
         if self.space is None:
             return
         width = rounds.width_of(slices_of(self.job.spec, self.job.state)[layer], layer)
-        self.space.rows(embeddings_of(layer), (self.job.graph.nodes, width), np.float32)
-        self.ray.get([self._start(push.keep, 1, self.plan, layer, p, made) for p, made in enumerate(embeddings)])
-        self.space.finish(round_of(layer))
-        self.space.drop(embeddings_of(layer - 1))
+        self.space.rows(embeddings_name(layer), (self.job.graph.nodes, width), np.float32)
+        writes = [
+            self._start(mapreduce.write_embeddings, 1, self.setup, layer, p, part) for p, part in enumerate(embeddings)
+        ]
+        self.ray.get(writes)
+        self.space.finish(round_name(layer))
+        self.space.drop(embeddings_name(layer - 1))
 
     def _map(self) -> dict[str, tuple[list[Any], list[list[Any]]]]:
-        """For each distinct matrix: its partitions, and what partition q reads of partition p."""
-        made: dict[str, tuple[list[Any], list[list[Any]]]] = {}
+        """For each distinct matrix: its partitions q, and the nodes of each partition p that q reads."""
+        matrices: dict[str, tuple[list[Any], list[list[Any]]]] = {}
         count = len(self.job.parts)
-        for layer in range(self.begun, self.job.spec.layers):
-            if self._key(layer) not in made:
-                out = [self._start(push.read_part, count + 1, self.plan, layer, q) for q in range(count)]
-                made[self._key(layer)] = [one[0] for one in out], [one[1:] for one in out]
-                self._wait(f"map {self._key(layer)}", [one[0] for one in out])
-        return made
+        for layer in range(self.first_layer, self.job.spec.layers):
+            key = self._key(layer)
+            if key not in matrices:
+                outputs = [self._start(mapreduce.map_partition, count + 1, self.setup, layer, q) for q in range(count)]
+                matrices[key] = [output[0] for output in outputs], [output[1:] for output in outputs]
+                self._wait(f"map {key}", matrices[key][0])
+        return matrices
 
     def _key(self, layer: int) -> str:
-        """Layers of one fanout share their matrix, unless each makes other rows."""
-        return folder_of(self.job, layer) + ("" if self.job.needed[layer + 1] is None else f"-{layer + 1}")
+        """Name of a layer's matrix: layers of one fanout share it, unless they compute different rows."""
+        return matrix_name(self.job, layer) + ("" if self.job.needed[layer + 1] is None else f"-{layer + 1}")
 
     def _scores(self, embeddings: list[Any]) -> Floats:
         targets = np.arange(self.job.graph.nodes) if self.job.targets is None else self.job.targets
         scores = np.empty((len(targets), self.job.spec.classes), dtype=np.float32)
         places = [np.flatnonzero((targets >= first) & (targets < last)) for first, last in self.job.parts]
         running = [
-            self._start(push.score, 1, self.plan, p, targets[mine], embeddings[p]) for p, mine in enumerate(places)
+            self._start(mapreduce.score_targets, 1, self.setup, p, targets[rows], embeddings[p])
+            for p, rows in enumerate(places)
         ]
-        for mine, one in zip(places, self._wait("score", running), strict=True):
-            scores[mine] = self.ray.get(one)
+        for rows, handle in zip(places, self._wait("score", running), strict=True):
+            scores[rows] = self.ray.get(handle)
         return scores
 
     def _start(self, function: Any, returns: int, *arguments: Any) -> Any:
         return self.tasks[function].options(num_returns=returns).remote(*arguments)
 
     def _wait(self, step: str, running: list[Any]) -> list[Any]:
-        """Report the tasks that end, until all have; a task that fails raises here."""
-        left = list(running)
-        while left:
-            _, left = self.ray.wait(left)
-            self.progress(step, len(running) - len(left), len(running))
+        """Wait for all tasks, reporting those that end; re-raises the error of a task."""
+        remaining = list(running)
+        while remaining:
+            _, remaining = self.ray.wait(remaining)
+            self.progress(step, len(running) - len(remaining), len(running))
         return running
 
     def _loads(self, pieces: Any) -> list[int]:
-        """In-edges that each Map task samples; those of hubs are dealt out in pieces of their own."""
+        """Number of in-edges that each Map task samples, without those of hubs, which are sampled in pieces."""
         degrees = np.diff(self.job.graph.csr.indptr).astype(np.int64)
         degrees[np.unique([piece.node for piece in pieces]).astype(np.int64)] = 0
         return [int(degrees[first:last].sum()) for first, last in self.job.parts]
 
     def _facts(self) -> dict[str, Any]:
-        made = [self.job.graph.nodes if mask is None else int(mask.sum()) for mask in self.job.needed[1 + self.begun :]]
-        rows = {"rounds": self.job.spec.layers + 1, "partitions": len(self.job.parts), "embeddings": sum(made)}
+        masks = self.job.needed[1 + self.first_layer :]
+        computed = [self.job.graph.nodes if mask is None else int(mask.sum()) for mask in masks]
+        rows = {"rounds": self.job.spec.layers + 1, "partitions": len(self.job.parts), "embeddings": sum(computed)}
         return rows | {"hub_pieces": self.pieces, "largest_load": max(self.loads, default=0)}
 
 
-def _of(returned: Any, index: int) -> Any:
-    """The piece for one reducer; a task of one return gives no list."""
-    return returned[index] if isinstance(returned, list) else returned
+def _piece(handles: Any, index: int) -> Any:
+    """Handle of the piece for one reducer; a task with one result has a single handle instead of a list."""
+    return handles[index] if isinstance(handles, list) else handles
 
 
 def graph_folder(graph: Graph, temporary: Path) -> Path:
-    """The folder a mapped graph was loaded from; another graph is written to one."""
+    """The folder that a mapped graph was loaded from; a graph in memory is saved to ``temporary``."""
     features: Any = graph.features
     name = getattr(features, "filename", None)
     if name is not None:
-        found = Path(str(name)).parent
-        if (found / "graph.json").is_file() and Graph.load(found).csr.nnz == graph.csr.nnz:
-            return found
+        folder = Path(str(name)).parent
+        if (folder / "graph.json").is_file() and Graph.load(folder).csr.nnz == graph.csr.nnz:
+            return folder
     graph.save(temporary)
     return temporary

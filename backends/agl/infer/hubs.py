@@ -1,15 +1,15 @@
-"""Hubs of GraphInfer: their in-edges are sampled in pieces, each of one suffix, which are merged (``reindexing``)."""
+"""Sampling of GraphInfer's hubs in pieces: one suffix of the in-edges each, merged afterwards (``reindexing``)."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from backends.agl.infer.job import Hubs, Job, Nodes
+from backends.agl.infer.job import HubSamples, InferenceJob, Nodes
 from backends.agl.reindexing import sample_parts, suffixes
 
 
 @dataclass(frozen=True)
-class Piece:
+class HubPiece:
     """Part ``suffix`` of ``of`` of the in-edges of one hub."""
 
     node: int
@@ -17,42 +17,42 @@ class Piece:
     of: int
 
 
-def pieces_of(job: Job, threshold: int) -> list[Piece]:
-    """The pieces, of about ``threshold`` edges, of every node that has more; none where nothing is drawn by key."""
-    if threshold < 1 or job.replace or not job.spec.fanouts:
+def hub_pieces(job: InferenceJob, threshold: int) -> list[HubPiece]:
+    """Pieces of about ``threshold`` in-edges of every node with more; none without sampling or with replacement."""
+    if threshold < 1 or job.replacement or not job.spec.fanouts:
         return []
     degrees = np.diff(job.graph.csr.indptr)
-    found = np.flatnonzero(degrees > threshold)
-    counts = -(-degrees[found] // threshold)
-    return [Piece(int(node), at, int(of)) for node, of in zip(found, counts, strict=True) for at in range(of)]
+    hubs = np.flatnonzero(degrees > threshold)
+    counts = -(-degrees[hubs] // threshold)
+    return [HubPiece(int(node), at, int(of)) for node, of in zip(hubs, counts, strict=True) for at in range(of)]
 
 
-def partial_sample(job: Job, piece: Piece) -> Nodes:
-    """Positions of the edges of a piece that the largest fanout keeps."""
-    mine = np.arange(int(job.graph.csr.indptr[piece.node]), int(job.graph.csr.indptr[piece.node + 1]))
-    mine = mine[suffixes(job.seed, _ids(job, mine), piece.of) == piece.suffix]
-    return _sampled(job, np.zeros(len(mine), dtype=np.int64), mine, max(job.spec.fanouts))
+def sample_piece(job: InferenceJob, piece: HubPiece) -> Nodes:
+    """Sample the edges of a piece by the largest fanout; returns their positions."""
+    positions = np.arange(int(job.graph.csr.indptr[piece.node]), int(job.graph.csr.indptr[piece.node + 1]))
+    positions = positions[suffixes(job.seed, _ids(job, positions), piece.of) == piece.suffix]
+    return _sample_positions(job, np.zeros(len(positions), dtype=np.int64), positions, max(job.spec.fanouts))
 
 
-def merged(job: Job, pieces: list[Piece], samples: list[Nodes]) -> Hubs | None:
-    """Strip the suffixes: the sample of each hub from those of its pieces, for every fanout."""
+def merge_samples(job: InferenceJob, pieces: list[HubPiece], samples: list[Nodes]) -> HubSamples | None:
+    """Merge the samples of each hub's pieces into its sample, for every fanout (inverted indexing)."""
     if not pieces:
         return None
     owners = np.repeat([piece.node for piece in pieces], [len(sample) for sample in samples])
     nodes, counts = np.unique(owners, return_counts=True)
-    held = np.concatenate(samples)
-    kept = {fanout: _sampled(job, owners, held, fanout) for fanout in sorted(set(job.spec.fanouts))}
-    ends = {fanout: np.cumsum(np.minimum(counts, fanout))[:-1] for fanout in kept}
-    return Hubs(nodes, {fanout: np.split(edges, ends[fanout]) for fanout, edges in kept.items()})
+    positions = np.concatenate(samples)
+    sampled = {fanout: _sample_positions(job, owners, positions, fanout) for fanout in sorted(set(job.spec.fanouts))}
+    ends = {fanout: np.cumsum(np.minimum(counts, fanout))[:-1] for fanout in sampled}
+    return HubSamples(nodes, {fanout: np.split(edges, ends[fanout]) for fanout, edges in sampled.items()})
 
 
-def _sampled(job: Job, owners: Nodes, positions: Nodes, fanout: int) -> Nodes:
-    """The edges at ``positions``, of the nodes ``owners``, that a fanout keeps: node by node."""
+def _sample_positions(job: InferenceJob, owners: Nodes, positions: Nodes, fanout: int) -> Nodes:
+    """Sample the edges at ``positions``, whose destinations are ``owners``, by a fanout; sorted by destination."""
     sources = np.asarray(job.graph.csr.indices[positions])
     weight = None if job.graph.edge_weights is None else np.asarray(job.graph.edge_weights[positions])
     return positions[sample_parts(owners, sources, _ids(job, positions), weight, fanout, job.seed, job.sampler)]
 
 
-def _ids(job: Job, positions: Nodes) -> Nodes:
+def _ids(job: InferenceJob, positions: Nodes) -> Nodes:
     ids = job.graph.csr.edge_ids
     return positions if ids is None else np.asarray(ids[positions])

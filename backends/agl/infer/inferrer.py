@@ -1,6 +1,7 @@
-"""GraphInfer and what it is compared with, as the harness asks for them: ``backend.infer`` says which.
+"""Inferrers of scenario ``infer``, chosen by ``backend.infer``: GraphInfer, neighbourhoods, full-graph pass.
 
-Map (GraphInfer) or the matrix (fullgraph) is made in ``prepare``; the timed region holds all rounds, files included.
+GraphInfer's Map and the matrix of the full-graph pass are computed in ``prepare``; the timed region holds all rounds,
+with their files.
 """
 
 import shutil
@@ -16,10 +17,10 @@ from backends.agl.backend import AglInferrer
 from backends.agl.config import AglConfig
 from backends.agl.flat.flattener import strategy_of
 from backends.agl.infer.distributed import RayInference, graph_folder
-from backends.agl.infer.job import Job
+from backends.agl.infer.job import InferenceJob
 from backends.agl.infer.local import LocalInference, silent
-from backends.agl.infer.mapping import folder_of
-from backends.agl.infer.neighbourhoods import NeighbourhoodInference
+from backends.agl.infer.map_stage import matrix_name
+from backends.agl.infer.neighbourhood_inference import NeighbourhoodInference
 from backends.agl.infer.workspace import Workspace
 from backends.base.refusals import refuse_weights
 from backends.base.trainer import described
@@ -34,7 +35,7 @@ BATCH = 1024
 
 
 def inferrer(config: AglConfig) -> Inferrer:
-    """The inferrer that a configuration names; raises Unsupported for one that Ray does not run."""
+    """The inferrer of a configuration; raises Unsupported for one that does not run on Ray."""
     on_ray = config.run_on == "ray"
     if on_ray and config.infer != "graphinfer":
         raise Unsupported(f"backend.infer={config.infer} runs in this process: choose backend.run_on=local")
@@ -47,7 +48,7 @@ def inferrer(config: AglConfig) -> Inferrer:
 
 
 class _JobInferrer:
-    """What GraphInfer and inference from neighbourhoods share: the job."""
+    """Base of the inferrers that prepare an ``InferenceJob``."""
 
     def __init__(self, config: AglConfig) -> None:
         self.config = config
@@ -55,65 +56,66 @@ class _JobInferrer:
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
-        """See ``backends.contract.Inferrer``."""
+        """Check the graph, build the job, start what runs between calls."""
         refuse_weights(graph, spec)
         torch.set_num_threads(training.threads)
-        targets = None if len(plan.nodes) == graph.nodes and (plan.nodes[1:] > plan.nodes[:-1]).all() else plan.nodes
+        all_nodes = len(plan.nodes) == graph.nodes and (plan.nodes[1:] > plan.nodes[:-1]).all()
+        targets = None if all_nodes else plan.nodes
         self.plan = plan
         self.job = sampled_job(self.config, graph, spec, state, targets, training.seed)
         self.start(clock)
 
     def start(self, clock: Clock) -> None:
-        """Do what is done once."""
+        """Do the work that is done once; nothing here."""
 
     def close(self) -> None:
-        """Nothing runs between the calls."""
+        """Release resources; there are none here."""
 
 
 def sampled_job(
     config: AglConfig, graph: Graph, spec: ModelSpec, state: State, targets: Nodes | None, seed: int
-) -> Job:
-    """The job that draws what GraphFlat would; raises Unsupported where an embedding could not be made once."""
+) -> InferenceJob:
+    """The job with GraphFlat's sampling; raises Unsupported where a node would need more than one embedding."""
     strategy = strategy_of(config, spec, seed)
     by_weight = strategy.method in ("weighted", "topk")
-    for wrong, given in (
+    for unsupported, option in (
         (config.filter, f"backend.filter={config.filter}"),
         (config.scope == "target" and strategy.method != "full", "backend.scope=target"),
         (strategy.reverse or strategy.by not in (None, "weight"), f"backend.sampler={config.sampler}"),
         (by_weight and graph.edge_weights is None, f"backend.sampler={config.sampler} without edge weights"),
     ):
-        if wrong:
+        if unsupported:
             raise Unsupported(
-                f"inference draws one sample of each node, from all edges or by their weight, not {given}"
+                f"inference draws one sample of each node, from all edges or by their weight, not {option}"
             )
     spec = replace(spec, fanouts=() if strategy.method == "full" else strategy.fanouts)
-    drawn = "uniform" if strategy.method == "full" else strategy.method
-    return Job(graph, spec, state, targets, strategy.seed, config.partitions, drawn, strategy.replacement)
+    sampler = "uniform" if strategy.method == "full" else strategy.method
+    return InferenceJob(graph, spec, state, targets, strategy.seed, config.partitions, sampler, strategy.replacement)
 
 
 class GraphInferrer(_JobInferrer):
-    """Rounds over partitions, in a folder of its own that ends with it."""
+    """GraphInfer in this process: rounds over partitions, in a temporary folder."""
 
     def start(self, clock: Clock) -> None:
-        """Map."""
+        """Run the Map stage."""
         self.folder = Path(tempfile.mkdtemp(prefix="graphinfer-"))
-        self.engine = LocalInference(self.job, Workspace(self.folder, self.job.identity(), self.config.unmap))
+        self.inference = LocalInference(self.job, Workspace(self.folder, self.job.identity(), self.config.unmap))
         with clock.phase("map"):
-            self.engine.map()
+            self.inference.map()
 
     def infer(self, clock: Clock) -> Floats:
-        """See ``backends.contract.Inferrer``."""
-        self.engine.phase = clock.phase
-        self.engine.start_over()
-        return self.engine.run()
+        """Run all rounds again; Map is kept."""
+        self.inference.phase = clock.phase
+        self.inference.start_over()
+        return self.inference.run()
 
     def spmm_operands(self) -> list[dict[str, Any]]:
-        """The SpMMs of all rounds, over every row that Map wrote."""
+        """Operands of the SpMMs of all rounds, over every row that Map wrote."""
         spec, nodes = self.job.spec, self.job.graph.nodes
         operands = []
         for layer in range(spec.layers):
             indptr, indices = (
-                self.engine.space.open(f"{folder_of(self.job, layer)}/{name}") for name in ("indptr", "indices")
+                self.inference.space.open(f"{matrix_name(self.job, layer)}/{name}") for name in ("indptr", "indices")
             )
             width = spec.width_out(layer) * spec.heads_of(layer)
             width = width if spec.name == "gat" else min(width, spec.width_in(layer))
@@ -122,8 +124,8 @@ class GraphInferrer(_JobInferrer):
         return operands
 
     def facts(self) -> dict[str, Any]:
-        """See ``backends.contract.Inferrer``; also embeddings made, rounds, bytes written."""
-        return {"spmm": [described(item) for item in self.spmm_operands()]} | self.engine.facts()
+        """SpMM operands, rounds, partitions, computed embeddings and bytes written."""
+        return {"spmm": [described(item) for item in self.spmm_operands()]} | self.inference.facts()
 
     def close(self) -> None:
         """Remove the folder."""
@@ -131,48 +133,48 @@ class GraphInferrer(_JobInferrer):
 
 
 class RayInferrer(_JobInferrer):
-    """Rounds as Ray's tasks, which push messages; Map's results live in Ray too, so every call maps again."""
+    """GraphInfer as Ray tasks that push messages; Map's results live in Ray, so every call maps again."""
 
     def start(self, clock: Clock) -> None:
-        """Start Ray, and write the graph where tasks can map it."""
+        """Start Ray; save the graph where tasks can map it."""
         self.folder = Path(tempfile.mkdtemp(prefix="graphinfer-"))
         with clock.phase("launch"):
             self.ray = cluster.acquire()
             self.mapped = graph_folder(self.job.graph, self.folder)
 
     def infer(self, clock: Clock) -> Floats:
-        """See ``backends.contract.Inferrer``."""
+        """Map and run all rounds."""
         with clock.phase("rounds"):
-            engine = RayInference(self.ray, self.job, self.mapped, self.config.hub_threshold, silent)
-            scores, self.held = engine.run()
+            inference = RayInference(self.ray, self.job, self.mapped, self.config.hub_threshold, silent)
+            scores, self.last_facts = inference.run()
         return scores
 
     def facts(self) -> dict[str, Any]:
-        """See ``backends.contract.Inferrer``."""
-        return self.held
+        """Facts of the last call."""
+        return self.last_facts
 
     def close(self) -> None:
-        """Let go of Ray, and remove the folder."""
+        """Release Ray and remove the folder."""
         if hasattr(self, "ray"):
             cluster.release()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class NeighbourhoodInferrer(_JobInferrer):
-    """Each batch of targets from its own neighbourhoods; ``training.batch_size`` targets at once."""
+    """Scores each batch of targets from its merged neighbourhood; ``training.batch_size`` targets at once."""
 
     def start(self, clock: Clock) -> None:
-        """Nothing is shared between batches."""
-        self.engine = NeighbourhoodInference(self.job, self.plan.size or BATCH)
+        """Build the network; batches share nothing else."""
+        self.inference = NeighbourhoodInference(self.job, self.plan.size or BATCH)
 
     def infer(self, clock: Clock) -> Floats:
-        """See ``backends.contract.Inferrer``."""
+        """Score all batches."""
         with clock.phase("forward"):
-            return self.engine.run()
+            return self.inference.run()
 
     def facts(self) -> dict[str, Any]:
-        """See ``backends.contract.Inferrer``."""
-        return self.engine.facts()
+        """Computed embeddings and batch size."""
+        return self.inference.facts()
 
 
 class FullGraphInferrer(AglInferrer):

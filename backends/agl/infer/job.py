@@ -1,4 +1,4 @@
-"""What is inferred: the graph, the model, the targets, how they are cut; and which nodes each round must make."""
+"""One inference: graph, model, targets, partitions, sampling; and the nodes that each round must compute."""
 
 import hashlib
 import json
@@ -19,30 +19,29 @@ from datasets.graph import Graph
 
 Nodes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-EDGES_OF_A_PARTITION = 1 << 22
-_CHUNK = 1 << 16
+EDGES_PER_PARTITION = 1 << 22
+ROWS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
-class Hubs:
-    """Nodes of many in-edges, ascending, whose samples were drawn beforehand: by fanout, edge positions of each."""
+class HubSamples:
+    """Samples of hubs, drawn in pieces beforehand: ascending nodes, and by fanout the edge positions of each."""
 
     nodes: Nodes
     positions: dict[int, list[Nodes]]
 
-    def apart(self, rows: Nodes, fanout: int) -> tuple[Nodes, Nodes]:
-        """Those of ascending ``rows`` that are no hubs, and the edges that were drawn for those that are."""
-        known = np.flatnonzero(np.isin(self.nodes, rows))
-        edges = [self.positions[fanout][at] for at in known]
+    def split(self, rows: Nodes, fanout: int) -> tuple[Nodes, Nodes]:
+        """The nodes of ascending ``rows`` that are no hubs, and the sampled edges of those that are."""
+        hubs = np.flatnonzero(np.isin(self.nodes, rows))
+        edges = [self.positions[fanout][hub] for hub in hubs]
         return rows[~np.isin(rows, self.nodes)], np.concatenate([*edges, np.empty(0, dtype=np.int64)])
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class InferenceJob:
     """One inference; ``targets=None`` scores every node, ``partitions=0`` cuts by size.
 
-    ``seed``, ``sampler`` and ``replace`` are those of ``sample_neighbors``, which draws the ``spec.fanouts``.
-
+    ``seed``, ``sampler`` and ``replacement`` are arguments of ``sample_neighbors``, which samples by ``spec.fanouts``.
     Raises ValueError for a model, targets or partitions that do not fit the graph.
     """
 
@@ -53,8 +52,8 @@ class Job:
     seed: int = 0
     partitions: int = 0
     sampler: str = "uniform"
-    replace: bool = False
-    hubs: Hubs | None = None
+    replacement: bool = False
+    hubs: HubSamples | None = None
 
     def __post_init__(self) -> None:
         check_state(self.spec, self.state, "the state")
@@ -71,14 +70,15 @@ class Job:
 
     @cached_property
     def bounds(self) -> Nodes:
-        """Nodes of partition p are ``bounds[p]`` up to ``bounds[p + 1]``: pieces of about equal edges."""
-        parts = self.partitions or max(1, -(-self.graph.csr.nnz // EDGES_OF_A_PARTITION))
+        """Partition p holds nodes ``bounds[p]`` to ``bounds[p + 1]``; partitions have about equally many edges."""
+        parts = self.partitions or max(1, -(-self.graph.csr.nnz // EDGES_PER_PARTITION))
         return partition_rows(self.graph.csr, parts)
 
     @property
     def parts(self) -> list[tuple[int, int]]:
-        """First and last node (exclusive) of every partition that holds any."""
-        return [(int(a), int(b)) for a, b in zip(self.bounds[:-1], self.bounds[1:], strict=True) if b > a]
+        """First and last node (exclusive) of every partition that is not empty."""
+        ranges = zip(self.bounds[:-1], self.bounds[1:], strict=True)
+        return [(int(first), int(last)) for first, last in ranges if last > first]
 
     def fanout(self, layer: int) -> int | None:
         """Neighbours that a layer (0-based) reads of each node, ``None`` for all."""
@@ -86,30 +86,30 @@ class Job:
 
     @cached_property
     def needed(self) -> list[Mask | None]:
-        """Nodes whose embedding after layer k (0 = features) some target depends on; ``None`` where that is all."""
+        """Per layer k (0: features), the nodes whose embedding some target depends on; ``None`` for all nodes."""
         layers = self.spec.layers
         if self.targets is None:
             return [None] * (layers + 1)
         mask = np.zeros(self.graph.nodes, dtype=bool)
         mask[self.targets] = True
-        found: list[Mask | None] = [mask]
+        masks: list[Mask | None] = [mask]
         for layer in reversed(range(layers)):
-            made, mask = np.flatnonzero(mask), mask.copy()
-            for rows in _chunks(made):
+            computed, mask = np.flatnonzero(mask), mask.copy()
+            for rows in _chunks(computed):
                 mask[self.in_edges(rows, layer)[0].indices] = True
-            found.insert(0, mask)
-        return found
+            masks.insert(0, mask)
+        return masks
 
     def in_edges(self, rows: Nodes, layer: int) -> tuple[Csr, Nodes]:
-        """In-edges that a layer reads of ascending nodes, and their places in the graph's edge order, ascending."""
+        """In-edges that a layer reads of ascending nodes, and their positions in the graph's edge order, ascending."""
         csr, fanout = self.graph.csr, self.fanout(layer)
         if fanout is not None:
             weight = self.graph.edge_weights
-            others, known = rows, np.empty(0, dtype=np.int64)
+            others, of_hubs = rows, np.empty(0, dtype=np.int64)
             if self.hubs is not None and fanout in self.hubs.positions:
-                others, known = self.hubs.apart(rows, fanout)
-            drawn = sample_neighbors(csr, others, fanout, self.seed, self.sampler, weight, self.replace).positions
-            positions = np.sort(np.concatenate((drawn, known)))
+                others, of_hubs = self.hubs.split(rows, fanout)
+            sample = sample_neighbors(csr, others, fanout, self.seed, self.sampler, weight, self.replacement)
+            positions = np.sort(np.concatenate((sample.positions, of_hubs)))
             indptr = np.concatenate(([0], np.cumsum(self.degrees(rows, layer))))
             return Csr(indptr, np.asarray(csr.indices[positions]), (len(rows), csr.shape[1])), positions
         if not len(rows) or rows[-1] - rows[0] + 1 != len(rows):
@@ -120,31 +120,31 @@ class Job:
         return Csr(indptr, np.asarray(csr.indices[start:end]), (last - first, csr.shape[1])), np.arange(start, end)
 
     def degrees(self, rows: Nodes, layer: int) -> Nodes:
-        """How many edges ``in_edges`` returns of each node, known before they are drawn."""
-        held: Nodes = (self.graph.csr.indptr[rows + 1] - self.graph.csr.indptr[rows]).astype(np.int64)
+        """Number of edges that ``in_edges`` returns of each node, without sampling them."""
+        in_degrees: Nodes = (self.graph.csr.indptr[rows + 1] - self.graph.csr.indptr[rows]).astype(np.int64)
         fanout = self.fanout(layer)
         if fanout is None:
-            return held
-        return np.where(held > 0, fanout, 0) if self.replace else np.minimum(held, fanout)
+            return in_degrees
+        return np.where(in_degrees > 0, fanout, 0) if self.replacement else np.minimum(in_degrees, fanout)
 
     def identity(self) -> dict[str, Any]:
-        """What a later run must share to go on where this one stopped."""
+        """The inputs, with digests of arrays; a run resumes the work of an earlier one with equal inputs."""
         return {
             "graph": [self.graph.name, self.graph.sha256, self.graph.nodes, self.graph.csr.nnz],
             "model": json.loads(json.dumps(asdict(self.spec))),
             "state": _digest(*(self.state[name] for name in sorted(self.state))),
             "targets": None if self.targets is None else _digest(self.targets),
-            "sampling": [self.seed, self.sampler, self.replace],
+            "sampling": [self.seed, self.sampler, self.replacement],
         }
 
 
 def _chunks(rows: Nodes) -> Iterator[Nodes]:
-    for start in range(0, len(rows), _CHUNK):
-        yield rows[start : start + _CHUNK]
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        yield rows[start : start + ROWS_AT_ONCE]
 
 
 def _digest(*arrays: NDArray[Any]) -> str:
-    made = hashlib.sha256()
+    digest = hashlib.sha256()
     for array in arrays:
-        made.update(np.ascontiguousarray(array).tobytes())
-    return made.hexdigest()[:16]
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:16]

@@ -1,6 +1,6 @@
-"""What one round does, as pure functions of one partition: send, receive, score (AGL, section 3.4).
+"""The arithmetic of GraphInfer's rounds (AGL, section 3.4) as pure functions of one partition: send, receive, score.
 
-Every engine runs these, however it moves what is between them.
+Local runs and Ray tasks call these; they differ in how messages move between them.
 """
 
 import warnings
@@ -20,14 +20,14 @@ SENT, KEPT = "sent.", "kept."
 
 
 def tensor(array: NDArray[Any]) -> Tensor:
-    """View an array as a tensor without copying it, also one that may only be read."""
+    """View an array as a tensor without a copy, also a read-only one."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array)
 
 
 def send(part: Slice, layer: int, embeddings: Floats) -> Messages:
-    """What each node's embedding [nodes, width] becomes: ``sent.*`` goes along its out-edges, ``kept.*`` stays."""
+    """Messages from embeddings [nodes, width]: ``sent.*`` for out-neighbours, ``kept.*`` for the nodes themselves."""
     with torch.inference_mode():
         sent, kept = part.send(layer, tensor(embeddings), len(embeddings))
     named = {SENT + name: value for name, value in sent.items()} | {KEPT + name: value for name, value in kept.items()}
@@ -35,7 +35,7 @@ def send(part: Slice, layer: int, embeddings: Floats) -> Messages:
 
 
 def receive(part: Slice, layer: int, matrix: LayerMatrix, messages: Messages) -> Floats:
-    """Embeddings [rows, width] of a partition from what its matrix's columns sent and its rows kept."""
+    """Embeddings [rows, width] of a partition from the messages of its matrix's columns and of its rows."""
     sent, kept = (
         {key.removeprefix(mark): tensor(value) for key, value in messages.items() if key.startswith(mark)}
         for mark in (SENT, KEPT)
@@ -48,13 +48,13 @@ def receive(part: Slice, layer: int, matrix: LayerMatrix, messages: Messages) ->
 
 
 def score(part: Slice, embeddings: Floats) -> Floats:
-    """Logits [nodes, classes] of the last embeddings: the last slice."""
+    """Logits [nodes, classes] of the last layer's embeddings, by the last slice."""
     with torch.inference_mode():
         logits: Floats = part.logits_of(tensor(embeddings)).numpy()
     return logits
 
 
 def width_of(part: Slice, layer: int) -> int:
-    """Width of a layer's embeddings, heads joined."""
+    """Width of a layer's embeddings with heads concatenated, as stored."""
     spec = part.spec
     return spec.width_out(layer) * (1 if spec.is_last(layer) else spec.heads_of(layer))

@@ -10,31 +10,33 @@ from torch import nn
 from backends.base.layered import LayeredNetwork
 from backends.model import ModelSpec, State, TrainingSpec
 
-_SIGN = {"att_src": "gat", "weight_self": "sage"}
+_MODEL_BY_PARAMETER = {"att_src": "gat", "weight_self": "sage"}
 
 
 class Slice(LayeredNetwork):
-    """The network of which only one slice's parameters are held."""
+    """The network with the parameters of one slice only."""
 
     def __init__(self, spec: ModelSpec, state: State) -> None:
-        self.given = state
+        self.slice_state = state
         super().__init__(spec, TrainingSpec())
         self.eval()
 
     def make_parameters(self) -> None:
-        """See ``Network``; only those of this slice."""
-        held = {name.replace(".", "/"): torch.from_numpy(np.array(value)) for name, value in self.given.items()}
-        self.held = nn.ParameterDict({name: nn.Parameter(value, requires_grad=False) for name, value in held.items()})
+        """Create the parameters of this slice, without gradients."""
+        state = self.slice_state.items()
+        values = {name.replace(".", "/"): torch.from_numpy(np.array(value)) for name, value in state}
+        parameters = {name: nn.Parameter(value, requires_grad=False) for name, value in values.items()}
+        self.held = nn.ParameterDict(parameters)
 
     def canonical(self) -> dict[str, tuple[nn.Parameter, bool]]:
-        """See ``Network``; only those of this slice."""
-        return {name: (self.held[name.replace(".", "/")], False) for name in self.given}
+        """The parameters of this slice by canonical name."""
+        return {name: (self.held[name.replace(".", "/")], False) for name in self.slice_state}
 
 
 def slices_of(spec: ModelSpec, state: State) -> list[Slice]:
     """Split a state into one slice per layer and the head's; with ``head="none"`` the last slice is the identity.
 
-    Raises ValueError for a state that is not of this model, or that holds numbers that are none.
+    Raises ValueError for a state of another model, or with values that are not finite.
     """
     check_state(spec, state, "the state")
     prefixes = [f"layers.{layer}." for layer in range(spec.layers)] + ["head."]
@@ -43,44 +45,44 @@ def slices_of(spec: ModelSpec, state: State) -> list[Slice]:
 
 
 def check_state(spec: ModelSpec, state: State, source: str) -> None:
-    """Refuse parameters of other names or shapes than the model's, and those that are not finite."""
-    given, wanted = {name: tuple(value.shape) for name, value in state.items()}, spec.parameters()
-    for name in [*wanted, *given]:
-        if given.get(name) != wanted.get(name):
-            found = given.get(name, "nothing")
-            needed = wanted.get(name, "nothing of that name")
-            raise ValueError(f"{source} holds {found} as {name}, the model needs {needed}: save it from this model")
+    """Raise ValueError for parameters of other names or shapes than the model's, or with values that are not finite."""
+    shapes, expected = {name: tuple(value.shape) for name, value in state.items()}, spec.parameters()
+    for name in [*expected, *shapes]:
+        if shapes.get(name) != expected.get(name):
+            shape = shapes.get(name, "nothing")
+            needed = expected.get(name, "nothing of that name")
+            raise ValueError(f"{source} holds {shape} as {name}, the model needs {needed}: save it from this model")
     for name, value in state.items():
         if not np.isfinite(value).all():
             raise ValueError(f"{name} of {source} holds values that are not finite: train the model again")
 
 
 def read_state(path: Path) -> State:
-    """Read float32 parameters from ``.safetensors``; raises ValueError naming the file where it is not one."""
+    """Read float32 parameters from ``.safetensors``; raises ValueError naming a file that is damaged or missing."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     if not path.is_file():
         raise ValueError(f"there is no file {path}: give the .safetensors that scenario.save_state wrote")
     try:
-        held = load_file(path)
+        state = load_file(path)
     except (SafetensorError, ValueError, OSError) as error:
-        raise ValueError(f"{path} is no whole .safetensors file ({error}): save the model again") from error
-    return {name: value.astype(np.float32) for name, value in held.items()}
+        raise ValueError(f"{path} is no complete .safetensors file ({error}): save the model again") from error
+    return {name: value.astype(np.float32) for name, value in state.items()}
 
 
-def spec_of(state: State, source: str, slope: float = 0.2, fanouts: tuple[int, ...] = ()) -> ModelSpec:
-    """Tell the model from the names and shapes of its parameters; what no shape tells is given."""
-    layers = 1 + max((int(found[1]) for name in state if (found := re.match(r"layers\.(\d+)\.", name))), default=-1)
+def spec_from_state(state: State, source: str, slope: float = 0.2, fanouts: tuple[int, ...] = ()) -> ModelSpec:
+    """Infer the model from names and shapes of its parameters; ``slope`` and ``fanouts`` no shape shows."""
+    layers = 1 + max((int(match[1]) for name in state if (match := re.match(r"layers\.(\d+)\.", name))), default=-1)
     if layers < 1:
         raise ValueError(f"{source} names no layer (layers.0.weight, ...) among {', '.join(state) or 'nothing'}")
-    kind = next((model for name, model in _SIGN.items() if f"layers.0.{name}" in state), "gcn")
+    kind = next((model for name, model in _MODEL_BY_PARAMETER.items() if f"layers.0.{name}" in state), "gcn")
     weight = "weight_self" if kind == "sage" else "weight"
     try:
         first, last = state[f"layers.0.{weight}"].shape, state[f"layers.{layers - 1}.{weight}"].shape
         heads = [state[f"layers.{layer}.att_src"].shape[0] if kind == "gat" else 1 for layer in (0, layers - 1)]
     except KeyError as missing:
-        raise ValueError(f"{source} has no {missing.args[0]}: the model is not whole") from missing
+        raise ValueError(f"{source} has no {missing.args[0]}: the model is incomplete: save it again") from missing
     if len(first) != 2 or len(last) != 2 or 0 in heads:
         raise ValueError(f"{source} holds weights of shapes {first} and {last} for {heads} heads: give matrices")
     width = last[1] // heads[1]

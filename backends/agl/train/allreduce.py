@@ -16,8 +16,8 @@ from typing import Any
 
 from torch import distributed
 
-from backends.agl.train.links import Servers
-from backends.agl.train.worker import Job, WorkerProcess, save_work
+from backends.agl.train.gradient_exchange import Servers
+from backends.agl.train.worker import TrainingJob, WorkerProcess, save_work
 from datasets.graph import Graph
 
 PATIENCE = timedelta(minutes=30)
@@ -28,7 +28,7 @@ class ProcessPool:
 
     servers: Servers | None = None
 
-    def __init__(self, job: Job, graph: Graph) -> None:
+    def __init__(self, job: TrainingJob, graph: Graph) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="agl-"))
         self.pipes: list[connection.Connection] = []
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -38,7 +38,7 @@ class ProcessPool:
             self.close()
             raise
 
-    def _launch(self, job: Job, graph: Graph) -> None:
+    def _launch(self, job: TrainingJob, graph: Graph) -> None:
         save_work(job, graph, self.folder)
         for rank in range(len(job.plans)):
             ours, theirs = multiprocessing.Pipe()

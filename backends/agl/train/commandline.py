@@ -14,33 +14,39 @@ import numpy as np
 from backends.ablation import resolve
 from backends.agl.config import STRATEGIES, AglConfig
 from backends.agl.flat.reader import GraphFeatureReader
-from backends.agl.train.settings import Settings, settings_of
-from backends.agl.train.shards import ShardTrainer, plan_of, strategy_in, targets_in
+from backends.agl.settings import TrainSettings, read_train_settings
+from backends.agl.train.shard_trainer import ShardTrainer, labelled_targets, sampling_of, shard_plan_of
 from backends.agl.train.trainer import DistributedShardTrainer
-from backends.agl.train.worker import Phases
+from backends.agl.train.worker import WorkerClock
 from backends.model import MODELS, ModelSpec, State, TrainingSpec, initial_state
 from backends.parallel import ray_cluster as cluster
 
-Shown = Callable[[int, float, float | None], None]
+ReportEpoch = Callable[[int, float, float | None], None]
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    made = argparse.ArgumentParser("python -m backends.agl.train", description=__doc__)
-    made.add_argument("-m", "--model", required=True, choices=MODELS)
-    made.add_argument("-i", "--input", type=Path, required=True, help="folder of shards that GraphFlat wrote")
-    made.add_argument("-t", "--strategy", default="local", choices=STRATEGIES, help="one worker, or how many agree")
-    made.add_argument(
-        "-o", "--output", type=Path, required=True, help="file of parameters, .safetensors; must not exist"
+    options = argparse.ArgumentParser("python -m backends.agl.train", description=__doc__)
+    options.add_argument("-m", "--model", required=True, choices=MODELS)
+    options.add_argument("-i", "--input", type=Path, required=True, help="folder of GraphFlat's shards")
+    options.add_argument(
+        "-t",
+        "--strategy",
+        default="local",
+        choices=STRATEGIES,
+        help="local is one worker, the others combine the gradients of many (local)",
     )
-    made.add_argument("-c", "--config", nargs="*", action="extend", default=[], metavar="KEY=VALUE",
-                      help="keys: " + ", ".join(item.name for item in fields(Settings)))  # fmt: skip
-    return made
+    options.add_argument(
+        "-o", "--output", type=Path, required=True, help="file for the parameters, .safetensors; must not exist"
+    )
+    options.add_argument("-c", "--config", nargs="*", action="extend", default=[], metavar="KEY=VALUE",
+                      help="keys: " + ", ".join(item.name for item in fields(TrainSettings)))  # fmt: skip
+    return options
 
 
 @dataclass
-class Course:
-    """Where training stands: the epoch of the least validation loss, of the last where none is validated."""
+class BestEpoch:
+    """The parameters to save: of the epoch with the least validation loss, or of the last one without validation."""
 
     state: State
     loss: float = math.inf
@@ -49,32 +55,32 @@ class Course:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Train; 0 done, 1 the disk is full, a file cannot be read or a worker is lost, 2 what was given does not fit."""
-    given = parser().parse_args(arguments)
+    """Train; 0 done, 1 the disk is full, a file cannot be read or a worker is lost, 2 the arguments are wrong."""
+    parsed = parser().parse_args(arguments)
     try:
-        settings = settings_of(given.config)
-        if given.output.suffix != ".safetensors" or given.output.exists():
-            wrong = "exists" if given.output.exists() else "is no .safetensors file"
-            raise ValueError(f"{given.output} {wrong}: give the name of a new .safetensors file")
+        settings = read_train_settings(parsed.config)
+        if parsed.output.suffix != ".safetensors" or parsed.output.exists():
+            problem = "exists" if parsed.output.exists() else "is no .safetensors file"
+            raise ValueError(f"{parsed.output} {problem}: give the name of a new .safetensors file")
         start = time.perf_counter()
-        trainer = trainer_of(given.model, given.input, given.strategy, settings)
+        trainer = prepared_trainer(parsed.model, parsed.input, parsed.strategy, settings)
         try:
-            with shown(settings.epochs) as progress:
-                course = train(trainer, settings.epochs, progress)
+            with epoch_progress(settings.epochs) as progress:
+                best = train_to_best(trainer, settings.epochs, progress)
         finally:
             trainer.close()
-        save(given.output, course.state)
+        save(parsed.output, best.state)
     except (ValueError, OSError, RuntimeError) as error:
-        print(f"error: {said_by(error)}", file=sys.stderr)
+        print(f"error: {root_cause(error)}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
-    print(told(trainer, course, time.perf_counter() - start, given.output))
+    print(summary(trainer, best, time.perf_counter() - start, parsed.output))
     return 0
 
 
-def trainer_of(model: str, folder: Path, strategy: str, settings: Settings) -> ShardTrainer:
-    """Prepare one worker, or many; raises ValueError for shards that do not serve the model."""
+def prepared_trainer(model: str, folder: Path, strategy: str, settings: TrainSettings) -> ShardTrainer:
+    """Prepare training by one worker or many; raises ValueError for shards that the model cannot be trained on."""
     reader = GraphFeatureReader(folder)
-    graph, sampled = targets_in(reader), strategy_in(reader)
+    graph, sampled = labelled_targets(reader), sampling_of(reader)
     if reader.manifest["weighted"] and model != "gcn":
         raise ValueError(f"{folder} holds edge weights, which {model} would drop: train gcn, or flatten without them")
     fanouts = tuple(count for count in sampled.fanouts if count is not None)
@@ -82,33 +88,33 @@ def trainer_of(model: str, folder: Path, strategy: str, settings: Settings) -> S
     spec = ModelSpec(model, sampled.hops, reader.manifest["width"], classes=graph.classes, fanouts=fanouts, **shape)
     names = ("optimizer", "rate", "decay", "dropout", "attention_dropout", "epochs", "threads", "seed")
     training = TrainingSpec(**{name: getattr(settings, name) for name in names})
-    many = {name: getattr(settings, name) for name in ("workers", "servers", "staleness", "checkpoint_every")}
-    config = resolve(AglConfig(strategy=strategy, **many), ())
+    workers = {name: getattr(settings, name) for name in ("workers", "servers", "staleness", "checkpoint_every")}
+    config = resolve(AglConfig(strategy=strategy, **workers), ())
     if settings.servers and strategy not in ("local", "allreduce"):
         cluster.require(f"-t {strategy} with -c servers={settings.servers}", "-c servers=0")
     trainer = ShardTrainer(config) if strategy == "local" else DistributedShardTrainer(config)
-    plan = plan_of(reader, settings.batch, settings.seed)
-    trainer.prepare(graph, spec, training, initial_state(spec, settings.seed), plan, Phases())
+    plan = shard_plan_of(reader, settings.batch, settings.seed)
+    trainer.prepare(graph, spec, training, initial_state(spec, settings.seed), plan, WorkerClock())
     return trainer
 
 
-def said_by(error: BaseException) -> BaseException:
-    """What another process raised, without the trace that Ray puts around it."""
-    inner = getattr(error, "cause", None)
-    return error if inner is None else said_by(inner)
+def root_cause(error: BaseException) -> BaseException:
+    """The error that another process raised, without the error and trace that Ray wraps around it."""
+    cause = getattr(error, "cause", None)
+    return error if cause is None else root_cause(cause)
 
 
-def train(trainer: ShardTrainer, epochs: int, progress: Shown) -> Course:
-    """Train to the last epoch and return the best; raises ValueError where the loss is no number."""
-    best = Course({})
+def train_to_best(trainer: ShardTrainer, epochs: int, progress: ReportEpoch) -> BestEpoch:
+    """Train all epochs and return the best one; raises ValueError where the loss is not finite."""
+    best = BestEpoch({})
     for epoch in range(epochs):
-        loss = trainer.epoch(epoch, Phases())
+        loss = trainer.epoch(epoch, WorkerClock())
         if not math.isfinite(loss):
             raise ValueError(f"the loss of epoch {epoch + 1} is {loss}: lower -c rate={trainer.training.rate}")
         validated = trainer.validation_loss()
         progress(epoch + 1, loss, validated)
         if best.validated is None or validated is None or validated < best.validated:
-            best = Course(trainer.state(), loss, validated, epoch + 1)
+            best = BestEpoch(trainer.state(), loss, validated, epoch + 1)
     return best
 
 
@@ -128,9 +134,9 @@ def save(path: Path, state: State) -> None:
         unnamed.unlink(missing_ok=True)
 
 
-def told(trainer: ShardTrainer, course: Course, spent: float, path: Path) -> str:
-    """What was done, and how to score with it."""
-    validated = "" if course.validated is None else f", validation loss {course.validated:.4f}"
+def summary(trainer: ShardTrainer, best: BestEpoch, seconds: float, path: Path) -> str:
+    """The result in one line, and the command that scores with it."""
+    validated = "" if best.validated is None else f", validation loss {best.validated:.4f}"
     settings = [f"fanouts={','.join(map(str, trainer.spec.fanouts))}"] if trainer.spec.fanouts else []
     settings += [f"seed={trainer.strategy.seed}", f"sampler={trainer.strategy.method}"] if trainer.spec.fanouts else []
     settings += ["replace=true"] if trainer.strategy.replacement else []
@@ -139,14 +145,14 @@ def told(trainer: ShardTrainer, course: Course, spent: float, path: Path) -> str
         ["python -m backends.agl.infer -m", str(path), "-i GRAPH -o SCORES", *(["-c"] if settings else [])]
     )
     return (
-        f"{len(trainer.plan.nodes):,} targets, epoch {course.epoch} kept, loss {course.loss:.4f}{validated}, in "
-        f"{spent:.1f} s: {path}\nscore with it: {' '.join([score, *settings])}"
+        f"{len(trainer.plan.nodes):,} targets, epoch {best.epoch} kept, loss {best.loss:.4f}{validated}, in "
+        f"{seconds:.1f} s: {path}\nscore with it: {' '.join([score, *settings])}"
     )
 
 
 @contextmanager
-def shown(epochs: int) -> Iterator[Shown]:
-    """Show on stderr the epochs that are done and their losses."""
+def epoch_progress(epochs: int) -> Iterator[ReportEpoch]:
+    """A progress bar of epochs, with the losses of the last, on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -161,7 +167,7 @@ def shown(epochs: int) -> Iterator[Shown]:
         task = bar.add_task("", total=epochs)
 
         def progress(done: int, loss: float, validated: float | None) -> None:
-            held = "" if validated is None else f", validation {validated:.4f}"
-            bar.update(task, completed=done, description=f"loss {loss:.4f}{held}")
+            validation = "" if validated is None else f", validation {validated:.4f}"
+            bar.update(task, completed=done, description=f"loss {loss:.4f}{validation}")
 
         yield progress

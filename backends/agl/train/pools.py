@@ -1,4 +1,4 @@
-"""Where workers and servers live: threads of this process, Ray actors, or processes of torch.distributed."""
+"""Pools of workers and parameter servers: threads of this process, or Ray actors."""
 
 import shutil
 import tempfile
@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 import torch
 
-from backends.agl.train.links import Call, Servers
-from backends.agl.train.parameters import Layout
-from backends.agl.train.server import ParameterServer, Rules
-from backends.agl.train.worker import Job, Worker, WorkerProcess, save_work
+from backends.agl.train.gradient_exchange import Call, Servers
+from backends.agl.train.parameter_layout import ParameterLayout
+from backends.agl.train.parameter_server import ParameterServer, UpdateRules
+from backends.agl.train.worker import TrainingJob, TrainingWorker, WorkerProcess, save_work
 from backends.parallel import ray_cluster as cluster
 from datasets.graph import Graph
 
@@ -22,52 +22,52 @@ GONE = f"a parameter server or a worker could not be started again (it is, {REST
 
 
 class Pool(Protocol):
-    """All workers of a training, and its servers where it has some."""
+    """All workers of a training, and its parameter servers where it has some."""
 
     servers: Servers | None
 
     def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Call a method of every worker at once, with its own arguments; raises what a worker raised."""
+        """Call a method of all workers at once, each with its own arguments; re-raises the error of a worker."""
         ...
 
     def close(self) -> None:
-        """End workers and servers; no process and no file is left."""
+        """End workers and servers, remove their files."""
         ...
 
 
 class ThreadPool:
-    """Everything in this process: the servers are plain objects, the workers threads; there is nothing to restart."""
+    """Servers as objects and workers as threads of this process; nothing is restarted."""
 
-    def __init__(self, job: Job, graph: Graph, rules: Rules, servers: int) -> None:
-        layout = Layout(job.spec)
-        self.held = [ParameterServer(*arguments) for arguments in _server_arguments(job, rules, servers)]
+    def __init__(self, job: TrainingJob, graph: Graph, rules: UpdateRules, servers: int) -> None:
+        layout = ParameterLayout(job.spec)
+        self.local_servers = [ParameterServer(*arguments) for arguments in _server_arguments(job, rules, servers)]
         self.servers: Servers | None = Servers(self._ask, layout.bounds(servers))
         self.servers.load(layout.join(job.state))
-        self.workers = [Worker(rank, job, graph, self.servers) for rank in range(rules.workers)]
+        self.workers = [TrainingWorker(rank, job, graph, self.servers) for rank in range(rules.workers)]
         self.threads = ThreadPoolExecutor(rules.workers, thread_name_prefix="worker")
 
     def _ask(self, calls: Sequence[Call]) -> list[Any]:
-        return [getattr(self.held[server], method)(*arguments) for server, method, arguments in calls]
+        return [getattr(self.local_servers[server], method)(*arguments) for server, method, arguments in calls]
 
     def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """See ``Pool``."""
+        """Call a method of every worker in its thread; the first error aborts the waits of the others."""
         pairs = zip(self.workers, arguments, strict=True)
-        running = [self.threads.submit(getattr(worker, method), *given) for worker, given in pairs]
+        running = [self.threads.submit(getattr(worker, method), *own) for worker, own in pairs]
         for ended in as_completed(running):
             if error := ended.exception():
-                # Others may wait for the one that failed.
-                for server in self.held:
+                # others may be waiting for the failed one
+                for server in self.local_servers:
                     server.abort()
                 raise error
         return [future.result() for future in running]
 
     def close(self) -> None:
-        """See ``Pool``."""
+        """End the threads."""
         self.threads.shutdown()
 
 
 class ServerActor(ParameterServer):
-    """A server in a process of its own."""
+    """A parameter server in a process of its own, on one thread of torch."""
 
     def __init__(self, *arguments: Any) -> None:
         torch.set_num_threads(1)
@@ -75,16 +75,16 @@ class ServerActor(ParameterServer):
 
 
 class RayCalls:
-    """Carries calls to server actors out; Ray repeats those that a restart interrupted.
+    """Calls server actors; Ray repeats calls that a restart interrupted.
 
-    It holds names and asks for handles late: a worker that is built with handles could not be restarted.
+    Actors are looked up by name at each call, as Ray cannot restart a worker whose arguments hold actor handles.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = list(names)
 
     def __call__(self, calls: Sequence[Call]) -> list[Any]:
-        """See ``links.Servers``; raises RuntimeError for a server that cannot be started again."""
+        """Execute calls and return the answers in order; raises RuntimeError for a server that cannot be restarted."""
         import ray
 
         actors = {}
@@ -93,12 +93,12 @@ class RayCalls:
                 actors[at] = ray.get_actor(self.names[at])
             except ValueError as error:  # a name that Ray has forgotten
                 raise RuntimeError(GONE) from error
-        running = [getattr(actors[at], method).remote(*given) for at, method, given in calls]
+        running = [getattr(actors[at], method).remote(*arguments) for at, method, arguments in calls]
         return answers_of(ray, running)
 
 
 def answers_of(ray: Any, running: Sequence[Any]) -> list[Any]:
-    """Wait for the answers of actors; raises what one of them raised, RuntimeError for one that is gone for good."""
+    """Wait for the answers of actors; re-raises the error of one, RuntimeError for one that cannot be restarted."""
     try:
         answers: list[Any] = ray.get(list(running))
     except ray.exceptions.RayActorError as error:
@@ -107,9 +107,9 @@ def answers_of(ray: Any, running: Sequence[Any]) -> list[Any]:
 
 
 class RayPool:
-    """Servers and workers as Ray actors: Ray restarts a dead one, a server from its checkpoint."""
+    """Servers and workers as Ray actors, which Ray restarts; a server starts from its checkpoint."""
 
-    def __init__(self, job: Job, graph: Graph, rules: Rules, servers: int) -> None:
+    def __init__(self, job: TrainingJob, graph: Graph, rules: UpdateRules, servers: int) -> None:
         self.ray = cluster.acquire()
         self.folder = Path(tempfile.mkdtemp(prefix="agl-"))
         self.actors: list[Any] = []
@@ -120,37 +120,39 @@ class RayPool:
             self.close()
             raise
 
-    def _launch(self, job: Job, graph: Graph, rules: Rules, servers: int) -> None:
+    def _launch(self, job: TrainingJob, graph: Graph, rules: UpdateRules, servers: int) -> None:
         save_work(job, graph, self.folder)
         lasting = {"num_cpus": 0, "max_restarts": RESTARTS, "max_task_retries": -1}
-        # A pull may wait, so every worker needs a thread of the server, and a restarted one another.
+        # a waiting pull occupies a thread of the server: one per worker, and another for a restarted worker
         server = self.ray.remote(**lasting, max_concurrency=2 * rules.workers + 2)(ServerActor)
         worker = self.ray.remote(**lasting)(WorkerProcess)
         names = [f"{self.folder.name}-server-{at}" for at in range(servers)]
-        given = _server_arguments(job, rules, servers, self.folder)
-        self.actors += [server.options(name=name).remote(*own) for name, own in zip(names, given, strict=True)]
-        layout = Layout(job.spec)
+        arguments = _server_arguments(job, rules, servers, self.folder)
+        self.actors += [server.options(name=name).remote(*own) for name, own in zip(names, arguments, strict=True)]
+        layout = ParameterLayout(job.spec)
         self.servers: Servers | None = Servers(RayCalls(names), layout.bounds(servers))
         self.servers.load(layout.join(job.state))
         self.workers += [worker.remote(rank, str(self.folder), self.servers) for rank in range(rules.workers)]
         self.each("traffic", [()] * rules.workers)
 
     def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """See ``Pool``."""
+        """Call a method of every worker and wait for all answers."""
         pairs = zip(self.workers, arguments, strict=True)
-        return answers_of(self.ray, [getattr(worker, method).remote(*given) for worker, given in pairs])
+        return answers_of(self.ray, [getattr(worker, method).remote(*own) for worker, own in pairs])
 
     def close(self) -> None:
-        """See ``Pool``."""
+        """Kill the actors, release Ray, remove the folder."""
         for actor in [*self.workers, *self.actors]:
             self.ray.kill(actor)
         cluster.release()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _server_arguments(job: Job, rules: Rules, servers: int, folder: Path | None = None) -> list[tuple[Any, ...]]:
-    """What each server is built with: rules, how to train, its elements with decay, its checkpoint in ``folder``."""
-    layout = Layout(job.spec)
+def _server_arguments(
+    job: TrainingJob, rules: UpdateRules, servers: int, folder: Path | None = None
+) -> list[tuple[Any, ...]]:
+    """Constructor arguments of each server: rules, training, its number of decayed elements, its checkpoint file."""
+    layout = ParameterLayout(job.spec)
     decayed, bounds = layout.decayed(job.training), layout.bounds(servers)
     return [
         (

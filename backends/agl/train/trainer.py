@@ -1,4 +1,4 @@
-"""The trainer of many workers: launches them, lets each train its part of an epoch, and answers for all."""
+"""Training by many workers: launches them, runs epochs on all of them, and collects their reports."""
 
 from typing import Any
 
@@ -7,63 +7,66 @@ import numpy as np
 from backends.agl.backend import AglTrainer
 from backends.agl.config import AglConfig
 from backends.agl.train.allreduce import ProcessPool
-from backends.agl.train.graphfeatures import GraphFeatureTrainer
-from backends.agl.train.parameters import Layout
+from backends.agl.train.graphfeature_trainer import GraphFeatureTrainer
+from backends.agl.train.parameter_layout import ParameterLayout
+from backends.agl.train.parameter_server import UpdateRules
 from backends.agl.train.pools import Pool, RayPool, ThreadPool
-from backends.agl.train.server import Rules
-from backends.agl.train.shards import ShardTrainer
-from backends.agl.train.worker import Job, job_of
+from backends.agl.train.shard_trainer import ShardTrainer
+from backends.agl.train.worker import TrainingJob, training_job_of
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Nodes
 from backends.model import ModelSpec, State, TrainingSpec
 from datasets.graph import Graph
 
-SPREAD = 11
+SPREAD_QUANTILES = 11
 
 
 def trainer_of(config: AglConfig) -> AglTrainer:
-    """Return the trainer that ``strategy`` and ``source`` name: of this process alone, or of many workers."""
+    """The trainer of a configuration: of one worker in this process, or of many."""
     if config.strategy != "local":
         return DistributedTrainer(config)
     return AglTrainer(config) if config.source == "graph" else GraphFeatureTrainer(config)
 
 
-def pool_of(config: AglConfig, job: Job, graph: Graph) -> Pool:
-    """Launch workers and servers."""
+def pool_of(config: AglConfig, job: TrainingJob, graph: Graph) -> Pool:
+    """Launch workers, and servers where the strategy has them."""
     if config.strategy == "allreduce":
         return ProcessPool(job, graph)
-    rules = Rules(config.workers, config.strategy, config.staleness, config.checkpoint_every)
+    rules = UpdateRules(config.workers, config.strategy, config.staleness, config.checkpoint_every)
     if config.servers == 0:
         return ThreadPool(job, graph, rules, 1)
     return RayPool(job, graph, rules, config.servers)
 
 
 class DistributedTrainer(AglTrainer):
-    """See ``backends.contract.Trainer``; parameters live at the servers, this process predicts with a copy."""
+    """Trains with many workers; this process predicts with a copy of their parameters."""
 
     pool: Pool | None = None
 
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
-        """See ``Trainer``; phase ``launch`` starts the processes."""
+        """Prepare a copy of the model, then start the workers in phase ``launch``."""
         workers = self.config.workers
         if workers > len(plan.nodes):
             raise ValueError(f"backend.workers={workers} is more than the {len(plan.nodes)} targets to train: lower it")
         self._check_servers(spec)
         super().prepare(graph, spec, training, state, plan, clock)
         self.reports: list[list[dict[str, Any]]] = []
-        self.layout, self.job = Layout(spec), job_of(self.config, spec, training, state, plan, workers)
+        self.layout, self.job = (
+            ParameterLayout(spec),
+            training_job_of(self.config, spec, training, state, plan, workers),
+        )
         with clock.phase("launch"):
             self.pool = pool_of(self.config, self.job, graph)
 
     def _check_servers(self, spec: ModelSpec) -> None:
-        held = Layout(spec).size
-        if self.config.strategy != "allreduce" and self.config.servers > held:
-            raise ValueError(f"backend.servers={self.config.servers} is more than the {held} parameters: lower it")
+        size = ParameterLayout(spec).size
+        if self.config.strategy != "allreduce" and self.config.servers > size:
+            raise ValueError(f"backend.servers={self.config.servers} is more than the {size} parameters: lower it")
 
     def load(self, state: State) -> None:
-        """See ``Trainer``."""
+        """Load parameters into the copy, the servers and all workers."""
         super().load(state)
         self.step, self.stale = 0, False
         if self.pool is not None:
@@ -72,7 +75,7 @@ class DistributedTrainer(AglTrainer):
             self.pool.each("load", [(state,)] * self.config.workers)
 
     def epoch(self, index: int, clock: Clock) -> float:
-        """See ``Trainer``; each worker's own phases are in ``facts``."""
+        """Train an epoch on all workers; returns the mean loss over their targets."""
         assert self.pool is not None
         with clock.phase("workers"):
             reports = self.pool.each("epoch", [(index, self.step)] * self.config.workers)
@@ -83,7 +86,7 @@ class DistributedTrainer(AglTrainer):
         return float(np.dot([report["loss"] for report in reports], counts) / max(1, sum(counts)))
 
     def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
-        """See ``Trainer``: every worker computes its part, the gradients are averaged where an epoch averages them."""
+        """Logits, loss and mean gradients of targets, split over the workers and averaged as in an epoch."""
         assert self.pool is not None
         parts = np.array_split(np.ascontiguousarray(targets), self.config.workers)
         answers = self.pool.each("probe", [(part,) for part in parts])
@@ -93,56 +96,58 @@ class DistributedTrainer(AglTrainer):
         return np.concatenate([logits for logits, _, _, _ in answers]), loss, dict(self.layout.split(mean))
 
     def predict(self, graph: Graph, nodes: Nodes) -> Floats:
-        """See ``Trainer``."""
+        """Predict here, with the newest parameters."""
         self.refresh()
         return super().predict(graph, nodes)
 
     def refresh(self) -> None:
-        """Copy the servers' parameters, if they have moved on."""
+        """Copy the workers' parameters if an epoch was trained since the last copy."""
         if self.stale:
             self.model.load(self.state())
             self.stale = False
 
     def state(self) -> State:
-        """See ``Trainer``."""
+        """The parameters, of the servers or of worker 0."""
         assert self.pool is not None
         if self.pool.servers is None:
-            held: State = self.pool.each("state", [()] * self.config.workers)[0]
-            return held
+            state: State = self.pool.each("state", [()] * self.config.workers)[0]
+            return state
         return self.layout.split(self.pool.servers.values())
 
     def facts(self) -> dict[str, Any]:
-        """See ``Trainer``; ``workers`` hold medians over all epochs, ``servers`` sums."""
+        """Facts of the trainer; medians over all epochs per worker, sums per server."""
         assert self.pool is not None
         servers = [] if self.pool.servers is None else self.pool.servers.every("facts")
-        workers = [middle_report(list(held)) for held in zip(*self.reports, strict=True)]
+        workers = [median_report(list(epochs)) for epochs in zip(*self.reports, strict=True)]
         sizes = {"steps": self.job.steps, "parameters": self.layout.size}
         return super().facts() | {"workers": workers, "servers": servers} | sizes
 
     def close(self) -> None:
-        """See ``Trainer``."""
+        """End workers and servers."""
         if self.pool is not None:
             self.pool.close()
             self.pool = None
 
 
 class DistributedShardTrainer(DistributedTrainer, ShardTrainer):
-    """Many workers on shards that GraphFlat left, each on its own; the plan is a ``ShardPlan`` of all of them."""
+    """Trains with many workers, each on its own of GraphFlat's shards; the plan is a ``ShardPlan`` of all shards."""
 
     def validation_loss(self) -> float | None:
-        """See ``ShardTrainer``; computed here, with a copy of the parameters."""
+        """Mean loss over the validation records, computed here with the newest parameters."""
         self.refresh()
         return super().validation_loss()
 
 
-def middle_report(reports: list[dict[str, Any]]) -> dict[str, Any]:
-    """One worker's epochs in one row: seconds of compute, pull, push and wait, bytes, targets, each per epoch.
+def median_report(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """Medians over one worker's epochs: seconds of computation, pull, push and wait, bytes, targets.
 
-    ``spread`` holds quantiles, from least to most, of the seconds from a batch's pull to its push.
+    ``spread`` holds quantiles, ascending, of the seconds from a batch's pull to its push.
     """
     rows = [report["traffic"] | {"targets": report["targets"], "seconds": report["seconds"]} for report in reports]
-    middle = {name: float(np.median([row[name] for row in rows])) for name in rows[0]}
+    medians = {name: float(np.median([row[name] for row in rows])) for name in rows[0]}
     batches = [seconds for report in reports for seconds in report["computed"]]
-    spread = [float(value) for value in np.quantile(batches, np.linspace(0.0, 1.0, SPREAD))] if batches else []
-    exchanged = middle["pull"] + middle["push"] + middle["wait"]
-    return middle | {"spread": spread, "compute": middle["seconds"] - exchanged}
+    spread = (
+        [float(value) for value in np.quantile(batches, np.linspace(0.0, 1.0, SPREAD_QUANTILES))] if batches else []
+    )
+    exchanged = medians["pull"] + medians["push"] + medians["wait"]
+    return medians | {"spread": spread, "compute": medians["seconds"] - exchanged}

@@ -1,4 +1,4 @@
-"""One worker: the trainer of one process on its own part of the targets, linked to the others."""
+"""A training worker: a trainer on its own part of the targets, which exchanges gradients with the other workers."""
 
 import pickle
 import time
@@ -12,10 +12,10 @@ import numpy as np
 
 from backends.agl.backend import AglTrainer
 from backends.agl.config import AglConfig
-from backends.agl.train.links import Link, ReducedLink, ServedLink, Servers, Traffic
-from backends.agl.train.parameters import Layout, Vector
-from backends.agl.train.plans import WorkerPlan
-from backends.agl.train.shards import ShardPlan, ShardTrainer
+from backends.agl.train.gradient_exchange import AllReduceExchange, GradientExchange, ServerExchange, Servers, Traffic
+from backends.agl.train.parameter_layout import ParameterLayout, Vector
+from backends.agl.train.shard_trainer import ShardPlan, ShardTrainer
+from backends.agl.train.worker_plan import WorkerPlan
 from backends.base.loss import Targets, targets_of
 from backends.base.trainer import Batch
 from backends.batches import BatchPlan
@@ -27,15 +27,15 @@ from datasets.randomness import hash_ids
 JOB = "job.pickle"
 
 
-class Phases:
-    """A worker's own clock."""
+class WorkerClock:
+    """The clock of a worker: seconds per phase."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """See ``backends.contract.Clock``."""
+        """Add the seconds of the block to a phase."""
         start = time.perf_counter()
         try:
             yield
@@ -44,8 +44,8 @@ class Phases:
 
 
 @dataclass(frozen=True)
-class Job:
-    """What all workers are told: how to train, from which state, and who trains what."""
+class TrainingJob:
+    """Inputs common to all workers: configuration, model, initial state, and the plan of each."""
 
     config: AglConfig
     spec: ModelSpec
@@ -55,36 +55,36 @@ class Job:
 
     @property
     def steps(self) -> int:
-        """Steps that every worker counts in an epoch; one without a batch left is idle."""
+        """Steps of an epoch, the same for all workers; a worker without a batch for a step idles."""
         return max(plan.steps for plan in self.plans)
 
 
-def job_of(
+def training_job_of(
     config: AglConfig, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, workers: int
-) -> Job:
-    """Deal a plan out to workers; batch sizes are each worker's own, as in AGL. Threads are shared."""
-    plans = plan.dealt(workers) if isinstance(plan, ShardPlan) else dealt(plan, workers)
+) -> TrainingJob:
+    """Distribute a plan over workers. The batch size is that of each worker, as in AGL; threads are divided."""
+    plans = plan.dealt(workers) if isinstance(plan, ShardPlan) else deal_targets(plan, workers)
     local = replace(config, workers=1, strategy="local")
-    return Job(local, spec, replace(training, threads=max(1, training.threads // workers)), state, plans)
+    return TrainingJob(local, spec, replace(training, threads=max(1, training.threads // workers)), state, plans)
 
 
-def dealt(plan: BatchPlan, workers: int) -> tuple[WorkerPlan, ...]:
-    """Deal targets by hash, equally up to one; a limit counts the batches of all workers together."""
+def deal_targets(plan: BatchPlan, workers: int) -> tuple[WorkerPlan, ...]:
+    """Distribute targets by hash, equally up to one; a limit on batches is that of all workers together."""
     order = np.argsort(hash_ids(plan.seed, "workers", plan.nodes), kind="stable")
     limit = None if plan.limit is None else -(-plan.limit // workers)
     parts = [np.sort(plan.nodes[order[rank::workers]]) for rank in range(workers)]
     return tuple(WorkerPlan(part, plan.size, limit, plan.seed) for part in parts)
 
 
-def save_work(job: Job, graph: Graph, folder: Path) -> None:
-    """Write what workers of other processes read: the graph, which they memory-map, and the job."""
+def save_work(job: TrainingJob, graph: Graph, folder: Path) -> None:
+    """Write the inputs of workers in other processes: the graph, which they memory-map, and the job."""
     graph.save(folder)
     (folder / JOB).write_bytes(pickle.dumps(job))
 
 
 @dataclass
-class Report:
-    """One worker's epoch: mean loss over ``targets``, wall seconds, its phases, its traffic, seconds of each batch."""
+class WorkerReport:
+    """One worker's epoch: mean loss over ``targets``, wall seconds, phases, traffic, seconds of each batch."""
 
     loss: float = 0.0
     targets: int = 0
@@ -95,97 +95,97 @@ class Report:
 
 
 class WorkerTrainer(AglTrainer):
-    """The trainer of one process that tells its link how many labels each batch has."""
+    """The trainer of a worker, which weights the gradient of each batch by its number of labels."""
 
-    link: Link | None = None
+    exchange: GradientExchange | None = None
     seen = 0
 
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
-        """See ``TorchTrainer``."""
+        """Yield the batches of an epoch, setting the weight of each."""
         for batch in super().batches(index, clock):
             self.seen += len(batch.targets)
-            if self.link is not None:
-                self.link.weight = labels_in(self.batch_labels(batch))
+            if self.exchange is not None:
+                self.exchange.weight = labels_in(self.batch_labels(batch))
             yield batch
 
 
 class ShardWorkerTrainer(WorkerTrainer, ShardTrainer):
-    """The same on the worker's own shards."""
+    """The trainer of a worker on its own shards."""
 
 
 def labels_in(targets: Targets) -> float:
-    """Number of known labels: what a mean loss was divided by."""
+    """Number of known labels: the divisor of a mean loss."""
     if targets.share is not None:
         return float((targets.share > 0).sum())
     return float((targets.values >= 0).sum())
 
 
-class Worker:
-    """Trains its part of every epoch; lives in this process, in one of its own or in a Ray actor.
+class TrainingWorker:
+    """Trains its part of every epoch, as a thread, a process or a Ray actor.
 
-    ``servers=None`` links it by all-reduce. A worker that was restarted asks the servers where it was.
+    ``servers=None`` exchanges by all-reduce. A restarted worker asks the servers for its next step.
     """
 
-    def __init__(self, rank: int, job: Job, graph: Graph, servers: Servers | None) -> None:
+    def __init__(self, rank: int, job: TrainingJob, graph: Graph, servers: Servers | None) -> None:
         self.rank, self.job, self.graph, self.servers = rank, job, graph, servers
-        self.layout = Layout(job.spec)
+        self.layout = ParameterLayout(job.spec)
         self.plan = job.plans[rank]
         kind = ShardWorkerTrainer if isinstance(self.plan, ShardPlan) else WorkerTrainer
         self.trainer: WorkerTrainer = kind(job.config)
-        self.trainer.prepare(self.graph, job.spec, job.training, job.state, self.plan, Phases())
-        # dropout differs between workers; a node's sampled neighbours do not
+        self.trainer.prepare(self.graph, job.spec, job.training, job.state, self.plan, WorkerClock())
+        # workers draw different dropout, but the same neighbours of a node
         self.trainer.training = replace(job.training, seed=job.training.seed + rank)
         self.load(job.state)
 
     def load(self, state: State) -> None:
-        """Start anew; the servers were given the same state."""
+        """Start from a state; the servers were loaded with the same one."""
         self.trainer.load(state)
         model, optimizer = self.trainer.model, self.trainer.optimizer
         if self.servers is None:
-            self.link: Any = ReducedLink(model, self.layout, optimizer)
+            self.exchange: Any = AllReduceExchange(model, self.layout, optimizer)
         else:
-            self.link = ServedLink(model, self.layout, self.servers, self.rank)
-        self.trainer.link = self.trainer.optimizer = self.link
+            self.exchange = ServerExchange(model, self.layout, self.servers, self.rank)
+        self.trainer.exchange = self.trainer.optimizer = self.exchange
 
     def epoch(self, index: int, first: int) -> dict[str, Any]:
         """Train epoch ``index``, whose first step is number ``first``; returns a ``Report`` as a dictionary."""
         done = 0
         if self.servers is not None:
-            self.link.next_step = max(first, self.servers.next_step(self.rank))
-            done = self.link.next_step - first
-        start, before, phases = time.perf_counter(), self.link.traffic, Phases()
-        self.link.computed = []
+            self.exchange.next_step = max(first, self.servers.next_step(self.rank))
+            done = self.exchange.next_step - first
+        start, before, phases = time.perf_counter(), self.exchange.traffic, WorkerClock()
+        self.exchange.computed = []
         self.trainer.plan, self.trainer.seen = replace(self.plan, skip=done), 0
         loss = self.trainer.epoch(index, phases) if done < self.plan.steps else 0.0
         for _ in range(max(done, self.plan.steps), self.job.steps):
-            self.link.idle()
-        spent = {name: value - getattr(before, name) for name, value in asdict(self.link.traffic).items()}
-        seconds, computed = time.perf_counter() - start, self.link.computed
-        return asdict(Report(loss, self.trainer.seen, seconds, phases.seconds, spent, computed))
+            self.exchange.idle()
+        traffic = {name: value - getattr(before, name) for name, value in asdict(self.exchange.traffic).items()}
+        seconds, computed = time.perf_counter() - start, self.exchange.computed
+        return asdict(WorkerReport(loss, self.trainer.seen, seconds, phases.seconds, traffic, computed))
 
     def probe(self, targets: Nodes) -> tuple[Floats, float, float, Vector | None]:
-        """Compute logits, loss and weight of some targets and average the gradients over all workers."""
+        """Logits, loss and weight of some targets, and the mean of all workers' gradients where this worker has it."""
         if not len(targets):
-            self.link.weight = 0.0
-            mean = self.link.probe(np.zeros(self.layout.size, dtype=np.float32))
+            self.exchange.weight = 0.0
+            mean = self.exchange.probe(np.zeros(self.layout.size, dtype=np.float32))
             return np.zeros((0, self.job.spec.classes), dtype=np.float32), 0.0, 0.0, mean
         logits, loss, gradients = self.trainer.loss_and_gradients(targets)
-        self.link.weight = labels_in(targets_of(self.graph, targets))
-        return logits, loss, self.link.weight, self.link.probe(self.layout.join(gradients))
+        self.exchange.weight = labels_in(targets_of(self.graph, targets))
+        return logits, loss, self.exchange.weight, self.exchange.probe(self.layout.join(gradients))
 
     def state(self) -> State:
-        """The parameters that this worker holds."""
+        """The parameters of this worker."""
         return self.trainer.state()
 
     def traffic(self) -> dict[str, float]:
         """Traffic since the state was loaded."""
-        held: Traffic = self.link.traffic
-        return asdict(held)
+        traffic: Traffic = self.exchange.traffic
+        return asdict(traffic)
 
 
-class WorkerProcess(Worker):
-    """A worker that reads its work from a folder, each time it is started."""
+class WorkerProcess(TrainingWorker):
+    """A worker that reads job and graph from a folder whenever it is started."""
 
     def __init__(self, rank: int, folder: str, servers: Servers | None) -> None:
-        job: Job = pickle.loads((Path(folder) / JOB).read_bytes())
+        job: TrainingJob = pickle.loads((Path(folder) / JOB).read_bytes())
         super().__init__(rank, job, Graph.load(Path(folder)), servers)

@@ -1,0 +1,124 @@
+"""Sampling strategies and the grammar: ``uniform(15);uniform(10)``, ``weighted_sampler(by=weight, limit=5)``."""
+
+import ast
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+from backends.kernels.samplers import SAMPLERS
+
+ALIASES = {"random_sampler": "uniform", "weighted_sampler": "weighted"}
+LARGEST = 2**31 - 1
+OPTIONS = ("by", "limit", "replacement", "reverse", "seed")
+KINDS: dict[str, type] = {"replacement": bool, "reverse": bool, "seed": int}
+KIND_NAMES = {bool: "true or false", int: "a whole number"}
+SCOPES = ("node", "target")
+
+
+class StrategyError(ValueError):
+    """A sampling strategy that cannot be carried out; the message says what is allowed."""
+
+
+@dataclass(frozen=True)
+class SamplingStrategy:
+    """How in-edges are sampled: ``fanouts`` per layer, layer 1 first; ``None`` keeps all in-edges.
+
+    ``by`` is the edge column of weighted and topk sampling; ``reverse`` makes topk keep the smallest values. With
+    ``scope="node"`` a node has one sample for all targets, with ``"target"`` another in every target's neighbourhood.
+    """
+
+    fanouts: tuple[int | None, ...]
+    method: str = "uniform"
+    by: str | None = None
+    replacement: bool = False
+    reverse: bool = False
+    scope: str = "node"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Raise StrategyError for no hops or an unknown scope."""
+        if not self.fanouts:
+            raise StrategyError("hop 0 is not allowed: a neighbourhood has at least 1 hop")
+        if self.scope not in SCOPES:
+            raise StrategyError(f"scope={self.scope!r} is unknown: allowed are {', '.join(SCOPES)}")
+
+    @property
+    def hops(self) -> int:
+        """Hops of a neighbourhood, one per layer."""
+        return len(self.fanouts)
+
+
+def parse_sampling(text: str, hops: int, scope: str = "node", seed: int = 0) -> SamplingStrategy:
+    """Parse ``method(limit)`` or ``method(by=column, limit=k, replacement=true, reverse=true, seed=n)`` per hop.
+
+    Methods are those registered in ``backends.kernels.samplers.SAMPLERS``, and AGL's two names. ``;`` separates hops,
+    hop 1 (at the target) first; the last one repeats. All hops must use the same method, as an edge has one rank.
+    Raises StrategyError that says what is allowed.
+    """
+    if hops < 1:
+        raise StrategyError(f"hop {hops} is not allowed: give at least 1 hop")
+    parts = [part for part in text.split(";") if part.strip()]
+    if not parts or len(parts) > hops:
+        raise StrategyError(
+            f"{text!r} describes {len(parts)} hops, the neighbourhood has {hops}: give 1 to {hops}, split by ';'"
+        )
+    calls = [_parse_call(part.strip()) for part in parts]
+    calls += calls[-1:] * (hops - len(calls))
+    limits = [options.get("limit") for options in calls]
+    shared = [{name: value for name, value in options.items() if name != "limit"} for options in calls]
+    if any(options != shared[0] for options in shared):
+        raise StrategyError(f"{text!r} samples differently at different hops: only limit may differ between them")
+    for limit in limits:
+        if limit is not None and not (type(limit) is int and 1 <= limit <= LARGEST):
+            raise StrategyError(
+                f"limit={limit} of {text!r} is not allowed: give a whole number from 1 to {LARGEST}, or full()"
+            )
+    options = {"seed": seed} | shared[0] | {"fanouts": tuple(reversed(limits)), "scope": scope}
+    return _check(SamplingStrategy(**options), text)
+
+
+def _parse_call(text: str) -> dict[str, Any]:
+    """Parse ``method(value, name=value)`` into options."""
+    match = re.fullmatch(r"(\w+)\s*(?:\((.*)\))?", text)
+    if not match or ALIASES.get(match[1], match[1]) not in SAMPLERS:
+        allowed = ", ".join([*SAMPLERS, *ALIASES])
+        raise StrategyError(f"sampler {text!r} is unknown: allowed are {allowed}, as in uniform(15)")
+    options: dict[str, Any] = {"method": ALIASES.get(match[1], match[1])}
+    for argument in filter(str.strip, (match[2] or "").split(",")):
+        name, separator, value = (part.strip() for part in argument.partition("="))
+        name, value = (name, value) if separator else ("limit", name)
+        if name not in OPTIONS:
+            raise StrategyError(f"option {name!r} of sampler {text!r} is unknown: allowed are {', '.join(OPTIONS)}")
+        if name in options:
+            raise StrategyError(f"option {name} of sampler {text!r} is given twice: give it once")
+        options[name] = value if name == "by" else _parse_literal(value, text)
+        kind = KINDS.get(name)
+        if kind and type(options[name]) is not kind:
+            raise StrategyError(f"{name}={value} of sampler {text!r} is not allowed: give {KIND_NAMES[kind]}")
+    return options
+
+
+def _parse_literal(value: str, text: str) -> Any:
+    try:
+        return ast.literal_eval({"true": "True", "false": "False", "none": "None"}.get(value.lower(), value))
+    except (ValueError, SyntaxError) as error:
+        raise StrategyError(f"value {value!r} in sampler {text!r} is neither a number nor true or false") from error
+
+
+def _check(strategy: SamplingStrategy, text: str) -> SamplingStrategy:
+    sampler, name = SAMPLERS[strategy.method], strategy.method
+    if sampler.everything:
+        if any(limit is not None for limit in strategy.fanouts):
+            raise StrategyError(f"{text!r}: {name}() takes no limit, it keeps every in-edge")
+        if strategy != SamplingStrategy(strategy.fanouts, name, scope=strategy.scope, seed=strategy.seed):
+            raise StrategyError(f"{text!r}: {name}() takes neither by, replacement nor reverse")
+        return strategy
+    if None in strategy.fanouts:
+        raise StrategyError(f"{text!r} has a hop without limit: give one, as in uniform(15), or write full()")
+    if strategy.reverse and strategy.method != "topk":
+        raise StrategyError(f"{text!r}: only topk has reverse, which keeps the smallest")
+    if strategy.replacement and not sampler.draws:
+        raise StrategyError(f"{text!r}: {name} cannot draw with replacement")
+    if strategy.by is not None and not sampler.needs_weight:
+        raise StrategyError(f"{text!r}: {name} reads no column, by={strategy.by} would change nothing: leave it out")
+    return replace(strategy, by="weight") if sampler.needs_weight and strategy.by is None else strategy

@@ -1,0 +1,147 @@
+"""GraphInfer's Map stage (AGL, section 3.4): the matrix of every layer, written by partition and read in each round."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backends.agl.infer.job import InferenceJob, Mask
+from backends.agl.infer.rounds import tensor
+from backends.agl.infer.workspace import Workspace
+from backends.agl.vectorize import inverse_sqrt
+from backends.base.layered import LayerMatrix
+from datasets.adjacency import SELF_LOOP_MODELS, insert_self_loops
+from datasets.csr import Csr, index_dtype
+
+Progress = Callable[[str, int, int], None]
+Floats = NDArray[np.float64]
+
+
+def matrix_name(job: InferenceJob, layer: int) -> str:
+    """Folder of a layer's matrix; layers of one fanout share it."""
+    fanout = job.fanout(layer)
+    return f"matrix-{'all' if fanout is None else fanout}"
+
+
+def embeddings_name(layer: int) -> str:
+    """Name of the array of a layer's embeddings."""
+    return f"embeddings-{layer + 1}"
+
+
+def round_name(layer: int) -> str:
+    """Name of the step that computes a layer's embeddings."""
+    return f"round-{layer + 1}"
+
+
+def write_matrices(job: InferenceJob, space: Workspace, progress: Progress) -> None:
+    """Map: write the matrix of each distinct fanout, for the rows that its first layer computes."""
+    scale = inverse_sqrt_degrees(job) if job.spec.name == "gcn" else None
+    for layer in range(job.spec.layers):
+        name = matrix_name(job, layer)
+        if not space.finished(name):
+            _write(job, layer, name, scale, space, progress)
+            space.finish(name)
+
+
+def inverse_sqrt_degrees(job: InferenceJob) -> Floats:
+    """``D^-1/2`` with D the weighted in-degree of A + I in the whole graph, before sampling."""
+    csr, weights = job.graph.csr, job.graph.edge_weights
+    degree = np.empty(job.graph.nodes)
+    for first, last in job.parts:
+        start, end = int(csr.indptr[first]), int(csr.indptr[last])
+        part = Csr(csr.indptr[first : last + 1] - csr.indptr[first], csr.indices[start:end], (last - first,) * 2)
+        raw = None if weights is None else weights[start:end]
+        degree[first:last] = 1.0 + np.bincount(part.destinations, weights=raw, minlength=last - first)
+    return inverse_sqrt(degree)
+
+
+def needed_rows(mask: Mask | None, first: int, last: int) -> NDArray[np.int64]:
+    """Nodes of a partition where a mask is true; all for no mask."""
+    return np.arange(first, last) if mask is None else first + np.flatnonzero(mask[first:last])
+
+
+def scatter_rows(values: NDArray[np.float32], rows: NDArray[np.int64], first: int, last: int) -> NDArray[np.float32]:
+    """Scatter values of ascending ``rows`` to all nodes of a partition; zeros elsewhere."""
+    if len(rows) == last - first:
+        return values
+    scattered = np.zeros((last - first, *values.shape[1:]), values.dtype)
+    scattered[rows - first] = values
+    return scattered
+
+
+def partition_matrix(job: InferenceJob, layer: int, first: int, last: int, scale: Floats | None) -> tuple[Csr, Any]:
+    """A layer's matrix of one partition with self loops and gcn's weights; nodes that are not needed have no edges."""
+    rows = needed_rows(job.needed[layer + 1], first, last)
+    in_edges, positions = job.in_edges(rows, layer)
+    degrees = np.zeros(last - first, dtype=np.int64)
+    degrees[rows - first] = in_edges.in_degrees
+    csr = Csr(np.concatenate(([0], np.cumsum(degrees))), in_edges.indices, (last - first, job.graph.nodes))
+    if job.spec.name not in SELF_LOOP_MODELS:
+        return csr, None
+    csr, old = insert_self_loops(csr, first)
+    if scale is None:
+        return csr, None
+    weight = np.ones(csr.nnz)
+    if job.graph.edge_weights is not None and len(positions):
+        weight = np.where(old >= 0, job.graph.edge_weights[positions[np.maximum(old, 0)]], 1.0)
+    return csr, (scale[csr.destinations + first] * weight * scale[csr.indices]).astype(np.float32)
+
+
+def _write(
+    job: InferenceJob, layer: int, name: str, scale: Floats | None, space: Workspace, progress: Progress
+) -> None:
+    counts = np.zeros(job.graph.nodes, dtype=np.int64)
+    for first, last in job.parts:
+        rows = needed_rows(job.needed[layer + 1], first, last)
+        counts[rows] = job.degrees(rows, layer)
+    counts += job.spec.name in SELF_LOOP_MODELS
+    nnz, nodes = int(counts.sum()), job.graph.nodes
+    dtype = index_dtype(max(nnz, nodes))
+    indptr = space.create(f"{name}/indptr", (nodes + 1,), dtype)
+    indptr[1:] = np.cumsum(counts)
+    indices = space.create(f"{name}/indices", (nnz,), dtype)
+    weight = None if scale is None else space.create(f"{name}/weight", (nnz,), np.float32)
+    for done, (first, last) in enumerate(job.parts):
+        csr, values = partition_matrix(job, layer, first, last, scale)
+        start, end = int(indptr[first]), int(indptr[last])
+        indices[start:end] = csr.indices
+        space.release(indices[start:end])
+        if weight is not None:
+            weight[start:end] = values
+            space.release(weight[start:end])
+        progress(f"map {name}", done + 1, len(job.parts))
+
+
+class LayerMatrices:
+    """A layer's matrix as Map wrote it, read by partition; complete partitions stay mapped between rounds."""
+
+    def __init__(self, job: InferenceJob, space: Workspace, layer: int) -> None:
+        name = matrix_name(job, layer)
+        self.nodes, self.space = job.graph.nodes, space
+        self.complete: dict[int, LayerMatrix] = {}
+        self.indptr, self.indices = space.open(f"{name}/indptr"), space.open(f"{name}/indices")
+        self.weight = space.open(f"{name}/weight") if "weight" in space.names(name) else None
+
+    def read(self, first: int, rows: NDArray[np.int64], last: int) -> LayerMatrix:
+        """The matrix [rows, all nodes] of some rows of a partition; a view of the file for all rows."""
+        if len(rows) == last - first and first in self.complete:
+            return self.complete[first]
+        start, end = int(self.indptr[first]), int(self.indptr[last])
+        indptr = np.asarray(self.indptr[first : last + 1]) - self.indptr[first]
+        csr = Csr(indptr, np.asarray(self.indices[start:end]), (last - first, self.nodes))
+        weight = None if self.weight is None else np.asarray(self.weight[start:end])
+        if len(rows) < last - first:
+            csr, positions = csr.rows(rows - first)
+            weight = None if weight is None else weight[positions]
+        matrix = LayerMatrix(csr, None if weight is None else tensor(weight))
+        if len(rows) == last - first and not self.space.unmap:
+            self.complete[first] = matrix
+        return matrix
+
+    def release(self, first: int, last: int) -> None:
+        """Unmap the pages of a partition, with ``unmap``."""
+        start, end = int(self.indptr[first]), int(self.indptr[last])
+        self.space.release(self.indices[start:end])
+        if self.weight is not None:
+            self.space.release(self.weight[start:end])

@@ -1,0 +1,141 @@
+"""GraphInfer's MapReduce tasks (AGL, section 3.4): messages are pushed to the reducer of their destination.
+
+Map runs once and lists which nodes of each partition the others read. The send task of a round returns one piece per
+reducer, with each node's message once however many edges it has there. The arithmetic of a round is that of ``rounds``.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from backends.agl.infer import hubs, rounds
+from backends.agl.infer.job import HubSamples, InferenceJob, Mask, Nodes
+from backends.agl.infer.map_stage import embeddings_name, needed_rows, partition_matrix, scatter_rows
+from backends.agl.infer.slices import Slice, slices_of
+from backends.agl.infer.workspace import RowFile
+from backends.base.layered import LayerMatrix
+from backends.model import ModelSpec, State
+from datasets.csr import Csr
+from datasets.graph import Graph
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class InferenceTaskSetup:
+    """Inputs common to all tasks: the job, the folder of its graph, and a folder to save rounds in."""
+
+    folder: Path
+    spec: ModelSpec
+    state: State
+    options: dict[str, Any]
+    parts: list[tuple[int, int]]
+    needed: list[Mask | None] | None = None
+    scale: NDArray[np.float64] | None = None
+    hubs: HubSamples | None = None
+    threads: int = 1
+    work: Path | None = None
+
+    def job(self) -> InferenceJob:
+        """The job with its graph memory-mapped."""
+        job = InferenceJob(_open_graph(self.folder), self.spec, self.state, hubs=self.hubs, **self.options)
+        if self.needed is not None:
+            job.__dict__["needed"] = self.needed
+        return job
+
+    def slice(self, layer: int) -> Slice:
+        """The model's slice of one layer."""
+        torch.set_num_threads(self.threads)
+        return slices_of(self.spec, self.state)[layer]
+
+
+@cache
+def _open_graph(folder: Path) -> Graph:
+    return Graph.load(folder)
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionMatrix:
+    """A layer's matrix of one partition: its rows, and the ascending source nodes that its columns stand for."""
+
+    rows: Nodes
+    sources: Nodes
+    indptr: Nodes
+    columns: Nodes
+    weight: Floats | None
+
+    def matrix(self) -> LayerMatrix:
+        """The matrix for the kernels, [rows, sources]."""
+        weight = None if self.weight is None else rounds.tensor(self.weight)
+        return LayerMatrix(Csr(self.indptr, self.columns, (len(self.rows), len(self.sources))), weight)
+
+
+def sample_hub(setup: InferenceTaskSetup, piece: hubs.HubPiece) -> Nodes:
+    """Map of hubs: sample one piece of a hub's in-edges."""
+    return hubs.sample_piece(setup.job(), piece)
+
+
+def map_partition(setup: InferenceTaskSetup, layer: int, index: int) -> list[Any]:
+    """Map: the matrix of a partition, then for each partition the nodes of it that this one reads."""
+    job, (first, last) = setup.job(), setup.parts[index]
+    csr, weight = partition_matrix(job, layer, first, last, setup.scale)
+    rows = needed_rows(job.needed[layer + 1], first, last)
+    if len(rows) < last - first:
+        csr, positions = csr.rows(rows - first)
+        weight = None if weight is None else weight[positions]
+    sources, columns = np.unique(csr.indices, return_inverse=True)
+    part = PartitionMatrix(rows, sources.astype(np.int64), np.asarray(csr.indptr, dtype=np.int64), columns, weight)
+    cuts = np.searchsorted(sources, [start for start, _ in setup.parts[1:]])
+    return [part, *np.split(part.sources, cuts)]
+
+
+def send_messages(setup: InferenceTaskSetup, layer: int, index: int, embeddings: Floats | None, *sources: Nodes) -> Any:
+    """One piece per reducer: the messages its in-edges read, in the partition's own also what its rows keep."""
+    job, (first, last) = setup.job(), setup.parts[index]
+    rows = needed_rows(job.needed[layer], first, last)
+    if embeddings is None:
+        assert job.graph.features is not None
+        embeddings = np.asarray(job.graph.features[rows])
+    messages = rounds.send(setup.slice(layer), layer, embeddings)
+    sent = {name: value for name, value in messages.items() if name.startswith(rounds.SENT)}
+    pieces = [{name: value[np.searchsorted(rows, nodes)] for name, value in sent.items()} for nodes in sources]
+    computed = needed_rows(job.needed[layer + 1], first, last)
+    for name in messages.keys() - sent.keys():
+        pieces[index][name] = messages[name][np.searchsorted(rows, computed)]
+    return pieces[0] if len(pieces) == 1 else pieces
+
+
+def receive_messages(
+    setup: InferenceTaskSetup, layer: int, part: PartitionMatrix, *pieces: dict[str, Floats]
+) -> Floats:
+    """A partition's embeddings from the pieces of all partitions, in the order of the partitions."""
+    names = sorted({name for piece in pieces for name in piece})
+    messages = {name: np.concatenate([piece[name] for piece in pieces if name in piece]) for name in names}
+    return rounds.receive(setup.slice(layer), layer, part.matrix(), messages)
+
+
+def write_embeddings(setup: InferenceTaskSetup, layer: int, index: int, embeddings: Floats) -> None:
+    """Write a partition's embeddings into the array of all nodes."""
+    assert setup.work is not None
+    first, last = setup.parts[index]
+    rows = needed_rows(setup.job().needed[layer + 1], first, last)
+    RowFile(setup.work / f"{embeddings_name(layer)}.npy").put(first, scatter_rows(embeddings, rows, first, last))
+
+
+def read_embeddings(setup: InferenceTaskSetup, layer: int, index: int) -> Floats:
+    """Read a partition's embeddings that an earlier process wrote."""
+    assert setup.work is not None
+    rows = needed_rows(setup.job().needed[layer + 1], *setup.parts[index])
+    embeddings: Floats = np.load(setup.work / f"{embeddings_name(layer)}.npy", mmap_mode="r")[rows]
+    return embeddings
+
+
+def score_targets(setup: InferenceTaskSetup, index: int, targets: Nodes, embeddings: Floats) -> Floats:
+    """Logits of the targets of a partition."""
+    rows = needed_rows(setup.job().needed[-1], *setup.parts[index])
+    return rounds.score(setup.slice(setup.spec.layers), embeddings[np.searchsorted(rows, targets)])

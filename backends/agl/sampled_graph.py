@@ -1,0 +1,90 @@
+"""Sampled k-hop neighbourhoods of a graph in memory as layer matrices: the same edges that GraphFlat stores."""
+
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from backends.agl.flat.filters import FilterError, edge_columns, edge_mask
+from backends.agl.flat.sampling_strategy import SamplingStrategy
+from backends.agl.vectorize import inverse_sqrt, matrices
+from backends.base.layered import LayerMatrix
+from backends.contract import Nodes, Unsupported
+from backends.kernels import Neighbourhood, khop
+from datasets.csr import Csr
+from datasets.graph import Graph
+
+NEARLY_ALL = 0.9  # share of the nodes from which features are read in place
+
+
+class SampledGraph:
+    """A graph to sample neighbourhoods from by a strategy, and to build a model's layer matrices of them.
+
+    Self loops are added after sampling; gcn's weights use degrees of the whole graph, before filter and sampling.
+    Raises Unsupported for a column that the graph does not have.
+    """
+
+    def __init__(self, graph: Graph, model: str, strategy: SamplingStrategy, filtering: str | None) -> None:
+        self.model, self.strategy = model, strategy
+        self.csr, self.weight = graph.csr, None
+        try:
+            if strategy.by is not None:
+                column = np.asarray(edge_columns(graph, strategy.by), dtype=np.float32)
+                self.weight = -column if strategy.reverse else column
+            self.raw = graph.edge_weights if model == "gcn" else None
+            if filtering:
+                self._filter(np.flatnonzero(edge_mask(graph, filtering, 0, graph.csr.nnz)))
+        except FilterError as error:
+            raise Unsupported(str(error)) from error
+        self.scale = _scale(graph) if model == "gcn" else None
+
+    def _filter(self, positions: Nodes) -> None:
+        """Keep only the edges at ``positions``."""
+        csr = self.csr
+        indptr = np.searchsorted(positions, csr.indptr).astype(csr.indptr.dtype)
+        self.csr = Csr(indptr, csr.indices[positions], csr.shape, csr.ids[positions])
+        self.weight, self.raw = (None if column is None else column[positions] for column in (self.weight, self.raw))
+
+    def of_epoch(self, index: int) -> "SampledGraph":
+        """The same graph with the samples of an epoch; those of epoch 0 are its own."""
+        other = copy(self)
+        other.strategy = replace(self.strategy, seed=self.strategy.seed + index)
+        return other
+
+    def search(self, targets: NDArray[np.integer], needed: bool = False) -> Neighbourhood:
+        """Sample the merged neighbourhood of some targets; with ``needed`` only the edges that some layer reads."""
+        strategy = self.strategy
+        options = strategy.seed, strategy.scope, strategy.method, self.weight, strategy.replacement
+        return khop(self.csr, targets, strategy.fanouts, *options, needed=needed)
+
+    def matrices(self, neighbourhood: Neighbourhood, form: str) -> list[LayerMatrix]:
+        """Each layer's matrix over a neighbourhood that ``search`` returned, first layer first."""
+        scale = None if self.scale is None else self.scale[neighbourhood.nodes]
+        return matrices(neighbourhood, self.model, self.strategy.hops, form, scale, self.raw)
+
+    def layers(self, targets: Nodes, form: str) -> tuple[list[LayerMatrix], Nodes | None]:
+        """Return each layer's matrix, first layer first, and the nodes that the first one reads, ``None`` for all.
+
+        Rows of the last one are the targets, ascending. With form ``tight`` and nearly all nodes reached, features are
+        read in place: copying them would take longer than the few rows it saves.
+        """
+        neighbourhood = self.search(targets, form == "tight")
+        nodes = neighbourhood.nodes
+        first, *rest = self.matrices(neighbourhood, form)
+        if form != "tight" or len(nodes) < NEARLY_ALL * self.csr.shape[1]:
+            return [first, *rest], nodes
+        indices = nodes[first.csr.indices].astype(first.csr.indices.dtype)
+        rows = first.csr.shape[0]
+        unnumbered = Csr(first.csr.indptr, indices, (rows, self.csr.shape[1]))
+        return [LayerMatrix(unnumbered, first.weight, torch.from_numpy(nodes[:rows])), *rest], None
+
+
+def _scale(graph: Graph) -> NDArray[np.floating[Any]]:
+    """``D^-1/2`` of each node, D the weighted in-degree of A + I."""
+    if graph.edge_weights is None:
+        return inverse_sqrt(1.0 + graph.csr.in_degrees)
+    weights = graph.edge_weights.astype(np.float64)
+    return inverse_sqrt(1.0 + np.bincount(graph.csr.destinations, weights=weights, minlength=graph.nodes))

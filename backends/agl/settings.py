@@ -1,0 +1,108 @@
+"""``-c KEY=VALUE`` of AGL's command lines: the settings of training and inference, typed and checked."""
+
+from dataclasses import dataclass, fields
+from math import isfinite
+from typing import Any, TypeVar
+
+from backends.agl.config import RUN_ON
+
+Settings = TypeVar("Settings")
+
+TRAIN_MINIMA = {
+    **dict.fromkeys(("hidden", "heads", "output_heads", "epochs", "batch", "threads", "workers"), 1),
+    **dict.fromkeys(("servers", "staleness", "checkpoint_every", "rate", "decay", "dropout", "attention_dropout"), 0),
+}
+TRAIN_CHOICES = {"head": ("none", "linear"), "optimizer": ("adam", "sgd")}
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """Settings of one training; ``batch`` counts records of a worker, ``servers=0`` keeps one in this process."""
+
+    hidden: int = 64
+    heads: int = 1
+    output_heads: int = 1
+    slope: float = 0.2
+    head: str = "none"
+    epochs: int = 10
+    batch: int = 1024
+    optimizer: str = "adam"
+    rate: float = 0.01
+    decay: float = 0.0
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    seed: int = 0
+    threads: int = 2
+    workers: int = 1
+    servers: int = 0
+    staleness: int = 2
+    checkpoint_every: int = 100
+
+
+@dataclass(frozen=True)
+class InferSettings:
+    """Settings of one inference; ``fanouts`` has one entry per layer, first layer first."""
+
+    engine: str = "local"
+    partitions: int = 0
+    threads: int = 2
+    seed: int = 0
+    fanouts: tuple[int, ...] = ()
+    sampler: str = "uniform"
+    replace: bool = False
+    hub: int = 10_000
+    unmap: bool = False
+    slope: float = 0.2
+
+
+def read_train_settings(pairs: list[str]) -> TrainSettings:
+    """Read ``key=value`` pairs; raises ValueError naming what is allowed."""
+    settings = read_pairs(pairs, TrainSettings)
+    for name, least in TRAIN_MINIMA.items():
+        value = getattr(settings, name)
+        if not (isfinite(value) and value >= least):
+            raise ValueError(f"-c {name}={value} is not allowed: at least {least}")
+    for name, allowed in TRAIN_CHOICES.items():
+        if getattr(settings, name) not in allowed:
+            raise ValueError(f"-c {name}={getattr(settings, name)} is not allowed: one of {', '.join(allowed)}")
+    for name in ("dropout", "attention_dropout"):
+        if getattr(settings, name) >= 1:
+            raise ValueError(f"-c {name}={getattr(settings, name)} is not allowed: below 1")
+    return settings
+
+
+def read_infer_settings(pairs: list[str]) -> InferSettings:
+    """Read ``key=value`` pairs; raises ValueError naming what is allowed."""
+    settings = read_pairs(pairs, InferSettings)
+    if settings.engine not in RUN_ON:
+        raise ValueError(f"-c engine={settings.engine} is not allowed: one of {', '.join(RUN_ON)}")
+    if settings.threads < 1:
+        raise ValueError(f"-c threads={settings.threads} is not allowed: at least 1")
+    if settings.hub < 0:
+        raise ValueError(f"-c hub={settings.hub} is not allowed: at least 1, or 0 to cut no node into pieces")
+    return settings
+
+
+def read_pairs(pairs: list[str], kind: type[Settings]) -> Settings:
+    """Read pairs into a dataclass whose fields have defaults; raises ValueError naming what is allowed."""
+    types = {item.name: type(item.default) for item in fields(kind)}  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        key, sign, text = pair.partition("=")
+        if key not in types or not sign:
+            raise ValueError(f"-c {pair} is not understood: give key=value with a key of {', '.join(types)}")
+        values[key] = _parse_value(key, text, types[key])
+    return kind(**values)
+
+
+def _parse_value(key: str, text: str, kind: type) -> Any:
+    try:
+        if kind is tuple:
+            return tuple(int(part) for part in text.split(",") if part)
+        if kind is bool:
+            return {"true": True, "false": False}[text.lower()]
+        return kind(text)
+    except (ValueError, KeyError) as error:
+        descriptions: dict[Any, str] = {tuple: "whole numbers with commas between", bool: "true or false"}
+        expected = descriptions.get(kind, f"one {kind.__name__}")
+        raise ValueError(f"-c {key}={text} is not understood: give {expected}") from error

@@ -1,0 +1,213 @@
+"""A GraphFlat run as a folder: whole or not there, resumable, and read back in a seeded order."""
+
+import json
+import shutil
+from collections import namedtuple
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from backends.agl.flat import job as jobs
+from backends.agl.flat.encoded_records import ShardError
+from backends.agl.flat.job import FlattenJob, NoRoom, flatten_to, nodes_to_flatten
+from backends.agl.flat.reader import GraphFeatureReader
+from backends.agl.flat.sampling_strategy import StrategyError, parse_sampling
+from backends.agl.flat.shards import LAYOUT, features_path
+from tests.graphs import awkward_graph
+
+
+def flat(folder, graph=None, targets="all", text="uniform(4);uniform(2)", progress=None, **options):
+    graph = graph or awkward_graph(2, weighted=True)
+    job = FlattenJob(parse_sampling(text, 2), **{"shard_records": 16} | options)
+    return flatten_to(folder, graph, nodes_to_flatten(graph, targets), job, progress)
+
+
+def everything(folder):
+    reader = GraphFeatureReader(folder)
+    return [bytes(string) for number in range(len(reader.shards)) for string in reader.strings(number)]
+
+
+@pytest.mark.parametrize("embed", [True, False])
+def test_what_was_flattened_is_read_back(embed, tmp_path):
+    graph = awkward_graph(2, weighted=True)
+    manifest = flat(tmp_path / "out", graph, embed=embed)
+    reader = GraphFeatureReader(tmp_path / "out")
+    seen = []
+    for records in reader.batches(5, seed=3):
+        assert len(records) <= 5
+        assert np.array_equal(records.features, graph.features[records.ids])
+        seen += records.targets.tolist()
+    assert sorted(seen) == list(range(40)) and seen != sorted(seen) and len(reader) == 40
+    assert seen == [id for records in reader.batches(5, seed=3) for id in records.targets.tolist()]
+    assert seen != [id for records in reader.batches(5, seed=4) for id in records.targets.tolist()]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    stored_bytes = sum(map(len, everything(tmp_path / "out")))
+    sizes = manifest["sizes"]
+    once = sizes["shared_bytes"] - sum(_distinct(reader)) * (8 + 4 * 6)
+    assert stored_bytes == (sizes["embedded_bytes"] if embed else once)
+    assert sizes["file_bytes"] == sum(p.stat().st_size for p in (tmp_path / "out").glob("*.parquet"))
+
+
+def _distinct(reader):
+    from backends.agl.graphfeature import decode
+
+    return [len(np.unique(decode(reader.strings(number)).ids)) for number in range(len(reader.shards))]
+
+
+def test_targets_are_the_labelled_ones_of_splits(tmp_path):
+    graph = awkward_graph(2)
+    assert 3 not in nodes_to_flatten(graph) and len(nodes_to_flatten(graph)) == 39
+    flat(tmp_path / "out", graph, "validation")
+    records = next(GraphFeatureReader(tmp_path / "out").batches(100))
+    assert records.targets.tolist() == graph.nodes_of("validation").tolist() and set(records.split) == {1}
+    with pytest.raises(ValueError, match="allowed are all, labelled, train"):
+        nodes_to_flatten(graph, "some")
+
+
+def test_a_folder_that_exists_stays_as_it_is(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("keep")
+    with pytest.raises(FileExistsError, match="delete it or choose another"):
+        flat(tmp_path / "out")
+    assert (tmp_path / "out" / "mine").read_text() == "keep"
+
+
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
+    flat(tmp_path / "whole")
+
+    def interrupt(done, total):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        flat(tmp_path / "out", progress=interrupt)
+    assert not (tmp_path / "out").exists()
+    shards = sorted((tmp_path / ".out.partial" / "shards").glob("*.parquet"))
+    stamps = [path.stat().st_mtime_ns for path in shards]
+    assert len(shards) == 2
+    with pytest.raises(ShardError, match="did not finish"):
+        GraphFeatureReader(tmp_path / ".out.partial" / "shards")
+    flat(tmp_path / "out")
+    assert [(tmp_path / "out" / path.name).stat().st_mtime_ns for path in shards] == stamps
+    assert everything(tmp_path / "out") == everything(tmp_path / "whole")
+    assert (tmp_path / "out" / "manifest.json").read_text() == (tmp_path / "whole" / "manifest.json").read_text()
+
+
+def test_what_another_job_left_is_not_taken_over(tmp_path):
+    def interrupt(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        flat(tmp_path / "out", text="uniform(1)", progress=interrupt)
+    flat(tmp_path / "out")
+    flat(tmp_path / "whole")
+    assert everything(tmp_path / "out") == everything(tmp_path / "whole")
+
+
+def test_a_job_is_known_by_all_that_its_result_depends_on():
+    graph, targets, job = awkward_graph(2, weighted=True), np.arange(40), FlattenJob(parse_sampling("uniform(3)", 2))
+    changes = [{"filtering": "weight > 1"}, {"embed": False}, {"shard_records": 7}] + [
+        {"strategy": parse_sampling(text, 2, scope, seed)}
+        for text, scope, seed in [
+            ("uniform(4)", "node", 0),
+            ("uniform(3)", "target", 0),
+            ("uniform(3)", "node", 1),
+            ("uniform(limit=3, replacement=true)", "node", 0),
+            ("topk(3)", "node", 0),
+            ("topk(limit=3, reverse=true)", "node", 0),
+        ]
+    ]
+    others = [replace(job, **change).identity(graph, targets) for change in changes]
+    others += [job.identity(graph, targets[1:]), job.identity(replace(graph, sha256="another"), targets)]
+    mine = job.identity(graph, targets)
+    assert len({mine, *others}) == 1 + len(others)
+    for change in ({"run_on": "ray"}, {"threads": 3}, {"partitions": 9}, {"hub_threshold": None}):
+        assert replace(job, **change).identity(graph, targets) == mine
+
+
+def test_a_result_that_does_not_fit_is_refused_before_it_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(jobs.shutil, "disk_usage", lambda folder: namedtuple("Usage", "free")(1000))
+    with pytest.raises(NoRoom, match=r"need about .* GiB free: give fewer targets"):
+        flat(tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_estimate_is_close_to_the_result(tmp_path):
+    graph = awkward_graph(2, nodes=600, edges=6000)
+    manifest = flat(tmp_path / "out", graph, shard_records=200)
+    assert 0.9 < manifest["estimated_bytes"] / manifest["sizes"]["file_bytes"] < 1.3
+
+
+@pytest.mark.parametrize("text", ["weighted(3)", "topk(by=feature[0], limit=2)"])
+def test_a_sampler_whose_column_is_missing_is_refused(text, tmp_path):
+    with pytest.raises(StrategyError, match="samples by"):
+        flat(tmp_path / "out", awkward_graph(1), text=text)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damaged_shards_are_named(tmp_path):
+    flat(tmp_path / "out")
+    shard = GraphFeatureReader(tmp_path / "out").shards[1]
+    whole = shard.read_bytes()
+    for damaged in (whole[: len(whole) // 2], whole[:900] + bytes([whole[900] ^ 255]) + whole[901:], b""):
+        shard.write_bytes(damaged)
+        with pytest.raises(ShardError, match=r"part-00001.parquet .*flatten"):
+            list(GraphFeatureReader(tmp_path / "out").batches(100))
+    shard.unlink()
+    with pytest.raises(ShardError, match=r"part-00001.parquet .*missing"):
+        list(GraphFeatureReader(tmp_path / "out").batches(100))
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+def test_a_damaged_record_in_a_sound_file_is_named_by_its_row(tmp_path, seed):
+    flat(tmp_path / "out")
+    shard = GraphFeatureReader(tmp_path / "out").shards[1]
+    table = parquet.read_table(shard)
+    strings = table.column("graph_feature").to_pylist()
+    strings[6] = strings[6][:-9]
+    damaged = table.set_column(3, "graph_feature", pa.array(strings, pa.large_binary()))
+    parquet.write_table(damaged, shard, **LAYOUT)
+    with pytest.raises(ShardError, match=r"part-00001.parquet: row 7: .*flatten the graph again"):
+        list(GraphFeatureReader(tmp_path / "out").batches(4, seed))
+
+
+def test_bytes_read_are_those_of_the_strings(tmp_path):
+    flat(tmp_path / "out")
+    reader = GraphFeatureReader(tmp_path / "out")
+    list(reader.batches(7))
+    stored_bytes = sum(map(len, everything(tmp_path / "out")))
+    assert stored_bytes < reader.bytes_read < 1.2 * stored_bytes
+
+
+def test_damaged_folders_are_named(tmp_path):
+    flat(tmp_path / "out", embed=False)
+    shutil.copy(
+        features_path(GraphFeatureReader(tmp_path / "out").shards[2]), tmp_path / "out" / "part-00000.features.parquet"
+    )
+    with pytest.raises(ShardError, match=r"features.parquet lacks node"):
+        list(GraphFeatureReader(tmp_path / "out").batches(100))
+    (tmp_path / "out" / "manifest.json").write_text("{")
+    with pytest.raises(ShardError, match="damaged"):
+        GraphFeatureReader(tmp_path / "out")
+    with pytest.raises(ShardError, match="did not finish"):
+        GraphFeatureReader(tmp_path / "nothing")
+
+
+def test_the_manifest_says_how_records_were_made(tmp_path):
+    flat(tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["strategy"]["fanouts"] == [2, 4] and manifest["sizes"]["records"] == 40
+    assert manifest["duplication"] == manifest["sizes"]["nodes"] / manifest["distinct_nodes"]
+
+
+@pytest.mark.parametrize("threads", [2, 7])
+def test_threads_write_whole_shards_and_change_no_byte(tmp_path, threads):
+    done = []
+    one = flat(tmp_path / "one")
+    many = flat(tmp_path / "many", threads=threads, progress=lambda *at: done.append(at))
+    assert one == many and done == [(1, 3), (2, 3), (3, 3)]
+    for path in (tmp_path / "one").iterdir():
+        assert (tmp_path / "many" / path.name).read_bytes() == path.read_bytes()

@@ -1,0 +1,227 @@
+"""GraphFlat by tasks: the bytes of the local engine for any reducers and hub threshold; balance, resumption."""
+
+import os
+import signal
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.agl.flat.distributed import FlattenRounds, Inline
+from backends.agl.flat.job import FlattenJob, flatten_to, nodes_to_flatten
+from backends.agl.flat.mapreduce import FlattenTaskSetup
+from backends.agl.flat.reader import GraphFeatureReader
+from backends.agl.flat.sampling_strategy import parse_sampling
+from backends.agl.flat.source import Source
+from datasets.csr import csr_from_edges
+from datasets.graph import Graph
+from tests.backends.agl.flat.test_job import everything
+from tests.backends.agl.flat.test_local import REPLACING, STRATEGIES, strings_of
+from tests.graphs import awkward_graph
+
+
+def by_tasks(folder, graph, strategy, reducers, threshold, targets=None, filtering=None, executor=None):
+    """Strings of all targets, and the reducers' loads."""
+    Source.build(graph, strategy, filtering, folder / "source")
+    (folder / "shards").mkdir(exist_ok=True)
+    plan = FlattenTaskSetup(folder / "source", strategy, graph.nodes, reducers, threshold)
+    targets = np.arange(graph.nodes) if targets is None else targets
+    done, loads = FlattenRounds(executor or Inline(), folder, plan).run(targets, 16, True)
+    reader = object.__new__(GraphFeatureReader)
+    reader.shards, reader.bytes_read = sorted((folder / "shards").glob("part-*.parquet")), 0
+    assert sum(sizes.records for sizes, _ in done) == len(targets)
+    return [bytes(string) for number in range(len(done)) for string in reader.strings(number)], loads
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(STRATEGIES + REPLACING),
+    st.integers(1, 5),
+    st.sampled_from([None, 0, 5, 30]),
+    st.integers(1, 3),
+    st.sampled_from(["node", "target"]),
+)
+def test_bytes_are_those_of_the_local_engine(tmp_path_factory, text, reducers, threshold, hops, scope):
+    graph, strategy = awkward_graph(2, weighted=True), parse_sampling(text.split(";")[0], hops, scope, seed=9)
+    whole = strings_of(graph, strategy, tmp_path_factory.mktemp("local"))
+    strings, loads = by_tasks(tmp_path_factory.mktemp("tasks"), graph, strategy, reducers, threshold)
+    assert strings == whole
+    assert sum(loads) == graph.csr.nnz
+
+
+def test_a_filter_reaches_the_tasks(tmp_path):
+    graph, strategy, text = awkward_graph(2, weighted=True), parse_sampling("weighted(2)", 2), "weight > 1.0"
+    (tmp_path / "local").mkdir()
+    whole = strings_of(graph, strategy, tmp_path / "local", filtering=text)
+    assert by_tasks(tmp_path, graph, strategy, 3, 5, filtering=text)[0] == whole
+
+
+class Watched(Inline):
+    """Records the most bytes that a task's arrays take beside its arguments."""
+
+    def __init__(self):
+        self.most = 0
+
+    def submit(self, results, task, *arguments):
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        outputs = super().submit(results, task, *arguments)
+        self.most = max(self.most, tracemalloc.get_traced_memory()[1] - before)
+        return outputs
+
+
+def test_a_task_takes_the_less_memory_the_more_partitions_there_are(tmp_path):
+    random, nodes = np.random.default_rng(0), 4000
+    csr = csr_from_edges(*random.integers(0, nodes, (2, 10 * nodes)), (nodes, nodes))
+    graph = Graph("even", csr, features=random.normal(size=(nodes, 3)).astype(np.float32))
+    most = {}
+    for partitions in (2, 1, 8):  # the first one pays what is loaded once
+        (folder := tmp_path / str(partitions)).mkdir()
+        tracemalloc.start()
+        by_tasks(folder, graph, parse_sampling("uniform(4)", 2), partitions, None, executor=(watched := Watched()))
+        tracemalloc.stop()
+        most[partitions] = watched.most
+    assert most[8] < most[1] / 3, most
+
+
+def hub_graph() -> Graph:
+    """2,000 nodes of 10 in-edges each, and a hub with 20,000."""
+    random = np.random.default_rng(0)
+    destinations = np.concatenate([np.repeat(np.arange(1, 2001), 10), np.zeros(20000, dtype=np.int64)])
+    sources = (destinations + 1 + random.integers(0, 2000, len(destinations))) % 2001
+    csr = csr_from_edges(sources, destinations, (2001, 2001))
+    return Graph("hub", csr, features=random.normal(size=(2001, 3)).astype(np.float32))
+
+
+def test_re_indexing_balances_the_reducers_and_changes_nothing(tmp_path):
+    graph, strategy, some = hub_graph(), parse_sampling("uniform(5)", 2), np.array([0, 1, 2])
+    (tmp_path / "with").mkdir(), (tmp_path / "without").mkdir()
+    plain, skewed = by_tasks(tmp_path / "without", graph, strategy, 4, None, some)
+    spread, even = by_tasks(tmp_path / "with", graph, strategy, 4, 1000, some)
+    assert plain == spread
+    mean = graph.csr.nnz / 4
+    assert max(skewed) > 2 * mean and max(even) < 1.1 * mean
+
+
+class Killed(Inline):
+    """Dies after some tasks, and counts those that had to be done."""
+
+    def __init__(self, after=10**9):
+        self.left, self.calls = after, 0
+
+    def submit(self, results, task, *arguments):
+        if self.left == 0:
+            raise KeyboardInterrupt
+        self.left -= 1
+        return super().submit(results, task, *arguments)
+
+
+@pytest.mark.parametrize("after", [1, 5, 9, 14, 17])
+def test_a_killed_run_goes_on_by_round(tmp_path, after):
+    graph, strategy = awkward_graph(2, weighted=True), parse_sampling("uniform(3)", 2)
+    (tmp_path / "local").mkdir()
+    whole = strings_of(graph, strategy, tmp_path / "local")
+    with pytest.raises(KeyboardInterrupt):
+        by_tasks(tmp_path, graph, strategy, 3, 5, executor=Killed(after))
+    done = {path: path.stat().st_mtime_ns for path in (tmp_path / "rounds-3-5").iterdir()}
+    assert len(done) == min(after, 21)
+    assert by_tasks(tmp_path, graph, strategy, 3, 5)[0] == whole
+    assert {path: path.stat().st_mtime_ns for path in done} == done
+
+
+@pytest.mark.needs_ray
+def test_ray_writes_what_the_local_engine_writes(tmp_path):
+    graph, strategy = awkward_graph(2, weighted=True), parse_sampling("uniform(4);uniform(2)", 2)
+    targets = nodes_to_flatten(graph, "all")
+    flatten_to(tmp_path / "local", graph, targets, FlattenJob(strategy, shard_records=16))
+    job = FlattenJob(strategy, shard_records=16, run_on="ray", partitions=3, hub_threshold=5)
+    manifest = flatten_to(tmp_path / "ray", graph, targets, job)
+    assert everything(tmp_path / "ray") == everything(tmp_path / "local")
+    assert len(manifest["reducer_loads"]) == 3 and sum(manifest["reducer_loads"]) == graph.csr.nnz
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["local", "ray"]
+
+
+def die_once(folder, *parts):
+    """End the worker's process at its first try."""
+    marker = folder / "died"
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [sum(parts)]
+
+
+def die_first(marker, late, task, *arguments):
+    """End the worker's process at its first try, before or after the task is done."""
+    results = task(*arguments) if late or marker.exists() else []
+    if not marker.exists():
+        marker.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return results
+
+
+class Dying:
+    """Ray, whose worker is killed in every fifth task, in turns before and after the work."""
+
+    def __init__(self, executor, folder):
+        self.executor, self.folder, self.calls = executor, folder, 0
+        self.put, self.get = executor.put, executor.get
+
+    def submit(self, results, task, *arguments):
+        self.calls += 1
+        if self.calls % 5:
+            return self.executor.submit(results, task, *arguments)
+        marker = self.folder / f"died-{self.calls}"
+        return self.executor.submit(results, die_first, marker, self.calls % 2 == 0, task, *arguments)
+
+
+@pytest.mark.needs_ray
+def test_killed_workers_change_no_byte(tmp_path):
+    from backends.agl.flat.distributed import OnRay
+    from backends.parallel import ray_cluster as cluster
+
+    graph, strategy = awkward_graph(2, weighted=True), parse_sampling("weighted(4);weighted(2)", 2)
+    for name in ("local", "tasks", "died"):
+        (tmp_path / name).mkdir()
+    ray = cluster.acquire()
+    try:
+        executor = Dying(OnRay(ray), tmp_path / "died")
+        strings, _ = by_tasks(tmp_path / "tasks", graph, strategy, 3, 5, executor=executor)
+    finally:
+        cluster.release()
+    assert strings == strings_of(graph, strategy, tmp_path / "local")
+    assert len(list((tmp_path / "died").iterdir())) == executor.calls // 5 >= 4
+
+
+def fail(folder):
+    """Find the disk full."""
+    raise OSError(28, "No space left on device", str(folder))
+
+
+@pytest.mark.needs_ray
+def test_what_fails_in_a_task_is_told_as_it_is(tmp_path):
+    from backends.agl.flat.distributed import OnRay
+    from backends.parallel import ray_cluster as cluster
+
+    ray = cluster.acquire()
+    try:
+        executor = OnRay(ray)
+        with pytest.raises(OSError, match=rf"^\[Errno 28\] No space left on device: '{tmp_path}'$"):
+            executor.get(executor.submit(1, fail, tmp_path))
+    finally:
+        cluster.release()
+
+
+@pytest.mark.needs_ray
+def test_a_task_whose_worker_is_killed_runs_again(tmp_path):
+    from backends.agl.flat.distributed import OnRay
+    from backends.parallel import ray_cluster as cluster
+
+    ray = cluster.acquire()
+    try:
+        executor = OnRay(ray)
+        (handle,) = executor.submit(1, die_once, tmp_path, executor.put(2), 3)
+        assert executor.get([handle]) == [5] and (tmp_path / "died").exists()
+    finally:
+        cluster.release()

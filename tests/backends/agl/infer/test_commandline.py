@@ -1,0 +1,179 @@
+"""``python -m backends.agl.infer``: scores as files, resumption after a kill, and refusals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from backends.agl.infer.commandline import main
+from tests.backends.agl.infer.test_infer import close, definition, model_on
+from tests.graphs import awkward_graph
+
+ROOT = Path(__file__).resolve().parents[4]
+HELD = awkward_graph(2)
+
+
+@pytest.fixture
+def given(tmp_path):
+    """A graph and a model on disk, and the scores they should give."""
+    graph = awkward_graph(2)
+    spec, state = model_on(graph, "gat", 2)
+    (tmp_path / "graph").mkdir()
+    graph.save(tmp_path / "graph")
+    save_file(state, tmp_path / "model.safetensors")
+    command = ["-m", str(tmp_path / "model.safetensors"), "-i", str(tmp_path / "graph"), "-o", str(tmp_path / "out")]
+    return tmp_path, command, definition(graph, spec, state)
+
+
+def test_a_process_scores_a_graph_and_shows_its_progress(given):
+    folder, command, expected = given
+    settings = ["-c", "partitions=3", "threads=1"]
+    run = [sys.executable, "-m", "backends.agl.infer", *command, *settings]
+    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "40 nodes scored" in done.stdout
+    assert "round 2: receive" in done.stderr
+    close(np.load(folder / "out" / "scores.npy"), expected)
+    np.testing.assert_array_equal(np.load(folder / "out" / "nodes.npy"), np.arange(40))
+    assert json.loads((folder / "out" / "facts.json").read_text())["embeddings"] == 80
+    assert sorted(path.name for path in (folder / "out").iterdir()) == ["facts.json", "nodes.npy", "scores.npy"]
+
+
+def test_targets_are_scored_in_the_order_given(given):
+    folder, command, expected = given
+    targets = np.array([31, 2, 9])
+    np.save(folder / "targets.npy", targets)
+    assert main([*command, "-t", str(folder / "targets.npy")]) == 0
+    close(np.load(folder / "out" / "scores.npy"), expected[targets])
+
+
+def test_nodes_go_by_the_names_of_the_tables(given):
+    folder, command, _ = given
+    spoiled(folder, HELD, node_ids=np.arange(40) * 3 + 5)
+    np.save(folder / "targets.npy", np.array([31, 2, 9]))
+    assert main([*command, "-t", str(folder / "targets.npy")]) == 0
+    np.testing.assert_array_equal(np.load(folder / "out" / "nodes.npy"), [98, 11, 32])
+
+
+def test_finished_scores_are_never_overwritten(given, capsys):
+    folder, command, _ = given
+    assert main(command) == 0
+    before = (folder / "out" / "scores.npy").stat().st_mtime_ns
+    assert main(command) == 2
+    assert "holds finished scores: give another folder" in capsys.readouterr().err
+    assert (folder / "out" / "scores.npy").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("partitions=x", "-c partitions=x is not understood: give one int"),
+        ("speed=9", "give key=value with a key of engine, partitions"),
+        ("engine=spark", "engine=spark is not allowed: one of local, ray"),
+        ("fanouts=5", "are not one per layer: the model has 2"),
+        ("sampler=best", "sampler='best' is unknown: allowed are uniform"),
+        ("sampler=weighted", "sampler='weighted' needs weight"),
+        ("fanouts=0,2", "fanout=0 is not allowed: at least 1"),
+        ("hub=-5", "-c hub=-5 is not allowed"),
+    ],
+)
+def test_settings_that_do_not_exist_are_refused(given, capsys, settings, message):
+    folder, command, _ = given
+    fanouts = ["fanouts=2,2"] if settings.startswith("sampler") else []
+    assert main([*command, "-c", *fanouts, settings]) == 2
+    assert message in capsys.readouterr().err
+    assert not (folder / "out").exists()
+
+
+def test_a_corrupt_model_is_refused_by_name(given, capsys):
+    folder, command, _ = given
+    model = folder / "model.safetensors"
+    model.write_bytes(model.read_bytes()[:100])
+    assert main(command) == 2
+    assert f"{model} is no whole .safetensors file" in capsys.readouterr().err
+    assert not (folder / "out").exists()
+
+
+def spoiled(folder, graph, **arrays):
+    """Save the graph with other arrays in place of the good one."""
+    replace(graph, **arrays).save(folder / "graph")
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:150])
+
+
+def with_nan(array, row):
+    array = array.copy()
+    array[row] = np.nan
+    return array
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda path: cut(path / "graph" / "indices.npy"), "graph/indices.npy is damaged"),
+        (lambda path: (path / "graph" / "graph.json").write_text("{"), "graph/graph.json is damaged"),
+        (lambda path: (path / "graph" / "indptr.npy").unlink(), "graph/indptr.npy"),
+        (lambda path: spoiled(path, HELD, features=with_nan(HELD.features, 7)), "the features of node 7 of awkward"),
+        (lambda path: spoiled(path, HELD, features=HELD.features[:, :3]), "the model takes 6 features, awkward has 3"),
+        (lambda path: spoiled(path, HELD, edge_weights=np.ones(HELD.csr.nnz, np.float32)), "which gat would drop"),
+        (lambda path: (path / "targets.npy").write_bytes(b""), "targets.npy is no whole .npy file"),
+        (lambda path: cut(path / "targets.npy"), "targets.npy is no whole .npy file"),
+        (lambda path: np.save(path / "targets.npy", np.ones(3)), "targets.npy holds float64 of shape (3,)"),
+        (
+            lambda path: save_file({"layers.0.weight": np.ones(6, np.float32)}, path / "model.safetensors"),
+            "give matrices",
+        ),
+    ],
+)
+def test_files_that_do_not_serve_are_named_and_nothing_is_written(given, capsys, spoil, message):
+    folder, command, _ = given
+    np.save(folder / "targets.npy", np.arange(30))
+    spoil(folder)
+    assert main([*command, "-t", str(folder / "targets.npy")]) in (1, 2)
+    assert message in capsys.readouterr().err
+    assert not (folder / "out").exists()
+
+
+def test_a_full_disk_leaves_no_scores(given):
+    """What a run without room leaves is no obstacle to the next one."""
+    folder, command, expected = given
+    words = " ".join(map(repr, command))
+    limited = f"ulimit -f 0; exec {sys.executable} -m backends.agl.infer {words}"
+    ended = subprocess.run(["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 1 and "error: " in ended.stderr, ended.stderr
+    assert not list((folder / "out").glob("*.npy"))
+    assert main(command) == 0
+    close(np.load(folder / "out" / "scores.npy"), expected)
+
+
+def test_a_killed_process_goes_on_where_it_stopped(tmp_path):
+    graph = awkward_graph(4, nodes=3000, edges=60000)
+    spec, state = model_on(graph, "gat", 3)
+    (tmp_path / "graph").mkdir()
+    graph.save(tmp_path / "graph")
+    save_file(state, tmp_path / "model.safetensors")
+    out = tmp_path / "out"
+    command = ["-m", str(tmp_path / "model.safetensors"), "-i", str(tmp_path / "graph"), "-o", str(out)]
+    run = [sys.executable, "-m", "backends.agl.infer", *command, "-c", "partitions=400", "threads=1"]
+    process = subprocess.Popen(run, cwd=ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        while not (out / "work" / "round-1.done").exists():
+            assert process.poll() is None
+            time.sleep(0.002)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    assert not (out / "scores.npy").exists()
+    assert main([*command, "-c", "partitions=2"]) == 0
+    close(np.load(out / "scores.npy"), definition(graph, spec, state))
+    assert "layer 1" not in json.loads((out / "facts.json").read_text())["made"]

@@ -1,0 +1,127 @@
+"""GraphInfer by pushing messages: the local engine's scores, from Ray's tasks; hubs in pieces change nothing."""
+
+import itertools
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.agl.infer import hubs
+from backends.agl.infer.distributed import infer_with_ray
+from backends.agl.infer.job import InferenceJob
+from backends.agl.infer.local import silent
+from backends.agl.infer.workspace import Workspace
+from backends.parallel import ray_cluster as cluster
+from tests.backends.agl.infer.test_infer import MODELS, Killed, close, definition, inference, killed_in, model_on
+from tests.graphs import awkward_graph
+
+pytestmark = pytest.mark.needs_ray
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_ray():
+    """One Ray for all tests here: starting it takes seconds."""
+    cluster.acquire()
+    yield
+    cluster.release()
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("model", MODELS)
+def test_pushed_messages_give_the_scores_of_the_full_forward_pass(model, partitions):
+    graph = awkward_graph(3, weighted=model == "gcn")
+    spec, state = model_on(graph, model, 2, "linear")
+    scores, facts = infer_with_ray(InferenceJob(graph, spec, state, partitions=partitions), 1, 0, silent)
+    close(scores, definition(graph, spec, state))
+    assert (facts["embeddings"], facts["rounds"]) == (80, 3)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_sampled_with_hubs_in_pieces_and_few_targets_it_equals_the_local_engine(tmp_path, model):
+    graph = awkward_graph(3, weighted=model == "gcn")
+    spec, state = model_on(graph, model, 2, fanouts=(4, 3))
+    targets = np.array([9, 0, 30, 9])
+    job = InferenceJob(graph, spec, state, targets, seed=5, partitions=3)
+    expected = inference(tmp_path, graph, spec, state, targets=targets, seed=5).run()
+    plain, plain_facts = infer_with_ray(job, 1, 0, silent)
+    pieces, facts = infer_with_ray(job, 1, 10, silent)
+    close(plain, expected)
+    np.testing.assert_array_equal(pieces, plain)
+    assert plain_facts["hub_pieces"] == 0 < facts["hub_pieces"]
+    assert facts["largest_load"] < plain_facts["largest_load"]
+
+
+@pytest.mark.parametrize("engine", ["ray", "local"])
+@pytest.mark.parametrize("few", [None, np.array([9, 0, 30])], ids=["all", "few"])
+def test_a_run_killed_in_a_round_goes_on_after_the_one_before_on_either_engine(tmp_path, engine, few):
+    graph = awkward_graph(3)
+    spec, state = model_on(graph, "gat", 3, "linear")
+    job = InferenceJob(graph, spec, state, few, partitions=3)
+    with pytest.raises(Killed):
+        infer_with_ray(job, 1, 0, killed_in("round 2"), Workspace(tmp_path, job.identity()))
+    if engine == "local":
+        left = inference(tmp_path, graph, spec, state, targets=few, partitions=2)
+        scores, embeddings = left.run(), left.facts()["embeddings"]
+    else:
+        scores, facts = infer_with_ray(job, 1, 0, silent, Workspace(tmp_path, job.identity()))
+        embeddings = facts["embeddings"]
+    close(scores, definition(graph, spec, state)[slice(None) if few is None else few])
+    assert embeddings == sum(graph.nodes if mask is None else mask.sum() for mask in job.needed[2:])
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 9), st.integers(1, 12), st.lists(st.integers(1, 9), min_size=1, max_size=3),
+       st.sampled_from(["uniform", "weighted", "topk"]))  # fmt: skip
+def test_the_pieces_of_a_hub_merge_to_the_sample_of_the_whole(seed, threshold, fanouts, sampler):
+    graph = awkward_graph(seed, weighted=True)
+    job = InferenceJob(graph, *model_on(graph, "gcn", len(fanouts), fanouts=tuple(fanouts)), seed=seed, sampler=sampler)
+    pieces = hubs.hub_pieces(job, threshold)
+    drawn = hubs.merge_samples(job, pieces, [hubs.sample_piece(job, piece) for piece in pieces])
+    assert drawn is not None
+    every = InferenceJob(graph, job.spec, job.state, seed=seed, sampler=sampler, hubs=drawn)
+    for layer, step in itertools.product(range(len(fanouts)), (1, 3)):
+        expected, at = job.in_edges(np.arange(graph.nodes)[::step], layer)
+        actual, there = every.in_edges(np.arange(graph.nodes)[::step], layer)
+        np.testing.assert_array_equal(actual.indptr, expected.indptr)
+        np.testing.assert_array_equal(there, at)
+
+
+def test_a_process_that_used_ray_leaves_no_process_and_no_file(tmp_path):
+    import sys
+
+    from safetensors.numpy import save_file
+
+    graph = awkward_graph(2)
+    spec, state = model_on(graph, "sage", 2)
+    (tmp_path / "graph").mkdir()
+    graph.save(tmp_path / "graph")
+    save_file(state, tmp_path / "model.safetensors")
+    command = ["-m", str(tmp_path / "model.safetensors"), "-i", str(tmp_path / "graph"), "-o", str(tmp_path / "out")]
+    run = [sys.executable, "-m", "backends.agl.infer", *command, "-c", "engine=ray", "partitions=2"]
+    (mine := Path("/tmp") / f"gi{os.getpid()}").mkdir()
+    root = Path(__file__).resolve().parents[4]
+    done = subprocess.run(run, cwd=root, env=os.environ | {"TMPDIR": str(mine)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    close(np.load(tmp_path / "out" / "scores.npy"), definition(graph, spec, state))
+    deadline = time.monotonic() + 20
+    while (left := processes_naming(str(mine))) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == []
+    assert list(mine.iterdir()) == []
+    mine.rmdir()
+
+
+def processes_naming(text):
+    processes = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if text in path.read_text():
+                processes.append(path.parent.name)
+        except OSError:
+            continue
+    return processes

@@ -1,0 +1,243 @@
+"""GraphInfer against the full-batch definition: scores, counts, subsets, resumption, refusals."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.agl.infer.job import InferenceJob
+from backends.agl.infer.local import LocalInference
+from backends.agl.infer.neighbourhood_inference import NeighbourhoodInference
+from backends.agl.infer.slices import read_state, slices_of, spec_from_state
+from backends.agl.infer.workspace import Workspace
+from backends.model import ModelSpec, initial_state
+from backends.reference.definition import forward
+from tests.graphs import awkward_graph
+
+MODELS = ("gcn", "sage", "gat")
+
+
+def model_on(graph, model, layers, head="none", fanouts=()):
+    heads = (3, 2) if model == "gat" else (1, 1)
+    spec = ModelSpec(model, layers, graph.width, 5, graph.classes, *heads, head=head, fanouts=fanouts)
+    return spec, initial_state(spec, 7)
+
+
+def definition(graph, spec, state):
+    import torch
+
+    parameters = {name: torch.from_numpy(value.astype(np.float64)) for name, value in state.items()}
+    return forward(graph, spec, parameters).numpy()
+
+
+def inference(folder, *given, **options):
+    job = InferenceJob(*given, **options)
+    engine = LocalInference(job, Workspace(folder, job.identity()))
+    engine.map()
+    return engine
+
+
+def close(actual, expected):
+    assert actual.shape == expected.shape
+    assert np.abs(actual - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("partitions", [1, 3, 7])
+@pytest.mark.parametrize("head", ["none", "linear"])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("model", MODELS)
+def test_scores_equal_the_full_forward_pass_and_each_embedding_is_made_once(tmp_path, model, layers, head, partitions):
+    graph = awkward_graph(layers, weighted=model == "gcn")
+    spec, state = model_on(graph, model, layers, head)
+    engine = inference(tmp_path, graph, spec, state, partitions=partitions)
+    close(engine.run(), definition(graph, spec, state))
+    assert engine.facts()["embeddings"] == layers * graph.nodes
+    assert engine.facts()["rounds"] == layers + 1
+    engine.start_over()
+    close(engine.run(), definition(graph, spec, state))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_subset_gets_the_rows_of_the_whole_from_fewer_embeddings(tmp_path, model):
+    graph = awkward_graph(5, nodes=400, edges=300, weighted=model == "gcn")
+    spec, state = model_on(graph, model, 2)
+    targets = np.array([17, 3, 300, 399, 3])
+    engine = inference(tmp_path, graph, spec, state, targets=targets, partitions=3)
+    close(engine.run(), definition(graph, spec, state)[targets])
+    computed = engine.facts()["made"]
+    reached = {3, 17, 300, 399}
+    assert computed["layer 2"] == len(reached)
+    for node in list(reached):
+        reached |= set(graph.csr.indices[graph.csr.indptr[node] : graph.csr.indptr[node + 1]].tolist())
+    assert computed["layer 1"] == len(reached) < graph.nodes
+
+
+class Killed(BaseException):
+    """What ends a run in the middle of a round."""
+
+
+def killed_in(step):
+    def progress(name, done, of):
+        if name.startswith(step) and done == of:
+            raise Killed
+
+    return progress
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("step", ["round 2: send", "round 2: receive", "round 3: receive"])
+def test_a_killed_run_goes_on_after_its_last_finished_round(tmp_path, model, step):
+    graph = awkward_graph(1)
+    spec, state = model_on(graph, model, 3)
+    job = InferenceJob(graph, spec, state, partitions=4)
+    first = LocalInference(job, Workspace(tmp_path, job.identity()), killed_in(step))
+    first.map()
+    with pytest.raises(Killed):
+        first.run()
+    second = inference(tmp_path, graph, spec, state, partitions=2)
+    close(second.run(), definition(graph, spec, state))
+    begun = int(step.split()[1][0])
+    assert [f"layer {k}" in second.computed for k in (1, 2, 3)] == [k >= begun for k in (1, 2, 3)]
+
+
+def test_a_folder_of_another_inference_is_refused(tmp_path):
+    graph = awkward_graph(1)
+    spec, state = model_on(graph, "gcn", 2)
+    inference(tmp_path / "a", graph, spec, state).run()
+    with pytest.raises(ValueError, match=r"holds the work of another inference \(state was .* empty folder"):
+        inference(tmp_path / "a", graph, spec, initial_state(spec, 8))
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "thesis.txt").write_text("mine")
+    with pytest.raises(ValueError, match="holds files of something else"):
+        inference(tmp_path / "b", graph, spec, state)
+    assert (tmp_path / "b" / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("head", ["none", "linear"])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("model", MODELS)
+def test_a_state_tells_its_model_and_falls_into_slices_that_share_nothing(model, layers, head):
+    spec, state = model_on(awkward_graph(), model, layers, head)
+    assert spec_from_state(state, "it").parameters() == spec.parameters()
+    names = [set(part.given) for part in slices_of(spec, state)]
+    assert len(names) == layers + 1
+    assert sum(map(len, names)) == len(state) == len(set().union(*names))
+    assert names[-1] == ({"head.weight", "head.bias"} if head == "linear" else set())
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda state: state.pop("layers.1.weight"), "holds nothing as layers.1.weight, the model needs"),
+        (lambda state: state.update({"layers.0.bias": np.zeros(99, np.float32)}), r"holds \(99,\) as layers.0.bias"),
+        (lambda state: state.update({"layers.7.bias": np.zeros(5, np.float32)}), "needs nothing of that name"),
+        (lambda state: state["layers.0.weight"].fill(np.nan), "layers.0.weight of the state holds values that are not"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused(spoil, message):
+    graph = awkward_graph()
+    spec, state = model_on(graph, "gcn", 2)
+    spoil(state)
+    with pytest.raises(ValueError, match=message):
+        InferenceJob(graph, spec, state)
+
+
+def test_a_file_that_is_no_state_is_refused_by_name(tmp_path):
+    from safetensors.numpy import save_file
+
+    state = model_on(awkward_graph(), "gcn", 2)[1]
+    path = tmp_path / "model.safetensors"
+    with pytest.raises(ValueError, match=f"there is no file {path}"):
+        read_state(path)
+    save_file(state, path)
+    assert read_state(path).keys() == state.keys()
+    path.write_bytes(path.read_bytes()[:-7])
+    with pytest.raises(ValueError, match=f"{path} is no whole .safetensors file"):
+        read_state(path)
+    with pytest.raises(ValueError, match="names no layer"):
+        spec_from_state({"weight": np.zeros(3, np.float32)}, "it")
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"seed": 1}, "sampling"),
+        ({"sampler": "topk"}, "sampling"),
+        ({"replace": True}, "sampling"),
+        ({"targets": np.array([3, 8])}, "targets"),
+    ],
+    ids=str,
+)
+def test_a_folder_of_other_targets_or_samples_is_refused(tmp_path, options, named):
+    graph = awkward_graph(1, weighted=True)
+    spec, state = model_on(graph, "gcn", 2, fanouts=(2, 2))
+    inference(tmp_path, graph, spec, state)
+    inference(tmp_path, graph, spec, state, partitions=3)
+    with pytest.raises(ValueError, match=rf"holds the work of another inference \({named} was"):
+        inference(tmp_path, graph, spec, state, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"targets": np.array([0, 40])}, "targets reach from 0 to 40: allowed are 0 to 39"),
+        ({"targets": np.array([-1])}, "targets reach from -1"),
+        ({"partitions": -1}, "partitions=-1 is not allowed"),
+    ],
+)
+def test_targets_and_partitions_that_do_not_exist_are_refused(options, message):
+    graph = awkward_graph()
+    with pytest.raises(ValueError, match=message):
+        InferenceJob(graph, *model_on(graph, "gcn", 2), **options)
+
+
+def test_each_layer_reads_as_many_neighbours_as_its_own_fanout(tmp_path):
+    graph = awkward_graph(4)
+    spec, state = model_on(graph, "sage", 3, fanouts=(1, 5, 2))
+    engine = inference(tmp_path, graph, spec, state)
+    for layer, fanout in enumerate(spec.fanouts):
+        sampled = np.minimum(graph.csr.in_degrees, fanout)
+        np.testing.assert_array_equal(engine.job.degrees(np.arange(graph.nodes), layer), sampled)
+        assert engine.job.in_edges(np.arange(graph.nodes), layer)[0].nnz == sampled.sum()
+    close(engine.run(), NeighbourhoodInference(InferenceJob(graph, spec, state), 13).run())
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(MODELS),
+    st.lists(st.integers(1, 6), min_size=1, max_size=3),
+    st.integers(1, 7),
+    st.integers(0, 5),
+    st.sampled_from([("uniform", False), ("uniform", True), ("topk", False), ("weighted", False)]),
+)
+def test_sampled_scores_equal_those_of_each_targets_neighbourhood(model, fanouts, partitions, seed, sampling):
+    graph = awkward_graph(seed, weighted=model == "gcn" or sampling[0] != "uniform")
+    spec, state = model_on(graph, model, len(fanouts), fanouts=tuple(fanouts))
+    sampler, replace = sampling
+    options = {"seed": seed, "sampler": sampler, "replace": replace}
+    with TemporaryDirectory() as folder:
+        scores = inference(Path(folder), graph, spec, state, partitions=partitions, **options).run()
+    for size in (1, 13, graph.nodes):
+        close(NeighbourhoodInference(InferenceJob(graph, spec, state, **options), size).run(), scores)
+    targets = np.array([5, 0, 39, 7])
+    with TemporaryDirectory() as folder:
+        subset = inference(Path(folder), graph, spec, state, targets=targets, partitions=partitions, **options)
+        close(subset.run(), scores[targets])
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("model", MODELS)
+def test_whole_neighbourhoods_score_as_the_definition_from_more_embeddings(model, layers):
+    graph = awkward_graph(2, weighted=model == "gcn")
+    spec, state = model_on(graph, model, layers, "linear")
+    engine = NeighbourhoodInference(InferenceJob(graph, spec, state), 9)
+    close(engine.run(), definition(graph, spec, state))
+    assert engine.facts()["embeddings"] >= layers * graph.nodes - (layers == 1)
+    targets = np.array([9, 2, 30])
+    close(
+        NeighbourhoodInference(InferenceJob(graph, spec, state, targets), 2).run(),
+        definition(graph, spec, state)[targets],
+    )

@@ -1,0 +1,122 @@
+"""``backend.infer`` of agl: every value scores as the definition, says what it made, and leaves no file behind."""
+
+import tempfile
+
+import numpy as np
+import pytest
+
+from backends.agl.config import INFER, AglConfig
+from backends.batches import BatchPlan
+from backends.contract import Unsupported
+from backends.model import TrainingSpec
+from backends.registry import runtime
+from tests.backends.agl.infer.test_infer import MODELS, close, definition, model_on
+from tests.contract.test_parity import PlainClock
+from tests.graphs import awkward_graph
+
+
+@pytest.mark.parametrize("size", [None, 9])
+@pytest.mark.parametrize("infer", INFER)
+@pytest.mark.parametrize("model", MODELS)
+def test_every_way_to_infer_scores_as_the_definition(tmp_path, monkeypatch, model, infer, size):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    graph = awkward_graph(3, weighted=model == "gcn")
+    spec, state = model_on(graph, model, 2)
+    expected = definition(graph, spec, state)
+    for nodes in (np.arange(graph.nodes), np.array([7, 3, 21])):
+        engine = runtime(AglConfig(infer=infer, partitions=3, pruning="true", partition="true"), "infer")
+        clock = PlainClock()
+        engine.prepare(graph, spec, TrainingSpec(threads=1), state, BatchPlan(nodes, size), clock)
+        for _ in range(2):
+            close(engine.infer(clock), expected[nodes])
+        facts = engine.facts()
+        if infer == "graphinfer":
+            assert {item["nnz"] for item in facts["spmm"]}
+            assert facts["embeddings"] <= 2 * graph.nodes
+            assert {"map", "send", "receive", "score"} <= clock.seconds.keys()
+        engine.close()
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_one_pass_over_the_whole_graph_does_not_sample():
+    graph = awkward_graph()
+    spec, state = model_on(graph, "gcn", 2, fanouts=(3, 2))
+    engine = runtime(AglConfig(infer="fullgraph", pruning="true", partition="true"), "infer")
+    with pytest.raises(
+        Unsupported, match=r"reads all neighbours here, not model.fanouts=\[3, 2\]: choose .* backend.infer=graphinfer"
+    ):
+        engine.prepare(graph, spec, TrainingSpec(), state, BatchPlan(np.arange(graph.nodes)), PlainClock())
+
+
+def prepared(graph, spec, state, **options):
+    engine = runtime(AglConfig(pruning="true", partition="true", **options), "infer")
+    engine.prepare(
+        graph, spec, TrainingSpec(threads=1, seed=4), state, BatchPlan(np.arange(graph.nodes), 9), PlainClock()
+    )
+    return engine
+
+
+SAMPLED = [
+    *(("gcn", text) for text in ("weighted(3);weighted(2)", "topk(2)", "uniform(2, replacement=true)", "full()", "")),
+    *((model, "uniform(4);uniform(1)") for model in ("sage", "gat")),
+]
+
+
+@pytest.mark.parametrize("source", ["graph", "graphfeature"])
+@pytest.mark.parametrize("infer", ["graphinfer", "neighbourhood"])
+@pytest.mark.parametrize(("model", "sampler"), SAMPLED)
+def test_inference_draws_what_training_draws_and_graphfeatures_hold(model, sampler, infer, source):
+    graph = awkward_graph(3, weighted=model == "gcn")
+    spec, state = model_on(graph, model, 2, fanouts=(3, 4))
+    engine = prepared(graph, spec, state, sampler=sampler, infer=infer)
+    switches = {"pruning": "true", "partition": "true", "pipeline": "true"}
+    training = runtime(AglConfig(sampler=sampler, source=source, **switches), "train")
+    plan = BatchPlan(graph.nodes_of("train"), 9)
+    training.prepare(graph, spec, TrainingSpec(threads=1, seed=4), state, plan, PlainClock())
+    nodes = np.array([7, 3, 21])
+    close(engine.infer(PlainClock())[nodes], training.loss_and_gradients(nodes)[0])
+    engine.close()
+    training.close()
+
+
+@pytest.mark.needs_ray
+def test_tasks_of_ray_score_as_this_process_does():
+    graph = awkward_graph(3)
+    spec, state = model_on(graph, "sage", 2, fanouts=(3, 4))
+    here, tasks = (
+        prepared(graph, spec, state, run_on=where, partitions=3, hub_threshold=10) for where in ("local", "ray")
+    )
+    for _ in range(2):
+        close(tasks.infer(PlainClock()), here.infer(PlainClock()))
+    assert tasks.facts()["hub_pieces"] > 0 and tasks.facts()["rounds"] == 3
+    for engine in (here, tasks):
+        engine.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"filter": "weight > 0.5"}, "backend.filter=weight > 0.5"),
+        ({"scope": "target", "sampler": "uniform(2)"}, "backend.scope=target"),
+        ({"sampler": "topk(2, reverse=true)"}, r"backend.sampler=topk\(2, reverse=true\)"),
+        ({"sampler": "weighted(2)"}, r"backend.sampler=weighted\(2\) without edge weights"),
+        ({"infer": "fullgraph", "sampler": "uniform(2)"}, "backend.infer=fullgraph reads all edges"),
+        ({"infer": "neighbourhood", "run_on": "ray"}, "backend.infer=neighbourhood runs in this process"),
+    ],
+)
+def test_what_inference_cannot_draw_is_unsupported(options, named):
+    graph = awkward_graph(3)
+    with pytest.raises(Unsupported, match=named):
+        prepared(graph, *model_on(graph, "sage", 2), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"infer": "guess"}, "backend.infer='guess' is not allowed: one of graphinfer"),
+        ({"partitions": -1}, "at least 1"),
+    ],
+)
+def test_options_that_do_not_exist_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        AglConfig(**options)

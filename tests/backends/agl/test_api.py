@@ -1,0 +1,99 @@
+"""A user's own model in the style of AGL's demo, on our kernels: the GCN below equals ours."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from backends.agl.api import aggregator, look_up, pruning, subgraph_vectorize
+from backends.model import ModelSpec, initial_state
+from backends.reference.definition import loss_and_gradients
+from tests.graphs import awkward_graph
+
+
+class GCNLayer(nn.Module):
+    def __init__(self, width_in, width_out):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(width_in, width_out))
+        self.bias = nn.Parameter(torch.zeros(width_out))
+
+    def forward(self, adj, node_embedding):
+        return aggregator(adj, node_embedding @ self.weight) + self.bias
+
+
+class GCNModel(nn.Module):
+    def __init__(self, widths):
+        super().__init__()
+        self.layers = nn.ModuleList(GCNLayer(*pair) for pair in pairwise(widths))
+
+    def forward(self, adj_list, node_feature, target_id):
+        node_embedding = node_feature
+        for k, layer in enumerate(self.layers):
+            node_embedding = layer(adj_list[k], node_embedding)
+            if k + 1 < len(self.layers):
+                node_embedding = torch.relu(node_embedding)
+        return look_up(node_embedding, target_id)
+
+
+@pytest.mark.parametrize("form", ["tight", "paper", "full"])
+@pytest.mark.parametrize("fanouts", [None, (2, 3, 2)], ids=["all", "sampled"])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_a_gcn_of_the_users_own_equals_the_definition(layers, fanouts, form):
+    graph = awkward_graph(4, weighted=True)
+    fanouts = fanouts and fanouts[:layers]
+    spec = ModelSpec("gcn", layers, graph.width, 5, graph.classes, fanouts=fanouts or ())
+    state, targets = initial_state(spec, 0), graph.nodes_of("train")[::-1].copy()
+    model = GCNModel([graph.width, *[5] * (layers - 1), graph.classes])
+    with torch.no_grad():
+        for name, value in state.items():
+            model.get_parameter(name).copy_(torch.from_numpy(value))
+    adj, node_feature, edge_feature = subgraph_vectorize(graph, targets, hops=layers, fanouts=fanouts, seed=3)
+    logits = model(pruning(adj, form), node_feature, targets)
+    nn.functional.cross_entropy(logits, torch.from_numpy(graph.labels[targets])).backward()
+    expected, _, gradients = loss_and_gradients(graph, spec, state, targets, seed=3)
+    assert edge_feature is None
+    np.testing.assert_allclose(logits.detach().numpy(), expected, atol=1e-5)
+    for name, value in gradients.items():
+        np.testing.assert_allclose(model.get_parameter(name).grad.numpy(), value, atol=2e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("fanouts", [None, (2, 3)], ids=["all", "sampled"])
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+def test_edge_features_follow_their_edges(model, fanouts):
+    graph = awkward_graph(2)
+    marks = np.stack([graph.csr.indices, graph.csr.destinations], axis=1).astype(np.float32) + 1
+    graph = replace(graph, edge_features=marks)
+    adj, _, edge_feature = subgraph_vectorize(graph, np.array([7, 0, 12]), 2, model, fanouts)
+    neighbourhood = adj.neighbourhood
+    ends = (
+        np.stack(
+            [neighbourhood.nodes[neighbourhood.csr.indices], neighbourhood.nodes[neighbourhood.csr.destinations]],
+            axis=1,
+        )
+        + 1.0
+    )
+    ends[ends[:, 0] == ends[:, 1]] = 0.0
+    np.testing.assert_array_equal(edge_feature.numpy(), ends)
+
+
+def test_targets_may_repeat_and_need_no_order():
+    graph = awkward_graph(3)
+    targets = np.array([9, 4, 9, 30])
+    adj, node_feature, _ = subgraph_vectorize(graph, targets, 1, "sage")
+    means = look_up(aggregator(pruning(adj)[0], node_feature, "mean"), targets)
+    rows = [graph.features[graph.csr.indices[slice(*graph.csr.indptr[node : node + 2])]] for node in targets]
+    expected = np.stack([row.mean(axis=0) if len(row) else np.zeros(graph.width) for row in rows])
+    np.testing.assert_allclose(means.numpy(), expected, atol=1e-6)
+
+
+def test_what_cannot_be_looked_up_is_refused():
+    with pytest.raises(ValueError, match="3 targets but 2 embeddings"):
+        look_up(torch.zeros(2, 4), np.array([1, 2, 3]))
+
+
+def test_fanouts_of_another_number_of_layers_are_refused():
+    with pytest.raises(ValueError, match=r"fanouts=\(2,\) has 1 entries for 2 hops: give one per layer"):
+        subgraph_vectorize(awkward_graph(1), np.array([3]), 2, "sage", (2,))

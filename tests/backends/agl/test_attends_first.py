@@ -1,0 +1,55 @@
+"""Attention over a layer's input, where a batch makes few rows of many columns, against the float64 definition."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.ablation import resolve
+from backends.base.layered import attends_first
+from backends.batches import BatchPlan
+from backends.model import ModelSpec, TrainingSpec, initial_state
+from backends.reference.definition import loss_and_gradients
+from backends.registry import config_class, runtime
+from tests.backends.agl.test_backend import assert_close, few_of
+from tests.contract.test_parity import PlainClock
+from tests.graphs import awkward_graph
+
+
+def trainer_of(graph, layers, heads=1):
+    spec = ModelSpec("gat", layers, graph.width, 32, graph.classes, heads=heads, output_heads=heads)
+    engine = runtime(resolve(config_class("agl")(), []), "train")
+    plan = BatchPlan(graph.nodes_of("train"), 5)
+    engine.prepare(graph, spec, TrainingSpec(threads=1), initial_state(spec, 0), plan, PlainClock())
+    return engine
+
+
+def orders(engine, targets):
+    return [engine.gathers_input(layer, m.csr) for layer, m in enumerate(engine.mini_batch(targets).structure)]
+
+
+@settings(deadline=None, max_examples=30)
+@given(layers=st.integers(1, 3), seed=st.integers(0, 99), shape=st.sampled_from([(40, 160), (300, 900)]))
+def test_a_batch_is_the_definitions(layers, seed, shape):
+    graph = awkward_graph(seed, *shape, multilabel=seed % 2 == 1, classes=40)
+    engine, targets = trainer_of(graph, layers), few_of(graph, seed, 3)
+    if (graph.labels[targets] < 0).all():
+        return
+    assert orders(engine, targets)[-1], "its last layer has fewer rows than columns, and is wider than its input"
+    expected = loss_and_gradients(graph, engine.spec, initial_state(engine.spec, 0), targets)
+    assert_close(engine.loss_and_gradients(targets), expected)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_only_batches_of_one_head_attend_first(heads):
+    graph = awkward_graph(1, 300, 900, classes=40)
+    engine = trainer_of(graph, 2, heads)
+    assert orders(engine, few_of(graph, 1, 3))[-1] == (heads == 1)
+    assert not attends_first(engine.spec, 1, engine.neighbourhoods.csr), "as many rows as columns"
+
+
+def test_facts_tell_the_order():
+    graph = awkward_graph(1, 300, 900, classes=40)
+    engine = trainer_of(graph, 1)
+    first = engine.facts()["spmm"]
+    assert [item["name"] for item in first] == ["layers.0 forward", "layers.0 backward"]
+    assert [item["width"] for item in first] == [graph.width] * 2

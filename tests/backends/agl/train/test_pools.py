@@ -1,0 +1,202 @@
+"""Workers and servers as real processes: equal to one another, killed and restarted, and gone at the end."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backends.agl.train.worker import WorkerClock
+from backends.parallel import ray_cluster as cluster
+from harness.launcher.process import end_session
+from tests.backends.agl.train.test_parameter_server import prepared
+from tests.cells import eventually, mark_processes, marked
+
+pytestmark = pytest.mark.needs_ray
+EPOCHS = 2
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ray():
+    """One Ray for this file: starting it takes longer than the tests."""
+    module = cluster.acquire()
+    yield module
+    cluster.release()
+
+
+def trained(model="gcn", epochs=EPOCHS, **options):
+    trainer = prepared(model, 3, **options)
+    losses = [trainer.epoch(epoch, WorkerClock()) for epoch in range(epochs)]
+    state = trainer.state()
+    trainer.close()
+    return losses, state
+
+
+@pytest.fixture(scope="module")
+def launched(ray):
+    """Two synchronous workers and two servers as actors, and the same two workers in this process."""
+    options = {"nodes": 900, "workers": 2, "strategy": "sync", "checkpoint_every": 5}
+    trainer, here = prepared("gcn", 1, servers=2, **options), prepared("gcn", 1, servers=0, **options)
+    yield trainer, here
+    trainer.close()
+    here.close()
+
+
+@pytest.fixture
+def pair(launched):
+    """Both trainers at their start."""
+    for trainer in launched:
+        trainer.load(trainer.job.state)
+    return launched
+
+
+def same(one, other, tolerance=2e-5):
+    for name, value in one.items():
+        np.testing.assert_allclose(other[name], value, rtol=0, atol=tolerance, err_msg=name)
+
+
+def test_actors_equal_the_servers_of_this_process(pair):
+    trainer, here = pair
+    for epoch in range(EPOCHS):
+        np.testing.assert_allclose(trainer.epoch(epoch, WorkerClock()), here.epoch(epoch, WorkerClock()), rtol=1e-4)
+    same(here.state(), trainer.state(), 1e-4)
+    nodes = np.arange(50)
+    np.testing.assert_allclose(trainer.predict(trainer.graph, nodes), here.predict(here.graph, nodes), atol=1e-3)
+
+
+@pytest.mark.parametrize("batch_size", [3, None])
+def test_allreduce_equals_synchronous_servers(batch_size):
+    many = [prepared("gcn", batch_size, workers=2, strategy=strategy, servers=0) for strategy in ("sync", "allreduce")]
+    for epoch in range(EPOCHS):
+        losses = [trainer.epoch(epoch, WorkerClock()) for trainer in many]
+        np.testing.assert_allclose(*losses, rtol=1e-5)
+    same(many[0].state(), many[1].state())
+    targets = np.arange(4, 30)
+    found = [trainer.loss_and_gradients(targets) for trainer in many]
+    np.testing.assert_allclose(found[0][0], found[1][0], atol=1e-5)
+    same(found[0][2], found[1][2])
+    for trainer in many:
+        trainer.close()
+
+
+def pid_of(ray, actor) -> int:
+    return ray.get(actor.__ray_call__.remote(lambda self: os.getpid()))
+
+
+def test_a_server_killed_between_epochs_comes_back_from_its_checkpoint(ray, pair):
+    trainer, _ = pair
+    losses = [trainer.epoch(0, WorkerClock())]
+    before = trainer.pool.servers.every("facts")[0]["updates"]
+    os.kill(pid_of(ray, trainer.pool.actors[0]), signal.SIGKILL)
+    losses += [trainer.epoch(epoch, WorkerClock()) for epoch in range(1, 4)]
+    killed, spared = trainer.pool.servers.every("facts")
+    assert before - 5 < killed["restored_at_update"] <= before
+    assert 0 <= spared["updates"] - killed["updates"] <= 5, "what came after the checkpoint, nothing else"
+    assert spared["restored_at_update"] is None
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("who", ["server", "worker"])
+def test_training_goes_on_when_one_is_killed_inside_an_epoch(ray, pair, who):
+    trainer, here = pair
+    actors = trainer.pool.actors if who == "server" else trainer.pool.workers
+    timer = threading.Timer(0.2, os.kill, (pid_of(ray, actors[1]), signal.SIGKILL))
+    timer.start()
+    for epoch in range(2):
+        assert np.isfinite(trainer.epoch(epoch, WorkerClock()))
+        here.epoch(epoch, WorkerClock())
+    timer.join()
+    spared, killed = trainer.pool.servers.every("facts")
+    assert spared["updates"] == 2 * trainer.job.steps
+    assert (killed["restored_at_update"] is not None) == (who == "server")
+    assert 0 <= spared["updates"] - killed["updates"] <= (6 if who == "server" else 0)
+    if who == "worker":
+        same(here.state(), trainer.state(), 1e-3)
+
+
+def damaged(path: Path) -> None:
+    """Cut a file in two, and keep the first half."""
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize(
+    ("every", "told"), [(0, "checkpoint_every=0 it has no checkpoint"), (5, "could not be started again")]
+)
+def test_a_server_that_cannot_go_on_ends_the_training_with_a_reason(ray, every, told):
+    """One without a checkpoint, and one whose checkpoint is damaged; nobody waits for ever."""
+    trainer = prepared("gcn", 3, workers=2, strategy="sync", servers=2, checkpoint_every=every)
+    trainer.epoch(0, WorkerClock())
+    for path in trainer.pool.folder.glob("*.checkpoint"):
+        damaged(path)
+    os.kill(pid_of(ray, trainer.pool.actors[1]), signal.SIGKILL)
+    with pytest.raises(RuntimeError, match=told):
+        trainer.epoch(1, WorkerClock())
+    folder = trainer.pool.folder
+    trainer.close()
+    assert not folder.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["async", "bounded"])
+def test_actors_that_need_not_wait_learn(strategy):
+    losses, _ = trained(workers=2, strategy=strategy, epochs=12)
+    assert losses[-1] < losses[0]
+
+
+def test_a_killed_process_of_allreduce_is_an_error_that_says_what_to_do():
+    trainer = prepared("gcn", 3, workers=2, strategy="allreduce")
+    trainer.pool.processes[1].kill()
+    with pytest.raises(RuntimeError, match="strategy=sync"):
+        trainer.epoch(0, WorkerClock())
+    trainer.close()
+
+
+def test_what_a_worker_raises_reaches_the_caller(pair):
+    trainers = [pair[0], prepared("gcn", 3, workers=2, strategy="allreduce")]
+    for trainer in trainers:
+        with pytest.raises(Exception, match="target 9999 is not in the graph"):
+            trainer.loss_and_gradients(np.array([0, 9999]))
+    trainers[1].close()
+
+
+PROGRAM = """
+from tests.backends.agl.train.test_pools import trained
+print(trained(workers=2, strategy={strategy!r}, servers=1)[0])
+"""
+
+
+@pytest.mark.parametrize("strategy", ["sync", "allreduce"])
+def test_nothing_is_left_at_the_end(strategy, tmp_path: Path):
+    with mark_processes("distributed"):
+        environment = dict(os.environ) | {"TMPDIR": str(short_folder(tmp_path))}
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM.format(strategy=strategy)], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+    assert list(Path(environment["TMPDIR"]).iterdir()) == []
+    Path(environment["TMPDIR"]).rmdir()
+
+
+def short_folder(near: Path) -> Path:
+    """A folder for temporary files whose path leaves room for sockets, as pytest's own may not."""
+    folder = Path(near.anchor) / near.parts[1] / f"agl-{os.getpid()}-{time.monotonic_ns() % 100000}"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.slow
+def test_all_processes_end_with_the_session_of_the_program(tmp_path: Path):
+    with mark_processes("killed") as mark:
+        environment = dict(os.environ) | {"TMPDIR": str(short_folder(tmp_path))}
+        program = PROGRAM.format(strategy="sync").replace("trained(", "trained(epochs=10**6, ")
+        running = subprocess.Popen([sys.executable, "-c", program], env=environment, start_new_session=True)
+        eventually(lambda: len(marked(mark)) > 8, "the start of the workers")
+        assert end_session(running.pid) == []
+        running.wait()
+    shutil.rmtree(environment["TMPDIR"])
