@@ -33,7 +33,7 @@ class UnsampledGraph:
     def layers(self, targets: Nodes, form: str) -> tuple[list[LayerMatrix], Nodes | None]:
         """Return each layer's matrix, first layer first, and the nodes that the first one reads, ``None`` for all.
 
-        MatrixRows of the last one are the targets, ascending.
+        Rows of the last one are the targets, ascending.
         """
         if form != "tight":
             return self._renumbered(khop(self.csr, targets, [None] * self.hops), form)
