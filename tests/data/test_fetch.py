@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from datasets.fetch import FetchError, download, fetch, unpack
+from datasets.hashes import file_sha256
 from datasets.manifest import manifest, trust
-from datasets.paths import dataset_folder, sha256_of
+from datasets.paths import dataset_folder
 from datasets.registry import DATASETS
 from tests.data.layouts import write_ppi
 from tests.data.server import Behaviour, serving
@@ -136,7 +137,7 @@ def test_a_damaged_download_is_noticed_when_it_is_read(tmp_path: Path) -> None:
     with serving(Behaviour(PUBMED)) as mirror:
         files = fetch("pubmed", PUBMED, tmp_path, mirror=mirror)
     files["ind.pubmed.y"].write_bytes(b"other")
-    hashes = {need: sha256_of(path) for need, path in files.items()}
+    hashes = {need: file_sha256(path) for need, path in files.items()}
     assert trust("pubmed", hashes, tmp_path, downloaded=False) == "local"
     with pytest.raises(ValueError, match=r"ind\.pubmed\.y .* python -m harness fetch dataset=pubmed"):
         trust("pubmed", hashes, tmp_path, downloaded=True)

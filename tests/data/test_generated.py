@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from datasets import mesh, rmat
 from datasets.registry import load_dataset
+from datasets.synthetic import mesh, rmat
 
 MESH = {"nodes": 2500}
 RMAT = {"scale": 10, "edges": 20_000}

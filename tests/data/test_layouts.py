@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix, save_npz
 
-from datasets import archaea, attributed, ogb, ppi, reddit, structure
 from datasets.graph import Graph
+from datasets.published import archaea, attributed, ogb, ppi, reddit, structure_only
 from datasets.registry import DATASETS
 from tests.data import layouts
 
@@ -166,7 +166,7 @@ def test_archaea_errors_name_the_file(tmp_path: Path, text: str, told: str) -> N
 def test_structure_rows_are_sources(tmp_path: Path) -> None:
     path = tmp_path / "web.npz"
     np.savez(path, indptr=np.array([0, 2, 2, 4]), indices=np.array([1, 2, 0, 2]), shape=np.array([3, 3]))
-    graph = structure.load("web", {path.name: path}, {})
+    graph = structure_only.load("web", {path.name: path}, {})
     assert edges(graph) == [(0, 1), (0, 2), (2, 0)]
     assert graph.csr.ids[graph.csr.destinations == 0].tolist() == [2]
     assert (graph.self_loops_dropped, graph.task, graph.features, graph.labels) == (1, "none", None, None)
@@ -176,7 +176,7 @@ def test_structure_refuses_a_matrix_that_is_not_square(tmp_path: Path) -> None:
     path = tmp_path / "web.npz"
     np.savez(path, indptr=np.array([0, 1]), indices=np.array([1]), shape=np.array([1, 3]))
     with pytest.raises(ValueError, match=r"web\.npz has shape 1 x 3"):
-        structure.load("web", {path.name: path}, {})
+        structure_only.load("web", {path.name: path}, {})
 
 
 def test_ogb_labels_may_be_missing(tmp_path: Path) -> None:

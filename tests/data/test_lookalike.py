@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from datasets import statistics
 from datasets.csr import Csr, csr_from_edges
 from datasets.graph import Graph
-from datasets.lookalike import load
-from datasets.lookalike_pairs import layout
-from datasets.lookalike_shapes import SHAPES
-from datasets.statistics import degree_summary, density, summary, tile_histogram
+from datasets.statistics import degree_summary, density, graph_statistics, tile_histogram
+from datasets.synthetic.lookalike.layout import community_layout
+from datasets.synthetic.lookalike.loader import load
+from datasets.synthetic.lookalike.shapes import SHAPES
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "dataset"
 SCALES = {
@@ -42,7 +42,7 @@ def directed_edges(name: str) -> int:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_at_full_scale_the_counts_are_the_published_ones(name: str) -> None:
-    plan = layout(SHAPES[name], 1.0, 0)
+    plan = community_layout(SHAPES[name], 1.0, 0)
     assert plan.nodes == SHAPES[name].published["nodes"]
     assert 2 * plan.pairs == directed_edges(name)
     assert plan.inside == SHAPES[name].inside
@@ -144,9 +144,9 @@ def test_misuse_says_what_is_allowed(name: str, options: dict[str, float], said:
 @pytest.mark.parametrize("name", SHAPES)
 def test_the_scale_that_an_error_names_is_accepted(name: str) -> None:
     with pytest.raises(ValueError, match="too dense") as error:
-        layout(SHAPES[name], 1e-5, 0)
+        community_layout(SHAPES[name], 1e-5, 0)
     allowed = float(str(error.value).rsplit("are ", 1)[1].split(" to ")[0])
-    assert load(name, {"scale": allowed}).csr.nnz == 2 * layout(SHAPES[name], allowed, 0).pairs
+    assert load(name, {"scale": allowed}).csr.nnz == 2 * community_layout(SHAPES[name], allowed, 0).pairs
 
 
 def test_every_lookalike_can_be_chosen_by_name() -> None:
@@ -187,7 +187,7 @@ def test_tile_histogram_is_the_count_of_a_dense_matrix(csr: Csr, tile: int, chun
 
 def test_summary_of_a_star() -> None:
     csr = csr_from_edges(np.arange(1, 200), np.zeros(199, dtype=np.int64), (200, 200))
-    held = json.loads(json.dumps(summary(csr)))
+    held = json.loads(json.dumps(graph_statistics(csr)))
     degrees = held["degrees"]
     assert (degrees["min"], degrees["median"], degrees["max"]) == (0, 0, 199)
     assert degrees["zero"] == pytest.approx(199 / 200) and degrees["top_1_percent"] == 1

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from datasets.csr import Csr, csr_from_edges
 from datasets.graph import Graph
-from datasets.lookalike import load as load_lookalike
 from datasets.order import ORDERS, apply_order, permutation_of, undo
 from datasets.statistics import tile_histogram
+from datasets.synthetic.lookalike.loader import load as load_lookalike
 
 CONF = Path(__file__).resolve().parents[2] / "conf" / "order"
 SMALL = {"metis": {"cluster": 4}}

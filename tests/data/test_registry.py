@@ -13,7 +13,8 @@ from datasets.csr import csr_from_edges
 from datasets.fetch import FetchError
 from datasets.graph import Graph
 from datasets.manifest import manifest
-from datasets.paths import DatasetNotFound, combined_sha256, data_folders, dataset_folder, default_cache, find_files
+from datasets.hashes import combined_sha256
+from datasets.paths import DatasetNotFound, data_folders, dataset_folder, default_cache, find_files
 from datasets.registry import DATASETS, available, check_counts, entry_of, fetch_dataset, load_dataset
 from tests.data.server import Behaviour, serving
 
@@ -64,9 +65,9 @@ def test_a_data_set_that_cannot_be_had_names_the_places_and_the_command(
 
 
 def test_unknown_names_and_options_are_answered_with_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(KeyError, match="did you mean cora"):
+    with pytest.raises(KeyError, match="did you mean 'cora'"):
         entry_of("corra")
-    with pytest.raises(ValueError, match=r"option of data set amazon_photo 'splitseed' .*did you mean split_seed"):
+    with pytest.raises(ValueError, match=r"option of data set amazon_photo 'splitseed' .*did you mean 'split_seed'"):
         load_dataset("amazon_photo", {"splitseed": 1}, tmp_path)
     with pytest.raises(ValueError, match="allowed are none"):
         load_dataset("cora", {"seed": 1}, tmp_path)

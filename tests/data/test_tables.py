@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import csv, parquet
 
 from datasets.registry import load_dataset
-from datasets.table_columns import TableError
+from datasets.tables.table import TableError
 
 Columns = dict[str, list[Any]]
 NODES: Columns = {"id": [10, 20, 30], "a": [1.0, 2.0, 3.0], "b": [0, 1, 0], "label": [0, 1, None]}
@@ -101,7 +101,12 @@ MISTAKES: list[tuple[Columns, Columns, dict[str, Any], str]] = [
     (NODES | {"split": ["train", "tset", "test"]}, EDGES, {}, r"nodes\..*: row 2, column 'split': split 'tset'"),
     (NODES, EDGES, {"source": "src"}, r"edges\..*: there is no column 'src', only source, target"),
     (NODES | {"c": ["x", "y", "z"]}, EDGES, {"features": ["c"]}, r"nodes\..*: column 'c' holds string"),
-    (NODES | {"id": ["a", "b", "c"]}, EDGES, {}, r"edges\..*: column 'source' holds int64, but the ids of .*nodes"),
+    (
+        NODES | {"id": ["a", "b", "c"]},
+        EDGES,
+        {},
+        r"edges\..*: column 'source' holds integers, but the ids of .*nodes.* are strings",
+    ),
     (
         NODES | {"id": np.array([1, 2**63, 3], dtype=np.uint64)},
         EDGES,

@@ -9,13 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datasets import uug_stream
-from datasets.bijection import Bijection
 from datasets.graph import Graph
 from datasets.randomness import uniform
-from datasets.synthetic import noise, power_law, with_content_hash
-from datasets.uug import PUBLISHED, load
-from datasets.uug_stream import UugOptions, partition
+from datasets.synthetic.bijection import Bijection
+from datasets.synthetic.content_hash import with_content_hash
+from datasets.synthetic.distributions import noise, power_law
+from datasets.synthetic.uug import PUBLISHED, load
+from datasets.synthetic.uug_partition import TAIL, UugOptions, draw_in_degrees, true_labels, uug_partition
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_partitions_are_the_rows_of_the_whole(nodes: int, partitions: int, seed:
     whole = load("uug", scale)
     covered = 0
     for index in range(partitions):
-        part = partition(UugOptions(**scale, partitions=partitions), index)
+        part = uug_partition(UugOptions(**scale, partitions=partitions), index)
         rows = slice(part.first, part.last)
         edges = slice(int(whole.csr.indptr[part.first]), int(whole.csr.indptr[part.last]))
         np.testing.assert_array_equal(part.sources, whole.csr.indices[edges])
@@ -99,11 +99,11 @@ def test_the_power_law_keeps_its_mean_and_bound(exponent: float, mean: float, hi
 
 
 def test_in_degrees_have_a_power_law_tail() -> None:
-    wanted = uug_stream.in_degrees(UugOptions(nodes=1_000_000, features=1), np.arange(200_000))
+    wanted = draw_in_degrees(UugOptions(nodes=1_000_000, features=1), np.arange(200_000))
     assert abs(wanted.mean() / 20 - 1) < 0.05
     beyond = [(wanted > bound).mean() for bound in (40, 160, 640)]
     slopes = np.diff(np.log(beyond)) / np.log(4)
-    np.testing.assert_allclose(slopes, -uug_stream.TAIL, atol=0.25)
+    np.testing.assert_allclose(slopes, -TAIL, atol=0.25)
 
 
 def test_there_are_hubs_both_ways(graph: Graph) -> None:
@@ -115,7 +115,7 @@ def test_there_are_hubs_both_ways(graph: Graph) -> None:
 
 def test_neighbours_share_labels_and_communities(graph: Graph) -> None:
     options = UugOptions()
-    truth = uug_stream.true_labels(options, np.arange(graph.nodes))
+    truth = true_labels(options, np.arange(graph.nodes))
     assert 0.45 < truth.mean() < 0.55
     homophily = (truth[graph.csr.indices] == truth[graph.csr.destinations]).mean()
     assert 0.65 < homophily < 0.85
@@ -178,7 +178,7 @@ def test_two_rounds_of_neighbours_beat_features_alone(graph: Graph) -> None:
 
 def peak_of(options: UugOptions, index: int) -> int:
     tracemalloc.start()
-    part = partition(options, index)
+    part = uug_partition(options, index)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert part.last - part.first == options.nodes // options.partitions
@@ -196,7 +196,7 @@ def test_memory_depends_on_the_partition_not_on_the_graph() -> None:
 def test_one_partition_of_ten_million_nodes_stays_small() -> None:
     options = UugOptions(nodes=10**7, partitions=200)
     assert peak_of(options, 137) < 600 * 2**20
-    part = partition(options, 137)
+    part = uug_partition(options, 137)
     assert abs(len(part.sources) / 50_000 / 20 - 1) < 0.1
     assert part.sources.max() > 9 * 10**6 and part.sources.min() < 10**6
 
@@ -218,7 +218,7 @@ def test_misuse_says_what_is_allowed(options: dict[str, int], said: str) -> None
 
 def test_a_partition_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ValueError, match="allowed are 0 to 3"):
-        partition(UugOptions(partitions=4), 4)
+        uug_partition(UugOptions(partitions=4), 4)
 
 
 def test_hash_purposes_are_independent() -> None:
@@ -229,6 +229,6 @@ def test_hash_purposes_are_independent() -> None:
 
 
 def test_wide_features_do_not_depend_on_how_many_are_made_at_once(graph: Graph) -> None:
-    part = partition(UugOptions(partitions=7), 3)
+    part = uug_partition(UugOptions(partitions=7), 3)
     assert part.features.size < graph.features.size / 6
     np.testing.assert_array_equal(part.features, graph.features[part.first : part.last])

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datasets.files import whole_or_nothing
+from datasets.files import atomic_folder
 from datasets.graph import Graph
 from datasets.paths import DatasetNotFound
 from datasets.prepare import known_sha256, prepare_graph, prepared_graph
@@ -44,14 +44,14 @@ def test_a_changed_file_is_read_again(cache_folder: Path, tmp_path: Path, monkey
     file.write_bytes(b"first")
     from datasets import prepare
 
-    prepare._remember(dataset, cache_folder, "ab" * 32)
+    prepare._remember_sha256(dataset, cache_folder, "ab" * 32)
     assert known_sha256(dataset, cache_folder) == "ab" * 32
     file.write_bytes(b"another")
     assert known_sha256(dataset, cache_folder) is None
 
 
 def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(OSError), whole_or_nothing(tmp_path / "graph") as folder:
+    with pytest.raises(OSError), atomic_folder(tmp_path / "graph") as folder:
         (folder / "half.npy").write_bytes(b"half")
         raise OSError(28, "No space left on device")
     assert list(tmp_path.iterdir()) == []

@@ -18,8 +18,9 @@ from backends.agl.flat.source import UnfitEdge
 from backends.agl.flat.strategy import SCOPES, StrategyError, parse
 from backends.parallel import ray_cluster as cluster
 from datasets.graph import SPLITS, Graph
-from datasets.table_stream import NAMES, stream
-from datasets.tables import TableOptions, sha256_of
+from datasets.tables.node_stream import NAMES
+from datasets.tables.options import TableOptions
+from datasets.tables.streaming import stream_tables, tables_sha256
 
 
 def parser() -> argparse.ArgumentParser:
@@ -123,14 +124,14 @@ def read_tables(given: argparse.Namespace, folder: Path) -> Graph:
     """Turn the tables into a mapped graph in ``folder``, unless an interrupted run of the same tables did."""
     options = TableOptions(**{item.name: getattr(given, item.name) for item in fields(TableOptions)})
     facts = folder / "graph.json"
-    if facts.is_file() and json.loads(facts.read_text())["sha256"] == sha256_of(
+    if facts.is_file() and json.loads(facts.read_text())["sha256"] == tables_sha256(
         options, [given.labels] if given.labels else []
     ):
         return Graph.load(folder)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
-        return stream(options, folder, given.labels)
+        return stream_tables(options, folder, given.labels)
     except BaseException:
         shutil.rmtree(folder)
         raise

@@ -1,4 +1,4 @@
-"""A permutation of ``range(count)`` that needs no memory: any entry, and its inverse, is computed on its own."""
+"""Permutation of ``range(count)`` computed entry by entry, with its inverse, in constant memory."""
 
 import math
 from dataclasses import dataclass
@@ -45,13 +45,13 @@ class Bijection:
 
     def _rounds(self, values: NDArray[np.int64], forward: bool) -> NDArray[np.int64]:
         high, low = np.divmod(values, self._side)
-        for turn in range(_ROUNDS):
+        for step in range(_ROUNDS):
             if forward:
-                high, low = low, (high + self._digit(turn, low)) % self._side
+                high, low = low, (high + self._digit(step, low)) % self._side
             else:
-                high, low = (low - self._digit(_ROUNDS - 1 - turn, high)) % self._side, high
+                high, low = (low - self._digit(_ROUNDS - 1 - step, high)) % self._side, high
         return high * self._side + low
 
-    def _digit(self, turn: int, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        words = hash_ids(self.seed, f"{self.purpose}/{turn}", values)
+    def _digit(self, step: int, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        words = hash_ids(self.seed, f"{self.purpose}/{step}", values)
         return (words % np.uint64(self._side)).astype(np.int64)

@@ -1,9 +1,9 @@
-"""The industrial user-user graph, one partition at a time, in memory that depends on the partition alone.
+"""One partition of UUG, generated in memory that depends on the partition alone.
 
-Nodes stand at hidden *positions*; a bijection scatters positions over ids. Communities are equal runs of positions and
-alternate between two leanings; a node's label follows its community's leaning 95 times out of 100. In-degrees follow
-a bounded power law. A source is a member of the destination's community, early positions more often, or else any node
-by a popularity law, which makes out-hubs. Every choice is a hash of (seed, purpose, id).
+Each node has a hidden *position*; a bijection maps positions to ids. Communities are equal ranges of positions and
+alternate between two labels; a node takes the label of its community 95 times out of 100. In-degrees follow a bounded
+power law. A source is a member of the destination's community, low positions more often, or else any node by a
+popularity law, which makes out-hubs. Every choice is a hash of (seed, purpose, id).
 """
 
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.bijection import Bijection
 from datasets.graph import MISSING, NO_SPLIT
 from datasets.randomness import uniform
-from datasets.synthetic import noise, power_law
+from datasets.synthetic.bijection import Bijection
+from datasets.synthetic.distributions import noise, power_law
 
 COMMUNITY = 500
 INSIDE = 0.7
-LEANING = 0.95
+AGREEMENT = 0.95
 TAIL = 1.5
 LARGEST = 100_000
 INSIDE_SKEW = 1.5
@@ -30,7 +30,7 @@ _SLOT_BITS = np.uint64(20)
 
 @dataclass(frozen=True)
 class UugOptions:
-    """Scale of the graph: nodes, average in-degree, feature width, seed and the partitions it is made in."""
+    """Nodes, average in-degree, feature width and seed of the graph, and its number of partitions."""
 
     nodes: int = 10_000
     degree: float = 20.0
@@ -55,8 +55,8 @@ class UugOptions:
 
 
 @dataclass(frozen=True)
-class Partition:
-    """Nodes ``first`` to ``last - 1`` with all their in-edges, sorted by (destination, source), in ids of the whole.
+class UugPartition:
+    """Nodes ``first`` to ``last - 1`` with their in-edges, sorted by (destination, source), in ids of the whole graph.
 
     ``features`` float32 [nodes, width], ``labels`` int64 [nodes] (-1 missing), ``split`` int8 [nodes].
     """
@@ -70,38 +70,38 @@ class Partition:
     split: NDArray[np.int8]
 
 
-def partition(options: UugOptions, index: int) -> Partition:
-    """Make partition ``index`` alone: equal to its rows of the whole graph, whatever the number of partitions."""
+def uug_partition(options: UugOptions, index: int) -> UugPartition:
+    """Generate partition ``index`` alone; it equals its rows of the whole graph for any number of partitions."""
     if not 0 <= index < options.partitions:
         raise ValueError(f"partition {index} does not exist: allowed are 0 to {options.partitions - 1}")
     first, last = (options.nodes * end // options.partitions for end in (index, index + 1))
     nodes = np.arange(first, last, dtype=np.int64)
-    sources, destinations = in_edges(options, nodes)
+    sources, destinations = draw_in_edges(options, nodes)
     truth = true_labels(options, nodes)
-    split = splits(options, nodes)
+    split = draw_splits(options, nodes)
     labels = np.where(split == NO_SPLIT, MISSING, truth)
-    return Partition(first, last, sources, destinations, features(options, nodes, truth), labels, split)
+    return UugPartition(first, last, sources, destinations, draw_features(options, nodes, truth), labels, split)
 
 
-def in_edges(options: UugOptions, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def draw_in_edges(options: UugOptions, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Draw the in-edges of ascending ``nodes``, without self loops and parallel edges: (sources, destinations)."""
-    wanted = in_degrees(options, nodes)
-    targets = np.repeat(nodes, wanted)
-    slots = np.arange(len(targets)) - np.repeat(np.cumsum(wanted) - wanted, wanted)
+    degrees = draw_in_degrees(options, nodes)
+    targets = np.repeat(nodes, degrees)
+    slots = np.arange(len(targets)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
     keys = (targets.astype(np.uint64) << _SLOT_BITS) | slots.astype(np.uint64)
     scatter = Bijection(options.seed, "uug position", options.nodes)
-    position = np.repeat(scatter.inverse(nodes), wanted)
+    position = np.repeat(scatter.inverse(nodes), degrees)
     first, last = _community_bounds(options, _community(options, position))
-    # A hub would fill its community: what exceeds half of it comes from outside.
+    # A hub would fill its community: edges beyond half of its size come from outside.
     inside = (uniform(options.seed, "uug inside", keys) <= INSIDE) & (slots < (last - first) // 2)
     chosen = uniform(options.seed, "uug source", keys)
-    near = first + _skewed(chosen, INSIDE_SKEW, last - first)
+    drawn = first + _skewed(chosen, INSIDE_SKEW, last - first)
     popular = _skewed(chosen[~inside], POPULARITY_SKEW, options.nodes)
-    near[~inside] = Bijection(options.seed, "uug popularity", options.nodes)(popular)
-    return _distinct(scatter(near), targets)
+    drawn[~inside] = Bijection(options.seed, "uug popularity", options.nodes)(popular)
+    return _simple(scatter(drawn), targets)
 
 
-def in_degrees(options: UugOptions, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
+def draw_in_degrees(options: UugOptions, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Draw in-degrees from a power law bounded by a tenth of the nodes and by 10^5; rounded without bias."""
     drawn = uniform(options.seed, "uug degree", nodes)
     exact = power_law(drawn, TAIL, options.degree, min(options.nodes / 10, LARGEST))
@@ -109,14 +109,14 @@ def in_degrees(options: UugOptions, nodes: NDArray[np.int64]) -> NDArray[np.int6
 
 
 def true_labels(options: UugOptions, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Label of each node, the hidden ones too."""
+    """Return the label of each node, also of those that the data set leaves unlabelled."""
     position = Bijection(options.seed, "uug position", options.nodes).inverse(nodes)
-    leaning = _community(options, position) % 2
-    return np.where(uniform(options.seed, "uug label", nodes) <= LEANING, leaning, 1 - leaning)
+    common = _community(options, position) % 2
+    return np.where(uniform(options.seed, "uug label", nodes) <= AGREEMENT, common, 1 - common)
 
 
-def features(options: UugOptions, nodes: NDArray[np.int64], truth: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Unit noise plus a shift of ``+-SIGNAL / 2`` along one hidden direction, by label."""
+def draw_features(options: UugOptions, nodes: NDArray[np.int64], truth: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Draw unit noise, shifted by ``+-SIGNAL / 2`` along one hidden direction, by label."""
     out = noise(options.seed, "uug feature", nodes, options.features)
     signs = np.where(uniform(options.seed, "uug direction", np.arange(options.features)) < 0.5, -1.0, 1.0)
     direction = (signs * (SIGNAL / 2) * options.features**-0.5).astype(np.float32)
@@ -125,8 +125,8 @@ def features(options: UugOptions, nodes: NDArray[np.int64], truth: NDArray[np.in
     return out
 
 
-def splits(options: UugOptions, nodes: NDArray[np.int64]) -> NDArray[np.int8]:
-    """30 % train, 10 % validation, 20 % test, the rest unlabelled; by hash."""
+def draw_splits(options: UugOptions, nodes: NDArray[np.int64]) -> NDArray[np.int8]:
+    """Draw splits by hash: 30 % train, 10 % validation, 20 % test, the rest none."""
     bounds = np.cumsum(SPLIT_SHARES)
     return np.searchsorted(bounds, uniform(options.seed, "uug split", nodes)).astype(np.int8)
 
@@ -145,9 +145,9 @@ def _skewed(u: NDArray[np.float64], power: float, count: NDArray[np.int64] | int
     return np.minimum((count * u**power).astype(np.int64), np.asarray(count, dtype=np.int64) - 1)
 
 
-def _distinct(sources: NDArray[np.int64], targets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _simple(sources: NDArray[np.int64], targets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     order = np.lexsort((sources, targets))
     sources, targets = sources[order], targets[order]
-    keep = sources != targets
-    keep[1:] &= (sources[1:] != sources[:-1]) | (targets[1:] != targets[:-1])
-    return sources[keep], targets[keep]
+    distinct = sources != targets
+    distinct[1:] &= (sources[1:] != sources[:-1]) | (targets[1:] != targets[:-1])
+    return sources[distinct], targets[distinct]

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from datasets.edge_list import directed
 from datasets.graph import NO_SPLIT, SPLITS, Graph
 from datasets.paths import Files, Options
-from datasets.rows import directed
 
 _NODE_TYPES = {1: SPLITS["train"], 2: SPLITS["validation"], 3: SPLITS["test"]}
 
@@ -22,7 +22,8 @@ def load(name: str, files: Files, options: Options) -> Graph:
     with np.load(files["reddit_graph.npz"], allow_pickle=False) as data:
         if "row" not in data.files:
             raise ValueError(
-                f"{files['reddit_graph.npz']} holds {', '.join(data.files)}: a COO matrix (row, col) is read"
+                f"{files['reddit_graph.npz']} has the arrays {', '.join(data.files)}: "
+                "expected a COO matrix (row, col), fetch the file again"
             )
         csr, loops = directed(data["row"], data["col"], len(labels))
     return Graph(

@@ -1,4 +1,4 @@
-"""R-MAT (Chakrabarti, Zhan and Faloutsos, SDM 2004) with the parameters of Graph500: hubs, no locality in the ids."""
+"""Generator of R-MAT graphs (Chakrabarti, Zhan and Faloutsos, SDM 2004) with the quadrants of Graph500."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from datasets.csr import csr_from_edges
 from datasets.graph import Graph
+from datasets.options import options_from
 from datasets.randomness import hash_ids, permutation
-from datasets.synthetic import options_from, with_content_hash
+from datasets.synthetic.content_hash import with_content_hash
 
 QUADRANTS = (0.57, 0.19, 0.19, 0.05)
 _BLOCK = 1 << 18
@@ -19,7 +20,7 @@ _LARGEST_SCALE = 30
 
 @dataclass(frozen=True)
 class RmatOptions:
-    """2 to the power ``scale`` nodes; ``edges`` are drawn, self loops and repeated ones are then dropped."""
+    """``2 ** scale`` nodes and ``edges`` drawn edges, of which self loops and repeated ones are dropped."""
 
     scale: int = 20
     edges: int = 10_000_000
@@ -35,20 +36,20 @@ class RmatOptions:
 
 def load(name: str, options: dict[str, Any]) -> Graph:
     """Generate the directed graph, ids permuted randomly; structure only."""
-    given = options_from(RmatOptions, name, options)
-    nodes = 1 << given.scale
-    position = permutation(given.seed, "rmat id", nodes)
-    keys = np.empty(given.edges, dtype=np.int64)
+    rmat = options_from(RmatOptions, name, options)
+    nodes = 1 << rmat.scale
+    position = permutation(rmat.seed, "rmat id", nodes)
+    keys = np.empty(rmat.edges, dtype=np.int64)
     loops = 0
-    for start in range(0, given.edges, _BLOCK):
-        draw = np.arange(start, min(start + _BLOCK, given.edges), dtype=np.int64)
-        source, destination = _ends(given, draw)
+    for start in range(0, rmat.edges, _BLOCK):
+        draw = np.arange(start, min(start + _BLOCK, rmat.edges), dtype=np.int64)
+        source, destination = _ends(rmat, draw)
         loops += int((source == destination).sum())
         keys[draw] = position[destination] * nodes + position[source]
     keys = np.unique(keys)
     keys = keys[keys // nodes != keys % nodes]
     notes = (
-        f"synthetic: {given.edges:,} edges drawn, self loops and repeated edges dropped; ids permuted randomly",
+        f"synthetic: {rmat.edges:,} edges drawn, self loops and repeated edges dropped; ids permuted randomly",
         "quadrants " + ", ".join(map(str, QUADRANTS)) + " (Graph500)",
     )
     csr = csr_from_edges(keys % nodes, keys // nodes, (nodes, nodes))
@@ -56,7 +57,7 @@ def load(name: str, options: dict[str, Any]) -> Graph:
 
 
 def _ends(options: RmatOptions, draw: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Choose a quadrant per level and edge, by 16 bits of a hash each; the two bits of a quadrant extend both ends."""
+    """Draw a quadrant per level and edge from 16 bits of a hash; its two bits extend source and destination."""
     bounds = np.rint(np.cumsum(QUADRANTS[:-1]) * 65536).astype(np.uint16)
     source, destination = np.zeros(len(draw), dtype=np.int64), np.zeros(len(draw), dtype=np.int64)
     for level in range(options.scale):

@@ -1,10 +1,10 @@
-"""Graphs of which only the structure is known: web crawls, social and citation networks."""
+"""Graphs published without features and labels, as a CSR ``npz``: web crawls, social and citation networks."""
 
 import numpy as np
 
+from datasets.edge_list import directed
 from datasets.graph import Graph
 from datasets.paths import Files, Options
-from datasets.rows import directed
 
 
 def load(name: str, files: Files, options: Options) -> Graph:
@@ -15,8 +15,8 @@ def load(name: str, files: Files, options: Options) -> Graph:
         indptr, indices = data["indptr"], data["indices"]
     if rows != columns or len(indptr) != rows + 1 or indptr[-1] != len(indices):
         raise ValueError(
-            f"{path} has shape {rows} x {columns}, {len(indptr)} row bounds and {len(indices)} columns: "
-            "a square CSR matrix is read"
+            f"{path} has shape {rows} x {columns}, {len(indptr)} row bounds and {len(indices)} column indices: "
+            "expected a square CSR matrix, fetch the file again"
         )
     sources = np.repeat(np.arange(rows, dtype=indices.dtype), np.diff(indptr))
     csr, loops = directed(sources, indices, rows)

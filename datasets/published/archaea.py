@@ -1,4 +1,4 @@
-"""Protein similarity networks of HipMCL (Azad et al. 2018): edge lists too long to hold as text."""
+"""Protein similarity networks of HipMCL (Azad et al. 2018), parsed from text in blocks of lines."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -8,9 +8,9 @@ from typing import TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from datasets.edge_list import directed, undirected
 from datasets.graph import Graph
 from datasets.paths import Files, Options
-from datasets.rows import directed, undirected
 
 LINES_AT_ONCE = 1 << 20
 _TRIPLE = np.dtype([("first", np.int64), ("second", np.int64), ("weight", np.float32)])
@@ -28,7 +28,7 @@ def load(name: str, files: Files, options: Options) -> Graph:
         parts = list(_triples(handle, path, start))
     triples = np.concatenate(parts) if parts else np.zeros(0, dtype=_TRIPLE)
     if not len(triples):
-        raise ValueError(f"{path} holds no edges: expected lines 'a b weight'")
+        raise ValueError(f"{path} has no edges: expected lines 'a b weight', fetch the file again")
     base = 0 if shape is None else 1
     first, second = triples["first"] - base, triples["second"] - base
     nodes = shape or int(max(first.max(), second.max())) + 1
@@ -38,7 +38,7 @@ def load(name: str, files: Files, options: Options) -> Graph:
 
 
 def _matrix_market_header(handle: TextIO) -> tuple[int | None, bool, int]:
-    """Read a header if there is one: number of nodes, whether symmetric, lines read; else rewind."""
+    """Return number of nodes, whether symmetric, and lines read; rewind a file that has no such header."""
     line = handle.readline()
     if not line.startswith("%%MatrixMarket"):
         handle.seek(0)

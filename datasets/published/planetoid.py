@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from datasets.edge_list import undirected, unique_pairs
 from datasets.graph import MISSING, NO_SPLIT, SPLITS, Graph
 from datasets.paths import Files, Options
-from datasets.rows import undirected, unique_pairs
 
 VALIDATION_NODES = 500
 
 
 class _PlanetoidUnpickler(pickle.Unpickler):
-    """Builds numpy arrays, CSR matrices and default dictionaries of lists, and nothing else."""
+    """Unpickler restricted to numpy arrays, CSR matrices and default dictionaries of lists."""
 
     def find_class(self, module: str, name: str) -> Any:
         if name == "csr_matrix" and module.startswith("scipy.sparse"):
@@ -32,16 +32,17 @@ class _PlanetoidUnpickler(pickle.Unpickler):
         allowed |= {("__builtin__", "list"): list, ("builtins", "list"): list}
         if (module, name) not in allowed:
             raise pickle.UnpicklingError(
-                f"{module}.{name} is not allowed: a Planetoid file holds arrays, CSR matrices and dictionaries of lists"
+                f"{module}.{name} is refused: allowed are arrays, CSR matrices and dictionaries of lists, "
+                "as in the published files"
             )
         return allowed[module, name]
 
 
 def read_pickle(path: Path) -> Any:
-    """Read one Python 2 pickle without running anything it names; raises UnpicklingError with the file's name."""
+    """Read a Python 2 pickle without running code that it names; raises UnpicklingError with the file's name."""
     try:
-        with path.open("rb") as handle:
-            return _PlanetoidUnpickler(handle, encoding="latin1").load()
+        with path.open("rb") as file:
+            return _PlanetoidUnpickler(file, encoding="latin1").load()
     except (pickle.UnpicklingError, EOFError) as error:
         raise pickle.UnpicklingError(f"{path}: {error}") from error
 
@@ -54,12 +55,12 @@ def load(name: str, files: Files, options: Options) -> Graph:
     """
     parts = {part: read_pickle(files[f"ind.{name}.{part}"]) for part in ("allx", "tx", "y", "ally", "ty", "graph")}
     test = np.loadtxt(files[f"ind.{name}.test.index"], dtype=np.int64, ndmin=1)
-    known = parts["allx"].shape[0]
-    nodes = max(known, int(test.max()) + 1, len(parts["graph"]))
+    rows = parts["allx"].shape[0]
+    nodes = max(rows, int(test.max()) + 1, len(parts["graph"]))
     features = np.zeros((nodes, parts["allx"].shape[1]), dtype=np.float32)
-    features[:known], features[test] = parts["allx"].toarray(), parts["tx"].toarray()
+    features[:rows], features[test] = parts["allx"].toarray(), parts["tx"].toarray()
     labels = np.full(nodes, MISSING, dtype=np.int64)
-    labels[:known], labels[test] = _classes(parts["ally"]), _classes(parts["ty"])
+    labels[:rows], labels[test] = _classes(parts["ally"]), _classes(parts["ty"])
     csr, loops = undirected(*_pairs(parts["graph"], nodes), nodes)
     return Graph(
         name=name,

@@ -1,4 +1,4 @@
-"""From the rows of an edge file to a graph's edges: self loops dropped and counted, ids kept."""
+"""Edge lists to CSR: rows of a file become directed edges, self loops are dropped and counted, ids are row numbers."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,15 +9,15 @@ Ends = NDArray[np.integer]
 
 
 def directed(sources: Ends, destinations: Ends, nodes: int) -> tuple[Csr, int]:
-    """Make row i the edge ``sources[i] -> destinations[i]`` with id i; also return how many self loops were dropped."""
+    """Build the CSR of edges ``sources[i] -> destinations[i]`` with id i; also return the number of dropped loops."""
     check_edges(sources, destinations, (nodes, nodes))
-    kept = np.flatnonzero(sources != destinations).astype(index_dtype(len(sources)))
-    csr = csr_from_edges(sources[kept], destinations[kept], (nodes, nodes), kept)
-    return csr, len(sources) - len(kept)
+    rows = np.flatnonzero(sources != destinations).astype(index_dtype(len(sources)))
+    csr = csr_from_edges(sources[rows], destinations[rows], (nodes, nodes), rows)
+    return csr, len(sources) - len(rows)
 
 
 def undirected(first: Ends, second: Ends, nodes: int) -> tuple[Csr, int]:
-    """Make row i the two edges i and i + rows; a self loop is dropped and counted once."""
+    """Build the CSR in which row i becomes the edges i and i + rows; a self loop is dropped and counted once."""
     csr, loops = directed(np.concatenate([first, second]), np.concatenate([second, first]), nodes)
     return csr, loops // 2
 

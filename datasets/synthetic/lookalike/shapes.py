@@ -1,15 +1,15 @@
-"""What each lookalike looks like: published counts, and assumptions about skew and communities, written down once."""
+"""Published counts of each imitated graph, with the assumed degree skew, communities and splits."""
 
 from dataclasses import dataclass
 from typing import Any
 
 
 @dataclass(frozen=True)
-class Shape:
-    """Counts of a published graph, and how it is imitated.
+class LookalikeShape:
+    """Counts of a published graph and the parameters of its imitation.
 
     ``pairs`` counts undirected edges once, without self loops. ``tail`` is the exponent of ``P(weight > x) ~ x^-tail``
-    and ``hub`` the largest weight over the mean one. ``inside`` is the share of edges inside a community,
+    and ``hub`` the largest weight over the mean weight. ``inside`` is the share of edges inside a community,
     ``community`` its mean size (a multiclass graph has at least as many communities as classes). ``split`` is the
     share of training and validation nodes, or for several graphs the number of training and validation graphs.
     """
@@ -31,7 +31,7 @@ class Shape:
 
     @property
     def published(self) -> dict[str, int]:
-        """The counts as published."""
+        """The published counts, by the names that ``Graph.counts`` uses."""
         return {
             "nodes": self.nodes,
             "edges": self.published_edges,
@@ -40,8 +40,8 @@ class Shape:
         }
 
 
-def _with_loops(nodes: int, edges: int, **rest: Any) -> Shape:
-    return Shape(nodes=nodes, published_edges=edges, pairs=(edges - nodes) // 2, **rest)
+def _with_loops(nodes: int, edges: int, **rest: Any) -> LookalikeShape:
+    return LookalikeShape(nodes=nodes, published_edges=edges, pairs=(edges - nodes) // 2, **rest)
 
 
 SHAPES = {
@@ -61,7 +61,7 @@ SHAPES = {
         2_449_029, 126_167_181, features=100, classes=47, tail=1.4, hub=300, inside=0.80, community=500,
         split=(0.08, 0.02), default_scale=0.01,
     ),
-    "lookalike_ppi": Shape(
+    "lookalike_ppi": LookalikeShape(
         nodes=56_944, published_edges=818_716, pairs=818_716 - 25_084, features=50, classes=121, tail=1.6, hub=20,
         inside=0.50, community=200, split=(20, 2), default_scale=0.35, graphs=24, task="multilabel",
         counting="published edges are undirected and hold 25,084 self loops; held directed and without",

@@ -1,4 +1,4 @@
-"""UUG, the industrial user-user graph of AGL (VLDB 2020), as a synthetic data set: its published form is not public."""
+"""Generator of UUG: a synthetic stand-in for the industrial user-user graph of AGL (VLDB 2020), never published."""
 
 from typing import Any
 
@@ -6,8 +6,9 @@ import numpy as np
 
 from datasets.csr import Csr, index_dtype
 from datasets.graph import Graph
-from datasets.synthetic import options_from, with_content_hash
-from datasets.uug_stream import UugOptions, partition
+from datasets.options import options_from
+from datasets.synthetic.content_hash import with_content_hash
+from datasets.synthetic.uug_partition import UugOptions, uug_partition
 
 PUBLISHED = {"nodes": 6_230_000_000, "edges": 338_000_000_000, "features": 656, "classes": 2}
 NOTES = (
@@ -18,19 +19,19 @@ NOTES = (
 
 
 def load(name: str, options: dict[str, Any]) -> Graph:
-    """Generate the whole graph: its partitions, one after the other, in one memory.
+    """Generate the whole graph, partition by partition.
 
-    Options are those of ``UugOptions``; raises ValueError for others. The number of partitions does not change it.
+    Options are those of ``UugOptions``; raises ValueError for others. The graph does not depend on ``partitions``.
     """
-    scale = options_from(UugOptions, name, options)
-    parts = [partition(scale, index) for index in range(scale.partitions)]
+    uug = options_from(UugOptions, name, options)
+    parts = [uug_partition(uug, index) for index in range(uug.partitions)]
     destinations = np.concatenate([part.destinations for part in parts])
     sources = np.concatenate([part.sources for part in parts])
-    dtype = index_dtype(max(scale.nodes, len(sources)))
-    indptr = np.concatenate(([0], np.cumsum(np.bincount(destinations, minlength=scale.nodes))))
+    dtype = index_dtype(max(uug.nodes, len(sources)))
+    indptr = np.concatenate(([0], np.cumsum(np.bincount(destinations, minlength=uug.nodes))))
     graph = Graph(
         name=name,
-        csr=Csr(indptr.astype(dtype), sources.astype(dtype), (scale.nodes, scale.nodes)),
+        csr=Csr(indptr.astype(dtype), sources.astype(dtype), (uug.nodes, uug.nodes)),
         features=np.concatenate([part.features for part in parts]),
         labels=np.concatenate([part.labels for part in parts]),
         split=np.concatenate([part.split for part in parts]),

@@ -1,4 +1,4 @@
-"""Arrays that are larger than memory: files that grow, and rows dealt to buckets that fit one at a time."""
+"""Arrays larger than memory: ``.npy`` files that grow by rows, and rows partitioned into bucket files."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -13,7 +13,7 @@ HEADER = 128
 
 
 class GrowingArray:
-    """A ``.npy`` file to which rows are appended; ``close`` writes its shape."""
+    """A ``.npy`` file to which rows are appended; ``close`` writes its shape into the header."""
 
     def __init__(self, path: Path) -> None:
         self.file: IO[bytes] = path.open("wb")
@@ -21,13 +21,13 @@ class GrowingArray:
         self.rows, self.row_shape, self.dtype = 0, (), np.dtype(np.float32)
 
     def append(self, values: NDArray[Any]) -> None:
-        """Add rows, all of one type and width."""
+        """Append rows, all of one type and width."""
         self.row_shape, self.dtype = values.shape[1:], values.dtype
         self.rows += len(values)
         self.file.write(np.ascontiguousarray(values).data)
 
     def close(self) -> None:
-        """Make it a whole ``.npy`` file."""
+        """Write the header and close the file."""
         header = BytesIO()
         shape = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.rows, *self.row_shape)}
         np.lib.format.write_array_header_1_0(header, shape)
@@ -39,14 +39,14 @@ class GrowingArray:
 
 
 class Buckets:
-    """Rows of int64 columns, dealt to files by a number; ``close`` is enough where ``drain`` is not reached."""
+    """Rows of int64 columns, partitioned into files by a number, each small enough for memory."""
 
     def __init__(self, folder: Path, name: str, count: int, columns: int) -> None:
         self.paths = [folder / f"{name}-{number}.bin" for number in range(count)]
         self.columns, self.stack = columns, ExitStack()
         self.files = [self.stack.enter_context(path.open("wb")) for path in self.paths]
 
-    def deal(self, numbers: NDArray[np.integer], *columns: NDArray[np.integer]) -> None:
+    def append(self, numbers: NDArray[np.integer], *columns: NDArray[np.integer]) -> None:
         """Append row i of the columns to bucket ``numbers[i]``; rows keep their order."""
         order = np.argsort(numbers, kind="stable")
         rows = np.stack([np.asarray(column, dtype=np.int64)[order] for column in columns], axis=1)
@@ -56,7 +56,7 @@ class Buckets:
                 file.write(rows[first:last].data)
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files, where an error prevents ``drain``."""
         self.stack.close()
 
     def drain(self) -> Iterator[NDArray[np.int64]]:

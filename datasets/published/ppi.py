@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from datasets.edge_list import undirected, unique_pairs
 from datasets.graph import SPLITS, Graph
 from datasets.paths import Files, Options
-from datasets.rows import undirected, unique_pairs
 
 _PREFIXES = {"train": "train", "validation": "valid", "test": "test"}
 
@@ -24,7 +24,7 @@ def load(name: str, files: Files, options: Options) -> Graph:
         for key, parts in arrays.items():
             parts.append(np.load(files[f"{prefix}_{key}.npy"], allow_pickle=False))
         count = len(arrays["feats"][-1])
-        first, second = _links(files[f"{prefix}_graph.json"], count)
+        first, second = _interactions(files[f"{prefix}_graph.json"], count)
         firsts.append(first + sum(sizes))
         seconds.append(second + sum(sizes))
         sizes.append(count)
@@ -46,11 +46,14 @@ def load(name: str, files: Files, options: Options) -> Graph:
     )
 
 
-def _links(path: Path, nodes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Read the links of a node-link document; their ends are positions in its node list."""
+def _interactions(path: Path, nodes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Read the links of a node-link JSON document; their ends are positions in its node list."""
     document = json.loads(path.read_text())
     if len(document["nodes"]) != nodes:
-        raise ValueError(f"{path} has {len(document['nodes'])} nodes but its feature file has {nodes} rows")
+        raise ValueError(
+            f"{path} has {len(document['nodes'])} nodes but its feature file has {nodes} rows: "
+            "both must be of one download, fetch them again"
+        )
     links = document["links"]
     first = np.fromiter((link["source"] for link in links), np.int64, len(links))
     second = np.fromiter((link["target"] for link in links), np.int64, len(links))
@@ -58,7 +61,7 @@ def _links(path: Path, nodes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]
 
 
 def load_recovered(name: str, files: Files, options: Options) -> Graph:
-    """Read ``ppi_recovered.npz``: the original's structure and splits; missing features become 0, missing labels -1."""
+    """Read ``ppi_recovered.npz``: structure and splits of PPI; missing features become 0, missing labels stay -1."""
     with np.load(files["ppi_recovered.npz"], allow_pickle=False) as data:
         nodes = len(data["graph_id"])
         csr, loops = undirected(data["edges"][:, 0], data["edges"][:, 1], nodes)
