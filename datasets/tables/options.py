@@ -44,7 +44,7 @@ def table_options(options: Mapping[str, Any]) -> TableOptions:
     for role in ("nodes", "edges"):
         if not getattr(tables, role):
             raise ValueError(
-                f"data set tables needs the path of the {role} table: add dataset.options.{role}=PATH "
+                f"data set tables needs the path of the {role} table: add +dataset.options.{role}=PATH "
                 "(.parquet, .pq or .csv)"
             )
     return tables

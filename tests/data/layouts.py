@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import coo_matrix, csr_matrix, save_npz
 
+from datasets.graph import Graph
+
 PPI_SIZES = {"train": 5, "valid": 3, "test": 4}
 PPI_LINKS = {"train": [(0, 1), (1, 2), (2, 2), (3, 4)], "valid": [(0, 2)], "test": [(1, 0), (3, 3)]}
 PPI_GRAPHS = {"train": [1, 1, 1, 2, 2], "valid": [21, 21, 21], "test": [23, 23, 24, 24]}
@@ -123,3 +125,8 @@ def write_ogb(folder: Path, split: str, edge_features: bool, labels: np.ndarray)
         with gzip.open(path, "wt") as handle:
             handle.writelines(",".join(str(value) for value in row) + "\n" for row in table.tolist())
     return {f"{name}.csv.gz": folder / f"{name}.csv.gz" for name in tables if not name.endswith("num-edge-list")}
+
+
+def edges_of(graph: Graph) -> list[tuple[int, int]]:
+    """Return source and destination of every edge, sorted."""
+    return sorted(zip(graph.csr.indices.tolist(), graph.csr.destinations.tolist(), strict=True))

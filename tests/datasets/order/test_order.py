@@ -15,7 +15,7 @@ from datasets.order import ORDERS, apply_order, permutation_of, undo
 from datasets.statistics import tile_histogram
 from datasets.synthetic.lookalike.loader import load as load_lookalike
 
-CONF = Path(__file__).resolve().parents[2] / "conf" / "order"
+CONF = Path(__file__).resolve().parents[3] / "conf" / "order"
 SMALL = {"metis": {"cluster": 4}}
 
 

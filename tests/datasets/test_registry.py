@@ -1,6 +1,5 @@
 """Looking data sets up: names, options, the three places, and what an absent one says."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +12,7 @@ from datasets.csr import csr_from_edges
 from datasets.fetch import FetchError
 from datasets.graph import Graph
 from datasets.manifest import manifest
-from datasets.hashes import combined_sha256
-from datasets.paths import DatasetNotFound, data_folders, dataset_folder, default_cache, find_files
+from datasets.paths import DatasetNotFound, dataset_folder
 from datasets.registry import DATASETS, available, check_counts, entry_of, fetch_dataset, load_dataset
 from tests.data.server import Behaviour, serving
 
@@ -75,21 +73,6 @@ def test_unknown_names_and_options_are_answered_with_the_nearest(tmp_path: Path)
         fetch_dataset("uug", tmp_path)
 
 
-def test_files_are_searched_in_order_and_taken_from_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second, cache = (tmp_path / name for name in ("first", "second", "cache"))
-    monkeypatch.setenv("HARNESS_DATA", os.pathsep.join([str(first), str(second)]))
-    assert data_folders() == [first, second]
-    places = [dataset_folder("set", cache), second, second / "family", first, first / "family", first / "set"]
-    found = None
-    for place in places:
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "a").touch()
-        assert find_files("set", "family", ["a", "b"], cache) == found
-        (place / "b").touch()
-        found = {"a": place / "a", "b": place / "b"}
-        assert find_files("set", "family", ["a", "b"], cache) == found
-
-
 @pytest.mark.parametrize("kept", [0, 100, 900])
 def test_damaged_files_are_a_value_error_that_names_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
@@ -103,20 +86,6 @@ def test_damaged_files_are_a_value_error_that_names_them(
     np.savez(path, indptr=np.arange(50))
     with pytest.raises(ValueError, match=r"ego_twitter: ego-twitter\.npz in .* cannot be read"):
         load_dataset("ego_twitter", {}, tmp_path)
-
-
-def test_the_cache_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
-    assert default_cache() == tmp_path
-    monkeypatch.delenv("HARNESS_CACHE")
-    assert default_cache() == Path.home() / ".cache" / "gnn-harness"
-
-
-def test_the_combined_hash_tells_contents_names_and_options_apart() -> None:
-    base = {"a": "1", "b": "2"}
-    assert combined_sha256(base) == combined_sha256({"b": "2", "a": "1"}) == combined_sha256(base, {})
-    others = [({"a": "2", "b": "1"}, {}), ({"a": "1"}, {}), (base, {"split_seed": 1}), (base, {"split_seed": 2})]
-    assert len({combined_sha256(*other) for other in others} | {combined_sha256(base)}) == 5
 
 
 def _graph(nodes: int, edges: int, loops: int) -> Graph:

@@ -1,7 +1,6 @@
 """The synthetic user-user graph: the same in any number of parts, skewed, homophilous, learnable, in little memory."""
 
 import tracemalloc
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +10,6 @@ from hypothesis import strategies as st
 
 from datasets.graph import Graph
 from datasets.randomness import uniform
-from datasets.synthetic.bijection import Bijection
-from datasets.synthetic.content_hash import with_content_hash
-from datasets.synthetic.distributions import noise, power_law
 from datasets.synthetic.uug import PUBLISHED, load
 from datasets.synthetic.uug_partition import TAIL, UugOptions, draw_in_degrees, true_labels, uug_partition
 
@@ -21,20 +17,6 @@ from datasets.synthetic.uug_partition import TAIL, UugOptions, draw_in_degrees, 
 @pytest.fixture(scope="module")
 def graph() -> Graph:
     return load("uug", {})
-
-
-@given(count=st.integers(1, 3000), seed=st.integers(0, 2**40))
-def test_a_bijection_is_one_to_one_and_inverts(count: int, seed: int) -> None:
-    mapped = Bijection(seed, "test", count)
-    images = mapped(np.arange(count))
-    np.testing.assert_array_equal(np.sort(images), np.arange(count))
-    np.testing.assert_array_equal(mapped.inverse(images), np.arange(count))
-
-
-def test_a_bijection_scatters() -> None:
-    images = Bijection(0, "test", 10_000)(np.arange(10_000))
-    assert abs(np.corrcoef(np.arange(10_000), images)[0, 1]) < 0.05
-    assert not np.array_equal(images, Bijection(1, "test", 10_000)(np.arange(10_000)))
 
 
 @settings(max_examples=25)
@@ -63,16 +45,6 @@ def test_equal_options_give_equal_graphs_and_seeds_differ() -> None:
     assert load("uug", small | {"seed": 1}).sha256 != load("uug", small).sha256
 
 
-def test_the_name_of_the_content_covers_every_value() -> None:
-    graph = load("uug", {"nodes": 500, "features": 8})
-    for field in ("features", "labels", "split"):
-        changed = getattr(graph, field).copy()
-        changed.flat[-1] += 1
-        assert with_content_hash(replace(graph, **{field: changed})).sha256 != graph.sha256
-    other = replace(graph.csr, indices=graph.csr.indices[::-1].copy())
-    assert with_content_hash(replace(graph, csr=other)).sha256 != graph.sha256
-
-
 def test_counts_and_words(graph: Graph) -> None:
     counts = graph.counts()
     assert (counts["nodes"], counts["features"], counts["classes"]) == (10_000, 656, 2)
@@ -88,14 +60,6 @@ def test_edges_are_distinct_sorted_and_no_loops(graph: Graph) -> None:
     key = graph.csr.destinations.astype(np.int64) * graph.nodes + graph.csr.indices
     assert (np.diff(key) > 0).all()
     assert (graph.csr.indices != graph.csr.destinations).all()
-
-
-@given(st.floats(1.1, 3), st.floats(1, 50), st.floats(60, 1e5))
-def test_the_power_law_keeps_its_mean_and_bound(exponent: float, mean: float, high: float) -> None:
-    steps = (np.arange(400_000) + 0.5) / 400_000
-    drawn = power_law(steps, exponent, mean, high)
-    assert drawn.max() <= high
-    assert abs(drawn.mean() / mean - 1) < 0.03
 
 
 def test_in_degrees_have_a_power_law_tail() -> None:
@@ -121,14 +85,6 @@ def test_neighbours_share_labels_and_communities(graph: Graph) -> None:
     assert 0.65 < homophily < 0.85
     distance = np.abs(graph.csr.indices - graph.csr.destinations) / graph.nodes
     assert abs(distance.mean() - 1 / 3) < 0.02, "ids must not tell communities"
-
-
-def test_noise_is_centred_and_of_unit_variance() -> None:
-    drawn = noise(3, "test", np.arange(2000), 33).astype(np.float64)
-    assert drawn.shape == (2000, 33)
-    assert abs(drawn.mean()) < 0.02 and abs(drawn.var() - 1) < 0.02
-    assert abs((drawn**4).mean() - 3) < 0.5
-    np.testing.assert_array_equal(noise(3, "test", np.arange(1500, 1600), 33), drawn[1500:1600].astype(np.float32))
 
 
 def area_under_curve(scores: np.ndarray, labels: np.ndarray) -> float:

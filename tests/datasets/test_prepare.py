@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from datasets.files import atomic_folder
 from datasets.graph import Graph
 from datasets.paths import DatasetNotFound
 from datasets.prepare import known_sha256, prepare_graph, prepared_graph
@@ -48,13 +47,6 @@ def test_a_changed_file_is_read_again(cache_folder: Path, tmp_path: Path, monkey
     assert known_sha256(dataset, cache_folder) == "ab" * 32
     file.write_bytes(b"another")
     assert known_sha256(dataset, cache_folder) is None
-
-
-def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(OSError), atomic_folder(tmp_path / "graph") as folder:
-        (folder / "half.npy").write_bytes(b"half")
-        raise OSError(28, "No space left on device")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_disk_that_fills_leaves_nothing(cache_folder: Path) -> None:

@@ -13,10 +13,9 @@ from datasets.graph import Graph
 from datasets.tables import reading
 from datasets.tables.node_stream import NAMES
 from datasets.tables.options import TableOptions
-from datasets.tables.out_of_core import Buckets
 from datasets.tables.streaming import stream_tables
 from datasets.tables.table import TableError
-from tests.data.test_tables import EDGES, MISTAKES, NODES, Columns, load, tables, write
+from tests.datasets.tables.test_loader import EDGES, MISTAKES, NODES, Columns, load, tables, write
 
 ARRAYS = ("features", "labels", "split", "node_ids", "node_types", "edge_weights", "edge_types", "edge_features")
 
@@ -110,12 +109,3 @@ def test_a_label_that_comes_twice_is_named_across_pieces(tmp_path: Path, monkeyp
 def test_words_as_labels_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"column 'label' holds string: give classes as numbers"):
         streamed(tmp_path, NODES | {"label": ["a", "b", "a"]}, EDGES)
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-(2**60), 2**60)), max_size=40), st.integers(1, 5))
-def test_buckets_keep_rows_and_their_order(tmp_path_factory, rows: list[tuple[int, int]], pieces: int) -> None:
-    buckets = Buckets(tmp_path_factory.mktemp("buckets"), "b", 4, 2)
-    for piece in np.array_split(np.array(rows, dtype=np.int64).reshape(-1, 2), pieces):
-        buckets.append(piece[:, 0], piece[:, 1], piece[:, 0])
-    for number, held in enumerate(buckets.drain()):
-        assert held.tolist() == [[value, bucket] for bucket, value in rows if bucket == number]
