@@ -23,22 +23,22 @@ PUBMED = {need: need.encode() * 9 for need in DATASETS["pubmed"].needs}
 
 
 def zipped(files: dict[str, bytes]) -> bytes:
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
+    zipped_file = io.BytesIO()
+    with zipfile.ZipFile(zipped_file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
             archive.writestr(name, content)
-    return held.getvalue()
+    return zipped_file.getvalue()
 
 
 def test_files_arrive_whole_with_progress_and_are_recorded(tmp_path: Path) -> None:
     seen: list[tuple[str, int, int | None]] = []
     with serving(Behaviour(PUBMED)) as mirror:
-        files = fetch("pubmed", PUBMED, tmp_path, lambda *told: seen.append(told), mirror)
+        files = fetch("pubmed", PUBMED, tmp_path, lambda *arguments: seen.append(arguments), mirror)
     assert {need: path.read_bytes() for need, path in files.items()} == PUBMED
     assert ("ind.pubmed.x", len(PUBMED["ind.pubmed.x"]), len(PUBMED["ind.pubmed.x"])) in seen
-    held = json.loads((tmp_path / "manifest.json").read_text())["pubmed"]
-    assert held["sha256"] == {need: hashlib.sha256(content).hexdigest() for need, content in PUBMED.items()}
-    assert trust("pubmed", held["sha256"], tmp_path, downloaded=True) == "first use"
+    entry = json.loads((tmp_path / "manifest.json").read_text())["pubmed"]
+    assert entry["sha256"] == {need: hashlib.sha256(content).hexdigest() for need, content in PUBMED.items()}
+    assert trust("pubmed", entry["sha256"], tmp_path, downloaded=True) == "first use"
     assert not list(dataset_folder("pubmed", tmp_path).glob("*.part"))
 
 
@@ -58,20 +58,20 @@ def test_the_mirror_can_come_from_the_environment(tmp_path: Path, monkeypatch: p
         assert len(fetch("pubmed", PUBMED, tmp_path)) == len(PUBMED)
 
 
-@pytest.mark.parametrize("held", [1, 1000, len(CONTENT) - 1, len(CONTENT)])
-def test_a_download_goes_on_where_it_ended(tmp_path: Path, held: int) -> None:
+@pytest.mark.parametrize("size", [1, 1000, len(CONTENT) - 1, len(CONTENT)])
+def test_a_download_goes_on_where_it_ended(tmp_path: Path, size: int) -> None:
     part, behaviour = tmp_path / "file.part", Behaviour({"file": CONTENT})
-    part.write_bytes(CONTENT[:held])
+    part.write_bytes(CONTENT[:size])
     with serving(behaviour) as mirror:
         download(f"{mirror}/file", part, hashlib.sha256(CONTENT).hexdigest(), None, 5)
     assert part.read_bytes() == CONTENT
-    assert behaviour.requests == [("/file", f"bytes={held}-")]
+    assert behaviour.requests == [("/file", f"bytes={size}-")]
 
 
-@pytest.mark.parametrize("held", [0, 1000, len(CONTENT) + 5])
-def test_a_server_without_ranges_sends_everything_again(tmp_path: Path, held: int) -> None:
+@pytest.mark.parametrize("size", [0, 1000, len(CONTENT) + 5])
+def test_a_server_without_ranges_sends_everything_again(tmp_path: Path, size: int) -> None:
     part = tmp_path / "file.part"
-    part.write_bytes(b"x" * held)
+    part.write_bytes(b"x" * size)
     with serving(Behaviour({"file": CONTENT}, ranges=False)) as mirror:
         download(f"{mirror}/file", part, None, None, 5)
     assert part.read_bytes() == CONTENT
@@ -90,7 +90,7 @@ def test_a_truncated_transfer_is_resumed(tmp_path: Path) -> None:
     with serving(behaviour) as mirror:
         download(f"{mirror}/file", part, None, None, 5)
     assert part.read_bytes() == CONTENT
-    assert [asked for _, asked in behaviour.requests] == [None, f"bytes={len(CONTENT) // 2}-"]
+    assert [requested for _, requested in behaviour.requests] == [None, f"bytes={len(CONTENT) // 2}-"]
 
 
 @pytest.mark.parametrize("ranges", [True, False])
@@ -152,8 +152,8 @@ def test_an_archive_is_unpacked_to_the_needed_files_only(tmp_path: Path, lengths
     with serving(Behaviour({"ppi.zip": zipped(members)}, lengths=lengths)) as mirror:
         files = fetch("ppi", DATASETS["ppi"].needs, cache, mirror=mirror)
     assert all(path.read_bytes() == (source / name).read_bytes() for name, path in files.items())
-    held = {path.name for path in dataset_folder("ppi", cache).iterdir()}
-    assert held == set(DATASETS["ppi"].needs) | {".lock"}
+    names = {path.name for path in dataset_folder("ppi", cache).iterdir()}
+    assert names == set(DATASETS["ppi"].needs) | {".lock"}
     assert not list(tmp_path.rglob("escaped"))
 
 
@@ -167,7 +167,7 @@ def test_a_truncated_archive_without_a_length_is_refused(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("names", [[], ["a/edge.csv", "b/edge.csv"]])
 def test_an_archive_must_hold_each_file_once(tmp_path: Path, names: list[str]) -> None:
-    path = tmp_path / "held.zip"
+    path = tmp_path / "names.zip"
     path.write_bytes(zipped(dict.fromkeys(names, b"1")))
     with pytest.raises(FetchError, match=rf"{len(names)} members named edge\.csv"):
         unpack(path, tmp_path / "out", ["edge.csv"])
@@ -188,12 +188,12 @@ def test_other_schemes_and_unknown_addresses_are_refused(tmp_path: Path) -> None
 def test_one_process_at_a_time_fills_a_folder(tmp_path: Path) -> None:
     folder, behaviour = dataset_folder("pubmed", tmp_path), Behaviour(PUBMED)
     folder.mkdir(parents=True)
-    with serving(behaviour) as mirror, (folder / ".lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with serving(behaviour) as mirror, (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         other = threading.Thread(target=fetch, args=("pubmed", PUBMED, tmp_path), kwargs={"mirror": mirror})
         other.start()
         other.join(0.3)
         assert behaviour.requests == []
-        fcntl.flock(held, fcntl.LOCK_UN)
+        fcntl.flock(lock, fcntl.LOCK_UN)
         other.join(30)
     assert sorted(path for path, _ in behaviour.requests) == sorted(f"/{need}" for need in PUBMED)

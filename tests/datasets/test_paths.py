@@ -13,14 +13,14 @@ def test_files_are_searched_in_order_and_taken_from_one_folder(tmp_path: Path, m
     monkeypatch.setenv("HARNESS_DATA", os.pathsep.join([str(first), str(second)]))
     assert data_folders() == [first, second]
     places = [dataset_folder("set", cache), second, second / "family", first, first / "family", first / "set"]
-    found = None
+    files = None
     for place in places:
         place.mkdir(parents=True, exist_ok=True)
         (place / "a").touch()
-        assert find_files("set", "family", ["a", "b"], cache) == found
+        assert find_files("set", "family", ["a", "b"], cache) == files
         (place / "b").touch()
-        found = {"a": place / "a", "b": place / "b"}
-        assert find_files("set", "family", ["a", "b"], cache) == found
+        files = {"a": place / "a", "b": place / "b"}
+        assert find_files("set", "family", ["a", "b"], cache) == files
 
 
 def test_the_cache_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

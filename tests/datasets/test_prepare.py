@@ -1,4 +1,4 @@
-"""Prepared graphs: made once, reused with their times, whole or not there."""
+"""Prepared graphs: written once, reused with their times, whole or absent."""
 
 import subprocess
 import sys

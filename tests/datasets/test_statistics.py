@@ -31,23 +31,23 @@ def test_tile_histogram_is_the_count_of_a_dense_matrix(csr: Csr, tile: int, chun
     np.add.at(dense, (csr.destinations, csr.indices), 1)
     for row in range(0, csr.shape[0], tile):
         for column in range(0, csr.shape[1], tile):
-            held = int(dense[row : row + tile, column : column + tile].sum())
-            per_cent = 100 * held / tile**2
+            edges = int(dense[row : row + tile, column : column + tile].sum())
+            per_cent = 100 * edges / tile**2
             name = next(n for n, top in zip(expected, (1, 2, 5, 10, np.inf), strict=True) if per_cent < top)
-            expected[name] += held
-    for name, held in expected.items():
-        assert histogram[name] == pytest.approx(held / max(csr.nnz, 1))
+            expected[name] += edges
+    for name, edges in expected.items():
+        assert histogram[name] == pytest.approx(edges / max(csr.nnz, 1))
     assert density(csr) == pytest.approx(dense.sum() / dense.size)
 
 
 def test_summary_of_a_star() -> None:
     csr = csr_from_edges(np.arange(1, 200), np.zeros(199, dtype=np.int64), (200, 200))
-    held = json.loads(json.dumps(graph_statistics(csr)))
-    degrees = held["degrees"]
+    summary = json.loads(json.dumps(graph_statistics(csr)))
+    degrees = summary["degrees"]
     assert (degrees["min"], degrees["median"], degrees["max"]) == (0, 0, 199)
     assert degrees["zero"] == pytest.approx(199 / 200) and degrees["top_1_percent"] == 1
-    assert held["density"] == 199 / 200**2
-    assert held["tiles"] == pytest.approx({"<1": 8 / 199, "1-2": 0, "2-5": 191 / 199, "5-10": 0, ">10": 0})
+    assert summary["density"] == 199 / 200**2
+    assert summary["tiles"] == pytest.approx({"<1": 8 / 199, "1-2": 0, "2-5": 191 / 199, "5-10": 0, ">10": 0})
 
 
 def test_statistics_of_nothing_are_zero() -> None:

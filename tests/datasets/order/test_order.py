@@ -139,7 +139,7 @@ def test_directed_and_isolated_nodes_are_ordered_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "said"),
+    ("name", "options", "message"),
     [
         ("metiss", {}, "allowed are none, random, degree, rcm, metis; did you mean 'metis'"),
         ("metis", {"clusters": 3}, "'clusters' is unknown: allowed are seed, cluster; did you mean 'cluster'"),
@@ -147,8 +147,8 @@ def test_directed_and_isolated_nodes_are_ordered_too() -> None:
         ("metis", {"cluster": 0}, "cluster=0"),
     ],
 )
-def test_misuse_says_what_is_allowed(name: str, options: dict[str, int], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_misuse_says_what_is_allowed(name: str, options: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         permutation_of(name, ring(9), options)
 
 

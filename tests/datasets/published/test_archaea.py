@@ -22,8 +22,8 @@ def test_archaea_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert edges_of(graph) == [(1, 2), (2, 1), (4, 1)]
     assert (graph.nodes, graph.self_loops_dropped) == (5, 1)
     assert graph.edge_weights is not None
-    held = dict(zip(graph.csr.ids.tolist(), graph.edge_weights.tolist(), strict=True))
-    assert held == pytest.approx({0: 0.5, 1: 0.25, 3: 0.2})
+    weights = dict(zip(graph.csr.ids.tolist(), graph.edge_weights.tolist(), strict=True))
+    assert weights == pytest.approx({0: 0.5, 1: 0.25, 3: 0.2})
     assert archaea.load("archaea", files, {"weights": False}).edge_weights is None
 
 
@@ -39,7 +39,9 @@ def test_archaea_in_matrix_market_form_counts_from_one(tmp_path: Path, symmetric
     assert sorted(set(graph.edge_weights.tolist())) == [0.25, 0.5]
 
 
-@pytest.mark.parametrize(("text", "told"), [("1 2 1\n3 x 1\n", "row 2|row 1"), ("1 2\n", "column"), ("", "no edges")])
-def test_archaea_errors_name_the_file(tmp_path: Path, text: str, told: str) -> None:
-    with pytest.raises(ValueError, match=rf"archaea\.triples.*({told})"):
+@pytest.mark.parametrize(
+    ("text", "message"), [("1 2 1\n3 x 1\n", "row 2|row 1"), ("1 2\n", "column"), ("", "no edges")]
+)
+def test_archaea_errors_name_the_file(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=rf"archaea\.triples.*({message})"):
         archaea.load("archaea", triples(tmp_path, text), {})

@@ -26,15 +26,15 @@ def test_ogb_multiclass(tmp_path: Path, name: str, split: str) -> None:
     assert graph.nodes_of("train").tolist() == [0, 2]
 
 
-@pytest.mark.parametrize("kept", [False, True])
-def test_ogbn_proteins_averages_the_features_of_edges(tmp_path: Path, kept: bool) -> None:
+@pytest.mark.parametrize("edge_features", [False, True])
+def test_ogbn_proteins_averages_the_features_of_edges(tmp_path: Path, edge_features: bool) -> None:
     files = layouts.write_ogb(tmp_path, "species", True, np.array([[0, 1], [1, 1], [0, 0], [1, 0]]))
     assert set(files) == set(DATASETS["ogbn_proteins"].needs)
-    graph = ogb.load("ogbn_proteins", files, {"edge_features": kept})
+    graph = ogb.load("ogbn_proteins", files, {"edge_features": edge_features})
     assert graph.features is not None
     np.testing.assert_allclose(graph.features[:, 0], [4.5, 11 / 3, 2, 0], rtol=1e-6)
     assert (graph.task, graph.classes) == ("multilabel", 2)
-    assert (graph.edge_features is not None) == kept
+    assert (graph.edge_features is not None) == edge_features
     if graph.edge_features is not None:
         weight = {0: 1, 1: 2, 3: 8}
         assert graph.edge_features[:, 0].tolist() == [weight[edge % 4] for edge in graph.csr.ids.tolist()]

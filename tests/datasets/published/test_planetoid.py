@@ -22,7 +22,7 @@ def write_planetoid(folder: Path, name: str) -> dict[str, Path]:
     graph = defaultdict(list, {node: [] for node in range(10)})
     for first, second in [(0, 1), (1, 0), (0, 1), (2, 2), (1, 5), (9, 0), (0, 9)]:
         graph[first].append(second)
-    held = {
+    parts = {
         "x": csr_matrix(features[:2]),
         "allx": csr_matrix(features),
         "tx": csr_matrix(np.diag([2, 4, 8, 0]).astype(np.float32)[:3]),
@@ -31,7 +31,7 @@ def write_planetoid(folder: Path, name: str) -> dict[str, Path]:
         "ty": classes[[2, 1, 0]],
         "graph": graph,
     }
-    for part, value in held.items():
+    for part, value in parts.items():
         (folder / f"ind.{name}.{part}").write_bytes(pickle.dumps(value, protocol=3))
     (folder / f"ind.{name}.test.index").write_text("9\n6\n7\n")
     return {f"ind.{name}.{part}": folder / f"ind.{name}.{part}" for part in PARTS}
@@ -73,7 +73,7 @@ def test_public_split(tmp_path: Path) -> None:
 
 
 class Bomb:
-    """Creates a file when unpickled by a reader that runs what it is told."""
+    """Creates a file when unpickled by a reader that runs the code that a pickle names."""
 
     def __init__(self, target: Path) -> None:
         self.target = target

@@ -63,9 +63,9 @@ def test_it_is_undirected_with_distinct_edges_and_paired_ids(graph: Graph) -> No
 
 
 def test_degrees_are_skewed_and_ids_say_nothing(graph: Graph) -> None:
-    held = degree_summary(graph.csr)
-    assert held["max"] > 4 * held["mean"]
-    assert held["median"] < 0.95 * held["mean"]
+    summary = degree_summary(graph.csr)
+    assert summary["max"] > 4 * summary["mean"]
+    assert summary["median"] < 0.95 * summary["mean"]
     degrees = graph.csr.in_degrees.astype(np.float64)
     assert abs(np.corrcoef(np.arange(graph.nodes), degrees)[0, 1]) < 0.05
     if graph.graph_ids is None:
@@ -122,7 +122,7 @@ def test_notes_say_what_scaling_breaks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "said"),
+    ("name", "options", "message"),
     [
         ("lookalike_redit", {}, "did you mean 'lookalike_reddit'"),
         ("lookalike_ppi", {"scales": 1}, "did you mean 'scale'"),
@@ -131,8 +131,8 @@ def test_notes_say_what_scaling_breaks() -> None:
         ("lookalike_reddit", {"scale": 0.001}, "too dense"),
     ],
 )
-def test_misuse_says_what_is_allowed(name: str, options: dict[str, float], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_misuse_says_what_is_allowed(name: str, options: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         load(name, options)
 
 

@@ -28,7 +28,7 @@ def test_blocks_change_nothing(module, options, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "said"),
+    ("name", "options", "message"),
     [
         ("mesh", {"nodes": 0}, "positive"),
         ("mesh", {"missing": 1.5}, "shares from 0 to 1"),
@@ -37,6 +37,6 @@ def test_blocks_change_nothing(module, options, monkeypatch):
         ("rmat", {"edges": -1}, "negative"),
     ],
 )
-def test_bad_options_are_named(name, options, said, tmp_path):
-    with pytest.raises(ValueError, match=said):
+def test_bad_options_are_named(name, options, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
         load_dataset(name, options, tmp_path)

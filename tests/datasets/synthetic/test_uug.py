@@ -63,9 +63,9 @@ def test_edges_are_distinct_sorted_and_no_loops(graph: Graph) -> None:
 
 
 def test_in_degrees_have_a_power_law_tail() -> None:
-    wanted = draw_in_degrees(UugOptions(nodes=1_000_000, features=1), np.arange(200_000))
-    assert abs(wanted.mean() / 20 - 1) < 0.05
-    beyond = [(wanted > bound).mean() for bound in (40, 160, 640)]
+    degrees = draw_in_degrees(UugOptions(nodes=1_000_000, features=1), np.arange(200_000))
+    assert abs(degrees.mean() / 20 - 1) < 0.05
+    beyond = [(degrees > bound).mean() for bound in (40, 160, 640)]
     slopes = np.diff(np.log(beyond)) / np.log(4)
     np.testing.assert_allclose(slopes, -TAIL, atol=0.25)
 
@@ -158,7 +158,7 @@ def test_one_partition_of_ten_million_nodes_stays_small() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"node": 5}, "did you mean 'nodes'"),
         ({"nodes": 5}, "nodes=5: allowed are 100 and more"),
@@ -167,8 +167,8 @@ def test_one_partition_of_ten_million_nodes_stays_small() -> None:
         ({"partitions": 0}, "partitions=0"),
     ],
 )
-def test_misuse_says_what_is_allowed(options: dict[str, int], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_misuse_says_what_is_allowed(options: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         load("uug", options)
 
 

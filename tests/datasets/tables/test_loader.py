@@ -51,11 +51,11 @@ def tables(draw: st.DrawFn) -> tuple[Columns, Columns]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(held=tables(), ending=st.sampled_from(["parquet", "csv"]), both=st.booleans())
+@given(both_tables=tables(), ending=st.sampled_from(["parquet", "csv"]), both=st.booleans())
 def test_a_written_graph_comes_back(
-    tmp_path_factory: pytest.TempPathFactory, held: tuple[Columns, Columns], ending: str, both: bool
+    tmp_path_factory: pytest.TempPathFactory, both_tables: tuple[Columns, Columns], ending: str, both: bool
 ) -> None:
-    nodes, edges = held
+    nodes, edges = both_tables
     graph = load(tmp_path_factory.mktemp("tables"), nodes, edges, ending, undirected=both, edge_features=["f"])
     rows = len(edges["source"])
     position = {name: place for place, name in enumerate(nodes["id"])}
@@ -122,33 +122,33 @@ MISTAKES: list[tuple[Columns, Columns, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
-@pytest.mark.parametrize(("nodes", "edges", "options", "told"), MISTAKES)
+@pytest.mark.parametrize(("nodes", "edges", "options", "message"), MISTAKES)
 def test_mistakes_are_named(
-    tmp_path: Path, nodes: Columns, edges: Columns, options: dict[str, Any], told: str, ending: str
+    tmp_path: Path, nodes: Columns, edges: Columns, options: dict[str, Any], message: str, ending: str
 ) -> None:
-    with pytest.raises(TableError, match=told):
+    with pytest.raises(TableError, match=message):
         load(tmp_path, nodes, edges, ending, **options)
 
 
 @pytest.mark.parametrize("role", ["nodes", "edges"])
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
-def test_empty_tables_are_named(tmp_path: Path, role: str, ending: str) -> None:
-    held = {"nodes": NODES, "edges": EDGES}
-    held[role] = {column: [] for column in held[role]}
+def test_empty_both_tablesare_named(tmp_path: Path, role: str, ending: str) -> None:
+    columns = {"nodes": NODES, "edges": EDGES}
+    columns[role] = {column: [] for column in columns[role]}
     with pytest.raises(TableError, match=rf"{role}\.{ending}: the {role} table has no rows"):
-        load(tmp_path, held["nodes"], held["edges"], ending)
+        load(tmp_path, columns["nodes"], columns["edges"], ending)
 
 
-def test_files_that_are_no_tables_are_named(tmp_path: Path) -> None:
+def test_files_that_are_no_both_tablesare_named(tmp_path: Path) -> None:
     edges = write(tmp_path / "edges.csv", EDGES)
     (tmp_path / "ragged.csv").write_text("id,a\n1,2\n3\n")
     (tmp_path / "nodes.parquet").write_text("no parquet")
-    for path, told in (
+    for path, message in (
         ("ragged.csv", r"ragged\.csv: .*#3"),
         ("nodes.parquet", r"nodes\.parquet: "),
         ("n.txt", "end with"),
     ):
-        with pytest.raises(TableError, match=told):
+        with pytest.raises(TableError, match=message):
             load_dataset("tables", {"nodes": str(tmp_path / path), "edges": edges}, tmp_path)
     with pytest.raises(FileNotFoundError):
         load_dataset("tables", {"nodes": str(tmp_path / "absent.csv"), "edges": edges}, tmp_path)
@@ -157,7 +157,7 @@ def test_files_that_are_no_tables_are_named(tmp_path: Path) -> None:
 def test_options_are_checked_before_any_file_is_opened(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'node' is unknown: allowed are nodes, edges"):
         load_dataset("tables", {"node": "x"}, tmp_path)
-    with pytest.raises(ValueError, match=r"needs a edges table: dataset\.options\.edges=PATH"):
+    with pytest.raises(ValueError, match=r"path of the edges table: add \+dataset\.options\.edges=PATH"):
         load_dataset("tables", {"nodes": "x.csv"}, tmp_path)
 
 
@@ -213,29 +213,29 @@ def test_the_hash_follows_contents_and_options_but_not_paths(tmp_path: Path) -> 
         base | {"undirected": True},
         base | {"features": ["a"]},
     ]
-    hashes = [hash_of(lambda held=held: held, tmp_path / str(place)) for place, held in enumerate(variants)]
+    hashes = [hash_of(lambda variant=variant: variant, tmp_path / str(place)) for place, variant in enumerate(variants)]
     assert hashes[0] == hashes[1]
     assert len(set(hashes)) == 4
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
-        (lambda held: held[: len(held) // 2], "nodes.parquet: .*magic bytes"),
-        (lambda held: held[:60] + bytes(len(held) - 400) + held[-340:], "nodes.parquet: .+"),
-        (lambda held: b"", "nodes.parquet: .*size is 0"),
+        (lambda content: content[: len(content) // 2], "nodes.parquet: .*magic bytes"),
+        (lambda content: content[:60] + bytes(len(content) - 400) + content[-340:], "nodes.parquet: .+"),
+        (lambda content: b"", "nodes.parquet: .*size is 0"),
     ],
 )
-def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[bytes], bytes], told: str) -> None:
+def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[bytes], bytes], message: str) -> None:
     path = tmp_path / "nodes.parquet"
     parquet.write_table(pa.table({"id": np.arange(5000), "a": np.random.default_rng(0).normal(size=5000)}), path)
     path.write_bytes(damage(path.read_bytes()))
     options = {"nodes": str(path), "edges": write(tmp_path / "edges.parquet", EDGES)}
-    with pytest.raises(TableError, match=told):
+    with pytest.raises(TableError, match=message):
         load_dataset("tables", options, tmp_path)
 
 
-def test_tables_lie_inside_an_archive(tmp_path: Path) -> None:
+def test_both_tableslie_inside_an_archive(tmp_path: Path) -> None:
     write(tmp_path / "n.csv", NODES), write(tmp_path / "e.parquet", EDGES)
     with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
         for name in ("n.csv", "e.parquet"):
@@ -245,9 +245,9 @@ def test_tables_lie_inside_an_archive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "message"),
     [("nowhere://n.csv", "Protocol not known"), ("memory://none.csv", "none.csv"), ("dvc://n.csv", "nstall dvc")],
 )
-def test_a_path_that_cannot_be_opened_is_named(tmp_path: Path, path: str, told: str) -> None:
-    with pytest.raises((TableError, FileNotFoundError), match=told):
+def test_a_path_that_cannot_be_opened_is_named(tmp_path: Path, path: str, message: str) -> None:
+    with pytest.raises((TableError, FileNotFoundError), match=message):
         load_dataset("tables", {"nodes": path, "edges": path}, tmp_path)

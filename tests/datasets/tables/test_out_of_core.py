@@ -12,5 +12,5 @@ def test_buckets_keep_rows_and_their_order(tmp_path_factory, rows: list[tuple[in
     buckets = Buckets(tmp_path_factory.mktemp("buckets"), "b", 4, 2)
     for piece in np.array_split(np.array(rows, dtype=np.int64).reshape(-1, 2), pieces):
         buckets.append(piece[:, 0], piece[:, 1], piece[:, 0])
-    for number, held in enumerate(buckets.drain()):
-        assert held.tolist() == [[value, bucket] for bucket, value in rows if bucket == number]
+    for number, values in enumerate(buckets.drain()):
+        assert values.tolist() == [[value, bucket] for bucket, value in rows if bucket == number]

@@ -23,15 +23,15 @@ ARRAYS = ("features", "labels", "split", "node_ids", "node_types", "edge_weights
 def streamed(
     folder: Path, nodes: Columns, edges: Columns, ending="parquet", buckets=3, labels=None, **options
 ) -> Graph:
-    paths = [write(folder / f"{name}.{ending}", held) for name, held in (("nodes", nodes), ("edges", edges))]
+    paths = [write(folder / f"{name}.{ending}", columns) for name, columns in (("nodes", nodes), ("edges", edges))]
     label_table = None if labels is None else write(folder / f"labels.{ending}", labels)
     return stream_tables(TableOptions(*paths, **options), folder / "graph", label_table, buckets)
 
 
 @settings(max_examples=40, deadline=None)
 @given(tables(), st.sampled_from(["parquet", "csv"]), st.booleans(), st.integers(1, 5), st.integers(1, 9))
-def test_it_is_the_graph_that_the_loader_reads(tmp_path_factory, held, ending, both, buckets, rows) -> None:
-    nodes, edges = held
+def test_it_is_the_graph_that_the_loader_reads(tmp_path_factory, columns, ending, both, buckets, rows) -> None:
+    nodes, edges = columns
     folder = tmp_path_factory.mktemp("tables")
     options = {"undirected": both, "edge_features": ["f"]}
     whole = load(folder, nodes, edges, ending, **options)
@@ -39,8 +39,10 @@ def test_it_is_the_graph_that_the_loader_reads(tmp_path_factory, held, ending, b
         patch.setattr(reading, "ROWS_AT_ONCE", rows)
         graph = streamed(folder, nodes, edges, ending, buckets, **options)
     for name in ARRAYS:
-        mine, wanted = getattr(graph, name), getattr(whole, name)
-        assert (mine is None) == (wanted is None) and (wanted is None or np.array_equal(mine, wanted)), name
+        streamed_array, array = getattr(graph, name), getattr(whole, name)
+        assert (streamed_array is None) == (array is None) and (
+            array is None or np.array_equal(streamed_array, array)
+        ), name
     assert isinstance(graph.csr.indices, np.memmap)
     for name in ("indptr", "indices", "ids"):
         assert np.array_equal(getattr(graph.csr, name), getattr(whole.csr, name)), name
@@ -53,21 +55,21 @@ def test_it_is_the_graph_that_the_loader_reads(tmp_path_factory, held, ending, b
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
-@pytest.mark.parametrize(("nodes", "edges", "options", "told"), MISTAKES)
+@pytest.mark.parametrize(("nodes", "edges", "options", "message"), MISTAKES)
 def test_mistakes_are_named_as_the_loader_names_them(
-    tmp_path: Path, monkeypatch, nodes: Columns, edges: Columns, options: dict[str, Any], told: str, ending: str
+    tmp_path: Path, monkeypatch, nodes: Columns, edges: Columns, options: dict[str, Any], message: str, ending: str
 ) -> None:
     monkeypatch.setattr(reading, "ROWS_AT_ONCE", 2)
-    with pytest.raises(TableError, match=told):
+    with pytest.raises(TableError, match=message):
         streamed(tmp_path, nodes, edges, ending, **options)
 
 
 @pytest.mark.parametrize("role", ["nodes", "edges"])
 def test_empty_tables_are_named(tmp_path: Path, role: str) -> None:
-    held = {"nodes": NODES, "edges": EDGES}
-    held[role] = {column: [] for column in held[role]}
+    columns = {"nodes": NODES, "edges": EDGES}
+    columns[role] = {column: [] for column in columns[role]}
     with pytest.raises(TableError, match=rf"{role}\.csv: the {role[:-1]} table has no rows"):
-        streamed(tmp_path, held["nodes"], held["edges"], "csv")
+        streamed(tmp_path, columns["nodes"], columns["edges"], "csv")
 
 
 def test_labels_come_from_a_table_of_their_own(tmp_path: Path) -> None:
@@ -76,13 +78,13 @@ def test_labels_come_from_a_table_of_their_own(tmp_path: Path) -> None:
     graph = streamed(tmp_path, nodes, EDGES, labels=labels)
     assert graph.labels is not None and graph.split is not None
     assert graph.labels.tolist() == [0, -1, 2] and graph.split.tolist() == [0, 3, 2] and graph.classes == 3
-    for wrong, told in (
+    for wrong, message in (
         ({"id": [10, 99]}, r"labels.parquet: row 2, column 'id': no node"),
         ({"id": ["a", "b"]}, "strings"),
         ({"id": [10, 10]}, r"labels.parquet: row 2, column 'id': this id appeared before"),
     ):
         (folder := tmp_path / str(len(list(tmp_path.iterdir())))).mkdir()
-        with pytest.raises(TableError, match=told):
+        with pytest.raises(TableError, match=message):
             streamed(folder, nodes, EDGES, labels=labels | wrong)
 
 
