@@ -124,10 +124,10 @@ def entry_of(name: str) -> Entry:
 
 
 def load_dataset(name: str, options: Mapping[str, Any], cache: Path, progress: Progress | None = None) -> "Graph":
-    """Find, download if need be, check and read one data set.
+    """Find the files of a data set, download them where they are absent, check and read them.
 
-    Raises KeyError for unknown names, ValueError for unknown options and files that are not what was published,
-    DatasetNotFound where there are no files and none can be had.
+    Raises KeyError for unknown names, ValueError for unknown options and files that differ from the published ones,
+    DatasetNotFound where no files are here and none can be downloaded.
     """
     entry = entry_of(name)
     if entry.kind == "synthetic":

@@ -39,10 +39,9 @@ def test_it_is_the_graph_that_the_loader_reads(tmp_path_factory, columns, ending
         patch.setattr(reading, "ROWS_AT_ONCE", rows)
         graph = streamed(folder, nodes, edges, ending, buckets, **options)
     for name in ARRAYS:
-        streamed_array, array = getattr(graph, name), getattr(whole, name)
-        assert (streamed_array is None) == (array is None) and (
-            array is None or np.array_equal(streamed_array, array)
-        ), name
+        actual, expected = getattr(graph, name), getattr(whole, name)
+        assert (actual is None) == (expected is None), name
+        assert expected is None or np.array_equal(actual, expected), name
     assert isinstance(graph.csr.indices, np.memmap)
     for name in ("indptr", "indices", "ids"):
         assert np.array_equal(getattr(graph.csr, name), getattr(whole.csr, name)), name
