@@ -1,1 +1,1 @@
-"""Graphs: what a data set is, where it comes from, how its vertices may be renumbered."""
+"""Data sets as graphs: loaders, generators, users' tables, vertex orders, and the prepared files that a cell reads."""

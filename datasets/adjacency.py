@@ -1,4 +1,4 @@
-"""The matrix each model propagates over: one self loop for gcn and gat, none for sage, gcn's symmetric weights."""
+"""Adjacency matrix of each model: one self loop per node for gcn and gat, none for sage; gcn's symmetric weights."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ SELF_LOOP_MODELS = ("gcn", "gat")
 
 @dataclass(frozen=True)
 class Adjacency:
-    """What one layer multiplies with: the edges, their float32 weights (gcn) and what they were made from.
+    """The sparse operand of a layer: the edges, their float32 weights (gcn) and the degrees behind them.
 
     ``inverse_sqrt_degree`` float32 [nodes] is ``D^-1/2`` of gcn, for engines that scale rows instead of edges;
     ``edge_weight`` float32 [nnz] is the raw weight of each edge (1 on self loops), ``None`` if the graph has none.
@@ -26,9 +26,9 @@ class Adjacency:
 
 
 def add_self_loops(csr: Csr) -> tuple[Csr, NDArray[np.int64]]:
-    """Add exactly one self loop per node; also return each edge's old position, -1 for a loop.
+    """Add one self loop per node; also return each edge's old position, -1 for a loop.
 
-    The graph must hold none before. A loop of node v gets the edge id ``largest id + 1 + v``.
+    Raises ValueError for a graph that already has one. The loop of node v gets the edge id ``largest id + 1 + v``.
     """
     looped, old = insert_self_loops(csr, 0)
     is_edge = old >= 0
@@ -38,7 +38,7 @@ def add_self_loops(csr: Csr) -> tuple[Csr, NDArray[np.int64]]:
 
 
 def insert_self_loops(rows: Csr, first: int) -> tuple[Csr, NDArray[np.int64]]:
-    """Give each of some rows, those of nodes ``first`` and following, its self loop in ascending place.
+    """Insert a self loop into each of the rows of nodes ``first`` and following, keeping columns ascending.
 
     Also returns each edge's old position, -1 for a loop; edge ids become positions.
     """
@@ -46,7 +46,10 @@ def insert_self_loops(rows: Csr, first: int) -> tuple[Csr, NDArray[np.int64]]:
     dtype = index_dtype(max(nnz + count, rows.shape[1]))
     nodes = (rows.destinations + first).astype(dtype, copy=False)
     if bool((rows.indices == nodes).any()):
-        raise ValueError("the graph already holds self loops: loaders drop them, adjacencies add one per node")
+        raise ValueError(
+            "the graph already has self loops, but an adjacency adds one per node: "
+            "build its CSR with datasets.edge_list, which drops them"
+        )
     before = np.bincount(rows.destinations[rows.indices < nodes], minlength=count)
     loops = rows.indptr[:-1].astype(np.int64) + before + np.arange(count)
     old = np.full(nnz + count, -1, dtype=np.int64)
@@ -60,7 +63,7 @@ def insert_self_loops(rows: Csr, first: int) -> tuple[Csr, NDArray[np.int64]]:
 
 
 def adjacency_of(graph: Graph, model: str) -> Adjacency:
-    """Return the matrix that ``model`` propagates over on ``graph``; degrees are those of the whole graph given.
+    """Return the adjacency matrix of ``model`` on ``graph``; degrees are those of the whole ``graph``.
 
     gcn: ``D^-1/2 (A + I) D^-1/2`` with D the weighted in-degree of A + I (Kipf and Welling 2017).
     """

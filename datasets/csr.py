@@ -1,4 +1,4 @@
-"""Compressed sparse rows by destination: the one form in which every engine receives a graph's edges."""
+"""Compressed sparse rows by destination, the form in which every engine receives a graph's edges."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +34,7 @@ class Csr:
 
     @property
     def ids(self) -> NDArray[np.integer]:
-        """Edge ids, made explicit."""
+        """Edge ids as an array, also where they are positions."""
         return np.arange(self.nnz, dtype=index_dtype(self.nnz)) if self.edge_ids is None else self.edge_ids
 
     @cached_property
@@ -59,13 +59,13 @@ class Csr:
         return flipped, permutation
 
     def rows(self, rows: NDArray[np.integer]) -> tuple["Csr", NDArray[np.int64]]:
-        """Keep ``rows`` only, in that order; also return the position here of each kept edge."""
+        """Select ``rows``, in their order; also return the position here of each selected edge."""
         starts, degrees = self.indptr[rows].astype(np.int64), self.in_degrees[rows].astype(np.int64)
         indptr = np.concatenate(([0], np.cumsum(degrees)))
         positions = np.arange(indptr[-1]) - np.repeat(indptr[:-1], degrees) + np.repeat(starts, degrees)
         dtype = np.result_type(self.indptr.dtype, index_dtype(int(indptr[-1])))
-        kept = Csr(indptr.astype(dtype), self.indices[positions], (len(rows), self.shape[1]), self.ids[positions])
-        return kept, positions
+        selected = Csr(indptr.astype(dtype), self.indices[positions], (len(rows), self.shape[1]), self.ids[positions])
+        return selected, positions
 
 
 def csr_from_edges(
@@ -91,8 +91,8 @@ def csr_from_edges(
 def check_edges(sources: NDArray[np.integer], destinations: NDArray[np.integer], shape: tuple[int, int]) -> None:
     """Refuse edge lists whose arrays differ in length or point outside ``shape``."""
     if len(sources) != len(destinations):
-        raise ValueError(f"{len(sources)} sources but {len(destinations)} destinations: give one of each per edge")
+        raise ValueError(f"{len(sources)} sources but {len(destinations)} destinations: each edge needs one of both")
     for name, ends, bound in (("source", sources, shape[1]), ("destination", destinations, shape[0])):
         bad = np.flatnonzero((ends < 0) | (ends >= bound))
         if len(bad):
-            raise ValueError(f"edge {bad[0]} has {name} {ends[bad[0]]}: allowed are 0 to {bound - 1}")
+            raise ValueError(f"edge {bad[0]} has {name} {ends[bad[0]]}: allowed are node numbers from 0 to {bound - 1}")

@@ -1,4 +1,4 @@
-"""The graph that every loader returns, every order renumbers and every engine reads."""
+"""The graph with its features, labels and splits: what loaders return, orders renumber and engines read."""
 
 import json
 from collections.abc import Callable
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.csr import Csr
+from datasets.options import unknown_name
 
 SPLITS = {"train": 0, "validation": 1, "test": 2}
 NO_SPLIT = 3
@@ -21,7 +22,7 @@ _EDGE_ARRAYS = ("edge_weights", "edge_types", "edge_features")
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A directed graph with what is known of its nodes and edges; an edge is source -> destination.
+    """A directed graph with the attributes of its nodes and edges; an edge is source -> destination.
 
     ``csr`` holds in-edges by destination, without self loops. ``features`` float32 [nodes, width]. ``labels`` int64
     [nodes] for ``task="multiclass"``, int8 [nodes, classes] for ``"multilabel"``; -1 is missing, and masked. ``split``
@@ -63,17 +64,17 @@ class Graph:
     def nodes_of(self, split: str) -> NDArray[np.int64]:
         """Return the nodes of a split that carry a label, ascending."""
         if split not in SPLITS:
-            raise ValueError(f"split {split!r} is unknown: allowed are {', '.join(SPLITS)}")
+            raise ValueError(unknown_name("split", split, SPLITS))
         if self.split is None or self.labels is None:
             return np.zeros(0, dtype=np.int64)
         labelled = self.labels >= 0 if self.labels.ndim == 1 else (self.labels >= 0).any(axis=1)
         return np.flatnonzero((self.split == SPLITS[split]) & labelled)
 
     def counts(self) -> dict[str, int]:
-        """Count nodes, directed edges without self loops, features, classes and split sizes, as held."""
-        held = {"nodes": self.nodes, "edges": self.csr.nnz, "features": self.width, "classes": self.classes}
+        """Count nodes, directed edges without self loops, features, classes and split sizes of this graph."""
+        counts = {"nodes": self.nodes, "edges": self.csr.nnz, "features": self.width, "classes": self.classes}
         sizes = {} if self.split is None else {name: len(self.nodes_of(name)) for name in SPLITS}
-        return held | sizes | {"self_loops_dropped": self.self_loops_dropped}
+        return counts | sizes | {"self_loops_dropped": self.self_loops_dropped}
 
     @cached_property
     def _training_view(self) -> "Graph":
@@ -83,11 +84,11 @@ class Graph:
         return self.subgraph(np.flatnonzero(np.isin(self.graph_ids, training)))
 
     def training_view(self) -> "Graph":
-        """Return what training may see: the training graphs of an inductive set, otherwise the graph itself."""
+        """Return the training graphs of an inductive data set, otherwise the graph itself."""
         return self._training_view
 
     def subgraph(self, nodes: NDArray[np.integer]) -> "Graph":
-        """Induce the subgraph on ``nodes``, numbered in that order; edge ids and original node ids stay."""
+        """Return the subgraph induced by ``nodes``, numbered in their order; edge ids and original node ids stay."""
         position = np.full(self.nodes, -1, dtype=self.csr.indices.dtype)
         position[nodes] = np.arange(len(nodes), dtype=position.dtype)
         rows, positions = self.csr.rows(nodes)
@@ -96,16 +97,16 @@ class Graph:
         destinations = rows.destinations[inside]
         order = np.lexsort((columns[inside], destinations))
         indptr = np.concatenate(([0], np.cumsum(np.bincount(destinations, minlength=len(nodes)))))
-        kept = positions[inside][order]
-        csr = Csr(indptr.astype(self.csr.indptr.dtype), columns[inside][order], (len(nodes),) * 2, self.csr.ids[kept])
+        edges = positions[inside][order]
+        csr = Csr(indptr.astype(self.csr.indptr.dtype), columns[inside][order], (len(nodes),) * 2, self.csr.ids[edges])
         original = np.arange(self.nodes) if self.node_ids is None else self.node_ids
-        parts = self._map_arrays(lambda array: array[nodes], lambda array: array[kept])
-        return replace(self, csr=csr, **(parts | {"node_ids": original[nodes]}))
+        attributes = self._map_arrays(lambda array: array[nodes], lambda array: array[edges])
+        return replace(self, csr=csr, **(attributes | {"node_ids": original[nodes]}))
 
     def _map_arrays(self, on_nodes: Callable[[Any], Any], on_edges: Callable[[Any], Any]) -> dict[str, Any]:
-        held = {name: getattr(self, name) for name in _NODE_ARRAYS + _EDGE_ARRAYS}
-        pick = dict.fromkeys(_NODE_ARRAYS, on_nodes) | dict.fromkeys(_EDGE_ARRAYS, on_edges)
-        return {name: None if array is None else pick[name](array) for name, array in held.items()}
+        functions = dict.fromkeys(_NODE_ARRAYS, on_nodes) | dict.fromkeys(_EDGE_ARRAYS, on_edges)
+        arrays = {name: getattr(self, name) for name in functions}
+        return {name: None if array is None else functions[name](array) for name, array in arrays.items()}
 
     def save(self, folder: Path) -> None:
         """Write the graph as ``*.npy`` and ``graph.json`` into an existing ``folder``."""
@@ -119,7 +120,7 @@ class Graph:
         return {name: array for name, array in arrays.items() if array is not None}
 
     def save_facts(self, folder: Path) -> None:
-        """Write ``graph.json`` alone, for a ``folder`` that holds the arrays already."""
+        """Write ``graph.json`` alone, into a ``folder`` whose arrays are already written."""
         skipped = {"csr", *_NODE_ARRAYS, *_EDGE_ARRAYS}
         facts = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in skipped}
         facts |= {
@@ -130,11 +131,11 @@ class Graph:
 
     @classmethod
     def load(cls, folder: Path) -> "Graph":
-        """Memory-map a graph that ``save`` wrote; raises an error that names a file that is missing or not whole."""
+        """Memory-map a graph that ``save`` wrote; raises OSError or ValueError naming a missing or damaged file."""
         try:
             facts = json.loads((folder / "graph.json").read_text())
         except ValueError as error:
-            raise ValueError(f"{folder / 'graph.json'} is damaged ({error}): prepare the graph again") from error
+            raise _damaged(folder / "graph.json", error) from error
         arrays: dict[str, Any] = {name: _mapped(folder / f"{name}.npy") for name in facts.pop("arrays")}
         shape = tuple(facts.pop("shape"))
         csr = Csr(arrays.pop("indptr"), arrays.pop("indices"), shape, arrays.pop("edge_ids", None))
@@ -143,9 +144,13 @@ class Graph:
 
 
 def _mapped(path: Path) -> NDArray[Any]:
-    """Map an array of a saved graph."""
+    """Memory-map one array of a saved graph."""
     try:
-        held: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise ValueError(f"{path} is damaged ({error}): prepare the graph again") from error
-    return held
+        raise _damaged(path, error) from error
+    return array
+
+
+def _damaged(path: Path, error: Exception) -> ValueError:
+    return ValueError(f"{path} is damaged ({error}): delete {path.parent} and prepare the graph again")

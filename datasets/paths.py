@@ -1,7 +1,5 @@
-"""Where the files of a data set are looked for, and what their bytes hash to; standard library only."""
+"""Folders in which the files of a data set are looked for; standard library only."""
 
-import hashlib
-import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,17 +15,17 @@ class DatasetNotFound(FileNotFoundError):
 
 def default_cache() -> Path:
     """Return ``$HARNESS_CACHE``, or ``~/.cache/gnn-harness``."""
-    given = os.environ.get("HARNESS_CACHE")
-    return Path(given).expanduser() if given else Path.home() / ".cache" / "gnn-harness"
+    folder = os.environ.get("HARNESS_CACHE")
+    return Path(folder).expanduser() if folder else Path.home() / ".cache" / "gnn-harness"
 
 
 def data_folders() -> list[Path]:
-    """Return the read-only folders of ``$HARNESS_DATA``, in the order given."""
+    """Return the read-only folders of ``$HARNESS_DATA``, in the order of the variable."""
     return [Path(part).expanduser() for part in os.environ.get("HARNESS_DATA", "").split(os.pathsep) if part]
 
 
 def dataset_folder(name: str, cache: Path) -> Path:
-    """Return the folder of the cache that downloads of one data set go to."""
+    """Return the folder of the cache for the downloads of one data set."""
     return cache / "datasets" / name
 
 
@@ -37,23 +35,9 @@ def find_files(name: str, family: str, needs: Iterable[str], cache: Path) -> dic
     In every folder of ``$HARNESS_DATA`` its subfolders ``name`` and ``family`` come before the folder itself; the
     cache comes last.
     """
-    candidates = [folder / inner for folder in data_folders() for inner in (name, family, "")]
-    for place in [*candidates, dataset_folder(name, cache)]:
-        files = {need: place / need for need in needs}
+    candidates = [folder / subfolder for folder in data_folders() for subfolder in (name, family, "")]
+    for folder in [*candidates, dataset_folder(name, cache)]:
+        files = {need: folder / need for need in needs}
         if files and all(path.is_file() for path in files.values()):
             return files
     return None
-
-
-def sha256_of(path: Path) -> str:
-    """Hash the bytes of one file."""
-    with path.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
-
-
-def combined_sha256(hashes: Mapping[str, str], options: Options | None = None) -> str:
-    """Combine the hashes of files, sorted by name, with the options that are not the default."""
-    lines = [f"{hashes[name]}  {name}" for name in sorted(hashes)]
-    if options:
-        lines.append(json.dumps(dict(options), sort_keys=True, default=str))
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -1,4 +1,9 @@
-"""The graph of a cell, parsed, ordered and written once; every child memory-maps the same files."""
+"""Prepared graphs: parsed, ordered and written once by the parent, memory-mapped by every child.
+
+Layout of the cache: ``prepared/<data set>/<order>/`` holds the arrays, ``graph.json``, ``structure.json`` (density,
+tiles, degrees) and ``phases.json`` (seconds of parse and order); ``prepared/known/<key>`` the sha256 of a data set that
+was read before, so that its files need not be hashed again.
+"""
 
 import hashlib
 import json
@@ -8,18 +13,19 @@ from functools import cache as memoized
 from pathlib import Path
 from typing import Any, Protocol
 
-from datasets.files import digest, whole_or_nothing, write_atomic
+from datasets.files import atomic_folder, write_atomic
+from datasets.hashes import digest
 from datasets.paths import find_files
 from datasets.registry import Entry, entry_of, load_dataset
 
 Phases = dict[str, float]
 PHASES = "phases.json"
 STRUCTURE = "structure.json"
-LOADERS = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parent
 
 
 class Choice(Protocol):
-    """A data set or an order as it was chosen: its registered name, and the options that go to it."""
+    """A data set or an order of a cell: its registered name and its options."""
 
     @property
     def name(self) -> str:
@@ -28,63 +34,62 @@ class Choice(Protocol):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """What goes to the loader, or to the order."""
+        """Arguments of the loader or of the order."""
         ...
 
 
 def prepare_graph(dataset: Choice, order: Choice, cache: Path) -> tuple[Path, Phases]:
-    """Return the folder of a prepared graph and the seconds of ``parse`` and ``order`` when it was made.
+    """Return the folder of a prepared graph and the seconds of ``parse`` and ``order`` at the time it was written.
 
-    Written beside its place and renamed, so that it is there whole or not at all. Raises OSError as the disk gives
-    it, and what loaders and orders raise for data that is missing or wrong.
+    The folder is written under a temporary name and renamed, so it is whole or absent. Raises OSError of the disk,
+    and what loaders and orders raise for data that is missing or wrong.
     """
-    held = prepared_graph(dataset, order, cache)
-    if held is not None:
-        return held, json.loads((held / PHASES).read_text())
+    folder = prepared_graph(dataset, order, cache)
+    if folder is not None:
+        return folder, json.loads((folder / PHASES).read_text())
     start = time.perf_counter()
     graph = load_dataset(dataset.name, dataset.options, cache)
     phases = {"parse": time.perf_counter() - start, "order": 0.0}
     folder = _folder(graph.sha256, dataset, order, cache)
     if order.name != "none":
-        # numpy comes with the orders; the command line lives without it until there is something to do.
+        # Imported here: numpy comes with the orders, and the command line starts without it.
         from datasets.order import apply_order, permutation_of
 
         start = time.perf_counter()
         graph = apply_order(graph, permutation_of(order.name, graph.csr, order.options))
         phases["order"] = time.perf_counter() - start
-    # After the order, which changes it.
-    from datasets.statistics import summary
+    from datasets.statistics import graph_statistics
 
-    with whole_or_nothing(folder) as temporary:
+    with atomic_folder(folder) as temporary:
         graph.save(temporary)
-        (temporary / STRUCTURE).write_text(json.dumps(summary(graph.csr)))
+        (temporary / STRUCTURE).write_text(json.dumps(graph_statistics(graph.csr)))
         (temporary / PHASES).write_text(json.dumps(phases))
-    _remember(dataset, cache, graph.sha256)
+    _remember_sha256(dataset, cache, graph.sha256)
     return folder, json.loads((folder / PHASES).read_text())
 
 
 def prepared_graph(dataset: Choice, order: Choice, cache: Path) -> Path | None:
-    """Return the folder of a graph that was prepared from the files as they lie now, or ``None``."""
+    """Return the folder of a graph that was prepared from the present files, or ``None``."""
     sha256 = known_sha256(dataset, cache)
     folder = None if sha256 is None else _folder(sha256, dataset, order, cache)
     return folder if folder is not None and (folder / PHASES).is_file() else None
 
 
 def known_sha256(dataset: Choice, cache: Path) -> str | None:
-    """Return the hash of the data if it was read before and neither its files nor the loaders moved since."""
-    note = _note(dataset, cache)
-    return note.read_text() if note is not None and note.is_file() else None
+    """Return the hash of a data set that was read before, unless its files or the loaders changed since."""
+    path = _sha256_path(dataset, cache)
+    return path.read_text() if path is not None and path.is_file() else None
 
 
-def _remember(dataset: Choice, cache: Path, sha256: str) -> None:
-    note = _note(dataset, cache)
-    if note is not None:
-        note.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic({note: sha256})
+def _remember_sha256(dataset: Choice, cache: Path, sha256: str) -> None:
+    path = _sha256_path(dataset, cache)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic({path: sha256})
 
 
-def _note(dataset: Choice, cache: Path) -> Path | None:
-    """Where the hash of a data set is written down: named by its options, its files' stamps and the loaders."""
+def _sha256_path(dataset: Choice, cache: Path) -> Path | None:
+    """Return the file that remembers a data set's hash, named by its options, its files' stamps and the loaders."""
     stamps = _stamps(dataset.name, entry_of(dataset.name), cache)
     if stamps is None:
         return None
@@ -92,7 +97,7 @@ def _note(dataset: Choice, cache: Path) -> Path | None:
 
 
 def _stamps(name: str, entry: Entry, cache: Path) -> list[Any] | None:
-    """Stamp the files of a data set by path, size and time; ``None`` where they are not known or not here."""
+    """Return path, size and time of a data set's files; ``None`` for a user's tables and for absent files."""
     if entry.kind != "real":
         return [] if entry.kind == "synthetic" else None
     for needs in (entry.needs, *entry.also):
@@ -112,6 +117,6 @@ def _folder(sha256: str, dataset: Choice, order: Choice, cache: Path) -> Path:
 
 @memoized
 def loaders_hash() -> str:
-    """Hash the sources of the package ``datasets``: a graph made by another loader is another graph."""
-    texts = {str(path.relative_to(LOADERS)): path.read_text() for path in LOADERS.rglob("*.py")}
-    return digest(texts)
+    """Hash the sources of the package ``datasets``: another version of a loader may read another graph."""
+    sources = {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rglob("*.py")}
+    return digest(sources)

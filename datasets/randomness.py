@@ -1,4 +1,4 @@
-"""Counter-based randomness: every random choice is a hash of (seed, purpose, id), so it has no order and no state."""
+"""Counter-based random numbers: every choice is a hash of (seed, purpose, id), independent of order and threads."""
 
 import zlib
 
@@ -11,7 +11,7 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
 def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Finalise 64-bit words (splitmix64, Steele, Lea and Flood, OOPSLA 2014)."""
+    """Finalize 64-bit words (splitmix64, Steele, Lea and Flood, OOPSLA 2014)."""
     with np.errstate(over="ignore"):
         value = (value ^ (value >> np.uint64(30))) * _MIX_1
         value = (value ^ (value >> np.uint64(27))) * _MIX_2
@@ -56,7 +56,7 @@ def below(hashes: NDArray[np.uint64], bounds: NDArray[np.integer]) -> NDArray[np
 def logarithm(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Natural logarithm of normal positive numbers to about 1 ulp, by IEEE basic operations in a fixed order.
 
-    Libraries round the last bit of theirs differently; keys that decide between edges must not.
+    Libraries differ in the last bit, and sampling keys must be equal on every machine.
     """
     mantissa, exponent = np.frexp(values)
     small = mantissa < np.sqrt(0.5)
@@ -65,8 +65,8 @@ def logarithm(values: NDArray[np.float64]) -> NDArray[np.float64]:
     square, series = s * s, np.zeros_like(s)
     for odd in range(21, 0, -2):  # 2 artanh(s); the next term is below 2^-53
         series = series * square + 1.0 / odd
-    whole: NDArray[np.float64] = (exponent - small) * np.log(2.0)
-    return whole + 2.0 * s * series
+    integer_part: NDArray[np.float64] = (exponent - small) * np.log(2.0)
+    return integer_part + 2.0 * s * series
 
 
 def permutation(seed: int, purpose: str, count: int) -> NDArray[np.int64]:

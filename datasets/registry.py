@@ -1,26 +1,19 @@
-"""Which data sets exist, where their files lie, and how one becomes a graph; numpy is imported only to load one."""
+"""Registry of data sets: their loaders, files and options. numpy is imported only to load one."""
 
-import difflib
 import importlib
 import pickle
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from datasets.fetch import FetchError, Progress, fetch
+from datasets.hashes import combined_sha256, file_sha256
 from datasets.manifest import manifest, trust
-from datasets.paths import (
-    DatasetNotFound,
-    combined_sha256,
-    data_folders,
-    dataset_folder,
-    default_cache,
-    find_files,
-    sha256_of,
-)
+from datasets.options import check_options, unknown_name
+from datasets.paths import DatasetNotFound, data_folders, dataset_folder, default_cache, find_files
 
 if TYPE_CHECKING:
     from datasets.graph import Graph
@@ -28,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """How a data set is read: ``loader`` is ``module:function``, ``family`` also the folder its files may lie in.
+    """How a data set is read: ``loader`` is ``module:function``, ``family`` a folder that its files may lie in.
 
     ``needs`` are the published files, ``also`` other layouts of the same graph that the loader reads. ``options``
     are the allowed ones with their defaults. ``kind`` is ``real``, ``synthetic`` or ``user``; loaders of the last
-    two know their options themselves.
+    two check their options themselves.
     """
 
     loader: str
@@ -46,28 +39,27 @@ class Entry:
 
 def _planetoid(name: str, title: str) -> Entry:
     parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
-    return Entry("datasets.planetoid:load", "planetoid", title, tuple(f"ind.{name}.{part}" for part in parts))
+    return Entry("datasets.published.planetoid:load", "planetoid", title, tuple(f"ind.{name}.{part}" for part in parts))
 
 
 def _attributed(title: str, published: str, *also: str) -> Entry:
     others = tuple((file,) for file in also)
-    return Entry("datasets.attributed:load", "attributed", title, (published,), others, {"split_seed": 0})
+    return Entry("datasets.published.attributed:load", "attributed", title, (published,), others, {"split_seed": 0})
 
 
 def _ogb(title: str, feature_file: str, split: str, **options: Any) -> Entry:
     raw = tuple(f"raw/{part}.csv.gz" for part in ("edge", "num-node-list", "node-label", feature_file))
     parts = tuple(f"split/{split}/{part}.csv.gz" for part in ("train", "valid", "test"))
-    return Entry("datasets.ogb:load", "ogb", title, raw + parts, options=options)
+    return Entry("datasets.published.ogb:load", "ogb", title, raw + parts, options=options)
 
 
 def _structure(title: str, file: str) -> Entry:
-    return Entry("datasets.structure:load", "structure", title, (file,))
+    return Entry("datasets.published.structure_only:load", "structure", title, (file,))
 
 
 def _lookalike(of: str) -> Entry:
-    return Entry(
-        "datasets.lookalike:load", "lookalike", f"synthetic, with the published counts of {of}", kind="synthetic"
-    )
+    title = f"synthetic, with the published counts of {of}"
+    return Entry("datasets.synthetic.lookalike.loader:load", "lookalike", title, kind="synthetic")
 
 
 _PPI_FILES = tuple(
@@ -77,13 +69,15 @@ _PPI_FILES = tuple(
 )
 _ARCHAEA_FILES = ("arch_vs_arch_30_50length_propermm.mtx", "arch_vs_arch_30_50length.indexed.triples")
 
+_SOURCES = {"synthetic": "generated", "user": "your tables"}
+
 DATASETS: dict[str, Entry] = {
     "cora": _planetoid("cora", "citations of machine learning papers"),
     "citeseer": _planetoid("citeseer", "citations of computer science papers"),
     "pubmed": _planetoid("pubmed", "citations of diabetes papers"),
-    "ppi": Entry("datasets.ppi:load", "ppi", "protein interactions in 24 tissues, inductive", _PPI_FILES),
+    "ppi": Entry("datasets.published.ppi:load", "ppi", "protein interactions in 24 tissues, inductive", _PPI_FILES),
     "ppi_recovered": Entry(
-        "datasets.ppi:load_recovered",
+        "datasets.published.ppi:load_recovered",
         "ppi_recovered",
         "PPI with features and labels joined back",
         ("ppi_recovered.npz",),
@@ -93,13 +87,16 @@ DATASETS: dict[str, Entry] = {
     "coauthor_cs": _attributed("coauthors in computer science", "ms_academic_cs.npz", "coauthor_cs.npz"),
     "coauthor_physics": _attributed("coauthors in physics", "ms_academic_phy.npz"),
     "reddit": Entry(
-        "datasets.reddit:load", "reddit", "posts with common commenters", ("reddit_data.npz", "reddit_graph.npz")
+        "datasets.published.reddit:load",
+        "reddit",
+        "posts with common commenters",
+        ("reddit_data.npz", "reddit_graph.npz"),
     ),
     "ogbn_products": _ogb("Amazon products bought together", "node-feat", "sales_ranking"),
     "ogbn_proteins": _ogb("protein associations in 8 species", "edge-feat", "species", edge_features=False),
     "ogbn_arxiv": _ogb("citations of arXiv papers, directed", "node-feat", "time"),
     "archaea": Entry(
-        "datasets.archaea:load",
+        "datasets.published.archaea:load",
         "archaea",
         "protein similarity network of HipMCL",
         _ARCHAEA_FILES[:1],
@@ -109,10 +106,12 @@ DATASETS: dict[str, Entry] = {
     "cnr_2000": _structure("web crawl of cnr.it, directed, structure only", "cnr-2000.npz"),
     "ego_twitter": _structure("circles of Twitter, both directions, structure only", "ego-twitter.npz"),
     "cit_hep_ph": _structure("citations in high energy physics, directed, structure only", "cit-hep-ph.npz"),
-    "tables": Entry("datasets.tables:load", "tables", "your own node and edge tables", kind="user"),
-    "uug": Entry("datasets.uug:load", "uug", "synthetic, industrial user-user graph", kind="synthetic"),
-    "mesh": Entry("datasets.mesh:load", "mesh", "synthetic, road-like grid, structure only", kind="synthetic"),
-    "rmat": Entry("datasets.rmat:load", "rmat", "synthetic, hubs by R-MAT, structure only", kind="synthetic"),
+    "tables": Entry("datasets.tables.loader:load", "tables", "your own node and edge tables", kind="user"),
+    "uug": Entry("datasets.synthetic.uug:load", "uug", "synthetic, industrial user-user graph", kind="synthetic"),
+    "mesh": Entry(
+        "datasets.synthetic.mesh:load", "mesh", "synthetic, road-like grid, structure only", kind="synthetic"
+    ),
+    "rmat": Entry("datasets.synthetic.rmat:load", "rmat", "synthetic, hubs by R-MAT, structure only", kind="synthetic"),
     **{f"lookalike_{of}": _lookalike(of) for of in ("reddit", "proteins", "archaea", "products", "ppi")},
 }
 
@@ -120,15 +119,15 @@ DATASETS: dict[str, Entry] = {
 def entry_of(name: str) -> Entry:
     """Return an entry; raises KeyError with the allowed names and the nearest."""
     if name not in DATASETS:
-        raise KeyError(_unknown("data set", name, DATASETS))
+        raise KeyError(unknown_name("data set", name, DATASETS))
     return DATASETS[name]
 
 
 def load_dataset(name: str, options: Mapping[str, Any], cache: Path, progress: Progress | None = None) -> "Graph":
-    """Find, download if need be, check and read one data set.
+    """Find the files of a data set, download them where they are absent, check and read them.
 
-    Raises KeyError for unknown names, ValueError for unknown options and files that are not what was published,
-    DatasetNotFound where there are no files and none can be had.
+    Raises KeyError for unknown names, ValueError for unknown options and files that differ from the published ones,
+    DatasetNotFound where no files are here and none can be downloaded.
     """
     entry = entry_of(name)
     if entry.kind == "synthetic":
@@ -137,29 +136,29 @@ def load_dataset(name: str, options: Mapping[str, Any], cache: Path, progress: P
     if entry.kind == "user":
         user_graph: Graph = _loader(entry)(name, {}, dict(options))
         return user_graph
-    given = _checked_options(name, entry, options)
+    changed = _changed_options(name, entry, options)
     files = _files(name, entry, cache) or _downloaded(name, entry, cache, progress)
-    hashes = {need: sha256_of(path) for need, path in files.items()}
+    hashes = {need: file_sha256(path) for need, path in files.items()}
     origin = trust(name, hashes, cache, all(dataset_folder(name, cache) in path.parents for path in files.values()))
-    graph = _read(name, entry, files, dict(entry.options) | given)
+    graph = _read(name, entry, files, dict(entry.options) | changed)
     check_counts(name, graph)
     published = manifest().get(name, {}).get("published", {})
-    return replace(graph, sha256=combined_sha256(hashes, given), trust=origin, published=published)
+    return replace(graph, sha256=combined_sha256(hashes, changed), trust=origin, published=published)
 
 
 def fetch_dataset(name: str, cache: Path, progress: Progress | None = None) -> dict[str, Path]:
-    """Return the files of a real data set, downloaded into the cache unless they are at hand; raises FetchError."""
+    """Return the files of a real data set, downloaded into the cache unless they are here; raises FetchError."""
     entry = entry_of(name)
     if entry.kind != "real":
-        raise FetchError(f"{name} is {entry.kind}: there is nothing to fetch")
+        raise FetchError(f"data set {name} is {_SOURCES[entry.kind]}: there is nothing to fetch, run it as it is")
     return _files(name, entry, cache) or fetch(name, entry.needs, cache, progress)
 
 
 def available(name: str) -> tuple[bool, str]:
-    """Say whether a data set can be read without a download, and from where."""
+    """Return whether a data set can be read without a download, and from where."""
     entry = entry_of(name)
     if entry.kind != "real":
-        return True, "generated" if entry.kind == "synthetic" else "your tables"
+        return True, _SOURCES[entry.kind]
     files = _files(name, entry, default_cache())
     if files is None:
         return False, "not here" if manifest().get(name, {}).get("downloads") else "not here, no address known"
@@ -169,27 +168,25 @@ def available(name: str) -> tuple[bool, str]:
 def check_counts(name: str, graph: "Graph") -> None:
     """Refuse a graph whose counts are not those of the manifest; ``rows`` are input rows, self loops included."""
     known = manifest().get(name, {})
-    held = graph.counts()
-    held["rows"] = held["edges"] // (2 if known.get("undirected") else 1) + held["self_loops_dropped"]
+    counts = graph.counts()
+    counts["rows"] = counts["edges"] // (2 if known.get("undirected") else 1) + counts["self_loops_dropped"]
     for key, allowed in known.get("counts", {}).items():
-        if held[key] not in (allowed if isinstance(allowed, list) else [allowed]):
+        if counts[key] not in (allowed if isinstance(allowed, list) else [allowed]):
             raise ValueError(
-                f"{name}: read {held[key]} {key}, published are {allowed}: these are not the published files; "
+                f"{name}: read {counts[key]} {key}, published are {allowed}: these are not the published files; "
                 f"delete them and run: python -m harness fetch dataset={name}"
             )
 
 
-def _checked_options(name: str, entry: Entry, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that differ from the default."""
-    for option in options:
-        if option not in entry.options:
-            raise ValueError(_unknown(f"option of data set {name}", option, entry.options))
+def _changed_options(name: str, entry: Entry, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that differ from their defaults; raises ValueError for one that the data set lacks."""
+    check_options(f"option of data set {name}", options, entry.options)
     return {key: value for key, value in options.items() if value != entry.options[key]}
 
 
 def _files(name: str, entry: Entry, cache: Path) -> dict[str, Path] | None:
-    found = (find_files(name, entry.family, needs, cache) for needs in (entry.needs, *entry.also))
-    return next((files for files in found if files), None)
+    layouts = (find_files(name, entry.family, needs, cache) for needs in (entry.needs, *entry.also))
+    return next((files for files in layouts if files), None)
 
 
 def _downloaded(name: str, entry: Entry, cache: Path, progress: Progress | None) -> dict[str, Path]:
@@ -205,13 +202,14 @@ def _downloaded(name: str, entry: Entry, cache: Path, progress: Progress | None)
 
 
 def _read(name: str, entry: Entry, files: Mapping[str, Path], options: Mapping[str, Any]) -> "Graph":
-    """Run a loader; damaged files raise ValueError whatever their format raises."""
+    """Run a loader; damaged files raise ValueError, whatever the reader of their format raises."""
     try:
         graph: Graph = _loader(entry)(name, files, options)
     except (EOFError, KeyError, pickle.UnpicklingError, zipfile.BadZipFile, zlib.error) as error:
         folder = min(files.values()).parent
         raise ValueError(
-            f"{name}: {', '.join(files)} in {folder} cannot be read ({error}): fetch them again"
+            f"{name}: {', '.join(files)} in {folder} cannot be read ({error}): "
+            f"delete them and run: python -m harness fetch dataset={name}"
         ) from error
     return graph
 
@@ -219,10 +217,3 @@ def _read(name: str, entry: Entry, files: Mapping[str, Path], options: Mapping[s
 def _loader(entry: Entry) -> Any:
     module, _, function = entry.loader.partition(":")
     return getattr(importlib.import_module(module), function)
-
-
-def _unknown(what: str, given: str, allowed: Iterable[str]) -> str:
-    names = list(allowed)
-    near = difflib.get_close_matches(given, names, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"{what} {given!r} is unknown: allowed are {', '.join(names) or 'none'}{hint}"

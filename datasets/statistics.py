@@ -1,4 +1,4 @@
-"""How a graph looks to a kernel: density, the tiles that its edges fall into, the skew of its degrees."""
+"""Density, tile histogram and degree distribution of a graph: the structure that decides an SpMM's speed."""
 
 from itertools import pairwise
 
@@ -11,8 +11,8 @@ TILE_BOUNDS = {"<1": 0.01, "1-2": 0.02, "2-5": 0.05, "5-10": 0.10, ">10": np.inf
 _CHUNK = 1 << 22
 
 
-def summary(csr: Csr) -> dict[str, float | dict[str, float]]:
-    """What every table of a synthetic graph prints beside it: density, tile histogram and degrees, ready for JSON."""
+def graph_statistics(csr: Csr) -> dict[str, float | dict[str, float]]:
+    """Return density, tile histogram and degree summary, ready for JSON; reports print them beside synthetic graphs."""
     return {"density": density(csr), "tiles": tile_histogram(csr), "degrees": degree_summary(csr)}
 
 
@@ -25,20 +25,20 @@ def density(csr: Csr) -> float:
 def tile_histogram(csr: Csr, tile: int = 32) -> dict[str, float]:
     """Share of the edges in ``tile`` x ``tile`` tiles of each density, in per cent of the tile's cells.
 
-    Each bin holds its lower bound, not its upper one; tiles cut by the border count as whole. Shares sum to 1.
+    A bin contains its lower bound, not its upper one; tiles cut by the border count as whole. Shares sum to 1.
     """
     if tile < 1:
-        raise ValueError(f"tile {tile}: allowed are 1 and more")
-    held = np.zeros(len(TILE_BOUNDS), dtype=np.int64)
+        raise ValueError(f"tile {tile}: allowed are widths from 1, such as 32")
+    edges = np.zeros(len(TILE_BOUNDS), dtype=np.int64)
     bounds = np.array(list(TILE_BOUNDS.values()))
     for first, last in _row_chunks(csr, tile):
         counts = _tile_counts(csr, first, last, tile)
-        np.add.at(held, np.searchsorted(bounds, counts / tile**2, side="right"), counts)
-    return {name: float(share) for name, share in zip(TILE_BOUNDS, held / max(csr.nnz, 1), strict=True)}
+        np.add.at(edges, np.searchsorted(bounds, counts / tile**2, side="right"), counts)
+    return {name: float(share) for name, share in zip(TILE_BOUNDS, edges / max(csr.nnz, 1), strict=True)}
 
 
 def degree_summary(csr: Csr) -> dict[str, float]:
-    """Smallest, median, mean, 99th percentile and largest in-degree; share of edges held by the top 1 % of nodes."""
+    """Smallest, median, mean, 99th percentile and largest in-degree; share of edges into the top 1 % of nodes."""
     degrees = np.sort(csr.in_degrees.astype(np.int64))
     if not len(degrees):
         degrees = np.zeros(1, dtype=np.int64)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from datasets.files import digest
+from datasets.hashes import digest
 from datasets.paths import default_cache
 from datasets.prepare import Phases, prepare_graph
 from harness.launcher.group import Busy, run_groups

@@ -1,4 +1,4 @@
-"""Renumberings of the vertices: a transform of the data set that is open to every engine.
+"""Vertex orders: renumberings of a data set's nodes, open to every engine.
 
 An order is an array ``order`` of the old nodes in their new sequence: ``order[new] = old``.
 """
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from datasets.csr import Csr
 from datasets.graph import Graph
-from datasets.synthetic import unknown
+from datasets.options import check_options, unknown_name
 
 Order = NDArray[np.int64]
 
@@ -34,40 +34,39 @@ def permutation_of(name: str, csr: Csr, options: Mapping[str, Any] | None = None
     result that is not a permutation.
     """
     if name not in ORDERS:
-        raise ValueError(unknown("order", name, ORDERS))
+        raise ValueError(unknown_name("order", name, ORDERS))
     if csr.shape[0] != csr.shape[1]:
-        raise ValueError(f"an adjacency matrix of shape {csr.shape} has no vertex order: it must be square")
+        raise ValueError(f"a matrix of shape {csr.shape} has no vertex order: give a square adjacency matrix")
     module, _, function = ORDERS[name].partition(":")
     compute: Callable[..., Order] = getattr(importlib.import_module(module), function)
-    given = dict(options or {})
+    arguments = dict(options or {})
     allowed = [parameter for parameter in inspect.signature(compute).parameters if parameter != "csr"]
-    for option in given:
-        if option not in allowed:
-            raise ValueError(unknown(f"option of order {name}", option, allowed))
+    check_options(f"option of order {name}", arguments, allowed)
     if "seed" in allowed:
-        given.setdefault("seed", seed)
-    return check_permutation(compute(csr, **given), csr.shape[0])
+        arguments.setdefault("seed", seed)
+    return check_permutation(compute(csr, **arguments), csr.shape[0])
 
 
 def check_permutation(order: NDArray[np.integer], nodes: int) -> Order:
     """Return ``order`` as int64; raises ValueError unless it names each of ``nodes`` nodes once."""
     order = np.asarray(order)
     if order.shape != (nodes,) or not np.issubdtype(order.dtype, np.integer):
-        raise ValueError(f"an order of {nodes} nodes needs {nodes} integers, given {order.dtype} {order.shape}")
+        raise ValueError(f"an order of {nodes} nodes is {nodes} integers, not {order.dtype} of shape {order.shape}")
     seen = np.zeros(nodes, dtype=bool)
     seen[order[(order >= 0) & (order < nodes)]] = True
     if not seen.all():
-        raise ValueError(f"not a permutation of {nodes} nodes: node {int(np.flatnonzero(~seen)[0])} is missing")
+        missing = int(np.flatnonzero(~seen)[0])
+        raise ValueError(f"not a permutation of {nodes} nodes: {missing} is missing, name 0 to {nodes - 1} once each")
     return order.astype(np.int64)
 
 
 def apply_order(graph: Graph, order: NDArray[np.integer]) -> Graph:
-    """Renumber a graph: node and edge arrays follow, rows are sorted again, edge ids and original node ids stay."""
+    """Renumber a graph with its node and edge arrays; edge ids and original node ids stay."""
     return graph.subgraph(check_permutation(order, graph.nodes))
 
 
 def undo(predictions: NDArray[Any], order: NDArray[np.integer]) -> NDArray[Any]:
-    """Bring rows of a renumbered graph back into the old numbering."""
+    """Return the rows of a renumbered graph in the original numbering."""
     original = np.empty_like(predictions)
     original[check_permutation(order, len(predictions))] = predictions
     return original

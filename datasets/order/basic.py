@@ -1,4 +1,4 @@
-"""Orders that need the degrees at most."""
+"""Orders from node ids, a seed or degrees alone: none, random, degree."""
 
 import numpy as np
 from numpy.typing import NDArray

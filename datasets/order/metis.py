@@ -1,4 +1,4 @@
-"""METIS clusters, numbered one after the other."""
+"""Order by METIS clusters, numbered one after the other."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ def metis(csr: Csr, seed: int = 0, cluster: int = 200) -> NDArray[np.int64]:
     Parts are numbered one after the other, ties by id. Equal seeds give equal orders on one version and platform.
     """
     if cluster < 1:
-        raise ValueError(f"order metis with cluster={cluster}: allowed are 1 and more nodes per cluster")
+        raise ValueError(f"order metis with cluster={cluster}: allowed are 1 and more nodes per cluster, such as 200")
     parts = csr.shape[0] // cluster
     if parts < 2:
         return np.arange(csr.shape[0], dtype=np.int64)

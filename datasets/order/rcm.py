@@ -1,4 +1,4 @@
-"""Reverse Cuthill-McKee: breadth first from a vertex of low degree, to make the bandwidth small."""
+"""Reverse Cuthill-McKee order: breadth first from a vertex of low degree, for a small bandwidth."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""The undirected view of a graph, which locality orders work on."""
+"""The pattern of A + A^T, the undirected graph that locality orders work on."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def symmetric(csr: Csr) -> Any:
     largest = np.iinfo(np.int32).max
     if 2 * csr.nnz > largest:
         raise ValueError(
-            f"{csr.nnz} edges: orders over A + A^T hold at most {largest // 2}, choose none, random or degree"
+            f"{csr.nnz} edges: orders over A + A^T take at most {largest // 2}, choose order none, random or degree"
         )
     pattern = csr_matrix((np.ones(csr.nnz, dtype=np.int32), csr.indices, csr.indptr), shape=csr.shape)
     both = (pattern + pattern.T).tocsr()

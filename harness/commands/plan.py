@@ -5,7 +5,7 @@ import json
 import shutil
 from pathlib import Path
 
-from datasets.files import whole_or_nothing, write_atomic
+from datasets.files import atomic_folder, write_atomic
 from datasets.paths import default_cache
 from harness.planning.compose import compose_jobs
 from harness.planning.plan import Plan, make_plan
@@ -52,6 +52,6 @@ def copy_graph(folder: Path, out: Path) -> Path:
     """Copy a prepared graph below ``out`` unless it is there; return its place relative to ``out``."""
     place = Path("graphs", folder.parent.name[:12], folder.name)
     if not (out / place).is_dir():
-        with whole_or_nothing(out / place) as temporary:
+        with atomic_folder(out / place) as temporary:
             shutil.copytree(folder, temporary, dirs_exist_ok=True)
     return place

@@ -6,7 +6,7 @@ from typing import Any
 
 from backends.ablation import AblationError, resolve, switches
 from backends.contract import Unsupported
-from datasets.files import digest
+from datasets.hashes import digest
 from harness.planning.identity import config_diff, execution_config, record_path
 from harness.planning.interpreter import missing_package
 from harness.planning.schema import RunConfig

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from datasets.files import digest
+from datasets.hashes import digest
 from datasets.paths import default_cache
 from datasets.prepare import known_sha256
 from harness.planning.cells import Cell, resolve_cell

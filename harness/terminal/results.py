@@ -8,7 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from datasets.files import digest
+from datasets.hashes import digest
 from harness.planning.estimate import estimated_seconds
 from harness.planning.identity import record_path
 from harness.planning.plan import Found, Group, Plan

@@ -23,7 +23,7 @@ from backends.batches import BatchPlan
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.registry import runtime
 from datasets.graph import SPLITS, Graph
-from datasets.uug import load
+from datasets.synthetic.uug import load
 from harness.measure.metrics import auc
 from tests.contract.test_parity import PlainClock
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import coo_matrix, csr_matrix, save_npz
 
+from datasets.graph import Graph
+
 PPI_SIZES = {"train": 5, "valid": 3, "test": 4}
 PPI_LINKS = {"train": [(0, 1), (1, 2), (2, 2), (3, 4)], "valid": [(0, 2)], "test": [(1, 0), (3, 3)]}
 PPI_GRAPHS = {"train": [1, 1, 1, 2, 2], "valid": [21, 21, 21], "test": [23, 23, 24, 24]}
@@ -65,10 +67,10 @@ def attributed_parts(per_class: int, classes: int) -> tuple[csr_matrix, csr_matr
 def write_gnn_benchmark(path: Path, per_class: int = 60, classes: int = 3) -> dict[str, Path]:
     """Write Amazon and Coauthor sets as gnn-benchmark publishes them, object arrays of names included."""
     adjacency, words, labels = attributed_parts(per_class, classes)
-    held = {f"adj_{key}": getattr(adjacency, key) for key in ("data", "indices", "indptr", "shape")}
-    held |= {f"attr_{key}": getattr(words, key) for key in ("data", "indices", "indptr", "shape")}
+    arrays = {f"adj_{key}": getattr(adjacency, key) for key in ("data", "indices", "indptr", "shape")}
+    arrays |= {f"attr_{key}": getattr(words, key) for key in ("data", "indices", "indptr", "shape")}
     names = np.array([f"word {word}" for word in range(5)], dtype=object)
-    np.savez(path, labels=labels, attr_names=names, **{key: np.asarray(value) for key, value in held.items()})
+    np.savez(path, labels=labels, attr_names=names, **{key: np.asarray(value) for key, value in arrays.items()})
     return {path.name: path}
 
 
@@ -76,10 +78,10 @@ def write_edge_index(path: Path, per_class: int = 60, classes: int = 3) -> dict[
     """Write the same graph with both directions in ``edge_index``, as EdisonLeeeee/GraphData does."""
     adjacency, words, labels = attributed_parts(per_class, classes)
     both = coo_matrix(adjacency + adjacency.T)
-    kept = both.row != both.col
+    edges = both.row != both.col
     np.savez(
         path,
-        edge_index=np.stack([both.row[kept], both.col[kept]]).astype(np.int32),
+        edge_index=np.stack([both.row[edges], both.col[edges]]).astype(np.int32),
         x_indptr=words.indptr,
         x_indices=words.indices,
         x_data=words.data,
@@ -123,3 +125,8 @@ def write_ogb(folder: Path, split: str, edge_features: bool, labels: np.ndarray)
         with gzip.open(path, "wt") as handle:
             handle.writelines(",".join(str(value) for value in row) + "\n" for row in table.tolist())
     return {f"{name}.csv.gz": folder / f"{name}.csv.gz" for name in tables if not name.endswith("num-edge-list")}
+
+
+def edges_of(graph: Graph) -> list[tuple[int, int]]:
+    """Return source and destination of every edge, sorted."""
+    return sorted(zip(graph.csr.indices.tolist(), graph.csr.destinations.tolist(), strict=True))

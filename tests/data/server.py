@@ -23,13 +23,13 @@ class _Handler(BaseHTTPRequestHandler):
     behaviour: Behaviour
 
     def do_GET(self) -> None:
-        name, asked = self.path.rsplit("/", 1)[1], self.headers.get("Range")
-        self.behaviour.requests.append((self.path, asked))
+        name, requested = self.path.rsplit("/", 1)[1], self.headers.get("Range")
+        self.behaviour.requests.append((self.path, requested))
         content = self.behaviour.files.get(name)
         if content is None:
             self.send_error(404)
             return
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.behaviour.ranges else 0
+        start = int(requested.removeprefix("bytes=").rstrip("-")) if requested and self.behaviour.ranges else 0
         if start and start >= len(content):
             self.send_response(416)
             self.send_header("Content-Range", f"bytes */{len(content)}")

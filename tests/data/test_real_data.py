@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from datasets.graph import Graph
+from datasets.hashes import file_sha256
 from datasets.manifest import manifest
-from datasets.paths import sha256_of
 from datasets.registry import DATASETS, available, fetch_dataset, load_dataset
 from tests.data.server import Behaviour, serving
 
@@ -44,7 +44,7 @@ def test_counts_and_trust(graphs: dict[str, Graph], name: str) -> None:
 def test_every_hash_of_the_manifest_is_that_of_a_file_at_hand(data_folder: Path) -> None:
     for name, known in manifest().items():
         for file, expected in known.get("sha256", {}).items():
-            assert sha256_of(data_folder / DATASETS[name].family / file) == expected
+            assert file_sha256(data_folder / DATASETS[name].family / file) == expected
 
 
 @pytest.mark.parametrize(

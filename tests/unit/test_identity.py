@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.files import digest
+from datasets.hashes import digest
 from harness.planning.cells import resolve_cell
 from harness.planning.compose import compose_one
 from harness.planning.config import load

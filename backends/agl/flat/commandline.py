@@ -19,8 +19,9 @@ from backends.agl.flat.sampling_strategy import SCOPES, StrategyError, parse_sam
 from backends.agl.flat.source import UnfitEdge
 from backends.parallel import ray_cluster as cluster
 from datasets.graph import SPLITS, Graph
-from datasets.table_stream import NAMES, stream
-from datasets.tables import TableOptions, sha256_of
+from datasets.tables.node_stream import NAMES
+from datasets.tables.options import TableOptions
+from datasets.tables.streaming import stream_tables, tables_sha256
 
 
 def parser() -> argparse.ArgumentParser:
@@ -134,13 +135,13 @@ def read_tables(parsed: argparse.Namespace, folder: Path) -> Graph:
     """Write the tables as a mapped graph into ``folder``, or load the one that an interrupted run of them left."""
     options = TableOptions(**{item.name: getattr(parsed, item.name) for item in fields(TableOptions)})
     facts = folder / "graph.json"
-    tables_sha256 = sha256_of(options, [parsed.labels] if parsed.labels else [])
-    if facts.is_file() and json.loads(facts.read_text())["sha256"] == tables_sha256:
+    sha256 = tables_sha256(options, [parsed.labels] if parsed.labels else [])
+    if facts.is_file() and json.loads(facts.read_text())["sha256"] == sha256:
         return Graph.load(folder)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
-        return stream(options, folder, parsed.labels)
+        return stream_tables(options, folder, parsed.labels)
     except BaseException:
         shutil.rmtree(folder)
         raise

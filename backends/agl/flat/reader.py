@@ -14,7 +14,7 @@ from backends.agl.records import Records
 from backends.kernels.graphfeatures import Strings
 from backends.kernels.parquet import UncompressedParquet
 from datasets.randomness import permutation
-from datasets.table_stream import NAMES
+from datasets.tables.node_stream import NAMES
 
 MANIFEST = "manifest.json"
 

@@ -1,0 +1,1 @@
+"""Generators of synthetic graphs; every choice is a hash of (seed, purpose, id)."""

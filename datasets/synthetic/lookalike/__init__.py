@@ -1,0 +1,1 @@
+"""Synthetic graphs with the counts of published ones: shapes, community layout, edges, labels and features."""

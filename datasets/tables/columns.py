@@ -1,0 +1,137 @@
+"""Columns of a user's tables as the arrays of a graph: positions of edge ends, features, weights, types, labels."""
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.graph import MISSING, NO_SPLIT, SPLITS
+from datasets.tables.table import Table, TableError, Values, is_list, is_number, is_string
+
+SPLIT_NAMES = SPLITS | {"valid": SPLITS["validation"], "val": SPLITS["validation"], "none": NO_SPLIT, "": NO_SPLIT}
+
+
+def positions_of(nodes: Table, ids: Values, edges: Table, column: str) -> NDArray[np.int64]:
+    """Map one end of every edge to the row of its node; ids must be unique and known."""
+    order = np.argsort(ids, kind="stable")
+    repeated = np.zeros(len(ids), dtype=bool)
+    repeated[order[1:]] = ids[order[1:]] == ids[order[:-1]]
+    if repeated.any():
+        row = int(repeated.argmax())
+        raise TableError(f"{nodes.path}: row {row + 1}: id {ids[row]!r} appeared before: every node needs its own")
+    ends = edges.ids(column)
+    check_kind(edges, column, id_kind(ends), nodes.path, id_kind(ids))
+    places = np.minimum(np.searchsorted(ids, ends, sorter=order), len(ids) - 1)
+    dangling = ids[order[places]] != ends
+    if dangling.any():
+        edges.refuse(column, dangling, unknown_id(nodes.path, repr(ends[dangling.argmax()])))
+    return order[places].astype(np.int64)
+
+
+def id_kind(ids: Values) -> str:
+    """Return whether ids are integers or strings, for comparisons and errors."""
+    return "strings" if ids.dtype.kind == "U" else "integers"
+
+
+def check_kind(table: Table, column: str, kind: str, nodes: str, expected: str) -> None:
+    """Raise TableError if a column's ids are of another kind than those of the node table at path ``nodes``."""
+    if kind != expected:
+        raise TableError(
+            f"{table.path}: column {column!r} holds {kind}, but the ids of {nodes} are {expected}: give both alike"
+        )
+
+
+def unknown_id(path: str, node_id: object) -> str:
+    """Word the problem of an edge whose end is no node."""
+    return f"no node has the id {node_id} in {path}: add a row for it there or remove the edge"
+
+
+def features_of(
+    table: Table, columns: str | list[str] | None, roles: Collection[str], width: int | None
+) -> NDArray[np.float32] | None:
+    """Concatenate feature columns to float32 [nodes, width]; ``None`` if there are none."""
+    names = _default_features(table, roles) if columns is None else [columns] if isinstance(columns, str) else columns
+    parts = [table.floats(name, width if len(names) == 1 else None) for name in names]
+    if not parts:
+        return None
+    features = np.concatenate(parts, axis=1)
+    if width is not None and features.shape[1] != width:
+        raise TableError(
+            f"{table.path}: {features.shape[1]} features in {', '.join(names)}, but width={width}: "
+            "change the width or name the columns with features=[...]"
+        )
+    return features
+
+
+def weights_of(table: Table, column: str) -> NDArray[np.float32] | None:
+    """Read edge weights if the column exists."""
+    return table.floats(column, None)[:, 0] if table.has(column) else None
+
+
+def types_of(table: Table, column: str) -> NDArray[np.int32] | None:
+    """Read types of nodes or edges, whole numbers from 0, if the column exists."""
+    if not table.has(column):
+        return None
+    values = table.doubles(column)
+    allowed = (values >= 0) & (values == np.floor(values)) & (values <= np.iinfo(np.int32).max)
+    table.refuse(column, ~allowed, "a type is a whole number from 0")
+    return values.astype(np.int32)
+
+
+def edge_arrays(
+    table: Table, weight: str, types: str, features: str | list[str] | None
+) -> dict[str, NDArray[Any] | None]:
+    """Read the attributes of edges, by their names in ``Graph``; features only from the named columns."""
+    return {
+        "edge_weights": weights_of(table, weight),
+        "edge_types": types_of(table, types),
+        "edge_features": None if features is None else features_of(table, features, (), None),
+    }
+
+
+def labels_of(table: Table, label: str | list[str]) -> tuple[NDArray[np.integer] | None, int]:
+    """Read classes as int64 [nodes], or 0/1 columns or lists as int8 [nodes, classes]; empty means missing (-1)."""
+    if isinstance(label, list):
+        columns = [_classes(table, name, 2)[0] for name in label]
+        return np.stack(columns, axis=1).astype(np.int8), len(label)
+    if not table.has(label):
+        return None, 0
+    if is_list(table.column(label).type):
+        bits = table.floats(label, None)
+        table.refuse(label, ~np.isin(bits, (MISSING, 0, 1)).all(axis=1), "a list of labels holds 0, 1 or -1 (missing)")
+        return bits.astype(np.int8), bits.shape[1]
+    if is_string(table.column(label).type):
+        words = table.column(label).to_numpy(zero_copy_only=False)
+        labelled = np.array([word not in (None, "") for word in words])
+        names, codes = np.unique(words[labelled].astype(str), return_inverse=True)
+        classes = np.full(table.rows, MISSING, dtype=np.int64)
+        classes[labelled] = codes
+        return classes, len(names)
+    return _classes(table, label, None)
+
+
+def split_of(table: Table, column: str) -> NDArray[np.int8] | None:
+    """Read the split of every node if the column exists: train, validation (valid, val), test, none or empty."""
+    if not table.has(column):
+        return None
+    names = ["" if name is None else str(name) for name in table.column(column).to_pylist()]
+    unknown = np.array([name not in SPLIT_NAMES for name in names])
+    if unknown.any():
+        name = names[unknown.argmax()]
+        table.refuse(column, unknown, f"split {name!r} is unknown: allowed are train, validation, test, none or empty")
+    return np.array([SPLIT_NAMES[name] for name in names], dtype=np.int8)
+
+
+def _classes(table: Table, column: str, bound: int | None) -> tuple[NDArray[np.int64], int]:
+    values = table.doubles(column)
+    values = np.where(np.isnan(values), MISSING, values)
+    allowed = (values == np.floor(values)) & (values >= MISSING) & (values < (np.inf if bound is None else bound))
+    limit = "" if bound is None else f" to {bound - 1}"
+    table.refuse(column, ~allowed, f"a class is a whole number from 0{limit}, or empty where it is missing")
+    return values.astype(np.int64), int(values.max(initial=-1)) + 1
+
+
+def _default_features(table: Table, roles: Collection[str]) -> list[str]:
+    names = [name for name in table.data.column_names if name not in roles]
+    return [name for name in names if is_list(table.column(name).type) or is_number(table.column(name).type)]

@@ -1,0 +1,103 @@
+"""Streaming of an edge table to the CSR of a saved graph, in three passes over buckets.
+
+The ends of an edge are numbered in buckets by the key of the source, then of the destination; the third pass sorts
+ranges of destinations into the CSR.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.csr import index_dtype
+from datasets.tables.columns import check_kind, edge_arrays, unknown_id
+from datasets.tables.id_index import IdIndex, keys_of
+from datasets.tables.node_stream import append_arrays
+from datasets.tables.options import TableOptions
+from datasets.tables.out_of_core import Buckets, GrowingArray
+from datasets.tables.reading import read_batches
+from datasets.tables.table import TableError, Values
+
+
+def write_edges(tables: TableOptions, folder: Path, work: Path, index: IdIndex, nodes: int) -> int:
+    """Write ``indptr``, ``indices``, ``edge_ids`` and the edge arrays; returns the number of dropped self loops."""
+    by_source, rows, attributes = _read_edges(tables, work, index)
+    by_target = Buckets(work, "by-target", index.buckets, 3)
+    for bucket, edges in enumerate(by_source.drain()):
+        target_keys, source_keys, ids = edges.T
+        sources = _numbers(index, bucket, source_keys, ids, tables, tables.source)
+        by_target.append(target_keys % index.buckets, sources, target_keys, ids)
+    by_range, loops = Buckets(work, "by-range", index.buckets, 3), 0
+    for bucket, edges in enumerate(by_target.drain()):
+        sources, target_keys, ids = edges.T
+        targets = _numbers(index, bucket, target_keys, ids, tables, tables.target)
+        loops += _append_edges(by_range, sources, targets, ids, nodes, rows if tables.undirected else None)
+    row_arrays = {name: np.load(work / f"{name}.npy", mmap_mode="r") for name in attributes}
+    _write_csr(folder, by_range, nodes, rows * (2 if tables.undirected else 1), row_arrays)
+    return loops
+
+
+def _read_edges(tables: TableOptions, work: Path, index: IdIndex) -> tuple[Buckets, int, list[str]]:
+    """Partition (target key, source key, row) by source and write the attributes in row order.
+
+    Returns the buckets, the number of rows and the names of the attributes.
+    """
+    by_source = Buckets(work, "by-source", index.buckets, 3)
+    files: dict[str, GrowingArray] = {}
+    rows = 0
+    for table in read_batches(tables.edges, "edge"):
+        (sources, source_kind), (targets, target_kind) = keys_of(table, tables.source), keys_of(table, tables.target)
+        check_kind(table, tables.source, source_kind, tables.nodes, index.kind)
+        check_kind(table, tables.target, target_kind, tables.nodes, index.kind)
+        by_source.append(sources % index.buckets, targets, sources, np.arange(rows, rows + table.rows))
+        arrays = edge_arrays(table, tables.weight, tables.edge_type, tables.edge_features)
+        append_arrays(files, work, table, arrays)
+        rows += table.rows
+    for file in files.values():
+        file.close()
+    return by_source, rows, list(files)
+
+
+def _numbers(
+    index: IdIndex, bucket: int, keys: Values, rows: Values, tables: TableOptions, column: str
+) -> NDArray[np.int64]:
+    """Return the node numbers of edge ends; raises TableError for the first row whose end is no node."""
+    numbers, unknown = index.find(bucket, keys)
+    if unknown.any():
+        first = np.flatnonzero(unknown)[rows[unknown].argmin()]
+        problem = unknown_id(tables.nodes, index.shown(keys[first]).strip() or "of this row")
+        raise TableError(f"{tables.edges}: row {rows[first] + 1}, column {column!r}: {problem}")
+    return numbers
+
+
+def _append_edges(
+    by_range: Buckets, sources: Values, targets: Values, ids: Values, nodes: int, reverse: int | None
+) -> int:
+    """Partition edges, and their reverse with ids from ``reverse``, by destination; returns the dropped self loops."""
+    edges = sources != targets
+    sources, targets, ids = sources[edges], targets[edges], ids[edges]
+    by_range.append(targets * len(by_range.paths) // nodes, targets, sources, ids)
+    if reverse is not None:
+        by_range.append(sources * len(by_range.paths) // nodes, sources, targets, ids + reverse)
+    return int((~edges).sum())
+
+
+def _write_csr(folder: Path, by_range: Buckets, nodes: int, largest: int, row_arrays: dict[str, Any]) -> None:
+    """Sort each range of destinations and append it to the CSR and to the edge arrays."""
+    dtype = index_dtype(max(nodes, largest, 1))
+    files = {name: GrowingArray(folder / f"{name}.npy") for name in ("indptr", "indices", "edge_ids", *row_arrays)}
+    files["indptr"].append(np.zeros(1, dtype=dtype))
+    total, ranges = 0, len(by_range.paths)
+    for number, edges in enumerate(by_range.drain()):
+        first, last = -(-number * nodes // ranges), -(-(number + 1) * nodes // ranges)
+        edges = edges[np.lexsort((edges[:, 2], edges[:, 1], edges[:, 0]))]
+        ends = np.cumsum(np.bincount(edges[:, 0] - first, minlength=last - first)) + total
+        total += len(edges)
+        files["indptr"].append(ends.astype(dtype))
+        files["indices"].append(edges[:, 1].astype(dtype))
+        files["edge_ids"].append(edges[:, 2].astype(index_dtype(largest)))
+        for name, values in row_arrays.items():
+            files[name].append(values[edges[:, 2] % len(values)])
+    for file in files.values():
+        file.close()

@@ -1,0 +1,52 @@
+"""Loader of user tables that fit into memory: a node table and an edge table become a graph."""
+
+from typing import Any
+
+import numpy as np
+
+from datasets.edge_list import directed, undirected
+from datasets.graph import Graph
+from datasets.hashes import combined_sha256
+from datasets.paths import Files, Options
+from datasets.tables.columns import edge_arrays, features_of, labels_of, positions_of, split_of, types_of
+from datasets.tables.options import table_options
+from datasets.tables.reading import read_table, table_sha256
+
+
+def load(name: str, files: Files, options: Options) -> Graph:
+    """Read the tables that ``options`` name (``TableOptions``); edge ids are rows of the edge table.
+
+    Raises ValueError for unknown options and TableError, naming file and row, for empty tables, missing columns,
+    duplicate ids, dangling edges, NaN and features of another width.
+    """
+    tables = table_options(options)
+    node_table, edge_table = read_table(tables.nodes, "nodes"), read_table(tables.edges, "edges")
+    ids = node_table.ids(tables.id)
+    sources, targets = (positions_of(node_table, ids, edge_table, column) for column in (tables.source, tables.target))
+    csr, loops = (undirected if tables.undirected else directed)(sources, targets, len(ids))
+    row_arrays = edge_arrays(edge_table, tables.weight, tables.edge_type, tables.edge_features)
+    arrays: dict[str, Any] = {
+        name: array[csr.ids % len(array)] for name, array in row_arrays.items() if array is not None
+    }
+    labels, classes = labels_of(node_table, tables.label)
+    return Graph(
+        name=name,
+        csr=csr,
+        features=features_of(node_table, tables.features, tables.roles, tables.width),
+        labels=labels,
+        split=split_of(node_table, tables.split),
+        classes=classes,
+        task="none" if labels is None else "multiclass" if labels.ndim == 1 else "multilabel",
+        node_ids=ids.astype(np.int64) if np.issubdtype(ids.dtype, np.integer) else None,
+        node_types=types_of(node_table, tables.node_type),
+        **arrays,
+        sha256=_sha256(options),
+        trust="local",
+        self_loops_dropped=loops,
+    )
+
+
+def _sha256(options: Options) -> str:
+    """Hash both files and every option that was given but their paths."""
+    hashes = {role: table_sha256(options[role]) for role in ("nodes", "edges")}
+    return combined_sha256(hashes, {key: value for key, value in options.items() if key not in hashes})

@@ -1,0 +1,140 @@
+"""Streaming of a node table and a table of labels to the node arrays of a saved graph."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.lib.format import open_memmap
+
+from datasets.graph import MISSING, NO_SPLIT
+from datasets.tables.columns import check_kind, features_of, labels_of, split_of, types_of
+from datasets.tables.id_index import IdIndex, keys_of
+from datasets.tables.options import TableOptions
+from datasets.tables.out_of_core import Buckets, GrowingArray
+from datasets.tables.reading import read_batches
+from datasets.tables.table import Table, TableError, is_string
+
+NAMES = "names.parquet"
+
+
+@dataclass(frozen=True)
+class StreamedNodes:
+    """Number of nodes, number of classes, and the kind of the ids: integers or strings."""
+
+    count: int
+    classes: int
+    kind: str
+
+
+def write_nodes(tables: TableOptions, folder: Path, keys: Buckets, labelled: bool) -> StreamedNodes:
+    """Write features, types, labels and splits batch by batch, and partition (key, node number) into ``keys``."""
+    files: dict[str, GrowingArray] = {}
+    count, classes, kind = 0, 0, ""
+    names = _NameFile(folder / NAMES)
+    for table in read_batches(tables.nodes, "node"):
+        ids, kind = keys_of(table, tables.id)
+        keys.append(ids % len(keys.paths), ids, np.arange(count, count + table.rows))
+        arrays: dict[str, Any] = {
+            "features": features_of(table, tables.features, tables.roles, tables.width),
+            "node_types": types_of(table, tables.node_type),
+        }
+        if kind == "strings":
+            names.append(count, table.column(tables.id))
+        else:
+            arrays["node_ids"] = ids
+        if labelled:
+            arrays["labels"], batch_classes = labels_of(_numeric(table, tables.label), tables.label)
+            arrays["split"] = split_of(table, tables.split)
+            classes = max(classes, batch_classes)
+        append_arrays(files, folder, table, arrays)
+        count += table.rows
+    names.close()
+    for file in files.values():
+        file.close()
+    return StreamedNodes(count, classes, kind)
+
+
+def append_arrays(files: dict[str, GrowingArray], folder: Path, table: Table, arrays: dict[str, Any]) -> None:
+    """Append the arrays of a batch to the files of their names; raises TableError for rows of another width."""
+    for name, values in arrays.items():
+        if values is not None:
+            if name not in files:
+                files[name] = GrowingArray(folder / f"{name}.npy")
+            elif files[name].row_shape != values.shape[1:]:
+                raise TableError(
+                    f"{table.path}: row {table.first + 1}: {values.shape[1:]} values for {name}, but "
+                    f"{files[name].row_shape} in the rows before: every row needs as many"
+                )
+            files[name].append(values)
+
+
+def write_labels(tables: TableOptions, folder: Path, index: IdIndex, path: str, count: int) -> int:
+    """Write labels and splits from their own table; nodes without a row there have none. Returns the classes."""
+    labels: Any = None
+    split = open_memmap(folder / "split.npy", "w+", np.int8, (count,))
+    split[:] = NO_SPLIT
+    classes, labelled = 0, np.zeros(count, dtype=bool)
+    for table in read_batches(path, "label"):
+        values, batch_classes = labels_of(_numeric(table, tables.label), tables.label)
+        if values is None:
+            table.column(str(tables.label))  # raises TableError with the existing columns
+        assert values is not None
+        if labels is None:
+            labels = open_memmap(folder / "labels.npy", "w+", values.dtype, (count, *values.shape[1:]))
+            labels[:] = MISSING
+        nodes = _label_rows(tables, table, index, labelled)
+        splits = split_of(table, tables.split)
+        classes = max(classes, batch_classes)
+        labels[nodes] = values
+        split[nodes] = NO_SPLIT if splits is None else splits
+    return classes
+
+
+def _label_rows(tables: TableOptions, table: Table, index: IdIndex, labelled: Any) -> Any:
+    """Return the node number of each row and mark it in ``labelled``; raises TableError for unknown, repeated ids."""
+    keys, kind = keys_of(table, tables.id)
+    check_kind(table, tables.id, kind, tables.nodes, index.kind)
+    nodes, unknown = np.empty(table.rows, dtype=np.int64), np.zeros(table.rows, dtype=bool)
+    buckets = keys % index.buckets
+    for bucket in np.unique(buckets).tolist():
+        rows = np.flatnonzero(buckets == bucket)
+        nodes[rows], unknown[rows] = index.find(bucket, keys[rows])
+    table.refuse(tables.id, unknown, f"no node has this id in {tables.nodes}: add it there or remove this row")
+    repeated = labelled[nodes]
+    repeated[np.setdiff1d(np.arange(table.rows), np.unique(nodes, return_index=True)[1])] = True
+    table.refuse(tables.id, repeated, "this id appeared before: give each node one row")
+    labelled[nodes] = True
+    return nodes
+
+
+def _numeric(table: Table, label: str | list[str]) -> Table:
+    """Refuse classes given as words: to number them, all of them must be in memory at once."""
+    if isinstance(label, str) and table.has(label):
+        kind = table.column(label).type
+        if is_string(kind):
+            raise TableError(
+                f"{table.path}: column {label!r} holds {kind}: give classes as numbers from 0, or lists of 0/1"
+            )
+    return table
+
+
+class _NameFile:
+    """A Parquet file of the columns ``id``, the number of a node, and ``name``, its id in the user's tables."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.writer = path, cast(Any, None)
+
+    def append(self, first: int, names: Any) -> None:
+        """Append the names of nodes numbered from ``first``."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        rows = pa.table({"id": np.arange(first, first + len(names)), "name": names.cast(pa.large_string())})
+        self.writer = self.writer or parquet.ParquetWriter(self.path, rows.schema)
+        self.writer.write_table(rows)
+
+    def close(self) -> None:
+        """Write the footer; without names there is no file."""
+        if self.writer is not None:
+            self.writer.close()

@@ -1,0 +1,97 @@
+"""Parquet and CSV tables on any path that fsspec opens, read whole or in batches of rows."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import IO
+
+from datasets.tables.table import Table, TableError
+
+BLOCK = 1 << 20
+ROWS_AT_ONCE = 1 << 17
+ENDINGS = (".parquet", ".pq", ".csv")
+
+
+def read_table(path: str, role: str) -> Table:
+    """Read a whole table; raises TableError for one that cannot be read or has no rows."""
+    import pyarrow
+    from pyarrow import csv, parquet
+
+    in_order = csv.ReadOptions(use_threads=False)  # With threads, its errors do not name the row.
+    readers = {
+        ".parquet": parquet.read_table,
+        ".pq": parquet.read_table,
+        ".csv": lambda file: csv.read_csv(file, in_order),
+    }
+    ending = _ending(path, role)
+    try:
+        with _open(path) as file:
+            table = Table(path, readers[ending](file))
+    except (pyarrow.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from error
+    if not table.rows:
+        raise _empty(path, role)
+    return table
+
+
+def read_batches(path: str, role: str) -> Iterator[Table]:
+    """Yield a table in batches of rows, with the row number of each; raises TableError like ``read_table``."""
+    import pyarrow
+    from pyarrow import csv, parquet
+
+    ending = _ending(path, role)
+    first = 0
+    try:
+        with _open(path) as file:
+            batches = (
+                csv.open_csv(file, csv.ReadOptions(use_threads=False))
+                if ending == ".csv"
+                else parquet.ParquetFile(file).iter_batches(ROWS_AT_ONCE)
+            )
+            for batch in batches:
+                if batch.num_rows:
+                    yield Table(path, pyarrow.Table.from_batches([batch]), first)
+                first += batch.num_rows
+    except (pyarrow.ArrowException, OSError) as error:
+        raise _unreadable(f"{path}: after row {first}", error) from error
+    if not first:
+        raise _empty(path, role)
+
+
+def table_sha256(path: str) -> str:
+    """Hash the bytes of one table's file."""
+    sha256 = hashlib.sha256()
+    with _open(path) as file:
+        while block := file.read(BLOCK):
+            sha256.update(block)
+    return sha256.hexdigest()
+
+
+@contextmanager
+def _open(path: str) -> Iterator[IO[bytes]]:
+    try:
+        opened = import_module("fsspec").open(path, "rb")
+    except (ImportError, ValueError) as error:  # a file system that is unknown or whose package is not installed
+        raise TableError(f"{path}: {error}; give a local path or one that fsspec opens") from error
+    with opened as file:
+        yield file
+
+
+def _ending(path: str, role: str) -> str:
+    """Return the ending that names the format, in a chained path (``zip://nodes.csv::a.zip``) of its first link."""
+    for ending in ENDINGS:
+        if path.partition("::")[0].endswith(ending):
+            return ending
+    raise TableError(f"{path}: the name of the {role} table must end with one of {', '.join(ENDINGS)}")
+
+
+def _empty(path: str, role: str) -> TableError:
+    return TableError(f"{path}: the {role} table has no rows: a graph needs at least one row in each table")
+
+
+def _unreadable(where: str, error: Exception) -> Exception:
+    """Name the file that Arrow cannot read; an error of the file system, which has a number, names it itself."""
+    if getattr(error, "errno", None) is not None:
+        return error
+    return TableError(f"{where}: {'does not exist' if isinstance(error, FileNotFoundError) else error}")

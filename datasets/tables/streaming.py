@@ -1,0 +1,67 @@
+"""User tables larger than memory as a graph on disk, equal to what ``datasets.tables.loader`` returns."""
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from datasets.csr import Csr
+from datasets.graph import Graph
+from datasets.hashes import combined_sha256
+from datasets.tables.edge_stream import write_edges
+from datasets.tables.id_index import write_index
+from datasets.tables.node_stream import write_labels, write_nodes
+from datasets.tables.options import TableOptions
+from datasets.tables.out_of_core import Buckets
+from datasets.tables.reading import table_sha256
+
+BUCKETS = 16
+
+
+def stream_tables(tables: TableOptions, folder: Path, label_table: str | None = None, buckets: int = BUCKETS) -> Graph:
+    """Write the graph of user tables into the empty ``folder``, in the files of ``Graph.save``, and map it.
+
+    ``label_table`` holds id, label and split of some nodes instead of the node table. Ids that are strings are written
+    to ``names.parquet`` (``node_stream.NAMES``) by number of their node. Memory is that of one of ``buckets`` parts of
+    the nodes or edges, or of one batch of rows. Raises TableError naming file and row.
+    """
+    work = folder / "buckets"
+    work.mkdir(parents=True)
+    keys = Buckets(work, "ids", buckets, 2)
+    nodes = write_nodes(tables, folder, keys, labelled=label_table is None)
+    index = write_index(keys, work, tables.nodes, nodes.kind)
+    classes = nodes.classes
+    if label_table is not None:
+        classes = write_labels(tables, folder, index, label_table, nodes.count)
+    loops = write_edges(tables, folder, work, index, nodes.count)
+    shutil.rmtree(work)
+    sha256 = tables_sha256(tables, () if label_table is None else (label_table,))
+    return _save_facts(folder, nodes.count, classes, loops, sha256)
+
+
+def tables_sha256(tables: TableOptions, more: Iterable[str] = ()) -> str:
+    """Hash the files, those of ``more`` tables too, and every option but the paths."""
+    options = asdict(tables)
+    paths = (options.pop("nodes"), options.pop("edges"), *more)
+    return combined_sha256({f"table {place}": table_sha256(path) for place, path in enumerate(paths)}, options)
+
+
+def _save_facts(folder: Path, nodes: int, classes: int, loops: int, sha256: str) -> Graph:
+    """Map the written arrays, write ``graph.json`` and return the graph."""
+    arrays = {path.stem: np.load(path, mmap_mode="r") for path in sorted(folder.glob("*.npy"))}
+    labels = arrays.get("labels")
+    csr = Csr(arrays.pop("indptr"), arrays.pop("indices"), (nodes, nodes), arrays.pop("edge_ids"))
+    graph = Graph(
+        name="tables",
+        csr=csr,
+        classes=classes,
+        task="none" if labels is None else "multiclass" if labels.ndim == 1 else "multilabel",
+        sha256=sha256,
+        trust="local",
+        self_loops_dropped=loops,
+        **arrays,
+    )
+    graph.save_facts(folder)
+    return Graph.load(folder)

@@ -1,0 +1,104 @@
+"""An Arrow table of a user: typed access to its columns, errors with file, column and row."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[Any]
+
+
+class TableError(ValueError):
+    """A user's table cannot become a graph; the message names file, column and row (from 1, without the header)."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """An Arrow table, or a batch of one, with its path; ``first`` rows of the file precede the batch."""
+
+    path: str
+    data: Any
+    first: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return int(self.data.num_rows)
+
+    def has(self, column: str) -> bool:
+        """Whether a column exists."""
+        return column in self.data.column_names
+
+    def column(self, name: str) -> Any:
+        """Return a column as one Arrow array; raises TableError with the existing names."""
+        if not self.has(name):
+            columns = ", ".join(self.data.column_names)
+            raise TableError(f"{self.path}: there is no column {name!r}, only {columns}: name one of them")
+        column = self.data.column(name).combine_chunks()
+        return column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
+
+    def ids(self, name: str) -> Values:
+        """Return a column of integers or strings, none of them empty."""
+        import pyarrow.types as types
+
+        column = self.column(name)
+        if not (types.is_integer(column.type) or is_string(column.type)):
+            raise TableError(f"{self.path}: column {name!r} holds {column.type}: ids are integers or strings")
+        self.refuse(name, np.asarray(column.is_null()), "is empty: every row needs an id")
+        array: Values = column.to_numpy(zero_copy_only=False)
+        if array.dtype == np.uint64:
+            too_large = array > np.iinfo(np.int64).max
+            self.refuse(name, too_large, "an id must fit into 63 bits: give larger ones as strings")
+        return array.astype(np.int64 if types.is_integer(column.type) else str)
+
+    def doubles(self, name: str, column: Any = None) -> NDArray[np.float64]:
+        """Return a numeric column, NaN where it is empty; ``column`` replaces the column's own values."""
+        column = self.column(name) if column is None else column
+        if not is_number(column.type):
+            raise TableError(f"{self.path}: column {name!r} holds {column.type}: numbers are expected")
+        values: NDArray[np.float64] = column.cast("float64").to_numpy(zero_copy_only=False)
+        return values
+
+    def floats(self, name: str, width: int | None) -> NDArray[np.float32]:
+        """Return a numeric column [rows, 1] or a column of equally long lists [rows, width], all numbers finite."""
+        import pyarrow.compute
+
+        column = self.column(name)
+        if is_list(column.type):
+            lengths = np.asarray(pyarrow.compute.list_value_length(column).fill_null(-1))
+            expected = int(lengths[0]) if width is None else width
+            wrong = lengths != expected
+            self.refuse(name, wrong, f"{lengths[wrong.argmax()]} values, but {expected} are expected in every row")
+            flat = column.flatten()
+        else:
+            expected, flat = 1, column
+        values = self.doubles(name, flat).astype(np.float32).reshape(self.rows, expected)
+        self.refuse(name, ~np.isfinite(values).all(axis=1), "a number is NaN, infinite or empty: give a finite one")
+        return values
+
+    def refuse(self, column: str, bad: Any, problem: str) -> None:
+        """Raise TableError for the first row that is bad."""
+        if bad.any():
+            raise TableError(f"{self.path}: row {self.first + int(bad.argmax()) + 1}, column {column!r}: {problem}")
+
+
+def is_string(kind: Any) -> bool:
+    """Whether an Arrow type holds text."""
+    import pyarrow.types as types
+
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+def is_list(kind: Any) -> bool:
+    """Whether an Arrow type holds lists."""
+    import pyarrow.types as types
+
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def is_number(kind: Any) -> bool:
+    """Whether an Arrow type holds numbers, truth values or nothing but empty cells."""
+    import pyarrow.types as types
+
+    return any(check(kind) for check in (types.is_integer, types.is_floating, types.is_boolean, types.is_null))

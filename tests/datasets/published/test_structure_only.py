@@ -1,0 +1,25 @@
+"""The loader of graphs without features and labels on tiny CSR files."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from datasets.published import structure_only
+from tests.data.layouts import edges_of
+
+
+def test_structure_rows_are_sources(tmp_path: Path) -> None:
+    path = tmp_path / "web.npz"
+    np.savez(path, indptr=np.array([0, 2, 2, 4]), indices=np.array([1, 2, 0, 2]), shape=np.array([3, 3]))
+    graph = structure_only.load("web", {path.name: path}, {})
+    assert edges_of(graph) == [(0, 1), (0, 2), (2, 0)]
+    assert graph.csr.ids[graph.csr.destinations == 0].tolist() == [2]
+    assert (graph.self_loops_dropped, graph.task, graph.features, graph.labels) == (1, "none", None, None)
+
+
+def test_structure_refuses_a_matrix_that_is_not_square(tmp_path: Path) -> None:
+    path = tmp_path / "web.npz"
+    np.savez(path, indptr=np.array([0, 1]), indices=np.array([1]), shape=np.array([1, 3]))
+    with pytest.raises(ValueError, match=r"web\.npz has shape 1 x 3"):
+        structure_only.load("web", {path.name: path}, {})

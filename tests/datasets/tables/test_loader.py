@@ -1,0 +1,253 @@
+"""User tables: whatever graph is written comes back, and every mistake is named with file, column and row."""
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import csv, parquet
+
+from datasets.registry import load_dataset
+from datasets.tables.table import TableError
+
+Columns = dict[str, list[Any]]
+NODES: Columns = {"id": [10, 20, 30], "a": [1.0, 2.0, 3.0], "b": [0, 1, 0], "label": [0, 1, None]}
+EDGES: Columns = {"source": [10, 20, 30, 20], "target": [20, 30, 30, 30]}
+
+
+def write(path: Path, columns: Columns) -> str:
+    (parquet.write_table if path.suffix == ".parquet" else csv.write_csv)(pa.table(columns), path)
+    return str(path)
+
+
+def load(folder: Path, nodes: Columns, edges: Columns, ending: str = "parquet", **options: Any) -> Any:
+    paths = {"nodes": write(folder / f"nodes.{ending}", nodes), "edges": write(folder / f"edges.{ending}", edges)}
+    return load_dataset("tables", paths | options, folder)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[Columns, Columns]:
+    ids = draw(st.lists(st.integers(-1000, 1000), min_size=1, max_size=12, unique=True))
+    if draw(st.booleans()):
+        ids = [f"node {number}" for number in ids]
+    numbers = st.floats(-100, 100, width=32)
+    nodes = {
+        "id": ids,
+        "x": [draw(numbers) for _ in ids],
+        "y": [draw(numbers) for _ in ids],
+        "label": [draw(st.sampled_from([None, 0, 1, 2])) for _ in ids],
+        "split": [draw(st.sampled_from(["train", "validation", "val", "valid", "test", "none"])) for _ in ids],
+        "type": [draw(st.integers(0, 5)) for _ in ids],
+    }
+    ends = draw(st.lists(st.tuples(st.sampled_from(ids), st.sampled_from(ids)), min_size=1, max_size=30))
+    edges = {"source": [a for a, _ in ends], "target": [b for _, b in ends], "weight": [draw(numbers) for _ in ends]}
+    return nodes, edges | {"type": [draw(st.integers(0, 5)) for _ in ends], "f": [draw(numbers) for _ in ends]}
+
+
+@settings(max_examples=60, deadline=None)
+@given(both_tables=tables(), ending=st.sampled_from(["parquet", "csv"]), both=st.booleans())
+def test_a_written_graph_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, both_tables: tuple[Columns, Columns], ending: str, both: bool
+) -> None:
+    nodes, edges = both_tables
+    graph = load(tmp_path_factory.mktemp("tables"), nodes, edges, ending, undirected=both, edge_features=["f"])
+    rows = len(edges["source"])
+    position = {name: place for place, name in enumerate(nodes["id"])}
+    expected = {}
+    for row, (a, b, weight, kind, feature) in enumerate(zip(*edges.values(), strict=True)):
+        known = np.float32(weight), kind, np.float32(feature)
+        if a != b:
+            expected[row] = (position[a], position[b], *known)
+            if both:
+                expected[row + rows] = (position[b], position[a], *known)
+    of_edges = graph.edge_weights, graph.edge_types.tolist(), graph.edge_features[:, 0]
+    read = zip(graph.csr.indices.tolist(), graph.csr.destinations.tolist(), *of_edges, strict=True)
+    assert dict(zip(graph.csr.ids.tolist(), read, strict=True)) == expected
+    assert graph.self_loops_dropped == sum(a == b for a, b in zip(edges["source"], edges["target"], strict=True))
+    np.testing.assert_array_equal(graph.features, np.array([nodes["x"], nodes["y"]], dtype=np.float32).T)
+    assert graph.labels.tolist() == [-1 if label is None else label for label in nodes["label"]]
+    parts = {"train": 0, "validation": 1, "val": 1, "valid": 1, "test": 2, "none": 3}
+    assert graph.split.tolist() == [parts[name] for name in nodes["split"]]
+    assert graph.node_types.tolist() == nodes["type"] and graph.edge_features.shape[1] == 1
+    if isinstance(nodes["id"][0], int):
+        assert graph.node_ids.tolist() == nodes["id"]
+
+
+def changed(table: Columns, column: str, row: int, value: Any) -> Columns:
+    """A copy with one value replaced; row counts from 1."""
+    return table | {column: [value if place == row - 1 else old for place, old in enumerate(table[column])]}
+
+
+MISTAKES: list[tuple[Columns, Columns, dict[str, Any], str]] = [
+    (changed(NODES, "id", 3, 10), EDGES, {}, r"nodes\..*: row 3: id .*10.* appeared before"),
+    (changed(NODES, "id", 2, None), EDGES, {}, r"nodes\..*: row 2, column 'id': is empty"),
+    (NODES, changed(EDGES, "target", 4, 31), {}, r"edges\..*: row 4, column 'target': no node has the id .*31"),
+    (NODES, changed(EDGES, "source", 1, 5), {}, r"edges\..*: row 1, column 'source': no node has the id .*5"),
+    (NODES, changed(EDGES, "source", 1, None), {}, r"edges\..*: row 1, column 'source': is empty"),
+    (changed(NODES, "a", 2, float("nan")), EDGES, {}, r"nodes\..*: row 2, column 'a': a number is NaN"),
+    (changed(NODES, "a", 3, None), EDGES, {}, r"nodes\..*: row 3, column 'a': a number is NaN"),
+    (changed(NODES, "a", 1, float("inf")), EDGES, {}, r"nodes\..*: row 1, column 'a': a number is NaN"),
+    (NODES, EDGES | {"weight": [1.0, 1.0, None, 1.0]}, {}, r"edges\..*: row 3, column 'weight': a number is NaN"),
+    (NODES, EDGES, {"width": 5}, r"nodes\..*: 2 features in a, b, but width=5"),
+    (changed(NODES, "label", 2, -3), EDGES, {}, r"nodes\..*: row 2, column 'label': a class is a whole number"),
+    (changed(NODES, "label", 2, 0.5), EDGES, {}, r"nodes\..*: row 2, column 'label': a class is a whole number"),
+    (NODES, EDGES, {"label": ["b", "label", "a"]}, r"nodes\..*: row 2, column 'a': .* 0 to 1"),
+    (NODES | {"split": ["train", "tset", "test"]}, EDGES, {}, r"nodes\..*: row 2, column 'split': split 'tset'"),
+    (NODES, EDGES, {"source": "src"}, r"edges\..*: there is no column 'src', only source, target"),
+    (NODES | {"c": ["x", "y", "z"]}, EDGES, {"features": ["c"]}, r"nodes\..*: column 'c' holds string"),
+    (
+        NODES | {"id": ["a", "b", "c"]},
+        EDGES,
+        {},
+        r"edges\..*: column 'source' holds integers, but the ids of .*nodes.* are strings",
+    ),
+    (
+        NODES | {"id": np.array([1, 2**63, 3], dtype=np.uint64)},
+        EDGES,
+        {},
+        r"nodes\..*: (row 2, )?column 'id'.*(63 bits|ids are integers)",
+    ),
+    (NODES, EDGES | {"type": [0, 1, -1, 2]}, {}, r"edges\..*: row 3, column 'type': a type is a whole number from 0"),
+    (NODES | {"type": [0, 1.5, 2]}, EDGES, {}, r"nodes\..*: row 2, column 'type': a type is a whole number from 0"),
+    (NODES, EDGES, {"edge_features": ["f"]}, r"edges\..*: there is no column 'f', only source, target"),
+    (NODES, EDGES | {"f": [0, None, 1, 1]}, {"edge_features": ["f"]}, r"edges\..*: row 2, column 'f': a number is NaN"),
+    (NODES | {"id": [0.5, 1.5, 2.5]}, EDGES, {}, r"nodes\..*: column 'id' holds double: ids are integers or strings"),
+]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+@pytest.mark.parametrize(("nodes", "edges", "options", "message"), MISTAKES)
+def test_mistakes_are_named(
+    tmp_path: Path, nodes: Columns, edges: Columns, options: dict[str, Any], message: str, ending: str
+) -> None:
+    with pytest.raises(TableError, match=message):
+        load(tmp_path, nodes, edges, ending, **options)
+
+
+@pytest.mark.parametrize("role", ["nodes", "edges"])
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_empty_both_tablesare_named(tmp_path: Path, role: str, ending: str) -> None:
+    columns = {"nodes": NODES, "edges": EDGES}
+    columns[role] = {column: [] for column in columns[role]}
+    with pytest.raises(TableError, match=rf"{role}\.{ending}: the {role} table has no rows"):
+        load(tmp_path, columns["nodes"], columns["edges"], ending)
+
+
+def test_files_that_are_no_both_tablesare_named(tmp_path: Path) -> None:
+    edges = write(tmp_path / "edges.csv", EDGES)
+    (tmp_path / "ragged.csv").write_text("id,a\n1,2\n3\n")
+    (tmp_path / "nodes.parquet").write_text("no parquet")
+    for path, message in (
+        ("ragged.csv", r"ragged\.csv: .*#3"),
+        ("nodes.parquet", r"nodes\.parquet: "),
+        ("n.txt", "end with"),
+    ):
+        with pytest.raises(TableError, match=message):
+            load_dataset("tables", {"nodes": str(tmp_path / path), "edges": edges}, tmp_path)
+    with pytest.raises(FileNotFoundError):
+        load_dataset("tables", {"nodes": str(tmp_path / "absent.csv"), "edges": edges}, tmp_path)
+
+
+def test_options_are_checked_before_any_file_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'node' is unknown: allowed are nodes, edges"):
+        load_dataset("tables", {"node": "x"}, tmp_path)
+    with pytest.raises(ValueError, match=r"path of the edges table: add \+dataset\.options\.edges=PATH"):
+        load_dataset("tables", {"nodes": "x.csv"}, tmp_path)
+
+
+def test_a_list_of_another_length_is_named(tmp_path: Path) -> None:
+    nodes = {"id": [10, 20, 30], "x": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]}
+    assert load(tmp_path, nodes, EDGES).features.tolist() == nodes["x"]
+    with pytest.raises(TableError, match=r"row 2, column 'x': 1 values, but 2 are expected"):
+        load(tmp_path, changed(nodes, "x", 2, [3.0]), EDGES)
+    with pytest.raises(TableError, match=r"row 1, column 'x': 2 values, but 3 are expected"):
+        load(tmp_path, nodes, EDGES, width=3)
+    with pytest.raises(TableError, match=r"row 3, column 'x': a number is NaN"):
+        load(tmp_path, changed(nodes, "x", 3, [None, 1.0]), EDGES)
+
+
+LABELS: list[tuple[Columns, dict[str, Any], str, int, list[Any]]] = [
+    ({"label": ["b", None, "a"]}, {}, "multiclass", 2, [1, -1, 0]),
+    ({"label": [[1, 0], [0, 0], [-1, -1]]}, {}, "multilabel", 2, [[1, 0], [0, 0], [-1, -1]]),
+    ({"p": [1, 0, None], "q": [0, 0, 1]}, {"label": ["p", "q"]}, "multilabel", 2, [[1, 0], [0, 0], [-1, 1]]),
+    ({"kind": [3, 1, 0]}, {"label": "kind"}, "multiclass", 4, [3, 1, 0]),
+    ({}, {}, "none", 0, []),
+]
+
+
+@pytest.mark.parametrize(("columns", "options", "task", "classes", "expected"), LABELS)
+def test_labels_have_three_forms(
+    tmp_path: Path, columns: Columns, options: dict[str, Any], task: str, classes: int, expected: list[Any]
+) -> None:
+    graph = load(tmp_path, {"id": [10, 20, 30], "x": [1, 2, 3]} | columns, EDGES, **options)
+    assert (graph.task, graph.classes) == (task, classes)
+    assert ([] if graph.labels is None else graph.labels.tolist()) == expected
+    assert graph.features.tolist() == [[1], [2], [3]]
+
+
+def test_an_fsspec_path_is_opened(tmp_path: Path) -> None:
+    for role, columns in (("nodes", NODES), ("edges", EDGES)):
+        write(tmp_path / f"{role}.parquet", columns)
+        fsspec.filesystem("memory").pipe(f"/{role}.parquet", (tmp_path / f"{role}.parquet").read_bytes())
+    graph = load_dataset("tables", {"nodes": "memory://nodes.parquet", "edges": "memory://edges.parquet"}, tmp_path)
+    assert (graph.nodes, graph.csr.nnz) == (3, 3)
+
+
+def hash_of(change: Callable[[], dict[str, Any]], folder: Path) -> str:
+    folder.mkdir()
+    return str(load(folder, **change()).sha256)
+
+
+def test_the_hash_follows_contents_and_options_but_not_paths(tmp_path: Path) -> None:
+    base = {"nodes": NODES, "edges": EDGES}
+    variants: list[dict[str, Any]] = [
+        base,
+        base,
+        base | {"edges": changed(EDGES, "target", 1, 30)},
+        base | {"undirected": True},
+        base | {"features": ["a"]},
+    ]
+    hashes = [hash_of(lambda variant=variant: variant, tmp_path / str(place)) for place, variant in enumerate(variants)]
+    assert hashes[0] == hashes[1]
+    assert len(set(hashes)) == 4
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda content: content[: len(content) // 2], "nodes.parquet: .*magic bytes"),
+        (lambda content: content[:60] + bytes(len(content) - 400) + content[-340:], "nodes.parquet: .+"),
+        (lambda content: b"", "nodes.parquet: .*size is 0"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[bytes], bytes], message: str) -> None:
+    path = tmp_path / "nodes.parquet"
+    parquet.write_table(pa.table({"id": np.arange(5000), "a": np.random.default_rng(0).normal(size=5000)}), path)
+    path.write_bytes(damage(path.read_bytes()))
+    options = {"nodes": str(path), "edges": write(tmp_path / "edges.parquet", EDGES)}
+    with pytest.raises(TableError, match=message):
+        load_dataset("tables", options, tmp_path)
+
+
+def test_both_tableslie_inside_an_archive(tmp_path: Path) -> None:
+    write(tmp_path / "n.csv", NODES), write(tmp_path / "e.parquet", EDGES)
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        for name in ("n.csv", "e.parquet"):
+            archive.write(tmp_path / name, name)
+    options = {"nodes": f"zip://n.csv::{tmp_path}/t.zip", "edges": f"zip://e.parquet::{tmp_path}/t.zip"}
+    assert load_dataset("tables", options, tmp_path).node_ids.tolist() == NODES["id"]
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [("nowhere://n.csv", "Protocol not known"), ("memory://none.csv", "none.csv"), ("dvc://n.csv", "nstall dvc")],
+)
+def test_a_path_that_cannot_be_opened_is_named(tmp_path: Path, path: str, message: str) -> None:
+    with pytest.raises((TableError, FileNotFoundError), match=message):
+        load_dataset("tables", {"nodes": path, "edges": path}, tmp_path)

@@ -1,0 +1,112 @@
+"""User tables as a graph on disk: what the loader in memory returns, for any number of buckets and rows at once."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from datasets.graph import Graph
+from datasets.tables import reading
+from datasets.tables.node_stream import NAMES
+from datasets.tables.options import TableOptions
+from datasets.tables.streaming import stream_tables
+from datasets.tables.table import TableError
+from tests.datasets.tables.test_loader import EDGES, MISTAKES, NODES, Columns, load, tables, write
+
+ARRAYS = ("features", "labels", "split", "node_ids", "node_types", "edge_weights", "edge_types", "edge_features")
+
+
+def streamed(
+    folder: Path, nodes: Columns, edges: Columns, ending="parquet", buckets=3, labels=None, **options
+) -> Graph:
+    paths = [write(folder / f"{name}.{ending}", columns) for name, columns in (("nodes", nodes), ("edges", edges))]
+    label_table = None if labels is None else write(folder / f"labels.{ending}", labels)
+    return stream_tables(TableOptions(*paths, **options), folder / "graph", label_table, buckets)
+
+
+@settings(max_examples=40, deadline=None)
+@given(tables(), st.sampled_from(["parquet", "csv"]), st.booleans(), st.integers(1, 5), st.integers(1, 9))
+def test_it_is_the_graph_that_the_loader_reads(tmp_path_factory, columns, ending, both, buckets, rows) -> None:
+    nodes, edges = columns
+    folder = tmp_path_factory.mktemp("tables")
+    options = {"undirected": both, "edge_features": ["f"]}
+    whole = load(folder, nodes, edges, ending, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "ROWS_AT_ONCE", rows)
+        graph = streamed(folder, nodes, edges, ending, buckets, **options)
+    for name in ARRAYS:
+        actual, expected = getattr(graph, name), getattr(whole, name)
+        assert (actual is None) == (expected is None), name
+        assert expected is None or np.array_equal(actual, expected), name
+    assert isinstance(graph.csr.indices, np.memmap)
+    for name in ("indptr", "indices", "ids"):
+        assert np.array_equal(getattr(graph.csr, name), getattr(whole.csr, name)), name
+    for name in ("classes", "task", "self_loops_dropped"):
+        assert getattr(graph, name) == getattr(whole, name)
+    left = {path.stem for path in (folder / "graph").iterdir()}
+    assert left <= {"graph", "indptr", "indices", "edge_ids", "names", *ARRAYS}
+    if "names" in left:
+        assert parquet.read_table(folder / "graph" / NAMES).column("name").to_pylist() == nodes["id"]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+@pytest.mark.parametrize(("nodes", "edges", "options", "message"), MISTAKES)
+def test_mistakes_are_named_as_the_loader_names_them(
+    tmp_path: Path, monkeypatch, nodes: Columns, edges: Columns, options: dict[str, Any], message: str, ending: str
+) -> None:
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 2)
+    with pytest.raises(TableError, match=message):
+        streamed(tmp_path, nodes, edges, ending, **options)
+
+
+@pytest.mark.parametrize("role", ["nodes", "edges"])
+def test_empty_tables_are_named(tmp_path: Path, role: str) -> None:
+    columns = {"nodes": NODES, "edges": EDGES}
+    columns[role] = {column: [] for column in columns[role]}
+    with pytest.raises(TableError, match=rf"{role}\.csv: the {role[:-1]} table has no rows"):
+        streamed(tmp_path, columns["nodes"], columns["edges"], "csv")
+
+
+def test_labels_come_from_a_table_of_their_own(tmp_path: Path) -> None:
+    nodes = {name: values for name, values in NODES.items() if name != "label"}
+    labels: Columns = {"id": [30, 10], "label": [2, 0], "split": ["test", "train"]}
+    graph = streamed(tmp_path, nodes, EDGES, labels=labels)
+    assert graph.labels is not None and graph.split is not None
+    assert graph.labels.tolist() == [0, -1, 2] and graph.split.tolist() == [0, 3, 2] and graph.classes == 3
+    for wrong, message in (
+        ({"id": [10, 99]}, r"labels.parquet: row 2, column 'id': no node"),
+        ({"id": ["a", "b"]}, "strings"),
+        ({"id": [10, 10]}, r"labels.parquet: row 2, column 'id': this id appeared before"),
+    ):
+        (folder := tmp_path / str(len(list(tmp_path.iterdir())))).mkdir()
+        with pytest.raises(TableError, match=message):
+            streamed(folder, nodes, EDGES, labels=labels | wrong)
+
+
+def test_rows_that_grow_wider_are_named(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 1)
+    nodes = {"id": [10, 20, 30], "x": [[1.0, 2.0], [1.0, 2.0], [1.0]]}
+    with pytest.raises(TableError, match=r"nodes.parquet: row 3: .* features"):
+        streamed(tmp_path, nodes, EDGES)
+
+
+def test_edge_features_that_grow_wider_are_named(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 2)
+    edges = EDGES | {"f": [[1.0], [1.0], [1.0, 2.0], [1.0, 2.0]]}
+    with pytest.raises(TableError, match=r"edges.parquet: row 3: .* edge_features"):
+        streamed(tmp_path, NODES, edges, edge_features="f")
+
+
+def test_a_label_that_comes_twice_is_named_across_pieces(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 2)
+    with pytest.raises(TableError, match=r"labels.parquet: row 3, column 'id': this id appeared before"):
+        streamed(tmp_path, NODES, EDGES, labels={"id": [10, 20, 10], "label": [0, 1, 1]})
+
+
+def test_words_as_labels_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match=r"column 'label' holds string: give classes as numbers"):
+        streamed(tmp_path, NODES | {"label": ["a", "b", "a"]}, EDGES)

@@ -1,0 +1,71 @@
+"""Prepared graphs: written once, reused with their times, whole or absent."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from datasets.graph import Graph
+from datasets.paths import DatasetNotFound
+from datasets.prepare import known_sha256, prepare_graph, prepared_graph
+from harness.planning.schema import DatasetConfig, OrderConfig
+
+SMALL = DatasetConfig("uug", {"nodes": 500, "features": 8})
+NONE, RCM = OrderConfig("none"), OrderConfig("rcm")
+
+
+def test_a_second_call_reuses_the_folder_and_reports_the_first_times(cache_folder: Path) -> None:
+    assert prepared_graph(SMALL, NONE, cache_folder) is None
+    folder, phases = prepare_graph(SMALL, NONE, cache_folder)
+    assert set(phases) == {"parse", "order"} and phases["parse"] > 0 == phases["order"]
+    stamps = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert prepare_graph(SMALL, NONE, cache_folder) == (folder, phases)
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == stamps
+
+
+def test_orders_and_options_have_folders_of_their_own(cache_folder: Path) -> None:
+    plain, _ = prepare_graph(SMALL, NONE, cache_folder)
+    ordered, phases = prepare_graph(SMALL, RCM, cache_folder)
+    other, _ = prepare_graph(DatasetConfig("uug", {"nodes": 501, "features": 8}), NONE, cache_folder)
+    assert len({plain, ordered, other}) == 3 and plain.parent == ordered.parent and phases["order"] > 0
+    before, after = Graph.load(plain), Graph.load(ordered)
+    assert after.node_ids is not None and before.features is not None and after.features is not None
+    assert not np.array_equal(after.node_ids, np.arange(500))
+    assert np.array_equal(before.features[after.node_ids], after.features)
+
+
+def test_a_changed_file_is_read_again(cache_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path))
+    file = tmp_path / "cnr-2000.npz"
+    dataset = DatasetConfig("cnr_2000")
+    file.write_bytes(b"first")
+    from datasets import prepare
+
+    prepare._remember_sha256(dataset, cache_folder, "ab" * 32)
+    assert known_sha256(dataset, cache_folder) == "ab" * 32
+    file.write_bytes(b"another")
+    assert known_sha256(dataset, cache_folder) is None
+
+
+def test_a_disk_that_fills_leaves_nothing(cache_folder: Path) -> None:
+    """A limit on file sizes stands in for the full disk: both fail in the middle of a write."""
+    code = (
+        "import resource, sys; from pathlib import Path; from datasets.prepare import prepare_graph;"
+        "from harness.planning.schema import DatasetConfig, OrderConfig;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096));"
+        "prepare_graph(DatasetConfig('uug', {'nodes': 500}), OrderConfig('none'), Path(sys.argv[1]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(cache_folder)], capture_output=True, text=True)
+    assert done.returncode == 1 and "OSError" in done.stderr
+    assert [path for path in cache_folder.rglob("*") if path.is_file()] == []
+
+
+def test_missing_data_name_the_three_places(
+    cache_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path))
+    monkeypatch.setenv("HARNESS_MIRROR", "http://127.0.0.1:9")
+    with pytest.raises(DatasetNotFound, match="HARNESS_DATA"):
+        prepare_graph(DatasetConfig("cora"), NONE, cache_folder)
