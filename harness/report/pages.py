@@ -1,6 +1,7 @@
 """Pages of ``reports/``: a pure function of the records and of this checkout, twice the same bytes."""
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -120,7 +121,8 @@ def _render(template: str, **values: Any) -> str:
         "epochs": epochs,
         "versus": versus,
     }
-    return engine.get_template(template).render(**values)
+    text = engine.get_template(template).render(**values)
+    return re.sub(r"\n{3,}", "\n\n", text).rstrip("\n") + "\n"
 
 
 def _statuses(found: Iterable[Found]) -> dict[str, int]:
