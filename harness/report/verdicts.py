@@ -1,12 +1,13 @@
-"""Did something become slower? Two results folders cell by cell, or two engines inside their groups."""
+"""Verdicts on regressions: two results folders compared cell by cell, or two engines inside their groups."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.report import tables
-from harness.report.parts import chosen, dataset_parts
+from harness.report import formats
+from harness.report.comparisons import dataset_comparisons, of_scenarios
+from harness.report.content import NOTHING, Cell, Table, columns
 from harness.report.rows import Row, rows
 from harness.store.files import environment_of, find_records
 from harness.store.naming import flatten, label
@@ -14,7 +15,7 @@ from harness.store.record import Record, RecordError
 from harness.store.statistics import Summary, independent_ratio, paired_ratio
 from harness.usage import nearest
 
-Cell = tuple[Row, dict[str, Any]]
+CheckedRow = tuple[Row, dict[str, Any]]
 
 
 @dataclass
@@ -65,21 +66,21 @@ def compare_engines(results: Path, a: str, b: str, threshold: float) -> list[Ver
     found = list(find_records(results))
     environments = {record["environment"]: environment_of(results, record["environment"]) for _, record in found}
     verdicts, names = [], set()
-    for part in chosen(dataset_parts(results, found, environments), lambda scenario: True):
-        for comparison in part.comparisons:
-            held = {row.label: row for row in comparison.rows}
-            names |= set(held)
-            if a in held and b in held:
-                name = f"{part.name}: {comparison.title}"
-                verdicts.append(_engines(name, held[a], held[b], threshold))
+    for dataset in of_scenarios(dataset_comparisons(results, found, environments), lambda scenario: True):
+        for comparison in dataset.comparisons:
+            by_label = {row.label: row for row in comparison.rows}
+            names |= set(by_label)
+            if a in by_label and b in by_label:
+                name = f"{dataset.name}: {comparison.title}"
+                verdicts.append(_engines(name, by_label[a], by_label[b], threshold))
     if not verdicts:
         allowed = ", ".join(sorted(names)) or "none, there are no records"
-        guesses = "".join(nearest(given, names) for given in (a, b) if given not in names)
+        guesses = "".join(nearest(name, names) for name in (a, b) if name not in names)
         raise RecordError(f"no table holds both {a!r} and {b!r}: give two folders, or two of {allowed}{guesses}")
     return verdicts
 
 
-def _cells(folder: Path) -> dict[str, Cell]:
+def _cells(folder: Path) -> dict[str, CheckedRow]:
     """Rows of a folder by their place in the results folder, each with its checked environment."""
     root = next((path for path in (folder, *folder.resolve().parents) if (path / "environments").is_dir()), folder)
     found = list(find_records(folder))
@@ -96,22 +97,22 @@ def _place(row: Row, root: Path) -> str:
 
 
 def _checked(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What must be equal; the sources of an own engine may differ, for that is what is compared."""
-    held = environments[record["environment"]]
-    values = flatten(held.get("checked", held)) | {"protocol": record["protocol"]}
+    """What must be equal; the sources of an own engine may differ, because they are what is compared."""
+    environment = environments[record["environment"]]
+    values = flatten(environment.get("checked", environment)) | {"protocol": record["protocol"]}
     values |= {"data": record.get("dataset", {}).get("sha256", "")}
     return {key: value for key, value in values.items() if key != "sources"}
 
 
-def _verdict(name: str, old: Cell, new: Cell, threshold: float) -> Verdict:
+def _verdict(name: str, old: CheckedRow, new: CheckedRow, threshold: float) -> Verdict:
     (a, checked_a), (b, checked_b) = old, new
     if a.time is None or b.time is None:
         return _by_status(name, a, b)
     keys = sorted(set(checked_a) | set(checked_b))
     differing = [key for key in keys if checked_a.get(key) != checked_b.get(key)]
     if differing:
-        said = (f"{key} {checked_a.get(key)} against {checked_b.get(key)}" for key in differing)
-        return Verdict(_title(a, name), a.time, b.time, None, "not comparable", "; ".join(said))
+        reason = "; ".join(f"{key} {checked_a.get(key)} against {checked_b.get(key)}" for key in differing)
+        return Verdict(_title(a, name), a.time, b.time, None, "not comparable", reason)
     factor = independent_ratio(list(b.samples().values()), list(a.samples().values()))
     return Verdict(_title(a, name), a.time, b.time, factor, judge(factor, threshold))
 
@@ -139,14 +140,13 @@ def _title(row: Row, place: str) -> str:
     return f"{' '.join(names)} ({place.split('/')[-1]})"
 
 
-def table(verdicts: Sequence[Verdict]) -> str:
-    """One line per cell: both times in seconds, the factor with its interval, n of the smaller side, the verdict."""
-    head = ["cell", "A [s]", "B [s]", "B / A", "n", "verdict"]
-    return tables.markdown(head, [_line(verdict) for verdict in verdicts])
+def table(verdicts: Sequence[Verdict]) -> Table:
+    """One row per cell: both times in seconds, the factor with its interval, n of the smaller side, the verdict."""
+    return Table(columns("cell", ("A", "s"), ("B", "s"), "B / A", "n", "verdict"), [_row(one) for one in verdicts])
 
 
-def _line(verdict: Verdict) -> list[str]:
-    times = [tables.measured(time) if time else tables.NOTHING for time in (verdict.a, verdict.b)]
-    factor = tables.measured(verdict.factor) if verdict.factor else tables.NOTHING
-    n = str(verdict.factor.n) if verdict.factor else tables.NOTHING
+def _row(verdict: Verdict) -> list[Cell]:
+    times = [formats.measured(time) if time else NOTHING for time in (verdict.a, verdict.b)]
+    factor = formats.measured(verdict.factor) if verdict.factor else NOTHING
+    n = str(verdict.factor.n) if verdict.factor else NOTHING
     return [verdict.cell, *times, factor, n, verdict.verdict + (f": {verdict.reason}" if verdict.reason else "")]

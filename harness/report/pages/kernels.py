@@ -1,0 +1,266 @@
+"""Page of one aggregation: our kernels beside every form of the peers, as fractions of this machine's ceiling."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from harness.report import figures, formats
+from harness.report.comparisons import Comparison, DatasetComparisons
+from harness.report.content import (
+    NOTHING,
+    Block,
+    Bullets,
+    Cell,
+    Code,
+    Figure,
+    Link,
+    Page,
+    Paragraph,
+    Section,
+    Strong,
+    Table,
+    Text,
+    Value,
+    columns,
+)
+from harness.report.pages import datasets as data
+from harness.report.pages import provenance
+from harness.report.rows import Row
+from harness.report.speedups import Speedup, mean_speedups, speedups
+
+LARGE = 1_000_000
+NEAR = 0.75
+KINDS = {False: "spmm (gcn, sage)", True: "gat"}
+PHASES = ("forward", "backward")
+HEADS = ("ratio to fastest peer", "GB/s", "xNR", "of the ceiling", "of the limit", "hit rate", "memory")
+LEGEND: list[Text] = [
+    [
+        Strong("time"),
+        ": median of the samples, ",
+        Code("(10th … 90th percentile)"),
+        "; with several seeds ",
+        Code("[95 % bootstrap interval]"),
+        ". ",
+        Strong("ratio to fastest peer"),
+        " (★): below 1 is faster; in brackets its\n  bootstrap interval, ",
+        Code("~"),
+        " where that holds 1.",
+    ],
+    [
+        Strong("GB/s"),
+        ": the rows that the edges name and the streams, as if no cache held any, divided by the time; ",
+        Strong("xNR"),
+        " is that in units of this machine's stream bandwidth, so above 1 only\n  caches help.",
+    ],
+    [
+        Strong("of the ceiling"),
+        ": least time divided by the time. Least is the slower of two per product: the streams and each source row once at stream bandwidth; and reading the very rows\n  in the order of the edges with deep prefetch, without matrix or stores, after as many other bytes as the call moves between two uses of the table. For gat it bounds its two\n  gathers of rows only, not exponentials.",
+    ],
+    [Strong("of the limit"), ": the first of the two alone, as if caches held every row that is used twice."],
+    [
+        Strong("hit rate"),
+        ": modelled share of the gathers' line accesses that no DRAM served. ",
+        Strong("memory"),
+        ": peak of the process, interpreter, graph and operands included.",
+    ],
+    [
+        Code("dgl copy_u_sum"),
+        " scales rows before and after, ",
+        Code("u_mul_e_sum"),
+        " has gcn's weights on the edges. ",
+        Code("pyg scatter"),
+        " is PyG's default path, ",
+        Code("pyg edge_index"),
+        " its sorted form, ",
+        Code("pyg csr"),
+        " goes\n  to ",
+        Code("torch.sparse"),
+        ". ",
+        Code("reference csr"),
+        " and ",
+        Code("reduce"),
+        " are ",
+        Code("torch.sparse.mm"),
+        " with autograd's own backward, ",
+        Code("cached"),
+        " and ",
+        Code("reduce_cached"),
+        " keep the transpose, ",
+        Code("scipy"),
+        " runs on one thread.",
+    ],
+    "✗ ended badly, ≠ failed the parity gate, ∅ not possible or not installed here; — not measured. Each row passed the parity gate before it was timed.",
+]
+
+
+class AggregationSpeedup(Speedup):
+    """Speed-up of one aggregation."""
+
+    @property
+    def name(self) -> str:
+        """Data set, model, width and order."""
+        return f"{self.dataset.name}, {', '.join(self.comparison.title.split(', ')[:-2]).replace(', spmm', '')}"
+
+    @property
+    def attention(self) -> bool:
+        """Whether it is gat's aggregation."""
+        return bool(self.ours.record["config"]["model"]["name"] == "gat")
+
+    @property
+    def large(self) -> bool:
+        """Whether the matrix has more than a million edges."""
+        return max((item["nnz"] for item in self.ours.record.get("facts", {}).get("spmm", ())), default=0) > LARGE
+
+
+def kernels_page(datasets: Sequence[DatasetComparisons], environments: Mapping[str, Mapping[str, Any]]) -> Page:
+    """Means and overview, the large matrices far from the ceiling, then each data set with its tables."""
+    reading = "How many times as fast our engine is as the fastest form of any peer in the same group (median over median, measured in turns); below 1 a peer is faster."
+    tried: Text = [
+        "What was tried to get here, and what it gave: ",
+        Link("backends/kernels/README.md", source="backends/kernels/README.md"),
+        ".",
+    ]
+    content: list[Block] = [
+        Paragraph(
+            [
+                "What a layer does over its edges, alone: ",
+                Code("gcn"),
+                " a weighted sum over in-edges, ",
+                Code("sage"),
+                " a mean, ",
+                Code("gat"),
+                " softmax of given scores and the weighted sum, each\nforward and backward. All engines get the same matrix, in the same order, and the same operands; each form of a peer is a row.",
+            ]
+        ),
+        Section(
+            "Ours against the fastest peer", [means(datasets), Paragraph(reading), figure(datasets), overview(datasets)]
+        ),
+        *_below(datasets),
+        Paragraph(tried),
+        Section("How to read it", [Bullets(LEGEND)]),
+        *[_dataset(dataset) for dataset in datasets],
+        provenance.environments_of(datasets, environments),
+    ]
+    return Page("kernels", "One aggregation", content)
+
+
+def aggregations(datasets: Iterable[DatasetComparisons]) -> list[AggregationSpeedup]:
+    """One per comparison in which one of our engines and a peer were measured in turns."""
+    return [AggregationSpeedup(one.dataset, one.comparison, one.ours, one.peer) for one in speedups(datasets)]
+
+
+def means(datasets: Iterable[DatasetComparisons]) -> Table:
+    """Geometric means of our speed in units of the fastest peer's, large and small matrices apart."""
+    measured, factors = aggregations(datasets), dict[str, list[float]]()
+    for attention, kind in KINDS.items():
+        for large, size in ((True, "nnz > 10^6"), (False, "nnz ≤ 10^6")):
+            values = [one.factor for one in measured if (one.attention, one.large) == (attention, large)]
+            factors |= {f"{kind}, {size}": values} if values else {}
+    slower = [str(sum(value < 1 for value in values)) for values in factors.values()]
+    return mean_speedups(factors, {"slower than a peer": slower})
+
+
+def figure(datasets: Iterable[DatasetComparisons]) -> Figure:
+    """Speed-up of every comparison, by data set."""
+    title = "How many times as fast as the fastest peer"
+    return Figure(title, "speedups.svg", aggregations(datasets), figures.draw_speedups)
+
+
+def overview(datasets: Iterable[DatasetComparisons]) -> Table:
+    """One row per comparison: our time, the fastest peer, how many times as fast, how close to the machine."""
+    heads = ("", ("ours", "ms"), ("fastest peer", "ms"), "which", "times as fast", "xNR", "of the ceiling")
+    return Table(columns(*heads), [_overview_row(one) for one in aggregations(datasets)])
+
+
+def _overview_row(speedup: AggregationSpeedup) -> list[Cell]:
+    times = [Value(row.time.median * 1e3 if row.time else None) for row in (speedup.ours, speedup.peer)]
+    return [
+        f"{speedup.name}{'' if speedup.large else ' (small)'}",
+        *times,
+        speedup.peer.label,
+        Value(speedup.factor, "{:.3g}x"),
+        Value(speedup.ours.middle("limits", "xnr")),
+        Value(speedup.ours.middle("limits", "fraction_of_ceiling"), "{:.0%}"),
+    ]
+
+
+def results(rows: Sequence[Row]) -> Table:
+    """The table of one graph and width: every form of every engine."""
+    unit, factor = formats.unit_of(rows)
+    heads = columns("engine", ("time", unit), *[(name, unit) for name in PHASES], *HEADS)
+    return Table(heads, [_result(row, factor) for row in rows])
+
+
+def _result(row: Row, factor: float) -> list[Cell]:
+    if row.time is None:
+        return [row.label, formats.status(row), *[NOTHING] * (len(PHASES) + len(HEADS))]
+    phases, moved = row.phases(), row.middle("limits", "bytes_worst")
+    fractions = [row.middle("limits", f"fraction_of_{name}") for name in ("ceiling", "limit")]
+    return [
+        f"{row.label}{' ★' if row.fastest_peer else ''}",
+        formats.measured(row.time, factor),
+        *[Value(phases[name] * factor if name in phases else None) for name in PHASES],
+        formats.ratio(row),
+        Value(moved / row.time.median / 1e9 if moved else None),
+        Value(row.middle("limits", "xnr")),
+        *[Value(fraction, "{:.0%}") for fraction in fractions],
+        Value(row.middle("cache", "hit_rate"), "{:.1%}"),
+        formats.memory(row.middle("memory", "peak")),
+    ]
+
+
+def _below(datasets: Sequence[DatasetComparisons]) -> list[Block]:
+    lines = below_ceiling(datasets)
+    remark = "Large matrices (nnz > 10^6) only; what follows each figure is read off the record."
+    return [Section("Below three quarters of the ceiling", [Paragraph(remark), Bullets(lines)])] if lines else []
+
+
+def below_ceiling(datasets: Iterable[DatasetComparisons]) -> list[str]:
+    """What the records say of the large matrices on which ours stays below three quarters of the ceiling."""
+    lines = []
+    for one in aggregations(datasets):
+        reached = one.ours.middle("limits", "fraction_of_ceiling")
+        if one.large and reached is not None and reached < NEAR:
+            lines.append(f"{one.name}: {reached:.0%}. {_reason(one.ours)}")
+    return lines
+
+
+def _reason(row: Row) -> str:
+    """Which bound holds, whether rows came from caches, what the threads did: from the record, no guess."""
+    reached, limit = (row.middle("limits", f"fraction_of_{name}") or 0.0 for name in ("ceiling", "limit"))
+    bound = "reading the rows in order" if limit < reached else "the streams"
+    words = [f"The bound is {bound}"]
+    if (hits := row.middle("cache", "hit_rate")) is not None:
+        place = "caches serve nearly all rows" if hits > 0.9 else "rows come from memory"
+        words.append(f"{hits:.0%} of the accesses hit: {place}")
+    phases, threads = row.phases(), int(row.record["config"]["threads"])
+    if {"forward", "backward"} <= phases.keys():
+        words.append(f"backward takes {phases['backward'] / phases['forward']:.2g} times forward")
+    if (busy := row.busy()) is not None and busy < 0.85 * threads:
+        words.append(f"only {busy:.2g} of {threads} threads were busy")
+    return "; ".join(words) + "."
+
+
+def _dataset(dataset: DatasetComparisons) -> Section:
+    content: list[Block] = [
+        data.counts(dataset),
+        *data.structure(dataset),
+        Figure(f"Times on {dataset.name}, 64 wide", dataset.figure, _typical(dataset), figures.draw_times),
+        *[_comparison(dataset, comparison) for comparison in dataset.comparisons],
+    ]
+    return Section(f"{dataset.title} on {dataset.machine}", content, dataset.anchor)
+
+
+def _typical(dataset: DatasetComparisons) -> list[Comparison]:
+    """Comparisons for the figure: 64 wide, one head, native order; the first where there is none."""
+    typical = [one for one in dataset.comparisons if ", 64 wide, " in one.title and " order, " not in one.title]
+    return [one for one in typical if not _many_heads(one)] or dataset.comparisons[:1]
+
+
+def _many_heads(comparison: Comparison) -> bool:
+    model = comparison.rows[0].record["config"]["model"]
+    return bool(model["name"] == "gat" and model["heads"] != 1)
+
+
+def _comparison(dataset: DatasetComparisons, comparison: Comparison) -> Section:
+    content = [results(comparison.rows), *provenance.row_notes(comparison), provenance.records(comparison)]
+    return Section(f"{dataset.name}: {comparison.title}", content)
