@@ -1,4 +1,4 @@
-"""Content of a page as data: sections, texts, tables and figures; a renderer in ``render`` writes them in its format."""
+"""Content of a page as data: sections, texts, tables, figures; a renderer writes them in its format."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -151,6 +151,11 @@ def columns(*heads: str | tuple[str, str]) -> list[Column]:
 def spans(text: Text) -> Sequence[Span]:
     """The spans of a text, also of one that is a single span."""
     return (text,) if isinstance(text, str | Strong | Code | Link) else text
+
+
+def term(name: str, meaning: Text) -> Text:
+    """A name, such as a column's title, with its meaning."""
+    return [Strong(name), ": ", *spans(meaning)]
 
 
 def bullets(items: Sequence[Text]) -> list[Block]:

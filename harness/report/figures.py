@@ -86,7 +86,7 @@ def _panel(axes: "Axes", comparison: Comparison) -> None:
 
 
 def _title(axes: "Axes", text: str) -> None:
-    """From the figure's left edge, over the names of the rows: what begins at the axis runs out of the picture."""
+    """A title that begins at the figure's left edge: a long one that began at the axis would be cut off."""
     from matplotlib.transforms import blended_transform_factory
 
     assert axes.figure is not None
@@ -97,7 +97,7 @@ def _title(axes: "Axes", text: str) -> None:
 
 
 def _scale(axes: "Axes", times: Sequence[Summary]) -> None:
-    """From zero while that shows every row, else logarithmic."""
+    """A linear scale from zero, or a logarithmic one where the times are too far apart for that."""
     if not times:
         axes.set_xticks([])
         return

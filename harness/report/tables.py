@@ -1,4 +1,4 @@
-"""Tables of one comparison: every row with its time, ratio, limits and scores, its phases, and a summary over tables."""
+"""Tables of one comparison: its rows with times, ratios, limits and scores; its phases; a summary over tables."""
 
 from collections.abc import Iterable, Sequence
 

@@ -6,31 +6,31 @@ from harness.report.content import NOTHING, Block, Cell, Paragraph, Table, bulle
 COUNTS = ("nodes", "edges", "features", "classes", "train", "validation", "test", "self_loops_dropped")
 TRUST = {
     "manifest": "equal to the hash in the manifest",
-    "first use": "trusted on first use: no hash was at hand before, size and counts were checked",
-    "local": "a local file that no manifest knows",
+    "first use": "trusted on first use: there was no hash to compare with, size and counts were checked",
+    "local": "a local file that is in no manifest",
     "generated": "generated here from a seed",
 }
 
 
 def counts(dataset: DatasetComparisons) -> Block:
-    """The counts of a data set as held, beside the published ones."""
+    """The counts of a data set as loaded, beside the published ones."""
     known = next((row.record["dataset"] for row in dataset.rows if row.record.get("dataset", {}).get("counts")), None)
     if known is None:
-        return Paragraph("Its counts are not known: no cell got as far as reading it.")
+        return Paragraph("Its counts are unknown: no cell read it.")
     ours, published = known["counts"], known.get("published") or {}
     names = [name for name in COUNTS if name in ours or name in published]
     rows: list[list[Cell]] = [
         [title, *[f"{values[name]:,}" if name in values else NOTHING for name in names]]
-        for title, values in (("as held", ours), ("published", published))
+        for title, values in (("as loaded", ours), ("published", published))
     ]
     return Table(columns("", *[name.replace("_", " ") for name in names]), rows)
 
 
 def structure(dataset: DatasetComparisons) -> list[Block]:
     """Density, degrees and the share of edges by density of the 32 x 32 tile that holds them, where measured."""
-    measured = dataset.facts.get("structure")
     if "structure" not in dataset.facts:
         return []
+    measured = dataset.facts["structure"]
     degrees = measured["degrees"]
     tiles = ", ".join(f"{name} %: {share:.1%}" for name, share in measured["tiles"].items())
     text = (

@@ -4,20 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from harness.report import formats
 from harness.report.comparisons import Comparison, DatasetComparisons
-from harness.report.content import (
-    Bullets,
-    Cell,
-    Code,
-    Link,
-    Page,
-    Paragraph,
-    Section,
-    Strong,
-    Table,
-    Text,
-    Value,
-    columns,
-)
+from harness.report.content import Bullets, Cell, Link, Page, Paragraph, Section, Table, Text, Value, columns, term
 from harness.report.rows import Row
 from harness.report.speedups import Speedup, fastest_of_ours, mean_speedups, short_title, speedups
 
@@ -25,30 +12,27 @@ HEADS = (
     *("", ("ours", "ms"), ("fastest peer", "ms"), "which", "times as fast", ("dense floor", "ms")),
     *("ours / floor", "peer / floor", "our memory", "DGL's", "ours / DGL's"),
 )
-LEGEND: list[Text] = [
-    [Strong("times as fast"), ": the peer's epoch divided by ours, inside groups; below 1 the peer is faster."],
-    [
-        Strong("dense floor"),
-        ": forward, loss and backward of the same layers with each node its own only neighbour, in plain torch with our loss, measured in the same processes; attention is 1,\n  nothing is dropped, no optimiser steps. An engine that fuses its dense layers can come below 1.",
-    ],
-    [
-        Strong("memory"),
-        ": peak above what was resident just before the watched epoch (in records without ",
-        Code("memory.resident"),
-        ": after preparing); of DGL the row with the least.",
-    ],
-]
+LEGEND = {
+    "times as fast": "the peer's epoch divided by ours, inside groups; below 1 the peer is faster",
+    "dense floor": "forward, loss and backward of the same layers in plain torch with our loss where each node is its "
+    "own only neighbour, measured in the same processes; attention is 1, nothing is dropped, no optimizer steps. An "
+    "engine that fuses its dense layers can be below it",
+    "memory": "peak above what was resident just before the watched epoch; of DGL the row with the least",
+}
 
 
 def epochs_page(datasets: Sequence[DatasetComparisons]) -> Page:
     """Means per data set and model, then a table per data set."""
     intro: Text = [
-        "One optimisation epoch over the whole training graph, by model and depth: our fastest engine beside the fastest form of any peer that was measured in turns with it, in either\nallocator. All rows, their intervals, phases and records are in ",
+        "One optimization epoch over the whole training graph, by model and depth: our fastest engine beside the "
+        "fastest form of any peer that was measured in turns with it, in either allocator. All rows with their "
+        "intervals, phases and records are in ",
         Link(page="comparison"),
         ".",
     ]
+    legend = Bullets([term(word, meaning) for word, meaning in LEGEND.items()])
     sections = [Section(f"{dataset.name} on {dataset.machine}", [table(dataset)]) for dataset in datasets]
-    return Page("epochs", "Full-batch epochs", [Paragraph(intro), means(datasets), Bullets(LEGEND), *sections])
+    return Page("epochs", "Full-batch epochs", [Paragraph(intro), means(datasets), legend, *sections])
 
 
 def full_batches(datasets: Iterable[DatasetComparisons]) -> list[DatasetComparisons]:

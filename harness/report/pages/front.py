@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from harness.report.comparisons import DatasetComparisons
-from harness.report.content import Block, Cell, Code, Column, Details, Link, Page, Paragraph, Section, Table
+from harness.report.content import Block, Cell, Code, Column, Details, Link, Page, Paragraph, Section, Span, Table
 from harness.report.pages import epochs, kernels
 from harness.report.suites.records import SuiteRecords
 
@@ -17,25 +17,19 @@ def front_page(
 ) -> Page:
     """Counts of records by status, the means of one aggregation and of full-batch epochs, the pages."""
     counts = ", ".join(f"{count} {status}" for status, count in statuses.items())
-    content: list[Block] = [
-        Paragraph(
-            [
-                *(
-                    f"Made from {sum(statuses.values())} records in ",
-                    Code("results/"),
-                    f" ({counts}), and from nothing else.\n",
-                ),
-                *(Code("python -m harness report"), " writes these pages again; ", Code("python -m harness validate")),
-                " checks that every committed record is cited by one.",
-            ]
-        ),
-        Paragraph(
-            "How many times as fast our fastest engine is as the fastest form of any peer (PyTorch Geometric, DGL, plain PyTorch) that was measured in turns with it; below 1 the peer is\nfaster. Every row passed the parity gate first."
-        ),
+    origin: list[Span] = [
+        *(f"Made from {sum(statuses.values())} records in ", Code("results/"), f" ({counts}) and nothing else. "),
+        *(Code("python -m harness report"), " writes these pages again; ", Code("python -m harness validate")),
+        " checks that every committed record is cited by one.",
     ]
+    reading = (
+        "How many times as fast our fastest engine is as the fastest form of any peer (PyTorch Geometric, DGL, plain "
+        "PyTorch) that was measured in turns with it; below 1 the peer is faster. All rows passed the parity gate."
+    )
+    content: list[Block] = [Paragraph(origin), Paragraph(reading)]
     if multiplied:
-        section = [kernels.means(multiplied), kernels.figure(multiplied)]
-        content.append(Section("One aggregation, forward and backward", section))
+        aggregation: list[Block] = [kernels.means(multiplied), kernels.figure(multiplied)]
+        content.append(Section("One aggregation, forward and backward", aggregation))
     if full:
         content.append(Section("One full-batch epoch", [epochs.means(full)]))
     content.append(Section("The pages", [_pages(bool(multiplied), bool(full), suites), _datasets(trained, multiplied)]))

@@ -16,11 +16,11 @@ from harness.report.content import (
     Page,
     Paragraph,
     Section,
-    Strong,
     Table,
     Text,
     Value,
     columns,
+    term,
 )
 from harness.report.pages import datasets as data
 from harness.report.pages import provenance
@@ -32,64 +32,26 @@ NEAR = 0.75
 KINDS = {False: "spmm (gcn, sage)", True: "gat"}
 PHASES = ("forward", "backward")
 HEADS = ("ratio to fastest peer", "GB/s", "xNR", "of the ceiling", "of the limit", "hit rate", "memory")
-LEGEND: list[Text] = [
-    [
-        Strong("time"),
-        ": median of the samples, ",
-        Code("(10th … 90th percentile)"),
-        "; with several seeds ",
-        Code("[95 % bootstrap interval]"),
-        ". ",
-        Strong("ratio to fastest peer"),
-        " (★): below 1 is faster; in brackets its\n  bootstrap interval, ",
-        Code("~"),
-        " where that holds 1.",
-    ],
-    [
-        Strong("GB/s"),
-        ": the rows that the edges name and the streams, as if no cache held any, divided by the time; ",
-        Strong("xNR"),
-        " is that in units of this machine's stream bandwidth, so above 1 only\n  caches help.",
-    ],
-    [
-        Strong("of the ceiling"),
-        ": least time divided by the time. Least is the slower of two per product: the streams and each source row once at stream bandwidth; and reading the very rows\n  in the order of the edges with deep prefetch, without matrix or stores, after as many other bytes as the call moves between two uses of the table. For gat it bounds its two\n  gathers of rows only, not exponentials.",
-    ],
-    [Strong("of the limit"), ": the first of the two alone, as if caches held every row that is used twice."],
-    [
-        Strong("hit rate"),
-        ": modelled share of the gathers' line accesses that no DRAM served. ",
-        Strong("memory"),
-        ": peak of the process, interpreter, graph and operands included.",
-    ],
-    [
-        Code("dgl copy_u_sum"),
-        " scales rows before and after, ",
-        Code("u_mul_e_sum"),
-        " has gcn's weights on the edges. ",
-        Code("pyg scatter"),
-        " is PyG's default path, ",
-        Code("pyg edge_index"),
-        " its sorted form, ",
-        Code("pyg csr"),
-        " goes\n  to ",
-        Code("torch.sparse"),
-        ". ",
-        Code("reference csr"),
-        " and ",
-        Code("reduce"),
-        " are ",
-        Code("torch.sparse.mm"),
-        " with autograd's own backward, ",
-        Code("cached"),
-        " and ",
-        Code("reduce_cached"),
-        " keep the transpose, ",
-        Code("scipy"),
-        " runs on one thread.",
-    ],
-    "✗ ended badly, ≠ failed the parity gate, ∅ not possible or not installed here; — not measured. Each row passed the parity gate before it was timed.",
-]
+LEGEND = {
+    "time": "median of the samples with (10th … 90th percentile); with several seeds [95 % bootstrap interval]",
+    "ratio to fastest peer": "time divided by that of the fastest peer (★). Below 1 is faster; in brackets its "
+    "bootstrap interval, with ~ where that contains 1",
+    "GB/s": "bytes of the streams and of a row for every edge, as if there were no caches, divided by the time",
+    "xNR": "the same divided by this machine's stream bandwidth; only caches bring it above 1",
+    "of the ceiling": "least time divided by the time. The least time is the larger of two, per product: reading the "
+    "streams and each source row once at stream bandwidth; and reading the rows in the order of the edges with deep "
+    "prefetch, without the matrix and without stores, between reads of as many other bytes as the call moves between "
+    "two uses of the table. For gat it covers the two gathers of rows, not the exponentials",
+    "of the limit": "the first of the two times alone, which assumes that caches hold every row that is used twice",
+    "hit rate": "modelled share of the gathers' cache line accesses that were not served by DRAM",
+    "memory": "peak of the process with interpreter, graph and operands",
+    "dgl": "copy_u_sum scales rows before and after the sum; u_mul_e_sum has gcn's weights on the edges",
+    "pyg": "scatter is PyG's default path, edge_index its sorted form, csr calls torch.sparse",
+    "reference": "csr and reduce are torch.sparse.mm with autograd's own backward, cached and reduce_cached keep the "
+    "transpose, scipy runs on one thread",
+    "✗, ≠, ∅, —": "✗ ended badly, ≠ failed the parity gate, ∅ not possible or not installed here, — not measured. "
+    "Every row passed the parity gate before it was timed",
+}
 
 
 class AggregationSpeedup(Speedup):
@@ -113,30 +75,32 @@ class AggregationSpeedup(Speedup):
 
 def kernels_page(datasets: Sequence[DatasetComparisons], environments: Mapping[str, Mapping[str, Any]]) -> Page:
     """Means and overview, the large matrices far from the ceiling, then each data set with its tables."""
-    reading = "How many times as fast our engine is as the fastest form of any peer in the same group (median over median, measured in turns); below 1 a peer is faster."
+    intro: Text = [
+        *(
+            "The aggregation of a layer over its edges, alone, forward and backward: ",
+            Code("gcn"),
+            " is a weighted sum ",
+        ),
+        *("over in-edges, ", Code("sage"), " a mean, ", Code("gat"), " the softmax of given scores and the weighted "),
+        "sum. All engines get the same matrix in the same order and the same operands; each form of a peer is a row.",
+    ]
+    reading = (
+        "How many times as fast our engine is as the fastest form of any peer in the same group (median over median, "
+        "measured in turns); below 1 a peer is faster."
+    )
     tried: Text = [
-        "What was tried to get here, and what it gave: ",
+        "Optimizations of the kernels that were tried, and their effect: ",
         Link("backends/kernels/README.md", source="backends/kernels/README.md"),
         ".",
     ]
     content: list[Block] = [
-        Paragraph(
-            [
-                "What a layer does over its edges, alone: ",
-                Code("gcn"),
-                " a weighted sum over in-edges, ",
-                Code("sage"),
-                " a mean, ",
-                Code("gat"),
-                " softmax of given scores and the weighted sum, each\nforward and backward. All engines get the same matrix, in the same order, and the same operands; each form of a peer is a row.",
-            ]
-        ),
+        Paragraph(intro),
         Section(
             "Ours against the fastest peer", [means(datasets), Paragraph(reading), figure(datasets), overview(datasets)]
         ),
         *_below(datasets),
         Paragraph(tried),
-        Section("How to read it", [Bullets(LEGEND)]),
+        Section("How to read it", [Bullets([term(word, meaning) for word, meaning in LEGEND.items()])]),
         *[_dataset(dataset) for dataset in datasets],
         provenance.environments_of(datasets, environments),
     ]
@@ -210,12 +174,12 @@ def _result(row: Row, factor: float) -> list[Cell]:
 
 def _below(datasets: Sequence[DatasetComparisons]) -> list[Block]:
     lines = below_ceiling(datasets)
-    remark = "Large matrices (nnz > 10^6) only; what follows each figure is read off the record."
+    remark = "Large matrices (nnz > 10^6) only; the explanations are taken from the records."
     return [Section("Below three quarters of the ceiling", [Paragraph(remark), Bullets(lines)])] if lines else []
 
 
 def below_ceiling(datasets: Iterable[DatasetComparisons]) -> list[str]:
-    """What the records say of the large matrices on which ours stays below three quarters of the ceiling."""
+    """A sentence from the record for each large matrix on which ours stays below three quarters of the ceiling."""
     lines = []
     for one in aggregations(datasets):
         reached = one.ours.middle("limits", "fraction_of_ceiling")

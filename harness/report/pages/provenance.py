@@ -1,6 +1,6 @@
 """Content about where numbers come from: settings, notes on rows, commands and records of a table, environments."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.report.commandline import command, overrides
@@ -74,7 +74,7 @@ def commands(comparison: Comparison) -> list[str]:
     return lines
 
 
-def environments_of(datasets: list[DatasetComparisons], environments: Mapping[str, Mapping[str, Any]]) -> Section:
+def environments_of(datasets: Sequence[DatasetComparisons], environments: Mapping[str, Mapping[str, Any]]) -> Section:
     """The environments of the records that these tables cite."""
     cited = {record["environment"] for dataset in datasets for row in dataset.rows for _, record in row.cells}
     return Section("Environments", [_environment(name, environments[name]) for name in sorted(cited)])

@@ -2,35 +2,33 @@
 
 from functools import partial
 
-from harness.report.content import Code, Strong
 from harness.report.suites import scores, timing
 from harness.report.suites.section import Measure, SuiteSection
 
 SECTIONS = {
     "overview": SuiteSection(
         "Ours beside the fastest peer",
-        "Our fastest row without an ablation; the fastest form of any peer, where it was measured in the same table. "
-        "Seconds are of a whole epoch, scaled up where only its first batches ran.",
+        "Our fastest row without an ablation, beside the fastest form of any peer in the same table. Seconds are of a "
+        "whole epoch; where only its first batches ran, they are scaled up.",
         timing.overview,
     ),
     "cells": SuiteSection(
         "All cells",
-        [
-            *(Strong("n"), ": processes, one per seed. ", Strong("Ratio")),
-            *(": time over that of the fastest peer (★) of the same groups, below 1 is faster, ", Code("~")),
-            *(
-                ": its interval holds 1. ",
-                Strong("Once before"),
-                ": what the engine does once, beyond reading the graph. ",
-            ),
-            "≈ whole epoch from a part of its batches. ✗ ended badly, ≠ failed the parity gate, ∅ not possible here.",
-        ],
+        "≈ marks whole epochs that are extrapolated from a part of their batches. ✗ ended badly, ≠ failed the parity "
+        "gate, ∅ not possible here.",
         timing.cells,
+        terms={
+            "n": "number of processes, one per seed",
+            "ratio to fastest peer": "time divided by that of the fastest peer (★) of the same groups. Below 1 is "
+            "faster; ~ means that the interval contains 1",
+            "once before": "seconds of the engine's own preparation, without reading the graph",
+        },
     ),
     "scores": SuiteSection(
         "Scores",
-        "Mean ± standard deviation over seeds (their number) of the test score at the best validation epoch. "
-        "The last column is the distance to the nearest and to the farthest peer, over the seeds that both have.",
+        "Mean ± standard deviation over seeds (their number in parentheses) of the test score at the epoch with the "
+        "best validation score. The last column is our distance from the nearest and from the farthest peer, over the "
+        "seeds that both have.",
         scores.scores,
     ),
 }

@@ -4,15 +4,30 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.report.comparisons import Comparison, DatasetComparisons
-from harness.report.content import Block, Bullets, Cell, Code, Figure, Page, Paragraph, Section, Strong, Table, columns
+from harness.report.content import (
+    Block,
+    Bullets,
+    Cell,
+    Code,
+    Figure,
+    Page,
+    Paragraph,
+    Section,
+    Span,
+    Strong,
+    Table,
+    bullets,
+    columns,
+    term,
+)
 from harness.report.pages import provenance
 from harness.report.suites.records import SuiteRecords, name_of
 from harness.report.suites.registry import measure_of, section_of
 
 CLAIMS = (
-    '"Measured here" repeats the paper\'s comparison on this machine; "fair baseline" is the fastest peer in its best '
-    'form, whatever the paper compared with. "Paper:" rows in tables hold what its text says: its own tables are '
-    "images in the copies at hand. — not measured."
+    '"Measured here" repeats the paper\'s comparison on this machine. "Fair baseline" compares with the fastest peer '
+    'in its best form, whatever the paper compared with. Rows that begin with "paper:" hold numbers from the text of '
+    "the paper; its tables are images in the copies at hand. — means not measured."
 )
 
 
@@ -20,8 +35,11 @@ def suite_page(records: SuiteRecords, environments: Mapping[str, Mapping[str, An
     """Build the page of one suite; raises UsageError where its file names a section or a measure that is none."""
     suite = records.suite
     count = sum(len(row.cells) for dataset in records.datasets for row in dataset.rows)
-    command = [Code(f"python -m harness +suite={suite.name}"), " measures these cells (", Code("tier=full")]
-    content: list[Block] = [Paragraph([*command, f" all of them); here are the {count} records that it left."])]
+    intro: list[Span] = [
+        *(Code(f"python -m harness +suite={suite.name}"), " measures the cells of the quick tier, "),
+        *("with ", Code("tier=full"), f" those of the full one. This page is made from {count} of its records."),
+    ]
+    content: list[Block] = [Paragraph(intro)]
     if suite.claims:
         content += [claims(records), Paragraph(CLAIMS)]
     if suite.unfair:
@@ -50,7 +68,8 @@ def sections(records: SuiteRecords) -> list[Section]:
         section = section_of(name)
         if content := section.content(records):
             figures = [_figure(records, name)] if section.figure else []
-            filled.append(Section(section.title, [Paragraph(section.reading), *content, *figures]))
+            terms = bullets([term(word, meaning) for word, meaning in section.terms.items()])
+            filled.append(Section(section.title, [Paragraph(section.reading), *terms, *content, *figures]))
     return filled
 
 

@@ -42,9 +42,8 @@ class SuiteRecords:
     def constant(self, name: str) -> Any:
         """A constant of the paper from the suite's file; raises UsageError where it lacks that."""
         if name not in self.suite.constants:
-            raise UsageError(
-                f"suite {self.suite.name} lacks constants.{name}: add it to conf/suite/{self.suite.name}.yaml"
-            )
+            path = f"conf/suite/{self.suite.name}.yaml"
+            raise UsageError(f"suite {self.suite.name} has no constants.{name}: add it to {path}")
         return self.suite.constants[name]
 
     def tables(self, scenario: str | None, table: Callable[[Comparison], Table]) -> list[Block]:

@@ -3,6 +3,7 @@
 import pkgutil
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 from harness.report import papers
 from harness.report.suites import general
@@ -36,7 +37,7 @@ def measure_of(name: str) -> Measure:
     return measures()[name]
 
 
-def _modules() -> list:
+def _modules() -> list[Any]:
     return [
         general,
         *(import_module(f"{papers.__name__}.{found.name}") for found in pkgutil.iter_modules(papers.__path__)),

@@ -1,7 +1,7 @@
 """Entries of the registry: a section that a suite's file may name, and a measure beside a claim of the paper."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from harness.report.content import NOTHING, Block, Table, Text
@@ -21,12 +21,16 @@ class SuiteFigure:
 
 @dataclass(frozen=True)
 class SuiteSection:
-    """A section of a suite's page: its title, how to read it, its content; it is left out where that is empty."""
+    """A section of a suite's page, left out where its content is empty.
+
+    ``reading`` says how to read its tables, ``terms`` what names in them mean.
+    """
 
     title: str
     reading: Text
     content: Callable[[SuiteRecords], Sequence[Block]]
     figure: SuiteFigure | None = None
+    terms: Mapping[str, Text] = field(default_factory=dict)
 
 
 def no_measure(suite: SuiteRecords) -> str:

@@ -1,4 +1,4 @@
-"""Preparation of GraphTrainer, GraphFlat included, and after how many epochs it has paid off beside the fastest peer."""
+"""Preparation of GraphTrainer with GraphFlat, and the epochs after which it has paid off beside the fastest peer."""
 
 from collections.abc import Sequence
 

@@ -144,14 +144,14 @@ def _name(row: Row, stage: str) -> str:
 def cost(records: SuiteRecords) -> list[Block]:
     """Measured points of each series, and what ended badly; the law, its error on the largest, the published graph."""
     items, graph = series(records), published_graph(records)
-    measured = [
+    measured: list[list[Cell]] = [
         [item.stage, item.name, f"{point.nodes:,.0f}", f"{point.units:,.0f}", *_numbers(point)]
         for item in items
         for point in item.points
     ]
     if not measured:
         return []
-    laws = [*[_law(item, graph) for item in items], *records.published("cost", len(LAWS))]
+    laws: list[Sequence[Cell]] = [*[_law(item, graph) for item in items], *records.published("cost", len(LAWS))]
     remark = Paragraph(f"On {graph.nodes:.3g} nodes, extrapolated:")
     return [Table(columns(*POINTS), measured + _failed(records)), remark, Table(columns(*LAWS), laws)]
 

@@ -32,9 +32,8 @@ def predicted(records: SuiteRecords, rows: list[Row]) -> Iterator[dict[str, Any]
     """
     for name in dict.fromkeys(backend(row) for row in rows if backend(row) in MODULES):
         model = config_class(name).predictions.get("speedup")
-        measured = [
-            row.record for row in rows if backend(row) == name and row.ok and row.record["facts"].get("servers")
-        ]
+        own = [row for row in rows if backend(row) == name and row.ok]
+        measured = [row.record for row in own if row.record["facts"].get("servers")]
         alone = {option(row, "strategy") for row in rows if row.ok and option(row, "workers") == 1}
         usable = [record for record in measured if record["config"]["backend"]["strategy"] in alone]
         if model is not None and usable:

@@ -32,9 +32,11 @@ def workers(records: SuiteRecords) -> list[Block]:
                     Value(row.time.median if row.time else None),
                 ]
             )
-    heads = ("", "workers", f"test {_metric(records)}", "minus one worker's", f"epochs to within {NEAR} of it")
-    heads = (*heads, "epochs run", "validation, last epoch", ("epoch", "s"))
-    return [Table(columns(*heads), rows)] if rows else []
+    heads = columns(
+        *("", "workers", f"test {_metric(records)}", "minus one worker's", f"epochs to within {NEAR} of it"),
+        *("epochs run", "validation, last epoch", ("epoch", "s")),
+    )
+    return [Table(heads, rows)] if rows else []
 
 
 def _metric(records: SuiteRecords) -> str:
