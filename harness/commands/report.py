@@ -19,7 +19,7 @@ def main(argv: list[str]) -> int:
 
     try:
         with Console(file=sys.stderr).status("reading the records") as status:
-            written = write_reports(arguments.results, arguments.out, lambda name: status.update(f"made {name}"))
+            written = write_reports(arguments.results, arguments.out, lambda name: status.update(f"built {name}"))
     except RecordError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

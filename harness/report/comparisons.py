@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.report.formats import plural
 from harness.report.published import Published, published_for, published_scores
-from harness.report.rows import Found, Row, rows
+from harness.report.rows import Row, StoredRecord, rows
 from harness.store.naming import flatten
 
 
@@ -58,12 +58,12 @@ class DatasetComparisons:
 
 
 def dataset_comparisons(
-    results: Path, found: Sequence[Found], environments: Mapping[str, dict[str, Any]]
+    results: Path, records: Sequence[StoredRecord], environments: Mapping[str, dict[str, Any]]
 ) -> list[DatasetComparisons]:
     """Sort the records into data sets and comparisons."""
     scores = published_scores()
-    tree: dict[tuple[str, str], dict[tuple[str, ...], list[Found]]] = {}
-    for path, record in found:
+    tree: dict[tuple[str, str], dict[tuple[str, ...], list[StoredRecord]]] = {}
+    for path, record in records:
         machine, dataset = path.relative_to(results).parts[:2]
         tree.setdefault((dataset, machine), {}).setdefault(_table_key(record["config"]), []).append((path, record))
     datasets = []
@@ -124,10 +124,13 @@ def _spaced(value: Any) -> str:
 
 
 def _comparison(
-    key: tuple[str, ...], found: Sequence[Found], environments: Mapping[str, dict[str, Any]], scores: list[Published]
+    key: tuple[str, ...],
+    records: Sequence[StoredRecord],
+    environments: Mapping[str, dict[str, Any]],
+    scores: list[Published],
 ) -> Comparison:
     model, scenario, device, threads = key[:4]
-    table = rows(found, environments)
+    table = rows(records, environments)
     title = f"{model}, {scenario}, {_form(table[0].record['config'])}, {device}, {plural(int(threads), 'thread')}"
     matches = [published_for(record, scores) for row in table for record in row.ok]
     return Comparison(title, table, next((match for match in matches if match), None))

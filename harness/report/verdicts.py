@@ -63,10 +63,10 @@ def compare_engines(results: Path, a: str, b: str, threshold: float) -> list[Ver
 
     Raises RecordError with the names there are.
     """
-    found = list(find_records(results))
-    environments = {record["environment"]: environment_of(results, record["environment"]) for _, record in found}
+    records = list(find_records(results))
+    environments = {record["environment"]: environment_of(results, record["environment"]) for _, record in records}
     verdicts, names = [], set()
-    for dataset in of_scenarios(dataset_comparisons(results, found, environments), lambda scenario: True):
+    for dataset in of_scenarios(dataset_comparisons(results, records, environments), lambda scenario: True):
         for comparison in dataset.comparisons:
             by_label = {row.label: row for row in comparison.rows}
             names |= set(by_label)
@@ -83,11 +83,11 @@ def compare_engines(results: Path, a: str, b: str, threshold: float) -> list[Ver
 def _cells(folder: Path) -> dict[str, CheckedRow]:
     """Rows of a folder by their place in the results folder, each with its checked environment."""
     root = next((path for path in (folder, *folder.resolve().parents) if (path / "environments").is_dir()), folder)
-    found = list(find_records(folder))
-    if not found:
+    records = list(find_records(folder))
+    if not records:
         raise RecordError(f"{folder} holds no records: give a results folder, or a part of one")
-    environments = {record["environment"]: environment_of(root, record["environment"]) for _, record in found}
-    return {_place(row, root): (row, _checked(row.record, environments)) for row in rows(found, environments)}
+    environments = {record["environment"]: environment_of(root, record["environment"]) for _, record in records}
+    return {_place(row, root): (row, _checked(row.record, environments)) for row in rows(records, environments)}
 
 
 def _place(row: Row, root: Path) -> str:

@@ -11,7 +11,7 @@ from harness.report.pages.epochs import epochs_page, full_batches
 from harness.report.pages.front import front_page
 from harness.report.pages.kernels import kernels_page
 from harness.report.render import markdown
-from harness.report.rows import Found
+from harness.report.rows import StoredRecord
 from harness.report.suites.page import suite_page
 from harness.report.suites.records import suite_records
 from harness.store.files import environment_of, find_records
@@ -26,33 +26,33 @@ def write_reports(results: Path, out: Path, on_page: Callable[[str], None] = lam
     Nothing is written before all of them are built; ``on_page`` hears the name of each that is. Files of an earlier
     report that are no longer built are deleted; what carries no mark of a report is left alone.
     """
-    found = list(find_records(results))
-    if not found:
+    records = list(find_records(results))
+    if not records:
         raise RecordError(f"{results} holds no records: run `python -m harness` first, or name another folder")
     texts = {}
-    for name, text in _texts(pages(results, found), out):
+    for name, text in _texts(pages(results, records), out):
         on_page(name)
         texts[name] = text
     return _write(out, texts)
 
 
-def pages(results: Path, found: list[Found]) -> Iterator[Page]:
+def pages(results: Path, records: list[StoredRecord]) -> Iterator[Page]:
     """Build every page that the records fill, in no format yet."""
-    names = sorted({record["environment"] for _, record in found})
+    names = sorted({record["environment"] for _, record in records})
     environments = {name: environment_of(results, name) for name in names}
-    datasets = dataset_comparisons(results, found, environments)
+    datasets = dataset_comparisons(results, records, environments)
     trained = of_scenarios(datasets, lambda scenario: scenario != "spmm")
     multiplied = of_scenarios(datasets, lambda scenario: scenario == "spmm", "-kernels")
     full = full_batches(trained)
-    suites = suite_records(results, found, environments)
+    suites = suite_records(results, records, environments)
     yield comparison_page(trained, environments)
     if multiplied:
         yield kernels_page(multiplied, environments)
     if full:
         yield epochs_page(full)
-    for records in suites:
-        yield suite_page(records, environments)
-    yield front_page(_statuses(found), trained, multiplied, full, suites)
+    for suite in suites:
+        yield suite_page(suite, environments)
+    yield front_page(_statuses(records), trained, multiplied, full, suites)
 
 
 def _texts(built: Iterable[Page], out: Path) -> Iterator[tuple[str, str]]:
@@ -66,9 +66,9 @@ def _texts(built: Iterable[Page], out: Path) -> Iterator[tuple[str, str]]:
         yield f"{page.name}{markdown.SUFFIX}", markdown.render(page, out)
 
 
-def _statuses(found: Iterable[Found]) -> dict[str, int]:
+def _statuses(records: Iterable[StoredRecord]) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for _, record in found:
+    for _, record in records:
         counts[record["status"]] = counts.get(record["status"], 0) + 1
     return dict(sorted(counts.items()))
 

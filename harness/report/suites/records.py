@@ -9,7 +9,7 @@ from harness.planning.suite import Suite, read_suite
 from harness.report.comparisons import Comparison, DatasetComparisons, dataset_comparisons
 from harness.report.content import Block, Section, Table
 from harness.report.published import SUITES
-from harness.report.rows import Found, Row
+from harness.report.rows import Row, StoredRecord
 from harness.usage import UsageError
 
 GENERAL = ("parse", "order", "import", "load")  # what every engine needs before its own preparation
@@ -53,7 +53,7 @@ class SuiteRecords:
 
 
 def suite_records(
-    results: Path, found: Sequence[Found], environments: Mapping[str, dict[str, Any]], folder: Path = SUITES
+    results: Path, records: Sequence[StoredRecord], environments: Mapping[str, dict[str, Any]], folder: Path = SUITES
 ) -> list[SuiteRecords]:
     """The suites that name sections of a page and have records, by name."""
     from omegaconf import OmegaConf
@@ -61,7 +61,7 @@ def suite_records(
     suites = []
     for path in sorted(folder.glob("*.yaml")):
         suite = read_suite(OmegaConf.to_container(OmegaConf.load(path)))
-        own = [(at, record) for at, record in found if record["config"].get("suite") == suite.name]
+        own = [(at, record) for at, record in records if record["config"].get("suite") == suite.name]
         if suite.report and own:
             suites.append(SuiteRecords(suite, dataset_comparisons(results, own, environments)))
     return suites

@@ -40,5 +40,5 @@ def measure_of(name: str) -> Measure:
 def _modules() -> list[Any]:
     return [
         general,
-        *(import_module(f"{papers.__name__}.{found.name}") for found in pkgutil.iter_modules(papers.__path__)),
+        *(import_module(f"{papers.__name__}.{module.name}") for module in pkgutil.iter_modules(papers.__path__)),
     ]

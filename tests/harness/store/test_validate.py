@@ -23,7 +23,7 @@ BROKEN = {
     "allowed are ok": ("status", "fine"),
     "is unknown": ("surprise", 1),
     "no message": ("status", "oom"),
-    "is given although": ("status", "error"),
+    "is present although": ("status", "error"),
 }
 
 

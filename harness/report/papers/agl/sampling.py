@@ -33,14 +33,14 @@ def _row(row: Row, peer: Row | None) -> list[Cell]:
     targets = row.middle("facts", "targets")
     if row.time is None or not targets:
         return [row.label, formats.status(row), *[NOTHING] * (len(HEADS) - 2)]
-    counts, spent = [row.middle("facts", name) for name in ("edges", "nodes")], cpu(row)
+    counts, cpu_seconds = [row.middle("facts", name) for name in ("edges", "nodes")], cpu(row)
     return [
         row.label,
         Value(called(row) * 1e3),
         *[Value(rate(row, name), "{:,.0f}") for name in ("targets", "edges")],
         *[Value(times(row, peer, name), "{:.2f}") for name in ("edges", "targets")],
         *[Value(count / targets if count else None, "{:.1f}") for count in counts],
-        Value(spent / called(row) if spent else None, "{:.2f}"),
+        Value(cpu_seconds / called(row) if cpu_seconds else None, "{:.2f}"),
     ]
 
 
