@@ -26,7 +26,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Link:
+class Hyperlink:
     """A link to an ``anchor`` of a ``page`` (this one where none is named), to a ``record`` or to a ``source`` file.
 
     A link to a page needs no text: its renderer knows what the page's file is called.
@@ -39,7 +39,7 @@ class Link:
     source: str = ""
 
 
-Span = str | Strong | Code | Link
+Span = str | Strong | Code | Hyperlink
 Text = Span | Sequence[Span]
 
 
@@ -150,7 +150,7 @@ def columns(*heads: str | tuple[str, str]) -> list[Column]:
 
 def spans(text: Text) -> Sequence[Span]:
     """The spans of a text, also of one that is a single span."""
-    return (text,) if isinstance(text, str | Strong | Code | Link) else text
+    return (text,) if isinstance(text, str | Strong | Code | Hyperlink) else text
 
 
 def term(name: str, meaning: Text) -> Text:

@@ -11,7 +11,7 @@ from harness.report.content import (
     Code,
     Details,
     Figure,
-    Link,
+    Hyperlink,
     Page,
     Paragraph,
     Section,
@@ -91,7 +91,7 @@ def _summary(datasets: Sequence[DatasetComparisons]) -> Section:
 
 def _entry(dataset: DatasetComparisons) -> list[Span]:
     synthetic = " (synthetic)" if dataset.facts.get("synthetic") else ""
-    link = Link(dataset.name, anchor=dataset.anchor)
+    link = Hyperlink(dataset.name, anchor=dataset.anchor)
     return [link, f"{synthetic} on {dataset.machine}: {len(dataset.comparisons)} tables"]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from harness.report import formats
 from harness.report.comparisons import Comparison, DatasetComparisons
-from harness.report.content import Bullets, Cell, Link, Page, Paragraph, Section, Table, Text, Value, columns, term
+from harness.report.content import Bullets, Cell, Hyperlink, Page, Paragraph, Section, Table, Text, Value, columns, term
 from harness.report.rows import Row
 from harness.report.speedups import Speedup, fastest_of_ours, mean_speedups, short_title, speedups
 
@@ -27,7 +27,7 @@ def epochs_page(datasets: Sequence[DatasetComparisons]) -> Page:
         "One optimization epoch over the whole training graph, by model and depth: our fastest engine beside the "
         "fastest form of any peer that was measured in turns with it, in either allocator. All rows with their "
         "intervals, phases and records are in ",
-        Link(page="comparison"),
+        Hyperlink(page="comparison"),
         ".",
     ]
     legend = Bullets([term(word, meaning) for word, meaning in LEGEND.items()])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from harness.report.comparisons import DatasetComparisons
-from harness.report.content import Block, Cell, Code, Column, Details, Link, Page, Paragraph, Section, Span, Table
+from harness.report.content import Block, Cell, Code, Column, Details, Hyperlink, Page, Paragraph, Section, Span, Table
 from harness.report.pages import epochs, kernels
 from harness.report.suites.records import SuiteRecords
 
@@ -46,7 +46,7 @@ def _pages(multiplied: bool, full: bool, suites: Sequence[SuiteRecords]) -> Tabl
         "scores beside published ones, memory",
     }
     missing = {"kernels": not multiplied, "epochs": not full}
-    rows: list[list[Cell]] = [[Link(page=name), text] for name, text in about.items() if not missing.get(name)]
+    rows: list[list[Cell]] = [[Hyperlink(page=name), text] for name, text in about.items() if not missing.get(name)]
     return Table(_left("page", "what it shows"), rows)
 
 
@@ -58,7 +58,7 @@ def _datasets(trained: Sequence[DatasetComparisons], multiplied: Sequence[Datase
 
 
 def _dataset(dataset: DatasetComparisons, page: str, what: str) -> list[Cell]:
-    link = Link(f"{dataset.name}{what}", page=page, anchor=dataset.anchor)
+    link = Hyperlink(f"{dataset.name}{what}", page=page, anchor=dataset.anchor)
     synthetic = " (synthetic)" if dataset.facts.get("synthetic") else ""
     counts = (len(dataset.comparisons), len(dataset.rows), sum(not row.ok for row in dataset.rows))
     return [[link, synthetic], dataset.machine, *map(str, counts)]

@@ -12,7 +12,7 @@ from harness.report.content import (
     Cell,
     Code,
     Figure,
-    Link,
+    Hyperlink,
     Page,
     Paragraph,
     Section,
@@ -90,7 +90,7 @@ def kernels_page(datasets: Sequence[DatasetComparisons], environments: Mapping[s
     )
     tried: Text = [
         "Optimizations of the kernels that were tried, and their effect: ",
-        Link("backends/kernels/README.md", source="backends/kernels/README.md"),
+        Hyperlink("backends/kernels/README.md", source="backends/kernels/README.md"),
         ".",
     ]
     content: list[Block] = [

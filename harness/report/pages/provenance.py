@@ -5,7 +5,19 @@ from typing import Any
 
 from harness.report.commandline import command, overrides
 from harness.report.comparisons import Comparison, DatasetComparisons
-from harness.report.content import Block, Bullets, Code, Column, Commands, Details, Link, Section, Span, Table, bullets
+from harness.report.content import (
+    Block,
+    Bullets,
+    Code,
+    Column,
+    Commands,
+    Details,
+    Hyperlink,
+    Section,
+    Span,
+    Table,
+    bullets,
+)
 from harness.report.rows import Row
 from harness.store.naming import flatten
 
@@ -57,7 +69,7 @@ def _records_of(row: Row) -> list[Span]:
     written = (row.record.get("written") or "")[:10]
     text: list[Span] = [f"{row.label}, {written}, environment ", Code(row.record["environment"]), ", seed "]
     for place, (path, record) in enumerate(row.cells):
-        text += [", "] * bool(place) + [Link(str(record["config"]["seed"]), record=path)]
+        text += [", "] * bool(place) + [Hyperlink(str(record["config"]["seed"]), record=path)]
     return text
 
 

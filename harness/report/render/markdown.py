@@ -14,7 +14,7 @@ from harness.report.content import (
     Commands,
     Details,
     Figure,
-    Link,
+    Hyperlink,
     Page,
     Paragraph,
     Section,
@@ -95,12 +95,12 @@ class Markdown:
                 return f"**{span.text}**"
             case Code():
                 return f"`{span.text}`"
-            case Link():
+            case Hyperlink():
                 target = self._target(span)
                 return f"[{span.text or target}]({target})"
         return span
 
-    def _target(self, link: Link) -> str:
+    def _target(self, link: Hyperlink) -> str:
         if link.record is not None:
             return Path(os.path.relpath(link.record, self.out)).as_posix()
         if link.source:

@@ -12,7 +12,7 @@ from harness.report.content import (
     Commands,
     Details,
     Figure,
-    Link,
+    Hyperlink,
     Page,
     Paragraph,
     Section,
@@ -103,7 +103,7 @@ def test_a_second_renderer_writes_every_cell_of_every_page(committed_pages: list
 
 
 def _linked(cell: Cell) -> bool:
-    return not isinstance(cell, Value) and any(isinstance(span, Link) for span in spans(cell))
+    return not isinstance(cell, Value) and any(isinstance(span, Hyperlink) for span in spans(cell))
 
 
 def test_no_markup_of_a_format_stands_in_the_data(committed_pages: list[Page]) -> None:

@@ -10,7 +10,7 @@ from harness.report.content import (
     Commands,
     Details,
     Figure,
-    Link,
+    Hyperlink,
     Page,
     Paragraph,
     Section,
@@ -48,10 +48,14 @@ def test_a_row_is_as_wide_as_its_table() -> None:
 
 
 def test_links_lead_to_pages_records_and_sources() -> None:
-    links = [Link(page="epochs"), Link("here", anchor="x"), Link("0", record=Path("results/a/seed=0.json"))]
+    links = [
+        Hyperlink(page="epochs"),
+        Hyperlink("here", anchor="x"),
+        Hyperlink("0", record=Path("results/a/seed=0.json")),
+    ]
     expected = ["[epochs.md](epochs.md)", "[here](#x)", "[0](../results/a/seed=0.json)"]
     assert [rendered(Paragraph(link)).strip() for link in links] == expected
-    assert rendered(Paragraph(Link("code", source="a/b.py"))) == "[code](../a/b.py)\n"
+    assert rendered(Paragraph(Hyperlink("code", source="a/b.py"))) == "[code](../a/b.py)\n"
 
 
 def test_spans_lists_details_commands_and_figures_have_their_marks() -> None:
