@@ -2,31 +2,24 @@
 
 import hashlib
 import json
-import math
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
 from datasets.files import write_atomic
+from harness.store.completion import complete
 from harness.store.record import (
-    KEYS,
-    MEASURED,
-    PROTOCOL,
     REQUIRED,
-    SCHEMA_VERSION,
-    STATUSES,
     Record,
     RecordError,
     check_version,
 )
 
 LARGEST = 16 * 1024
-EXACT = ("config", "config_diff", "overrides")
 NEVER_ASIDE = frozenset((*REQUIRED, "message", "ablations", "dataset", "written", "side"))
 
 
@@ -67,7 +60,7 @@ def write_record(results: Path, relative: Path | str, record: Mapping[str, Any])
     is not finite makes the status ``error``. Raises RecordError for keys or a status that the schema lacks, OSError
     as the disk gives it.
     """
-    completed = _completed(record)
+    completed = complete(record)
     path = Path(results) / relative
     path.parent.mkdir(parents=True, exist_ok=True)
     write_split(path, completed)
@@ -143,47 +136,6 @@ def dump(values: Mapping[str, Any]) -> str:
     """Write an object as JSON with one line per key, so that a difference names the key that moved."""
     lines = (f" {json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in values.items())
     return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _completed(record: Mapping[str, Any]) -> dict[str, Any]:
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    completed = {"schema_version": SCHEMA_VERSION, "protocol": PROTOCOL} | dict(record)
-    completed = {"written": now} | {key: value for key, value in completed.items() if key != "side"}
-    unknown = sorted(set(completed) - set(KEYS))
-    missing = [key for key in REQUIRED if key not in completed]
-    if unknown or missing:
-        wrong = [f"unknown {key}" for key in unknown] + [f"missing {key}" for key in missing]
-        raise RecordError(f"not a record: {', '.join(wrong)}; allowed are {', '.join(KEYS)}")
-    if completed["status"] not in STATUSES:
-        raise RecordError(f"status {completed['status']!r} is unknown: allowed are {', '.join(STATUSES)}")
-    check_version(completed["schema_version"], "the record")
-    if completed["status"] == "ok" and (bad := sorted(not_finite(completed))):
-        completed |= {"status": "error", "message": f"a measured number is not finite: {', '.join(bad[:5])}"}
-    if completed["status"] != "ok":
-        completed = {key: value for key, value in completed.items() if key not in MEASURED}
-    return {key: _plain(completed[key], key not in EXACT) for key in KEYS if key in completed}
-
-
-def not_finite(value: Any, where: str = "") -> Iterator[str]:
-    """Yield the place of every number that is NaN or infinite."""
-    if isinstance(value, float) and not math.isfinite(value):
-        yield where
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from not_finite(item, f"{where}.{key}" if where else str(key))
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from not_finite(item, f"{where}[{index}]")
-
-
-def _plain(value: Any, rounded: bool) -> Any:
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return None
-        return float(f"{value:.6g}") if rounded else value
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item, rounded) for key, item in value.items()}
-    return [_plain(item, rounded) for item in value] if isinstance(value, list | tuple) else value
 
 
 def split_side(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

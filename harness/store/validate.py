@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from harness.store.files import environment_of, not_finite, read_record, record_paths
+from harness.store.completion import not_finite
+from harness.store.files import environment_of, read_record, record_paths
 from harness.store.record import KEYS, MEASURED, REQUIRED, STATUSES, Record, RecordError
 
 SCORES = ("train", "validation", "test")

@@ -112,7 +112,7 @@ def test_extrapolated_epochs_are_scaled_and_marked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"synthetic": True}, "`synthetic`: a generated graph"),
+        ({"synthetic": True}, "**synthetic**: a generated graph"),
         ({"trust": "first use"}, "trusted on first use"),
         ({"notes": ["15 isolated test nodes"]}, "- 15 isolated test nodes"),
         ({"counts": {"nodes": 1234567}}, "1,234,567"),
