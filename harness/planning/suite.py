@@ -16,8 +16,8 @@ class Suite:
     """A table to reproduce.
 
     ``tiers`` maps quick and full to products (axis -> values), ``vary`` names the dotted keys that may differ inside
-    a group, ``published`` the numbers to stand beside the measured ones. ``report`` names the blocks of its page,
-    ``claims`` what the paper says in words, ``paper`` its numbers as rows of a block's table (block -> rows of cells),
+    a group, ``published`` the numbers to stand beside the measured ones. ``report`` names the sections of its page,
+    ``claims`` what the paper says in words, ``paper`` its numbers as rows of a section's table (section -> rows),
     ``unfair`` what is unfair in the published comparison, ``assumed`` what a model of the page assumes, ``constants``
     numbers of the paper that sections of the page compute with.
     """

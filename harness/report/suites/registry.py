@@ -26,7 +26,7 @@ def measures() -> dict[str, Measure]:
 def section_of(name: str) -> SuiteSection:
     """Find a section; raises UsageError with the names there are."""
     if name not in sections():
-        raise unknown("block of a suite's report", name, sections())
+        raise unknown("section of a suite's report", name, sections())
     return sections()[name]
 
 

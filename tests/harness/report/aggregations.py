@@ -11,12 +11,12 @@ LIMITS = {"xnr": 1.5, "fraction_of_ceiling": 0.5, "fraction_of_limit": 0.2, "byt
 
 def aggregation(folder: Path, backend: str, seconds: float, *, nnz: int = 2_000_000, **sections: Any) -> None:
     """Write the record of one aggregation."""
-    given = {"model": {"name": "gcn", "layers": 2, "hidden": 64, "heads": 1}, "scenario": {"name": "spmm"}} | sections
-    values = factory.config(backend, 0, **given)
-    held = factory.record(backend, 0, seconds, config=values, group=f"{sections}".encode().hex()[:8] or "g")
-    held |= {"limits": LIMITS, "facts": {"spmm": [{"nnz": nnz}, {"nnz": 5}]}, "metrics": {}}
-    del held["metrics"], held["validation"]
-    factory.write(folder, held, folder=f"{backend}-{sections}".encode().hex()[:60])
+    config = {"model": {"name": "gcn", "layers": 2, "hidden": 64, "heads": 1}, "scenario": {"name": "spmm"}} | sections
+    values = factory.config(backend, 0, **config)
+    record = factory.record(backend, 0, seconds, config=values, group=f"{sections}".encode().hex()[:8] or "g")
+    record |= {"limits": LIMITS, "facts": {"spmm": [{"nnz": nnz}, {"nnz": 5}]}, "metrics": {}}
+    del record["metrics"], record["validation"]
+    factory.write(folder, record, folder=f"{backend}-{sections}".encode().hex()[:60])
 
 
 def numbers(line: str) -> list[str]:

@@ -15,9 +15,9 @@ def cell(folder: Path, engine: str, seconds: float, suite: str, /, names: tuple[
     """Write the record of one cell of a suite; keys that a config has go into it, others into the record."""
     sections = {name: value for name, value in keys.items() if name in (*factory.CONFIG, "backend")}
     values = factory.config(engine, 0, **sections, suite=suite)
-    held = factory.record(engine, 0, seconds, config=values, ablations=list(names)) | {"facts": {}}
-    held |= {name: value for name, value in keys.items() if name not in sections}
-    factory.write(folder, held, folder=hashlib.sha256(f"{engine}{names}{keys}".encode()).hexdigest()[:12])
+    record = factory.record(engine, 0, seconds, config=values, ablations=list(names)) | {"facts": {}}
+    record |= {name: value for name, value in keys.items() if name not in sections}
+    factory.write(folder, record, folder=hashlib.sha256(f"{engine}{names}{keys}".encode()).hexdigest()[:12])
 
 
 def page(folder: Path, suite: str) -> str:
@@ -28,15 +28,15 @@ def page(folder: Path, suite: str) -> str:
 
 def parts_of(folder: Path) -> list[SuiteRecords]:
     """The suites that have records."""
-    found = list(find_records(folder))
-    environments = {record["environment"]: environment_of(folder, record["environment"]) for _, record in found}
-    return suite_records(folder, found, environments)
+    records = list(find_records(folder))
+    environments = {record["environment"]: environment_of(folder, record["environment"]) for _, record in records}
+    return suite_records(folder, records, environments)
 
 
 def lines_of(text: str, heading: str) -> dict[str, list[str]]:
     """Cells by first cell of the tables below a heading."""
-    told = re.split(r"^## ", text, flags=re.M)
-    section = next(part for part in told if part.startswith(heading))
+    parts = re.split(r"^## ", text, flags=re.M)
+    section = next(part for part in parts if part.startswith(heading))
     rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in section.splitlines() if line.startswith("| ")]
     return {row[0].strip(): [value.strip() for value in row[1:]] for row in rows}
 
@@ -62,5 +62,5 @@ def assert_pictured(results: Path, suite: str, text: str, words: list[str]) -> N
 def flat_cell(results: Path, seconds: float, backend: dict[str, Any], facts: dict[str, Any]) -> None:
     """A cell of scenario flatten on a tenth of the targets, 2 threads."""
     values = factory.config("agl", 0, backend=backend, scenario={"name": "flatten"}, suite="agl_flat") | {"threads": 2}
-    made = factory.record("agl", 0, seconds, config=values) | {"facts": facts, "extrapolated": 10.0}
-    factory.write(results, made, folder=hashlib.sha256(f"{backend}".encode()).hexdigest()[:12])
+    record = factory.record("agl", 0, seconds, config=values) | {"facts": facts, "extrapolated": 10.0}
+    factory.write(results, record, folder=hashlib.sha256(f"{backend}".encode()).hexdigest()[:12])

@@ -7,9 +7,9 @@ from tests import factory
 
 
 def test_published_numbers_come_from_the_suites() -> None:
-    held = {(item.dataset, item.model): item.value for item in published_scores()}
-    assert held[("cora", "gcn")] == 0.815
-    assert held[("citeseer", "gat")] == 0.725
+    scores = {(item.dataset, item.model): item.value for item in published_scores()}
+    assert scores[("cora", "gcn")] == 0.815
+    assert scores[("citeseer", "gat")] == 0.725
     assert all("20" in item.source for item in published_scores())
 
 

@@ -27,11 +27,11 @@ def results(tmp_path: Path) -> Path:
     return folder
 
 
-def made(results: Path) -> dict[str, Row]:
+def rows_by_label(results: Path) -> dict[str, Row]:
     """Rows of all records as one table, by label."""
-    found = list(find_records(results))
-    environments = {record["environment"]: environment_of(results, record["environment"]) for _, record in found}
-    return {row.label: row for row in rows(found, environments)}
+    records = list(find_records(results))
+    environments = {record["environment"]: environment_of(results, record["environment"]) for _, record in records}
+    return {row.label: row for row in rows(records, environments)}
 
 
 def line_of(page: str, label: str) -> list[str]:
@@ -99,7 +99,7 @@ def test_limits_and_structure_are_shown_where_they_are_known(tmp_path: Path) -> 
 def test_extrapolated_epochs_are_scaled_and_marked(tmp_path: Path) -> None:
     values = factory.record("agl", 0, 0.01, extrapolated=12.5)
     factory.write(tmp_path / "results", values)
-    row = made(tmp_path / "results")["agl"]
+    row = rows_by_label(tmp_path / "results")["agl"]
     assert row.time is not None
     assert row.time.median == pytest.approx(0.125, rel=0.03)
     assert sum(row.phases().values()) == pytest.approx(row.time.median, rel=0.03)

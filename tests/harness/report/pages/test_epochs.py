@@ -32,10 +32,10 @@ def test_runs_for_scores_are_no_evidence_of_speed(tmp_path: Path) -> None:
 
 def test_memory_of_old_records_is_not_compared(tmp_path: Path) -> None:
     for backend, seconds in (("agl", 0.01), ("dgl", 0.03)):
-        held = factory.record(backend, 0, seconds)
-        held["memory"] |= {"peak_minus_resident": 0}
-        del held["memory"]["resident"]
-        factory.write(tmp_path / "results", held)
+        record = factory.record(backend, 0, seconds)
+        record["memory"] |= {"peak_minus_resident": 0}
+        del record["memory"]["resident"]
+        factory.write(tmp_path / "results", record)
     write_reports(tmp_path / "results", tmp_path / "reports")
     epochs = (tmp_path / "reports" / "epochs.md").read_text()
     assert line_with(epochs, "gat, 2 layers (agl)")[8:] == ["—", "—", "—"]

@@ -17,7 +17,7 @@ def test_the_papers_rows_are_as_wide_as_the_tables_that_they_stand_in(tmp_path: 
         for engine, infer in (("agl", "graphinfer"), ("dgl", "full")):
             cell(results, engine, 0.1, name, backend={"infer": infer}, scenario={"name": scenario})
         assert "paper: " in page(results, name)
-    part = next(held for held in parts_of(results) if held.suite.name == "agl_efficiency")
+    part = next(record for record in parts_of(results) if record.suite.name == "agl_efficiency")
     wrong = replace(part, suite=replace(part.suite, paper={"overview": [["too", "few"]]}))
     with pytest.raises(UsageError, match=r"paper\.overview has 2 cells, its table 6"):
         sections(wrong)
@@ -37,8 +37,8 @@ def test_records_of_no_suite_make_no_page_and_failed_ones_no_number(tmp_path: Pa
     factory.write(results, factory.record("agl", 0, 0.1))
     values = factory.config("dgl", 0, suite="agl_efficiency")
     factory.write(results, factory.record("dgl", 0, status="oom", config=values))
-    (held,) = parts_of(results)
-    assert [section.title for section in sections(held)] == ["All cells"]
+    (record,) = parts_of(results)
+    assert [section.title for section in sections(record)] == ["All cells"]
     text = page(results, "agl_efficiency")
     assert "✗ oom" in text
     assert "nan" not in text

@@ -42,11 +42,11 @@ def test_cost_counts_units_of_each_stage_and_keeps_series_apart(tmp_path: Path) 
         shared: dict[str, Any] = {"dataset": {"name": "uug", "options": {"nodes": nodes}}}
         for stage, engine, seconds in (("infer", "agl", 1e-6), ("infer", "dgl", 4e-6), ("train", "agl", 1e-5)):
             values = factory.config(engine, 0, **shared, scenario={"name": stage}, suite="agl_cost")
-            made = factory.record(engine, 0, seconds * counts["edges"], config=values) | {"facts": {}}
-            factory.write(results, made | {"dataset": factory.DATASET | {"counts": counts}}, folder=f"{nodes}")
+            record = factory.record(engine, 0, seconds * counts["edges"], config=values) | {"facts": {}}
+            factory.write(results, record | {"dataset": factory.DATASET | {"counts": counts}}, folder=f"{nodes}")
         values = factory.config("agl", 0, **shared, scenario={"name": "flatten"}, suite="agl_cost")
-        made = factory.record("agl", 0, 0.5, config=values) | {"facts": {"records": 100}, "extrapolated": 7.0}
-        factory.write(results, made | {"dataset": factory.DATASET | {"counts": counts}}, folder=f"{nodes}")
+        record = factory.record("agl", 0, 0.5, config=values) | {"facts": {"records": 100}, "extrapolated": 7.0}
+        factory.write(results, record | {"dataset": factory.DATASET | {"counts": counts}}, folder=f"{nodes}")
     shared = {"dataset": {"name": "uug", "options": {"nodes": 10**7}}}
     values = factory.config("dgl", 0, **shared, scenario={"name": "infer"}, suite="agl_cost")
     factory.write(results, factory.record("dgl", 0, status="oom", config=values), folder="large")
@@ -63,6 +63,6 @@ def test_cost_counts_units_of_each_stage_and_keeps_series_apart(tmp_path: Path) 
 
 
 def all_law_lines(text: str) -> list[list[str]]:
-    told = text[text.index("extrapolated:") :].partition("\n## ")[0]
-    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in told.splitlines() if line.startswith("| ")]
+    law = text[text.index("extrapolated:") :].partition("\n## ")[0]
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in law.splitlines() if line.startswith("| ")]
     return [[value.strip() for value in row] for row in rows[2:]]

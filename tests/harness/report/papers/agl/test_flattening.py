@@ -22,8 +22,8 @@ def test_graphfeatures_stand_beside_the_paper_and_the_disk(tmp_path: Path) -> No
     disk = sizes | {"file_bytes": 5_000_000, "write_rate": 1e8, "synced_write_rate": 5e7}
     flat_cell(results, 0.2, {"sink": "disk", "features": "embedded"}, disk)
     text = page(results, "agl_flat")
-    told = {line[0]: line for line in all_lines(text, "GraphFeatures per second") if "about" not in line[1]}
-    nothing, disk_row = told["none"], told["disk"]
+    rows = {line[0]: line for line in all_lines(text, "GraphFeatures per second") if "about" not in line[1]}
+    nothing, disk_row = rows["none"], rows["disk"]
     assert [float(value.replace(",", "")) for value in nothing[1:6]] == pytest.approx(
         [10_000, 5000, 5000 / 11, 4000, 1000], rel=0.1
     )

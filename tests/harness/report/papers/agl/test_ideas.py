@@ -16,13 +16,13 @@ def test_efficiency_shows_ideas_peers_and_break_even(tmp_path: Path) -> None:
     cell(results, "agl", 0.5, "agl_efficiency", prepare={"parse": 9.0, "structure": 1.0}, backend={"source": "graph"})
     overlapped = {"facts": {"overlaps": True}, "backend": {"source": "graph", "pipeline_from": 1}}
     cell(results, "agl", 0.8, "agl_efficiency", **overlapped)
-    for name, spent in (("base", 4.0), ("pruning", 2.0)):
-        cell(results, "agl", spent, "agl_efficiency", names=(name,), ablations={name: True})
+    for name, seconds in (("base", 4.0), ("pruning", 2.0)):
+        cell(results, "agl", seconds, "agl_efficiency", names=(name,), ablations={name: True})
     shards: dict[str, Any] = {"dataset": {"name": "cora", "options": {}}, "backend": {"source": "graphfeature"}}
     facts = {"records": 500, "bytes_on_disk": 2**30, "duplication": 12.0}
     values = factory.config("agl", 0, backend=shards["backend"], suite="agl_efficiency")
-    held = factory.record("agl", 0, 0.8, config=values) | {"facts": facts, "dataset": dataset}
-    factory.write(results, held | {"prepare": {"import": 5.0, "flatten": 3.0, "model": 0.2}}, folder="shards")
+    record = factory.record("agl", 0, 0.8, config=values) | {"facts": facts, "dataset": dataset}
+    factory.write(results, record | {"prepare": {"import": 5.0, "flatten": 3.0, "model": 0.2}}, folder="shards")
     cell(results, "dgl", 1.0, "agl_efficiency", prepare={"convert": 0.2})
     cell(results, "pyg", 3.0, "agl_efficiency", prepare={"convert": 0.2})
     text = page(results, "agl_efficiency")
@@ -30,8 +30,8 @@ def test_efficiency_shows_ideas_peers_and_break_even(tmp_path: Path) -> None:
     assert number(next(iter(line for name, line in claims.items() if name.startswith("cora")))[4]) == pytest.approx(
         2, rel=0.1
     )
-    told = lines_of(text, "The paper's ideas")["cora, gat, full batch, 2 layers"]
-    assert [number(value) for value in told] == pytest.approx([4, 2, 5, 8], rel=0.1)
+    rows = lines_of(text, "The paper's ideas")["cora, gat, full batch, 2 layers"]
+    assert [number(value) for value in rows] == pytest.approx([4, 2, 5, 8], rel=0.1)
     assert "| base [s] | +pruning | all | default |" in text
     assert re.search(r"speed beside PyG.*\| 5 to 13 times \| (5|6)\.?\d* times \| (1.9|2|2.0)\d* times", text)
     even = {line[0]: line[1:] for line in all_lines(text, "Preparation")}

@@ -17,12 +17,12 @@ def test_inference_stands_beside_what_it_replaced_and_the_fastest_form_of_a_peer
     for infer, seconds in (("full", 0.2), ("layerwise", 0.3)):
         cell(results, "dgl", seconds, "agl_inference", backend={"infer": infer}, scenario=scenario)
     text = page(results, "agl_inference")
-    told = lines_of(text, "Inference of all")
-    ours = told["agl infer=graphinfer"]
+    rows = lines_of(text, "Inference of all")
+    ours = rows["agl infer=graphinfer"]
     assert [number(ours[place]) for place in (5, 6)] == pytest.approx([4, 2], rel=0.1)
     assert [number(ours[place]) for place in (7, 8)] == pytest.approx([0.25, 0.25], rel=0.1)
-    assert {"agl infer=neighbourhood (a)", "dgl infer=full (b)"} < set(told)
-    assert all("infer=" in name for name in told if name.startswith(("agl", "dgl")))
+    assert {"agl infer=neighbourhood (a)", "dgl infer=full (b)"} < set(rows)
+    assert all("infer=" in name for name in rows if name.startswith(("agl", "dgl")))
     claimed = re.search(r"\| about 0.25 \| (\S+) \| (\S+) \|", text)
     assert claimed
     assert [float(value) for value in claimed.groups()] == pytest.approx([0.25, 0.5], abs=0.03)

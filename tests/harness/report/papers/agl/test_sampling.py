@@ -14,7 +14,7 @@ def test_sampled_edges_stand_beside_the_fastest_peers(tmp_path: Path) -> None:
         facts = {"targets": 10, "nodes": 500, "edges": edges, "edges_per_second": 1.0, "targets_per_second": 1.0}
         cell(results, engine, seconds, "agl_flat", facts=facts, scenario={"name": "sample"}, threads=2)
     text = page(results, "agl_flat")
-    told = lines_of(text, "Sampling alone")
-    assert [number(told["agl"][place]) for place in (3, 4)] == pytest.approx([2 / 1.2, 2], rel=0.1)
-    assert (told["dgl"][3], told["agl"][5], told["agl"][6]) == ("1.00", "100.0", "50.0")
+    rows = lines_of(text, "Sampling alone")
+    assert [number(rows["agl"][place]) for place in (3, 4)] == pytest.approx([2 / 1.2, 2], rel=0.1)
+    assert (rows["dgl"][3], rows["agl"][5], rows["agl"][6]) == ("1.00", "100.0", "50.0")
     assert re.search(r"\| not said \| — \| 1\.[5-8]\d* \|", text)
