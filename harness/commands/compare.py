@@ -21,21 +21,22 @@ def main(argv: list[str]) -> int:
     parser.add_argument("b", metavar="B", help="the newer folder, or the other engine")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records of two engines")
     parser.add_argument("--threshold", type=float, default=1.05, help="smallest factor that counts (default 1.05)")
-    given = parser.parse_args(argv)
-    from harness.report import comparing
+    arguments = parser.parse_args(argv)
+    from harness.report import verdicts
+    from harness.report.render.markdown import markdown_table
 
     try:
-        if Path(given.a).is_dir() and Path(given.b).is_dir():
-            verdicts = comparing.compare_folders(Path(given.a), Path(given.b), given.threshold)
+        if Path(arguments.a).is_dir() and Path(arguments.b).is_dir():
+            judged = verdicts.compare_folders(Path(arguments.a), Path(arguments.b), arguments.threshold)
         else:
-            verdicts = comparing.compare_engines(given.results, given.a, given.b, given.threshold)
+            judged = verdicts.compare_engines(arguments.results, arguments.a, arguments.b, arguments.threshold)
     except RecordError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(comparing.table(verdicts))
-    worse = sum(verdict.regression for verdict in verdicts)
-    print(f"\n{len(verdicts)} cells compared, {worse} worse")
-    if all(verdict.verdict == "not comparable" for verdict in verdicts):
+    print(markdown_table(verdicts.table(judged)))
+    worse = sum(verdict.regression for verdict in judged)
+    print(f"\n{len(judged)} cells compared, {worse} worse")
+    if all(verdict.verdict == "not comparable" for verdict in judged):
         print("error: nothing is comparable: measure both on the same machine with the same packages", file=sys.stderr)
         return 2
     return REGRESSION if worse else 0

@@ -12,14 +12,14 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser("python -m harness report", description="Write reports/ from results/ alone.")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records")
     parser.add_argument("--out", type=Path, default=Path("reports"), help="folder of the pages")
-    given = parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
     from rich.console import Console
 
-    from harness.report.pages import write_reports
+    from harness.report.write import write_reports
 
     try:
         with Console(file=sys.stderr).status("reading the records") as status:
-            written = write_reports(given.results, given.out, lambda name: status.update(f"made {name}"))
+            written = write_reports(arguments.results, arguments.out, lambda name: status.update(f"built {name}"))
     except RecordError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -8,7 +8,7 @@ from typing import Any
 from harness.planning.compose import Job, compose_one
 from harness.usage import UsageError, unknown
 
-KEYS = ("name", "title", "vary", "tiers", "published", "report", "claims", "paper", "unfair", "assumed")
+KEYS = ("name", "title", "vary", "tiers", "published", "report", "claims", "paper", "unfair", "assumed", "constants")
 
 
 @dataclass
@@ -16,9 +16,10 @@ class Suite:
     """A table to reproduce.
 
     ``tiers`` maps quick and full to products (axis -> values), ``vary`` names the dotted keys that may differ inside
-    a group, ``published`` the numbers to stand beside the measured ones. ``report`` names the blocks of its page,
-    ``claims`` what the paper says in words, ``paper`` its numbers as rows of a block's table (block -> rows of cells),
-    ``unfair`` what is unfair in the published comparison, ``assumed`` what a model of the page assumes.
+    a group, ``published`` the numbers to stand beside the measured ones. ``report`` names the sections of its page,
+    ``claims`` what the paper says in words, ``paper`` its numbers as rows of a section's table (section -> rows),
+    ``unfair`` what is unfair in the published comparison, ``assumed`` what a model of the page assumes, ``constants``
+    numbers of the paper that sections of the page compute with.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Suite:
     paper: dict[str, list[list[str]]] = field(default_factory=dict)
     unfair: list[str] = field(default_factory=list)
     assumed: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    constants: dict[str, Any] = field(default_factory=dict)
 
 
 def read_suite(values: Any) -> Suite:

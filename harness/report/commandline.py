@@ -18,8 +18,8 @@ from harness.usage import UsageError
 def overrides(record: Record) -> list[str]:
     """Overrides without the seed that give a record's execution config; the shortest list that does.
 
-    Groups are chosen by name first; what still differs is said key by key. A choice that the configuration files no
-    longer hold leaves every key said.
+    Groups are chosen by name first, then every key that still differs is given. Where the configuration files lack a
+    choice that the record names, all keys are given.
     """
     config = record["config"]
     chosen = [f"{group}={config[group]['name']}" for group in ("dataset", "model", "backend")]
@@ -28,20 +28,26 @@ def overrides(record: Record) -> list[str]:
     chosen += [f"order={order}"] if order != "none" else []
     names = sorted(record.get("ablations", []))
     chosen += [f"+ablation={names[0] if len(names) == 1 else '[' + ','.join(names) + ']'}"] if names else []
-    asked = execution_values(config)
-    chosen += _nearest_measure(asked)
-    return chosen + _differences(asked, tuple(chosen))
+    values = execution_values(config)
+    chosen += _nearest_measure(values)
+    return chosen + _differences(values, tuple(chosen))
 
 
-def _nearest_measure(asked: Mapping[str, Any]) -> list[str]:
-    """The file of the group ``measure`` that leaves the fewest keys to be said; none where the usual one is as near."""
+def _nearest_measure(values: Mapping[str, Any]) -> list[str]:
+    """The choice of ``measure`` that leaves the fewest keys to give; none where the default is as near."""
 
-    def said(choice: list[str]) -> int:
-        held = _composed(tuple(choice))
-        unlike = [key for key in asked if key.startswith("measure.") and (key not in held or held[key] != asked[key])]
+    def keys_to_give(choice: list[str]) -> int:
+        composed = _composed(tuple(choice))
+        unlike = [
+            key
+            for key in values
+            if key.startswith("measure.") and (key not in composed or composed[key] != values[key])
+        ]
         return len(choice) + len(unlike)
 
-    return min([[], *([f"measure={path.stem}"] for path in sorted((CONF / "measure").glob("*.yaml")))], key=said)
+    return min(
+        [[], *([f"measure={path.stem}"] for path in sorted((CONF / "measure").glob("*.yaml")))], key=keys_to_give
+    )
 
 
 def command(backends: Iterable[str], rest: Sequence[str], seeds: Iterable[int]) -> str:
@@ -49,8 +55,8 @@ def command(backends: Iterable[str], rest: Sequence[str], seeds: Iterable[int]) 
     names = ",".join(dict.fromkeys(backends))
     numbers = ",".join(str(seed) for seed in sorted(set(seeds)))
     sweep = "-m " if "," in names + numbers else ""
-    asked = [f"backend={names}", *rest, f"seed={numbers}"]
-    return f"python -m harness {sweep}{' '.join(quoted(text) for text in asked)}"
+    arguments = [f"backend={names}", *rest, f"seed={numbers}"]
+    return f"python -m harness {sweep}{' '.join(quoted(text) for text in arguments)}"
 
 
 def quoted(override: str) -> str:
@@ -59,12 +65,12 @@ def quoted(override: str) -> str:
 
 
 def execution_values(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys of a plain config that are executed and can be said on the command line."""
+    """Dotted keys of a plain config that are executed and can be given on the command line."""
     flat = flatten({key: value for key, value in config.items() if key not in NOT_EXECUTED})
-    return {key: _listed(value) for key, value in flat.items() if value != {} and not _unasked(key)}
+    return {key: _listed(value) for key, value in flat.items() if value != {} and not _never_overridden(key)}
 
 
-def _unasked(key: str) -> bool:
+def _never_overridden(key: str) -> bool:
     section, _, name = key.partition(".")
     return name == "name" or name in NOT_IN.get(section, ())
 
@@ -73,16 +79,16 @@ def _listed(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _differences(asked: dict[str, Any], chosen: tuple[str, ...]) -> list[str]:
-    held = _composed(chosen)
-    changed = [key for key, value in asked.items() if key not in held or held[key] != value]
-    added = [f"{'' if key in held else '++'}{key}={text(asked[key])}" for key in changed]
-    return added + [f"~{key}" for key in held if key not in asked and ".options." in key]
+def _differences(values: dict[str, Any], chosen: tuple[str, ...]) -> list[str]:
+    composed = _composed(chosen)
+    changed = [key for key, value in values.items() if key not in composed or composed[key] != value]
+    added = [f"{'' if key in composed else '++'}{key}={text(values[key])}" for key in changed]
+    return added + [f"~{key}" for key in composed if key not in values and ".options." in key]
 
 
 @cache
 def _composed(chosen: tuple[str, ...]) -> dict[str, Any]:
-    """What the configuration files give for these choices, its switches resolved."""
+    """Execution values of the configuration files with these choices, ablations resolved to switches."""
     try:
         config = load(compose_one(list(chosen)))
         config.backend = resolve(config.backend, [name for name, on in config.ablations.items() if on])

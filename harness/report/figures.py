@@ -1,80 +1,48 @@
 """Figures of the reports: SVG that is the same bytes for the same rows; matplotlib is imported when one is drawn."""
 
 import io
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
+from harness.report import content
+from harness.report.comparisons import Comparison
+from harness.report.formats import unit_of
 from harness.report.rows import Row
-from harness.report.tables import unit_of
 from harness.store.statistics import Summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from harness.report.pages.kernels import AggregationSpeedup
+
 OWN, ATTENTION, PEER, FAINT = "#0b6e99", "#c05621", "#5f6368", "#d0d3d6"
 WIDE = 25.0
 
 
-class Compared(Protocol):
-    """What a panel shows: a title and rows."""
-
-    title: str
-    rows: list[Row]
-
-
-class Sped(Protocol):
-    """What a dot shows: a data set, whether it is attention, a factor."""
-
-    @property
-    def part(self) -> Any:
-        """What has the data set's name."""
-        ...
-
-    @property
-    def attention(self) -> bool:
-        """Whether it is gat's aggregation."""
-        ...
-
-    @property
-    def speedup(self) -> float:
-        """How many times as fast."""
-        ...
-
-
-def epoch_times(comparisons: Sequence[Compared]) -> str:
-    """Draw the times of one data set, one panel per table, as SVG."""
-    return svg(lambda: draw(comparisons))
-
-
-def speedups(cells: Sequence[Sped]) -> str:
-    """Draw how many times as fast as the fastest peer ours is, a dot per table, a line per data set, as SVG."""
-    return svg(lambda: draw_speedups(cells))
-
-
-def svg(drawn: Callable[[], "Figure"]) -> str:
-    """Draw as SVG that is the same bytes for the same figure."""
+def svg(figure: content.Figure) -> str:
+    """Draw a figure of a page as SVG, the same bytes for the same data."""
     import matplotlib
 
     options: Any = {"svg.hashsalt": "gnn-harness", "svg.fonttype": "none", "font.family": "DejaVu Sans", "font.size": 9}
     with matplotlib.rc_context(options):
-        figure = drawn()
+        drawing = figure.draw(figure.data)
         text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": "gnn-harness report"})
+        drawing.savefig(text, format="svg", metadata={"Date": None, "Creator": "gnn-harness report"})
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
 
 
-def draw_speedups(cells: Sequence[Sped]) -> "Figure":
+def draw_speedups(aggregations: "Sequence[AggregationSpeedup]") -> "Figure":
     """One line per data set, gat apart from the sums, the peer's speed at 1; logarithmic."""
     from matplotlib.figure import Figure
 
-    names = list(dict.fromkeys(cell.part.name for cell in cells))
+    names = list(dict.fromkeys(one.dataset.name for one in aggregations))
     figure = Figure(figsize=(7.5, 0.3 * len(names) + 1.1), layout="constrained")
     axes = figure.subplots()
     for attention, colour, what in ((False, OWN, "gcn, sage"), (True, ATTENTION, "gat")):
-        mine = [cell for cell in cells if cell.attention == attention]
-        places = [names.index(cell.part.name) + (0.14 if attention else -0.14) for cell in mine]
-        axes.plot([cell.speedup for cell in mine], places, "o", color=colour, alpha=0.7, markersize=5, label=what)
+        mine = [one for one in aggregations if one.attention == attention]
+        places = [names.index(one.dataset.name) + (0.14 if attention else -0.14) for one in mine]
+        axes.plot([one.factor for one in mine], places, "o", color=colour, alpha=0.7, markersize=5, label=what)
     axes.axvline(1, color=PEER, linewidth=1)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
@@ -89,7 +57,7 @@ def draw_speedups(cells: Sequence[Sped]) -> "Figure":
     return figure
 
 
-def draw(comparisons: Sequence[Compared]) -> "Figure":
+def draw_times(comparisons: Sequence[Comparison]) -> "Figure":
     """Draw a dot with its interval per row, fastest on top; rows without a result stand below with their status."""
     from matplotlib.figure import Figure
 
@@ -101,7 +69,7 @@ def draw(comparisons: Sequence[Compared]) -> "Figure":
     return figure
 
 
-def _panel(axes: "Axes", comparison: Compared) -> None:
+def _panel(axes: "Axes", comparison: Comparison) -> None:
     rows = comparison.rows
     unit, factor = unit_of(rows)
     for place, row in enumerate(rows):
@@ -118,7 +86,7 @@ def _panel(axes: "Axes", comparison: Compared) -> None:
 
 
 def _title(axes: "Axes", text: str) -> None:
-    """From the figure's left edge, over the names of the rows: what begins at the axis runs out of the picture."""
+    """A title that begins at the figure's left edge: a long one that began at the axis would be cut off."""
     from matplotlib.transforms import blended_transform_factory
 
     assert axes.figure is not None
@@ -129,7 +97,7 @@ def _title(axes: "Axes", text: str) -> None:
 
 
 def _scale(axes: "Axes", times: Sequence[Summary]) -> None:
-    """From zero while that shows every row, else logarithmic."""
+    """A linear scale from zero, or a logarithmic one where the times are too far apart for that."""
     if not times:
         axes.set_xticks([])
         return

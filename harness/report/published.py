@@ -24,11 +24,11 @@ def published_scores(folder: Path = SUITES) -> list[Published]:
     """Read what the suites say was published, each number once, sorted."""
     from omegaconf import OmegaConf
 
-    found = set()
+    scores = set()
     for path in sorted(folder.glob("*.yaml")):
         for values in OmegaConf.to_container(OmegaConf.load(path)).get("published") or []:  # type: ignore[union-attr]
-            found.add(Published(**values))
-    return sorted(found, key=lambda item: (item.dataset, item.model, item.metric, item.source))
+            scores.add(Published(**values))
+    return sorted(scores, key=lambda item: (item.dataset, item.model, item.metric, item.source))
 
 
 def published_for(record: Record, scores: Iterable[Published]) -> Published | None:

@@ -1,4 +1,4 @@
-"""From records to the rows of a table: which records count, and what is derived from them."""
+"""Rows of a table: the records that count for each engine, and what is derived from them."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from harness.store.naming import labels
 from harness.store.record import Record
 from harness.store.statistics import Summary
 
-Found = tuple[Path, Record]
+StoredRecord = tuple[Path, Record]
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Row:
     """
 
     label: str
-    cells: list[Found]
+    cells: list[StoredRecord]
     older: int = 0
     ratio: Summary | None = None
     ratio_to: str = ""
@@ -72,8 +72,8 @@ class Row:
 
     def values(self, *keys: str) -> list[float]:
         """The numbers at a place in the good records, where they are given."""
-        found = [_at(record, keys) for record in self.ok]
-        return [float(value) for value in found if isinstance(value, int | float)]
+        numbers = [_at(record, keys) for record in self.ok]
+        return [float(value) for value in numbers if isinstance(value, int | float)]
 
     def middle(self, *keys: str) -> float | None:
         """Median over the good records of the numbers at a place."""
@@ -85,9 +85,11 @@ class Row:
         named: dict[str, list[float]] = {}
         for record in self.ok:
             factor, epochs = record.get("extrapolated", 1.0), record["epochs"]
-            spent = {name: statistics.median(values) * factor for name, values in epochs["phases"].items() if values}
-            spent["rest"] = max(0.0, statistics.median(epochs["seconds"]) * factor - sum(spent.values()))
-            for name, value in spent.items():
+            durations = {
+                name: statistics.median(values) * factor for name, values in epochs["phases"].items() if values
+            }
+            durations["rest"] = max(0.0, statistics.median(epochs["seconds"]) * factor - sum(durations.values()))
+            for name, value in durations.items():
                 named.setdefault(name, []).append(value)
         return {name: statistics.median(values) for name, values in named.items()}
 
@@ -107,13 +109,13 @@ class Row:
 
     def time_to_accuracy(self) -> float | None:
         """Epochs to the target times the timed epoch, seconds; none unless every seed reached the target."""
-        spent = []
+        durations = []
         for record in self.ok:
             epochs = record.get("metrics", {}).get("epochs_to_target")
             if epochs is None:
                 return None
-            spent.append(epochs * statistics.median(seconds(record)))
-        return statistics.median(spent) if spent else None
+            durations.append(epochs * statistics.median(seconds(record)))
+        return statistics.median(durations) if durations else None
 
     def outlying(self) -> int:
         """Samples far from their process's median; they count like the others."""
@@ -129,42 +131,44 @@ def seconds(record: Record) -> list[float]:
     return [value * record.get("extrapolated", 1.0) for value in record["epochs"]["seconds"]]
 
 
-def rows(found: Iterable[Found], environments: Mapping[str, Mapping[str, Any]]) -> list[Row]:
+def rows(records: Iterable[StoredRecord], environments: Mapping[str, Mapping[str, Any]]) -> list[Row]:
     """Gather the records of one table into rows, fastest first, failed ones last, each with its ratio."""
-    cells: dict[tuple[str, str], list[Found]] = {}
-    for path, record in found:
+    cells: dict[tuple[str, str], list[StoredRecord]] = {}
+    for path, record in records:
         interpreter = record["config"].get("launcher", {}).get("python") or ""
         cells.setdefault((str(path.parent), interpreter), []).append((path, record))
-    kept = [_current(held, environments) for held in cells.values()]
-    made = [Row("", held, older) for held, older in kept]
-    for row, name in zip(made, labels([row.record for row in made]), strict=True):
+    current = [_current(stored, environments) for stored in cells.values()]
+    table = [Row("", stored, older) for stored, older in current]
+    for row, name in zip(table, labels([row.record for row in table]), strict=True):
         row.label = name
-    made.sort(key=lambda row: (row.time.median if row.time else float("inf"), row.label))
-    for row in made:
-        _add_ratio(row, made)
-    return made
+    table.sort(key=lambda row: (row.time.median if row.time else float("inf"), row.label))
+    for row in table:
+        _add_ratio(row, table)
+    return table
 
 
 def checked(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> str:
     """What must be equal before two records are pooled: the checked environment and the protocol, as one text."""
-    held = environments.get(record["environment"], {})
-    return json.dumps([record["protocol"], held.get("checked", held)], sort_keys=True)
+    environment = environments.get(record["environment"], {})
+    return json.dumps([record["protocol"], environment.get("checked", environment)], sort_keys=True)
 
 
-def _current(found: Sequence[Found], environments: Mapping[str, Mapping[str, Any]]) -> tuple[list[Found], int]:
+def _current(
+    records: Sequence[StoredRecord], environments: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[StoredRecord], int]:
     """Keep the newest record of every seed among those of the newest environment; also count the rest."""
-    ordered = sorted(found, key=lambda item: (item[1].get("written", ""), str(item[0])))
+    ordered = sorted(records, key=lambda item: (item[1].get("written", ""), str(item[0])))
     today = checked(ordered[-1][1], environments)
     newest = {
         record["config"]["seed"]: (path, record) for path, record in ordered if checked(record, environments) == today
     }
-    kept = sorted(newest.values(), key=lambda item: int(item[1]["config"]["seed"]))
-    return kept, len(found) - len(kept)
+    current = sorted(newest.values(), key=lambda item: int(item[1]["config"]["seed"]))
+    return current, len(records) - len(current)
 
 
-def _add_ratio(row: Row, made: Sequence[Row]) -> None:
+def _add_ratio(row: Row, table: Sequence[Row]) -> None:
     """Compare with the fastest peer of the same groups, in the same precision if there is one."""
-    peers = [other for other in made if other.peer and set(other.samples()) & set(row.samples())]
+    peers = [other for other in table if other.peer and set(other.samples()) & set(row.samples())]
     same = [other for other in peers if other.dtype == row.dtype]
     best = next(iter(same or peers), None)
     if best is not None:

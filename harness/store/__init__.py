@@ -1,1 +1,1 @@
-"""Where records live: their schema, their paths, how they are written whole."""
+"""Store of records: their schema, validation, files and statistics."""

@@ -1,33 +1,26 @@
-"""Where records lie and how they get there: paths, atomic writes, side files; standard library only."""
+"""Files of records and environments: paths, atomic writes, side files; standard library only."""
 
 import hashlib
 import json
-import math
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
 from datasets.files import write_atomic
+from harness.store.completion import complete
 from harness.store.record import (
-    KEYS,
-    MEASURED,
-    PROTOCOL,
     REQUIRED,
-    SCHEMA_VERSION,
-    STATUSES,
     Record,
     RecordError,
     check_version,
 )
 
 LARGEST = 16 * 1024
-EXACT = ("config", "config_diff", "overrides")
-KEPT = frozenset((*REQUIRED, "message", "ablations", "dataset", "written", "side"))
+NEVER_ASIDE = frozenset((*REQUIRED, "message", "ablations", "dataset", "written", "side"))
 
 
 def machine_slug() -> str:
@@ -44,8 +37,8 @@ def slug(text: str) -> str:
 
 def _cpu_model() -> str:
     cpuinfo = Path("/proc/cpuinfo")
-    found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.M) if cpuinfo.exists() else None
-    return found.group(1) if found else os.uname().machine
+    match = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.M) if cpuinfo.exists() else None
+    return match.group(1) if match else os.uname().machine
 
 
 def _gpu_names() -> list[str]:
@@ -67,17 +60,17 @@ def write_record(results: Path, relative: Path | str, record: Mapping[str, Any])
     is not finite makes the status ``error``. Raises RecordError for keys or a status that the schema lacks, OSError
     as the disk gives it.
     """
-    held = _completed(record)
+    completed = complete(record)
     path = Path(results) / relative
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_split(path, held)
+    write_split(path, completed)
     return path
 
 
 def write_split(path: Path, record: dict[str, Any]) -> None:
     """Write a complete record and, where it is too large, its side file."""
-    held, side = split_side(record)
-    write_atomic(({side_path(path): dump(side)} if side else {}) | {path: dump(held)})
+    main, side = split_side(record)
+    write_atomic(({side_path(path): dump(side)} if side else {}) | {path: dump(main)})
     if not side:
         side_path(path).unlink(missing_ok=True)
 
@@ -135,7 +128,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def side_path(path: Path) -> Path:
-    """Where the large tables of a record stand."""
+    """Path of the side file, which holds the large tables of a record."""
     return path.with_name(f"{path.name.removesuffix('.json')}.side.json")
 
 
@@ -145,54 +138,13 @@ def dump(values: Mapping[str, Any]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _completed(record: Mapping[str, Any]) -> dict[str, Any]:
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    held = {"schema_version": SCHEMA_VERSION, "protocol": PROTOCOL} | dict(record)
-    held = {"written": now} | {key: value for key, value in held.items() if key != "side"}
-    unknown = sorted(set(held) - set(KEYS))
-    missing = [key for key in REQUIRED if key not in held]
-    if unknown or missing:
-        wrong = [f"unknown {key}" for key in unknown] + [f"missing {key}" for key in missing]
-        raise RecordError(f"not a record: {', '.join(wrong)}; allowed are {', '.join(KEYS)}")
-    if held["status"] not in STATUSES:
-        raise RecordError(f"status {held['status']!r} is unknown: allowed are {', '.join(STATUSES)}")
-    check_version(held["schema_version"], "the record")
-    if held["status"] == "ok" and (bad := sorted(not_finite(held))):
-        held |= {"status": "error", "message": f"a measured number is not finite: {', '.join(bad[:5])}"}
-    if held["status"] != "ok":
-        held = {key: value for key, value in held.items() if key not in MEASURED}
-    return {key: _plain(held[key], key not in EXACT) for key in KEYS if key in held}
-
-
-def not_finite(value: Any, where: str = "") -> Iterator[str]:
-    """Yield the place of every number that is NaN or infinite."""
-    if isinstance(value, float) and not math.isfinite(value):
-        yield where
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from not_finite(item, f"{where}.{key}" if where else str(key))
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from not_finite(item, f"{where}[{index}]")
-
-
-def _plain(value: Any, rounded: bool) -> Any:
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return None
-        return float(f"{value:.6g}") if rounded else value
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item, rounded) for key, item in value.items()}
-    return [_plain(item, rounded) for item in value] if isinstance(value, list | tuple) else value
-
-
 def split_side(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Move the largest keys of a record to a side object until the rest fits into 16 KB."""
-    sizes = {key: len(json.dumps(value)) for key, value in record.items() if key not in KEPT}
-    held, side = dict(record), dict[str, Any]()
+    sizes = {key: len(json.dumps(value)) for key, value in record.items() if key not in NEVER_ASIDE}
+    main, side = dict(record), dict[str, Any]()
     for key in sorted(sizes, key=lambda key: -sizes[key]):
-        if len(dump(held).encode()) <= LARGEST:
+        if len(dump(main).encode()) <= LARGEST:
             break
-        side[key] = held.pop(key)
-        held["side"] = sorted(side)
-    return held, side
+        side[key] = main.pop(key)
+        main["side"] = sorted(side)
+    return main, side

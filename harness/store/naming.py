@@ -1,4 +1,4 @@
-"""What a row is called: the backend, its variant, what differs from the usual, its ablations."""
+"""Labels of rows: the backend, its variant, what differs from the defaults, its ablations."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,7 +34,7 @@ def labels(records: Sequence[Record]) -> list[str]:
     names = [label(record) for record in records]
     flat = [flatten(record["config"]) for record in records]
     for name in {name for name in names if names.count(name) > 1}:
-        same = [index for index, given in enumerate(names) if given == name]
+        same = [index for index, other in enumerate(names) if other == name]
         differing = _differing([flat[index] for index in same])
         for index in same:
             added = [f"{key.removeprefix('backend.')}={flat[index].get(key)}" for key in differing]

@@ -1,4 +1,4 @@
-"""The record of one cell, the only truth: its keys, its version and what makes it valid."""
+"""The record of one cell: its keys, its schema version, its statuses."""
 
 from typing import Any, TypedDict
 
@@ -53,7 +53,7 @@ class RecordError(ValueError):
     """A record that cannot be read or must not be written; the message names the file and the next step."""
 
 
-# A run that ended badly says nothing about speed: these keys are kept only when the status is ok.
+# Keys that a record has only when its status is ok: a run that ended badly says nothing about speed.
 MEASURED = ("rounds", "warmup", "epochs", "extrapolated", "validation", "metrics", "memory", "cache", "limits")
 REQUIRED = ("schema_version", "protocol", "status", "config", "environment", "group")
 KEYS = tuple(Record.__annotations__)

@@ -1,7 +1,7 @@
 """Statistics derived from raw samples: robust centres, bootstrap intervals, ratios that exist only inside a group.
 
 The unit of an interval is a process (one cell, one seed), never an epoch: epochs of one process share its memory
-layout and its machine's mood. With fewer than three processes the spread inside a process is given, and called so.
+layout and the state of its machine. With fewer than three processes the spread inside them is given (kind ``spread``).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Old records made new: one function per schema version, chained."""
+"""Upgrades of old records to today's schema: one function per schema version, chained."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,11 +1,12 @@
-"""What makes a record believable: every rule names the key that breaks it."""
+"""Rules of a valid record; each problem names the key that breaks a rule."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from harness.store.files import environment_of, not_finite, read_record, record_paths
+from harness.store.completion import not_finite
+from harness.store.files import environment_of, read_record, record_paths
 from harness.store.record import KEYS, MEASURED, REQUIRED, STATUSES, Record, RecordError
 
 SCORES = ("train", "validation", "test")
@@ -43,12 +44,12 @@ def _status_problems(record: Record) -> Iterator[str]:
     if status not in STATUSES:
         yield f"status {status!r} is unknown: allowed are {', '.join(STATUSES)}"
     if status != "ok":
-        yield from (f"{key} is given although the status is {status}" for key in MEASURED if key in record)
+        yield from (f"{key} is present although the status is {status}" for key in MEASURED if key in record)
         if not record.get("message"):
             yield f"the status is {status} but no message says why"
         return
     if "log_tail" in record:
-        yield "log_tail is given although the status is ok"
+        yield "log_tail is present although the status is ok"
     if not record.get("epochs", {}).get("seconds"):
         yield "the status is ok but epochs.seconds holds no sample"
     if not record.get("dataset"):
@@ -56,16 +57,16 @@ def _status_problems(record: Record) -> Iterator[str]:
 
 
 def _date_problems(record: Record) -> Iterator[str]:
-    given = record.get("written", "")
+    text = record.get("written", "")
     try:
-        written = datetime.fromisoformat(given)
+        written = datetime.fromisoformat(text)
     except ValueError:
-        yield f"written is {given!r}: allowed is ISO 8601 in UTC, like 2026-01-31T12:00:00Z"
+        yield f"written is {text!r}: allowed is ISO 8601 in UTC, like 2026-01-31T12:00:00Z"
         return
     if written.tzinfo is None:
-        yield f"written is {given!r}, without a time zone: append Z"
+        yield f"written is {text!r}, without a time zone: append Z"
     elif written > datetime.now(UTC) + timedelta(days=1):
-        yield f"written is {given!r}, which is in the future: set the clock of that machine and measure again"
+        yield f"written is {text!r}, which is in the future: set the clock of that machine and measure again"
 
 
 def _number_problems(record: Record) -> Iterator[str]:

@@ -12,7 +12,8 @@ from datasets.hashes import digest
 from harness.planning.estimate import estimated_seconds
 from harness.planning.identity import record_path
 from harness.planning.plan import Found, Group, Plan
-from harness.report import tables
+from harness.report import formats
+from harness.report.content import NOTHING, Value
 from harness.report.rows import Row, rows
 
 WIDE = 160
@@ -77,7 +78,7 @@ def _table(key: Mapping[str, Any], made: Sequence[Row]) -> Table:
     table = Table(title=f"{title}{order} threads={key.get('threads')}", box=SIMPLE_HEAD, title_justify="left")
     for index, name in enumerate(HEAD):
         table.add_column(name, justify="left" if index < 2 else "right", no_wrap=True)
-    unit, factor = tables.unit_of(made)
+    unit, factor = formats.unit_of(made)
     for row in made:
         table.add_row(*_cells(row, unit, factor))
     return table
@@ -86,13 +87,13 @@ def _table(key: Mapping[str, Any], made: Sequence[Row]) -> Table:
 def _cells(row: Row, unit: str, factor: float) -> list[str]:
     statuses = sorted({record["status"] for _, record in row.cells})
     if row.time is None:
-        return [row.label, ", ".join(statuses), *[tables.NOTHING] * (len(HEAD) - 2)]
+        return [row.label, ", ".join(statuses), *[NOTHING] * (len(HEAD) - 2)]
     return [
         row.label,
         ", ".join(statuses),
-        f"{tables.measured(row.time, factor)} {unit}",
-        tables.ratio(row),
-        tables.number(row.middle("cache", "hit_rate"), "{:.1%}"),
-        tables.mean(row.values("metrics", "test")),
-        tables.memory(row.middle("memory", "peak_minus_resident")),
+        f"{formats.measured(row.time, factor)} {unit}",
+        formats.ratio(row),
+        str(Value(row.middle("cache", "hit_rate"), "{:.1%}")),
+        formats.mean(row.values("metrics", "test")),
+        formats.memory(row.middle("memory", "peak_minus_resident")),
     ]

@@ -1,1 +1,1 @@
-"""One page per suite: the blocks that its file names, made from the records that it measured."""
+"""One page per suite: the sections that its file names, built from the records that it measured."""

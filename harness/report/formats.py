@@ -1,0 +1,89 @@
+"""Printed forms of what is derived from records: times with their spread, ratios, scores, bytes, statuses."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from harness.report.content import NOTHING
+from harness.report.published import Published
+from harness.report.rows import Row
+from harness.store.record import Record
+from harness.store.statistics import Summary
+
+GLYPHS = {
+    "oom": "✗ oom",
+    "timeout": "✗ timeout",
+    "error": "✗ error",
+    "incorrect": "≠ incorrect",
+    "unsupported": "∅ unsupported",
+    "not_installed": "∅ not installed",
+    "interrupted": "✗ interrupted",
+}
+UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
+LONGEST_MESSAGE = 160
+
+
+def unit_of(rows: Sequence[Row]) -> tuple[str, float]:
+    """Unit in which the smallest time of a table is at least one, and its number per second."""
+    smallest = min((row.time.median for row in rows if row.time), default=1.0)
+    return next(((name, factor) for name, factor in UNITS if smallest * factor >= 1), UNITS[-1])
+
+
+def timed(rows: Sequence[Row]) -> str:
+    """Title of the column of times: an epoch, or one call of the scenario."""
+    scenario = rows[0].record["config"]["scenario"]["name"]
+    return "epoch time" if scenario == "train" else f"time of one {scenario}"
+
+
+def measured(summary: Summary, factor: float = 1.0) -> str:
+    """``median [low, high]`` for an interval over processes, ``median (low … high)`` for the spread inside them."""
+    scaled = summary.scaled(factor)
+    ends = ("[", ", ", "]") if scaled.kind == "interval" else ("(", " … ", ")")
+    return f"{scaled.median:.3g} {ends[0]}{scaled.low:.3g}{ends[1]}{scaled.high:.3g}{ends[2]}"
+
+
+def ratio(row: Row) -> str:
+    """Time as a multiple of the fastest peer's; ``~`` where the interval holds 1."""
+    if row.ratio is None:
+        return NOTHING
+    if row.ratio_to == row.label:
+        return "1"
+    unclear = " ~" if row.ratio.low <= 1 <= row.ratio.high else ""
+    return measured(row.ratio) + unclear + (" (lower precision)" if row.lower_precision else "")
+
+
+def status(row: Row) -> str:
+    """Glyph, status and the first message of a row without a good record."""
+    record: Record = row.record
+    message = " ".join(record.get("message", "").split())
+    short = message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 1]}…"
+    return GLYPHS[record["status"]] + (f": {short}" if short else "")
+
+
+def mean(scores: Sequence[float]) -> str:
+    """Mean and sample standard deviation over seeds, which is what papers print."""
+    if not scores:
+        return NOTHING
+    spread = f" ± {np.std(scores, ddof=1):.3f}" if len(scores) > 1 else ""
+    return f"{np.mean(scores):.3f}{spread}"
+
+
+def beside(scores: Sequence[float], published: Published | None) -> str:
+    """The published score and how far the measured mean is from it."""
+    if published is None:
+        return NOTHING
+    distance = f" ({np.mean(scores) - published.value:+.3f})" if scores else ""
+    return f"{published.value:.3f}{distance}"
+
+
+def memory(size: float | None) -> str:
+    """Bytes in binary units."""
+    if size is None:
+        return NOTHING
+    gib = size / 2**30
+    return f"{gib:.2f} GiB" if gib >= 1 else f"{size / 2**20:.3g} MiB"
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun, in the plural where there is not one."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""Pages over all records: the front page, comparison, aggregation, full-batch epochs."""

@@ -1,0 +1,49 @@
+"""Preparation of GraphTrainer with GraphFlat, and the epochs after which it has paid off beside the fastest peer."""
+
+from collections.abc import Sequence
+
+from harness.report import formats
+from harness.report.content import Block, Cell, Table, Value, columns
+from harness.report.rows import Row
+from harness.report.suites.records import SuiteRecords, ablations, fastest_peer, name_of, prepared, seconds, unflattened
+
+HEADS = (
+    *("", "ours", ("prepared once", "s"), ("of that flatten", "s"), "bytes on disk", "copies of a node"),
+    *("fastest peer", ("prepared once", "s"), ("epoch, ours", "s"), ("epoch, peer", "s"), "break-even epochs"),
+)
+
+
+def breakeven(records: SuiteRecords) -> list[Block]:
+    """One row per row of ours that names no ablation, beside the fastest peer of its comparison."""
+    rows: list[Sequence[Cell]] = []
+    for dataset, comparison in records.comparisons("train"):
+        peer = fastest_peer(comparison.rows)
+        for row in comparison.rows:
+            if peer is None or row.peer or not row.ok or ablations(row):
+                continue
+            name = name_of(dataset, comparison)
+            rows.append([name, row.label, *_preparation(row), peer.label, *_epochs(row, peer)])
+    return [Table(columns(*HEADS), rows)] if rows else []
+
+
+def _preparation(row: Row) -> list[Cell]:
+    flattened, size = row.prepare().get("flatten"), row.middle("facts", "bytes_on_disk")
+    copies, factor = row.middle("facts", "duplication"), unflattened(row)
+    return [
+        Value(prepared(row)),
+        Value(None if flattened is None else flattened * factor),
+        formats.memory(None if size is None else size * factor),
+        Value(copies, "{:.1f}"),
+    ]
+
+
+def _epochs(row: Row, peer: Row) -> list[Cell]:
+    times = [Value(prepared(peer)), Value(seconds(row)), Value(seconds(peer))]
+    return [*times, epochs_until_even(prepared(row) - prepared(peer), seconds(peer) - seconds(row))]
+
+
+def epochs_until_even(extra: float, saved: float) -> str:
+    """After how many epochs ``extra`` seconds of preparation are won back at ``saved`` seconds an epoch."""
+    if extra <= 0:
+        return "at once" if saved >= 0 else f"ahead for {extra / saved:.3g}"
+    return f"{extra / saved:.3g}" if saved > 0 else "never"

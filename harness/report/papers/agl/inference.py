@@ -1,0 +1,92 @@
+"""Inference of all nodes: time, CPU and memory of GraphInfer, beside the module that it replaced and the peers."""
+
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from harness.report import formats
+from harness.report.content import NOTHING, Block, Cell, Section, Table, Value, columns
+from harness.report.rows import Row
+from harness.report.suites.records import (
+    SuiteRecords,
+    fastest_peer,
+    label_with_form,
+    name_of,
+    option,
+    prepared,
+    seconds,
+)
+
+HEADS = (
+    *("engine", ("once before", "s"), ("first call, cold", "s"), ("later calls, warm", "s"), "CPU s", "peak memory"),
+    *("times (a)", "times (b)", "memory / (a)", "CPU / (a)"),
+)
+
+
+def inference(records: SuiteRecords) -> list[Block]:
+    """One table per comparison; (a) infers from neighbourhoods, (b) is the fastest peer in its fastest form."""
+    published = records.published("inference", len(HEADS))
+    sections: list[Block] = []
+    for dataset, comparison in records.comparisons("infer"):
+        old, peer = replaced(comparison.rows), best_peer(comparison.rows)
+        rows = [_row(row, old, peer) for row in comparison.rows]
+        sections.append(Section(name_of(dataset, comparison), [Table(columns(*HEADS), [*rows, *published])]))
+    return sections
+
+
+def replaced(rows: Sequence[Row]) -> Row | None:
+    """(a): inference from GraphFeatures, which GraphInfer replaced."""
+    return next((row for row in rows if option(row, "infer") == "neighbourhood" and row.ok), None)
+
+
+def best_peer(rows: Sequence[Row]) -> Row | None:
+    """(b): the fastest peer: all make each embedding once, of batches of blocks or of the whole graph at once."""
+    return fastest_peer(rows)
+
+
+def graphinfer(rows: Sequence[Row]) -> Row | None:
+    """Our fastest row of GraphInfer's rounds."""
+    return next((row for row in rows if not row.peer and option(row, "infer") == "graphinfer" and row.ok), None)
+
+
+def cpu(row: Row) -> float | None:
+    """CPU seconds of a call."""
+    medians = [median(record["epochs"]["cpu_seconds"]) for record in row.ok if record["epochs"]["cpu_seconds"]]
+    return median(medians) if medians else None
+
+
+def peak(row: Row) -> float | None:
+    """Highest memory of the process tree in bytes."""
+    return row.middle("memory", "peak")
+
+
+def _row(row: Row, old: Row | None, peer: Row | None) -> list[Cell]:
+    if row.time is None:
+        return [label_with_form(row), formats.status(row), *[NOTHING] * (len(HEADS) - 2)]
+    first = [record["warmup"][0] for record in row.ok if record.get("warmup")]
+    mark = " (a)" if row is old else " (b)" if row is peer else ""
+    return [
+        label_with_form(row) + mark,
+        Value(prepared(row)),
+        Value(median(first) if first else None),
+        formats.measured(row.time),
+        Value(cpu(row)),
+        formats.memory(peak(row)),
+        *[Value(seconds(other) / row.time.median if other else None) for other in (old, peer)],
+        *[Value(share(row, old, quantity), "{:.2f}") for quantity in (peak, cpu)],
+    ]
+
+
+def share(row: Row, other: Row | None, quantity: Callable[[Row], float | None]) -> float | None:
+    """A quantity of a row as a share of another row's."""
+    own, others = quantity(row), quantity(other) if other else None
+    return own / others if own is not None and others else None
+
+
+def against(
+    records: SuiteRecords, rival: Callable[[Sequence[Row]], Row | None], quantity: Callable[[Row], float | None]
+) -> str:
+    """What GraphInfer takes as a share of what a rival takes, from least to most over the tables."""
+    pairs = [(graphinfer(one.rows), rival(one.rows)) for _, one in records.comparisons("infer")]
+    shares = sorted(value for row, other in pairs if row and (value := share(row, other, quantity)) is not None)
+    ends = (shares[0], shares[-1]) if shares else ()
+    return " to ".join(dict.fromkeys(f"{value:.2g}" for value in ends)) or NOTHING

@@ -1,0 +1,62 @@
+"""Sampling alone: targets and edges per second of an epoch's batches, beside the fastest peer's."""
+
+from collections.abc import Sequence
+
+from harness.report import formats
+from harness.report.comparisons import Comparison
+from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
+from harness.report.papers.agl.inference import cpu
+from harness.report.rows import Row
+from harness.report.suites.records import SuiteRecords, called, rate
+
+HEADS = (
+    *("engine", ("epoch", "ms"), "targets/s", "edges/s", "times the fastest peer's edges/s", "its targets/s"),
+    *("edges of a target", "nodes of a target", "CPU s per s"),
+)
+
+
+def sampling(records: SuiteRecords) -> list[Block]:
+    """One table per comparison of scenario ``sample``."""
+    return records.tables("sample", _table)
+
+
+def _table(comparison: Comparison) -> Table:
+    return Table(columns(*HEADS), [_row(row, peer_of(row, comparison.rows)) for row in comparison.rows])
+
+
+def peer_of(row: Row, rows: Sequence[Row]) -> Row | None:
+    """The fastest peer of the same groups: ratios exist only inside a group."""
+    return next((other for other in rows if other.ok and other.label == row.ratio_to), None)
+
+
+def _row(row: Row, peer: Row | None) -> list[Cell]:
+    targets = row.middle("facts", "targets")
+    if row.time is None or not targets:
+        return [row.label, formats.status(row), *[NOTHING] * (len(HEADS) - 2)]
+    counts, cpu_seconds = [row.middle("facts", name) for name in ("edges", "nodes")], cpu(row)
+    return [
+        row.label,
+        Value(called(row) * 1e3),
+        *[Value(rate(row, name), "{:,.0f}") for name in ("targets", "edges")],
+        *[Value(times(row, peer, name), "{:.2f}") for name in ("edges", "targets")],
+        *[Value(count / targets if count else None, "{:.1f}") for count in counts],
+        Value(cpu_seconds / called(row) if cpu_seconds else None, "{:.2f}"),
+    ]
+
+
+def times(row: Row, peer: Row | None, count: str) -> float | None:
+    """How many times as many per second as a peer's."""
+    own, others = rate(row, count), rate(peer, count) if peer else None
+    return own / others if own and others else None
+
+
+def sampling_range(records: SuiteRecords) -> str:
+    """Edges per second of our fastest row over those of the fastest peer, from least to most over the tables."""
+    pairs = [(_fastest_of_ours(one.rows), one.rows) for _, one in records.comparisons("sample")]
+    factors = sorted(factor for row, rows in pairs if row and (factor := times(row, peer_of(row, rows), "edges")))
+    ends = (factors[0], factors[-1]) if factors else ()
+    return " to ".join(dict.fromkeys(f"{factor:.2f}" for factor in ends)) or NOTHING
+
+
+def _fastest_of_ours(rows: Sequence[Row]) -> Row | None:
+    return next((row for row in rows if not row.peer and row.ok), None)

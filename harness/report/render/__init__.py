@@ -1,0 +1,1 @@
+"""Renderers: each writes pages in one format, from nothing but their content."""

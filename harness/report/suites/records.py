@@ -1,0 +1,142 @@
+"""A suite with the records that it measured, and how its rows are told apart."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.planning.suite import Suite, read_suite
+from harness.report.comparisons import Comparison, DatasetComparisons, dataset_comparisons
+from harness.report.content import Block, Section, Table
+from harness.report.published import SUITES
+from harness.report.rows import Row, StoredRecord
+from harness.usage import UsageError
+
+GENERAL = ("parse", "order", "import", "load")  # what every engine needs before its own preparation
+
+
+@dataclass
+class SuiteRecords:
+    """A suite's file and the comparisons of its records."""
+
+    suite: Suite
+    datasets: list[DatasetComparisons]
+
+    def comparisons(self, scenario: str | None = None) -> Iterator[tuple[DatasetComparisons, Comparison]]:
+        """Comparisons with their data set, of one scenario or of all."""
+        for dataset in self.datasets:
+            for comparison in dataset.comparisons:
+                if scenario in (None, comparison.scenario):
+                    yield dataset, comparison
+
+    def published(self, section: str, width: int) -> list[list[str]]:
+        """The paper's rows of a section's table of ``width`` columns; raises UsageError for a row of another width."""
+        rows = [[str(value) for value in row] for row in self.suite.paper.get(section, ())]
+        for row in rows:
+            if len(row) != width:
+                raise UsageError(
+                    f"suite {self.suite.name}: a row of paper.{section} has {len(row)} cells, its table {width} columns"
+                )
+        return rows
+
+    def constant(self, name: str) -> Any:
+        """A constant of the paper from the suite's file; raises UsageError where it lacks that."""
+        if name not in self.suite.constants:
+            path = f"conf/suite/{self.suite.name}.yaml"
+            raise UsageError(f"suite {self.suite.name} has no constants.{name}: add it to {path}")
+        return self.suite.constants[name]
+
+    def tables(self, scenario: str | None, table: Callable[[Comparison], Table]) -> list[Block]:
+        """A section with its table for each comparison of a scenario, without those whose table has no rows."""
+        built = [(name_of(dataset, one), table(one)) for dataset, one in self.comparisons(scenario)]
+        return [Section(name, [content]) for name, content in built if content.rows]
+
+
+def suite_records(
+    results: Path, records: Sequence[StoredRecord], environments: Mapping[str, dict[str, Any]], folder: Path = SUITES
+) -> list[SuiteRecords]:
+    """The suites that name sections of a page and have records, by name."""
+    from omegaconf import OmegaConf
+
+    suites = []
+    for path in sorted(folder.glob("*.yaml")):
+        suite = read_suite(OmegaConf.to_container(OmegaConf.load(path)))
+        own = [(at, record) for at, record in records if record["config"].get("suite") == suite.name]
+        if suite.report and own:
+            suites.append(SuiteRecords(suite, dataset_comparisons(results, own, environments)))
+    return suites
+
+
+def name_of(dataset: DatasetComparisons, comparison: Comparison) -> str:
+    """Data set with its size, model, scenario and batches: the first cell of a row."""
+    options = comparison.rows[0].record["config"]["dataset"].get("options") or {}
+    size = f" of {options['nodes']:,} nodes" if "nodes" in options else ""
+    model, scenario, *form = comparison.title.split(", ")
+    task = [model] if scenario == "train" else [model, scenario]
+    config = comparison.rows[0].record["config"]
+    fanouts, limit = config["model"].get("fanouts") or [], config["training"].get("batch_limit")
+    sampled = [f"fanouts {' '.join(map(str, fanouts))}"] if fanouts else []
+    limited = [f"the first {limit} of an epoch"] if limit else []
+    return f"{dataset.name}{size}, {', '.join([*task, form[0], *limited, *form[1:-2], *sampled])}"
+
+
+def option(row: Row, name: str) -> Any:
+    """An option of a row's engine, ``None`` where it has none of that name."""
+    return row.record["config"]["backend"].get(name)
+
+
+def label_with_form(row: Row) -> str:
+    """A row's label with its form of inference, which a label leaves out where another part of it differs already."""
+    form = option(row, "infer") if row.record["config"]["scenario"]["name"] == "infer" else None
+    return row.label if form is None or "infer=" in row.label else f"{row.label} infer={form}"
+
+
+def backend(row: Row) -> str:
+    """Name of a row's backend."""
+    return str(row.record["config"]["backend"]["name"])
+
+
+def ablations(row: Row) -> tuple[str, ...]:
+    """The ablations of a row, sorted."""
+    return tuple(sorted(row.record.get("ablations", [])))
+
+
+def at_its_best(rows: Sequence[Row]) -> Row | None:
+    """Our fastest row that names no ablation."""
+    return next((row for row in rows if not row.peer and row.ok and not ablations(row)), None)
+
+
+def fastest_peer(rows: Sequence[Row], name: str | None = None) -> Row | None:
+    """The fastest peer, or the fastest form of one of them; rows are sorted by time."""
+    return next((row for row in rows if row.peer and row.ok and name in (None, backend(row))), None)
+
+
+def prepared(row: Row) -> float:
+    """Seconds that an engine spends once, before its first epoch, on what is its own, all targets flattened."""
+    phases = {name: seconds for name, seconds in row.prepare().items() if name not in GENERAL}
+    if "flatten" in phases:
+        phases["flatten"] *= unflattened(row)
+    return sum(phases.values())
+
+
+def unflattened(row: Row) -> float:
+    """All targets over those whose GraphFeatures were made: a limited epoch needs no more."""
+    stored, targets = row.middle("facts", "records"), row.middle("dataset", "counts", "train")
+    return max(1.0, targets / stored) if stored and targets else 1.0
+
+
+def seconds(row: Row) -> float:
+    """Median seconds of the timed call of a row that has some."""
+    assert row.time is not None
+    return row.time.median
+
+
+def called(row: Row) -> float:
+    """Median seconds of the timed call as it ran, not scaled to all targets."""
+    return seconds(row) / float(row.record.get("extrapolated") or 1.0)
+
+
+def rate(row: Row, count: str) -> float | None:
+    """A count among a row's facts per second of its calls."""
+    total = row.middle("facts", count)
+    return None if total is None or row.time is None else total / called(row)

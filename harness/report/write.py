@@ -1,0 +1,86 @@
+"""Writing of ``reports/``: a pure function of the records and of this checkout, twice the same bytes."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from harness.report import figures
+from harness.report.comparisons import dataset_comparisons, of_scenarios
+from harness.report.content import Figure, Page, walk
+from harness.report.pages.comparison import comparison_page
+from harness.report.pages.epochs import epochs_page, full_batches
+from harness.report.pages.front import front_page
+from harness.report.pages.kernels import kernels_page
+from harness.report.render import markdown
+from harness.report.rows import StoredRecord
+from harness.report.suites.page import suite_page
+from harness.report.suites.records import suite_records
+from harness.store.files import environment_of, find_records
+from harness.store.record import RecordError
+
+MARK = "gnn-harness report"
+
+
+def write_reports(results: Path, out: Path, on_page: Callable[[str], None] = lambda name: None) -> list[Path]:
+    """Write all pages and figures below ``out`` and return them; raises RecordError when there is no record.
+
+    Nothing is written before all of them are built; ``on_page`` hears the name of each that is. Files of an earlier
+    report that are no longer built are deleted; what carries no mark of a report is left alone.
+    """
+    records = list(find_records(results))
+    if not records:
+        raise RecordError(f"{results} holds no records: run `python -m harness` first, or name another folder")
+    texts = {}
+    for name, text in _texts(pages(results, records), out):
+        on_page(name)
+        texts[name] = text
+    return _write(out, texts)
+
+
+def pages(results: Path, records: list[StoredRecord]) -> Iterator[Page]:
+    """Build every page that the records fill, in no format yet."""
+    names = sorted({record["environment"] for _, record in records})
+    environments = {name: environment_of(results, name) for name in names}
+    datasets = dataset_comparisons(results, records, environments)
+    trained = of_scenarios(datasets, lambda scenario: scenario != "spmm")
+    multiplied = of_scenarios(datasets, lambda scenario: scenario == "spmm", "-kernels")
+    full = full_batches(trained)
+    suites = suite_records(results, records, environments)
+    yield comparison_page(trained, environments)
+    if multiplied:
+        yield kernels_page(multiplied, environments)
+    if full:
+        yield epochs_page(full)
+    for suite in suites:
+        yield suite_page(suite, environments)
+    yield front_page(_statuses(records), trained, multiplied, full, suites)
+
+
+def _texts(built: Iterable[Page], out: Path) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of every figure, once each, and of every page."""
+    drawn = set()
+    for page in built:
+        for block in walk(page.content):
+            if isinstance(block, Figure) and block.name not in drawn:
+                drawn.add(block.name)
+                yield f"figures/{block.name}", figures.svg(block)
+        yield f"{page.name}{markdown.SUFFIX}", markdown.render(page, out)
+
+
+def _statuses(records: Iterable[StoredRecord]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for _, record in records:
+        counts[record["status"]] = counts.get(record["status"], 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def _write(out: Path, texts: Mapping[str, str]) -> list[Path]:
+    written = []
+    for name, text in texts.items():
+        path = out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        written.append(path)
+    for path in sorted({*out.glob(f"*{markdown.SUFFIX}"), *(out / "figures").glob("*.svg")} - set(written)):
+        if MARK in path.read_text(encoding="utf-8")[:1000]:
+            path.unlink()
+    return written

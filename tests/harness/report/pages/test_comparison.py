@@ -1,0 +1,154 @@
+"""Page of trainings: a row shows what its records hold, and nothing that was not measured."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.report.content import NOTHING
+from harness.report.rows import Row, rows
+from harness.report.write import write_reports
+from harness.store.files import environment_of, find_records
+from tests import factory
+
+ENGINES = {"agl": 0.01, "dgl": 0.02, "pyg": 0.03}
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Three engines on three seeds, one of them also without a result."""
+    folder = tmp_path / "results"
+    for seed in range(3):
+        for backend, seconds in ENGINES.items():
+            factory.write(folder, factory.record(backend, seed, seconds))
+        broken = factory.config("pyg", seed, backend={"variant": "compile"})
+        factory.write(folder, factory.record("pyg", seed, status="oom", config=broken))
+    return folder
+
+
+def rows_by_label(results: Path) -> dict[str, Row]:
+    """Rows of all records as one table, by label."""
+    records = list(find_records(results))
+    environments = {record["environment"]: environment_of(results, record["environment"]) for _, record in records}
+    return {row.label: row for row in rows(records, environments)}
+
+
+def line_of(page: str, label: str) -> list[str]:
+    """Cells of the first table line of an engine in the main table."""
+    line = next(line for line in page.splitlines() if line.startswith(f"| {label} ") and ("ms" not in line))
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+
+
+def main_table(page: str) -> str:
+    """The first table with times."""
+    return page[page.index("| engine | epoch time") :]
+
+
+def test_a_failed_row_shows_its_status_and_never_a_number(results: Path, tmp_path: Path) -> None:
+    write_reports(results, tmp_path / "reports")
+    page = (tmp_path / "reports" / "comparison.md").read_text()
+    cells = line_of(main_table(page), "pyg compile")
+    assert cells[1].startswith("✗ oom: it ended as oom \\| on purpose")
+    assert cells[2] == "0 of 3"
+    assert set(cells[3:]) == {NOTHING}
+    assert all(cell not in ("0", "0.0", "nan", "0.000") for cell in cells)
+    assert "oom" in next((tmp_path / "reports" / "figures").iterdir()).read_text()
+
+
+def test_a_row_shows_what_its_records_hold(results: Path, tmp_path: Path) -> None:
+    write_reports(results, tmp_path / "reports")
+    cells = line_of(main_table((tmp_path / "reports" / "comparison.md").read_text()), "agl")
+    time, n, ratio, limit, reuse, hit_rate, score, published, until, memory = cells[1:]
+    assert (limit, reuse) == (NOTHING, NOTHING)
+    low, high = map(float, re.findall(r"\[([\d.]+), ([\d.]+)\]", time)[0])
+    assert low <= float(time.split()[0]) <= high
+    assert 9.8 <= low <= high <= 10.2
+    assert n == "3"
+    assert float(ratio.split()[0]) == pytest.approx(0.5, rel=0.03)
+    assert hit_rate == "87.0%"
+    assert re.fullmatch(r"0\.8\d\d ± 0\.0\d\d", score)
+    assert published.startswith("0.830 (")
+    assert float(until.split()[0]) == pytest.approx(50 * 0.01, rel=0.03)
+    assert memory == "114 MiB + 286 MiB"
+
+
+def test_time_to_accuracy_has_a_column_only_where_a_target_was_reached(tmp_path: Path) -> None:
+    reached, missed = factory.record("dgl"), factory.record("agl")
+    for folder, given in (("both", [reached, missed]), ("none", [missed])):
+        missed["metrics"]["epochs_to_target"] = None
+        for values in given:
+            factory.write(tmp_path / folder, values)
+        write_reports(tmp_path / folder, tmp_path / "reports" / folder)
+    page, bare = ((tmp_path / "reports" / folder / "comparison.md").read_text() for folder in ("both", "none"))
+    assert line_of(main_table(page), "agl")[9] == NOTHING and line_of(main_table(page), "dgl")[9].endswith(" s")
+    assert "time to accuracy" not in main_table(bare) and len(line_of(main_table(bare), "agl")) == 10
+
+
+def test_limits_and_structure_are_shown_where_they_are_known(tmp_path: Path) -> None:
+    values = factory.record("agl") | {"limits": {"fraction_of_limit": 0.42, "xnr": 1.75}}
+    degrees = {"median": 3.0, "mean": 3.9, "max": 168.0, "top_1_percent": 0.12}
+    structure = {"density": 0.00144, "tiles": {"<1": 0.9, ">10": 0.1}, "degrees": degrees}
+    factory.write(tmp_path / "results", values | {"dataset": values["dataset"] | {"structure": structure}})
+    write_reports(tmp_path / "results", tmp_path / "reports")
+    page = (tmp_path / "reports" / "comparison.md").read_text()
+    assert line_of(main_table(page), "agl")[4:6] == ["42%", "1.75"]
+    assert "Density 1.44e-03; in-degree median 3, mean 3.9, largest 168" in page
+
+
+def test_extrapolated_epochs_are_scaled_and_marked(tmp_path: Path) -> None:
+    values = factory.record("agl", 0, 0.01, extrapolated=12.5)
+    factory.write(tmp_path / "results", values)
+    row = rows_by_label(tmp_path / "results")["agl"]
+    assert row.time is not None
+    assert row.time.median == pytest.approx(0.125, rel=0.03)
+    assert sum(row.phases().values()) == pytest.approx(row.time.median, rel=0.03)
+    write_reports(tmp_path / "results", tmp_path / "reports")
+    page = (tmp_path / "reports" / "comparison.md").read_text()
+    assert "extrapolated from 1/12.5 of its batches" in page
+    assert "≈" in line_of(main_table(page), "agl")[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"synthetic": True}, "**synthetic**: a generated graph"),
+        ({"trust": "first use"}, "trusted on first use"),
+        ({"notes": ["15 isolated test nodes"]}, "- 15 isolated test nodes"),
+        ({"counts": {"nodes": 1234567}}, "1,234,567"),
+    ],
+)
+def test_what_is_known_of_the_data_is_said(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    for results, extra in (("with", change), ("without", {})):
+        values = factory.record("agl")
+        values["dataset"] |= extra
+        factory.write(tmp_path / results, values)
+        write_reports(tmp_path / results, tmp_path / f"{results} reports")
+        page = (tmp_path / f"{results} reports" / "comparison.md").read_text()
+        assert (said in page) == (results == "with")
+
+
+def test_recovered_data_stand_beside_no_published_score(tmp_path: Path) -> None:
+    values = factory.record("agl", config=factory.config("agl", dataset={"name": "ppi_recovered"}))
+    factory.write(tmp_path / "results", values)
+    write_reports(tmp_path / "results", tmp_path / "reports")
+    page = (tmp_path / "reports" / "comparison.md").read_text()
+    assert "never with published PPI scores" in page
+    assert line_of(main_table(page), "agl")[8] == NOTHING
+
+
+def test_one_command_for_rows_that_differ_in_the_backend_only(results: Path, tmp_path: Path) -> None:
+    write_reports(results, tmp_path / "reports")
+    page = (tmp_path / "reports" / "comparison.md").read_text()
+    commands = [line for line in page.splitlines() if line.startswith("python -m harness -m")]
+    assert any(line.endswith("seed=0,1,2") and "backend=agl,dgl,pyg " in line for line in commands)
+
+
+def test_what_was_not_measured_is_a_dash_and_no_zero(tmp_path: Path) -> None:
+    values = factory.record("agl")
+    for key in ("cache", "metrics", "memory"):
+        del values[key]
+    factory.write(tmp_path / "results", values)
+    write_reports(tmp_path / "results", tmp_path / "reports")
+    cells = line_of(main_table((tmp_path / "reports" / "comparison.md").read_text()), "agl")
+    assert set(cells[3:]) == {NOTHING}

@@ -1,0 +1,41 @@
+"""Page of full-batch epochs: what is compared, the dense floor, memory."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.report.write import write_reports
+from tests import factory
+from tests.harness.report.aggregations import line_with
+
+
+def test_training_stays_on_the_pages_of_training(page: tuple[Path, str]) -> None:
+    folder = page[0] / "reports"
+    comparison, epochs = ((folder / name).read_text() for name in ("comparison.md", "epochs.md"))
+    assert "spmm" not in comparison.partition("## Environments")[0].partition("## Summary")[2]
+    cells = line_with(epochs, "gat, 2 layers (agl)")
+    assert float(cells[4].rstrip("x")) == pytest.approx(3, rel=0.1)
+    assert cells[5] == "8"
+    assert float(cells[6]) == pytest.approx(10 / 8, rel=0.1)
+    assert cells[8:] == ["114 MiB", "114 MiB", "1.00"]
+
+
+def test_runs_for_scores_are_no_evidence_of_speed(tmp_path: Path) -> None:
+    for backend, seconds in (("agl", 0.01), ("dgl", 0.03)):
+        given = factory.config(backend, 0, measure={"warmup": 1, "min_samples": 1, "max_samples": 1})
+        factory.write(tmp_path, factory.record(backend, 0, seconds, config=given))
+    write_reports(tmp_path, tmp_path / "reports")
+    assert not (tmp_path / "reports" / "epochs.md").exists()
+    summary = (tmp_path / "reports" / "comparison.md").read_text().partition("## Summary")[2]
+    assert "3x" not in summary.partition("## cora")[0]
+
+
+def test_memory_of_old_records_is_not_compared(tmp_path: Path) -> None:
+    for backend, seconds in (("agl", 0.01), ("dgl", 0.03)):
+        record = factory.record(backend, 0, seconds)
+        record["memory"] |= {"peak_minus_resident": 0}
+        del record["memory"]["resident"]
+        factory.write(tmp_path / "results", record)
+    write_reports(tmp_path / "results", tmp_path / "reports")
+    epochs = (tmp_path / "reports" / "epochs.md").read_text()
+    assert line_with(epochs, "gat, 2 layers (agl)")[8:] == ["—", "—", "—"]

@@ -1,0 +1,28 @@
+"""Inference beside the module that it replaced and the fastest form of a peer."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.harness.report.suite_cells import cell, lines_of, number, page
+
+
+def test_inference_stands_beside_what_it_replaced_and_the_fastest_form_of_a_peer(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    scenario = {"name": "infer"}
+    for infer, seconds, peak in (("graphinfer", 0.1, 1e9), ("neighbourhood", 0.4, 4e9)):
+        memory = {"resident_after_prepare": 1, "peak": peak, "peak_minus_resident": 1}
+        cell(results, "agl", seconds, "agl_inference", backend={"infer": infer}, scenario=scenario, memory=memory)
+    for infer, seconds in (("full", 0.2), ("layerwise", 0.3)):
+        cell(results, "dgl", seconds, "agl_inference", backend={"infer": infer}, scenario=scenario)
+    text = page(results, "agl_inference")
+    rows = lines_of(text, "Inference of all")
+    ours = rows["agl infer=graphinfer"]
+    assert [number(ours[place]) for place in (5, 6)] == pytest.approx([4, 2], rel=0.1)
+    assert [number(ours[place]) for place in (7, 8)] == pytest.approx([0.25, 0.25], rel=0.1)
+    assert {"agl infer=neighbourhood (a)", "dgl infer=full (b)"} < set(rows)
+    assert all("infer=" in name for name in rows if name.startswith(("agl", "dgl")))
+    claimed = re.search(r"\| about 0.25 \| (\S+) \| (\S+) \|", text)
+    assert claimed
+    assert [float(value) for value in claimed.groups()] == pytest.approx([0.25, 0.5], abs=0.03)

@@ -1,0 +1,35 @@
+"""Measured speed-ups and those of the model, which are called so."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.report.content import NOTHING
+from tests.harness.report.suite_cells import all_lines, assert_pictured, cell, number, page
+
+
+def test_the_model_of_the_speed_up_is_called_a_model(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    alone = {"pull": 0.0, "push": 0.1, "wait": 0.0, "seconds": 1.0, "spread": [0.1, 0.1]}
+    alone |= {"compute": 0.9, "targets": 1000, "steps": 10, "bytes_pulled": 4e5, "bytes_pushed": 4e5}
+    beside = alone | {"push": 0.06, "seconds": 0.6, "compute": 0.54, "targets": 500, "steps": 5}
+    for workers, seconds in ((1, 1.0), (2, 0.6)):
+        facts = {
+            "workers": [alone if workers == 1 else beside] * workers,
+            "servers": [{"seconds": 0.05, "updates_in_all": 100}],
+            "steps": 10,
+        }
+        values = {"strategy": "async", "workers": workers}
+        cell(results, "agl", seconds, "agl_speedup", backend=values, facts=facts, training={"batch_size": 1000})
+    text = page(results, "agl_speedup")
+    rows = all_lines(text, "Speed-up by number")
+    kinds = [f"model, {network}" for network in ("no network", "10 Gbit/s, 50 µs", "1 Gbit/s, 100 µs")]
+    assert list(dict.fromkeys(row[3] for row in rows)) == ["measured", *kinds, "published, slope 0.8"]
+    most = [number(row[2]) for row in rows if row[0] == "100" and row[3] in kinds]
+    assert 100 > most[0] > most[1] > most[2] > 1 and f"async {most[0]:g} (no network, slope" in text
+    assert number(rows[1][2]) == pytest.approx(1 / 0.6, rel=0.1)
+    assert number(rows[1][4].rstrip("%")) == pytest.approx((0.5 / 0.6 - 1) * 100, abs=5)
+    assert all(row[4] == NOTHING for row in rows[2:])
+    assert_pictured(results, "agl_speedup", text, ["async, measured", "async, model, 1 Gbit/s, 100 µs", "linear"])
+    assert (rows[1][5], rows[1][6]) == ("1.20x", "1.20x")
+    assert abs(number(rows[1][7].rstrip("%"))) < 5

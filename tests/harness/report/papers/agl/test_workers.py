@@ -1,0 +1,22 @@
+"""Scores of several workers beside one worker's."""
+
+from pathlib import Path
+
+from harness.report.content import NOTHING
+from tests.harness.report.suite_cells import all_lines, assert_pictured, cell, page
+
+
+def test_convergence_shows_the_distance_to_one_worker(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for workers, score in ((1, 0.9), (4, 0.87)):
+        metrics = {"name": "auc", "test": score, "validation": score, "epochs_run": 9}
+        curve = [[epoch, 0.1, score - 0.05 + 0.01 * epoch] for epoch in range(1, 6)]
+        values = {"strategy": "sync", "workers": workers}
+        cell(results, "agl", 0.1, "agl_convergence", backend=values, metrics=metrics, validation=curve)
+    text = page(results, "agl_convergence")
+    one, many = all_lines(text, "Scores by number")
+    assert (one[1], one[2], one[3]) == ("0.900", "+0.0000", "5")
+    assert (many[1], many[2], many[3]) == ("0.870", "-0.0300", NOTHING)
+    assert (one[5], many[5]) == ("0.900", "0.870")
+    assert_pictured(results, "agl_convergence", text, ["workers=1", "workers=4", "validation auc"])
+    assert "| the same level | 0.0300 |" in text

@@ -1,0 +1,53 @@
+"""The command printed beside a row leads back to its cell."""
+
+import shlex
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from backends.ablation import resolve
+from harness.planning.compose import compose_jobs
+from harness.planning.config import load
+from harness.planning.identity import execution_config
+from harness.report import commandline
+from harness.usage import UsageError
+from tests import factory
+
+COMMANDS = [
+    ["backend=agl", "dataset=cora", "model=gat"],
+    ["backend=agl", "dataset=cora", "model=gat", "+ablation=pruning", "training.dropout=0.0", "threads=1"],
+    ["backend=agl", "dataset=uug", "model=gcn", "+ablation=[pruning,partition]", "measure=short"],
+    ["backend=agl", "dataset=uug", "model=sage", "backend.pruning=false", "dataset.options.nodes=5000"],
+    ["backend=reference", "dataset=cora", "model=gcn", "scenario=infer", "launcher.allocator=stock"],
+]
+
+
+@pytest.mark.parametrize("given", COMMANDS, ids=" ".join)
+def test_the_printed_command_leads_back_to_the_same_cell(given: list[str]) -> None:
+    config, names = _resolved([*given, "seed=3"])
+    record: Any = {"config": asdict(config), "ablations": names}
+    asked = commandline.overrides(record)
+    rest = [text for text in asked if not text.startswith("backend=")]
+    words = shlex.split(commandline.command([config.backend.name], rest, [3]))
+    assert words[:3] == ["python", "-m", "harness"]
+    again, same = _resolved(words[3:])
+    assert execution_config(again) == execution_config(config)
+    assert (same, again.seed) == (names, 3)
+    assert len(asked) <= len(given) + 2
+
+
+def _resolved(arguments: list[str]) -> Any:
+    config = load(compose_jobs(arguments)[0].values)
+    names = sorted(name for name, on in config.ablations.items() if on)
+    config.backend = resolve(config.backend, names)
+    return config, names
+
+
+def test_a_choice_that_is_gone_leaves_every_key_said() -> None:
+    record: Any = {"config": factory.config("agl", dataset={"name": "gone"}), "ablations": []}
+    asked = commandline.overrides(record)
+    assert "dataset=gone" in asked
+    assert "++model.hidden=8" in asked
+    with pytest.raises(UsageError):
+        compose_jobs(["dataset=gone"])

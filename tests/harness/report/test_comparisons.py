@@ -1,0 +1,18 @@
+"""Records sorted into comparisons with titles that differ."""
+
+from pathlib import Path
+
+from harness.report.write import write_reports
+from tests import factory
+
+
+def test_equal_titles_are_told_apart_by_what_differs(tmp_path: Path) -> None:
+    for backend in ("agl", "dgl"):
+        for hidden in (8, 16):
+            given = factory.config(backend, 0, model={"hidden": hidden})
+            factory.write(tmp_path / "results", factory.record(backend, config=given), folder=f"{backend}{hidden}")
+    write_reports(tmp_path / "results", tmp_path / "reports")
+    page = (tmp_path / "reports" / "comparison.md").read_text()
+    titles = [line for line in page.splitlines() if line.startswith("### ")]
+    start = "### cora: gat, train, full batch, 2 layers"
+    assert sorted(titles) == [f"{start}, hidden {hidden}, cpu, 2 threads" for hidden in (16, 8)]

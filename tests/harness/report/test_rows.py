@@ -1,0 +1,101 @@
+"""Rows of a table: which records count, which peer they are compared with, ratios inside groups only."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.report import formats
+from harness.report.content import NOTHING
+from harness.report.rows import Row, rows
+from harness.store.files import environment_of, find_records
+from tests import factory
+
+ENGINES = {"agl": 0.01, "dgl": 0.02, "pyg": 0.03}
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Three engines on three seeds, one of them also without a result."""
+    folder = tmp_path / "results"
+    for seed in range(3):
+        for backend, seconds in ENGINES.items():
+            factory.write(folder, factory.record(backend, seed, seconds))
+        broken = factory.config("pyg", seed, backend={"variant": "compile"})
+        factory.write(folder, factory.record("pyg", seed, status="oom", config=broken))
+    return folder
+
+
+def rows_by_label(results: Path) -> dict[str, Row]:
+    """Rows of all records as one table, by label."""
+    records = list(find_records(results))
+    environments = {record["environment"]: environment_of(results, record["environment"]) for _, record in records}
+    return {row.label: row for row in rows(records, environments)}
+
+
+def test_the_fastest_peer_is_starred_and_is_no_engine_of_ours(results: Path) -> None:
+    table = rows_by_label(results)
+    assert [label for label, row in table.items() if row.fastest_peer] == ["dgl"]
+    assert table["agl"].ratio_to == table["pyg"].ratio_to == "dgl"
+    assert table["dgl"].ratio is not None
+    assert table["dgl"].ratio.median == 1
+    assert list(table) == ["agl", "dgl", "pyg", "pyg compile"]
+
+
+def test_variants_and_allocators_of_a_peer_compete(results: Path) -> None:
+    for seed in range(3):
+        stock = factory.config("dgl", seed, launcher={"allocator": "stock"})
+        factory.write(results, factory.record("dgl", seed, 0.2, config=stock), folder="stock")
+        csr = factory.config("pyg", seed, backend={"variant": "csr"})
+        factory.write(results, factory.record("pyg", seed, 0.015, config=csr))
+    table = rows_by_label(results)
+    assert table["agl"].ratio_to == "pyg csr"
+    assert table["dgl stock"].ratio is not None
+    assert table["dgl stock"].ratio.median > 10
+
+
+def test_no_ratio_leaves_its_group(results: Path) -> None:
+    alone = factory.config("agl", 0, order={"name": "rcm"})
+    factory.write(results, factory.record("agl", 0, 0.005, config=alone, group="another"), folder="rcm")
+    row = rows_by_label(results)["agl order=rcm"]
+    assert row.time is not None
+    assert row.ratio is None
+    assert formats.ratio(row) == NOTHING
+
+
+def test_lower_precision_is_labelled(results: Path) -> None:
+    half = factory.config("agl", 0, training={"dtype": "bf16"})
+    factory.write(results, factory.record("agl", 0, 0.004, config=half), folder="bf16")
+    assert "lower precision" in formats.ratio(rows_by_label(results)["agl bf16"])
+    assert "lower precision" not in formats.ratio(rows_by_label(results)["agl"])
+
+
+def test_records_of_an_older_environment_are_counted_and_not_pooled(results: Path) -> None:
+    old = {"checked": factory.ENVIRONMENT["checked"] | {"torch": "2.0.0"}}
+    values = factory.record("agl", 5, 99.0, written="2025-01-01T00:00:00Z")
+    factory.write(results, values, environment=old)
+    row = rows_by_label(results)["agl"]
+    assert row.older == 1
+    assert [record["config"]["seed"] for _, record in row.cells] == [0, 1, 2]
+
+
+def test_a_cell_measured_again_counts_once(results: Path) -> None:
+    factory.write(results, factory.record("agl", 1, 0.5, group="again", written="2026-02-01T00:00:00Z"))
+    row = rows_by_label(results)["agl"]
+    assert len(row.ok) == 3
+    assert row.older == 1
+    assert row.samples()["again"][0] == pytest.approx(0.5, rel=0.03)
+
+
+def test_one_process_gives_a_spread_and_no_interval(tmp_path: Path) -> None:
+    factory.write(tmp_path / "results", factory.record("agl", 0, 0.01))
+    row = rows_by_label(tmp_path / "results")["agl"]
+    assert row.time is not None
+    assert row.time.kind == "spread"
+    assert re.fullmatch(r"[\d.]+ \([\d.]+ … [\d.]+\)", formats.measured(row.time, 1e3))
+
+
+def test_a_faster_peer_of_another_group_is_no_measure(results: Path) -> None:
+    csr = factory.config("pyg", 0, backend={"variant": "csr"})
+    factory.write(results, factory.record("pyg", 0, 0.001, config=csr, group="another"))
+    assert rows_by_label(results)["agl"].ratio_to == "dgl"

@@ -1,0 +1,60 @@
+"""Writing of reports: the same bytes for the same records, links that lead to records, no stale figures."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.report.write import write_reports
+from harness.store.files import find_records
+from harness.store.record import RecordError
+from tests import factory
+
+ENGINES = {"agl": 0.01, "dgl": 0.02, "pyg": 0.03}
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Three engines on three seeds, one of them also without a result."""
+    folder = tmp_path / "results"
+    for seed in range(3):
+        for backend, seconds in ENGINES.items():
+            factory.write(folder, factory.record(backend, seed, seconds))
+        broken = factory.config("pyg", seed, backend={"variant": "compile"})
+        factory.write(folder, factory.record("pyg", seed, status="oom", config=broken))
+    return folder
+
+
+def test_twice_the_same_bytes_wherever_the_folder_lies(results: Path, tmp_path: Path) -> None:
+    first = {path.name: path.read_bytes() for path in write_reports(results, tmp_path / "reports")}
+    again = {path.name: path.read_bytes() for path in write_reports(results, tmp_path / "reports")}
+    shutil.copytree(results, tmp_path / "elsewhere" / "results")
+    moved = write_reports(tmp_path / "elsewhere" / "results", tmp_path / "elsewhere" / "reports")
+    assert first == again == {path.name: path.read_bytes() for path in moved}
+    assert {"README.md", "comparison.md"} < set(first)
+    assert any(name.endswith(".svg") for name in first)
+    assert b"o not edit" in first["comparison.md"]
+
+
+def test_every_record_that_counts_is_linked(results: Path, tmp_path: Path) -> None:
+    write_reports(results, tmp_path / "reports")
+    page = tmp_path / "reports" / "comparison.md"
+    linked = {(page.parent / link).resolve() for link in re.findall(r"\]\((\S+seed=\S+?\.json)\)", page.read_text())}
+    assert linked == {path.resolve() for path, _ in find_records(results)}
+
+
+def test_stale_figures_go_and_other_files_stay(results: Path, tmp_path: Path) -> None:
+    out = tmp_path / "reports"
+    figure = next(path for path in write_reports(results, out) if path.suffix == ".svg")
+    stale = figure.with_name("gone.svg")
+    stale.write_bytes(figure.read_bytes())
+    (out / "mine.md").write_text("my own words")
+    write_reports(results, out)
+    assert not stale.exists()
+    assert (out / "mine.md").read_text() == "my own words"
+
+
+def test_no_records_is_said(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="holds no records"):
+        write_reports(tmp_path, tmp_path / "reports")
