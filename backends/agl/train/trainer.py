@@ -6,7 +6,7 @@ import numpy as np
 
 from backends.agl.backend import AglTrainer
 from backends.agl.config import AglConfig
-from backends.agl.train.allreduce import ProcessPool
+from backends.agl.train.allreduce import ReducedPool
 from backends.agl.train.graphfeatures import GraphFeatureTrainer
 from backends.agl.train.parameters import Layout
 from backends.agl.train.pools import Pool, RayPool, ThreadPool
@@ -31,7 +31,7 @@ def trainer_of(config: AglConfig) -> AglTrainer:
 def pool_of(config: AglConfig, job: Job, graph: Graph) -> Pool:
     """Launch workers and servers."""
     if config.strategy == "allreduce":
-        return ProcessPool(job, graph)
+        return ReducedPool(job, graph)
     rules = Rules(config.workers, config.strategy, config.staleness, config.checkpoint_every)
     if config.servers == 0:
         return ThreadPool(job, graph, rules, 1)
