@@ -21,8 +21,8 @@ from backends.agl.infer.local import LocalInference, silent
 from backends.agl.infer.mapping import folder_of
 from backends.agl.infer.neighbourhoods import NeighbourhoodInference
 from backends.agl.infer.workspace import Workspace
+from backends.base.facts import spmm_facts
 from backends.base.refusals import refuse_weights
-from backends.base.trainer import described
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Inferrer, Nodes, Unsupported
 from backends.model import ModelSpec, State, TrainingSpec
@@ -123,7 +123,7 @@ class GraphInferrer(_JobInferrer):
 
     def facts(self) -> dict[str, Any]:
         """See ``backends.contract.Inferrer``; also embeddings made, rounds, bytes written."""
-        return {"spmm": [described(item) for item in self.spmm_operands()]} | self.engine.facts()
+        return {"spmm": [spmm_facts(item) for item in self.spmm_operands()]} | self.engine.facts()
 
     def close(self) -> None:
         """Remove the folder."""

@@ -23,12 +23,13 @@ class Slice(LayeredNetwork):
 
     def make_parameters(self) -> None:
         """See ``Network``; only those of this slice."""
-        held = {name.replace(".", "/"): torch.from_numpy(np.array(value)) for name, value in self.given.items()}
-        self.held = nn.ParameterDict({name: nn.Parameter(value, requires_grad=False) for name, value in held.items()})
+        tensors = {name.replace(".", "/"): torch.from_numpy(np.array(value)) for name, value in self.given.items()}
+        frozen = {name: nn.Parameter(value, requires_grad=False) for name, value in tensors.items()}
+        self.tensors = nn.ParameterDict(frozen)
 
     def canonical(self) -> dict[str, tuple[nn.Parameter, bool]]:
         """See ``Network``; only those of this slice."""
-        return {name: (self.held[name.replace(".", "/")], False) for name in self.given}
+        return {name: (self.tensors[name.replace(".", "/")], False) for name in self.given}
 
 
 def slices_of(spec: ModelSpec, state: State) -> list[Slice]:
