@@ -38,9 +38,8 @@ class PygLayerwise(LayerwiseInferrer):
 
     def _block(self, adjacency: Adjacency, rows: Nodes) -> NodeBlock:
         spec, neighbourhood = self.trainer.spec, khop(adjacency.csr, rows, [None])
-        weight = (
-            None if adjacency.weight is None else torch.from_numpy(np.array(adjacency.weight[neighbourhood.positions]))
-        )
+        positions = neighbourhood.positions
+        weight = None if adjacency.weight is None else torch.from_numpy(np.array(adjacency.weight[positions]))
         hop = hop_of(neighbourhood.csr, weight, spec.name, self.trainer.variant)
         return NodeBlock(slice_of(rows), torch.from_numpy(neighbourhood.nodes), PygStructure([hop] * spec.layers))
 
