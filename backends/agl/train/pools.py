@@ -1,4 +1,4 @@
-"""Where workers and servers live: threads of this process, Ray actors, or processes of torch.distributed."""
+"""Pools of a training's workers and parameter servers: threads of this process, or Ray actors."""
 
 import shutil
 import tempfile
@@ -18,11 +18,11 @@ from backends.parallel import ray_cluster as cluster
 from datasets.graph import Graph
 
 RESTARTS = 3
-GONE = f"a parameter server or a worker could not be started again (it is, {RESTARTS} times at most): train again"
+GONE = f"a parameter server or a worker could not be started again (at most {RESTARTS} restarts each): train again"
 
 
 class Pool(Protocol):
-    """All workers of a training, and its servers where it has some."""
+    """All workers of a training, and its parameter servers; all-reduce has none."""
 
     servers: Servers | None
 
@@ -36,33 +36,33 @@ class Pool(Protocol):
 
 
 class ThreadPool:
-    """Everything in this process: the servers are plain objects, the workers threads; there is nothing to restart."""
+    """Workers as threads and servers as objects of this process; none is ever restarted."""
 
     def __init__(self, job: Job, graph: Graph, rules: Rules, servers: int) -> None:
         layout = Layout(job.spec)
-        self.held = [ParameterServer(*arguments) for arguments in _server_arguments(job, rules, servers)]
+        self.server_objects = [ParameterServer(*arguments) for arguments in server_arguments(job, rules, servers)]
         self.servers: Servers | None = Servers(self._ask, layout.bounds(servers))
         self.servers.load(layout.join(job.state))
         self.workers = [Worker(rank, job, graph, self.servers) for rank in range(rules.workers)]
         self.threads = ThreadPoolExecutor(rules.workers, thread_name_prefix="worker")
 
     def _ask(self, calls: Sequence[Call]) -> list[Any]:
-        return [getattr(self.held[server], method)(*arguments) for server, method, arguments in calls]
+        return [getattr(self.server_objects[server], method)(*arguments) for server, method, arguments in calls]
 
     def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """See ``Pool``."""
+        """Call a method of every worker in its thread; the first exception ends the waits of all others."""
         pairs = zip(self.workers, arguments, strict=True)
-        running = [self.threads.submit(getattr(worker, method), *given) for worker, given in pairs]
+        running = [self.threads.submit(getattr(worker, method), *own) for worker, own in pairs]
         for ended in as_completed(running):
             if error := ended.exception():
-                # Others may wait for the one that failed.
-                for server in self.held:
+                # Other workers may wait for the one that failed.
+                for server in self.server_objects:
                     server.abort()
                 raise error
         return [future.result() for future in running]
 
     def close(self) -> None:
-        """See ``Pool``."""
+        """End the threads."""
         self.threads.shutdown()
 
 
@@ -75,16 +75,16 @@ class ServerActor(ParameterServer):
 
 
 class RayCalls:
-    """Carries calls to server actors out; Ray repeats those that a restart interrupted.
+    """Calls server actors by name; Ray repeats calls that a restart interrupted.
 
-    It holds names and asks for handles late: a worker that is built with handles could not be restarted.
+    Handles are looked up at each call, because Ray cannot restart a worker that was built with handles.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = list(names)
 
     def __call__(self, calls: Sequence[Call]) -> list[Any]:
-        """See ``links.Servers``; raises RuntimeError for a server that cannot be started again."""
+        """Answer calls of (server, method, arguments); raises RuntimeError for a server that is gone for good."""
         import ray
 
         actors = {}
@@ -93,7 +93,7 @@ class RayCalls:
                 actors[at] = ray.get_actor(self.names[at])
             except ValueError as error:  # a name that Ray has forgotten
                 raise RuntimeError(GONE) from error
-        running = [getattr(actors[at], method).remote(*given) for at, method, given in calls]
+        running = [getattr(actors[at], method).remote(*arguments) for at, method, arguments in calls]
         return answers_of(ray, running)
 
 
@@ -127,8 +127,8 @@ class RayPool:
         server = self.ray.remote(**lasting, max_concurrency=2 * rules.workers + 2)(ServerActor)
         worker = self.ray.remote(**lasting)(WorkerProcess)
         names = [f"{self.folder.name}-server-{at}" for at in range(servers)]
-        given = _server_arguments(job, rules, servers, self.folder)
-        self.actors += [server.options(name=name).remote(*own) for name, own in zip(names, given, strict=True)]
+        arguments = server_arguments(job, rules, servers, self.folder)
+        self.actors += [server.options(name=name).remote(*own) for name, own in zip(names, arguments, strict=True)]
         layout = Layout(job.spec)
         self.servers: Servers | None = Servers(RayCalls(names), layout.bounds(servers))
         self.servers.load(layout.join(job.state))
@@ -136,20 +136,20 @@ class RayPool:
         self.each("traffic", [()] * rules.workers)
 
     def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """See ``Pool``."""
+        """Call a method of every worker actor at once, with its own arguments."""
         pairs = zip(self.workers, arguments, strict=True)
-        return answers_of(self.ray, [getattr(worker, method).remote(*given) for worker, given in pairs])
+        return answers_of(self.ray, [getattr(worker, method).remote(*own) for worker, own in pairs])
 
     def close(self) -> None:
-        """See ``Pool``."""
+        """Kill all actors, release Ray and remove the folder."""
         for actor in [*self.workers, *self.actors]:
             self.ray.kill(actor)
         cluster.release()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _server_arguments(job: Job, rules: Rules, servers: int, folder: Path | None = None) -> list[tuple[Any, ...]]:
-    """What each server is built with: rules, how to train, its elements with decay, its checkpoint in ``folder``."""
+def server_arguments(job: Job, rules: Rules, servers: int, folder: Path | None = None) -> list[tuple[Any, ...]]:
+    """Arguments of each server: rules, training, its number of elements with decay, its checkpoint in ``folder``."""
     layout = Layout(job.spec)
     decayed, bounds = layout.decayed(job.training), layout.bounds(servers)
     return [

@@ -11,7 +11,7 @@ import pytest
 from backends.dgl.config import DglConfig
 from tests.graphs import awkward_graph
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_more_than_two_workers_are_refused():
