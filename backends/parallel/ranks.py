@@ -88,7 +88,7 @@ def threads_of_a_rank(ranks: int) -> int:
 
 
 class RankPool:
-    """Ranks that are started once and build as many objects as they are asked for, one after another or side by side.
+    """Processes that are started once, and build any number of objects, one after another or side by side.
 
     Calls wait until every rank has answered, at most until the deadline of this process. When one rank raises, ends or
     is late, the others may wait for it for ever: the call raises ``RankFailed``, and the pool is closed.
