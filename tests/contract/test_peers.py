@@ -329,9 +329,9 @@ def test_dgl_samples_raw_edges_by_fanout_and_keeps_every_self_loop(model, varian
                 source, destination = (ends.numpy() for ends in hop.graph.edges(order="eid"))
                 np.testing.assert_array_equal(adjacency.csr.indices[edges], nodes[source])
                 np.testing.assert_array_equal(adjacency.csr.destinations[edges], nodes[destination])
-                drawn = np.bincount(destination[source != destination], minlength=hop.rows)
+                sampled = np.bincount(destination[source != destination], minlength=hop.rows)
                 loops = np.bincount(destination[source == destination], minlength=hop.rows)
-                np.testing.assert_array_equal(drawn, np.minimum(graph.csr.in_degrees[nodes[: hop.rows]], fanout))
+                np.testing.assert_array_equal(sampled, np.minimum(graph.csr.in_degrees[nodes[: hop.rows]], fanout))
                 assert (loops == (model != "sage")).all() and len(np.unique(edges)) == len(edges)
                 if hop.weight is not None:
                     np.testing.assert_array_equal(hop.weight[:, 0].numpy(), adjacency.weight[edges])

@@ -1,4 +1,4 @@
-"""AGL's command lines on a machine without Ray: last_line before anything is read, and what does without still works."""
+"""AGL's command lines on a machine without Ray: an error before anything is read, and what works without Ray."""
 
 import sys
 from pathlib import Path
