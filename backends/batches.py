@@ -1,4 +1,4 @@
-"""Which targets are trained in which batch: owned by the harness, so that every engine sees the same."""
+"""The plan of an epoch's batches, which the harness owns so that every engine trains the same ones."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from datasets.randomness import hash_ids
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Targets of every epoch; ``size=None`` is full batch, ``limit`` keeps only the first batches of an epoch."""
+    """Targets of every epoch; ``size=None`` is full batch, ``limit`` leaves only the first batches of an epoch."""
 
     nodes: NDArray[np.int64]
     size: int | None = None
@@ -31,8 +31,7 @@ class BatchPlan:
         """Return the target nodes of each batch of ``epoch``: a hash permutation cut into pieces of ``size``."""
         if self.size is None:
             return [self.nodes]
-        # different nodes have different hashes, so that every sort gives this order; the stable one is slow
+        # Different nodes have different hashes, so that any sort gives this order; a stable one would be slower.
         order = np.argsort(hash_ids(self.seed + epoch, "batches", self.nodes))
         starts = range(0, len(self.nodes), self.size)
-        kept = list(starts)[: self.limit]
-        return [self.nodes[order[start : start + self.size]] for start in kept]
+        return [self.nodes[order[start : start + self.size]] for start in starts[: self.limit]]

@@ -1,4 +1,4 @@
-"""What the harness asks of an engine, one protocol per scenario; nothing here imports a framework."""
+"""The protocols between harness and engines, one per scenario, and the records that cross them; no framework."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -16,6 +16,9 @@ from datasets.graph import Graph
 Floats = NDArray[np.floating]
 Nodes = NDArray[np.int64]
 
+# Environment variable: the ``time.monotonic()`` by which this process has to answer the harness; absent elsewhere.
+DEADLINE = "HARNESS_DEADLINE"
+
 
 class Clock(Protocol):
     """Adds up the seconds of named phases; handed to engines by the harness."""
@@ -26,11 +29,11 @@ class Clock(Protocol):
 
 
 class Unsupported(Exception):
-    """Raised in ``prepare`` when an engine cannot do what was asked; one sentence, becomes the record's message."""
+    """Raised in ``prepare`` for a cell that an engine cannot run; its one sentence is the record's message."""
 
 
 class Trainer(Protocol):
-    """Scenario ``train``: one optimisation epoch is the timed call."""
+    """Scenario ``train``: one epoch is the timed call."""
 
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
@@ -51,7 +54,7 @@ class Trainer(Protocol):
         ...
 
     def load(self, state: State) -> None:
-        """Take over canonical parameters and start the optimiser and the random numbers anew."""
+        """Take over canonical parameters and start optimizer and random numbers anew."""
         ...
 
     def state(self) -> State:
@@ -59,7 +62,7 @@ class Trainer(Protocol):
         ...
 
     def facts(self) -> dict[str, Any]:
-        """Return what the engine ran: ``spmm`` (list of nnz, rows, columns, width per SpMM of an epoch) and more."""
+        """Return sizes of the work: ``spmm`` (list of nnz, rows, columns, width per SpMM of an epoch) and more."""
         ...
 
     def close(self) -> None:
@@ -68,7 +71,7 @@ class Trainer(Protocol):
 
 
 class Inferrer(Protocol):
-    """Scenario ``infer``: the scores of all asked nodes are the timed call."""
+    """Scenario ``infer``: the scores of the plan's nodes are the timed call."""
 
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
@@ -81,20 +84,20 @@ class Inferrer(Protocol):
         ...
 
     def facts(self) -> dict[str, Any]:
-        """As ``Trainer.facts``."""
+        """Return sizes of the work: ``spmm`` (list of nnz, rows, columns, width per SpMM of a call) and more."""
         ...
 
     def close(self) -> None:
-        """As ``Trainer.close``."""
+        """Stop loaders and threads; the process is idle afterwards."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Sampling:
-    """What neighbourhoods are drawn from, and how: the registered sampler, one fanout per layer, layer 1 first.
+    """How neighbourhoods are drawn: the edges, the registered sampler, one fanout per layer, layer 1 first.
 
-    ``csr`` holds the edges that a filter left, with the whole graph's edge ids; ``weight`` [nnz] is the column that the
-    sampler goes by. ``per_target``: a node has a sample of its own in every neighbourhood.
+    ``csr`` holds the edges that pass the filter, with the whole graph's edge ids; ``weight`` [nnz] is the column that
+    the sampler draws by. With ``per_target`` a node has a sample of its own in every neighbourhood.
     """
 
     csr: Csr
@@ -108,7 +111,7 @@ class Sampling:
 
 @dataclass(frozen=True, eq=False)
 class GraphFeature:
-    """A record as it is stored: ``nodes`` [n] are original ids, target first, ``degrees`` those of the whole graph.
+    """The stored neighbourhood of one target: original ids in ``nodes`` [n], target first, whole-graph ``degrees``.
 
     Edges [m] go from ``sources`` to ``destinations``, which are places in ``nodes``.
     """
@@ -124,7 +127,7 @@ class GraphFeature:
 
 
 class Flattener(Protocol):
-    """Scenario ``flatten``: the neighbourhoods of all targets as records is the timed call."""
+    """Scenario ``flatten``: writing the neighbourhoods of all targets as records is the timed call."""
 
     def prepare(self, graph: Graph, spec: ModelSpec, training: TrainingSpec, plan: BatchPlan, clock: Clock) -> None:
         """Do everything that is done once; ``plan.targets(0)`` are flattened, as ``spec.layers`` and fanouts say."""
@@ -135,11 +138,11 @@ class Flattener(Protocol):
         ...
 
     def sampling(self) -> Sampling:
-        """Say what the neighbourhoods are samples of."""
+        """Return how the neighbourhoods are drawn."""
         ...
 
     def stored(self) -> Iterator[GraphFeature]:
-        """Read back what the last ``flatten`` stored, or would have stored; by target, in any order."""
+        """Read back the records of the last ``flatten``, or make those that it did not store; in any order."""
         ...
 
     def facts(self) -> dict[str, Any]:
@@ -147,7 +150,7 @@ class Flattener(Protocol):
         ...
 
     def close(self) -> None:
-        """As ``Trainer.close``; what was written for the measurement is deleted."""
+        """Stop threads and processes, and delete the files of the measurement."""
         ...
 
 
@@ -175,7 +178,7 @@ class Sampler(Protocol):
         ...
 
     def draw(self, targets: Nodes) -> list[Hop]:
-        """Return what one batch drew, by the same code path as ``sample``; the targets' hop first."""
+        """Return the hops of one batch, drawn by the same code path as ``sample``; the targets' hop first."""
         ...
 
     def facts(self) -> dict[str, Any]:
@@ -183,7 +186,7 @@ class Sampler(Protocol):
         ...
 
     def close(self) -> None:
-        """As ``Trainer.close``."""
+        """Stop loaders and threads; the process is idle afterwards."""
         ...
 
 
@@ -195,17 +198,17 @@ class Multiplier(Protocol):
         ...
 
     def multiply(self, clock: Clock) -> None:
-        """Aggregate once and send the given gradient back; phases forward, backward."""
+        """Aggregate once and send the operands' gradient back; phases forward, backward."""
         ...
 
     def products(self) -> tuple[Floats, dict[str, Floats]]:
-        """Return what the last ``multiply`` made: the output and the gradient of each operand."""
+        """Return the output of the last ``multiply`` and the gradient of each operand."""
         ...
 
     def facts(self) -> dict[str, Any]:
-        """As ``Trainer.facts``."""
+        """Return sizes of the work: ``spmm`` (list of nnz, rows, columns, width per SpMM of a call) and more."""
         ...
 
     def close(self) -> None:
-        """As ``Trainer.close``."""
+        """Stop loaders and threads; the process is idle afterwards."""
         ...

@@ -1,4 +1,4 @@
-"""What a model is, in no framework's terms: its shape, its parameters and how it is trained."""
+"""Specification of a model without any framework: its shape, its parameters and how it is trained."""
 
 from dataclasses import asdict, dataclass
 from typing import Any

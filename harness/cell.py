@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from harness.launcher.lock import Busy
 
 PR_SET_PDEATHSIG = 1
 CPU_MEMORY_SHARE = 0.9
+DEADLINE_MARGIN = 5.0
 
 
 def child(read: int, write: int, parent: int) -> None:
@@ -54,12 +56,21 @@ def _serve(requests: Any, say: Any) -> None:
     # Imported now: numpy and the engine must already live under the limit.
     from harness.session import Session
 
+    _set_deadline(first["left"])
     session = Session(first["cell"], say)
     session.start()
     say({"event": "answer"})
     for line in requests:
         asked = json.loads(line)
+        _set_deadline(asked.pop("left"))
         say({"event": "answer"} | getattr(session, asked.pop("do"))(**asked))
+
+
+def _set_deadline(left: float) -> None:
+    """Tell what this process starts by when it has to answer: a little before the parent's patience ends."""
+    from backends.contract import DEADLINE
+
+    os.environ[DEADLINE] = str(time.monotonic() + left - min(DEADLINE_MARGIN, left / 4))
 
 
 def _limit_memory(gib: float | None) -> None:

@@ -1,4 +1,4 @@
-"""What the engines on torch share in scenario ``infer``: one pass over the whole graph, or blocks in each layer."""
+"""The inferrers of engines on torch, for scenario ``infer``: one whole-graph pass, or each layer over blocks."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -9,67 +9,80 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from backends.base.facts import spmm_facts
 from backends.base.refusals import refuse_fanouts, refuse_weights
-from backends.base.trainer import TorchTrainer, described
+from backends.base.trainer import TorchTrainer
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Nodes
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.registry import BackendConfig
 from datasets.graph import Graph
 
-SAMPLED = "choose backend=agl with backend.infer=graphinfer, or model.fanouts=[]"
+ADVICE = "choose backend=agl with backend.infer=graphinfer, or model.fanouts=[]"
 BATCH = 1024
 
 
-class TorchInferrer:
-    """The Inferrer of an engine on torch: one pass of its trainer's network over the whole graph, layer by layer.
+class NetworkInferrer:
+    """A ``contract.Inferrer`` over the network of a trainer, which subclasses name in ``trainer_class``.
 
-    Subclasses name their trainer in ``trainer_class``; labels are not needed.
+    To define: ``prepare_structure(plan)`` and ``infer(clock)``; labels are not needed.
     """
 
     trainer_class: type[TorchTrainer] = TorchTrainer
 
     def __init__(self, config: BackendConfig) -> None:
         self.trainer = self.trainer_class(config)
-        self.trainer.forward_only = True
 
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
-        """See ``backends.contract.Inferrer``."""
+        """Build structure and network for the nodes of ``plan``; phases ``structure``, ``model``."""
         refuse_weights(graph, spec)
-        refuse_fanouts(spec, self.trainer.config.name, SAMPLED)
-        torch.set_num_threads(training.threads)
-        trainer = self.trainer
-        trainer.graph, trainer.spec, trainer.training, trainer.plan = graph, spec, training, BatchPlan(plan.nodes)
+        refuse_fanouts(spec, self.trainer.config.name, ADVICE)
+        self.trainer.set_task(graph, spec, training, BatchPlan(plan.nodes), forward_only=True)
         with clock.phase("structure"):
-            trainer.full_batch(graph, plan.nodes)
+            self.prepare_structure(plan)
         with clock.phase("model"):
-            trainer.model = trainer.network(spec, training)
-            trainer.model.load(state)
+            self.trainer.load_for_inference(state)
+
+    def prepare_structure(self, plan: BatchPlan) -> None:
+        """Build what the layers aggregate over."""
+        raise TypeError(f"{type(self).__name__} must define prepare_structure")
 
     def infer(self, clock: Clock) -> Floats:
-        """See ``backends.contract.Inferrer``."""
+        """Score the plan's nodes: logits [nodes, classes]."""
+        raise TypeError(f"{type(self).__name__} must define infer")
+
+    def close(self) -> None:
+        """Close the trainer."""
+        self.trainer.close()
+
+
+class TorchInferrer(NetworkInferrer):
+    """One pass over the whole graph, all nodes of a layer at once."""
+
+    def prepare_structure(self, plan: BatchPlan) -> None:
+        """Build the whole graph's structure."""
+        self.trainer.full_batch(self.trainer.graph, plan.nodes)
+
+    def infer(self, clock: Clock) -> Floats:
+        """Run the pass; phase ``forward``."""
         with clock.phase("forward"):
             return self.trainer.predict(self.trainer.graph, self.trainer.plan.nodes)
 
     def spmm_operands(self) -> list[dict[str, Any]]:
         """The SpMMs of one pass: the forward ones over the whole graph."""
         trainer = self.trainer
-        whole = trainer.full_batch(trainer.graph, trainer.plan.nodes).structure
-        return [item for item in trainer.operands_of(whole, 1) if item["name"].endswith("forward")]
+        structure = trainer.full_batch(trainer.graph, trainer.plan.nodes).structure
+        return [item for item in trainer.spmms_of(structure, 1) if item["name"].endswith("forward")]
 
     def facts(self) -> dict[str, Any]:
-        """See ``backends.contract.Inferrer``."""
-        return {"spmm": [described(item) for item in self.spmm_operands()]}
-
-    def close(self) -> None:
-        """See ``backends.contract.Inferrer``."""
-        self.trainer.close()
+        """Sizes of the SpMMs."""
+        return {"spmm": [spmm_facts(item) for item in self.spmm_operands()]}
 
 
 @dataclass
-class Block:
+class NodeBlock:
     """All in-edges of consecutive nodes, its ``rows``; ``inputs`` are the nodes that they read, those rows first."""
 
     rows: slice
@@ -77,75 +90,54 @@ class Block:
     structure: Any
 
 
-class LayerwiseInferrer:
+class LayerwiseInferrer(NetworkInferrer):
     """Each layer over batches of ``training.batch_size`` consecutive nodes, with all their in-edges.
 
-    Subclasses name their trainer in ``trainer_class``, and make the blocks. The timed region holds the gather of each
-    block's inputs, the layer, and the write of its outputs.
+    To define: ``cut(batches)`` and ``blocks()``. The timed region holds the gather of each block's inputs, the layer,
+    and the write of its outputs.
     """
 
-    trainer_class: type[TorchTrainer] = TorchTrainer
-
-    def __init__(self, config: BackendConfig) -> None:
-        self.trainer = self.trainer_class(config)
-
-    def prepare(
-        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
-    ) -> None:
-        """See ``backends.contract.Inferrer``."""
-        refuse_weights(graph, spec)
-        refuse_fanouts(spec, self.trainer.config.name, SAMPLED)
-        torch.set_num_threads(training.threads)
-        trainer = self.trainer
-        trainer.graph, trainer.spec, trainer.training = graph, spec, training
-        self.nodes, self.size = plan.nodes, plan.size or BATCH
-        with clock.phase("structure"):
-            self.cut(np.split(np.arange(graph.nodes), range(self.size, graph.nodes, self.size)))
-            self.features = torch.from_numpy(np.array(graph.features, dtype=np.float32))
-        with clock.phase("model"):
-            self.model = trainer.network(spec, training)
-            self.model.load(state)
-            self.model.eval()
+    def prepare_structure(self, plan: BatchPlan) -> None:
+        """Cut the nodes into batches."""
+        graph, self.size = self.trainer.graph, plan.size or BATCH
+        self.cut(np.split(np.arange(graph.nodes), range(self.size, graph.nodes, self.size)))
+        self.features = torch.from_numpy(np.array(graph.features, dtype=np.float32))
 
     def cut(self, batches: list[Nodes]) -> None:
         """Prepare the blocks of batches of consecutive nodes, as far as that is done once."""
         raise TypeError(f"{type(self).__name__} must define cut")
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[NodeBlock]:
         """The blocks of all batches, in their order."""
         raise TypeError(f"{type(self).__name__} must define blocks")
 
     def without_gradients(self) -> AbstractContextManager[Any]:
-        """What the layers run in."""
+        """The mode in which the layers run."""
         return torch.inference_mode()
 
     def infer(self, clock: Clock) -> Floats:
-        """See ``backends.contract.Inferrer``."""
-        hidden = self.features
+        """Run layer after layer over all blocks; phase ``forward``."""
+        model, hidden = self.trainer.model, self.features
         with self.without_gradients(), clock.phase("forward"):
-            for layer in range(self.model.spec.layers):
+            for layer in range(model.spec.layers):
                 hidden = self._layer(layer, hidden)
-            scores: Floats = self.model.logits_of(hidden[torch.from_numpy(self.nodes)]).numpy()
+            scores: Floats = model.logits_of(hidden[torch.from_numpy(self.trainer.plan.nodes)]).numpy()
         return scores
 
     def _layer(self, layer: int, hidden: Tensor) -> Tensor:
-        spec = self.model.spec
+        model, spec = self.trainer.model, self.trainer.model.spec
         width = spec.width_out(layer) * (1 if spec.is_last(layer) else spec.heads_of(layer))
-        made = torch.empty((len(hidden), width))
+        output = torch.empty((len(hidden), width))
         for block in self.blocks():
-            out = self.model.layer(layer, hidden.index_select(0, block.inputs), block.structure)
-            made[block.rows] = out[: block.rows.stop - block.rows.start]
-        return made
+            rows = model.layer(layer, hidden.index_select(0, block.inputs), block.structure)
+            output[block.rows] = rows[: block.rows.stop - block.rows.start]
+        return output
 
     def facts(self) -> dict[str, Any]:
-        """Embeddings made, and in how many nodes a batch."""
-        return {"embeddings": self.model.spec.layers * len(self.features), "batch": self.size}
-
-    def close(self) -> None:
-        """See ``backends.contract.Inferrer``."""
-        self.trainer.close()
+        """Number of embeddings computed, and of nodes per batch."""
+        return {"embeddings": self.trainer.model.spec.layers * len(self.features), "batch": self.size}
 
 
-def run_of(nodes: Nodes) -> slice:
-    """The slice that consecutive nodes are."""
+def slice_of(nodes: Nodes) -> slice:
+    """The slice that selects consecutive nodes."""
     return slice(int(nodes[0]), int(nodes[-1]) + 1)

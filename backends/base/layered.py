@@ -1,4 +1,4 @@
-"""The models over our kernels: one matrix per layer, aggregating at the narrower of a layer's two widths."""
+"""Network and trainer over our kernels: one matrix per layer, aggregated at the narrower of a layer's two widths."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,10 +24,10 @@ _SCORES = 16  # two columns of scores take about as long as this many of a produ
 
 @dataclass
 class LayerMatrix:
-    """What one layer multiplies with: its edges, and gcn's weights [nnz].
+    """The matrix of one layer: its edges, and gcn's weights [nnz].
 
-    ``own`` [rows] says which column is the row's own node; ``None``: columns begin with the rows. ``taken`` tells that
-    its rows are those of a larger matrix.
+    ``own`` [rows] is the column of each row's own node; ``None``: columns begin with the rows. ``taken`` is set where
+    the rows were taken from a larger matrix.
     """
 
     csr: Csr
@@ -44,11 +44,11 @@ class LayeredNetwork(Network):
         self.row_parallel = row_parallel
 
     def convolve(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
-        """Apply one convolution to the first ``columns`` rows of ``hidden``; returns [rows, width]."""
+        """Apply one convolution, without activation, to the matrix's columns; returns [rows, width]."""
         return self._convolve(layer, hidden, structure, "none")
 
     def layer(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
-        """See ``Network``; bias and activation are fused with what comes before them."""
+        """Apply one convolution with its activation; bias and activation are fused with the operation before them."""
         return self._convolve(layer, hidden, structure, "none" if self.spec.is_last(layer) else self.spec.activation())
 
     def _convolve(self, layer: int, hidden: Tensor, structure: Any, activation: str) -> Tensor:
@@ -63,20 +63,20 @@ class LayeredNetwork(Network):
         return self.receive(layer, *self.send(layer, hidden, own), matrix, activation)
 
     def _spreads(self, layer: int, hidden: Tensor, matrix: LayerMatrix) -> bool:
-        """Whether a layer that aggregates its input sends gradients through a larger matrix."""
+        """Whether a layer that aggregates its input sends gradients back through the larger matrix of its rows."""
         if matrix.taken is None or self.spec.name == "gat" or not self.aggregates_first(layer):
             return False
         return self.row_parallel and hidden.requires_grad and matrix.taken.serve(matrix.csr)
 
     def _spread(self, layer: int, hidden: Tensor, matrix: LayerMatrix, activation: str) -> Tensor:
-        """``send`` and ``receive`` together: what rows aggregate and what they keep have one gradient."""
+        """Aggregate the input together with the rows' own embeddings, so that both have one gradient."""
         assert matrix.taken is not None
         reduce = "sum" if self.spec.name == "gcn" else "mean"
         gathered, own = spmm_with_own(matrix.csr, hidden, matrix.weight, reduce, matrix.taken, self.spec.name == "sage")
         return self._transform(layer, gathered, own, activation)
 
     def _transform(self, layer: int, gathered: Tensor, own: Tensor | None, activation: str) -> Tensor:
-        """Make the output of what was aggregated of a layer's input, and of the rows' own."""
+        """Transform a layer's aggregated input, and the rows' own embeddings, into its output."""
         other = None if own is None else (own, self.parameter(layer, "weight_self"))
         bias = self.parameter(layer, "bias")
         return dense(gathered, self._sent_weight(layer), bias, activation == "relu", other)
@@ -97,10 +97,10 @@ class LayeredNetwork(Network):
         return {"slope": self.spec.slope, "dropout": dropout, "row_parallel": self.row_parallel}
 
     def send(self, layer: int, hidden: Tensor, rows: int | Tensor) -> tuple[Parts, Parts]:
-        """What a layer takes from each node: what it sends along its out-edges, and what its ``rows`` keep.
+        """Split a layer's input into what nodes send along their out-edges, and what its ``rows`` keep for themselves.
 
-        ``rows`` are the first so many, or numbers. Every part has one row per node; each is made from that node's own
-        embedding alone.
+        ``rows`` is a count, of the first rows, or their numbers. Each tensor has one row per node, which depends on the
+        embedding of that node alone.
         """
         if self.spec.name == "gat":
             names = ("weight", "att_src", "att_dst")
@@ -113,11 +113,11 @@ class LayeredNetwork(Network):
         own = taken(hidden, rows)
         return sent, {"own": own if first else dense(own, self.parameter(layer, "weight_self"))}
 
-    def receive(self, layer: int, sent: Parts, kept: Parts, matrix: LayerMatrix, activation: str = "none") -> Tensor:
-        """Make a layer's output [rows, width] of what the columns sent and the rows kept."""
+    def receive(self, layer: int, sent: Parts, own: Parts, matrix: LayerMatrix, activation: str = "none") -> Tensor:
+        """Compute a layer's output [rows, width] from what the columns sent and the rows kept."""
         bias = self.parameter(layer, "bias")
         if self.spec.name == "gat":
-            operands = matrix.csr, sent["z"], sent["score_src"], kept["score_dst"]
+            operands = matrix.csr, sent["z"], sent["score_src"], own["score_dst"]
             options = self._attention()
             if self.spec.is_last(layer) and self.spec.heads_of(layer) > 1:
                 return bias_activation(gat(*operands, **options).mean(1), bias, activation, fresh=True)
@@ -125,11 +125,11 @@ class LayeredNetwork(Network):
         reduce = "sum" if self.spec.name == "gcn" else "mean"
         gathered = spmm(matrix.csr, sent["x"], matrix.weight, reduce, self.row_parallel)
         if not self.aggregates_first(layer):
-            return bias_activation(gathered + kept["own"] if kept else gathered, bias, activation, fresh=True)
-        return self._transform(layer, gathered, kept.get("own"), activation)
+            return bias_activation(gathered + own["own"] if own else gathered, bias, activation, fresh=True)
+        return self._transform(layer, gathered, own.get("own"), activation)
 
     def aggregates_first(self, layer: int) -> bool:
-        """Whether a layer aggregates its input, in the order that its present use needs."""
+        """Whether a layer aggregates its input, in training or in inference as the network is now."""
         return aggregates_first(self.spec, layer, self.training)
 
     def _sent_weight(self, layer: int) -> Tensor:
@@ -142,24 +142,25 @@ def prefix(x: Tensor, rows: int) -> Tensor:
 
 
 def taken(x: Tensor, rows: int | Tensor) -> Tensor:
-    """The first rows, or those of given numbers."""
+    """The first rows, or those with certain numbers."""
     return prefix(x, rows) if isinstance(rows, int) else x.index_select(0, rows)
 
 
 def aggregates_first(spec: ModelSpec, layer: int, training: bool) -> bool:
-    """Whether a layer aggregates its input: unless that takes more columns than aggregating its output does.
+    """Whether a layer aggregates its input: it does unless its output is narrower.
 
-    The first layer's input is constant: aggregated first it needs no product backward, so that twice as many pay.
+    The first layer's input is constant: aggregated first it needs no product backward, so that in training it may be
+    twice as wide as the output.
     """
     passes = 2 if training and layer == 0 else 1
     return spec.name != "gat" and spec.width_in(layer) <= passes * spec.width_out(layer)
 
 
 def attends_first(spec: ModelSpec, layer: int, csr: Csr) -> bool:
-    """Whether a gat layer of one head attends over its input: where rows are so few that this takes less time.
+    """Whether a gat layer of one head attends over its input, which takes less time where rows are few.
 
-    Multiply-adds forward and backward, those of an edge ``_ATTENTION`` times as dear as a dense layer's. Features need
-    no gradient of their own, so that a first layer that transforms them first has one product less.
+    Compares multiply-adds forward and backward; one of an edge costs ``_ATTENTION`` times one of a dense layer.
+    Features need no gradient, so that a first layer that transforms them first has one product less.
     """
     rows, columns = csr.shape
     if spec.name != "gat" or spec.heads_of(layer) > 1 or rows == columns:
@@ -171,10 +172,10 @@ def attends_first(spec: ModelSpec, layer: int, csr: Csr) -> bool:
 
 
 class LayeredTrainer(TorchTrainer):
-    """What the engines over our kernels share: whole-graph matrices, the fused loss, facts on the order of layers."""
+    """The trainer of engines over our kernels: whole-graph matrices, the fused loss."""
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
-        """See ``TorchTrainer``."""
+        """The network over our kernels."""
         return LayeredNetwork(spec, training)
 
     def structure(self, graph: Graph) -> list[LayerMatrix]:
@@ -182,21 +183,21 @@ class LayeredTrainer(TorchTrainer):
         return [layer_matrix(graph, self.spec.name)] * self.spec.layers
 
     def loss(self, logits: Tensor, targets: Targets) -> Tensor:
-        """See ``TorchTrainer``; fused with its gradient where labels are many per node."""
+        """Mean loss of a batch, fused with its gradient for 0/1 rows of labels."""
         if targets.values.dim() == 1:
             return loss_of(logits, targets)
         return binary_cross_entropy(logits, targets.values, targets.share)
 
     def layer_csrs(self, structure: Any) -> list[Csr]:
-        """See ``TorchTrainer``."""
+        """The matrix of each layer."""
         return [matrix.csr for matrix in structure]
 
     def aggregates_first(self, layer: int) -> bool:
-        """See ``TorchTrainer``."""
+        """Whether a layer aggregates its input, in training or in inference as the task is."""
         return aggregates_first(self.spec, layer, not self.forward_only)
 
     def gathers_input(self, layer: int, csr: Csr) -> bool:
-        """See ``TorchTrainer``."""
+        """Whether a layer aggregates or attends over its input."""
         return self.aggregates_first(layer) or attends_first(self.spec, layer, csr)
 
 

@@ -1,4 +1,4 @@
-"""Labels in the form that losses take, and the loss of every engine on torch."""
+"""The training loss of every engine on torch, and labels in the form that it takes."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ from datasets.graph import Graph
 
 @dataclass(frozen=True)
 class Targets:
-    """Labels in the form that the loss takes: int64 classes [n], or float32 0/1 rows [n, classes].
+    """Labels of some rows: int64 classes [n], or float32 0/1 rows [n, classes].
 
-    ``share`` is ``None`` where all rows are labelled, else what each entry counts in the mean, 0 where it is missing.
+    ``share`` is each entry's weight in the mean, 0 where the label is missing; ``None`` where none is missing.
     """
 
     values: Tensor
@@ -39,7 +39,7 @@ class Targets:
 
 
 def loss_of(logits: Tensor, targets: Targets) -> Tensor:
-    """Mean loss over what is labelled: cross entropy for classes, binary cross entropy for 0/1 rows."""
+    """Mean loss over the known labels: cross entropy for classes, binary cross entropy for 0/1 rows."""
     if targets.values.dim() == 1:
         return functional.cross_entropy(logits, targets.values, ignore_index=-1)
     if targets.share is None:
@@ -49,7 +49,7 @@ def loss_of(logits: Tensor, targets: Targets) -> Tensor:
 
 
 def targets_of(graph: Graph, nodes: Nodes, masked: Nodes | None = None) -> Targets:
-    """Labels of ``nodes`` as ``loss_of`` takes them, those at positions ``masked`` as if they were missing."""
+    """Labels of ``nodes`` as ``loss_of`` takes them; those at positions ``masked`` count as missing."""
     if graph.labels is None:
         raise ValueError(f"data set {graph.name} has no labels: scenario train needs them")
     kind = np.int64 if graph.labels.ndim == 1 else np.float32

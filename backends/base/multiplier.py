@@ -1,11 +1,11 @@
-"""What the engines on torch share in scenario ``spmm``: operands, autograd and what is counted."""
+"""The multiplier of every engine on torch, for scenario ``spmm``: one aggregation, forward and backward."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from backends.base.operands import operands_of
+from backends.base.operands import draw_operands
 from backends.contract import Clock, Floats
 from backends.model import ModelSpec, TrainingSpec
 from backends.registry import BackendConfig
@@ -14,7 +14,7 @@ from datasets.graph import Graph
 
 
 class TorchMultiplier:
-    """The Multiplier of an engine on torch: gcn is a weighted sum, sage a mean, gat attention from given scores.
+    """A ``contract.Multiplier``: gcn is a weighted sum, sage a mean, gat attention from scores that are operands.
 
     To define: ``structure(adjacency)``, ``aggregate(structure, x)`` and, for gat, ``attend(structure, operands)``.
     The timed region holds one forward and one backward pass through torch's autograd, operands and structure ready.
@@ -24,7 +24,7 @@ class TorchMultiplier:
         self.config: Any = config
 
     def structure(self, adjacency: Adjacency) -> Any:
-        """Build what the engine multiplies with."""
+        """Build the matrix or the edges in the form that the engine multiplies with."""
         raise TypeError(f"{type(self).__name__} must define structure")
 
     def aggregate(self, structure: Any, x: Tensor) -> Tensor:
@@ -36,33 +36,33 @@ class TorchMultiplier:
         raise TypeError(f"{type(self).__name__} must define attend")
 
     def prepare(self, graph: Graph, spec: ModelSpec, training: TrainingSpec, clock: Clock) -> None:
-        """See ``backends.contract.Multiplier``."""
+        """Build the structure and draw the operands; phases ``structure``, ``operands``."""
         torch.set_num_threads(training.threads)
         self.spec = spec
         with clock.phase("structure"):
             adjacency = adjacency_of(graph, spec.name)
             self.csr = adjacency.csr
-            self.held = self.structure(adjacency)
+            self.matrix = self.structure(adjacency)
         with clock.phase("operands"):
-            drawn = operands_of(*self.csr.shape, spec, training.seed)
+            drawn = draw_operands(*self.csr.shape, spec, training.seed)
             self.gradient = torch.from_numpy(drawn.pop("gradient"))
             self.operands = {name: torch.from_numpy(value).requires_grad_() for name, value in drawn.items()}
 
     def multiply(self, clock: Clock) -> None:
-        """See ``backends.contract.Multiplier``."""
+        """Run one forward and one backward pass; phases ``forward``, ``backward``."""
         for operand in self.operands.values():
             operand.grad = None
         with clock.phase("forward"):
             if self.spec.name == "gat":
-                self.out = self.attend(self.held, self.operands)
+                self.out = self.attend(self.matrix, self.operands)
             else:
-                self.out = self.aggregate(self.held, self.operands["x"])
+                self.out = self.aggregate(self.matrix, self.operands["x"])
         with clock.phase("backward"):
             self.out.backward(self.gradient)
             self.out = self.out.detach()
 
     def products(self) -> tuple[Floats, dict[str, Floats]]:
-        """See ``backends.contract.Multiplier``."""
+        """The output of the last ``multiply``, and the gradient of each operand."""
         gradients = {name: value.grad for name, value in self.operands.items()}
         return self.out.numpy(), {name: value.numpy() for name, value in gradients.items() if value is not None}
 
@@ -74,11 +74,10 @@ class TorchMultiplier:
         return [{"name": "forward", "csr": self.csr, **shared}, {"name": "backward", "csr": back, **shared}]
 
     def facts(self) -> dict[str, Any]:
-        """See ``backends.contract.Multiplier``."""
+        """Sizes of the two products, those of the forward matrix for both."""
         csr = self.csr
         counts = {"nnz": csr.nnz, "rows": csr.shape[0], "columns": csr.shape[1], "count": 1}
-        kept = [{key: item[key] for key in ("name", "width")} | counts for item in self.spmm_operands()]
-        return {"spmm": kept}
+        return {"spmm": [{key: item[key] for key in ("name", "width")} | counts for item in self.spmm_operands()]}
 
     def close(self) -> None:
         """Nothing runs between the calls."""

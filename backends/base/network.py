@@ -1,4 +1,4 @@
-"""A model's layers on torch, with canonical parameters; an engine says how a layer is done."""
+"""A model's layers on torch, with parameters of canonical names; engines define the convolutions."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from backends.model import ModelSpec, State, TrainingSpec
 
 
 class Network(nn.Module):
-    """A model's layers in order, with canonical parameters; an engine supplies ``convolve``.
+    """A model's layers in order, with canonical parameters; subclasses define ``convolve``.
 
-    Subclasses that hold their parameters in another framework's modules override ``canonical``.
+    Those whose parameters belong to modules of another framework override ``make_parameters`` and ``canonical``.
     """
 
     def __init__(self, spec: ModelSpec, training: TrainingSpec) -> None:
@@ -26,29 +26,29 @@ class Network(nn.Module):
     def make_parameters(self) -> None:
         """Create the parameters, empty; ``load`` fills them."""
         shapes = self.spec.parameters().items()
-        self.held = nn.ParameterDict(
+        self.tensors = nn.ParameterDict(
             {name.replace(".", "/"): nn.Parameter(torch.empty(shape)) for name, shape in shapes}
         )
 
     def canonical(self) -> dict[str, tuple[nn.Parameter, bool]]:
         """Map each canonical name to its parameter and whether that is stored transposed."""
-        return {name: (self.held[name.replace(".", "/")], False) for name in self.spec.parameters()}
+        return {name: (self.tensors[name.replace(".", "/")], False) for name in self.spec.parameters()}
 
     def convolve(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
         """Apply one convolution without its activation."""
         raise TypeError(f"{type(self).__name__} must define convolve")
 
     def layer(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
-        """Apply one convolution and, but after the last, its activation; engines that fuse them override this."""
+        """Apply one convolution and, unless it is the last, its activation; engines that fuse them override this."""
         hidden = self.convolve(layer, hidden, structure)
         return hidden if self.spec.is_last(layer) else self.activation(hidden)
 
     def parameter(self, layer: int, name: str) -> Tensor:
         """Return one canonical parameter of a layer."""
-        return self.held[f"layers/{layer}/{name}"]
+        return self.tensors[f"layers/{layer}/{name}"]
 
     def forward(self, features: Tensor, structure: Any) -> Tensor:
-        """Return the logits of all rows that the last layer makes."""
+        """Compute the logits of all output rows of the last layer."""
         hidden = features
         for layer in range(self.spec.layers):
             hidden = functional.dropout(hidden, self.settings.dropout, self.training)
@@ -71,15 +71,16 @@ class Network(nn.Module):
 
     def state(self) -> State:
         """Copy the parameters under their canonical names and shapes."""
-        return {name: self._export(name, held.detach(), flip) for name, (held, flip) in self.canonical().items()}
+        parameters = self.canonical().items()
+        return {name: self._export(name, parameter.detach(), flip) for name, (parameter, flip) in parameters}
 
     def gradients(self) -> State:
         """Copy the gradients under their canonical names and shapes; zero where nothing flowed."""
-        found = {}
-        for name, (held, flip) in self.canonical().items():
-            gradient = torch.zeros_like(held) if held.grad is None else held.grad
-            found[name] = self._export(name, gradient, flip)
-        return found
+        gradients = {}
+        for name, (parameter, flip) in self.canonical().items():
+            gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            gradients[name] = self._export(name, gradient, flip)
+        return gradients
 
     def _export(self, name: str, value: Tensor, transposed: bool) -> NDArray[np.float32]:
         array: NDArray[np.float32] = (value.T if transposed else value).cpu().numpy().copy()

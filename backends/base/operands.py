@@ -1,4 +1,4 @@
-"""What scenario ``spmm`` multiplies: the same numbers for every engine, drawn from the seed."""
+"""Random operands of scenario ``spmm``, the same for every engine."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +9,8 @@ from datasets.randomness import stream
 Operands = dict[str, NDArray[np.float32]]
 
 
-def operands_of(rows: int, columns: int, spec: ModelSpec, seed: int) -> Operands:
-    """Draw ``x`` and the output's ``gradient``; for gat [n, heads, width], with both scores [n, heads].
+def draw_operands(rows: int, columns: int, spec: ModelSpec, seed: int) -> Operands:
+    """Draw ``x`` and the output's ``gradient`` from ``seed``; for gat [n, heads, width], with both scores [n, heads].
 
     The width is ``spec.hidden``, of one head for gat; other models have no heads and get [n, width].
     """

@@ -1,4 +1,4 @@
-"""Optimisers by name, over whatever holds the parameters: a network, or a server's part of them."""
+"""Optimizers by name, over the parameters of a network or over a parameter server's part of them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ KINDS: dict[str, Any] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
 def optimizer_over(
     decayed: Sequence[nn.Parameter], rest: Sequence[nn.Parameter], training: TrainingSpec
 ) -> torch.optim.Optimizer:
-    """Build the configured optimiser, with decay on the first list only; raises ValueError for an unknown name."""
+    """Build the configured optimizer, with decay on the first list only; raises ValueError for an unknown name."""
     if training.optimizer not in KINDS:
         raise ValueError(f"optimizer {training.optimizer!r} is unknown: allowed are {', '.join(KINDS)}")
     groups = [{"params": decayed, "weight_decay": training.decay}, {"params": rest, "weight_decay": 0.0}]
@@ -26,7 +26,7 @@ def optimizer_over(
 
 
 def optimizer_of(network: Network, training: TrainingSpec) -> torch.optim.Optimizer:
-    """Build the optimiser, with decay on all parameters or on the first layer's."""
+    """Build the optimizer of a network, with decay on all parameters or on the first layer's."""
     first: list[nn.Parameter] = []
     rest: list[nn.Parameter] = []
     for name, (parameter, _) in network.canonical().items():

@@ -1,4 +1,4 @@
-"""What an engine on torch refuses because it would silently ignore it."""
+"""Refusals of what an engine on torch would otherwise silently ignore: edge weights, fanouts."""
 
 from backends.contract import Unsupported
 from backends.model import ModelSpec
@@ -6,14 +6,14 @@ from datasets.graph import Graph
 
 
 def refuse_weights(graph: Graph, spec: ModelSpec) -> None:
-    """Raise Unsupported for edge weights that a model would silently drop: only gcn takes them."""
+    """Raise Unsupported for edge weights under a model that ignores them: only gcn takes them."""
     if graph.edge_weights is not None and spec.name != "gcn":
         raise Unsupported(f"model {spec.name} takes no edge weights, which {graph.name} has: choose model=gcn")
 
 
-def refuse_fanouts(spec: ModelSpec, engine: str, instead: str = "choose backend=agl, or model.fanouts=[]") -> None:
-    """Raise Unsupported for fanouts that an engine would silently ignore."""
+def refuse_fanouts(spec: ModelSpec, backend: str, advice: str = "choose backend=agl, or model.fanouts=[]") -> None:
+    """Raise Unsupported for fanouts in a backend that reads all neighbours; the message ends with ``advice``."""
     if spec.fanouts:
         raise Unsupported(
-            f"backend {engine} reads all neighbours here, not model.fanouts={list(spec.fanouts)}: {instead}"
+            f"backend {backend} reads all neighbours here, not model.fanouts={list(spec.fanouts)}: {advice}"
         )

@@ -1,4 +1,4 @@
-"""The trainer of every engine on torch: the loop of an epoch, and what is counted of it."""
+"""The trainer of every engine on torch: batches, the loop of an epoch, prediction."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from backends.base.facts import dense_flops, spmm_facts
 from backends.base.loss import Targets, loss_of, targets_of
 from backends.base.network import Network
 from backends.base.optimizer import optimizer_of
@@ -22,37 +23,31 @@ from datasets.graph import Graph
 
 @dataclass
 class Batch:
-    """One step's input: what the layers multiply with, features [inputs, width], output rows that are targets.
+    """The input of one step: the structure that layers aggregate over, and the features [inputs, width].
 
-    ``rows=None`` keeps all output rows; ``labels`` then says what each counts, ``None`` that all are the targets.
+    ``rows`` picks the targets out of the output rows; ``None`` keeps all of these. ``labels`` are those of the rows
+    that are kept, ``None`` where these are the targets, in their order.
     """
 
     structure: Any
     features: Tensor
     targets: Nodes
     rows: Tensor | None = None
-    labels: "Targets | None" = None
-
-
-def described(operand: dict[str, Any]) -> dict[str, Any]:
-    """The facts of one SpMM operand: its counts instead of its matrix."""
-    csr: Csr = operand["csr"]
-    counts = {"nnz": csr.nnz, "rows": csr.shape[0], "columns": csr.shape[1]}
-    return {"name": operand["name"], **counts, "width": operand["width"], "count": operand["count"]}
+    labels: Targets | None = None
 
 
 class TorchTrainer:
-    """The Trainer of an engine on torch: subclasses say how graphs become structures and what a layer does.
+    """A ``contract.Trainer``; subclasses define the network, and how a graph becomes what its layers aggregate over.
 
     To define: ``network(spec, training)``, ``structure(graph)`` for a whole graph, ``mini_batch(targets)`` where the
-    engine trains in mini batches, ``spmm(layer)`` and ``layer_csrs(structure)`` for the facts.
+    engine trains in mini batches, ``layer_csrs(structure)`` for the facts.
     """
 
-    forward_only = False  # whether its layers are run without a backward pass, for inference
     draws_fanouts = False  # whether its batches are sampled where the model has fanouts
 
     def __init__(self, config: BackendConfig) -> None:
         self.config: Any = config
+        self.forward_only = False  # whether layers run without a backward pass, for inference
         self.structures: dict[int, tuple[Graph, Batch]] = {}
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
@@ -60,7 +55,7 @@ class TorchTrainer:
         raise TypeError(f"{type(self).__name__} must define network")
 
     def structure(self, graph: Graph) -> Any:
-        """Build what the engine's layers need to run over a whole graph."""
+        """Build the form of a whole graph that the engine's layers aggregate over."""
         raise TypeError(f"{type(self).__name__} must define structure")
 
     def mini_batch(self, targets: Nodes) -> Batch:
@@ -76,18 +71,17 @@ class TorchTrainer:
         return self.spec.name == "sage" or self.spec.width_in(layer) < self.spec.width_out(layer)
 
     def gathers_input(self, layer: int, csr: Csr) -> bool:
-        """``aggregates_first`` over one matrix, for engines whose order depends on its shape."""
+        """Whether the engine aggregates a layer's input over this matrix; some decide it by the shape."""
         return self.aggregates_first(layer)
 
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
-        """See ``backends.contract.Trainer``."""
+        """Build structure and network, take over labels and parameters; phases ``structure``, ``model``."""
         refuse_weights(graph, spec)
         if not self.draws_fanouts:
             refuse_fanouts(spec, self.config.name)
-        torch.set_num_threads(training.threads)
-        self.graph, self.spec, self.training, self.plan = graph, spec, training, plan
+        self.set_task(graph, spec, training, plan)
         with clock.phase("structure"):
             self.prepare_structure()
         with clock.phase("model"):
@@ -95,13 +89,27 @@ class TorchTrainer:
             self.labels = targets_of(graph, np.arange(graph.nodes))
             self.load(state)
 
+    def set_task(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, plan: BatchPlan, forward_only: bool = False
+    ) -> None:
+        """Take over what is to be computed, and set the number of threads."""
+        torch.set_num_threads(training.threads)
+        self.graph, self.spec, self.training, self.plan = graph, spec, training, plan
+        self.forward_only = forward_only
+
+    def load_for_inference(self, state: State) -> None:
+        """Build the network and take over parameters that are not trained."""
+        self.model = self.network(self.spec, self.training)
+        self.model.load(state)
+        self.model.eval()
+
     def prepare_structure(self) -> None:
         """Build what training needs before its first epoch: the whole graph's structure when full batch."""
         if self.plan.full_batch:
             self.full = self.target_batch(self.plan.nodes)
 
     def full_batch(self, graph: Graph, targets: Nodes) -> Batch:
-        """The whole graph as one batch whose targets are ``targets``; its structure is built once and kept."""
+        """The whole graph as one batch that trains ``targets``; the structure of a graph is built once."""
         if id(graph) not in self.structures:
             features = torch.from_numpy(np.array(graph.features, dtype=np.float32))
             self.structures[id(graph)] = (graph, Batch(self.structure(graph), features, targets))
@@ -110,7 +118,7 @@ class TorchTrainer:
         return Batch(whole.structure, whole.features, targets, rows)
 
     def load(self, state: State) -> None:
-        """See ``backends.contract.Trainer``."""
+        """Take over parameters, with a new optimizer and random numbers from the start."""
         self.model.load(state)
         self.optimizer = optimizer_of(self.model, self.training)
         torch.manual_seed(self.training.seed)
@@ -126,7 +134,7 @@ class TorchTrainer:
             yield batch
 
     def epoch(self, index: int, clock: Clock) -> float:
-        """See ``backends.contract.Trainer``."""
+        """Train one epoch and return its mean loss; phases ``vectorize``, ``forward``, ``backward``, ``step``."""
         self.model.train()
         total, count = 0.0, 0
         for batch in self.batches(index, clock):
@@ -155,23 +163,23 @@ class TorchTrainer:
         return self.labels[torch.from_numpy(batch.targets)] if batch.labels is None else batch.labels
 
     def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
-        """See ``backends.contract.Trainer``."""
+        """Logits, loss and canonical gradients of one batch, computed as in an epoch."""
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         batch = self.target_batch(np.ascontiguousarray(targets))
         logits = self.logits(batch)
         loss = self.loss(logits, self.batch_labels(batch))
         loss.backward()
-        found = logits.detach().numpy()
-        asked = found if len(found) == len(targets) else found[targets]
-        return asked.copy(), float(loss.detach()), dict(self.model.gradients())
+        rows = logits.detach().numpy()
+        of_targets = rows if len(rows) == len(targets) else rows[targets]
+        return of_targets.copy(), float(loss.detach()), dict(self.model.gradients())
 
     def target_batch(self, targets: Nodes) -> Batch:
-        """The batch that trains ``targets``, made as ``epoch`` makes it."""
+        """The batch that trains ``targets`` in an epoch."""
         return self.whole_graph_batch(targets) if self.plan.full_batch else self.mini_batch(targets)
 
     def whole_graph_batch(self, targets: Nodes) -> Batch:
-        """The whole graph, its loss on ``targets``: picked out if they are few, otherwise the others weigh nothing."""
+        """The whole graph with its loss on ``targets``: few are picked out, many leave the others without a label."""
         batch = self.full_batch(self.graph, targets)
         if 2 * len(targets) <= self.graph.nodes:
             return replace(batch, labels=targets_of(self.graph, targets))
@@ -179,23 +187,24 @@ class TorchTrainer:
         return replace(batch, rows=None, labels=targets_of(self.graph, np.arange(self.graph.nodes), masked=others))
 
     def predict(self, graph: Graph, nodes: Nodes) -> Floats:
-        """See ``backends.contract.Trainer``."""
+        """Logits of ``nodes`` from one pass over the whole graph, without dropout."""
         self.model.eval()
-        with torch.no_grad():  # what kernels keep with a matrix must serve training too
+        # Not inference mode: kernels cache tensors with a matrix that training uses too, and PyG slices an EdgeIndex.
+        with torch.no_grad():
             batch = self.full_batch(graph, np.ascontiguousarray(nodes))
             out: Floats = self.logits(batch).numpy()
         return out
 
     def state(self) -> State:
-        """See ``backends.contract.Trainer``."""
+        """The parameters under their canonical names."""
         return self.model.state()
 
     def spmm_operands(self) -> list[dict[str, Any]]:
-        """The SpMMs of one epoch: name, csr, width, itemsize and how often; of its first batch, if it has several."""
-        return self.operands_of(self.target_batch(self.plan.targets(0)[0]).structure, self.plan.batches)
+        """The SpMMs of one epoch: name, csr, width, itemsize and how often; all batches count as the first."""
+        return self.spmms_of(self.target_batch(self.plan.targets(0)[0]).structure, self.plan.batches)
 
-    def operands_of(self, structure: Any, count: int) -> list[dict[str, Any]]:
-        """The SpMMs of ``count`` steps over a structure; the input has no gradient, so layer 0 may lack a backward."""
+    def spmms_of(self, structure: Any, count: int) -> list[dict[str, Any]]:
+        """The SpMMs of ``count`` steps over a structure; features have no gradient, so layer 0 may lack a backward."""
         operands: list[dict[str, Any]] = []
         for layer, csr in enumerate(self.layer_csrs(structure)):
             first = self.gathers_input(layer, csr)
@@ -207,24 +216,13 @@ class TorchTrainer:
         return operands
 
     def facts(self) -> dict[str, Any]:
-        """See ``backends.contract.Trainer``."""
+        """Sizes of an epoch's SpMMs, and the operations of its dense layers; all batches count as the first."""
         structure = self.target_batch(self.plan.targets(0)[0]).structure
-        operands = self.operands_of(structure, self.plan.batches)
-        dense = self.dense_flops(structure, self.plan.batches)
-        return {"spmm": [described(item) for item in operands], "dense_flops": dense}
-
-    def dense_flops(self, structure: Any, count: int) -> int:
-        """Operations of the dense layers in ``count`` steps, two per multiply-add.
-
-        Forward, gradient of the weight and, but for the first layer, of the input.
-        """
-        total = 0
+        operands, flops = self.spmms_of(structure, self.plan.batches), 0
         for layer, csr in enumerate(self.layer_csrs(structure)):
-            each = 2 * self.spec.width_in(layer) * self.spec.width_out(layer) * self.spec.heads_of(layer)
-            rows = csr.shape[0] if self.gathers_input(layer, csr) else csr.shape[1]
-            own = csr.shape[0] if self.spec.name == "sage" else 0
-            total += each * (rows + own) * (2 if layer == 0 else 3)
-        return total * count
+            rows, columns = csr.shape
+            flops += dense_flops(self.spec, layer, rows if self.gathers_input(layer, csr) else columns, rows)
+        return {"spmm": [spmm_facts(item) for item in operands], "dense_flops": flops * self.plan.batches}
 
     def close(self) -> None:
         """Nothing runs between the calls of this trainer."""

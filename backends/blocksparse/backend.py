@@ -1,4 +1,4 @@
-"""Full batches over our kernels: what a timed epoch holds is aggregation, dense layers, the fused loss and the step."""
+"""Full batches over our kernels: a timed epoch is aggregation, dense layers, the fused loss and the step."""
 
 from torch import Tensor
 
@@ -23,13 +23,13 @@ class BlocksparseMultiplier(TorchMultiplier):
     """The kernels themselves."""
 
     def structure(self, adjacency: Adjacency) -> LayerMatrix:
-        """See ``TorchMultiplier``."""
+        """The matrix, and gcn's weights."""
         return LayerMatrix(adjacency.csr, float_tensor(adjacency.weight))
 
     def aggregate(self, structure: LayerMatrix, x: Tensor) -> Tensor:
-        """See ``TorchMultiplier``."""
+        """Weighted sum or mean by the kernel ``spmm``."""
         return spmm(structure.csr, x, structure.weight, "mean" if self.spec.name == "sage" else "sum")
 
     def attend(self, structure: LayerMatrix, operands: dict[str, Tensor]) -> Tensor:
-        """See ``TorchMultiplier``."""
+        """Attention by the fused kernel ``gat``."""
         return gat(structure.csr, operands["x"], operands["score_src"], operands["score_dst"], slope=self.spec.slope)

@@ -14,7 +14,7 @@ from backends.base.network import Network
 from backends.base.refusals import refuse_fanouts
 from backends.base.trainer import Batch, TorchTrainer
 from backends.contract import Clock, Nodes
-from backends.dgl.network import DglNetwork, Hop, Structure, aggregate, aggregates_first, attend
+from backends.dgl.network import DglHop, DglNetwork, DglStructure, aggregate, aggregates_first, attend
 from backends.dgl.quiet import dgl, graph_of, libxsmm_effect
 from backends.dgl.sampling import DefinedSampler, LoopsAfterwards, NeighbourSampler
 from backends.model import ModelSpec, State, TrainingSpec
@@ -23,8 +23,8 @@ from datasets.csr import Csr, csr_from_edges
 from datasets.graph import Graph
 
 
-class WholeGraph:
-    """A graph as DGL holds it, with gcn's row scale or, where edges have weights or ``weighted``, edge weights."""
+class DglWholeGraph:
+    """A DGL graph with gcn's row scale or, where edges have weights or with ``weighted``, gcn's edge weights."""
 
     def __init__(self, adjacency: Adjacency, weighted: bool) -> None:
         self.graph, self.csr = graph_of(adjacency.csr), adjacency.csr
@@ -32,17 +32,17 @@ class WholeGraph:
         self.weight = _column(adjacency.weight) if weighted else None
         self.scale = None if weighted else _column(adjacency.inverse_sqrt_degree)
 
-    def hop(self, block: Any = None) -> Hop:
-        """What a layer over a sampled block, or over the whole graph, runs over."""
+    def hop(self, block: Any = None) -> DglHop:
+        """The graph of one layer: a sampled block, or the whole graph."""
         if block is None:
-            return Hop(self.graph, self.csr.shape[0], self.scale, self.weight)
+            return DglHop(self.graph, self.csr.shape[0], self.scale, self.weight)
         scale = None if self.scale is None else self.scale[block.srcdata[dgl.NID]]
         weight = None if self.weight is None else self.weight[block.edata[dgl.EID]]
-        return Hop(block, block.num_dst_nodes(), scale, weight)
+        return DglHop(block, block.num_dst_nodes(), scale, weight)
 
 
 class TargetBatches(list[Tensor]):
-    """The targets of each batch, as DGL's DataLoader asks for them: with the device they are on."""
+    """The targets of each batch with their device, which DGL's DataLoader reads."""
 
     device = torch.device("cpu")
 
@@ -63,34 +63,37 @@ class DglTrainer(TorchTrainer):
     loops: LoopsAfterwards | None = None
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
-        """See ``TorchTrainer``; also gives DGL's kernels the cell's threads."""
+        """The network over DGL's kernels, which get the cell's number of threads."""
         dgl.utils.set_num_threads(training.threads)
         return DglNetwork(spec, training)
 
-    def structure(self, graph: Graph) -> Structure:
-        """See ``TorchTrainer``."""
-        return Structure([self.whole_graph(graph).hop()] * self.spec.layers)
+    def structure(self, graph: Graph) -> DglStructure:
+        """The whole graph, for each layer."""
+        return DglStructure([self.whole_graph(graph).hop()] * self.spec.layers)
 
-    def whole_graph(self, graph: Graph) -> WholeGraph:
-        """A graph as the model's layers run over it."""
-        return WholeGraph(adjacency_of(graph, self.spec.name), self.config.variant == "weighted")
+    def whole_graph(self, graph: Graph) -> DglWholeGraph:
+        """A graph in DGL's form, with the edges and weights of the model."""
+        return DglWholeGraph(adjacency_of(graph, self.spec.name), self.config.variant == "weighted")
 
     def load(self, state: State) -> None:
-        """See ``TorchTrainer``; DGL's own generator decides in which order a block's nodes stand."""
+        """Take over parameters, and seed DGL's own generator, which orders the nodes of a block."""
         super().load(state)
         dgl.seed(self.training.seed)
 
     def prepare_structure(self) -> None:
-        """See ``TorchTrainer``; mini batches are sampled from the whole graph."""
+        """Build the whole graph, for full batches or to sample mini batches from."""
         if self.plan.full_batch:
             refuse_fanouts(self.spec, self.config.name, "set training.batch_size, or model.fanouts=[]")
         super().prepare_structure()
         if not self.plan.full_batch:
-            self.whole = self.whole_graph(self.graph)
+            self.sample_from_graph(list(self.spec.fanouts) or [-1] * self.spec.layers)
             self.features = torch.from_numpy(np.array(self.graph.features, dtype=np.float32))
-            self.sampler = NeighbourSampler(list(self.spec.fanouts) or [-1] * self.spec.layers)
             if self.spec.fanouts and self.spec.name in SELF_LOOP_MODELS:
                 self.loops = LoopsAfterwards(self.graph.csr)
+
+    def sample_from_graph(self, fanouts: list[int]) -> None:
+        """Build the whole graph to sample from, and the sampler; ``fanouts`` first layer first, -1 for all."""
+        self.whole, self.sampler = self.whole_graph(self.graph), NeighbourSampler(fanouts)
 
     def sampled(self, batches: list[Nodes], sampler: Any = None) -> Iterator[Any]:
         """Sample the blocks of each batch, in their order."""
@@ -99,7 +102,7 @@ class DglTrainer(TorchTrainer):
         return loaded(graph, targets, sampler or self.sampler, self.config.workers)
 
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
-        """See ``TorchTrainer``; ``load`` is the wait for the sampler, ``vectorize`` the gather of features."""
+        """Yield the batches of an epoch; phase ``load`` is the wait for the sampler, ``vectorize`` the gather."""
         if self.plan.full_batch:
             yield self.full
             return
@@ -114,26 +117,26 @@ class DglTrainer(TorchTrainer):
             yield batch
 
     def mini_batch(self, targets: Nodes) -> Batch:
-        """See ``TorchTrainer``; fanouts keep the definition's edges, whom the gate knows, not those of an epoch."""
+        """The batch that trains ``targets``, on the definition's samples where the model has fanouts."""
         defined = DefinedSampler(self.graph.csr, self.spec.fanouts, self.training.seed) if self.spec.fanouts else None
         inputs, _, blocks = next(self.sampled([targets], defined))
         return self.batch_of(inputs, blocks, targets)
 
     def batch_of(self, inputs: Tensor, blocks: list[Any], targets: Nodes) -> Batch:
-        """Gather the features of sampled blocks, and gcn's scale or weights of the whole graph."""
+        """Build a batch from sampled blocks: gather features, and gcn's scale or weights of the whole graph."""
         hops = [self.whole.hop(block if self.loops is None else self.loops.added(block)) for block in blocks]
-        return Batch(Structure(hops), self.features.index_select(0, inputs), targets)
+        return Batch(DglStructure(hops), self.features.index_select(0, inputs), targets)
 
-    def layer_csrs(self, structure: Structure) -> list[Csr]:
-        """See ``TorchTrainer``."""
+    def layer_csrs(self, structure: DglStructure) -> list[Csr]:
+        """The matrix of each layer."""
         return [_csr(hop.graph) for hop in structure.hops]
 
     def aggregates_first(self, layer: int) -> bool:
-        """See ``TorchTrainer``."""
+        """Whether DGL aggregates a layer's input."""
         return aggregates_first(self.spec, layer)
 
     def facts(self) -> dict[str, Any]:
-        """See ``TorchTrainer``; also what aggregates, and what libxsmm gives on this machine."""
+        """Sizes of products, the operation that aggregates, and the effect of libxsmm on this machine."""
         variant = self.config.variant_for(self.spec.name)
         return super().facts() | {"variant": variant, "libxsmm": libxsmm_effect()}
 
@@ -159,20 +162,20 @@ class DglMultiplier(TorchMultiplier):
     With ``variant=weighted`` gcn is ``u_mul_e_sum`` too.
     """
 
-    def structure(self, adjacency: Adjacency) -> Hop:
-        """See ``TorchMultiplier``."""
+    def structure(self, adjacency: Adjacency) -> DglHop:
+        """The whole graph in DGL's form."""
         dgl.utils.set_num_threads(torch.get_num_threads())
-        return WholeGraph(adjacency, self.config.variant == "weighted").hop()
+        return DglWholeGraph(adjacency, self.config.variant == "weighted").hop()
 
-    def aggregate(self, structure: Hop, x: Tensor) -> Tensor:
-        """See ``TorchMultiplier``."""
+    def aggregate(self, structure: DglHop, x: Tensor) -> Tensor:
+        """Weighted or scaled sum, or mean, by one of DGL's operations."""
         return aggregate(x, structure)
 
-    def attend(self, structure: Hop, operands: dict[str, Tensor]) -> Tensor:
-        """See ``TorchMultiplier``."""
+    def attend(self, structure: DglHop, operands: dict[str, Tensor]) -> Tensor:
+        """Attention by DGL's operations."""
         scores = (operands[name].unsqueeze(-1) for name in ("score_src", "score_dst"))
         return attend(structure.graph, operands["x"], *scores, self.spec.slope, 0.0)
 
     def facts(self) -> dict[str, Any]:
-        """See ``TorchMultiplier``; also what aggregates."""
+        """Sizes of the products, and the operation that aggregates."""
         return super().facts() | {"variant": self.config.variant_for(self.spec.name)}

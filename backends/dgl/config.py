@@ -17,8 +17,7 @@ class DglConfig(BackendConfig):
     Those have all neighbours, or what DGL's sampler draws anew for every batch by the model's fanouts; the parity gate
     trains a batch of the definition's samples. ``best`` runs gcn as ``copy_u_sum`` between two scalings of the rows,
     ``weighted`` as ``u_mul_e_sum`` with gcn's weights on the edges; ``int64`` samples on wider ids, for scenario
-    ``sample`` alone. ``infer`` is one pass over the whole graph, or each
-    layer in batches of one-hop blocks.
+    ``sample`` alone. ``infer`` is one pass over the whole graph, or each layer in batches of one-hop blocks.
     """
 
     name: str = "dgl"
@@ -38,8 +37,8 @@ class DglConfig(BackendConfig):
 
     def __post_init__(self) -> None:
         """Refuse values that no field allows."""
-        given = ("variant", self.variant, VARIANTS), ("workers", self.workers, WORKERS), ("infer", self.infer, INFER)
-        for name, value, allowed in given:
+        options = ("variant", self.variant, VARIANTS), ("workers", self.workers, WORKERS), ("infer", self.infer, INFER)
+        for name, value, allowed in options:
             if value not in allowed:
                 raise ValueError(f"backend.{name}={value!r} is not allowed: one of {', '.join(map(str, allowed))}")
 

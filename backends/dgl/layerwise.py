@@ -5,16 +5,15 @@ The blocks are sampled anew in every layer, inside the timed region.
 
 from collections.abc import Iterator
 
-from backends.base.inferrer import Block, LayerwiseInferrer, run_of
+from backends.base.inferrer import LayerwiseInferrer, NodeBlock, slice_of
 from backends.contract import Inferrer, Nodes
 from backends.dgl.backend import DglInferrer, DglTrainer
 from backends.dgl.config import DglConfig
-from backends.dgl.network import Structure
-from backends.dgl.sampling import NeighbourSampler
+from backends.dgl.network import DglStructure
 
 
 def inferrer(config: DglConfig) -> Inferrer:
-    """The inferrer that ``backend.infer`` names."""
+    """Build the inferrer of ``backend.infer``."""
     return DglLayerwise(config) if config.infer == "layerwise" else DglInferrer(config)
 
 
@@ -25,13 +24,12 @@ class DglLayerwise(LayerwiseInferrer):
     trainer: DglTrainer
 
     def cut(self, batches: list[Nodes]) -> None:
-        """See ``LayerwiseInferrer``; only the graph to sample from is made once."""
-        trainer = self.trainer
-        trainer.whole, trainer.sampler = trainer.whole_graph(trainer.graph), NeighbourSampler([-1])
+        """Build the graph to sample the blocks from, once for all passes."""
+        self.trainer.sample_from_graph([-1])
         self.batches = batches
 
-    def blocks(self) -> Iterator[Block]:
-        """See ``LayerwiseInferrer``."""
+    def blocks(self) -> Iterator[NodeBlock]:
+        """Sample the blocks of all batches, in their order."""
         for rows, (inputs, _, (block,)) in zip(self.batches, self.trainer.sampled(self.batches), strict=True):
             hop = self.trainer.whole.hop(block)
-            yield Block(run_of(rows), inputs, Structure([hop] * self.trainer.spec.layers))
+            yield NodeBlock(slice_of(rows), inputs, DglStructure([hop] * self.trainer.spec.layers))

@@ -13,8 +13,8 @@ from backends.model import ModelSpec
 
 
 @dataclass
-class Hop:
-    """What one layer runs over: a graph or block, whose first sources are its ``rows`` destinations.
+class DglHop:
+    """The graph or block of one layer, whose first sources are its ``rows`` destinations.
 
     gcn scales rows by ``D^-1/2`` of the whole graph, [sources, 1]; ``weight`` [edges, 1] replaces that scale where
     edges have weights of their own.
@@ -27,10 +27,10 @@ class Hop:
 
 
 @dataclass
-class Structure:
-    """The hops of a network, first layer first."""
+class DglStructure:
+    """The graphs of all layers, first layer first."""
 
-    hops: list[Hop]
+    hops: list[DglHop]
 
 
 def aggregates_first(spec: ModelSpec, layer: int) -> bool:
@@ -42,8 +42,8 @@ class DglNetwork(Network):
     """GraphConv, SAGEConv and GATConv on canonical parameters."""
 
     def convolve(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
-        """See ``Network``."""
-        hop: Hop = structure.hops[layer]
+        """Apply one convolution without its activation."""
+        hop: DglHop = structure.hops[layer]
         bias = self.parameter(layer, "bias")
         if self.spec.name == "gcn":
             return self._propagate(layer, hidden, self.parameter(layer, "weight"), hop) + bias
@@ -53,12 +53,12 @@ class DglNetwork(Network):
         heads = self._attend(layer, hidden, hop)
         return (heads.mean(1) if self.spec.is_last(layer) else heads.flatten(1)) + bias
 
-    def _propagate(self, layer: int, hidden: Tensor, weight: Tensor, hop: Hop) -> Tensor:
+    def _propagate(self, layer: int, hidden: Tensor, weight: Tensor, hop: DglHop) -> Tensor:
         if aggregates_first(self.spec, layer):
             return aggregate(hidden, hop) @ weight
         return aggregate(hidden @ weight, hop)
 
-    def _attend(self, layer: int, hidden: Tensor, hop: Hop) -> Tensor:
+    def _attend(self, layer: int, hidden: Tensor, hop: DglHop) -> Tensor:
         heads, graph = self.spec.heads_of(layer), hop.graph
         z = (hidden @ self.parameter(layer, "weight")).view(len(hidden), heads, -1)
         score_src = (z * self.parameter(layer, "att_src")).sum(-1, keepdim=True)
@@ -75,7 +75,7 @@ def attend(graph: Any, z: Tensor, score_src: Tensor, score_dst: Tensor, slope: f
     return out
 
 
-def aggregate(x: Tensor, hop: Hop) -> Tensor:
+def aggregate(x: Tensor, hop: DglHop) -> Tensor:
     """Weighted or scaled sum (gcn), or mean, of ``x`` over in-edges."""
     if hop.weight is not None:
         out: Tensor = dgl.ops.u_mul_e_sum(hop.graph, x, hop.weight)

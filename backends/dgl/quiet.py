@@ -1,4 +1,4 @@
-"""DGL itself, imported once and quietly, and the effect of its libxsmm kernels."""
+"""Import of DGL without its messages, DGL graphs of our matrices, and a measurement of its libxsmm kernels."""
 
 import os
 import statistics
@@ -20,7 +20,7 @@ __all__ = ["dgl", "graph_of", "libxsmm_effect"]
 
 
 def graph_of(csr: Csr) -> dgl.DGLGraph:
-    """A DGL graph, on int32 while it fits, whose edges keep their order, with every format made."""
+    """A DGL graph on int32 ids while they fit, with edges in the order of ``csr``, in all of DGL's formats."""
     kind = index_dtype(max(csr.nnz, *csr.shape))
     rows, columns, edges = (
         torch.from_numpy(np.array(part, dtype=kind)) for part in (csr.indptr, csr.indices, np.arange(csr.nnz))
@@ -32,19 +32,19 @@ def graph_of(csr: Csr) -> dgl.DGLGraph:
 
 
 def libxsmm_effect(nodes: int = 4096, degree: int = 16, width: int = 64) -> dict[str, Any]:
-    """Median seconds of 6 ``copy_u_sum`` on a fixed graph with and without libxsmm, and whether it is on."""
+    """Median seconds of 6 ``copy_u_sum`` on a fixed graph with and without libxsmm, and whether it is enabled."""
     indices = (hash_ids(0, "libxsmm", np.arange(nodes * degree)) % np.uint64(nodes)).astype(np.int32)
     graph = graph_of(Csr(np.arange(nodes + 1, dtype=np.int32) * degree, indices, (nodes, nodes)))
     x = torch.ones((nodes, width))
     enabled = bool(dgl.is_libxsmm_enabled())
-    found: dict[str, Any] = {"enabled": enabled}
+    effect: dict[str, Any] = {"enabled": enabled}
     try:
         for name, flag in (("seconds_with", True), ("seconds_without", False)):
             dgl.use_libxsmm(flag)
-            found[name] = statistics.median(_seconds(graph, x) for _ in range(6))
+            effect[name] = statistics.median(_seconds(graph, x) for _ in range(6))
     finally:
         dgl.use_libxsmm(enabled)
-    return found
+    return effect
 
 
 def _seconds(graph: dgl.DGLGraph, x: torch.Tensor) -> float:

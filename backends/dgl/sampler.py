@@ -15,10 +15,10 @@ from datasets.csr import Csr, index_dtype
 
 
 class DglSampler(BatchSampler):
-    """Draws for each layer anew, as DGL's blocks are; without loader processes nothing stands around the sampler."""
+    """Draws for each layer anew, as DGL's blocks are; by DataLoader only where there are loader processes."""
 
     def prepare_structure(self) -> None:
-        """See ``BatchSampler``; the graph holds in-edges only, in the harness's order."""
+        """Build a graph of in-edges in the order of ``csr``, and DGL's sampler."""
         dgl.utils.set_num_threads(self.training.threads)
         dgl.seed(self.training.seed)
         self.drawn_from = in_edges_of(self.graph.csr, wide=self.config.variant == "int64")
@@ -26,27 +26,27 @@ class DglSampler(BatchSampler):
         self.sampler = NeighbourSampler(self.fanouts)
 
     def neighbourhoods(self, batches: Sequence[Nodes], epoch: int) -> Iterator[Any]:
-        """See ``BatchSampler``; DGL's own generator goes on from epoch to epoch."""
+        """Draw the blocks of each batch; DGL's own generator goes on from epoch to epoch."""
         targets = [torch.from_numpy(mine).to(self.drawn_from.idtype) for mine in batches]
         if self.config.workers:
             return loaded(self.drawn_from, targets, self.sampler, self.config.workers)
         return (self.sampler.sample_blocks(self.drawn_from, mine) for mine in targets)
 
-    def counted(self, held: Any) -> tuple[int, int]:
-        """See ``BatchSampler``."""
-        nodes, _, blocks = held
+    def counted(self, neighbourhood: Any) -> tuple[int, int]:
+        """Distinct nodes and drawn edges of a batch's blocks."""
+        nodes, _, blocks = neighbourhood
         return len(nodes), sum(block.num_edges() for block in blocks)
 
-    def hops(self, held: Any) -> list[Hop]:
-        """See ``BatchSampler``: the last block is the first hop."""
-        drawn = zip(reversed(held[2]), reversed(self.fanouts), strict=True)
+    def hops(self, neighbourhood: Any) -> list[Hop]:
+        """The hops of a batch's blocks, targets first: the last block is the first hop."""
+        drawn = zip(reversed(neighbourhood[2]), reversed(self.fanouts), strict=True)
         return [
             Hop(_numbers(block.dstdata[dgl.NID]), None if fanout < 0 else fanout, _numbers(block.edata[dgl.EID]))
             for block, fanout in drawn
         ]
 
     def facts(self) -> dict[str, Any]:
-        """See ``BatchSampler``; also the type of ids."""
+        """Counts and rates of drawing, and the type of ids."""
         return super().facts() | {"index": str(self.drawn_from.idtype).rpartition(".")[2]}
 
 

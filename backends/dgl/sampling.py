@@ -1,4 +1,4 @@
-"""Blocks of mini batches: by DGL's own sampler, or of the edges that the definition keeps, as the parity gate asks."""
+"""Samplers of mini-batch blocks: DGL's own, and one that draws the definition's edges, for the parity gate."""
 
 import os
 from typing import Any
@@ -13,7 +13,7 @@ from datasets.csr import Csr
 
 
 class NeighbourSampler(dgl.dataloading.NeighborSampler):  # type: ignore[misc]
-    """DGL's sampler, made right for int32 graphs; ``fanouts`` first layer first, -1 for all neighbours.
+    """DGL's sampler, corrected for int32 graphs; ``fanouts`` first layer first, -1 for all neighbours.
 
     DGL 1.1.3 keeps the map from nodes to block positions as int64, but its fused kernel reads it in the graph's index
     type: with int32 old entries survive, and from the second batch on blocks hold wrong nodes.
@@ -23,7 +23,7 @@ class NeighbourSampler(dgl.dataloading.NeighborSampler):  # type: ignore[misc]
     mapping: dict[str, list[torch.Tensor]]
 
     def sample_blocks(self, g: Any, seed_nodes: Any, exclude_eids: Any = None) -> Any:
-        """See DGL; the map is this process's own, as DGL names it."""
+        """Sample blocks with a map of the graph's index type, under the name that DGL gives it in this process."""
         name = f"__mapping{os.getpid()}"
         if self.g is not g or name not in self.mapping:
             self.g, self.mapping = g, {name: [torch.full((g.num_nodes(),), -1, dtype=g.idtype)]}
@@ -31,18 +31,18 @@ class NeighbourSampler(dgl.dataloading.NeighborSampler):  # type: ignore[misc]
 
 
 class DefinedSampler(dgl.dataloading.BlockSampler):  # type: ignore[misc]
-    """Blocks of the edges that every engine with the definition's sampling keeps."""
+    """Blocks of the edges that the definition draws, which do not depend on the engine."""
 
     def __init__(self, csr: Csr, fanouts: tuple[int, ...], seed: int) -> None:
         super().__init__()
         self.csr, self.fanouts, self.seed = csr, fanouts, seed
 
     def sample_blocks(self, g: Any, seed_nodes: Any, exclude_eids: Any = None) -> Any:
-        """See DGL; edges are numbered as in ``csr``."""
+        """Sample one block per layer; edges are numbered as in ``csr``."""
         reached, blocks = seed_nodes, []
         for fanout in reversed(self.fanouts):
-            kept = sample_neighbors(self.csr, reached.numpy(), fanout, self.seed).positions
-            frontier = dgl.edge_subgraph(g, torch.from_numpy(kept).to(g.idtype), relabel_nodes=False)
+            positions = sample_neighbors(self.csr, reached.numpy(), fanout, self.seed).positions
+            frontier = dgl.edge_subgraph(g, torch.from_numpy(positions).to(g.idtype), relabel_nodes=False)
             block = dgl.to_block(frontier, reached)
             block.edata[dgl.EID] = frontier.edata[dgl.EID][block.edata[dgl.EID].long()]
             reached = block.srcdata[dgl.NID]
@@ -51,10 +51,10 @@ class DefinedSampler(dgl.dataloading.BlockSampler):  # type: ignore[misc]
 
 
 class LoopsAfterwards:
-    """A graph to sample from that has no self loops, and blocks that get them when they are sampled.
+    """A graph without self loops to sample from; its blocks get the loops afterwards.
 
-    A node's own loop is no neighbour that a fanout may leave out. ``graph`` is DGL's; its edges stand in the order of
-    ``csr``, those of finished blocks are numbered as in the adjacency that holds the loops too.
+    No fanout may leave out a node's own loop. The edges of ``graph`` stand in the order of ``csr``; those of finished
+    blocks are numbered as in the adjacency with loops.
     """
 
     def __init__(self, csr: Csr) -> None:
@@ -68,8 +68,8 @@ class LoopsAfterwards:
         sources, destinations = block.edges(order="eid")
         own = torch.arange(block.num_dst_nodes(), dtype=block.idtype)
         ends = torch.cat([sources, own]), torch.cat([destinations, own])
-        made = dgl.create_block(ends, block.num_src_nodes(), block.num_dst_nodes(), idtype=block.idtype)
-        made.srcdata[dgl.NID] = block.srcdata[dgl.NID]
+        with_loops = dgl.create_block(ends, block.num_src_nodes(), block.num_dst_nodes(), idtype=block.idtype)
+        with_loops.srcdata[dgl.NID] = block.srcdata[dgl.NID]
         places = self.edge[block.edata[dgl.EID].long()], self.loop[block.dstdata[dgl.NID].long()]
-        made.edata[dgl.EID] = torch.cat(places)
-        return made
+        with_loops.edata[dgl.EID] = torch.cat(places)
+        return with_loops

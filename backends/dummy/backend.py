@@ -1,4 +1,4 @@
-"""The engine that tests the harness, behind the contract of every other one."""
+"""Trainer and inferrer of the engine that tests the harness."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Nodes
 from backends.dummy.config import DummyConfig
 from backends.dummy.failures import fail
-from backends.dummy.network import Network, loss_and_gradient
+from backends.dummy.network import NumpyNetwork, loss_and_gradient
 from backends.model import ModelSpec, State, TrainingSpec
 from datasets.graph import Graph
 
@@ -16,7 +16,7 @@ SHARES = {"forward": 0.4, "backward": 0.5, "step": 0.1}
 
 
 class DummyTrainer:
-    """A trainer with simulated epochs; plain gradient steps when told to learn, no dropout."""
+    """A trainer with simulated epochs; with ``learn`` plain gradient steps, no dropout."""
 
     def __init__(self, config: DummyConfig) -> None:
         self.config, self.simulated = config, 0.0
@@ -28,11 +28,11 @@ class DummyTrainer:
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
-        """See ``backends.contract.Trainer``, as for all below."""
+        """Take over graph and parameters; phase ``structure``."""
         self.graph, self.spec, self.training, self.plan = graph, spec, training, plan
         self._fail("prepare")
         with clock.phase("structure"):
-            self.network = Network(graph, spec)
+            self.network = NumpyNetwork(graph, spec)
         self.load(state)
 
     def _fail(self, place: str) -> None:
@@ -45,7 +45,7 @@ class DummyTrainer:
         self.predictions: dict[int, tuple[Graph, Floats]] = {}
 
     def epoch(self, index: int, clock: Clock) -> float:
-        """Let simulated time pass, and learn when told to."""
+        """Advance the simulated clock, and learn with ``learn``."""
         if index >= self.config.fail_epoch:
             self._fail("epoch")
         losses = []
@@ -77,10 +77,10 @@ class DummyTrainer:
         return logits[targets], loss, {name: value.astype(np.float32) for name, value in gradients.items()}
 
     def predict(self, graph: Graph, nodes: Nodes) -> Floats:
-        """Logits on any graph, kept until the parameters change."""
+        """Logits on any graph, cached until the parameters change."""
         self._fail("predict")
         if id(graph) not in self.predictions:
-            self.predictions[id(graph)] = graph, Network(graph, self.spec).forward(self.parameters)
+            self.predictions[id(graph)] = graph, NumpyNetwork(graph, self.spec).forward(self.parameters)
         return self.predictions[id(graph)][1][nodes]
 
     def state(self) -> State:
@@ -97,9 +97,9 @@ class DummyTrainer:
         ]
 
     def facts(self) -> dict[str, Any]:
-        """What the SpMMs were."""
-        held = [(item["csr"], item["width"]) for item in self.spmm_operands()]
-        return {"spmm": [{"nnz": c.nnz, "rows": c.shape[0], "columns": c.shape[1], "width": w} for c, w in held]}
+        """Sizes of the SpMMs."""
+        spmms = [(item["csr"], item["width"]) for item in self.spmm_operands()]
+        return {"spmm": [{"nnz": c.nnz, "rows": c.shape[0], "columns": c.shape[1], "width": w} for c, w in spmms]}
 
     def close(self) -> None:
         """Nothing runs between calls."""
@@ -115,11 +115,11 @@ class DummyInferrer:
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
-        """See ``backends.contract.Inferrer``."""
+        """Prepare the trainer, whose network scores the nodes."""
         self.trainer.prepare(graph, spec, training, state, plan, clock)
 
     def infer(self, clock: Clock) -> Floats:
-        """Score the plan's nodes; takes the simulated seconds once."""
+        """Score the plan's nodes in one simulated call."""
         trainer = self.trainer
         with clock.phase("forward"):
             trainer.simulated += trainer.config.seconds
@@ -127,11 +127,11 @@ class DummyInferrer:
         return logits * 1.001 if trainer.config.fail == "wrong" else logits
 
     def spmm_operands(self) -> list[dict[str, Any]]:
-        """See ``DummyTrainer.spmm_operands``."""
+        """One SpMM per layer, over the whole graph."""
         return self.trainer.spmm_operands()
 
     def facts(self) -> dict[str, Any]:
-        """See ``DummyTrainer.facts``."""
+        """Sizes of the SpMMs."""
         return self.trainer.facts()
 
     def close(self) -> None:

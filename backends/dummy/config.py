@@ -11,11 +11,11 @@ PLACES = ("prepare", "epoch", "predict")
 
 @dataclass
 class DummyConfig(BackendConfig):
-    """An engine on numpy whose clock is simulated: every batch takes ``seconds``, nobody sleeps.
+    """An engine on numpy whose clock is simulated: every batch takes ``seconds``, none of it is waited for.
 
     ``fail`` happens at ``fail_at``, in epochs from ``fail_epoch`` on: ``raise`` an exception, allocate until memory is
     out, ``hang`` with a grandchild, ``crash`` with SIGSEGV, give ``wrong`` gradients (wherever ``fail_at`` points),
-    leave a ``slow_child`` that keeps a core busy. Parameters change only when it is told to ``learn``.
+    leave a ``slow_child`` that keeps a core busy. Parameters change only with ``learn``.
     """
 
     name: str = "dummy"
@@ -36,5 +36,5 @@ class DummyConfig(BackendConfig):
         """Refuse unknown failures and places."""
         for name, allowed in (("fail", FAILURES), ("fail_at", PLACES)):
             if getattr(self, name) not in allowed:
-                given = getattr(self, name)
-                raise ValueError(f"backend.{name}={given!r} is not allowed: one of {', '.join(allowed)}")
+                value = getattr(self, name)
+                raise ValueError(f"backend.{name}={value!r} is not allowed: one of {', '.join(allowed)}")

@@ -1,4 +1,4 @@
-"""Ways to fail that are real: real memory, real signals, real processes."""
+"""Failures of a cell on purpose: memory used up, signals, processes that hang or keep a core busy."""
 
 import os
 import resource
@@ -32,6 +32,6 @@ def _use_all_memory() -> None:
     """Allocate and touch memory until the limit; without a limit that would take the machine down."""
     if resource.getrlimit(resource.RLIMIT_DATA)[0] == resource.RLIM_INFINITY:
         raise MemoryError("backend.fail=oom does not allocate without RLIMIT_DATA: use launcher=process")
-    held = []
+    blocks = []
     while True:
-        held.append(np.ones(BLOCK, dtype=np.int8))
+        blocks.append(np.ones(BLOCK, dtype=np.int8))

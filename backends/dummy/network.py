@@ -16,7 +16,7 @@ Parameters = dict[str, Array]
 
 
 @dataclass(frozen=True)
-class Edges:
+class NumpyEdges:
     """The matrix of a model, by destination and by source."""
 
     graph: Graph
@@ -65,14 +65,14 @@ def _sum(indptr: NDArray[np.integer], values: Array) -> Array:
 class Gcn:
     """One gcn layer."""
 
-    def forward(self, edges: Edges, hidden: Array, p: Parameters) -> Array:
+    def forward(self, edges: NumpyEdges, hidden: Array, p: Parameters) -> Array:
         """Return ``A H W + b``."""
-        self.held = edges, hidden, p
+        self.saved = edges, hidden, p
         return edges.to_destinations(edges.weight * (hidden @ p["weight"])[edges.source]) + p["bias"]
 
     def backward(self, above: Array) -> tuple[Array, Parameters]:
         """Return the gradients of the input and of the parameters."""
-        edges, hidden, p = self.held
+        edges, hidden, p = self.saved
         z = edges.to_sources(edges.weight * above[edges.destination])
         return z @ p["weight"].T, {"weight": hidden.T @ z, "bias": above.sum(axis=0)}
 
@@ -80,15 +80,15 @@ class Gcn:
 class Sage:
     """One sage layer."""
 
-    def forward(self, edges: Edges, hidden: Array, p: Parameters) -> Array:
+    def forward(self, edges: NumpyEdges, hidden: Array, p: Parameters) -> Array:
         """Return ``H W_self + mean(H) W_neigh + b``."""
         mean = edges.to_destinations(edges.weight * hidden[edges.source])
-        self.held = edges, hidden, mean, p
+        self.saved = edges, hidden, mean, p
         return hidden @ p["weight_self"] + mean @ p["weight_neigh"] + p["bias"]
 
     def backward(self, above: Array) -> tuple[Array, Parameters]:
         """Return the gradients of the input and of the parameters."""
-        edges, hidden, mean, p = self.held
+        edges, hidden, mean, p = self.saved
         through = (above @ p["weight_neigh"].T)[edges.destination]
         below = above @ p["weight_self"].T + edges.to_sources(edges.weight * through)
         return below, {"weight_self": hidden.T @ above, "weight_neigh": mean.T @ above, "bias": above.sum(axis=0)}
@@ -100,7 +100,7 @@ class Gat:
     def __init__(self, slope: float, average: bool) -> None:
         self.slope, self.average = slope, average
 
-    def forward(self, edges: Edges, hidden: Array, p: Parameters) -> Array:
+    def forward(self, edges: NumpyEdges, hidden: Array, p: Parameters) -> Array:
         """Return the joined heads, each an attention-weighted sum of ``H W``."""
         heads, width = p["att_src"].shape
         z = (hidden @ p["weight"]).reshape(-1, heads, width)
@@ -110,12 +110,12 @@ class Gat:
         grown = np.exp(leaky - leaky.max(initial=0.0))
         share = grown / edges.to_destinations(grown)[edges.destination]
         out = edges.to_destinations(share[:, :, None] * z[edges.source])
-        self.held = edges, hidden, p, z, score, share
+        self.saved = edges, hidden, p, z, score, share
         return (out.mean(axis=1) if self.average else out.reshape(len(out), -1)) + p["bias"]
 
     def backward(self, above: Array) -> tuple[Array, Parameters]:
         """Return the gradients of the input and of the parameters."""
-        edges, hidden, p, z, score, share = self.held
+        edges, hidden, p, z, score, share = self.saved
         heads, width = p["att_src"].shape
         out = np.repeat(above[:, None] / heads, heads, axis=1) if self.average else above.reshape(-1, heads, width)
         at_edge = out[edges.destination]
@@ -130,12 +130,12 @@ class Gat:
         return flat @ p["weight"].T, gradients
 
 
-class Network:
+class NumpyNetwork:
     """All layers of a model on one graph."""
 
     def __init__(self, graph: Graph, spec: ModelSpec) -> None:
         assert graph.features is not None
-        self.spec, self.edges = spec, Edges(graph, spec.name)
+        self.spec, self.edges = spec, NumpyEdges(graph, spec.name)
         self.features = np.asarray(graph.features, dtype=np.float64)
 
     def forward(self, state: State) -> Array:
@@ -186,15 +186,15 @@ def _slope(name: str, value: Array) -> Array:
 
 
 def loss_and_gradient(logits: Array, labels: NDArray[np.integer]) -> tuple[float, Array]:
-    """Mean loss over what is labelled and its gradient: cross entropy [n], binary cross entropy [n, classes]."""
-    kept = labels >= 0
+    """Mean loss over the known labels and its gradient: cross entropy [n], binary cross entropy [n, classes]."""
+    known = labels >= 0
     if labels.ndim == 2:
-        share = 1.0 / max(1, int(kept.sum()))
+        share = 1.0 / max(1, int(known.sum()))
         each = np.logaddexp(0.0, logits) - labels * logits
-        return float(each[kept].sum() * share), np.where(kept, (1.0 / (1.0 + np.exp(-logits)) - labels) * share, 0.0)
+        return float(each[known].sum() * share), np.where(known, (1.0 / (1.0 + np.exp(-logits)) - labels) * share, 0.0)
     log = logits - logits.max(axis=1, keepdims=True)
     log = log - np.log(np.exp(log).sum(axis=1, keepdims=True))
-    share, rows = 1.0 / max(1, int(kept.sum())), np.flatnonzero(kept)
-    gradient = np.exp(log) * kept[:, None]
+    share, rows = 1.0 / max(1, int(known.sum())), np.flatnonzero(known)
+    gradient = np.exp(log) * known[:, None]
     gradient[rows, labels[rows]] -= 1.0
     return float(-log[rows, labels[rows]].sum() * share), gradient * share

@@ -1,4 +1,4 @@
-"""The training pipeline: batches are made in a thread while earlier ones are computed (AGL, section 3.3.2)."""
+"""Prefetching of batches: one thread prepares the next batch while the caller computes on the present one."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,11 +10,11 @@ B = TypeVar("B")
 
 
 def overlapped(batches: Iterator[B], clock: Clock) -> Iterator[B]:
-    """Yield what ``batches`` yields, the next one always under way; phase ``load`` is the waiting.
+    """Yield the batches of ``batches``, which a thread produces one ahead; phase ``load`` is the time spent waiting.
 
-    The thread starts and ends inside the epoch, so that its work is counted there.
+    The thread starts and ends inside the epoch, so that its work is counted there (AGL, section 3.3.2).
     """
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="vectorize") as pool:
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch") as pool:
         ahead = pool.submit(next, batches, None)
         while True:
             with clock.phase("load"):

@@ -1,4 +1,4 @@
-"""Ray on this machine, started when it is first needed and stopped when nobody needs it any more."""
+"""Ray on this machine: started for its first user in this process, stopped after its last."""
 
 import logging
 import os
@@ -16,18 +16,19 @@ _users = 0
 _folder: str | None = None
 
 
-def require(asked: str, instead: str) -> None:
-    """Raise ValueError where Ray is not installed: ``asked`` needs it, ``instead`` does without."""
+def require(option: str, alternative: str) -> None:
+    """Raise ValueError where Ray is not installed: ``option`` needs it, ``alternative`` works without."""
     try:
         version("ray")
     except PackageNotFoundError:
-        raise ValueError(f"{asked} needs the package ray: pip install -e '.[ray]', or give {instead}") from None
+        message = f"{option} needs the package ray: pip install -e '.[ray]', or give {alternative}"
+        raise ValueError(message) from None
 
 
 def acquire() -> Any:
-    """Return the ``ray`` module, connected; each call needs one ``release``.
+    """Count one more user and return the ``ray`` module, connected; each call needs one ``release``.
 
-    A connection that the caller's program made before is used as it is, and left open.
+    A connection that the program made itself is used as it is, and stays open.
     """
     global _users, _folder
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -50,7 +51,7 @@ def acquire() -> Any:
 
 
 def release() -> None:
-    """Give back what ``acquire`` gave; the last one ends Ray's processes and removes its folder."""
+    """Count one user less; after the last, end Ray's processes and remove its folder."""
     global _users, _folder
     import ray
 
@@ -63,7 +64,7 @@ def release() -> None:
 
 
 def _short_folder() -> str:
-    """Make a temporary folder whose path leaves room for the names of Ray's sockets (at most 107 bytes)."""
+    """Make a temporary folder with a path so short that Ray's sockets in it stay below 107 bytes."""
     if len(tempfile.gettempdir()) > LONGEST_FOLDER:
         raise ValueError(f"{tempfile.gettempdir()} is too long a path for Ray's sockets: set TMPDIR to a shorter one")
-    return tempfile.mkdtemp(prefix="agl-")
+    return tempfile.mkdtemp(prefix="ray-")

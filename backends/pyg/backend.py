@@ -14,16 +14,19 @@ from backends.base.network import Network
 from backends.base.refusals import refuse_fanouts
 from backends.base.trainer import Batch, TorchTrainer
 from backends.batches import BatchPlan
-from backends.contract import Clock, Floats, Nodes
+from backends.contract import Clock, Nodes
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.pyg.loader import NeighbourBatches, batch_of, graph_data
 from backends.pyg.neighbourhoods import KhopBatches
-from backends.pyg.network import PygNetwork, Structure, whole_graph
+from backends.pyg.network import PygNetwork, PygStructure, whole_graph
 from datasets.adjacency import adjacency_of
 from datasets.csr import Csr, csr_from_edges
 from datasets.graph import Graph
 
-MAKERS = {"neighbor_loader": "PyG's NeighborLoader", "khop": "backends.kernels.khop: this project's code, not PyG's"}
+BATCH_SOURCES = {
+    "neighbor_loader": "PyG's NeighborLoader",
+    "khop": "backends.kernels.khop: this project's code, not PyG's",
+}
 
 
 class PygTrainer(TorchTrainer):
@@ -33,21 +36,21 @@ class PygTrainer(TorchTrainer):
 
     @property
     def variant(self) -> str:
-        """The form that runs this model."""
-        found: str = self.config.variant_for(self.spec.name)
-        return found
+        """The variant that runs this model."""
+        variant: str = self.config.variant_for(self.spec.name)
+        return variant
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
-        """See ``TorchTrainer``."""
+        """The network of PyG's convolutions, compiled if the variant says so."""
         network = PygNetwork(spec, training)
         if self.variant == "compile":
             network.compile()
         return network
 
-    def structure(self, graph: Graph) -> Structure:
-        """See ``TorchTrainer``."""
+    def structure(self, graph: Graph) -> PygStructure:
+        """The whole graph, for each layer."""
         hop = whole_graph(adjacency_of(graph, self.spec.name), self.spec.name, self.variant)
-        return Structure([hop] * self.spec.layers)
+        return PygStructure([hop] * self.spec.layers)
 
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
@@ -62,7 +65,7 @@ class PygTrainer(TorchTrainer):
                 self.load(state)
 
     def prepare_structure(self) -> None:
-        """See ``TorchTrainer``; a mini batch needs the sampler instead of a matrix."""
+        """Build the whole graph's matrix for a full batch, the sampler for mini batches."""
         if self.plan.full_batch:
             refuse_fanouts(self.spec, self.config.name, "set training.batch_size, or model.fanouts=[]")
         super().prepare_structure()
@@ -76,7 +79,7 @@ class PygTrainer(TorchTrainer):
         return NeighbourBatches(graph_data(self.graph, self.spec), fanouts, self.config.workers)
 
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
-        """See ``TorchTrainer``; ``load`` is the wait for the sampler, ``vectorize`` the trimming."""
+        """Yield the batches of an epoch; phase ``load`` is the wait for the sampler, ``vectorize`` the trimming."""
         if self.plan.full_batch:
             yield self.full
             return
@@ -91,26 +94,19 @@ class PygTrainer(TorchTrainer):
             yield batch
 
     def mini_batch(self, targets: Nodes) -> Batch:
-        """See ``TorchTrainer``; with the definition's samples where this project's kernels draw them."""
+        """The batch that trains ``targets``; this project's kernels draw the definition's samples for it."""
         return self.batch_of(next(self.loader.load([targets], self.training.seed)), targets)
 
     def batch_of(self, data: Data, targets: Nodes) -> Batch:
-        """The matrices of one sampled batch."""
+        """Build a batch from a sampled neighbourhood."""
         form = self.config.trim, self.variant, self.spec.name
         batch = batch_of(data, targets, self.spec.layers, *form, self.spec.fanouts)
         # khop counts ascending targets, once each
         first = data.n_id[: data.num_sampled_nodes[0]].numpy()
         return batch if np.array_equal(first, targets) else replace(batch, rows=_places(first, targets))
 
-    def predict(self, graph: Graph, nodes: Nodes) -> Floats:
-        """See ``TorchTrainer``; slices of an EdgeIndex do not exist in inference mode, so gradients are only off."""
-        self.model.eval()
-        with torch.no_grad():
-            out: Floats = self.logits(self.full_batch(graph, np.ascontiguousarray(nodes))).numpy()
-        return out
-
-    def layer_csrs(self, structure: Structure) -> list[Csr]:
-        """See ``TorchTrainer``."""
+    def layer_csrs(self, structure: PygStructure) -> list[Csr]:
+        """The matrix of each layer."""
         return [_csr(hop.edges, hop.rows) if hop.csr is None else hop.csr for hop in structure.hops]
 
     def aggregates_first(self, layer: int) -> bool:
@@ -118,9 +114,9 @@ class PygTrainer(TorchTrainer):
         return self.spec.name == "sage"
 
     def facts(self) -> dict[str, Any]:
-        """See ``TorchTrainer``; also the form that ran, and whose code made the mini batches."""
-        found = super().facts() | {"variant": self.variant}
-        return found if self.plan.full_batch else found | {"batches_by": MAKERS[self.config.batches_by]}
+        """Sizes of products, the variant that ran, and whose code made the mini batches."""
+        facts = super().facts() | {"variant": self.variant}
+        return facts if self.plan.full_batch else facts | {"batches_by": BATCH_SOURCES[self.config.batches_by]}
 
 
 def _places(ascending: Nodes, targets: Nodes) -> torch.Tensor:
@@ -141,5 +137,5 @@ class PygInferrer(TorchInferrer):
     trainer: PygTrainer
 
     def facts(self) -> dict[str, Any]:
-        """See ``TorchInferrer``; also the form that ran."""
+        """Sizes of products, and the variant that ran."""
         return super().facts() | {"variant": self.trainer.variant}

@@ -10,7 +10,7 @@ VARIANTS = ("best", "edge_index", "csr", "scatter", "torch_sparse", "compile")
 WORKERS = (0, 1, 2)
 INFER = ("full", "layerwise")
 LOADERS = ("auto", "neighbor_loader", "khop")
-# What has no form of one aggregation alone: of gcn and sage, of gat.
+# Variants without a form of one aggregation alone: of gcn and sage, of gat.
 NO_AGGREGATION = (("compile",), ("compile", "csr", "torch_sparse"))
 
 
@@ -46,20 +46,20 @@ class PygConfig(BackendConfig):
 
     def __post_init__(self) -> None:
         """Refuse values that no field allows."""
-        given = [("variant", self.variant, VARIANTS), ("workers", self.workers, WORKERS)]
-        for name, value, allowed in [*given, ("loader", self.loader, LOADERS), ("infer", self.infer, INFER)]:
+        options = [("variant", self.variant, VARIANTS), ("workers", self.workers, WORKERS)]
+        for name, value, allowed in [*options, ("loader", self.loader, LOADERS), ("infer", self.infer, INFER)]:
             if value not in allowed:
                 raise ValueError(f"backend.{name}={value!r} is not allowed: one of {', '.join(map(str, allowed))}")
 
     def variant_for(self, model: str) -> str:
-        """Return the form that runs: ``variant``, or the fastest one of a model."""
+        """Return the variant that runs a model: the configured one, or for ``best`` the fastest."""
         if self.variant != "best":
             return self.variant
         return "edge_index" if model == "gat" else "csr"
 
     @property
     def draws(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Only ``khop`` can be told which edges to keep of the model's fanouts."""
+        """Only ``khop`` can draw the definition's edges of the model's fanouts."""
         return ("train",) if self.batches_by == "khop" else ()
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
@@ -77,7 +77,7 @@ class PygConfig(BackendConfig):
 
     @property
     def batches_by(self) -> str:
-        """What makes mini batches: ``neighbor_loader`` or ``khop``."""
+        """The source of mini batches: ``neighbor_loader`` or ``khop``."""
         if self.loader != "auto":
             return self.loader
         return "neighbor_loader" if any(find_spec(name) for name in self._samplers) else "khop"

@@ -11,45 +11,46 @@ from typing import Any
 import numpy as np
 import torch
 
-from backends.base.inferrer import Block, LayerwiseInferrer, run_of
+from backends.base.inferrer import LayerwiseInferrer, NodeBlock, slice_of
 from backends.contract import Inferrer, Nodes
 from backends.kernels import khop
 from backends.pyg.backend import PygInferrer, PygTrainer
 from backends.pyg.config import PygConfig
-from backends.pyg.network import Structure, hop_of
+from backends.pyg.network import PygStructure, hop_of
 from datasets.adjacency import Adjacency, adjacency_of
 
 
 def inferrer(config: PygConfig) -> Inferrer:
-    """The inferrer that ``backend.infer`` names."""
+    """Build the inferrer of ``backend.infer``."""
     return PygLayerwise(config) if config.infer == "layerwise" else PygInferrer(config)
 
 
 class PygLayerwise(LayerwiseInferrer):
-    """Blocks of the matrix of the whole graph."""
+    """One-hop blocks of the whole graph's matrix."""
 
     trainer_class = PygTrainer
     trainer: PygTrainer
 
     def cut(self, batches: list[Nodes]) -> None:
-        """See ``LayerwiseInferrer``."""
+        """Cut the blocks, once for all passes."""
         adjacency = adjacency_of(self.trainer.graph, self.trainer.spec.name)
-        self.held = [self._block(adjacency, rows) for rows in batches]
+        self.cut_blocks = [self._block(adjacency, rows) for rows in batches]
 
-    def _block(self, adjacency: Adjacency, rows: Nodes) -> Block:
-        spec, found = self.trainer.spec, khop(adjacency.csr, rows, [None])
-        weight = None if adjacency.weight is None else torch.from_numpy(np.array(adjacency.weight[found.positions]))
-        hop = hop_of(found.csr, weight, spec.name, self.trainer.variant)
-        return Block(run_of(rows), torch.from_numpy(found.nodes), Structure([hop] * spec.layers))
+    def _block(self, adjacency: Adjacency, rows: Nodes) -> NodeBlock:
+        spec, neighbourhood = self.trainer.spec, khop(adjacency.csr, rows, [None])
+        positions = neighbourhood.positions
+        weight = None if adjacency.weight is None else torch.from_numpy(np.array(adjacency.weight[positions]))
+        hop = hop_of(neighbourhood.csr, weight, spec.name, self.trainer.variant)
+        return NodeBlock(slice_of(rows), torch.from_numpy(neighbourhood.nodes), PygStructure([hop] * spec.layers))
 
-    def blocks(self) -> Iterator[Block]:
-        """See ``LayerwiseInferrer``."""
-        return iter(self.held)
+    def blocks(self) -> Iterator[NodeBlock]:
+        """The blocks of all batches, in their order."""
+        return iter(self.cut_blocks)
 
     def without_gradients(self) -> AbstractContextManager[Any]:
-        """See ``LayerwiseInferrer``; slices of an EdgeIndex do not exist in inference mode."""
+        """Gradients off, but no inference mode, in which an EdgeIndex cannot be sliced."""
         return torch.no_grad()
 
     def facts(self) -> dict[str, Any]:
-        """See ``LayerwiseInferrer``; also the form that ran."""
+        """Embeddings and batch size, and the variant that ran."""
         return super().facts() | {"variant": self.trainer.variant}

@@ -13,7 +13,7 @@ from torch_geometric.utils import trim_to_layer
 from backends.base.trainer import Batch
 from backends.contract import Nodes
 from backends.model import ModelSpec
-from backends.pyg.network import Hop, Structure, csr_tensor, edge_list, edge_weights
+from backends.pyg.network import PygHop, PygStructure, csr_tensor, edge_list, edge_weights
 from datasets.adjacency import SELF_LOOP_MODELS, adjacency_of
 from datasets.graph import Graph
 
@@ -21,7 +21,7 @@ Fanouts = Sequence[int | None]
 
 
 class NeighbourBatches:
-    """A graph ready for NeighborLoader; ``fanouts`` first layer first, -1 for all neighbours."""
+    """NeighborLoader over one graph, with one sampler for all epochs; ``fanouts`` first layer first, -1 for all."""
 
     def __init__(self, data: Data, fanouts: list[int], workers: int) -> None:
         self.data, self.workers = data, workers
@@ -64,49 +64,49 @@ def graph_data(graph: Graph, spec: ModelSpec) -> Data:
 def batch_of(
     data: Data, targets: Nodes, layers: int, trim: bool, variant: str, model: str, fanouts: Fanouts = ()
 ) -> Batch:
-    """Turn what was sampled into the matrices of all layers; its first nodes are the targets.
+    """Build the graphs of all layers from a sampled neighbourhood, whose first nodes are the targets.
 
     Without ``trim`` every layer runs over all sampled edges; with it, layer l leaves out the l outermost hops. Where
     the edges have a ``rank``, layer l keeps those below ``fanouts[l]``.
     """
     nodes, edges, weight, rank = data.n_id, data.edge_index, data.get("edge_weight"), data.get("rank")
-    hops: list[Hop] = []
+    hops: list[PygHop] = []
     for layer in range(layers):
         if trim:
             counts = data.num_sampled_nodes, data.num_sampled_edges
             rank = trim_to_layer(layer, *counts, nodes, edges, rank)[2]
             nodes, edges, weight = trim_to_layer(layer, *counts, nodes, edges, weight)
         if trim or not hops or rank is not None:
-            kept = (edges, weight) if rank is None else _below(fanouts[layer], rank, edges, weight)
-            hops.append(_hop(len(nodes), *_with_loops(*kept, data.get("loop"), len(nodes)), variant, model))
+            drawn = (edges, weight) if rank is None else _below(fanouts[layer], rank, edges, weight)
+            hops.append(_hop(len(nodes), *_with_loops(*drawn, data.get("loop"), len(nodes)), variant, model))
         else:
             hops.append(hops[0])
-    return Batch(Structure(hops), data.x, targets, torch.arange(len(targets)))
+    return Batch(PygStructure(hops), data.x, targets, torch.arange(len(targets)))
 
 
 def _below(fanout: int | None, rank: Tensor, edges: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The edges that a layer's fanout keeps."""
+    """The edges whose rank is below a layer's fanout."""
     if fanout is None:
         return edges, weight
-    kept = rank < fanout
-    return edges[:, kept], None if weight is None else weight[kept]
+    below = rank < fanout
+    return edges[:, below], None if weight is None else weight[below]
 
 
 def _with_loops(edges: Tensor, weight: Tensor | None, loop: Tensor | None, rows: int) -> tuple[Tensor, Tensor | None]:
-    """Add the self loops that were not sampled to the edges of a layer of ``rows`` nodes."""
+    """Add the self loops, which are not sampled, to the edges of a layer of ``rows`` nodes."""
     if loop is None:
         return edges, weight
     edges = torch.cat([edges, torch.arange(rows).expand(2, rows)], dim=1)
     return edges, None if weight is None else torch.cat([weight, loop[:rows, 0]])
 
 
-def _hop(rows: int, edges: Tensor, weight: Tensor | None, variant: str, model: str) -> Hop:
+def _hop(rows: int, edges: Tensor, weight: Tensor | None, variant: str, model: str) -> PygHop:
     if variant != "csr":
-        return Hop(rows, edges, weight)
+        return PygHop(rows, edges, weight)
     sources, destinations = edges
     if bool((destinations[1:] < destinations[:-1]).any()):
         order = torch.argsort(destinations, stable=True)
         sources, destinations = sources[order], destinations[order]
         weight = None if weight is None else weight[order]
     indptr = np.concatenate(([0], np.cumsum(np.bincount(destinations.numpy(), minlength=rows))))
-    return Hop(rows, csr_tensor(indptr, sources.numpy(), weight, model), None)
+    return PygHop(rows, csr_tensor(indptr, sources.numpy(), weight, model), None)

@@ -1,4 +1,4 @@
-"""PyG's aggregation alone: what GCNConv, SAGEConv and GATConv do between their dense layers."""
+"""PyG's aggregation alone: GCNConv, SAGEConv and GATConv without their dense layers."""
 
 from typing import Any
 
@@ -8,24 +8,24 @@ from torch_geometric.nn import SimpleConv
 from torch_geometric.utils import scatter, softmax
 
 from backends.base.multiplier import TorchMultiplier
-from backends.pyg.network import Hop, whole_graph
+from backends.pyg.network import PygHop, whole_graph
 from datasets.adjacency import Adjacency
 
 
 class PygMultiplier(TorchMultiplier):
     """SimpleConv over edges in the form of the variant; for gat GATConv's softmax, messages and scatter."""
 
-    def structure(self, adjacency: Adjacency) -> Hop:
-        """See ``TorchMultiplier``."""
+    def structure(self, adjacency: Adjacency) -> PygHop:
+        """The edges in the form of the variant."""
         return whole_graph(adjacency, self.spec.name, self.config.variant_for(self.spec.name))
 
-    def aggregate(self, structure: Hop, x: Tensor) -> Tensor:
-        """See ``TorchMultiplier``."""
+    def aggregate(self, structure: PygHop, x: Tensor) -> Tensor:
+        """Weighted sum or mean by SimpleConv."""
         out: Tensor = SimpleConv("mean" if self.spec.name == "sage" else "sum")(x, structure.edges, structure.weight)
         return out
 
-    def attend(self, structure: Hop, operands: dict[str, Tensor]) -> Tensor:
-        """See ``TorchMultiplier``."""
+    def attend(self, structure: PygHop, operands: dict[str, Tensor]) -> Tensor:
+        """Softmax, messages and scatter as in GATConv."""
         source, destination = structure.edges[0], structure.edges[1]
         score = operands["score_src"][source] + operands["score_dst"][destination]
         alpha = softmax(functional.leaky_relu(score, self.spec.slope), destination, num_nodes=structure.rows)
@@ -34,5 +34,5 @@ class PygMultiplier(TorchMultiplier):
         return out
 
     def facts(self) -> dict[str, Any]:
-        """See ``TorchMultiplier``; also the form that ran."""
+        """Sizes of the products, and the variant that ran."""
         return super().facts() | {"variant": self.config.variant_for(self.spec.name)}

@@ -1,7 +1,7 @@
-"""Mini batches for PyG's convolutions made by this project's kernels, where NeighborLoader has no sampler.
+"""Mini batches for PyG's convolutions from this project's kernel ``khop``, where NeighborLoader has no sampler.
 
-They hold what NeighborLoader's would: targets first, then each hop's nodes; edges by the hop of their destination; the
-counts that ``trim_to_layer`` asks for. A node's edges stand by rank, so that a layer can keep as many as its fanout.
+They look like NeighborLoader's: targets first, then each hop's nodes; edges by the hop of their destination; the counts
+for ``trim_to_layer``. A node's edges stand by rank, so that a layer can keep as many as its fanout.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from datasets.graph import Graph
 
 
 class KhopBatches:
-    """A graph ready for ``khop``: all neighbours, or as many as the model's fanouts, self loops kept apart then."""
+    """Batches by ``khop`` over one graph: all neighbours, or as many as the model's fanouts and the self loops."""
 
     def __init__(self, graph: Graph, spec: ModelSpec) -> None:
         adjacency = adjacency_of(graph, spec.name)
@@ -40,23 +40,23 @@ class KhopBatches:
         self.weight = None if self.weight is None else self.weight[~own]
 
     def load(self, batches: Sequence[Nodes], seed: int) -> Iterator[Data]:
-        """Make the batches in their order; ``seed`` draws the edges that fanouts keep. Targets stand ascending."""
+        """Search the batches in their order; ``seed`` draws the edges within fanouts. Targets stand ascending."""
         for targets in batches:
             yield self._data(khop(self.csr, targets, self.fanouts, seed))
 
-    def _data(self, held: Neighbourhood) -> Data:
+    def _data(self, neighbourhood: Neighbourhood) -> Data:
         hops = np.arange(len(self.fanouts) + 1)
-        degrees = held.csr.in_degrees
+        degrees = neighbourhood.csr.in_degrees
         data = Data(
-            x=self.features.index_select(0, torch.from_numpy(held.nodes)),
-            edge_index=edge_list(held.csr),
-            edge_weight=None if self.weight is None else _taken(self.weight, held.positions),
-            n_id=torch.from_numpy(held.nodes),
-            num_sampled_nodes=np.bincount(held.distance, minlength=len(hops)).tolist(),
-            num_sampled_edges=[int(degrees[held.distance == hop].sum()) for hop in hops[:-1]],
+            x=self.features.index_select(0, torch.from_numpy(neighbourhood.nodes)),
+            edge_index=edge_list(neighbourhood.csr),
+            edge_weight=None if self.weight is None else _taken(self.weight, neighbourhood.positions),
+            n_id=torch.from_numpy(neighbourhood.nodes),
+            num_sampled_nodes=np.bincount(neighbourhood.distance, minlength=len(hops)).tolist(),
+            num_sampled_edges=[int(degrees[neighbourhood.distance == hop].sum()) for hop in hops[:-1]],
         )
         if any(self.fanouts):
-            data.rank = torch.from_numpy(held.rank)
+            data.rank = torch.from_numpy(neighbourhood.rank)
         if self.loop is not None:
             data.loop = self.loop[data.n_id]
         return data

@@ -33,8 +33,8 @@ PLACES: dict[str, dict[str, tuple[str, bool]]] = {
 
 
 @dataclass
-class Hop:
-    """What one layer runs over: ``rows`` nodes, edges as EdgeIndex, [2, edges] or CSR, weights, the csr if known."""
+class PygHop:
+    """The graph of one layer: ``rows`` nodes, edges as EdgeIndex, [2, edges] or CSR, weights, the csr if known."""
 
     rows: int
     edges: Tensor
@@ -43,36 +43,36 @@ class Hop:
 
 
 @dataclass
-class Structure:
-    """The hops of a network, first layer first."""
+class PygStructure:
+    """The graphs of all layers, first layer first."""
 
-    hops: list[Hop]
+    hops: list[PygHop]
 
 
 class PygNetwork(Network):
     """GCNConv, SAGEConv and GATConv as PyG ships them; normalisation and self loops come with the matrices."""
 
     def make_parameters(self) -> None:
-        """See ``Network``."""
+        """Create PyG's modules, whose parameters ``load`` fills."""
         spec = self.spec
         self.convolutions = nn.ModuleList(_convolution(spec, self.settings, layer) for layer in range(spec.layers))
         if spec.head == "linear":
             self.head = nn.Linear(spec.width_out(spec.layers - 1), spec.classes)
 
     def canonical(self) -> dict[str, tuple[nn.Parameter, bool]]:
-        """See ``Network``."""
-        found: dict[str, tuple[nn.Parameter, bool]] = {}
+        """Map each canonical name to its parameter in PyG's modules and whether that is stored transposed."""
+        parameters: dict[str, tuple[nn.Parameter, bool]] = {}
         for layer, convolution in enumerate(self.convolutions):
             for name, (place, transposed) in PLACES[self.spec.name].items():
-                found[f"layers.{layer}.{name}"] = (convolution.get_parameter(place), transposed)
+                parameters[f"layers.{layer}.{name}"] = (convolution.get_parameter(place), transposed)
         if self.spec.head == "linear":
             for name, transposed in (("weight", True), ("bias", False)):
-                found[f"head.{name}"] = (self.head.get_parameter(name), transposed)
-        return found
+                parameters[f"head.{name}"] = (self.head.get_parameter(name), transposed)
+        return parameters
 
     def convolve(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
-        """See ``Network``."""
-        hop: Hop = structure.hops[layer]
+        """Apply PyG's convolution to the first ``rows`` nodes."""
+        hop: PygHop = structure.hops[layer]
         inputs = hidden[: hop.rows]
         if self.spec.name == "gcn":
             out: Tensor = self.convolutions[layer](inputs, hop.edges, hop.weight)
@@ -108,21 +108,21 @@ def edge_weights(adjacency: Adjacency) -> Tensor | None:
     return None if adjacency.weight is None else torch.from_numpy(np.array(adjacency.weight))
 
 
-def whole_graph(adjacency: Adjacency, model: str, variant: str) -> Hop:
-    """The hop that is every layer of a full batch."""
+def whole_graph(adjacency: Adjacency, model: str, variant: str) -> PygHop:
+    """The graph of every layer of a full batch."""
     return hop_of(adjacency.csr, edge_weights(adjacency), model, variant)
 
 
-def hop_of(csr: Csr, weight: Tensor | None, model: str, variant: str) -> Hop:
-    """The hop over a square matrix, in the form of the variant."""
+def hop_of(csr: Csr, weight: Tensor | None, model: str, variant: str) -> PygHop:
+    """The graph of one layer over a square matrix, in the form of the variant."""
     if variant == "csr":
-        return Hop(csr.shape[0], csr_tensor(csr.indptr, csr.indices, weight, model), None, csr)
+        return PygHop(csr.shape[0], csr_tensor(csr.indptr, csr.indices, weight, model), None, csr)
     if variant == "torch_sparse":
-        return Hop(csr.shape[0], sparse_tensor(csr, weight), None, csr)
+        return PygHop(csr.shape[0], sparse_tensor(csr, weight), None, csr)
     edges = edge_list(csr)
     if variant == "edge_index":  # Dynamo cannot trace one.
         edges = EdgeIndex(edges, sparse_size=csr.shape, sort_order="col").fill_cache_()
-    return Hop(csr.shape[0], edges, weight, csr)
+    return PygHop(csr.shape[0], edges, weight, csr)
 
 
 def sparse_tensor(csr: Csr, weight: Tensor | None) -> Any:

@@ -18,7 +18,7 @@ class PygSampler(BatchSampler):
     """Draws once for each node of a batch, with the fanout of its distance from the targets."""
 
     def prepare_structure(self) -> None:
-        """See ``BatchSampler``; raises Unsupported where nothing can sample."""
+        """Build PyG's sampler; raises Unsupported where the libraries that it needs are not installed."""
         if not any(map(find_spec, LIBRARIES)):
             raise Unsupported(
                 f"backend pyg samples by {' or '.join(LIBRARIES)}, neither is installed: PyPI has no wheels, build one "
@@ -30,31 +30,31 @@ class PygSampler(BatchSampler):
         self.sampler = NeighborSampler(data, fanouts[::-1], is_sorted=True)
 
     def neighbourhoods(self, batches: Sequence[Nodes], epoch: int) -> Iterator[SamplerOutput]:
-        """See ``BatchSampler``; torch's generator draws."""
+        """Draw the neighbourhood of each batch with torch's generator, seeded by the epoch."""
         torch.manual_seed(self.training.seed + epoch)
         targets = map(torch.from_numpy, batches)
         return (self.sampler.sample_from_nodes(NodeSamplerInput(mine, mine)) for mine in targets)
 
-    def counted(self, held: SamplerOutput) -> tuple[int, int]:
-        """See ``BatchSampler``."""
-        return len(held.node), len(held.row)
+    def counted(self, neighbourhood: SamplerOutput) -> tuple[int, int]:
+        """Distinct nodes and drawn edges of a neighbourhood."""
+        return len(neighbourhood.node), len(neighbourhood.row)
 
-    def hops(self, held: SamplerOutput) -> list[Hop]:
-        """See ``BatchSampler``."""
+    def hops(self, neighbourhood: SamplerOutput) -> list[Hop]:
+        """The hops of a neighbourhood, targets first."""
         fanouts: Sequence[int | None] = self.spec.fanouts or [None] * self.spec.layers
-        return hops_of(held, int(held.metadata[0].numel()), fanouts)
+        return hops_of(neighbourhood, int(neighbourhood.metadata[0].numel()), fanouts)
 
 
-def hops_of(held: SamplerOutput, targets: int, fanouts: Sequence[int | None]) -> list[Hop]:
-    """Tell the hops of a neighbourhood apart: its nodes stand hop by hop, its first are the ``targets``."""
+def hops_of(neighbourhood: SamplerOutput, targets: int, fanouts: Sequence[int | None]) -> list[Hop]:
+    """Split a neighbourhood, whose nodes stand hop by hop with the ``targets`` first, into its hops."""
     hops, first, last = [], 0, targets
     for fanout in reversed(fanouts):
-        mine = (held.col >= first) & (held.col < last)
-        hops.append(Hop(held.node[first:last].numpy(), fanout, held.edge[mine].numpy()))
-        first, last = last, max(last, _end(held.row[mine]))
+        mine = (neighbourhood.col >= first) & (neighbourhood.col < last)
+        hops.append(Hop(neighbourhood.node[first:last].numpy(), fanout, neighbourhood.edge[mine].numpy()))
+        first, last = last, max(last, _end(neighbourhood.row[mine]))
     return hops
 
 
 def _end(places: torch.Tensor) -> int:
-    """One more than the largest."""
+    """One more than the largest place, 0 where there is none."""
     return int(places.max()) + 1 if len(places) else 0

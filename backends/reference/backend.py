@@ -20,7 +20,7 @@ class PlainNetwork(Network):
     """The models in torch operations, transforming before aggregating where that is narrower."""
 
     def convolve(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
-        """See ``Network``."""
+        """Apply one convolution without its activation."""
         if self.spec.name == "gat":
             return self._gat(layer, hidden, structure)
         if self.spec.name == "gcn":
@@ -43,7 +43,7 @@ class PlainNetwork(Network):
 
 
 def structure_of(adjacency: Adjacency, model: str, variant: str) -> Matrix | EdgeList:
-    """What a model aggregates with: gat the list of edges, the others a matrix in the form that was chosen."""
+    """Build the list of edges for gat, for other models a matrix in the form of the variant."""
     return edge_list(adjacency.csr) if model == "gat" else matrix_of(adjacency, variant)
 
 
@@ -51,24 +51,24 @@ class ReferenceTrainer(TorchTrainer):
     """Full-batch training in plain torch."""
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
-        """See ``TorchTrainer``."""
+        """The network in torch operations."""
         return PlainNetwork(spec, training)
 
     def structure(self, graph: Graph) -> Matrix | EdgeList:
-        """See ``TorchTrainer``."""
+        """The whole graph in the form of the variant."""
         model = self.spec.name
         return structure_of(adjacency_of(graph, model), model, self.config.variant_for(model))
 
     def facts(self) -> dict[str, Any]:
-        """See ``TorchTrainer``; also the form that ran."""
+        """Sizes of products, and the variant that ran."""
         return super().facts() | {"variant": self.config.variant_for(self.spec.name)}
 
     def layer_csrs(self, structure: Any) -> list[Csr]:
-        """See ``TorchTrainer``."""
+        """The whole graph's matrix, for each layer."""
         return [structure.csr] * self.spec.layers
 
     def aggregates_first(self, layer: int) -> bool:
-        """See ``TorchTrainer``."""
+        """Whether a layer aggregates its input, which it does where that is narrower than its output."""
         return self.spec.name != "gat" and self.spec.width_in(layer) < self.spec.width_out(layer)
 
 
@@ -82,18 +82,18 @@ class ReferenceMultiplier(TorchMultiplier):
     """A sparse product of torch or SciPy, or scatters; attention always scatters."""
 
     def structure(self, adjacency: Adjacency) -> Matrix | EdgeList:
-        """See ``TorchMultiplier``."""
+        """The edges in the form of the variant."""
         return structure_of(adjacency, self.spec.name, self.config.variant_for(self.spec.name))
 
     def aggregate(self, structure: Matrix, x: Tensor) -> Tensor:
-        """See ``TorchMultiplier``."""
+        """Weighted sum or mean by a sparse product."""
         return structure.multiply(x)
 
     def attend(self, structure: EdgeList, operands: dict[str, Tensor]) -> Tensor:
-        """See ``TorchMultiplier``."""
+        """Softmax over in-edges, then a scatter of weighted messages."""
         alpha = attention(structure, operands["score_src"], operands["score_dst"], self.spec.slope)
         return scatter(structure, alpha, operands["x"])
 
     def facts(self) -> dict[str, Any]:
-        """See ``TorchMultiplier``; also the form that ran."""
+        """Sizes of the products, and the variant that ran."""
         return super().facts() | {"variant": self.config.variant_for(self.spec.name)}

@@ -34,7 +34,7 @@ class ReferenceConfig(BackendConfig):
             raise ValueError(f"backend.variant={self.variant!r} is not allowed: one of {', '.join(VARIANTS)}")
 
     def variant_for(self, model: str) -> str:
-        """Return the form that runs: ``variant``, or what a user would write for a model."""
+        """Return the variant that runs a model: the configured one, or for ``usual`` the form that users write."""
         if self.variant != "usual":
             return self.variant
         return "scatter" if model == "gat" else "csr"

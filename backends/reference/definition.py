@@ -1,6 +1,6 @@
-"""What each model means: gathers and sums over the edge list in float64, which every engine is checked against.
+"""The definition of each model in float64, by gathers and sums over the edge list; every engine is checked against it.
 
-Nothing here is fast, and nothing is shared with an engine: edges are taken from the graph, sampled and normalised anew.
+It shares no code with an engine: edges are taken from the graph, sampled and normalised anew. It is slow.
 """
 
 from copy import copy
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from backends.base.operands import operands_of
+from backends.base.operands import draw_operands
 from backends.model import ModelSpec, State
 from datasets.graph import Graph
 from datasets.randomness import hash_ids
@@ -26,8 +26,8 @@ class _Edges:
         self.nodes = graph.nodes
         self.source = torch.from_numpy(graph.csr.indices.astype(np.int64))
         self.destination = torch.from_numpy(graph.csr.destinations.astype(np.int64))
-        given = None if model != "gcn" else graph.edge_weights
-        weights = np.ones(graph.csr.nnz) if given is None else given.astype(np.float64)
+        edge_weights = None if model != "gcn" else graph.edge_weights
+        weights = np.ones(graph.csr.nnz) if edge_weights is None else edge_weights.astype(np.float64)
         self.weight = torch.from_numpy(weights)
         if model != "sage":
             loops = torch.arange(self.nodes)
@@ -36,13 +36,11 @@ class _Edges:
             self.weight = torch.cat([self.weight, torch.ones(self.nodes, dtype=torch.float64)])
         self.degree = self.sum(self.weight)
 
-    def keeping(self, kept: NDArray[np.bool_]) -> "_Edges":
-        """Those of the graph's edges that ``kept`` [nnz] marks, and all self loops; degrees stay the whole graph's."""
-        part, loops = copy(self), torch.ones(len(self.weight) - len(kept), dtype=torch.bool)
-        mask = torch.cat([torch.from_numpy(kept), loops])
-        part.source, part.destination, part.weight = (
-            held[mask] for held in (self.source, self.destination, self.weight)
-        )
+    def masked(self, marks: NDArray[np.bool_]) -> "_Edges":
+        """The graph's edges with a mark [nnz], and all self loops; degrees stay those of the whole graph."""
+        part, loops = copy(self), torch.ones(len(self.weight) - len(marks), dtype=torch.bool)
+        mask = torch.cat([torch.from_numpy(marks), loops])
+        part.source, part.destination, part.weight = self.source[mask], self.destination[mask], self.weight[mask]
         return part
 
     def sum(self, values: Tensor) -> Tensor:
@@ -89,14 +87,14 @@ def _attend(edges: _Edges, z: Tensor, score_src: Tensor, score_dst: Tensor, slop
 
 
 def _convolve(spec: ModelSpec, layer: int, edges: _Edges, hidden: Tensor, parameters: dict[str, Tensor]) -> Tensor:
-    mine = {name.split(".")[2]: value for name, value in parameters.items() if name.startswith(f"layers.{layer}.")}
+    own = {name.split(".")[2]: value for name, value in parameters.items() if name.startswith(f"layers.{layer}.")}
     if spec.name == "gcn":
-        return _gcn(edges, hidden, **mine)
+        return _gcn(edges, hidden, **own)
     if spec.name == "sage":
-        return _sage(edges, hidden, **mine)
+        return _sage(edges, hidden, **own)
     if spec.name == "gat":
-        bias = mine.pop("bias")
-        heads = _gat_heads(edges, hidden, slope=spec.slope, **mine)
+        bias = own.pop("bias")
+        heads = _gat_heads(edges, hidden, slope=spec.slope, **own)
         joined = heads.mean(1) if spec.is_last(layer) else heads.flatten(1)
         return joined + bias
     raise ValueError(f"model {spec.name!r} has no definition: allowed are gcn, sage, gat")
@@ -105,7 +103,7 @@ def _convolve(spec: ModelSpec, layer: int, edges: _Edges, hidden: Tensor, parame
 def ranks(graph: Graph, seed: int) -> NDArray[np.int64]:
     """Place of each edge among its destination's in-edges, [nnz]: by a hash of (seed, edge id), ties by edge id.
 
-    Layer l of every node, whatever asks for it, reads those below its fanout F_l.
+    Layer l of every node reads those below its fanout F_l, for whichever target.
     """
     csr = graph.csr
     order = np.lexsort((csr.ids, hash_ids(seed, "neighbour keys", csr.ids), csr.destinations))
@@ -119,7 +117,7 @@ def _edges_of_layers(graph: Graph, spec: ModelSpec, seed: int) -> list[_Edges]:
     if not spec.fanouts:
         return [whole] * spec.layers
     places = ranks(graph, seed)
-    return [whole.keeping(places < fanout) for fanout in spec.fanouts]
+    return [whole.masked(places < fanout) for fanout in spec.fanouts]
 
 
 def forward(graph: Graph, spec: ModelSpec, parameters: dict[str, Tensor], seed: int = 0) -> Tensor:
@@ -140,8 +138,8 @@ def loss(logits: Tensor, labels: NDArray[np.integer]) -> Tensor:
     """Mean loss over labelled entries: cross entropy of classes [n], binary cross entropy of rows [n, classes]."""
     target = torch.from_numpy(labels.astype(np.int64))
     if labels.ndim == 1:
-        kept = target >= 0
-        return functional.nll_loss(torch.log_softmax(logits[kept], 1), target[kept])
+        known = target >= 0
+        return functional.nll_loss(torch.log_softmax(logits[known], 1), target[known])
     known = target >= 0
     z, y = logits[known], target[known].to(torch.float64)
     return (functional.softplus(z) - y * z).mean()
@@ -164,21 +162,21 @@ def loss_and_gradients(
     parameters = {name: torch.from_numpy(value.astype(np.float64)).requires_grad_() for name, value in state.items()}
     logits, value = logits_and_loss(graph, spec, parameters, targets, seed)
     value.backward()
-    zero = {name: np.zeros(held.shape) for name, held in parameters.items()}
+    zero = {name: np.zeros(parameter.shape) for name, parameter in parameters.items()}
     gradients = {name: zero[name] if p.grad is None else p.grad.numpy() for name, p in parameters.items()}
     return logits.detach().numpy(), float(value.detach()), gradients
 
 
 def products(graph: Graph, spec: ModelSpec, seed: int) -> tuple[Floats, dict[str, Floats]]:
-    """Return what scenario ``spmm`` should make of the operands of ``seed``: the output, the gradient of each."""
+    """Output and gradients that scenario ``spmm`` should compute from the operands of ``seed``."""
     edges = _Edges(graph, spec.name)
-    drawn = operands_of(graph.nodes, graph.nodes, spec, seed)
+    drawn = draw_operands(graph.nodes, graph.nodes, spec, seed)
     wide = {name: torch.from_numpy(value.astype(np.float64)) for name, value in drawn.items()}
     gradient = wide.pop("gradient")
-    held = {name: value.requires_grad_() for name, value in wide.items()}
+    operands = {name: value.requires_grad_() for name, value in wide.items()}
     if spec.name == "gat":
-        out = _attend(edges, held["x"], held["score_src"], held["score_dst"], spec.slope)
+        out = _attend(edges, operands["x"], operands["score_src"], operands["score_dst"], spec.slope)
     else:
-        out = (_normalised_sum if spec.name == "gcn" else _mean)(edges, held["x"])
-    found = torch.autograd.grad(out, list(held.values()), gradient)
-    return out.detach().numpy(), {name: value.numpy() for name, value in zip(held, found, strict=True)}
+        out = (_normalised_sum if spec.name == "gcn" else _mean)(edges, operands["x"])
+    gradients = torch.autograd.grad(out, list(operands.values()), gradient)
+    return out.detach().numpy(), {name: value.numpy() for name, value in zip(operands, gradients, strict=True)}

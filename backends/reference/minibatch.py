@@ -1,4 +1,4 @@
-"""What training in mini batches means: steps of the configured optimiser in float64, on the definition's gradients."""
+"""The definition of training in mini batches: optimizer steps in float64 on the definition's gradients."""
 
 import torch
 from torch import nn
@@ -15,12 +15,12 @@ def train(
 ) -> tuple[list[float], State]:
     """Train ``epochs`` epochs of the plan without dropout; returns the mean loss of each and the parameters, float32.
 
-    ``training.seed`` draws the model's fanouts, alike in every epoch. A batch's layers are those of the whole graph,
-    whose samples do not depend on who asks; nothing is searched, merged or pruned.
+    ``training.seed`` draws the model's fanouts, alike in every epoch. Each batch runs the layers of the whole graph;
+    nothing is searched, merged or pruned.
     """
     parameters = {name: nn.Parameter(torch.from_numpy(value).double()) for name, value in state.items()}
-    first = [held for name, held in parameters.items() if training.decay_on == "all" or name.startswith("layers.0.")]
-    rest = [held for held in parameters.values() if not any(held is other for other in first)]
+    first = [value for name, value in parameters.items() if training.decay_on == "all" or name.startswith("layers.0.")]
+    rest = [value for value in parameters.values() if not any(value is other for other in first)]
     optimizer = optimizer_over(first, rest, training)
     losses = []
     for index in range(epochs):
@@ -32,4 +32,4 @@ def train(
             optimizer.step()
             total += float(loss.detach()) * len(targets)
         losses.append(total / sum(map(len, plan.targets(index))))
-    return losses, {name: held.detach().float().numpy() for name, held in parameters.items()}
+    return losses, {name: value.detach().float().numpy() for name, value in parameters.items()}

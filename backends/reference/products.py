@@ -1,4 +1,4 @@
-"""How a user without a graph library multiplies edges with rows: sparse products of torch and SciPy, or scatters."""
+"""Products of edges with rows as a user without a graph library writes them: torch, SciPy, or scatters."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ class EdgeList:
     destination: Tensor
 
 
-class Kept(torch.autograd.Function):
-    """A product whose backward multiplies with the transpose that was built beforehand."""
+class TransposedProduct(torch.autograd.Function):
+    """A product whose backward pass multiplies with a transpose built beforehand."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, product: Multiply, transposed: Multiply) -> Tensor:
@@ -47,7 +47,7 @@ class Kept(torch.autograd.Function):
 
 
 def matrix_of(adjacency: Adjacency, variant: str) -> Matrix:
-    """Build what a variant multiplies with; sage's mean becomes weights of 1 / in-degree.
+    """Build the product of a variant; sage's mean becomes weights of 1 / in-degree.
 
     ``csr`` and ``reduce`` are as torch gives them, int64 indices and autograd's own backward, which transposes anew in
     every call; ``cached`` and ``reduce_cached`` keep the transpose, int32. ``scipy`` runs on one thread.
@@ -59,12 +59,12 @@ def matrix_of(adjacency: Adjacency, variant: str) -> Matrix:
     if variant == "scatter":
         edges, alpha = edge_list(csr), torch.from_numpy(weight)
         return Matrix(csr, lambda x: scatter(edges, alpha, x))
-    made = _scipy if variant == "scipy" else _reduced if variant.startswith("reduce") else _product
+    product = _scipy if variant == "scipy" else _reduced if variant.startswith("reduce") else _product
     if variant in ("csr", "reduce"):
-        return Matrix(csr, made(csr, weight, np.int64))
+        return Matrix(csr, product(csr, weight, np.int64))
     back, permutation = csr.transpose
-    both = made(csr, weight, np.int32), made(back, weight[permutation], np.int32)
-    return Matrix(csr, lambda x: Kept.apply(x, *both))
+    both = product(csr, weight, np.int32), product(back, weight[permutation], np.int32)
+    return Matrix(csr, lambda x: TransposedProduct.apply(x, *both))
 
 
 def _sparse(csr: Csr, weight: Any, kind: Any) -> Tensor:

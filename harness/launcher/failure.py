@@ -23,6 +23,8 @@ def status_of(error: BaseException) -> tuple[str, str]:
     """Return status and message of an exception that ended a cell."""
     text = f"{type(error).__name__}: {error}"
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if isinstance(status := getattr(error, "status", None), str):
+        return status, first
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError | OSError) and _NO_MEMORY.search(text)):
         return "oom", f"out of memory: {text.splitlines()[0]}"
     if type(error).__name__ == "Unsupported":

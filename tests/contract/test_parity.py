@@ -61,16 +61,16 @@ def spec_of(model, layers, graph, heads=3):
     return ModelSpec(model, layers, graph.width, 5, graph.classes, heads=heads, output_heads=2 if heads > 1 else 1)
 
 
-def errors(found, wanted):
+def errors(gradients, expected):
     """The gate's error: relative to the tensor, or to a thousandth of its layer's largest gradient."""
     largest = {}
-    for name, value in wanted.items():
+    for name, value in expected.items():
         layer = name.rsplit(".", 1)[0]
         largest[layer] = max(largest.get(layer, 0.0), float(np.abs(value).max()))
     return {
-        name: float(np.abs(found[name] - value).max())
+        name: float(np.abs(gradients[name] - value).max())
         / max(float(np.abs(value).max()), 1e-3 * largest[name.rsplit(".", 1)[0]], 1e-30)
-        for name, value in wanted.items()
+        for name, value in expected.items()
     }
 
 
@@ -94,10 +94,10 @@ def test_loss_and_gradients_equal_the_definition(case, layers, multilabel, few):
     trainer = trainer_of(backend, options, graph, spec, batch_size)
     logits, loss, gradients = trainer.loss_and_gradients(targets)
     trainer.close()
-    wanted_logits, wanted_loss, wanted = loss_and_gradients(graph, spec, initial_state(spec, 0), targets)
-    assert np.abs(logits - wanted_logits).max() <= 1e-5 * np.abs(wanted_logits).max()
-    assert abs(loss - wanted_loss) <= 1e-5 * abs(wanted_loss)
-    worst = errors(gradients, wanted)
+    expected_logits, expected_loss, expected = loss_and_gradients(graph, spec, initial_state(spec, 0), targets)
+    assert np.abs(logits - expected_logits).max() <= 1e-5 * np.abs(expected_logits).max()
+    assert abs(loss - expected_loss) <= 1e-5 * abs(expected_loss)
+    worst = errors(gradients, expected)
     assert max(worst.values()) <= 2e-5, worst
 
 

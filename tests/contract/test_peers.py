@@ -56,11 +56,11 @@ def check(backend, options, batch_size, graph, spec):
     trainer = trainer_of(backend, options, graph, spec, batch_size)
     logits, loss, gradients = trainer.loss_and_gradients(targets)
     trainer.close()
-    wanted_logits, wanted_loss, wanted = loss_and_gradients(graph, spec, initial_state(spec, 0), targets)
-    assert np.abs(logits - wanted_logits).max() <= 1e-5 * np.abs(wanted_logits).max()
-    assert abs(loss - wanted_loss) <= 1e-5 * abs(wanted_loss)
+    expected_logits, expected_loss, expected = loss_and_gradients(graph, spec, initial_state(spec, 0), targets)
+    assert np.abs(logits - expected_logits).max() <= 1e-5 * np.abs(expected_logits).max()
+    assert abs(loss - expected_loss) <= 1e-5 * abs(expected_loss)
     assert {name: value.shape for name, value in gradients.items()} == spec.parameters()
-    worst = errors(gradients, wanted)
+    worst = errors(gradients, expected)
     assert max(worst.values()) <= 2e-5, worst
 
 
@@ -98,9 +98,9 @@ def test_any_small_graph_even_without_edges(backend, options, batch_size, model,
     trainer = trainer_of(backend, options, graph, spec, batch_size)
     targets = graph.nodes_of("train")
     logits, loss, _ = trainer.loss_and_gradients(targets)
-    wanted, wanted_loss, _ = loss_and_gradients(graph, spec, initial_state(spec, 0), targets)
-    assert np.abs(logits - wanted).max() <= 1e-5 * np.abs(wanted).max()
-    assert abs(loss - wanted_loss) <= 1e-5 * abs(wanted_loss)
+    expected, expected_loss, _ = loss_and_gradients(graph, spec, initial_state(spec, 0), targets)
+    assert np.abs(logits - expected).max() <= 1e-5 * np.abs(expected).max()
+    assert abs(loss - expected_loss) <= 1e-5 * abs(expected_loss)
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
@@ -113,9 +113,9 @@ def test_inference_needs_no_labels_and_scores_the_asked_nodes(backend, options, 
     unlabelled = replace(graph, labels=None, split=None)
     inferrer.prepare(unlabelled, spec, TrainingSpec(threads=1), state, BatchPlan(nodes, batch_size), PlainClock())
     clock = PlainClock()
-    found = inferrer.infer(clock)
-    wanted = loss_and_gradients(graph, spec, state, nodes)[0]
-    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    scores = inferrer.infer(clock)
+    expected = loss_and_gradients(graph, spec, state, nodes)[0]
+    assert np.abs(scores - expected).max() <= 1e-5 * np.abs(expected).max()
     assert list(clock.seconds) == ["forward"]
     assert [item["name"] for item in inferrer.facts()["spmm"]] == ["layers.0 forward", "layers.1 forward"]
     inferrer.close()
@@ -128,8 +128,8 @@ def test_predictions_on_a_graph_that_training_never_saw(backend, options, batch_
     spec = ModelSpec(model, 2, seen.width, 5, seen.classes)
     trainer = trainer_of(backend, options, seen, spec, batch_size)
     nodes = np.arange(other.nodes)[::-3]
-    wanted = loss_and_gradients(other, spec, initial_state(spec, 0), nodes)[0]
-    assert np.abs(trainer.predict(other, nodes) - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    expected = loss_and_gradients(other, spec, initial_state(spec, 0), nodes)[0]
+    assert np.abs(trainer.predict(other, nodes) - expected).max() <= 1e-5 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
@@ -189,20 +189,20 @@ def test_pyg_trains_what_a_neighbour_loader_sampled(model, fanout, layers, varia
     graph = awkward_graph(layers, weighted=model == "gcn")
     spec = ModelSpec(model, layers, graph.width, 5, graph.classes, heads=3, output_heads=2)
     targets = graph.nodes_of("train")[::-1][:5]
-    given = graph_data(graph, replace(spec, fanouts=(fanout,) * layers if fanout else ()))
+    whole = graph_data(graph, replace(spec, fanouts=(fanout,) * layers if fanout else ()))
     if fanout and model != "sage":
-        assert torch.equal(given.edge_index, edge_list(graph.csr)) and given.loop.shape == (graph.nodes, 1)
-    weight = None if given.edge_weight is None else given.edge_weight.numpy()
-    csr = csr_from_edges(*given.edge_index.numpy(), (graph.nodes, graph.nodes))
+        assert torch.equal(whole.edge_index, edge_list(graph.csr)) and whole.loop.shape == (graph.nodes, 1)
+    weight = None if whole.edge_weight is None else whole.edge_weight.numpy()
+    csr = csr_from_edges(*whole.edge_index.numpy(), (graph.nodes, graph.nodes))
     data = Data(**sampled(csr, graph.features, weight, targets, layers))
-    if "loop" in given:
-        data.loop = given.loop[data.n_id]
+    if "loop" in whole:
+        data.loop = whole.loop[data.n_id]
     trainer = trainer_of("pyg", {"variant": variant}, graph, spec, None)
     batch = batch_of(data, targets, layers, trim, variant, model)
     logits = trainer.logits(batch)
     loss_of(logits, trainer.labels[torch.from_numpy(targets.copy())]).backward()
-    wanted, _, gradients = loss_and_gradients(graph, spec, initial_state(spec, 0), targets)
-    assert np.abs(logits.detach().numpy() - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    expected, _, gradients = loss_and_gradients(graph, spec, initial_state(spec, 0), targets)
+    assert np.abs(logits.detach().numpy() - expected).max() <= 1e-5 * np.abs(expected).max()
     assert max(errors(trainer.model.gradients(), gradients).values()) <= 2e-5
     rows = [csr.shape[0] for csr in trainer.layer_csrs(batch.structure)]
     counts = np.cumsum(data.num_sampled_nodes)[::-1][:layers].tolist()
@@ -219,9 +219,9 @@ def test_a_compiled_network_is_still_right_and_its_compile_time_is_a_phase():
     trainer.prepare(graph, spec, TrainingSpec(threads=1), initial_state(spec, 0), plan, clock)
     assert clock.seconds["compile"] > clock.seconds["structure"]
     logits, _, gradients = trainer.loss_and_gradients(plan.nodes)
-    wanted, _, wanted_gradients = loss_and_gradients(graph, spec, initial_state(spec, 0), plan.nodes)
-    assert np.abs(logits - wanted).max() <= 1e-5 * np.abs(wanted).max()
-    assert max(errors(gradients, wanted_gradients).values()) <= 2e-5
+    expected, _, expected_gradients = loss_and_gradients(graph, spec, initial_state(spec, 0), plan.nodes)
+    assert np.abs(logits - expected).max() <= 1e-5 * np.abs(expected).max()
+    assert max(errors(gradients, expected_gradients).values()) <= 2e-5
 
 
 @pytest.mark.needs_dgl
@@ -239,8 +239,8 @@ def test_dgl_trains_the_plans_batches_in_the_plans_order(workers):
         assert list(clock.seconds) == ["load", "vectorize"]
         assert [batch.targets.tolist() for batch in batches] == [part.tolist() for part in plan.targets(epoch)]
         for batch in batches:
-            wanted = loss_and_gradients(graph, spec, initial_state(spec, 0), batch.targets)[0]
-            assert np.abs(trainer.logits(batch).detach().numpy() - wanted).max() <= 1e-5 * np.abs(wanted).max()
+            expected = loss_and_gradients(graph, spec, initial_state(spec, 0), batch.targets)[0]
+            assert np.abs(trainer.logits(batch).detach().numpy() - expected).max() <= 1e-5 * np.abs(expected).max()
     assert multiprocessing.active_children() == []
     trainer.close()
 
@@ -305,8 +305,8 @@ def test_pyg_trims_what_khop_collected_and_says_whose_code_that_was(trim):
     spec = ModelSpec("sage", 3, graph.width, 5, graph.classes)
     trainer = trainer_of("pyg", {"loader": "khop", "trim": trim}, graph, spec, 4)
     targets = graph.nodes_of("train")[::-1][:4]
-    held = khop(graph.csr, targets, [None] * 3)
-    rows = [int((held.distance <= distance).sum()) for distance in (3, 2, 1)]
+    neighbourhood = khop(graph.csr, targets, [None] * 3)
+    rows = [int((neighbourhood.distance <= distance).sum()) for distance in (3, 2, 1)]
     hops = trainer.mini_batch(targets).structure.hops
     assert [hop.rows for hop in hops] == (rows if trim else rows[:1] * 3)
     assert "not PyG's" in trainer.facts()["batches_by"]
@@ -329,9 +329,9 @@ def test_dgl_samples_raw_edges_by_fanout_and_keeps_every_self_loop(model, varian
                 source, destination = (ends.numpy() for ends in hop.graph.edges(order="eid"))
                 np.testing.assert_array_equal(adjacency.csr.indices[edges], nodes[source])
                 np.testing.assert_array_equal(adjacency.csr.destinations[edges], nodes[destination])
-                held = np.bincount(destination[source != destination], minlength=hop.rows)
+                sampled = np.bincount(destination[source != destination], minlength=hop.rows)
                 loops = np.bincount(destination[source == destination], minlength=hop.rows)
-                np.testing.assert_array_equal(held, np.minimum(graph.csr.in_degrees[nodes[: hop.rows]], fanout))
+                np.testing.assert_array_equal(sampled, np.minimum(graph.csr.in_degrees[nodes[: hop.rows]], fanout))
                 assert (loops == (model != "sage")).all() and len(np.unique(edges)) == len(edges)
                 if hop.weight is not None:
                     np.testing.assert_array_equal(hop.weight[:, 0].numpy(), adjacency.weight[edges])
@@ -381,8 +381,8 @@ def test_layerwise_inference_gives_the_definitions_scores(backend, options, mode
     engine = runtime(config_class(backend)(infer="layerwise", **options), "infer")
     engine.prepare(graph, spec, TrainingSpec(threads=1), state, BatchPlan(nodes, size), PlainClock())
     clock = PlainClock()
-    found = engine.infer(clock)
-    wanted = loss_and_gradients(graph, spec, state, nodes)[0]
-    assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
+    scores = engine.infer(clock)
+    expected = loss_and_gradients(graph, spec, state, nodes)[0]
+    assert np.abs(scores - expected).max() <= 1e-5 * np.abs(expected).max()
     assert engine.facts()["embeddings"] == 2 * graph.nodes and list(clock.seconds) == ["forward"]
     engine.close()

@@ -43,10 +43,10 @@ def test_output_and_gradients_equal_the_definition(engine, model, heads, weighte
     multiplier.multiply(PlainClock())
     multiplier.multiply(PlainClock())  # gradients must not add up
     out, gradients = multiplier.products()
-    wanted_out, wanted = products(graph, spec, 4)
-    assert np.abs(out - wanted_out).max() <= 1e-5 * np.abs(wanted_out).max()
-    assert gradients.keys() == wanted.keys()
-    assert max(errors(gradients, wanted).values()) <= 2e-5
+    expected_out, expected = products(graph, spec, 4)
+    assert np.abs(out - expected_out).max() <= 1e-5 * np.abs(expected_out).max()
+    assert gradients.keys() == expected.keys()
+    assert max(errors(gradients, expected).values()) <= 2e-5
     assert [item["width"] for item in multiplier.facts()["spmm"]] == [10 * (heads if model == "gat" else 1)] * 2
     if "variant" in options:
         assert multiplier.facts()["variant"] == config.variant_for(model)
@@ -68,13 +68,13 @@ def test_output_and_gradients_equal_the_definition(engine, model, heads, weighte
 def test_a_form_that_a_model_lacks_is_refused(backend, variant, models):
     config = config_class(backend)(variant=variant)
     refused = {model: config.unsupported("spmm", model, "cpu", True) for model in ("gcn", "sage", "gat")}
-    assert {model for model, said in refused.items() if said is None} == models
-    assert all(said is None or "set backend.variant=" in said for said in refused.values())
+    assert {model for model, message in refused.items() if message is None} == models
+    assert all(message is None or "set backend.variant=" in message for message in refused.values())
 
 
 def test_what_is_not_installed_is_named():
-    said = config_class("pyg")(variant="torch_sparse").missing()
-    assert said is None if find_spec("torch_sparse") else "torch_sparse" in said
+    message = config_class("pyg")(variant="torch_sparse").missing()
+    assert message is None if find_spec("torch_sparse") else "torch_sparse" in message
 
 
 def test_every_engine_that_multiplies_is_tested_here():

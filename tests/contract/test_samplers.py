@@ -62,7 +62,7 @@ def config(backend, fanouts=(2, 3), **training):
 def test_what_is_drawn_keeps_the_contract(backend, options, fanouts):
     parity = verify_sampling(config(config_class(backend)(**options), fanouts), GRAPH)
     assert list(parity) == ["small graph", "all neighbours in the small graph", "39 targets"]
-    assert all(0 < held["targets"] <= held["nodes"] and held["edges"] > 0 for held in parity.values())
+    assert all(0 < checked["targets"] <= checked["nodes"] and checked["edges"] > 0 for checked in parity.values())
 
 
 @pytest.mark.parametrize("backend", ["agl", pytest.param("dgl", marks=pytest.mark.needs_dgl)])
@@ -77,20 +77,22 @@ def test_on_any_small_graph_too(backend, edges, fanouts, targets, seed):
     ends = np.array(edges, dtype=np.int64).reshape(-1, 2)
     graph = Graph("drawn", csr_from_edges(ends[:, 0], ends[:, 1], (9, 9)))
     sampler = sampler_of(backend, {}, graph, fanouts, seed)
-    asked = np.array(sorted(targets))
-    assert broken(graph.csr, asked, sampler.spec, sampler.draw(asked)) == ""
+    ascending = np.array(sorted(targets))
+    assert broken(graph.csr, ascending, sampler.spec, sampler.draw(ascending)) == ""
 
 
 @pytest.mark.parametrize(("backend", "options"), ENGINES)
 def test_all_neighbours_are_those_of_every_other_engine(backend, options):
     targets = np.array([7, 3, 11])
-    drawn, wanted = (
+    drawn, expected = (
         sampler_of(name, given_options, GRAPH, (99, 99)).draw(targets)
         for name, given_options in ((backend, options), ("agl", {}))
     )
     for of in ("nodes", "edges"):
-        found, known = (np.unique(np.concatenate([getattr(hop, of) for hop in hops])) for hops in (drawn, wanted))
-        assert np.array_equal(found, known)
+        drawn_ids, expected_ids = (
+            np.unique(np.concatenate([getattr(hop, of) for hop in hops])) for hops in (drawn, expected)
+        )
+        assert np.array_equal(drawn_ids, expected_ids)
 
 
 @pytest.mark.parametrize(("backend", "options"), ENGINES)
@@ -112,8 +114,8 @@ def test_over_epochs_every_in_edge_of_a_hub_is_drawn_as_often_as_every_other(bac
     graph = Graph("star", csr_from_edges(np.arange(degree) + 1, np.zeros(degree, dtype=np.int64), (degree + 1,) * 2))
     sampler, counts = sampler_of(backend, options, graph, [fanout]), np.zeros(degree)
     for epoch in range(epochs):
-        (held,) = sampler.neighbourhoods([np.zeros(1, dtype=np.int64)], epoch)
-        counts[sampler.hops(held)[0].edges] += 1
+        (neighbourhood,) = sampler.neighbourhoods([np.zeros(1, dtype=np.int64)], epoch)
+        counts[sampler.hops(neighbourhood)[0].edges] += 1
     assert counts.sum() == epochs * fanout
     assert unevenness(counts, degree, fanout) < chi2.ppf(1 - 1e-6, degree - 1)
 
@@ -143,8 +145,8 @@ class WrongConfig(AglConfig):
 class WrongSampler(AglSampler):
     """Draws rightly, tells its last hop wrongly."""
 
-    def hops(self, held):
-        *before, last = super().hops(held)
+    def hops(self, neighbourhood):
+        *before, last = super().hops(neighbourhood)
         edges, nodes = last.edges, last.nodes
         wrong = {
             "twice": Hop(nodes, last.fanout, np.concatenate((edges[:-1], edges[:1]))),
@@ -158,7 +160,7 @@ class WrongSampler(AglSampler):
 
 
 @pytest.mark.parametrize(
-    ("mistake", "said"),
+    ("mistake", "message"),
     [
         ("twice", "holds an edge twice"),
         ("fewer", r"gives node \d+ \d in-edges instead of"),
@@ -169,12 +171,12 @@ class WrongSampler(AglSampler):
         ("hop", "1 hops were drawn, 2 are asked"),
     ],
 )
-def test_what_breaks_the_contract_is_caught(mistake, said):
+def test_what_breaks_the_contract_is_caught(mistake, message):
     targets, right = np.array([3, 7, 11]), sampler_of("agl", {}, GRAPH, (2, 3))
     assert broken(GRAPH.csr, targets, right.spec, right.draw(targets)) == ""
     wrong = WrongSampler(WrongConfig(mistake=mistake))
     wrong.prepare(GRAPH, right.spec, TrainingSpec(threads=1), right.plan, Clock())
-    assert re.search(said, broken(GRAPH.csr, targets, right.spec, wrong.draw(targets)))
+    assert re.search(message, broken(GRAPH.csr, targets, right.spec, wrong.draw(targets)))
 
 
 def test_a_wrong_sampler_is_incorrect_and_never_timed():
@@ -205,7 +207,7 @@ def test_an_epoch_is_counted_and_timed(backend, options):
 def test_agl_draws_the_same_again_and_anew_in_another_epoch():
     samplers = [sampler_of("agl", {}, GRAPH, (2, 3)) for _ in range(2)]
     drawn = [
-        [tuple(held.csr.ids) for held in sampler.neighbourhoods([np.arange(9)], epoch)]
+        [tuple(neighbourhood.csr.ids) for neighbourhood in sampler.neighbourhoods([np.arange(9)], epoch)]
         for sampler in samplers
         for epoch in (0, 1)
     ]
@@ -244,9 +246,9 @@ def test_hops_are_told_from_the_order_in_which_pyg_lays_out_nodes(fanouts):
 
     # a neighbourhood with fanouts by distance is laid out so: nodes hop by hop, edges between their places
     ours, targets = sampler_of("agl", {}, GRAPH, fanouts), np.array([3, 7, 11])
-    (held,) = ours.neighbourhoods([targets], 0)
-    column = np.repeat(np.arange(len(held.nodes)), held.csr.in_degrees)
-    laid_out = (held.nodes, held.csr.indices, column, held.positions)
+    (neighbourhood,) = ours.neighbourhoods([targets], 0)
+    column = np.repeat(np.arange(len(neighbourhood.nodes)), neighbourhood.csr.in_degrees)
+    laid_out = (neighbourhood.nodes, neighbourhood.csr.indices, column, neighbourhood.positions)
     node, row, col, edge = (torch.from_numpy(part.astype(np.int64)) for part in laid_out)
     hops = hops_of(SamplerOutput(node=node, row=row, col=col, edge=edge, batch=None), 3, fanouts)
     assert broken(GRAPH.csr, targets, ours.spec, hops) == ""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.ablation import resolve
-from backends.dummy.network import Network, loss_and_gradient
+from backends.dummy.network import NumpyNetwork, loss_and_gradient
 from backends.model import ModelSpec, initial_state
 from backends.reference import definition
 from backends.registry import config_class
@@ -172,7 +172,7 @@ def test_the_dummy_engine_computes_the_definition(model, multilabel, head):
     spec = ModelSpec(model, 3, graph.width, 8, 4, heads=3, output_heads=2, head=head)
     state, targets = initial_state(spec, 1), graph.nodes_of("train")
     logits, loss, gradients = definition.loss_and_gradients(graph, spec, state, targets)
-    network = Network(graph, spec)
+    network = NumpyNetwork(graph, spec)
     found = network.forward(state)
     value, inner = loss_and_gradient(found[targets], graph.labels[targets])
     above = np.zeros_like(found)

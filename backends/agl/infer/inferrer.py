@@ -22,8 +22,8 @@ from backends.agl.infer.local import LocalInference, silent
 from backends.agl.infer.map_stage import matrix_name
 from backends.agl.infer.neighbourhood_inference import NeighbourhoodInference
 from backends.agl.infer.workspace import Workspace
+from backends.base.facts import spmm_facts
 from backends.base.refusals import refuse_weights
-from backends.base.trainer import described
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Inferrer, Nodes, Unsupported
 from backends.model import ModelSpec, State, TrainingSpec
@@ -125,7 +125,7 @@ class GraphInferrer(_JobInferrer):
 
     def facts(self) -> dict[str, Any]:
         """SpMM operands, rounds, partitions, computed embeddings and bytes written."""
-        return {"spmm": [described(item) for item in self.spmm_operands()]} | self.inference.facts()
+        return {"spmm": [spmm_facts(item) for item in self.spmm_operands()]} | self.inference.facts()
 
     def close(self) -> None:
         """Remove the folder."""

@@ -26,11 +26,11 @@ class Slice(LayeredNetwork):
         state = self.slice_state.items()
         values = {name.replace(".", "/"): torch.from_numpy(np.array(value)) for name, value in state}
         parameters = {name: nn.Parameter(value, requires_grad=False) for name, value in values.items()}
-        self.held = nn.ParameterDict(parameters)
+        self.tensors = nn.ParameterDict(parameters)
 
     def canonical(self) -> dict[str, tuple[nn.Parameter, bool]]:
         """The parameters of this slice by canonical name."""
-        return {name: (self.held[name.replace(".", "/")], False) for name in self.slice_state}
+        return {name: (self.tensors[name.replace(".", "/")], False) for name in self.slice_state}
 
 
 def slices_of(spec: ModelSpec, state: State) -> list[Slice]:

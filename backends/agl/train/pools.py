@@ -18,7 +18,7 @@ from backends.parallel import ray_cluster as cluster
 from datasets.graph import Graph
 
 RESTARTS = 3
-GONE = f"a parameter server or a worker could not be started again (it is, {RESTARTS} times at most): train again"
+GONE = f"a parameter server or a worker could not be started again (at most {RESTARTS} restarts each): train again"
 
 
 class Pool(Protocol):
@@ -40,7 +40,7 @@ class ThreadPool:
 
     def __init__(self, job: TrainingJob, graph: Graph, rules: UpdateRules, servers: int) -> None:
         layout = ParameterLayout(job.spec)
-        self.local_servers = [ParameterServer(*arguments) for arguments in _server_arguments(job, rules, servers)]
+        self.local_servers = [ParameterServer(*arguments) for arguments in server_arguments(job, rules, servers)]
         self.servers: Servers | None = Servers(self._ask, layout.bounds(servers))
         self.servers.load(layout.join(job.state))
         self.workers = [TrainingWorker(rank, job, graph, self.servers) for rank in range(rules.workers)]
@@ -127,7 +127,7 @@ class RayPool:
         server = self.ray.remote(**lasting, max_concurrency=2 * rules.workers + 2)(ServerActor)
         worker = self.ray.remote(**lasting)(WorkerProcess)
         names = [f"{self.folder.name}-server-{at}" for at in range(servers)]
-        arguments = _server_arguments(job, rules, servers, self.folder)
+        arguments = server_arguments(job, rules, servers, self.folder)
         self.actors += [server.options(name=name).remote(*own) for name, own in zip(names, arguments, strict=True)]
         layout = ParameterLayout(job.spec)
         self.servers: Servers | None = Servers(RayCalls(names), layout.bounds(servers))
@@ -148,7 +148,7 @@ class RayPool:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _server_arguments(
+def server_arguments(
     job: TrainingJob, rules: UpdateRules, servers: int, folder: Path | None = None
 ) -> list[tuple[Any, ...]]:
     """Constructor arguments of each server: rules, training, its number of decayed elements, its checkpoint file."""

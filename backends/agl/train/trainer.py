@@ -6,7 +6,7 @@ import numpy as np
 
 from backends.agl.backend import AglTrainer
 from backends.agl.config import AglConfig
-from backends.agl.train.allreduce import ProcessPool
+from backends.agl.train.allreduce import ReducedPool
 from backends.agl.train.graphfeature_trainer import GraphFeatureTrainer
 from backends.agl.train.parameter_layout import ParameterLayout
 from backends.agl.train.parameter_server import UpdateRules
@@ -31,7 +31,7 @@ def trainer_of(config: AglConfig) -> AglTrainer:
 def pool_of(config: AglConfig, job: TrainingJob, graph: Graph) -> Pool:
     """Launch workers, and servers where the strategy has them."""
     if config.strategy == "allreduce":
-        return ProcessPool(job, graph)
+        return ReducedPool(job, graph)
     rules = UpdateRules(config.workers, config.strategy, config.staleness, config.checkpoint_every)
     if config.servers == 0:
         return ThreadPool(job, graph, rules, 1)

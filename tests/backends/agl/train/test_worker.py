@@ -10,33 +10,14 @@ from hypothesis import strategies as st
 
 from backends.agl.train.parameter_layout import ParameterLayout
 from backends.agl.train.parameter_server import UpdateRules
-from backends.agl.train.pools import _server_arguments
-from backends.agl.train.worker import WorkerClock, labels_in, training_job_of
+from backends.agl.train.pools import server_arguments
+from backends.agl.train.worker import labels_in, training_job_of
 from backends.agl.train.worker_plan import WorkerPlan
 from backends.base.loss import targets_of
 from backends.batches import BatchPlan
 from backends.model import TrainingSpec
-from backends.parallel.prefetch import overlapped
 from tests.backends.agl.train.test_parameter_server import PLAN, SPEC, prepared, settings
 from tests.graphs import awkward_graph
-
-
-@given(st.integers(0, 9))
-def test_the_pipeline_keeps_the_order(count):
-    clock = WorkerClock()
-    assert list(overlapped(iter(range(1, count + 1)), clock)) == list(range(1, count + 1))
-    assert set(clock.seconds) == {"load"}
-
-
-def test_what_the_pipeline_meets_is_raised_after_the_batches_before_it():
-    def failing():
-        yield 1
-        raise OSError("no disk")
-
-    batches = overlapped(failing(), WorkerClock())
-    assert next(batches) == 1
-    with pytest.raises(OSError, match="no disk"):
-        next(batches)
 
 
 @given(st.integers(0, 30), st.integers(0, 3))
@@ -71,7 +52,7 @@ def test_servers_share_out_what_decays(decay_on, servers):
     training = TrainingSpec(decay=0.1, decay_on=decay_on)
     job = training_job_of(settings(), SPEC, training, {}, BatchPlan(np.arange(9)), 1)
     layout = ParameterLayout(SPEC)
-    decayed = [given[2] for given in _server_arguments(job, UpdateRules(1), servers)]
+    decayed = [given[2] for given in server_arguments(job, UpdateRules(1), servers)]
     assert sum(decayed) == layout.decayed(training)
     assert all(
         0 <= count <= high - low for count, (low, high) in zip(decayed, pairwise(layout.bounds(servers)), strict=True)

@@ -11,7 +11,7 @@ import pytest
 from backends.dgl.config import DglConfig
 from tests.graphs import awkward_graph
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_more_than_two_workers_are_refused():
@@ -38,9 +38,9 @@ def test_measuring_libxsmm_leaves_its_flag_as_it_was():
     try:
         for flag in (False, True):
             dgl.use_libxsmm(flag)
-            found = libxsmm_effect(nodes=64, degree=4, width=8)
-            assert found["enabled"] is flag is bool(dgl.is_libxsmm_enabled())
-            assert found["seconds_with"] > 0 < found["seconds_without"]
+            effect = libxsmm_effect(nodes=64, degree=4, width=8)
+            assert effect["enabled"] is flag is bool(dgl.is_libxsmm_enabled())
+            assert effect["seconds_with"] > 0 < effect["seconds_without"]
     finally:
         dgl.use_libxsmm(before)
 

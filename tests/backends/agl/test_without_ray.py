@@ -1,4 +1,4 @@
-"""AGL's command lines on a machine without Ray: told before anything is read, and what does without still works."""
+"""AGL's command lines on a machine without Ray: an error before anything is read, and what works without Ray."""
 
 import sys
 from pathlib import Path
@@ -34,14 +34,17 @@ def without_ray(monkeypatch):
     monkeypatch.setattr(cluster, "version", unknown)
 
 
-def told(capsys) -> str:
+def last_line(capsys) -> str:
     return capsys.readouterr().err.strip().splitlines()[-1]
 
 
 def test_graphflat_says_what_to_install_or_give(tmp_path: Path, without_ray, capsys):
     arguments = write(tmp_path)
     assert flat.main([*arguments, "--engine", "ray"]) == 2
-    assert told(capsys) == "error: --engine ray needs the package ray: pip install -e '.[ray]', or give --engine local"
+    assert (
+        last_line(capsys)
+        == "error: --engine ray needs the package ray: pip install -e '.[ray]', or give --engine local"
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.parquet", "nodes.parquet"]
     assert flat.main(arguments) == 0
 
@@ -50,7 +53,7 @@ def test_graphtrainer_says_what_to_install_or_give(tmp_path: Path, without_ray, 
     shards_of(tmp_path / "shards", awkward_graph(4), records=8)
     settings = ("workers=2", "epochs=1")
     assert train.main(command(tmp_path, *settings, "servers=1", strategy="sync")) == 2
-    assert told(capsys) == (
+    assert last_line(capsys) == (
         "error: -t sync with -c servers=1 needs the package ray: pip install -e '.[ray]', or give -c servers=0"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["shards"]

@@ -45,8 +45,8 @@ def tables(folder) -> list[str]:
     }
     edges = {"source": graph.csr.indices, "target": graph.csr.destinations}
     arguments = []
-    for flag, name, held in (("-n", "nodes", nodes), ("-e", "edges", edges)):
-        parquet.write_table(pa.table(held), folder / f"{name}.parquet")
+    for flag, name, columns in (("-n", "nodes", nodes), ("-e", "edges", edges)):
+        parquet.write_table(pa.table(columns), folder / f"{name}.parquet")
         arguments += [flag, str(folder / f"{name}.parquet")]
     return arguments
 
@@ -60,8 +60,8 @@ def test_tables_become_shards_parameters_and_scores_of_all_nodes(tmp_path):
     assert train.main([*arguments, "-c", *settings]) == 0
     (tmp_path / "graph").mkdir()
     graph.save(tmp_path / "graph")
-    given = ["-m", model, "-i", str(tmp_path / "graph"), "-o", str(tmp_path / "out"), "-c", "fanouts=5,5", "seed=0"]
-    assert infer.main(given) == 0
+    arguments = ["-m", model, "-i", str(tmp_path / "graph"), "-o", str(tmp_path / "out"), "-c", "fanouts=5,5", "seed=0"]
+    assert infer.main(arguments) == 0
     tested, scores = graph.nodes_of("test"), np.load(tmp_path / "out" / "scores.npy")
     assert scores.shape == (graph.nodes, 2)
     assert auc(scores[tested], graph.labels[tested]) > 0.8
@@ -75,14 +75,14 @@ def test_a_training_worker_holds_few_batches_however_many_shards_there_are(tmp_p
         nodes_to_flatten(graph, "train"),
         FlattenJob(parse_sampling("uniform(5)", 2), shard_records=32),
     )
-    made, most = [], 0
+    batch_features, most = [], 0
     vectorized = GraphFeatureTrainer.vectorized
 
     def watched(trainer, stored):
         nonlocal most
         batch = vectorized(trainer, stored)
-        made.append(weakref.ref(batch.features))
-        most = max(most, sum(features() is not None for features in made))
+        batch_features.append(weakref.ref(batch.features))
+        most = max(most, sum(features() is not None for features in batch_features))
         return batch
 
     monkeypatch.setattr(GraphFeatureTrainer, "vectorized", watched)
@@ -91,23 +91,23 @@ def test_a_training_worker_holds_few_batches_however_many_shards_there_are(tmp_p
     )
     trainer.epoch(0, WorkerClock())
     trainer.close()
-    assert len(made) > 10 and most <= 2
+    assert len(batch_features) > 10 and most <= 2
 
 
 @pytest.mark.parametrize("fanouts", [(), (4, 4)])
 def test_graphinfer_makes_each_embedding_once_where_neighbourhoods_repeat_them(fanouts):
     graph = uug()
     spec = ModelSpec("gat", 2, graph.width, 8, graph.classes, fanouts=fanouts)
-    scores, made = {}, {}
+    scores, embeddings = {}, {}
     for kind in ("graphinfer", "neighbourhood"):
         engine = runtime(AglConfig(infer=kind, pruning="true", partition="true"), "infer")
         plan = BatchPlan(np.arange(graph.nodes), 64)
         engine.prepare(graph, spec, TrainingSpec(threads=1), initial_state(spec, 0), plan, PlainClock())
-        scores[kind], made[kind] = engine.infer(PlainClock()), engine.facts()["embeddings"]
+        scores[kind], embeddings[kind] = engine.infer(PlainClock()), engine.facts()["embeddings"]
         engine.close()
     np.testing.assert_allclose(scores["graphinfer"], scores["neighbourhood"], atol=1e-4)
-    assert made["graphinfer"] == 2 * graph.nodes
-    assert made["neighbourhood"] > 2 * made["graphinfer"]
+    assert embeddings["graphinfer"] == 2 * graph.nodes
+    assert embeddings["neighbourhood"] > 2 * embeddings["graphinfer"]
 
 
 def curve(workers, epochs=20) -> list[float]:
@@ -118,18 +118,18 @@ def curve(workers, epochs=20) -> list[float]:
     trainer, nodes = trainer_of(config), graph.nodes_of("validation")
     plan = BatchPlan(graph.nodes_of("train"), 64)
     trainer.prepare(graph, spec, TrainingSpec(rate=0.01, threads=1), initial_state(spec, 0), plan, WorkerClock())
-    found = []
+    scores = []
     for epoch in range(epochs):
         trainer.epoch(epoch, WorkerClock())
-        found.append(auc(trainer.predict(graph, nodes), graph.labels[nodes]))
+        scores.append(auc(trainer.predict(graph, nodes), graph.labels[nodes]))
     trainer.close()
-    return found
+    return scores
 
 
 def test_any_number_of_workers_ends_at_the_same_auc_and_more_need_more_epochs():
     curves = {workers: curve(workers) for workers in (1, 2, 4)}
     best = max(curves[1])
-    assert all(max(found) == pytest.approx(best, abs=0.005) for found in curves.values())
-    needed = [next(epoch for epoch, score in enumerate(found) if score >= best - 0.005) for found in curves.values()]
+    assert all(max(scores) == pytest.approx(best, abs=0.005) for scores in curves.values())
+    needed = [next(epoch for epoch, score in enumerate(scores) if score >= best - 0.005) for scores in curves.values()]
     assert needed == sorted(needed)
     assert needed[-1] > needed[0]

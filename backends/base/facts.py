@@ -1,0 +1,24 @@
+"""Sizes of SpMMs and dense layers, as records hold them."""
+
+from typing import Any
+
+from backends.model import ModelSpec
+from datasets.csr import Csr
+
+
+def spmm_facts(operand: dict[str, Any]) -> dict[str, Any]:
+    """Sizes of one SpMM whose operand is a name, a ``csr``, a width and how often it runs."""
+    csr: Csr = operand["csr"]
+    counts = {"nnz": csr.nnz, "rows": csr.shape[0], "columns": csr.shape[1]}
+    return {"name": operand["name"], **counts, "width": operand["width"], "count": operand["count"]}
+
+
+def dense_flops(spec: ModelSpec, layer: int, aggregated: int, own: int) -> int:
+    """Operations of a layer's dense products in one step, two per multiply-add.
+
+    ``aggregated`` rows are transformed before or after aggregation, and sage's ``own`` rows beside them: forward, for
+    the gradient of the weight and, except in the first layer, for that of the input.
+    """
+    each = 2 * spec.width_in(layer) * spec.width_out(layer) * spec.heads_of(layer)
+    rows = aggregated + (own if spec.name == "sage" else 0)
+    return each * rows * (2 if layer == 0 else 3)

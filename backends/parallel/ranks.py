@@ -1,0 +1,243 @@
+"""A pool of torch.distributed ranks: processes of this machine that build objects and run their methods together."""
+
+import atexit
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import count
+from multiprocessing import Pipe, connection, reduction
+from typing import IO, Any
+
+import torch
+
+from backends.parallel import mapped, rank
+from backends.parallel.deadline import seconds_left
+
+STACK_SECONDS = 1.0  # that a late rank has to write its stack
+ENDED_SECONDS = 1.0  # in which a rank may prove to have ended after another rank missed it
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class RankFailed(RuntimeError):
+    """A rank failed, and the pool with it; ``status`` says what that means for a cell: error, oom or timeout."""
+
+    def __init__(self, rank: int, status: str, message: str) -> None:
+        super().__init__(message)
+        self.rank, self.status = rank, status
+
+
+class RankEnded(RankFailed):
+    """The process of a rank ended."""
+
+
+class RankProcess:
+    """The process of one rank, as its pool sees it."""
+
+    def __init__(self, number: int, ranks: int, backend: str, store: int) -> None:
+        self.number, self.stacks = number, tempfile.TemporaryFile()  # noqa: SIM115 - closed in end()
+        self.pipe, theirs = Pipe()
+        inherited = (theirs.fileno(), store, self.stacks.fileno())
+        # A program of its own: multiprocessing would run the caller's again.
+        command = [sys.executable, "-m", rank.__name__, str(number), str(ranks), backend, str(os.getpid())]
+        self.process = subprocess.Popen(
+            [*command, *map(str, inherited)], env=_environment(ranks), stdin=subprocess.DEVNULL, pass_fds=inherited
+        )
+        theirs.close()
+        self.ended = os.pidfd_open(self.process.pid)
+
+    def answer(self) -> tuple[Any, rank.Failure | None] | None:
+        """Read an answer that has arrived; ``None`` where the process ended without one."""
+        try:
+            received: tuple[Any, rank.Failure | None] = pickle.loads(self.pipe.recv_bytes())
+        except (EOFError, ConnectionResetError):
+            return None
+        return received
+
+    def stack(self) -> list[str]:
+        """The lines of the stack that the process wrote on SIGUSR1, innermost first."""
+        written = os.pread(self.stacks.fileno(), 1 << 16, 0)  # the file's position is the other process's too
+        return [line.strip() for line in written.decode().splitlines() if "File" in line]
+
+    def end(self) -> None:
+        """Kill the process."""
+        self.process.kill()
+        self.process.wait()
+        self.pipe.close()
+        self.stacks.close()
+        os.close(self.ended)
+
+
+def _environment(ranks: int) -> dict[str, str]:
+    """Variables of a rank: what is importable here, and its share of the threads."""
+    path = os.pathsep.join(os.path.abspath(part) for part in sys.path)  # noqa: PTH100 - "" is the current folder
+    threads = str(threads_of_a_rank(ranks))
+    return os.environ | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"} | dict.fromkeys(THREAD_VARIABLES, threads)
+
+
+def threads_of_a_rank(ranks: int) -> int:
+    """A rank's share of this process's threads."""
+    return max(1, torch.get_num_threads() // ranks)
+
+
+class RankPool:
+    """Processes that are started once, and build any number of objects, one after another or side by side.
+
+    Calls wait until every rank has answered, at most until the deadline of this process. When one rank raises, ends or
+    is late, the others may wait for it for ever: the call raises ``RankFailed``, and the pool is closed.
+    """
+
+    def __init__(self, ranks: int, backend: str = "gloo") -> None:
+        self.size, self.backend, self.closed = ranks, backend, False
+        self.lock, self.numbers = threading.Lock(), count()
+        self.processes: list[RankProcess] = []
+        self.store = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
+        # The kernel ends a rank with the thread that started it, so that this thread lives as long as the pool.
+        self.starter = ThreadPoolExecutor(1, thread_name_prefix="ranks")
+        try:
+            for number in range(ranks):
+                started = self.starter.submit(RankProcess, number, ranks, backend, self.store.fileno())
+                self.processes.append(started.result())
+            self._answers("start")
+        except BaseException:
+            self.close()
+            raise
+
+    def build(self, factory: str, arguments: Sequence[tuple[Any, ...]]) -> "RankObjects":
+        """Let each rank call ``factory`` ("package.module:Name") with its own arguments; large arrays are mapped."""
+        number = next(self.numbers)
+        file, places = mapped.dump(list(arguments))
+        with file:
+            request = ("build", number, factory, places, threads_of_a_rank(self.size))
+            self._request("build", [request] * self.size, file)
+        return RankObjects(self, number)
+
+    def call(self, number: int, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Run a method of object ``number`` on all ranks at once, on each with its own arguments."""
+        return self._request(method, [("call", number, method, own) for own in arguments])
+
+    def drop(self, number: int) -> None:
+        """Let all ranks forget object ``number``."""
+        if not self.closed:
+            self._request("drop", [("drop", number)] * self.size)
+
+    def close(self) -> None:
+        """End all ranks."""
+        self.closed = True
+        for process in self.processes:
+            process.end()
+        self.processes = []
+        self.store.close()
+        self.starter.shutdown()
+
+    def _request(self, name: str, requests: Sequence[tuple[Any, ...]], file: IO[bytes] | None = None) -> list[Any]:
+        with self.lock:
+            if self.closed:
+                raise RankFailed(-1, "error", f"the pool of {self.size} ranks was closed: prepare again")
+            try:
+                for process, request in zip(self.processes, requests, strict=True):
+                    with suppress(BrokenPipeError, ConnectionResetError):  # the answers tell how it ended
+                        process.pipe.send(request)
+                        if file is not None:
+                            reduction.send_handle(process.pipe, file.fileno(), process.process.pid)
+                return self._answers(name)
+            except BaseException:
+                self.close()
+                raise
+
+    def _answers(self, name: str) -> list[Any]:
+        """One answer of each rank; raises RankFailed for the first that fails."""
+        answers: dict[int, Any] = {}
+        while silent := [process for process in self.processes if process.number not in answers]:
+            watched = [end for process in silent for end in (process.pipe, process.ended)]
+            ready = connection.wait(watched, seconds_left())
+            if not ready:
+                raise self._late(silent, name)
+            for process in silent:
+                if process.pipe in ready:
+                    answers[process.number] = self._checked(process, name)
+                elif process.ended in ready and not process.pipe.poll():
+                    raise self._gone(process, name)
+        return [answers[number] for number in range(self.size)]
+
+    def _checked(self, process: RankProcess, name: str) -> Any:
+        answer = process.answer()
+        if answer is None:
+            raise self._gone(process, name)
+        value, failure = answer
+        if failure is None:
+            return value
+        # A rank that has ended makes others fail: it is the cause.
+        ended = connection.wait([other.ended for other in self.processes], ENDED_SECONDS)
+        for other in self.processes:
+            if other.ended in ended:
+                raise self._gone(other, name)
+        status, message, trace = failure
+        sentence = f"rank {process.number} of {self.size} failed in {name!r}: {message}"
+        raise RankFailed(process.number, status, f"{sentence}\n{trace}")
+
+    def _gone(self, process: RankProcess, name: str) -> RankEnded:
+        code = process.process.wait()
+        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+        killed = code == -signal.SIGKILL
+        reason = ", with which the kernel ends a process when memory runs out" if killed else ""
+        sentence = f"rank {process.number} of {self.size} ended in {name!r} {how}{reason}"
+        return RankEnded(process.number, "oom" if killed else "error", sentence)
+
+    def _late(self, silent: Sequence[RankProcess], name: str) -> RankFailed:
+        """Tell which rank is the cause: of those without an answer one that does not itself wait for others."""
+        for process in silent:
+            process.process.send_signal(signal.SIGUSR1)
+        until = time.monotonic() + STACK_SECONDS
+        while not all(process.stack() for process in silent) and time.monotonic() < until:
+            time.sleep(0.01)
+        stacks = {process.number: process.stack() for process in silent}
+        busy = [number for number, stack in stacks.items() if not (stack and _waits(stack[0]))]
+        cause = min(busy or stacks)
+        where = f", at {stacks[cause][0]}" if stacks[cause] else ""
+        sentence = f"rank {cause} of {self.size} did not answer {name!r} before the deadline{where}"
+        return RankFailed(cause, "timeout", f"{sentence}: raise measure.deadline_seconds")
+
+
+def _waits(frame: str) -> bool:
+    return f"torch{os.sep}distributed" in frame
+
+
+class RankObjects:
+    """One object on each rank of a pool."""
+
+    def __init__(self, pool: RankPool, number: int) -> None:
+        self.pool, self.number = pool, number
+
+    def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Call a method on all ranks at once, each with its own arguments; raises RankFailed."""
+        return self.pool.call(self.number, method, arguments)
+
+    def close(self) -> None:
+        """Let the ranks forget the objects; the ranks stay for others."""
+        self.pool.drop(self.number)
+
+
+_pools: dict[tuple[int, str], RankPool] = {}
+
+
+def shared_pool(ranks: int, backend: str = "gloo") -> RankPool:
+    """The pool of this process with so many ranks, started when it is first needed and ended with the process."""
+    key = (ranks, backend)
+    if key not in _pools or _pools[key].closed:
+        _pools[key] = RankPool(ranks, backend)
+    return _pools[key]
+
+
+@atexit.register
+def close_pools() -> None:
+    """End the ranks of all shared pools."""
+    while _pools:
+        _pools.popitem()[1].close()

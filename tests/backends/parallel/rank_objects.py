@@ -1,0 +1,56 @@
+"""What the tests of ``backends.parallel.ranks`` build on ranks."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import torch
+from torch import distributed
+
+BLOCK = 16 << 20
+
+
+class Adder:
+    """Adds an array up over all ranks, and fails in the ways that a rank can fail."""
+
+    def __init__(self, rank: int, values: np.ndarray) -> None:
+        self.rank, self.values = rank, values
+
+    def total(self) -> float:
+        """Sum of the values of all ranks."""
+        total = torch.tensor([float(self.values.sum())], dtype=torch.float64)
+        distributed.all_reduce(total)
+        return float(total)
+
+    def process(self) -> tuple[int, int, bool]:
+        """Process id, threads, and whether the values are mapped (else they could be written to)."""
+        return os.getpid(), torch.get_num_threads(), not self.values.flags.writeable
+
+    def total_unless(self, rank: int, failure: str) -> float:
+        """Sum, but for one rank, which fails and leaves the others waiting for it."""
+        if self.rank == rank:
+            getattr(self, failure)()
+        return self.total()
+
+    def crash(self) -> None:
+        """End by SIGSEGV."""
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    def killed(self) -> None:
+        """End as the kernel ends a process when memory runs out."""
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def hang(self) -> None:
+        """Never return."""
+        time.sleep(3600)
+
+    def allocate(self) -> None:
+        """Take memory until there is none; the pool's limit ends it."""
+        blocks = []
+        while True:
+            blocks.append(np.ones(BLOCK, dtype=np.int8))
+
+    def refuse(self) -> None:
+        """Raise."""
+        raise ValueError("no such thing")

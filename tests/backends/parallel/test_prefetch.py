@@ -1,0 +1,26 @@
+"""The prefetching thread: order of the batches, and exceptions of whoever produces them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.parallel.prefetch import overlapped
+from harness.measure.clock import Clock
+
+
+@given(st.integers(0, 9))
+def test_batches_keep_their_order(count):
+    clock = Clock()
+    assert list(overlapped(iter(range(1, count + 1)), clock)) == list(range(1, count + 1))
+    assert set(clock.seconds) == {"load"}
+
+
+def test_an_exception_is_raised_after_the_batches_before_it():
+    def failing():
+        yield 1
+        raise OSError("no disk")
+
+    batches = overlapped(failing(), Clock())
+    assert next(batches) == 1
+    with pytest.raises(OSError, match="no disk"):
+        next(batches)

@@ -1,0 +1,97 @@
+"""Pools of real gloo ranks: started once, used by many objects, and ended with a reason when one rank fails."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from backends.contract import DEADLINE
+from backends.parallel.ranks import RankEnded, RankFailed, shared_pool
+from harness.launcher.failure import status_of
+from tests.cells import eventually, mark_processes, marked
+
+ADDER = "tests.backends.parallel.rank_objects:Adder"
+ARRAYS = [np.full(1 << 16, rank + 1.0) for rank in range(2)]
+
+
+def adders():
+    return shared_pool(2).build(ADDER, list(enumerate(ARRAYS)))
+
+
+def test_ranks_add_up_and_are_used_again_with_their_share_of_threads_and_mapped_arrays():
+    first = adders()
+    assert first.each("total", [(), ()]) == [3.0 * (1 << 16)] * 2
+    second = adders()
+    second.pool.build(ADDER, [(rank, np.zeros(1)) for rank in range(2)]).close()
+    processes = first.each("process", [(), ()])
+    assert processes == second.each("process", [(), ()])
+    assert len({process for process, _, _ in processes}) == 2
+    assert [rest for _, *rest in processes] == [[max(1, torch.get_num_threads() // 2), True]] * 2
+    first.close()
+    with pytest.raises(RankFailed, match="KeyError"):
+        first.each("total", [(), ()])
+
+
+@pytest.mark.parametrize(
+    ("failure", "rank", "status", "words"),
+    [
+        ("refuse", 0, "error", "rank 0 of 2 failed in 'total_unless': ValueError: no such thing"),
+        ("crash", 1, "error", "rank 1 of 2 ended in 'total_unless' by SIGSEGV"),
+        ("killed", 0, "oom", "rank 0 of 2 ended in 'total_unless' by SIGKILL"),
+        ("allocate", 1, "oom", "rank 1 of 2 failed in 'total_unless': .*llocate"),
+        ("hang", 1, "timeout", "rank 1 of 2 did not answer 'total_unless' before the deadline, at .* in hang"),
+    ],
+)
+def test_a_rank_that_fails_ends_the_call_with_a_status_and_its_number(monkeypatch, failure, rank, status, words):
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    if failure == "allocate":
+        shared_pool(2).close()
+        resource.setrlimit(resource.RLIMIT_DATA, (3 << 30, before[1]))
+    try:
+        objects = adders()
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+    processes = [process for process, _, _ in objects.each("process", [(), ()])]
+    if status == "timeout":
+        monkeypatch.setenv(DEADLINE, str(time.monotonic() + 2.0))
+    with pytest.raises(RankFailed, match=words) as caught:
+        objects.each("total_unless", [(rank, failure)] * 2)
+    assert caught.value.rank == rank
+    assert status_of(caught.value) == (status, str(caught.value).splitlines()[0])
+    assert isinstance(caught.value, RankEnded) == (failure in ("crash", "killed"))
+    assert not [process for process in processes if Path(f"/proc/{process}").exists()]
+    with pytest.raises(RankFailed, match="prepare again"):
+        objects.each("total", [(), ()])
+    objects.close()
+
+
+PROGRAM = """
+import os, signal
+from tests.backends.parallel.test_ranks import adders
+print(adders().each("total", [(), ()]))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_no_process_and_no_file_is_left_when_the_owner_is_killed(tmp_path: Path):
+    with mark_processes("ranks") as mark:
+        program = [sys.executable, "-c", PROGRAM]
+        ended = subprocess.run(program, env=os.environ | {"TMPDIR": str(tmp_path)}, capture_output=True, text=True)
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        eventually(lambda: not marked(mark), "the end of the ranks")
+    left = [path.name for path in tmp_path.iterdir() if not path.name.startswith("gnn-harness-tests-")]
+    assert left == []
+
+
+def test_processes_that_cannot_start_are_an_error(monkeypatch):
+    shared_pool(1).close()
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(RankEnded, match="rank 0 of 1 ended in 'start' with exit code 1"):
+        shared_pool(1)
