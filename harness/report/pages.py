@@ -83,6 +83,11 @@ def _suite_page(held: SuitePart, environments: Mapping[str, dict[str, Any]], out
     return _page("suite.md.j2", held.parts, environments, out, held=held, records=records, **values)
 
 
+def _without_modules(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """An environment as the pages show it; the digests of its many modules stay in its file."""
+    return flatten({key: value for key, value in environment.items() if key != "modules"})
+
+
 def _page(
     template: str, parts: list[DatasetPart], environments: Mapping[str, dict[str, Any]], out: Path, **values: Any
 ) -> str:
@@ -94,7 +99,7 @@ def _page(
     return _render(
         template,
         parts=parts,
-        environments={name: flatten(environments[name]) for name in sorted(cited)},
+        environments={name: _without_modules(environments[name]) for name in sorted(cited)},
         known={row.record["config"]["dataset"]["name"] for part in parts for row in rows_of(part)},
         synthetic=any(dataset(part).get("synthetic") for part in parts),
         link=link,

@@ -13,7 +13,7 @@ from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, Scena
 from harness.scenario import scenario_class
 from harness.scenario.setup import load_state, save_state
 from harness.scenario.train import Course, thinned
-from harness.verify.gradients import small_graph
+from harness.verify.graphs import small_graph
 
 POINTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30)
 
