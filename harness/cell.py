@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from harness.launcher.messages import CellConfig, Event, PlannedGroup
 
 PR_SET_PDEATHSIG = 1
 CPU_MEMORY_SHARE = 0.9
+DEADLINE_MARGIN = 5.0
 
 
 def child(read: int, write: int, parent: int) -> None:
@@ -57,16 +59,25 @@ def _serve(requests: TextIO, tell: Callable[[Event], None]) -> None:
     # Imported now: numpy and the engine must already live under the limit.
     from harness.session import Session
 
+    _set_deadline(first["left"])
     session = Session(first["cell"], tell)
     try:
         session.start()
         tell({"event": "answer"})
         for line in requests:
             request = json.loads(line)
+            _set_deadline(request.pop("left"))
             tell({"event": "answer"} | getattr(session, request.pop("do"))(**request))
     except Exception:
         session.tell_modules()
         raise
+
+
+def _set_deadline(left: float) -> None:
+    """Tell pools of ranks when this process has to answer: a little before its parent ends it, to say which is late."""
+    from backends.contract import DEADLINE
+
+    os.environ[DEADLINE] = str(time.monotonic() + left - min(DEADLINE_MARGIN, left / 4))
 
 
 def _limit_memory(config: CellConfig) -> None:

@@ -118,7 +118,7 @@ class CellRun:
             self.fail(failure)
 
     def close(self) -> None:
-        """End the worker, keeping what it told of its environment and modules."""
+        """End the worker; its environment and modules stay for the record."""
         if worker := self.worker:
             self.worker = None
             self.outcome.environment = worker.environment or self.outcome.environment

@@ -24,13 +24,12 @@ class CellFailed(Exception):
 def status_of(error: BaseException) -> tuple[str, str]:
     """Return status and message of an exception that ended a cell.
 
-    An exception may say its status itself by an attribute ``status``; by ``rank`` the message names the rank it is of.
+    An exception may say its status itself by an attribute ``status``, as those of ranks do; its message names the rank.
     """
     text = f"{type(error).__name__}: {error}"
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if (status := getattr(error, "status", None)) in STATUSES:
-        rank = getattr(error, "rank", None)
-        return str(status), first if rank is None or f"rank {rank}" in first else f"rank {rank}: {first}"
+        return str(status), first
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError | OSError) and _NO_MEMORY.search(text)):
         return "oom", f"out of memory: {text.splitlines()[0]}"
     if type(error).__name__ == "Unsupported":

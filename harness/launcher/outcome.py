@@ -29,7 +29,7 @@ class Outcome:
         self._opened = self._opened or {key: value for key, value in answer.items() if value is not None}
 
     def sampled(self, sample: Sample, position: int, counts: bool) -> None:
-        """Add one sample, number ``position`` of the group; one that does not count is kept as disturbed."""
+        """Add one sample, number ``position`` of the group; one that does not count goes to the disturbed."""
         if not counts:
             self._epochs["disturbed"].append(sample["seconds"])
             return

@@ -99,7 +99,7 @@ class RemoteCell:
 
     def _send(self, do: str, **more: Any) -> None:
         with self._alive():
-            self._child.send({"do": do, **more})
+            self._child.send({"do": do, "left": self._left, **more})
 
     def _answer(self, do: str, meanwhile: Callable[[], None] | None = None) -> Answer:
         start = time.monotonic()

@@ -30,15 +30,15 @@ def test_exceptions_have_a_status(error, status):
 class RankFailed(Exception):
     """As a pool of ranks raises it."""
 
-    def __init__(self, status, rank, message):
+    def __init__(self, status, message):
         super().__init__(message)
-        self.status, self.rank = status, rank
+        self.status = status
 
 
-def test_an_exception_may_say_its_status_and_rank():
-    assert status_of(RankFailed("timeout", 2, "no answer in 3 s")) == ("timeout", "rank 2: no answer in 3 s")
-    assert status_of(RankFailed("oom", 1, "rank 1 ran out of memory")) == ("oom", "rank 1 ran out of memory")
-    assert status_of(RankFailed("tired", 1, "a status that is none"))[0] == "error"
+def test_an_exception_may_say_its_status():
+    assert status_of(RankFailed("timeout", "rank 2 of 3 is late\ntrace")) == ("timeout", "rank 2 of 3 is late")
+    assert status_of(RankFailed("oom", "rank 1 ended")) == ("oom", "rank 1 ended")
+    assert status_of(RankFailed("tired", "a status that is none"))[0] == "error"
 
 
 @pytest.mark.parametrize(

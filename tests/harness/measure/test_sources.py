@@ -1,5 +1,6 @@
 """Freshness: a record is current while the code that its own process had loaded is as it was."""
 
+import importlib
 import json
 import os
 import shutil
@@ -154,6 +155,7 @@ def test_a_process_tells_files_not_names(checkout):
 
 
 def test_this_process_has_what_it_imported():
+    importlib.import_module("backends.registry")
     assert loaded_modules()["backends.registry"] == str(ROOT / "backends" / "registry.py")
 
 
