@@ -68,7 +68,7 @@ class Row:
 
     def samples(self) -> dict[str, list[float]]:
         """Seconds of the timed call by group and run, as ratios exist only inside one run of a group."""
-        return {f"{record['group']} {record.get('run', '')}": seconds(record) for record in self.ok}
+        return {f"{record['group']} {record.get('run', '')}".strip(): seconds(record) for record in self.ok}
 
     def values(self, *keys: str) -> list[float]:
         """The numbers at a place in the good records, where they are given."""

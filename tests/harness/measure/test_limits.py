@@ -134,20 +134,20 @@ def test_rows_that_do_not_exist_are_refused():
 
 def test_long_lists_are_tried_in_part_and_read_whole(monkeypatch):
     indices = np.arange(100_000, dtype=np.int64) % 1000
-    made, read = [], []
+    gathered, read = [], []
 
     def gathering(table, rows):
-        made.append(rows)
+        gathered.append(rows)
         return lambda ahead, block, threads: read.append(len(rows))
 
     monkeypatch.setattr(ceilings, "gathering", gathering)
     monkeypatch.setattr(ceilings, "TRIAL_BYTES", 64 * 1600)
-    monkeypatch.setattr(ceilings, "TRIED", 0.0)
+    monkeypatch.setattr(ceilings, "TRIAL_SECONDS", 0.0)
     shared_values.clear()
     assert ceilings.order_seconds(indices, 1000, 16, 1) > 0
     assert ceilings.order_seconds(indices[:0], 1000, 16, 1) == 0
     shared_values.clear()
-    assert np.array_equal(made[1], indices)
+    assert np.array_equal(gathered[1], indices)
     assert read == [1600] * 3 * len(ceilings.AHEAD) + [100_000] * (1 + ceilings.REPEATS)
 
 
