@@ -1,6 +1,7 @@
-"""The measured process, and groups on machines without the rest: ``python -m harness.cell DIR/cells.json --out OUT``.
+"""The door of the measured process, and of planned groups on a machine without Hydra, pandas or W&B.
 
-With ``--child READ WRITE PARENT`` it is one cell: it reads requests and writes answers, one JSON object per line.
+``--child READ WRITE PARENT`` is one cell: it reads requests and writes answers, one JSON object per line.
+``DIR/cells.json --out OUT`` runs the groups of a plan.
 """
 
 import argparse
@@ -11,11 +12,13 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
 from harness.launcher.failure import CellFailed, status_of
 from harness.launcher.lock import Busy
+from harness.launcher.messages import CellConfig, Event, PlannedGroup
 
 PR_SET_PDEATHSIG = 1
 CPU_MEMORY_SHARE = 0.9
@@ -27,56 +30,63 @@ def child(read: int, write: int, parent: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return
-    # Grandchildren must not hold the parent's pipes open.
+    # A grandchild that inherited the pipes would keep them open after this process.
     os.set_inheritable(read, False)
     os.set_inheritable(write, False)
 
-    def say(message: dict[str, Any]) -> None:
-        os.write(write, (json.dumps(message) + "\n").encode())
+    def tell(message: Event) -> None:
+        content = (json.dumps(message) + "\n").encode()
+        while content:
+            content = content[os.write(write, content) :]
 
     with open(read, encoding="utf-8") as requests:
         try:
-            _serve(requests, say)
+            _serve(requests, tell)
         except CellFailed as failed:
             sys.stderr.write(failed.log_tail)
             end = {"status": failed.status, "message": failed.message, "parity": failed.parity}
-            say({"event": "end"} | end)
+            tell({"event": "end"} | end)
         except Exception as error:
             traceback.print_exc()
             sys.stderr.flush()
             status, message = status_of(error)
-            say({"event": "end", "status": status, "message": message})
+            tell({"event": "end", "status": status, "message": message})
 
 
-def _serve(requests: Any, say: Any) -> None:
+def _serve(requests: TextIO, tell: Callable[[Event], None]) -> None:
     first = json.loads(next(requests))
-    config = first["cell"]["config"]
-    if str(config["device"]).startswith("cpu"):
-        _limit_memory(config["launcher"]["memory_limit_gib"])
+    _limit_memory(first["cell"]["config"])
     # Imported now: numpy and the engine must already live under the limit.
     from harness.session import Session
 
     _set_deadline(first["left"])
-    session = Session(first["cell"], say)
-    session.start()
-    say({"event": "answer"})
-    for line in requests:
-        asked = json.loads(line)
-        _set_deadline(asked.pop("left"))
-        say({"event": "answer"} | getattr(session, asked.pop("do"))(**asked))
+    session = Session(first["cell"], tell)
+    try:
+        session.start()
+        tell({"event": "answer"})
+        for line in requests:
+            request = json.loads(line)
+            _set_deadline(request.pop("left"))
+            tell({"event": "answer"} | getattr(session, request.pop("do"))(**request))
+    except Exception:
+        session.tell_modules()
+        raise
 
 
 def _set_deadline(left: float) -> None:
-    """Tell what this process starts by when it has to answer: a little before the parent's patience ends."""
+    """Tell pools of ranks when this process has to answer: a little before its parent ends it, to say which is late."""
     from backends.contract import DEADLINE
 
     os.environ[DEADLINE] = str(time.monotonic() + left - min(DEADLINE_MARGIN, left / 4))
 
 
-def _limit_memory(gib: float | None) -> None:
-    from harness.measure import memory
+def _limit_memory(config: CellConfig) -> None:
+    """Let a CPU cell run out of memory before its machine does; each process that it starts inherits the limit."""
+    if config["device"].startswith("cpu"):
+        from harness.measure import memory
 
-    memory.limit_data(int(gib * 2**30 if gib else CPU_MEMORY_SHARE * memory.total()))
+        gib = config["launcher"]["memory_limit_gib"]
+        memory.limit_data(int(gib * 2**30 if gib else CPU_MEMORY_SHARE * memory.total()))
 
 
 def main(arguments: list[str]) -> int:
@@ -95,19 +105,18 @@ def main(arguments: list[str]) -> int:
     return _run(groups, options.out, not options.no_wait)
 
 
-def planned_groups(plan: Path) -> list[dict[str, Any]]:
+def planned_groups(plan: Path) -> list[PlannedGroup]:
     """Read groups from a plan; folders of graphs are taken relative to it."""
-    held = json.loads(plan.read_text())
-    groups: list[dict[str, Any]] = held["groups"] if isinstance(held, dict) else held
+    values = json.loads(plan.read_text())
+    groups: list[PlannedGroup] = values["groups"] if isinstance(values, dict) else values
     for group in groups:
         for cell in group["cells"]:
-            for key in ("graph", "order"):
-                if cell.get(key):
-                    cell[key] = str(plan.parent.resolve() / cell[key])
+            if cell["graph"]:
+                cell["graph"] = str(plan.parent.resolve() / cell["graph"])
     return groups
 
 
-def _run(groups: list[dict[str, Any]], out: Path, wait: bool) -> int:
+def _run(groups: list[PlannedGroup], out: Path, wait: bool) -> int:
     from harness.launcher.group import run_groups
 
     try:
@@ -124,7 +133,7 @@ def _run(groups: list[dict[str, Any]], out: Path, wait: bool) -> int:
     return 0 if all(record["status"] in ("ok", "unsupported") for record in records) else 1
 
 
-def _print_event(event: dict[str, Any]) -> None:
+def _print_event(event: Event) -> None:
     if event["event"] == "waiting":
         print(f"waiting for {event['for']}", file=sys.stderr)
     elif event["event"] == "done":

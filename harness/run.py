@@ -13,6 +13,7 @@ from datasets.hashes import digest
 from datasets.paths import default_cache
 from datasets.prepare import Phases, prepare_graph
 from harness.launcher.group import Busy, run_groups
+from harness.launcher.messages import PlannedGroup
 from harness.planning.cells import Cell
 from harness.planning.compose import compose_jobs
 from harness.planning.plan import Group, Plan, make_plan
@@ -92,7 +93,7 @@ def measure(plan: Plan, groups: Sequence[Group], prepared: dict[str, Prepared]) 
         run_groups(plain, plan.results, on_event=on_event, wait=plan.config.wait)
 
 
-def plain_group(group: Group, machine: str, prepared: dict[str, Prepared]) -> dict[str, Any]:
+def plain_group(group: Group, machine: str, prepared: dict[str, Prepared]) -> PlannedGroup:
     """Return the JSON form of a group that the executor reads; a graph that is not prepared is left out."""
     cells = []
     for cell in group.cells:

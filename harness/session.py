@@ -1,4 +1,4 @@
-"""One cell's work from its graph to its samples, wherever it runs: behind a pipe or inline."""
+"""One cell's work from its graph to its samples, in a process of its own or inline."""
 
 import json
 import sys
@@ -12,26 +12,25 @@ import numpy as np
 from backends.registry import load_object
 from datasets.graph import Graph
 from harness.launcher.failure import CellFailed
-from harness.measure import environment, memory
-from harness.measure import shared as once
+from harness.launcher.messages import Event, Opened, PlannedCell, Sample
+from harness.measure import environment, memory, shared_values
 from harness.measure.clock import Clock, cpu_seconds
+from harness.measure.sources import loaded_modules
 from harness.planning.schema import RunConfig, from_dict
 from harness.scenario import Scenario, scenario_class
-from harness.verify.flatten import verify_flattening
-from harness.verify.gradients import Incorrect, verify
-from harness.verify.sample import verify_sampling
+from harness.verify import gate_of
+from harness.verify.outcome import Incorrect
 
 BATCH_LIMIT = 8
-GATES = {"flatten": verify_flattening, "sample": verify_sampling}
 Json = dict[str, Any]
 
 
 class Session:
-    """The answers of one cell; what goes wrong is raised, what is worth saying on the way is ``say``-d."""
+    """Answers the requests of one cell; failures are raised, events on the way go to ``tell``."""
 
-    def __init__(self, cell: Json, say: Callable[[Json], None]) -> None:
-        self.cell, self.say = cell, say
-        self.config: RunConfig = from_dict(RunConfig, cell["config"])
+    def __init__(self, cell: PlannedCell, tell: Callable[[Event], None]) -> None:
+        self.cell, self.tell = cell, tell
+        self.config: RunConfig = from_dict(RunConfig, dict(cell["config"]))
         self.index = 0
         self.seconds: list[float] = []
         self.extrapolated: float | None = None
@@ -39,22 +38,29 @@ class Session:
         self.before = Clock()
 
     def start(self) -> None:
-        """Say where this is and import the engine, which the cells of a group may do side by side."""
+        """Tell the environment and import the engine, which the cells of a group may do side by side."""
         config = self.config
-        where = environment.describe(config.backend.name, config.threads, config.device)
-        self.say({"event": "environment", "environment": where})
+        described = environment.describe(config.backend.name, config.threads, config.device)
+        self.tell({"event": "environment", "environment": described})
         with self.before.phase("import"):
             self._import_engine()
+        self.tell_modules()
 
-    def open(self) -> Json:
-        """Load, prepare, verify and warm up; answers with what the record holds of it."""
+    def tell_modules(self) -> None:
+        """Tell which modules are loaded, by whose code the record is judged to be of today or not."""
+        paths = type(self.config.backend).__module__, self.config.backend.runtimes.get(self.config.scenario.name, "")
+        packages = {path.replace(":", ".").partition(".")[0] for path in paths} - {"", "__main__"}
+        self.tell({"event": "modules", "modules": loaded_modules(packages)})
+
+    def open(self) -> Opened:
+        """Load, prepare, verify and warm up; answers with what goes into the record."""
         config, clock = self.config, self.before
         with clock.phase("load"):
             self.graph = self._graph()
         self.scenario: Scenario = scenario_class(config.scenario.name)(config, self.graph)
         limit = self._prepare_with_limit()
-        held = dataset_facts(self.graph) | self._structure()
-        answer: Json = {"dataset": held, "prepare": clock.seconds | self.prepared.seconds}
+        facts = dataset_facts(self.graph) | self._structure()
+        answer: Opened = {"dataset": facts, "prepare": clock.seconds | self.prepared.seconds}
         answer["parity"] = self._verify()
         # After the gate, which loads libraries that no later call has to load again.
         memory.trim()
@@ -62,7 +68,10 @@ class Session:
         answer["warmup"] = [self.sample()["seconds"] for _ in range(config.measure.warmup)]
         self.extrapolated = self.scenario.batches / limit if limit else None
         answer["extrapolated"] = self.extrapolated
-        return answer | self._device_share()
+        if cuda := self._cuda():
+            answer["device_share"] = cuda.memory_reserved() / cuda.mem_get_info()[1]
+        self.tell_modules()
+        return answer
 
     def _import_engine(self) -> None:
         """Import what the engine would import in its first calls, so that its own phases hold its own work."""
@@ -73,7 +82,7 @@ class Session:
                 torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])
 
     def _graph(self) -> Graph:
-        folder = self.cell.get("graph")
+        folder = self.cell["graph"]
         if not folder or not Path(folder).is_dir():
             name = self.config.dataset.name
             raise CellFailed("error", f"no prepared graph of {name} at {folder}: plan again, --with-data for elsewhere")
@@ -81,8 +90,8 @@ class Session:
 
     def _structure(self) -> Json:
         """Density, tiles and degrees of the graph as it is run, written beside it when it was prepared."""
-        held = Path(self.cell["graph"]) / "structure.json"
-        return {"structure": json.loads(held.read_text())} if held.is_file() else {}
+        path = Path(self.cell["graph"] or "") / "structure.json"
+        return {"structure": json.loads(path.read_text())} if path.is_file() else {}
 
     def _prepare(self, limit: int | None) -> None:
         self.prepared = Clock(synchronize=self._synchronize)
@@ -91,9 +100,9 @@ class Session:
 
     def _prepare_with_limit(self) -> int | None:
         """Prepare, for a few batches per epoch where whole epochs would take too long; returns that limit."""
-        scenario, wanted = self.scenario, self.config.training.batch_limit
-        if wanted or scenario.batches <= BATCH_LIMIT:
-            limit = wanted if wanted and wanted < scenario.batches else None
+        scenario, configured = self.scenario, self.config.training.batch_limit
+        if configured or scenario.batches <= BATCH_LIMIT:
+            limit = configured if configured and configured < scenario.batches else None
             self._prepare(limit)
             return limit
         self._prepare(BATCH_LIMIT)
@@ -108,29 +117,31 @@ class Session:
         if not self.config.measure.parity:
             return None
         try:
-            return GATES.get(self.config.scenario.name, verify)(self.config, self.graph)
+            return gate_of(self.config.scenario.name)(self.config, self.graph)
         except Incorrect as wrong:
             raise CellFailed("incorrect", str(wrong), parity=wrong.parity) from wrong
 
-    def sample(self) -> Json:
-        """Run the timed call; answers with seconds, CPU seconds, phases, loss and how many ``calls`` they are of.
+    def sample(self) -> Sample:
+        """Run the timed call and answer with one sample.
 
         A call shorter than ``measure.repeat_seconds`` is repeated for so long, and the sample is the mean of all but
-        the first, which found caches and threads as the cell before had left them.
+        the first, which met caches and threads as the cell before had left them.
         """
-        answer = self._call() | {"calls": 1, "ran": 1}
+        answer = self._call()
         if self.scenario.now is None and answer["seconds"] < self.config.measure.repeat_seconds:
             answer = mean_of(self._calls_for(self.config.measure.repeat_seconds))
         self.seconds.append(answer["seconds"])
-        return answer | ({"device_peak": int(cuda.max_memory_allocated())} if (cuda := self._cuda()) else {})
+        if cuda := self._cuda():
+            answer["device_peak"] = int(cuda.max_memory_allocated())
+        return answer
 
-    def _calls_for(self, seconds: float) -> list[Json]:
+    def _calls_for(self, seconds: float) -> list[Sample]:
         calls, end = [self._call()], time.perf_counter() + seconds
         while time.perf_counter() < end:
             calls.append(self._call())
         return calls
 
-    def _call(self) -> Json:
+    def _call(self) -> Sample:
         clock = Clock(self.scenario.now or time.perf_counter, self._synchronize)
         cpu, start = cpu_seconds(), clock.now()
         loss = self.scenario.run(self.index, clock)
@@ -138,10 +149,11 @@ class Session:
         self.index += 1
         if loss is not None and not np.isfinite(loss):
             raise CellFailed("error", f"the loss of epoch {self.index - 1} is {loss}: lower training.rate")
-        return {"seconds": seconds, "cpu_seconds": cpu_seconds() - cpu, "phases": clock.seconds, "loss": loss}
+        cpu = cpu_seconds() - cpu
+        return {"seconds": seconds, "cpu_seconds": cpu, "phases": clock.seconds, "loss": loss, "calls": 1, "ran": 1}
 
     def trim(self) -> Json:
-        """Make ready for the memory pass: what is not in use goes back; answers with the bytes that are left."""
+        """Return unused memory to the kernel before the memory pass; answers with the bytes that stay resident."""
         memory.trim()
         if cuda := self._cuda():
             cuda.empty_cache()
@@ -149,7 +161,7 @@ class Session:
         return {"resident": memory.resident()}
 
     def watched(self) -> Json:
-        """Run the timed call once; answers with the bytes by which it grew this process, at its highest."""
+        """Run the timed call once; answers with the largest growth of this process during it, bytes."""
         mark = memory.HighWater()
         self._call()
         answer: Json = {"growth": mark.growth()}
@@ -157,43 +169,44 @@ class Session:
 
     def accuracy(self) -> Json:
         """Train from the start to the end; answers with the validation curve and the metrics."""
-        said = time.monotonic()
+        last = time.monotonic()
 
         def progress(epoch: int, score: float) -> None:
-            nonlocal said
-            if time.monotonic() - said >= 1.0:
-                said = time.monotonic()
-                self.say({"event": "accuracy", "epoch": epoch, "score": score})
+            nonlocal last
+            if time.monotonic() - last >= 1.0:
+                last = time.monotonic()
+                self.tell({"event": "accuracy", "epoch": epoch, "score": score})
 
         return self.scenario.accuracy(progress)
 
     def finish(self, shared: Json | None = None) -> Json:
-        """Answer with facts, what the scenario scored, hit rates and limits; then let the engine end.
+        """Answer with facts, metrics, hit rates and limits; then let the engine end.
 
-        ``shared`` is what cells of the group found that holds for this one too; answered with what this one adds.
+        ``shared`` are values that other cells of the group computed; the answer's ``shared`` adds those of this one.
         """
-        once.learn(shared or {})
+        shared_values.adopt(shared or {})
         facts = self.scenario.engine.facts()
         if self.scenario.now is not None:
             facts["clock"] = "simulated"
         operands = self._operands()
         answer = {"facts": facts, "metrics": self.scenario.metrics(), "cache": self._cache(operands)}
         answer["limits"] = self._limits(facts, operands or ())
-        answer["shared"] = once.known()
+        answer["shared"] = shared_values.snapshot()
+        self.tell_modules()
         self.close()
         return plain(answer)
 
     def close(self) -> None:
-        """Let the engine end; once is enough."""
+        """Let the engine end, where it has not yet."""
         if not self.closed:
             self.closed = True
             self.scenario.close()
 
     def _operands(self) -> list[Json] | None:
-        """The matrices of the timed call, where the engine tells them and something is to be made of them."""
-        wanted = self.config.measure.cache == "simulate" or self.config.measure.limits
-        told = getattr(self.scenario.engine, "spmm_operands", None)
-        return told() if wanted and told is not None else None
+        """The matrices of the timed call, where the engine tells them and the cache model or the limits need them."""
+        needed = self.config.measure.cache == "simulate" or self.config.measure.limits
+        operands = getattr(self.scenario.engine, "spmm_operands", None)
+        return operands() if needed and operands is not None else None
 
     def _cache(self, operands: list[Json] | None) -> Json | None:
         if self.config.measure.cache != "simulate":
@@ -203,11 +216,11 @@ class Session:
         from harness.measure.cache import simulate
 
         accesses = self.config.measure.cache_accesses
-        key = f"cache of {accesses} accesses: {once.digest_of(operands)}"
-        return dict(once.found(key, lambda: simulate(operands, accesses)))
+        key = f"cache of {accesses} accesses: {shared_values.digest_of_operands(operands)}"
+        return dict(shared_values.get_or_compute(key, lambda: simulate(operands, accesses)))
 
     def _limits(self, facts: Json, operands: Sequence[Json]) -> Json | None:
-        """Ceilings of this machine beside what was timed; the machine is this process's own while it finishes."""
+        """Compare the samples with this machine's ceilings, measured now, while no other cell runs."""
         samples = self.seconds[self.config.measure.warmup :]
         if (
             not self.config.measure.limits
@@ -231,27 +244,27 @@ class Session:
         if cuda := self._cuda():
             cuda.synchronize()
 
-    def _device_share(self) -> Json:
-        if not (cuda := self._cuda()):
-            return {}
-        return {"device_share": cuda.memory_reserved() / cuda.mem_get_info()[1]}
 
-
-def mean_of(calls: Sequence[Json]) -> Json:
-    """Make one sample of several calls that followed one which does not count; the loss is the last one's."""
+def mean_of(calls: Sequence[Sample]) -> Sample:
+    """Average several calls that followed one which does not count into one sample; the loss is the last one's."""
     count, names = len(calls), dict.fromkeys(name for call in calls for name in call["phases"])
-    phases = {name: sum(call["phases"].get(name, 0.0) for call in calls) / count for name in names}
-    means = {key: sum(call[key] for call in calls) / count for key in ("seconds", "cpu_seconds")}
-    return means | {"phases": phases, "loss": calls[-1]["loss"], "calls": count, "ran": count + 1}
+    return {
+        "seconds": sum(call["seconds"] for call in calls) / count,
+        "cpu_seconds": sum(call["cpu_seconds"] for call in calls) / count,
+        "phases": {name: sum(call["phases"].get(name, 0.0) for call in calls) / count for name in names},
+        "loss": calls[-1]["loss"],
+        "calls": count,
+        "ran": count + 1,
+    }
 
 
 def plain(answer: Json) -> Json:
-    """Turn what an engine answered into JSON's own types; numpy's scalars become numbers."""
-    held: Json = json.loads(json.dumps(answer, default=lambda value: value.item()))
-    return held
+    """Turn an engine's answer into JSON's own types; numpy's scalars become numbers."""
+    converted: Json = json.loads(json.dumps(answer, default=lambda value: value.item()))
+    return converted
 
 
 def dataset_facts(graph: Graph) -> Json:
-    """What a record says of its data set."""
+    """The entries of a record's key ``dataset``."""
     keys = ("name", "sha256", "trust", "synthetic", "inductive", "task", "published")
     return {key: getattr(graph, key) for key in keys} | {"counts": graph.counts(), "notes": list(graph.notes)}

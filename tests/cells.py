@@ -19,7 +19,7 @@ from harness.planning.schema import (
     ScenarioConfig,
     TrainingConfig,
 )
-from harness.verify.gradients import small_graph
+from harness.verify.graphs import small_graph
 
 QUICK = {"warmup": 1, "min_samples": 3, "max_samples": 3, "cache": "none", "memory": False, "parity": False}
 

@@ -1,7 +1,9 @@
-"""How a cell can end badly, told from exceptions, exit codes and what was printed."""
+"""Statuses of cells that failed, derived from exceptions, exit codes and what was printed."""
 
 import re
 import signal
+
+from harness.store.record import STATUSES
 
 # torch, numpy, libstdc++ and glibc each have their own words for it.
 _NO_MEMORY = re.compile(
@@ -20,11 +22,14 @@ class CellFailed(Exception):
 
 
 def status_of(error: BaseException) -> tuple[str, str]:
-    """Return status and message of an exception that ended a cell."""
+    """Return status and message of an exception that ended a cell.
+
+    An exception may say its status itself by an attribute ``status``, as those of ranks do; its message names the rank.
+    """
     text = f"{type(error).__name__}: {error}"
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    if isinstance(status := getattr(error, "status", None), str):
-        return status, first
+    if (status := getattr(error, "status", None)) in STATUSES:
+        return str(status), first
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError | OSError) and _NO_MEMORY.search(text)):
         return "oom", f"out of memory: {text.splitlines()[0]}"
     if type(error).__name__ == "Unsupported":
@@ -35,7 +40,7 @@ def status_of(error: BaseException) -> tuple[str, str]:
 
 
 def status_of_exit(returncode: int, log_tail: str) -> tuple[str, str]:
-    """Return status and message of a process that ended without a word."""
+    """Return status and message of a process that ended without an answer."""
     name = signal.Signals(-returncode).name if returncode < 0 else f"exit code {returncode}"
     if returncode == -signal.SIGKILL:
         return "oom", "killed by the kernel (SIGKILL), which it does when memory runs out"

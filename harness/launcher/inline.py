@@ -1,30 +1,32 @@
-"""A cell in this very process: for tests and debuggers, not for numbers."""
+"""The worker of a cell that runs in this very process: for tests and debuggers, not for numbers."""
 
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from harness.launcher.failure import CellFailed, status_of
+from harness.launcher.messages import Event, MemoryPass, Modules, Opened, PlannedCell, Sample
 from harness.measure import memory
 from harness.session import Session
-
-Json = dict[str, Any]
 
 
 class InlineCell:
     """The worker of one cell without process, pipe, limits or deadline."""
 
-    session: int | None = None  # of no other process: a waiting inline cell does nothing
+    tree: int | None = None  # it has no other process: a waiting inline cell does nothing
 
-    def __init__(self, cell: Json, progress: Callable[[Json], None]) -> None:
-        self.environment: Json | None = None
+    def __init__(self, cell: PlannedCell, progress: Callable[[Event], None]) -> None:
+        self.environment: dict[str, Any] | None = None
+        self.modules: Modules = {}
         self._progress = progress
-        self._session = self._guarded(lambda: Session(cell, self._hear))
+        self._session: Session = self._guarded(lambda: Session(cell, self._hear))
 
-    def _hear(self, message: Json) -> None:
+    def _hear(self, message: Event) -> None:
         if message["event"] == "environment":
             self.environment = message["environment"]
+        elif message["event"] == "modules":
+            self.modules = message["modules"]
         else:
             self._progress(message)
 
@@ -37,41 +39,42 @@ class InlineCell:
             raise CellFailed(*status_of(error), traceback.format_exc()[-4096:]) from error
 
     def start(self) -> None:
-        """See ``harness.launcher.group.Worker``, as for all below."""
+        """Import the engine."""
         self._guarded(self._session.start)
 
     def started(self) -> None:
-        """It is."""
+        """Nothing to wait for: ``start`` returned when the engine was imported."""
 
-    def open(self) -> Json:
+    def open(self) -> Opened:
         """Load, prepare, verify and warm up."""
-        return dict(self._guarded(self._session.open))
+        return cast(Opened, self._guarded(self._session.open))
 
-    def sample(self) -> Json:
+    def sample(self) -> Sample:
         """Take one sample."""
-        return dict(self._guarded(self._session.sample))
+        return cast(Sample, self._guarded(self._session.sample))
 
-    def memory(self) -> Json:
+    def memory(self) -> MemoryPass:
         """Run the timed call once more and watch this process's memory."""
         resident = self._session.trim()["resident"]
         with memory.watched_from_inside() as peak:
             answer = dict(self._guarded(self._session.watched))
         answer["peak"] = max(peak.bytes, resident + answer.pop("growth"))
-        return {"resident": resident, **answer}
+        return cast(MemoryPass, {"resident": resident, **answer})
 
-    def accuracy(self) -> Json:
+    def accuracy(self) -> dict[str, Any]:
         """Train to the end."""
         return dict(self._guarded(self._session.accuracy))
 
-    def finish(self, shared: Json) -> Json:
-        """Return facts, the cache model's answer and limits."""
+    def finish(self, shared: dict[str, Any]) -> dict[str, Any]:
+        """Return facts, metrics, hit rates and limits, and ``shared`` with the values that this cell added."""
         return dict(self._guarded(lambda: self._session.finish(shared)))
 
     def resident(self) -> int:
-        """Nothing of its own: this process is there anyway."""
+        """No bytes of its own: this process is there anyway."""
         return 0
 
     def close(self) -> None:
         """Let the engine end, whatever state a failure left it in."""
+        self._session.tell_modules()
         with suppress(Exception):
             self._session.close()

@@ -1,4 +1,4 @@
-"""One run measures on a machine at a time: the others wait and say for whom."""
+"""The machine's lock: one run measures at a time, the others wait and say for whom."""
 
 import fcntl
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class Busy(Exception):
-    """Another run measures on this machine, and waiting was not wanted."""
+    """Another run measures on this machine, and this one was told not to wait."""
 
 
 def lock_path() -> Path:
@@ -22,10 +22,10 @@ def lock_path() -> Path:
 def holder() -> str:
     """Describe who holds the lock, in the words of the lock file."""
     try:
-        held = json.loads(lock_path().read_text())
+        process = json.loads(lock_path().read_text())
     except (OSError, ValueError):
         return "another process"
-    return f"process {held['pid']}: {held['command']}"
+    return f"process {process['pid']}: {process['command']}"
 
 
 @contextmanager

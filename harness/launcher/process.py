@@ -1,6 +1,8 @@
-"""Processes that cannot outlive their purpose: each leads a session, and the session ends as a whole.
+"""Child processes, messages to and from them, and their process trees, which end as a whole.
 
-Run as a program this file is the guard: it waits until its parent is gone, then ends the sessions that were left.
+A child leads a POSIX session of its own; the processes of that session are its *process tree* and bear its process id,
+whatever process groups they form. Run as a program this file is the guard: it waits until its parent is gone, then ends
+the process trees that were left.
 """
 
 import json
@@ -26,21 +28,21 @@ class ChildEnded(Exception):
         self.returncode = returncode
 
 
-def members(session: int) -> list[int]:
-    """Process ids of a session that still run, zombies left out."""
-    return [pid for pid, _ in _running({session})]
+def members(tree: int) -> list[int]:
+    """Process ids of a tree that still run, zombies left out."""
+    return [pid for pid, _ in _running({tree})]
 
 
-def cpu_ticks(sessions: Collection[int]) -> int:
-    """Clock ticks that sessions have used so far, ended and awaited children included."""
-    return sum(sum(map(int, fields[11:15])) for _, fields in _running(sessions)) if sessions else 0
+def cpu_ticks(trees: Collection[int]) -> int:
+    """Clock ticks that process trees have used so far, ended and awaited children included."""
+    return sum(sum(map(int, fields[11:15])) for _, fields in _running(trees)) if trees else 0
 
 
-def _running(sessions: Collection[int]) -> Iterator[tuple[int, list[str]]]:
+def _running(trees: Collection[int]) -> Iterator[tuple[int, list[str]]]:
     for entry in os.listdir("/proc"):  # noqa: PTH208 - one of the few lines that run between samples
         if entry.isdigit():
             fields = stat_fields(int(entry))
-            if fields and int(fields[3]) in sessions and fields[0] not in ("Z", "X"):
+            if fields and int(fields[3]) in trees and fields[0] not in ("Z", "X"):
                 yield int(entry), fields
 
 
@@ -53,10 +55,10 @@ def stat_fields(pid: int) -> list[str]:
         return []
 
 
-def end_session(session: int, patience: float = 20.0) -> list[int]:
-    """Kill every process of a session; return those that are left after ``patience`` seconds."""
+def end_tree(tree: int, patience: float = 20.0) -> list[int]:
+    """Kill every process of a tree; return those that are left after ``patience`` seconds."""
     until = time.monotonic() + patience
-    while left := members(session):
+    while left := members(tree):
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -69,17 +71,17 @@ def end_session(session: int, patience: float = 20.0) -> list[int]:
 
 
 class Guard:
-    """A small process that ends the registered sessions should this one die without warning."""
+    """A small process that ends the registered process trees should this one die without warning."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-I", "-S", str(Path(__file__).resolve())]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
-    def tell(self, word: str, session: int) -> None:
-        """``watch`` a session, or ``forget`` it."""
+    def tell(self, word: str, tree: int) -> None:
+        """``watch`` a process tree, or ``forget`` it."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(f"{word} {session}\n".encode())
+            self._process.stdin.write(f"{word} {tree}\n".encode())
             self._process.stdin.flush()
         except BrokenPipeError:
             raise RuntimeError("the guard process was killed: start the run again") from None
@@ -109,11 +111,11 @@ class Child:
             pass_fds=inherited,
             start_new_session=True,
         )
-        self.session = self._process.pid
-        guard.tell("watch", self.session)
+        self.tree = self._process.pid
+        guard.tell("watch", self.tree)
         for end in inherited:
             os.close(end)
-        self._exit = os.pidfd_open(self.session)
+        self._exit = os.pidfd_open(self.tree)
 
     def send(self, message: Message) -> None:
         """Send one message; raises ChildEnded."""
@@ -141,34 +143,34 @@ class Child:
         return message
 
     def tail(self, limit: int = 4096) -> str:
-        """Return the last bytes that the session printed."""
+        """Return the last bytes that the process tree printed."""
         size = self.output.seek(0, os.SEEK_END)
         self.output.seek(max(0, size - limit))
         return self.output.read().decode(errors="replace")
 
     def end(self) -> None:
-        """End the session; raises RuntimeError when a process survives even that."""
-        left = end_session(self.session)
+        """End the process tree; raises RuntimeError when a process survives even that."""
+        left = end_tree(self.tree)
         self._process.wait()
         for descriptor in (self._write, self._read, self._exit):
             os.close(descriptor)
         self.output.close()
         if left:
-            raise RuntimeError(f"processes {left} of session {self.session} cannot be killed: end them by hand")
-        self._guard.tell("forget", self.session)
+            raise RuntimeError(f"processes {left} of process tree {self.tree} cannot be killed: end them by hand")
+        self._guard.tell("forget", self.tree)
 
 
-def guard_sessions(lines: IO[bytes]) -> None:
-    """Follow a parent's messages to their end, then end what it did not forget."""
+def guard_trees(lines: IO[bytes]) -> None:
+    """Follow a parent's messages to their end, then end the process trees that it did not forget."""
     watched: set[int] = set()
     for line in lines:
-        word, session = line.split()
-        (watched.add if word == b"watch" else watched.discard)(int(session))
-    for left in watched:
-        end_session(left)
+        word, tree = line.split()
+        (watched.add if word == b"watch" else watched.discard)(int(tree))
+    for tree_left in watched:
+        end_tree(tree_left)
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    guard_sessions(sys.stdin.buffer)
+    guard_trees(sys.stdin.buffer)

@@ -1,4 +1,4 @@
-"""A cell in a process of its own, as its parent sees it."""
+"""The worker of a cell that runs in a child process: requests, answers, its deadline and its memory."""
 
 import os
 import sys
@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from harness.launcher.failure import CellFailed, status_of_exit
+from harness.launcher.messages import CellConfig, Event, MemoryPass, Modules, Opened, PlannedCell, Sample
 from harness.launcher.process import Child, ChildEnded, Guard, cpu_ticks, members
 from harness.measure import memory
 
@@ -24,7 +25,7 @@ TUNED_ALLOCATOR = {
 Answer = dict[str, Any]
 
 
-def child_environment(config: dict[str, Any]) -> dict[str, str]:
+def child_environment(config: CellConfig) -> dict[str, str]:
     """Return the environment variables of a cell: this checkout importable, its threads, its allocator."""
     path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH")) if part)
     # The safe path keeps a folder named "datasets" where the user stands from hiding ours.
@@ -36,9 +37,10 @@ def child_environment(config: dict[str, Any]) -> dict[str, str]:
 class RemoteCell:
     """The worker of one cell; every method asks the child and raises CellFailed when it cannot answer."""
 
-    def __init__(self, cell: dict[str, Any], guard: Guard, progress: Callable[[Answer], None]) -> None:
+    def __init__(self, cell: PlannedCell, guard: Guard, progress: Callable[[Event], None]) -> None:
         config = cell["config"]
-        self.environment: Answer | None = None
+        self.environment: dict[str, Any] | None = None
+        self.modules: Modules = {}
         self._cell, self._progress = cell, progress
         self._deadline = self._left = float(config["measure"]["deadline_seconds"])
         command = [config["launcher"]["python"] or sys.executable, "-m", "harness.cell", "--child"]
@@ -46,7 +48,7 @@ class RemoteCell:
             self._child = Child(command, child_environment(config), guard)
         except OSError as error:
             raise CellFailed("error", f"launcher.python={command[0]} cannot be started: {error}") from error
-        self.session: int | None = self._child.session
+        self.tree: int | None = self._child.tree
 
     def start(self) -> None:
         """Let the child import its engine; nobody waits."""
@@ -56,38 +58,39 @@ class RemoteCell:
         """Wait until the engine is imported."""
         self._answer("start")
 
-    def open(self) -> Answer:
+    def open(self) -> Opened:
         """Load, prepare, verify and warm up."""
-        return self._ask("open")
+        return cast(Opened, self._ask("open"))
 
-    def sample(self) -> Answer:
-        """Take one sample; loaders that lived beside the child count to its CPU seconds."""
-        before = cpu_ticks({self._child.session})
+    def sample(self) -> Sample:
+        """Take one sample; the CPU seconds of processes that live beside the child are among its own."""
+        before = cpu_ticks({self._child.tree})
         answer = self._ask("sample")
-        tree = TICK * (cpu_ticks({self._child.session}) - before)
-        return answer | {"cpu_seconds": max(answer["cpu_seconds"], (tree - 2 * TICK) / answer["ran"])}
+        tree = TICK * (cpu_ticks({self._child.tree}) - before)
+        cpu_seconds = max(answer["cpu_seconds"], (tree - 2 * TICK) / answer["ran"])
+        return cast(Sample, answer | {"cpu_seconds": cpu_seconds})
 
-    def memory(self) -> Answer:
-        """Run the timed call once more: the tree is looked at meanwhile, the child knows its own height."""
+    def memory(self) -> MemoryPass:
+        """Run the timed call once more; this process samples the tree's memory, the child reads its own high water."""
         resident, peak = self._ask("trim")["resident"], memory.Peak()
-        answer = self._ask("watched", meanwhile=lambda: peak.see(members(self._child.session)))
+        answer = self._ask("watched", meanwhile=lambda: peak.see(members(self._child.tree)))
         answer["peak"] = max(peak.bytes, resident + answer.pop("growth"))
-        return {"resident": resident, **answer}
+        return cast(MemoryPass, {"resident": resident, **answer})
 
     def accuracy(self) -> Answer:
         """Train to the end."""
         return self._ask("accuracy")
 
     def finish(self, shared: Answer) -> Answer:
-        """Return facts, the cache model's answer, limits, and ``shared`` with what was found on the way."""
+        """Return facts, metrics, hit rates and limits, and ``shared`` with the values that this cell added."""
         return self._ask("finish", shared=shared)
 
     def resident(self) -> int:
-        """Bytes that the tree holds now."""
-        return memory.proportional(members(self._child.session))
+        """Bytes that the process tree has in memory now."""
+        return memory.proportional(members(self._child.tree))
 
     def close(self) -> None:
-        """End the session."""
+        """End the process tree."""
         self._child.end()
 
     def _ask(self, do: str, meanwhile: Callable[[], None] | None = None, **more: Any) -> Answer:
@@ -118,19 +121,21 @@ class RemoteCell:
         while True:
             left = self._left - (time.monotonic() - start)
             if left <= 0:
-                message = f"no answer to {do!r} within measure.deadline_seconds={self._deadline:g}: raise it"
-                raise CellFailed("timeout", message, self._child.tail())
-            message_or_none = self._child.receive(left if meanwhile is None else memory.INTERVAL)
+                late = f"no answer to {do!r} within measure.deadline_seconds={self._deadline:g}: raise it"
+                raise CellFailed("timeout", late, self._child.tail())
+            message = self._child.receive(left if meanwhile is None else memory.INTERVAL)
             if meanwhile is not None:
                 meanwhile()
-            if message_or_none is None:
+            if message is None:
                 continue
-            kind = message_or_none.pop("event")
+            kind = message.pop("event")
             if kind == "answer":
-                return message_or_none
+                return message
             if kind == "environment":
-                self.environment = message_or_none["environment"]
+                self.environment = message["environment"]
+            elif kind == "modules":
+                self.modules = message["modules"]
             elif kind == "end":
-                raise CellFailed(log_tail=self._child.tail(), **message_or_none)
+                raise CellFailed(log_tail=self._child.tail(), **message)
             else:
-                self._progress({"event": kind} | message_or_none)
+                self._progress({"event": kind} | message)

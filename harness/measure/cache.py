@@ -1,4 +1,4 @@
-"""How often an SpMM's gathers meet the caches: a set-associative LRU model with the machine's own sizes.
+"""Set-associative LRU model of the caches under an SpMM's gathers, with the machine's own sizes.
 
 The model follows the gathered feature rows only: ``for row, for edge of row: read the source's row`` of a dense
 [columns, width] matrix that starts at a line boundary, every line that the row's bytes touch. Left out are the streams
@@ -21,7 +21,7 @@ Lines = NDArray[np.integer]
 
 SYSTEM = Path("/sys/devices/system/cpu/cpu0/cache")
 BLOCKS = 8  # runs of rows in a sample: each long against any cache, yet spread over the graph
-PARTS = 16  # sets are independent of one another, so a level is worked off in parts that keep memory small
+PARTS = 16  # sets are independent of one another, so a level is simulated in parts that keep memory small
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ ASSUMED = (Cache("L1d", 48 << 10, 12, 64), Cache("L2", 1 << 20, 16, 64), Cache("
 def machine_caches(folder: Path = SYSTEM) -> tuple[tuple[Cache, ...], str]:
     """Return the data caches of CPU 0, nearest first, and where they come from: ``"sysfs"`` or ``"assumed"``.
 
-    ``ASSUMED`` stands in where the kernel tells nothing, nothing for L1, or no number of ways.
+    ``ASSUMED`` stands in where the kernel gives no caches, no L1, or no number of ways.
     """
-    found = []
+    levels = []
     for index in sorted(folder.glob("index*")):
         try:
             level, kind, size, ways, line = (
@@ -61,12 +61,12 @@ def machine_caches(folder: Path = SYSTEM) -> tuple[tuple[Cache, ...], str]:
             )
             if kind != "Instruction":
                 name = f"L{level}d" if kind == "Data" else f"L{level}"
-                found.append((int(level), Cache(name, _bytes(size), int(ways), int(line))))
+                levels.append((int(level), Cache(name, _bytes(size), int(ways), int(line))))
         except (OSError, ValueError):
             return ASSUMED, "assumed"
-    caches = tuple(cache for _, cache in sorted(found, key=lambda item: item[0]))
-    told = any(level == 1 for level, _ in found) and all(min(one.bytes, one.ways, one.line) > 0 for one in caches)
-    return (caches, "sysfs") if told else (ASSUMED, "assumed")
+    caches = tuple(cache for _, cache in sorted(levels, key=lambda item: item[0]))
+    complete = any(level == 1 for level, _ in levels) and all(min(one.bytes, one.ways, one.line) > 0 for one in caches)
+    return (caches, "sysfs") if complete else (ASSUMED, "assumed")
 
 
 def _bytes(text: str) -> int:
@@ -77,9 +77,9 @@ def _bytes(text: str) -> int:
 def lru_misses(lines: Lines, cache: Cache) -> Lines:
     """Return the accesses that miss in a set-associative LRU cache, in order; ``lines`` are line numbers in order.
 
-    Exact, one pass per way: with accesses sorted by set, way k of a set holds, when an access reaches it, what the
-    previous access to reach it pushed out of way k - 1. Accesses that match are hits and go no further. What a set
-    finds of its predecessor in the sorted stream never matches, as lines belong to one set.
+    Exact, one pass per way: with accesses sorted by set, way k of a set contains, when an access reaches it, the line
+    that the previous access to reach it pushed out of way k - 1. Accesses that match are hits and go no further. The
+    first access of a set is compared with a line of the set before, which never matches, as lines belong to one set.
     """
     missed = np.zeros(len(lines), dtype=bool)
     parts = PARTS if cache.sets % PARTS == 0 else 1
@@ -95,14 +95,14 @@ def _narrow(count: int) -> type[np.unsignedinteger]:
     return np.uint16 if count <= 1 << 16 else np.uint32  # 16 bits are sorted by radix, five times as fast
 
 
-def _missing(wanted: Lines, positions: Lines, ways: int) -> Lines:
-    pushed = wanted
+def _missing(lines: Lines, positions: Lines, ways: int) -> Lines:
+    pushed = lines
     for _ in range(ways):
-        held = np.empty_like(pushed)
-        held[:1] = -1
-        held[1:] = pushed[:-1]
-        missing = wanted != held
-        wanted, pushed, positions = wanted[missing], held[missing], positions[missing]
+        cached = np.empty_like(pushed)
+        cached[:1] = -1
+        cached[1:] = pushed[:-1]
+        missing = lines != cached
+        lines, pushed, positions = lines[missing], cached[missing], positions[missing]
     return positions
 
 
@@ -161,10 +161,10 @@ class _Gather:
 
 
 def _gather(item: dict[str, Any], caches: tuple[Cache, ...]) -> _Gather:
-    """Fold an SpMM, exactly.
+    """Reduce an SpMM to one residue class of its lines, exactly.
 
     With rows of L whole lines and g = gcd(L, sets of every level), lines of different residues modulo g never share a
-    set, and all g classes of them see the same sequence of rows: one tells the hits of all.
+    set, and all g classes of them see the same sequence of rows: the hits of one are the hits of each.
     """
     line, row_bytes = caches[0].line, item["width"] * item["itemsize"]
     fold = 1 if row_bytes % line else gcd(row_bytes // line, *(cache.sets for cache in caches))
@@ -174,7 +174,7 @@ def _gather(item: dict[str, Any], caches: tuple[Cache, ...]) -> _Gather:
 def simulate(
     spmm: list[dict[str, Any]], accesses: int, caches: tuple[Cache, ...] | None = None, seed: int = 0
 ) -> dict[str, Any]:
-    """Model the caches under the gathers of a list of SpMMs; sampled rows where that is more than ``accesses`` steps.
+    """Model the caches under the gathers of a list of SpMMs; a sample of rows where they make over ``accesses`` steps.
 
     Each item has ``name``, ``csr``, ``width`` and ``itemsize`` of the dense operand, and ``count``, how often it ran.
     ``levels`` holds the line accesses and hits of everything that ran, scaled up from the sample. ``hit_rate`` is the
@@ -183,12 +183,12 @@ def simulate(
     """
     levels, source = (caches, "given") if caches is not None else machine_caches()
     gathers = [_gather(item, levels) for item in spmm]
-    wanted = [gather.accesses for gather in gathers]
-    fraction = min(1.0, accesses / max(1, sum(wanted)))
-    found = np.array([gather.reaching(fraction, levels, seed) for gather in gathers]).reshape(-1, len(levels) + 1)
-    lines = found * np.array([[gather.fold] for gather in gathers]).reshape(-1, 1)
-    total = sum(count * gather.fold for count, gather in zip(wanted, gathers, strict=True))
-    scale = [gather.count * count / max(1, row[0]) for gather, count, row in zip(gathers, wanted, found, strict=True)]
+    totals = [gather.accesses for gather in gathers]
+    fraction = min(1.0, accesses / max(1, sum(totals)))
+    reach = np.array([gather.reaching(fraction, levels, seed) for gather in gathers]).reshape(-1, len(levels) + 1)
+    lines = reach * np.array([[gather.fold] for gather in gathers]).reshape(-1, 1)
+    total = sum(count * gather.fold for count, gather in zip(totals, gathers, strict=True))
+    scale = [gather.count * count / max(1, row[0]) for gather, count, row in zip(gathers, totals, reach, strict=True)]
     ran = [round(value) for value in (lines * np.array(scale).reshape(-1, 1)).sum(axis=0).tolist()]
     return {
         "model": "set-associative LRU",
@@ -197,16 +197,16 @@ def simulate(
         "hit_rate": _share(ran[0] - ran[-1], ran[0]),
         "per_spmm": [
             {"name": gather.name, "accesses": count * gather.fold, "hit_rate": _share(row[0] - row[-1], row[0])}
-            for gather, count, row in zip(gathers, wanted, found.tolist(), strict=True)
+            for gather, count, row in zip(gathers, totals, reach.tolist(), strict=True)
         ],
         "sampled": 1.0 if fraction >= 1.0 else float(lines[:, 0].sum() / total),
     }
 
 
 def _level(cache: Cache, reaching: int, passing: int) -> dict[str, Any]:
-    held = {"name": cache.name, "bytes": cache.bytes, "ways": cache.ways, "line": cache.line}
+    sizes = {"name": cache.name, "bytes": cache.bytes, "ways": cache.ways, "line": cache.line}
     hits = reaching - passing
-    return held | {"accesses": reaching, "hits": hits, "hit_rate": _share(hits, reaching)}
+    return sizes | {"accesses": reaching, "hits": hits, "hit_rate": _share(hits, reaching)}
 
 
 def _share(part: int, whole: int) -> float | None:

@@ -20,7 +20,7 @@ class Clock:
         self._now, self._synchronize, self._lock = now, synchronize, threading.Lock()
 
     def now(self) -> float:
-        """Seconds on this clock, once the device has done what it was given."""
+        """Seconds on this clock, once the device has finished its queue."""
         if self._synchronize is not None:
             self._synchronize()
         return self._now()
@@ -32,9 +32,9 @@ class Clock:
         try:
             yield
         finally:
-            spent = self.now() - start
+            seconds = self.now() - start
             with self._lock:
-                self.seconds[name] = self.seconds.get(name, 0.0) + spent
+                self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
 
 def cpu_seconds() -> float:

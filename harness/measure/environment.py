@@ -1,9 +1,9 @@
-"""Where a cell ran: what must be equal for two records to be compared, and what is good to know; no torch needed.
+"""Description of where a cell runs: processor, packages, protocol, which must be equal for records to be compared.
 
-As a program (``python -m harness.measure.environment BACKEND THREADS DEVICE``) it tells another interpreter's.
+The code that ran is added by ``harness.measure.sources`` when the record is written. No torch is needed. As a program
+(``python -m harness.measure.environment BACKEND THREADS DEVICE``) it describes another interpreter.
 """
 
-import hashlib
 import json
 import os
 import platform
@@ -17,17 +17,16 @@ from backends.registry import config_class
 from harness.measure.memory import total
 from harness.store.record import PROTOCOL
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 ALWAYS = ("torch", "numpy")
 
 
 def describe(backend: str, threads: int, device: str = "cpu") -> dict[str, Any]:
-    """Return ``{"checked": ..., "machine": ...}``; nothing in it changes between two runs on the same installation."""
+    """Return ``{"checked": ..., "machine": ...}``, the same for all runs on one installation."""
     return {"checked": checked(backend, threads, device), "machine": machine()}
 
 
 def checked(backend: str, threads: int, device: str = "cpu") -> dict[str, Any]:
-    """Return what must be equal for records to be compared; own engines add the hash of their sources."""
+    """Return what must be equal for records to be compared and is known before a cell starts."""
     kind = config_class(backend)
     values: dict[str, Any] = {
         "cpu": cpu_model(),
@@ -40,7 +39,6 @@ def checked(backend: str, threads: int, device: str = "cpu") -> dict[str, Any]:
     if device.startswith("cuda"):
         values["gpu"] = gpu_models()
     if kind.engine != "peer":
-        values["sources"] = source_hash(backend)
         values["kernels"] = "native" if kernels_built() else "plain torch"
     return values
 
@@ -57,8 +55,8 @@ def machine() -> dict[str, Any]:
 
 def cpu_model() -> str:
     """The processor's name as the kernel gives it."""
-    found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
-    return found.group(1) if found else platform.machine()
+    line = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
+    return line.group(1) if line else platform.machine()
 
 
 def gpu_models() -> list[str]:
@@ -89,18 +87,8 @@ def installed(package: str) -> str | None:
 
 
 def kernels_built() -> bool:
-    """Whether the compiled kernels are on the import path; looked for by name, since importing them imports torch."""
+    """Whether the compiled kernels are on the import path, by their file names: importing them would import torch."""
     return any(any(Path(place).glob("backends/kernels/_native.*.so")) for place in sys.path)
-
-
-def source_hash(backend: str) -> str:
-    """Hash the sources that an own engine runs: its folder, the kernels, the data sets, and what they share."""
-    folders = [ROOT / "backends" / name for name in (backend, "base", "parallel", "kernels")] + [ROOT / "datasets"]
-    files = {path for folder in folders for path in folder.rglob("*") if path.suffix in (".py", ".cpp", ".h", ".hpp")}
-    digest = hashlib.sha256()
-    for path in sorted(files | set((ROOT / "backends").glob("*.py"))):
-        digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 if __name__ == "__main__":

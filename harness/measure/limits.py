@@ -1,4 +1,4 @@
-"""How far a time is from what the machine could do: bytes and operations counted, ceilings measured beside them.
+"""Limits of a timed call: operations and bytes of its SpMMs and dense layers against this machine's ceilings.
 
 Per SpMM of nnz edges and f columns: ``flops = 2 nnz f``; ``bytes_best`` streams the matrix, writes the output around
 the caches and reads each source row once; ``bytes_worst`` reads a row for every edge, and the output before writing it.
@@ -23,41 +23,41 @@ def limits(
     operands: Iterable[Mapping[str, Any]] = (),
     dense_floor: float | None = None,
 ) -> Json:
-    """Set the median ``seconds`` of the timed call beside the limits of the SpMMs and dense layers in ``facts``.
+    """Compare the median ``seconds`` of the timed call with the limits of the SpMMs and dense layers in ``facts``.
 
     ``fraction_of_limit``: best bytes at stream bandwidth or operations at the multiply-add rate, whichever is slower,
     as if caches held every row. ``fraction_of_gather``: worst bytes at the bandwidth of random rows, which an order
-    with locality can exceed. ``fraction_of_ceiling``: per product the slower of the first and of reading the very rows
+    with locality can exceed. ``fraction_of_ceiling``: per product the slower of the first and of reading the same rows
     in the order of the edges in ``operands`` and nothing else; only tiles, which change that order, can exceed it.
-    Before each reading passes through the caches what the call moves between two uses of the table (``between``).
-    ``dense_floor`` is the seconds of the same layers without aggregation, kept as it is given.
+    Before each such reading as many other bytes are read as the call moves between two uses of the table.
+    ``dense_floor``, the seconds of the same layers without aggregation, is passed on.
     """
     orders = {str(item["name"]): item for item in operands}
-    held = [_product(item, threads) for item in facts.get("spmm", ())]
-    if not held or seconds <= 0:
+    products = [_product(item, threads) for item in facts.get("spmm", ())]
+    if not products or seconds <= 0:
         return {}
-    between = _total(held, "bytes_best")
-    for item in held:
+    between = _total(products, "bytes_best")
+    for item in products:
         item["order"] = _in_order(item, orders.get(item["name"], {}).get("csr"), between, threads)
     stream, rate = ceilings.stream_bandwidth(threads), ceilings.multiply_add_rate(threads)
     dense = float(facts.get("dense_flops", 0))
-    for item in held:
+    for item in products:
         item["floor"] = max(item["bytes_best"] / stream, item["flops"] / rate)
-    floor = _total(held, "floor") + dense / rate
-    widest = max(held, key=lambda item: item["bytes_worst"])
-    found = {
+    floor = _total(products, "floor") + dense / rate
+    widest = max(products, key=lambda item: item["bytes_worst"])
+    answer = {
         "ceilings": _ceilings(threads) | {"gather": widest["gather"], "kernel": description()},
-        **{key: _total(held, key) for key in ("flops", "bytes_best", "bytes_worst")},
+        **{key: _total(products, key) for key in ("flops", "bytes_best", "bytes_worst")},
         "dense_flops": dense,
         "dense_seconds": dense / rate,
-        "xnr": _total(held, "bytes_worst") / stream / seconds,
+        "xnr": _total(products, "bytes_worst") / stream / seconds,
         "fraction_of_limit": floor / seconds,
-        "fraction_of_gather": (_total(held, "gathered") + dense / rate) / seconds,
+        "fraction_of_gather": (_total(products, "gathered") + dense / rate) / seconds,
     }
-    if all(item["order"] is not None for item in held):
-        attainable = sum(item["count"] * max(item["floor"], item["order"]) for item in held) + dense / rate
-        found |= {"attainable_seconds": attainable, "fraction_of_ceiling": attainable / seconds}
-    return found | ({} if dense_floor is None else {"dense_floor": dense_floor})
+    if all(item["order"] is not None for item in products):
+        attainable = sum(item["count"] * max(item["floor"], item["order"]) for item in products) + dense / rate
+        answer |= {"attainable_seconds": attainable, "fraction_of_ceiling": attainable / seconds}
+    return answer | ({} if dense_floor is None else {"dense_floor": dense_floor})
 
 
 def _ceilings(threads: int) -> Json:
@@ -65,8 +65,8 @@ def _ceilings(threads: int) -> Json:
     return {"stream": ceilings.stream_bandwidth(threads), **streams, "flops": ceilings.multiply_add_rate(threads)}
 
 
-def _total(held: Iterable[Json], key: str) -> float:
-    total: float = sum(item["count"] * item[key] for item in held)
+def _total(products: Iterable[Json], key: str) -> float:
+    total: float = sum(item["count"] * item[key] for item in products)
     return total
 
 
@@ -92,7 +92,7 @@ def _product(item: Mapping[str, Any], threads: int) -> Json:
 
 
 def _in_order(item: Json, csr: Csr | None, moved: float, threads: int) -> float | None:
-    """Seconds of reading one product's rows, after all that the call moves but these rows; None without its edges."""
+    """Seconds of reading one product's rows, after the other bytes that the call moves; None without its edges."""
     if csr is None:
         return None
     between = max(0, int(moved - item["table"]))

@@ -1,4 +1,4 @@
-"""Memory of process trees in bytes: proportional set size, so that shared pages count once over all processes."""
+"""Memory of process trees in bytes, as proportional set sizes, in which shared pages count once over all processes."""
 
 import ctypes
 import gc
@@ -38,19 +38,22 @@ def total() -> int:
 
 
 def resident() -> int:
-    """PSS of this process and of the others of its session when it leads one."""
+    """PSS of this process, and of the rest of its process tree when it leads one."""
     return proportional(members(os.getpid()) or [os.getpid()])
 
 
 def trim() -> None:
-    """Give freed blocks back to the kernel, so that what stays resident is in use; glibc only."""
+    """Return freed blocks to the kernel, so that all that stays resident is in use; glibc only."""
     gc.collect()
     if hasattr(library := ctypes.CDLL(None), "malloc_trim"):
         library.malloc_trim(0)
 
 
 def limit_data(limit: int) -> None:
-    """Let this process ask for at most ``limit`` bytes, and be the kernel's first victim: its end, nobody else's."""
+    """Limit the data of this process to ``limit`` bytes, and let the kernel end it before others when memory runs out.
+
+    Each process that it starts inherits the limit whole; a pool of ranks divides it.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
@@ -58,15 +61,15 @@ def limit_data(limit: int) -> None:
 
 
 class HighWater:
-    """The kernel's own mark of this process, set back when made: no look sees the height of a short call."""
+    """Peak resident memory of this process as the kernel counts it, from now on; sampling would miss short peaks."""
 
     def __init__(self) -> None:
-        with suppress(OSError):  # a kernel without it leaves the mark where it was, and too little growth is told
+        with suppress(OSError):  # where the kernel cannot reset it, the growth is too small
             Path("/proc/self/clear_refs").write_text("5")
         self.start = _own("VmHWM")
 
     def growth(self) -> int:
-        """Bytes by which resident memory passed what it was at the start, at its highest."""
+        """Bytes by which peak resident memory exceeds that at the start."""
         return max(0, _own("VmHWM") - self.start)
 
 
@@ -76,18 +79,18 @@ def _own(key: str) -> int:
 
 
 class Peak:
-    """The largest PSS seen."""
+    """The largest PSS of several samples."""
 
     bytes: int = 0
 
     def see(self, pids: list[int]) -> None:
-        """Look once."""
+        """Take one sample."""
         self.bytes = max(self.bytes, proportional(pids))
 
 
 @contextmanager
 def watched_from_inside() -> Iterator[Peak]:
-    """Watch this very process from a thread of its own, where no parent can."""
+    """Sample the memory of this process from a thread, where no parent process can."""
     peak, ended = Peak(), threading.Event()
 
     def watch() -> None:

@@ -15,14 +15,14 @@ Predict = Callable[[Graph, NDArray[np.int64]], Floats]
 
 def accuracy(logits: Floats, labels: Labels) -> float:
     """Share of labelled rows whose largest logit is their class; logits [n, classes], labels [n], -1 missing."""
-    kept = labels >= 0
-    return float((logits[kept].argmax(axis=1) == labels[kept]).mean())
+    labelled = labels >= 0
+    return float((logits[labelled].argmax(axis=1) == labels[labelled]).mean())
 
 
 def micro_f1(logits: Floats, labels: Labels) -> float:
     """Micro-averaged F1 of ``logit > 0`` over all labelled entries [n, classes]; 1 when none is true or predicted."""
-    kept = labels >= 0
-    predicted, true = (logits > 0) & kept, labels == 1
+    labelled = labels >= 0
+    predicted, true = (logits > 0) & labelled, labels == 1
     wrong = int((predicted & ~true).sum()) + int((true & ~predicted).sum())
     right = int((predicted & true).sum())
     return 1.0 if right + wrong == 0 else 2 * right / (2 * right + wrong)
@@ -33,11 +33,11 @@ def auc(logits: Floats, labels: Labels) -> float:
 
     Raises ValueError when one of the classes is missing.
     """
-    kept = labels >= 0
-    score, positive = (logits[kept, 1] - logits[kept, 0]).astype(np.float64), labels[kept] == 1
+    labelled = labels >= 0
+    score, positive = (logits[labelled, 1] - logits[labelled, 0]).astype(np.float64), labels[labelled] == 1
     ones, zeros = int(positive.sum()), int((~positive).sum())
     if not ones or not zeros:
-        raise ValueError(f"the area under the curve needs both classes, given are {zeros} zeros and {ones} ones")
+        raise ValueError(f"the area under the curve needs both classes, labels are {zeros} zeros and {ones} ones")
     _, inverse, counts = np.unique(score, return_inverse=True, return_counts=True)
     rank = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
     return float((rank[positive].sum() - ones * (ones + 1) / 2) / (ones * zeros))
@@ -45,12 +45,12 @@ def auc(logits: Floats, labels: Labels) -> float:
 
 def loss(logits: Floats, labels: Labels) -> float:
     """Mean cross entropy [n], or binary cross entropy [n, classes], over what is labelled."""
-    kept, wide = labels >= 0, logits.astype(np.float64)
+    labelled, wide = labels >= 0, logits.astype(np.float64)
     if labels.ndim == 2:
-        z, y = wide[kept], labels[kept]
+        z, y = wide[labelled], labels[labelled]
         return float((np.maximum(z, 0) - z * y + np.log1p(np.exp(-np.abs(z)))).mean())
-    z = wide[kept] - wide[kept].max(axis=1, keepdims=True)
-    return float((np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(z)), labels[kept]]).mean())
+    z = wide[labelled] - wide[labelled].max(axis=1, keepdims=True)
+    return float((np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(z)), labels[labelled]]).mean())
 
 
 def scorers(graph: Graph) -> dict[str, Callable[[Floats, Labels], float]]:
@@ -65,7 +65,7 @@ def scorers(graph: Graph) -> dict[str, Callable[[Floats, Labels], float]]:
 def loss_and_score(graph: Graph, nodes: NDArray[np.int64], predict: Predict) -> tuple[float, float]:
     """Loss and deciding metric of some nodes."""
     assert graph.labels is not None
-    logits, labels = checked(predict(graph, nodes), graph, nodes), graph.labels[nodes]
+    logits, labels = checked_logits(predict(graph, nodes), graph, nodes), graph.labels[nodes]
     return loss(logits, labels), next(iter(scorers(graph).values()))(logits, labels)
 
 
@@ -74,20 +74,20 @@ def scores_of_splits(graph: Graph, predict: Predict) -> dict[str, Any]:
     assert graph.labels is not None
     splits = {split: nodes for split in SPLITS if len(nodes := graph.nodes_of(split))}
     everything = np.concatenate(list(splits.values()))
-    logits = checked(predict(graph, everything), graph, everything)
+    logits = checked_logits(predict(graph, everything), graph, everything)
     parts = dict(zip(splits, np.split(logits, np.cumsum([len(nodes) for nodes in splits.values()])[:-1]), strict=True))
-    held = {
+    scores = {
         name: {split: score(parts[split], graph.labels[nodes]) for split, nodes in splits.items()}
         for name, score in scorers(graph).items()
     }
-    first, *others = held
-    return {"name": first, **held[first]} | ({"also": {name: held[name] for name in others}} if others else {})
+    first, *others = scores
+    return {"name": first, **scores[first]} | ({"also": {name: scores[name] for name in others}} if others else {})
 
 
-def checked(logits: Floats, graph: Graph, nodes: NDArray[np.int64]) -> Floats:
-    """Refuse predictions of another shape, and those that are not finite."""
+def checked_logits(logits: Floats, graph: Graph, nodes: NDArray[np.int64]) -> Floats:
+    """Return the logits; raises ValueError for another shape and for numbers that are not finite."""
     if logits.shape != (len(nodes), graph.classes):
-        raise ValueError(f"predictions have the shape {logits.shape}: {(len(nodes), graph.classes)} was asked for")
+        raise ValueError(f"predictions have the shape {logits.shape}: expected is {(len(nodes), graph.classes)}")
     if not np.isfinite(logits).all():
         raise ValueError("predictions are not finite: lower training.rate")
     return logits

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from backends.ablation import AblationError, resolve, switches
 from backends.contract import Unsupported
 from datasets.hashes import digest
+from harness.launcher.messages import CellConfig, PlannedCell
 from harness.planning.identity import config_diff, execution_config, record_path
 from harness.planning.interpreter import missing_package
 from harness.planning.schema import RunConfig
@@ -29,10 +30,10 @@ class Cell:
     message: str = ""
     overrides: list[str] = field(default_factory=list)
 
-    def plain(self, machine: str, group: str, graph: str | None, prepare: dict[str, float]) -> dict[str, Any]:
+    def plain(self, machine: str, group: str, graph: str | None, prepare: dict[str, float]) -> PlannedCell:
         """Return the JSON form that the executor reads; ``prepare`` are the seconds that the graph took."""
         return {
-            "config": asdict(self.config),
+            "config": cast(CellConfig, asdict(self.config)),
             "hash": self.hash,
             "path": record_path(self.config, self.hash, machine, group),
             "config_diff": self.config_diff,

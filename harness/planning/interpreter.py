@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def checked_environment(config: dict[str, Any]) -> dict[str, Any]:
-    """Return CPU or GPU, threads, versions, protocol and source hashes as a cell of this config would record them."""
+    """Return CPU or GPU, threads, versions and protocol as a cell of this config would record them."""
     backend, launcher = config["backend"]["name"], config["launcher"]
     return _checked(backend, config["threads"], config["device"], launcher["python"])
 

@@ -1,6 +1,7 @@
 """The plan of a command: cells in groups, and which groups are finished."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from datasets.hashes import digest
 from datasets.paths import default_cache
 from datasets.prepare import known_sha256
+from harness.measure.sources import is_current
 from harness.planning.cells import Cell, resolve_cell
 from harness.planning.compose import Job
 from harness.planning.config import load
@@ -15,9 +17,9 @@ from harness.planning.identity import cell_folder, execution_config
 from harness.planning.interpreter import checked_environment
 from harness.planning.schema import RunConfig
 from harness.planning.suite import Suite, expand
-from harness.store.files import machine_slug, read_record
+from harness.store.files import environment_of, machine_slug, read_record
 from harness.store.naming import flatten
-from harness.store.record import Record
+from harness.store.record import Record, RecordError
 from harness.usage import UsageError
 
 SECTIONS = ("dataset", "order", "model", "training", "scenario", "measure")
@@ -141,19 +143,36 @@ def group_id(key: dict[str, Any], cells: Iterable[Cell], environment: Environmen
 
 
 def find_group_records(group: Group, results: Path, machine: str) -> list[Found | None]:
-    """Return the record that each cell of a group has *of that group*, if it was measured on the data as they lie.
+    """Return the record that each cell of a group has *of that group*, measured on today's data with today's code.
 
-    Where there are several the newest counts.
+    All are of one run of the group: the one with records of the most cells, of equals the newest.
     """
-    return [_record_of(cell, group.id, results, machine) for cell in group.cells]
+    runs = [_records_by_run(cell, group.id, results, machine) for cell in group.cells]
+    names = {name for records in runs for name in records}
+
+    def rank(name: str) -> tuple[int, str]:
+        records = [by_run[name][1] for by_run in runs if name in by_run]
+        return len(records), max(str(record.get("written", "")) for record in records)
+
+    best = max(names, key=rank, default="")
+    return [by_run.get(best) for by_run in runs]
 
 
-def _record_of(cell: Cell, group: str, results: Path, machine: str) -> Found | None:
+def _records_by_run(cell: Cell, group: str, results: Path, machine: str) -> dict[str, Found]:
+    """Newest record of a cell by run, among those of this group, of today's data and of today's code."""
     folder = results / cell_folder(cell.config, cell.hash, machine)
-    found = [(path, read_record(path)) for path in folder.glob(f"seed={cell.config.seed}.*.{group}.json")]
+    records = [(path, read_record(path)) for path in folder.glob(f"seed={cell.config.seed}.*.{group}.json")]
     known = known_sha256(cell.config.dataset, default_cache())
-    current = [held for held in found if known in (None, held[1].get("dataset", {}).get("sha256", known))]
-    return max(current, key=lambda held: str(held[1].get("written", "")), default=None)
+    records = [item for item in records if known in (None, item[1].get("dataset", {}).get("sha256", known))]
+    records = [item for item in records if _of_todays_code(results, item[1]["environment"])]
+    return {item[1].get("run", ""): item for item in sorted(records, key=lambda item: str(item[1].get("written", "")))}
+
+
+def _of_todays_code(results: Path, environment: str) -> bool:
+    """Whether the code that a record's process had loaded is as it was; False without the environment's file."""
+    with suppress(RecordError):
+        return is_current(environment_of(results, environment))
+    return False
 
 
 def _below(name: str, free: tuple[str, ...]) -> bool:

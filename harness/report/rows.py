@@ -67,8 +67,8 @@ class Row:
         return int(self.record["config"].get("measure", {}).get("max_samples", 2)) > 1
 
     def samples(self) -> dict[str, list[float]]:
-        """Seconds of the timed call by group."""
-        return {record["group"]: seconds(record) for record in self.ok}
+        """Seconds of the timed call by group and run, as ratios exist only inside one run of a group."""
+        return {f"{record['group']} {record.get('run', '')}".strip(): seconds(record) for record in self.ok}
 
     def values(self, *keys: str) -> list[float]:
         """The numbers at a place in the good records, where they are given."""

@@ -1,4 +1,4 @@
-"""What is timed, and nothing else: one class per scenario."""
+"""The timed call of each scenario, one class each."""
 
 from typing import Any, Protocol
 

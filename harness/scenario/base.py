@@ -1,11 +1,11 @@
-"""What most scenarios do alike: ask the engine, and neither train nor score anything."""
+"""Base of scenarios around one engine that neither train nor score anything."""
 
 from collections.abc import Callable
 from typing import Any
 
 
 class EngineScenario:
-    """A scenario around one engine; what differs is overridden."""
+    """A scenario around one engine."""
 
     engine: Any
 

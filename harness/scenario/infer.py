@@ -23,7 +23,7 @@ class Infer(EngineScenario):
         self.config, self.graph = config, graph
         self.spec = spec_of(config, graph)
         self.start = start_of(config, self.spec)
-        # Always whole: an engine may score all nodes in one pass, whatever the batches, so parts say nothing.
+        # Always whole: an engine may score all nodes in one pass, whatever the batches, so parts cannot be scaled up.
         self.batches = 1
         self.nodes = np.arange(graph.nodes)
         self.logits: Floats | None = None
@@ -39,8 +39,8 @@ class Infer(EngineScenario):
         self.logits = self.engine.infer(clock)
 
     def metrics(self) -> dict[str, Any] | None:
-        """Score the last answer when trained parameters were given: those drawn from a seed know nothing."""
+        """Score the last answer where the parameters were trained; those drawn from a seed predict nothing."""
         if self.config.scenario.state is None or self.logits is None or self.graph.labels is None:
             return None
-        held = self.logits
-        return metrics.scores_of_splits(self.graph, lambda _, nodes: held[nodes])
+        logits = self.logits
+        return metrics.scores_of_splits(self.graph, lambda _, nodes: logits[nodes])

@@ -1,4 +1,4 @@
-"""What scenarios share: the specifications that a configuration and a graph give, and trained states as files."""
+"""Specifications made from a configuration and a graph, and files of trained parameters; for all scenarios."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -48,10 +48,10 @@ def start_of(config: RunConfig, spec: ModelSpec) -> State:
     if config.scenario.state is None:
         return initial_state(spec, config.seed)
     state = load_state(Path(config.scenario.state))
-    given, wanted = {name: value.shape for name, value in state.items()}, spec.parameters()
-    if given != wanted:
-        raise ValueError(f"{config.scenario.state} holds {given}, the model has {wanted}: train it with this model")
-    return {name: state[name] for name in wanted}
+    shapes, expected = {name: value.shape for name, value in state.items()}, spec.parameters()
+    if shapes != expected:
+        raise ValueError(f"{config.scenario.state} holds {shapes}, the model has {expected}: train it with this model")
+    return {name: state[name] for name in expected}
 
 
 def load_state(path: Path) -> State:
@@ -60,8 +60,8 @@ def load_state(path: Path) -> State:
         from safetensors.numpy import load_file
 
         return dict(load_file(path))
-    with np.load(path, allow_pickle=False) as held:
-        return {name: held[name] for name in held.files}
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
 
 
 def save_state(path: Path, state: State) -> None:

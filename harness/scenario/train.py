@@ -1,4 +1,4 @@
-"""Scenario ``train``: one optimisation epoch is timed; the accuracy pass trains once more, to the end."""
+"""Scenario ``train``: one optimization epoch is timed; the accuracy pass trains once more, to the end."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -65,18 +65,18 @@ class Train(EngineScenario):
             self.engine.close()
             self.prepare(clocks.Clock(), None)
         self.engine.load(self.start)
-        course = Course(self.config.scenario.target)
+        curve = ValidationCurve(self.config.scenario.target)
         for epoch in range(self.config.training.epochs):
             loss = self.run(epoch, clocks.Clock())
             if not np.isfinite(loss):
                 raise ValueError(f"the loss of epoch {epoch} is {loss}: lower training.rate={self.training.rate}")
             last = epoch + 1 == self.config.training.epochs
             if last or (epoch + 1) % self.config.training.evaluate_every == 0:
-                course.see(epoch + 1, *self._validate(), self.engine.state)
-                progress(epoch + 1, course.best_score)
-            if 0 < self.config.training.patience <= epoch + 1 - course.best_epoch:
+                curve.add(epoch + 1, *self._validate(), self.engine.state)
+                progress(epoch + 1, curve.best_score)
+            if 0 < self.config.training.patience <= epoch + 1 - curve.best_epoch:
                 break
-        return self._scored(course, epoch + 1)
+        return self._scored(curve, epoch + 1)
 
     def _validate(self) -> tuple[float, float]:
         """Loss and score on the validation nodes, of the training nodes where there are none."""
@@ -87,32 +87,32 @@ class Train(EngineScenario):
         """Training nodes, numbered as in the whole graph."""
         return self.graph.nodes_of("train")
 
-    def _scored(self, course: "Course", epochs: int) -> dict[str, Any]:
-        self.engine.load(course.best_state)
+    def _scored(self, curve: "ValidationCurve", epochs: int) -> dict[str, Any]:
+        self.engine.load(curve.best_state)
         if self.config.scenario.save_state is not None:
-            save_state(Path(self.config.scenario.save_state), course.best_state)
+            save_state(Path(self.config.scenario.save_state), curve.best_state)
         scores = metrics.scores_of_splits(self.graph, self.engine.predict)
-        scores |= {"best_epoch": course.best_epoch, "epochs_run": epochs}
+        scores |= {"best_epoch": curve.best_epoch, "epochs_run": epochs}
         if self.config.scenario.target is not None:
-            scores |= {"target": self.config.scenario.target, "epochs_to_target": course.reached}
-        return {"metrics": scores, "validation": thinned(course.curve, course.best_epoch)}
+            scores |= {"target": self.config.scenario.target, "epochs_to_target": curve.reached}
+        return {"metrics": scores, "validation": thinned(curve.points, curve.best_epoch)}
 
 
 @dataclass
-class Course:
+class ValidationCurve:
     """The validation curve so far, its best epoch, and the first one that reached the target."""
 
     target: float | None
-    curve: list[list[float]] = field(default_factory=list)
+    points: list[list[float]] = field(default_factory=list)
     best_epoch: int = 0
     best_score: float = float("-inf")
     best_loss: float = float("inf")
     best_state: State = field(default_factory=dict)
     reached: int | None = None
 
-    def see(self, epoch: int, loss: float, score: float, state: Callable[[], State]) -> None:
+    def add(self, epoch: int, loss: float, score: float, state: Callable[[], State]) -> None:
         """Add a point; keep a copy of the state when it is the best."""
-        self.curve.append([epoch, loss, score])
+        self.points.append([epoch, loss, score])
         if self.reached is None and self.target is not None and score >= self.target:
             self.reached = epoch
         if (score, -loss) > (self.best_score, -self.best_loss):
@@ -120,7 +120,7 @@ class Course:
             self.best_state = {name: np.array(value) for name, value in state().items()}
 
 
-def thinned(curve: list[list[float]], best_epoch: int) -> list[list[float]]:
+def thinned(points: list[list[float]], best_epoch: int) -> list[list[float]]:
     """Keep at most some 200 points of a curve, the last and the best among them."""
-    step = -(-len(curve) // LONGEST_CURVE)
-    return [point for i, point in enumerate(curve) if i % step == 0 or point[0] == best_epoch or i == len(curve) - 1]
+    step = -(-len(points) // LONGEST_CURVE)
+    return [point for i, point in enumerate(points) if i % step == 0 or point[0] == best_epoch or i == len(points) - 1]

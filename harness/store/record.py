@@ -31,6 +31,7 @@ class Record(TypedDict, total=False):
     dataset: dict[str, Any]  # name sha256 trust synthetic inductive task counts published notes structure
     environment: str  # hash, see environments/<hash>.json
     group: str
+    run: str  # id shared by the records that one run of a group wrote; absent in older records
     rounds: list[int]  # position of each sample in the group's token order
     prepare: dict[str, float]  # phase -> seconds
     warmup: list[float]

@@ -1,4 +1,4 @@
-"""The parity gate of ``flatten``: stored neighbourhoods, read back, are those of the kernels' definition in numpy."""
+"""Parity gate of ``flatten``: stored neighbourhoods, read back, against the kernels' definition in numpy."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -13,7 +13,8 @@ from datasets.randomness import hash_ids
 from harness.measure.clock import Clock
 from harness.planning.schema import RunConfig
 from harness.scenario.setup import neighbourhood_spec_of, training_of
-from harness.verify.gradients import Incorrect, small_graph
+from harness.verify.graphs import small_graph
+from harness.verify.outcome import Incorrect
 
 DEFINITION = "backends.kernels.definition"
 SAMPLE = 16  # targets of the data set
@@ -28,8 +29,8 @@ def verify_flattening(config: RunConfig, graph: Graph) -> dict[str, Any]:
     targets, small = np.unique(drawn.astype(np.int64)), _small(graph)
     parts = {"small graph": (small, np.arange(small.nodes)), f"{len(targets)} targets": (graph, targets)}
     parity: dict[str, Any] = {}
-    for name, (part, wanted) in parts.items():
-        parity[name], wrong = _compare(config, part, wanted)
+    for name, (part, nodes) in parts.items():
+        parity[name], wrong = _compare(config, part, nodes)
         if wrong:
             raise Incorrect(f"backend {config.backend.name} disagrees with the definition on {name}: {wrong}", parity)
     return parity
@@ -57,64 +58,65 @@ def _small(graph: Graph) -> Graph:
 
 
 def _compare(config: RunConfig, graph: Graph, targets: Nodes) -> tuple[dict[str, int], str]:
-    """Count what was compared, and say what is wrong, or nothing."""
+    """Count the compared targets, nodes and edges; also say what is wrong, or nothing."""
     engine: Flattener = runtime(config.backend, "flatten")
     plan = BatchPlan(targets, None, None, config.seed)
     engine.prepare(graph, neighbourhood_spec_of(config, graph), training_of(config), plan, Clock())
     try:
         engine.flatten(Clock())
-        found = {int(record.nodes[0]): record for record in engine.stored()}
+        stored = {int(record.nodes[0]): record for record in engine.stored()}
         sampling = engine.sampling()
-        wanted = {int(record.nodes[0]): record for record in (defined(graph, sampling, int(at)) for at in targets)}
+        expected = {int(record.nodes[0]): record for record in (defined(graph, sampling, int(at)) for at in targets)}
     finally:
         engine.close()
-    counted = {"targets": len(wanted)} | {
-        name: sum(len(getattr(record, of)) for record in wanted.values())
-        for name, of in (("nodes", "nodes"), ("edges", "edge_ids"))
+    counts = {"targets": len(expected)} | {
+        name: sum(len(getattr(record, column)) for record in expected.values())
+        for name, column in (("nodes", "nodes"), ("edges", "edge_ids"))
     }
-    if set(found) != set(wanted):
-        return counted, f"{len(set(found) ^ set(wanted))} of {len(wanted)} records are missing or of other nodes"
-    for target, record in wanted.items():
-        if wrong := difference(found[target], record):
-            return counted, f"{wrong} of target {target} differ"
-    return counted, ""
+    if set(stored) != set(expected):
+        return counts, f"{len(set(stored) ^ set(expected))} of {len(expected)} records are missing or of other nodes"
+    for target, record in expected.items():
+        if wrong := difference(stored[target], record):
+            return counts, f"{wrong} of target {target} differ"
+    return counts, ""
 
 
 def defined(graph: Graph, sampling: Sampling, target: int) -> GraphFeature:
-    """What the record of a target holds, from numpy alone."""
-    # torch stands behind the kernels' names: cells without a gate can do without.
+    """Return the record of a target as the definition in numpy has it."""
+    # The kernels' package imports torch, which cells without a gate can do without.
     reaches = load_object("backends.kernels.neighbourhood:reaches")
     drawing = load_object(f"{DEFINITION}:Drawing")(
         sampling.sampler, sampling.seed, sampling.weight, sampling.replacement
     )
     steps = reaches(sampling.fanouts)
-    found = load_object(f"{DEFINITION}:search")(sampling.csr, drawing, np.array([target]), steps, sampling.per_target)
-    nodes, starts = found.numbers, found.kept.starts
+    search = load_object(f"{DEFINITION}:search")
+    hood = search(sampling.csr, drawing, np.array([target]), steps, sampling.per_target)
+    nodes, starts = hood.numbers, hood.kept.starts
     counts = np.diff(starts)
     return GraphFeature(
         nodes if graph.node_ids is None else graph.node_ids[nodes].astype(np.int64),
-        np.repeat(np.arange(len(found.layers)), found.layers),
+        np.repeat(np.arange(len(hood.layers)), hood.layers),
         graph.csr.indptr[nodes + 1].astype(np.int64) - graph.csr.indptr[nodes],
         None if graph.features is None else graph.features[nodes],
         np.repeat(np.arange(len(nodes)), counts),
-        np.asarray(found.local),
+        np.asarray(hood.local),
         np.arange(starts[-1]) - np.repeat(starts[:-1], counts),
-        np.asarray(found.kept.ids),
+        np.asarray(hood.kept.ids),
     )
 
 
-def difference(found: GraphFeature, wanted: GraphFeature) -> str:
+def difference(first: GraphFeature, second: GraphFeature) -> str:
     """Name the first column in which two records of a target differ, whatever the order of their nodes and edges."""
-    found, wanted = _sorted(found), _sorted(wanted)
+    first, second = _sorted(first), _sorted(second)
     for column in fields(GraphFeature):
-        one, other = (getattr(record, column.name) for record in (found, wanted))
+        one, other = (getattr(record, column.name) for record in (first, second))
         if (one is None) != (other is None) or (one is not None and not np.array_equal(one, other)):
             return column.name.replace("_", " ")
     return ""
 
 
 def _sorted(record: GraphFeature) -> GraphFeature:
-    """Nodes by id, edges by destination and rank; edges name nodes by their id."""
+    """Sort nodes by id and edges by destination and rank; the edges' ends become node ids."""
     order = np.argsort(record.nodes, kind="stable")
     sources, destinations = (record.nodes[ends] for ends in (record.sources, record.destinations))
     by_rank = np.lexsort((record.ranks, destinations))

@@ -1,8 +1,8 @@
-"""The parity gate of ``sample``: whatever an engine draws at random, it keeps the contract of a sampled neighbourhood.
+"""Parity gate of ``sample``: drawn neighbourhoods keep the contract of sampling, whatever an engine draws at random.
 
-A hop asks nodes that were reached before, all of those that it is the first to ask among them; each keeps exactly
-min(fanout, in-degree) of its in-edges, none twice. Where fanouts reach every in-degree nothing is left to chance, and
-nodes and edges are those of the whole neighbourhood.
+A hop expands nodes that were reached before it, among them every one that no earlier hop expanded. Each expanded node
+has exactly min(fanout, in-degree) of its in-edges, none twice. Where fanouts reach every in-degree nothing is random,
+and nodes and edges are those of the whole neighbourhood.
 """
 
 from dataclasses import replace
@@ -20,15 +20,16 @@ from datasets.graph import Graph
 from harness.measure.clock import Clock
 from harness.planning.schema import RunConfig
 from harness.scenario.setup import labelled_of, neighbourhood_spec_of, training_of
-from harness.verify.gradients import BLOCK, Incorrect, small_graph
+from harness.verify.graphs import BLOCK, small_graph
+from harness.verify.outcome import Incorrect
 
-FEW = 5  # targets of the small graph, whose neighbourhood is not all of it
+FEW = 5  # targets of the small graph whose neighbourhood is only a part of it
 
 
 def verify_sampling(config: RunConfig, graph: Graph) -> dict[str, Any]:
     """Draw neighbourhoods of a small graph and of one batch of ``graph``, and check them; raises Incorrect.
 
-    Returns per part: targets, nodes that were asked, edges that were drawn, summed over the hops.
+    Returns per part: targets, expanded nodes and drawn edges, summed over the hops.
     """
     small = small_graph("multiclass", 4, weighted=False)
     spec = neighbourhood_spec_of(config, graph)
@@ -41,17 +42,17 @@ def verify_sampling(config: RunConfig, graph: Graph) -> dict[str, Any]:
         f"{len(block)} targets": (graph, spec, block),
     }
     parity: dict[str, Any] = {}
-    for name, (part, asked, targets) in parts.items():
-        hops = _drawn(config, part, asked, targets)
-        counted = {key: sum(len(getattr(hop, key)) for hop in hops) for key in ("nodes", "edges")}
-        parity[name] = {"targets": len(targets)} | counted
-        if wrong := broken(part.csr, targets, asked, hops):
+    for name, (part, part_spec, targets) in parts.items():
+        hops = _draw(config, part, part_spec, targets)
+        counts = {key: sum(len(getattr(hop, key)) for hop in hops) for key in ("nodes", "edges")}
+        parity[name] = {"targets": len(targets)} | counts
+        if wrong := broken(part.csr, targets, part_spec, hops):
             raise Incorrect(f"backend {config.backend.name} breaks the contract of sampling on {name}: {wrong}", parity)
     return parity
 
 
-def _drawn(config: RunConfig, graph: Graph, spec: ModelSpec, targets: Nodes) -> list[Hop]:
-    """What a new sampler draws for one batch, after another one: what that left behind must not matter."""
+def _draw(config: RunConfig, graph: Graph, spec: ModelSpec, targets: Nodes) -> list[Hop]:
+    """Let a new sampler draw one batch after a whole epoch, which must leave nothing behind that matters."""
     engine: Sampler = runtime(config.backend.checked(), "sample")
     engine.prepare(graph, spec, training_of(config), BatchPlan(targets, None, None, config.seed), Clock())
     try:
@@ -62,48 +63,49 @@ def _drawn(config: RunConfig, graph: Graph, spec: ModelSpec, targets: Nodes) -> 
 
 
 def broken(csr: Csr, targets: Nodes, spec: ModelSpec, hops: list[Hop]) -> str:
-    """Say what of the contract the hops of one batch break, or nothing."""
+    """Say how the hops of one batch break the contract, or nothing."""
     fanouts: list[int | None] = [*reversed(spec.fanouts)] or [None] * spec.layers
     if len(hops) != len(fanouts):
-        return f"{len(hops)} hops were drawn, {len(fanouts)} are asked"
-    reached, done = np.unique(targets), np.zeros(0, dtype=np.int64)
+        return f"{len(hops)} hops were drawn, the model has {len(fanouts)}"
+    reached, expanded = np.unique(targets), np.zeros(0, dtype=np.int64)
     for number, (hop, fanout) in enumerate(zip(hops, fanouts, strict=True), 1):
-        wrong = _wrong_nodes(hop.nodes, reached, done) or _wrong_fanout(hop, fanout, fanouts) or _wrong_edges(csr, hop)
+        wrong = _wrong_nodes(hop.nodes, reached, expanded)
+        wrong = wrong or _wrong_fanout(hop, fanout, fanouts) or _wrong_edges(csr, hop)
         if wrong:
             return f"hop {number} {wrong}"
-        reached, done = np.union1d(reached, csr.indices[hop.edges]), np.union1d(done, hop.nodes)
+        reached, expanded = np.union1d(reached, csr.indices[hop.edges]), np.union1d(expanded, hop.nodes)
     return ""
 
 
-def _wrong_nodes(nodes: Nodes, reached: NDArray[np.integer], done: NDArray[np.integer]) -> str:
-    """A hop may ask again, as layers that draw each for themselves do, but must ask all that are new."""
+def _wrong_nodes(nodes: Nodes, reached: NDArray[np.integer], expanded: NDArray[np.integer]) -> str:
+    """Check the nodes of a hop: all that were reached and not expanded; others again, where each layer draws anew."""
     if len(np.unique(nodes)) != len(nodes):
-        return "asks a node twice"
+        return "expands a node twice"
     if len(strange := np.setdiff1d(nodes, reached)):
-        return f"asks node {strange[0]}, which was not reached"
-    if len(left := np.setdiff1d(np.setdiff1d(reached, done), nodes)):
+        return f"expands node {strange[0]}, which was not reached"
+    if len(left := np.setdiff1d(np.setdiff1d(reached, expanded), nodes)):
         return f"leaves out node {left[0]}, which was reached"
     return ""
 
 
 def _wrong_fanout(hop: Hop, own: int | None, fanouts: list[int | None]) -> str:
-    """More than its own fanout only as a draw for a deeper layer, whose edges hold this one's."""
+    """Check the fanout of a hop: its own, or a larger one of another layer, whose edges include this one's."""
     most = None if None in fanouts else max(fanout for fanout in fanouts if fanout is not None)
-    least, given, highest = (np.inf if fanout is None else fanout for fanout in (own, hop.fanout, most))
-    return "" if least <= given <= highest else f"draws with fanout {hop.fanout}, its layers ask for {own}"
+    least, drawn, highest = (np.inf if fanout is None else fanout for fanout in (own, hop.fanout, most))
+    return "" if least <= drawn <= highest else f"draws with fanout {hop.fanout}, its layers ask for {own}"
 
 
 def _wrong_edges(csr: Csr, hop: Hop) -> str:
-    """Each node keeps as many as it must, of its own in-edges, none twice."""
+    """Check the edges of a hop: as many in-edges of each node as the fanout says, none twice."""
     if len(hop.edges) and not 0 <= hop.edges.min() <= hop.edges.max() < csr.nnz:
         return f"holds an edge that the graph of {csr.nnz} edges does not have"
     if len(np.unique(hop.edges)) != len(hop.edges):
         return "holds an edge twice"
     ends = np.searchsorted(csr.indptr, hop.edges, side="right") - 1
     if len(strange := np.setdiff1d(ends, hop.nodes)):
-        return f"holds an in-edge of node {strange[0]}, which was not asked"
-    kept = np.bincount(ends, minlength=csr.shape[0])[hop.nodes]
-    wanted = np.minimum(csr.in_degrees[hop.nodes], np.inf if hop.fanout is None else hop.fanout)
-    if len(bad := np.flatnonzero(kept != wanted)):
-        return f"gives node {hop.nodes[bad[0]]} {kept[bad[0]]} in-edges instead of {int(wanted[bad[0]])}"
+        return f"holds an in-edge of node {strange[0]}, which is not expanded"
+    counts = np.bincount(ends, minlength=csr.shape[0])[hop.nodes]
+    expected = np.minimum(csr.in_degrees[hop.nodes], np.inf if hop.fanout is None else hop.fanout)
+    if len(bad := np.flatnonzero(counts != expected)):
+        return f"gives node {hop.nodes[bad[0]]} {counts[bad[0]]} in-edges instead of {int(expected[bad[0]])}"
     return ""

@@ -13,7 +13,10 @@ import pytest
 
 from harness.launcher import group as group_module
 from harness.launcher.group import Busy, run_groups
+from harness.launcher.process import Child
 from harness.launcher.remote import child_environment
+from harness.measure.sources import is_current
+from harness.store.files import environment_of
 from tests.cells import cell, eventually, group, mark_processes, marked, records, saved_graph
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -91,6 +94,33 @@ def test_a_failure_in_the_accuracy_pass_fails_the_cell(tmp_path, graph, fail):
 def test_a_traceback_is_kept(tmp_path, graph):
     (record,), _ = run(tmp_path, cell(graph, backend={"fail": "raise"}))
     assert "Traceback" in record["log_tail"] and "backends/dummy/failures.py" in record["log_tail"]
+
+
+@pytest.mark.parametrize("fail", ["none", "raise", "crash"])
+@pytest.mark.parametrize("launcher", ["inline", "process"])
+def test_the_environment_lists_the_code_that_ran_however_it_ended(tmp_path, graph, fail, launcher):
+    if launcher == "inline" and fail == "crash":
+        pytest.skip("would crash this process")
+    (record,), _ = run(tmp_path, cell(graph, launcher=launcher, backend={"fail": fail}))
+    environment = environment_of(tmp_path / "results", record["environment"])
+    ran = {"backends.dummy.backend", "backends.dummy.network", "datasets.graph", "harness.session"}
+    assert ran <= set(environment["modules"])
+    assert (fail == "crash" or "harness.scenario.train" in environment["modules"]) and is_current(environment)
+    assert "sources" in environment["checked"] and "commit" in environment
+
+
+def test_records_of_one_run_share_its_id_and_the_next_run_has_another(tmp_path, graph):
+    first, _ = run(tmp_path, cell(graph, "a", "inline"), cell(graph, "b", "inline", backend={"fail": "raise"}))
+    again, _ = run(tmp_path, cell(graph, "a", "inline"))
+    assert first[0]["run"] == first[1]["run"] != again[0]["run"]
+
+
+def test_a_cell_knows_when_it_has_to_answer(tmp_path, graph, monkeypatch):
+    seen = []
+    send = Child.send
+    monkeypatch.setattr(Child, "send", lambda child, message: seen.append(message["left"]) or send(child, message))
+    (record,), _ = run(tmp_path, cell(graph, measure={"deadline_seconds": 60.0}))
+    assert record["status"] == "ok" and seen == sorted(seen, reverse=True) and seen[0] == 60.0 > seen[-1] > 0
 
 
 def test_neighbours_of_a_failing_cell_finish(tmp_path, graph):

@@ -165,10 +165,10 @@ class WrongSampler(AglSampler):
         ("twice", "holds an edge twice"),
         ("fewer", r"gives node \d+ \d in-edges instead of"),
         ("unknown", "holds an edge that the graph of"),
-        ("foreign", r"leaves out node|was not asked"),
-        ("repeated", "asks a node twice"),
+        ("foreign", r"leaves out node|is not expanded"),
+        ("repeated", "expands a node twice"),
         ("fanout", "draws with fanout 1"),
-        ("hop", "1 hops were drawn, 2 are asked"),
+        ("hop", "1 hops were drawn, the model has 2"),
     ],
 )
 def test_what_breaks_the_contract_is_caught(mistake, message):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.measure.sources import with_sources
 from harness.planning.compose import Job, compose_jobs, compose_one
 from harness.planning.config import load
 from harness.planning.identity import record_path
@@ -19,6 +20,7 @@ from harness.store.files import write_environment, write_record
 from harness.usage import UsageError
 
 MACHINE = "box"
+ROOT = Path(__file__).resolve().parents[2]
 DUMMY = ["backend=dummy", "dataset.options.nodes=500"]
 
 
@@ -35,14 +37,17 @@ def groups(*configs: RunConfig, environment: Any = here, suite: Suite | None = N
     return form_groups([Asked(item, [], suite) for item in configs], environment)
 
 
-def write(group: Group, results: Path, statuses: Sequence[str | None]) -> None:
-    """Write records of a group as the executor would, ``None`` leaves a cell out."""
+def write(
+    group: Group, results: Path, statuses: Sequence[str | None], run: str = "1", modules: dict[str, str] | None = None
+) -> None:
+    """Write records of a group as the executor would, ``None`` leaves a cell out; ``modules`` are what it loaded."""
+    modules = modules or {}
     for cell, status in zip(group.cells, statuses, strict=True):
         if status is None:
             continue
-        name = write_environment(results, here(asdict(cell.config)))
+        name = write_environment(results, with_sources({"checked": here(asdict(cell.config))}, modules))
         path = record_path(cell.config, cell.hash, MACHINE, group.id).replace("{environment}", name)
-        record = {"status": status, "config": asdict(cell.config), "environment": name, "group": group.id}
+        record = {"status": status, "config": asdict(cell.config), "environment": name, "group": group.id, "run": run}
         write_record(results, path, record if status == "ok" else record | {"message": "said so"})
 
 
@@ -118,7 +123,7 @@ def test_records_of_other_data_do_not_finish_a_group(tmp_path: Path, cache_folde
     (group,) = groups(config())
     cell = group.cells[0]
     prepare_graph(cell.config.dataset, cell.config.order, cache_folder)
-    name = write_environment(tmp_path, {})
+    name = write_environment(tmp_path, with_sources({"checked": {}}, {}))
     path = record_path(cell.config, cell.hash, MACHINE, group.id).replace("{environment}", name)
     record = {"status": "ok", "config": asdict(cell.config), "environment": name, "group": group.id}
     write_record(tmp_path, path, record | {"dataset": {"sha256": "ab" * 32}})
@@ -245,10 +250,46 @@ def test_a_plan_asks_for_open_groups_only(tmp_path: Path) -> None:
 def test_the_newest_of_several_records_of_a_cell_counts(tmp_path: Path) -> None:
     (group,) = groups(config())
     (cell,) = group.cells
-    for name, date, status in (("aa", "2026-02-01", "ok"), ("bb", "2026-03-01", "oom"), ("cc", "2026-01-01", "ok")):
+    for number, date, status in ((1, "2026-02-01", "ok"), (2, "2026-03-01", "oom"), (3, "2026-01-01", "ok")):
+        name = write_environment(tmp_path, with_sources({"checked": {}, "machine": number}, {}))
         path = tmp_path / record_path(cell.config, cell.hash, MACHINE, group.id).replace("{environment}", name)
         record = {"status": status, "config": asdict(cell.config), "environment": name, "group": group.id}
         write_record(tmp_path, path, record | {"message": "said so"})
         path.write_text(re.sub(r'"written": "[^"]*"', f'"written": "{date}T12:00:00Z"', path.read_text()))
     (found,) = find_group_records(group, tmp_path, MACHINE)
     assert found is not None and found[1]["status"] == "oom"
+
+
+def test_records_of_two_runs_do_not_finish_a_group_together(tmp_path: Path) -> None:
+    (group,) = groups(config(), config("backend.seconds=0.02"))
+    write(group, tmp_path, ["ok", None], run="1")
+    write(group, tmp_path, [None, "ok"], run="2")
+    group.records = find_group_records(group, tmp_path, MACHINE)
+    assert sum(found is not None for found in group.records) == 1 and group.state("none")[0]
+    write(group, tmp_path, ["ok", "ok"], run="3")
+    group.records = find_group_records(group, tmp_path, MACHINE)
+    assert not group.state("none")[0]
+
+
+def test_a_run_of_all_cells_wins_over_a_newer_one_that_was_cut_off(tmp_path: Path) -> None:
+    (group,) = groups(config(), config("backend.seconds=0.02"))
+    write(group, tmp_path, ["ok", "ok"], run="1")
+    write(group, tmp_path, ["oom", None], run="2", modules={"backends.batches": str(ROOT / "backends" / "batches.py")})
+    group.records = find_group_records(group, tmp_path, MACHINE)
+    assert [found and found[1]["status"] for found in group.records] == ["ok", "ok"]
+
+
+def test_a_record_of_other_code_does_not_finish_a_group(tmp_path: Path) -> None:
+    (group,) = groups(config())
+    write(group, tmp_path, ["ok"], modules={"backends.batches": str(ROOT / "backends" / "batches.py")})
+    assert find_group_records(group, tmp_path, MACHINE) != [None]
+    write(group, tmp_path / "other", ["ok"], modules={"backends.batches": str(ROOT / "backends" / "model.py")})
+    assert find_group_records(group, tmp_path / "other", MACHINE) == [None]
+
+
+def test_a_record_whose_code_was_not_noted_does_not_finish_a_group(tmp_path: Path) -> None:
+    (group,) = groups(config())
+    write(group, tmp_path, ["ok"])
+    for path in (tmp_path / "environments").iterdir():
+        path.write_text('{"checked": {}, "machine": {}}')
+    assert find_group_records(group, tmp_path, MACHINE) == [None]

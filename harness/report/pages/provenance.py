@@ -93,6 +93,8 @@ def environments_of(datasets: Sequence[DatasetComparisons], environments: Mappin
 
 
 def _environment(name: str, values: Mapping[str, Any]) -> Details:
+    """The environment's table; the digests of its many modules stay in its file."""
     heads = [Column("key", align="left"), Column("value", align="left")]
+    values = {key: value for key, value in values.items() if key != "modules"}
     rows = [[key, " ".join(str(value).split())[:WIDEST]] for key, value in sorted(flatten(values).items())]
     return Details([Code(name)], [Table(heads, rows)])

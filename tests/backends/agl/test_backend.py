@@ -17,7 +17,7 @@ from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.reference.definition import loss_and_gradients
 from backends.reference.minibatch import train
 from backends.registry import config_class, runtime
-from harness.verify.gradients import TRIES
+from harness.verify.comparison import TRIES
 from tests.contract.test_parity import PlainClock
 from tests.graphs import awkward_graph
 

@@ -6,10 +6,10 @@ import sys
 
 import numpy as np
 import pytest
-from tests.backends.agl.train.test_parameter_server import prepared
 
-from backends.agl.train.worker import Phases
+from backends.agl.train.worker import WorkerClock
 from backends.parallel.ranks import RankFailed
+from tests.backends.agl.train.test_parameter_server import prepared
 from tests.cells import mark_processes
 
 EPOCHS = 2
@@ -24,7 +24,7 @@ def same(one, other):
 def test_allreduce_equals_synchronous_servers(batch_size):
     many = [prepared("gcn", batch_size, workers=2, strategy=strategy, servers=0) for strategy in ("sync", "allreduce")]
     for epoch in range(EPOCHS):
-        losses = [trainer.epoch(epoch, Phases()) for trainer in many]
+        losses = [trainer.epoch(epoch, WorkerClock()) for trainer in many]
         np.testing.assert_allclose(*losses, rtol=1e-5)
     same(many[0].state(), many[1].state())
     targets = np.arange(4, 30)
@@ -38,9 +38,9 @@ def test_allreduce_equals_synchronous_servers(batch_size):
 def test_trainers_share_the_ranks_of_this_process():
     first, second = (prepared("gcn", batch_size, workers=2, strategy="allreduce") for batch_size in (3, None))
     assert first.pool.ranks is second.pool.ranks
-    second.epoch(0, Phases())
+    second.epoch(0, WorkerClock())
     second.close()
-    assert np.isfinite(first.epoch(0, Phases()))
+    assert np.isfinite(first.epoch(0, WorkerClock()))
     first.close()
 
 
@@ -48,7 +48,7 @@ def test_a_killed_worker_is_an_error_that_says_what_to_do():
     trainer = prepared("gcn", 3, workers=2, strategy="allreduce")
     trainer.pool.ranks.processes[1].process.kill()
     with pytest.raises(RankFailed, match=r"rank 1 of 2 ended.*strategy=sync"):
-        trainer.epoch(0, Phases())
+        trainer.epoch(0, WorkerClock())
     trainer.close()
 
 
@@ -60,10 +60,10 @@ def test_what_a_worker_raises_reaches_the_caller():
 
 
 PROGRAM = """
-from backends.agl.train.worker import Phases
+from backends.agl.train.worker import WorkerClock
 from tests.backends.agl.train.test_parameter_server import prepared
 trainer = prepared("gcn", 3, workers=2, strategy="allreduce")
-print(trainer.epoch(0, Phases()))
+print(trainer.epoch(0, WorkerClock()))
 """
 
 

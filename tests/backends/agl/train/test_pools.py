@@ -14,7 +14,7 @@ import pytest
 
 from backends.agl.train.worker import WorkerClock
 from backends.parallel import ray_cluster as cluster
-from harness.launcher.process import end_session
+from harness.launcher.process import end_tree
 from tests.backends.agl.train.test_parameter_server import prepared
 from tests.cells import eventually, mark_processes, marked
 
@@ -170,6 +170,6 @@ def test_all_processes_end_with_the_session_of_the_program(tmp_path: Path):
         program = PROGRAM.format(strategy="sync").replace("trained(", "trained(epochs=10**6, ")
         running = subprocess.Popen([sys.executable, "-c", program], env=environment, start_new_session=True)
         eventually(lambda: len(marked(mark)) > 8, "the start of the workers")
-        assert end_session(running.pid) == []
+        assert end_tree(running.pid) == []
         running.wait()
     shutil.rmtree(environment["TMPDIR"])

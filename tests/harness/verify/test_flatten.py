@@ -12,7 +12,7 @@ from harness.launcher.failure import CellFailed
 from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
 from harness.session import Session
 from harness.verify.flatten import verify_flattening
-from harness.verify.gradients import Incorrect
+from harness.verify.outcome import Incorrect
 from tests.graphs import awkward_graph
 
 

@@ -12,8 +12,8 @@ from harness.measure.clock import Clock
 from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
 from harness.scenario import scenario_class
 from harness.scenario.setup import load_state, save_state
-from harness.scenario.train import Course, thinned
-from harness.verify.gradients import small_graph
+from harness.scenario.train import ValidationCurve, thinned
+from harness.verify.graphs import small_graph
 
 POINTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=30)
 
@@ -36,13 +36,13 @@ def trained(graph, **named):
 
 @given(POINTS, st.integers(0, 4))
 def test_the_best_epoch_has_the_best_score_then_the_lowest_loss_then_comes_first(points, target):
-    course = Course(target)
+    curve = ValidationCurve(target)
     for epoch, (loss, score) in enumerate(points, 1):
-        course.see(epoch, loss, score, lambda epoch=epoch: {"at": np.array([epoch])})
+        curve.add(epoch, loss, score, lambda epoch=epoch: {"at": np.array([epoch])})
     best = min(range(len(points)), key=lambda i: (-points[i][1], points[i][0], i))
-    assert course.best_epoch == best + 1
-    assert course.best_state["at"] == best + 1
-    assert course.reached == next((i + 1 for i, (_, score) in enumerate(points) if score >= target), None)
+    assert curve.best_epoch == best + 1
+    assert curve.best_state["at"] == best + 1
+    assert curve.reached == next((i + 1 for i, (_, score) in enumerate(points) if score >= target), None)
 
 
 @given(st.integers(1, 3000), st.data())

@@ -11,8 +11,7 @@ from backends.kernels import ceiling, dispatch, plain
 from backends.kernels.extension import extension
 from backends.model import ModelSpec, initial_state
 from datasets.csr import Csr
-from harness.measure import ceilings
-from harness.measure import shared as once
+from harness.measure import ceilings, shared_values
 from harness.measure.dense import dense_floor
 from harness.measure.limits import limits
 from tests.graphs import awkward_graph
@@ -90,26 +89,26 @@ def test_ceilings_of_this_machine_are_measured(monkeypatch, compiled):
         monkeypatch.setitem(dispatch.IMPLEMENTATIONS, "cpu", plain)
     monkeypatch.setattr(ceilings, "STREAM_BYTES", 1 << 22)
     monkeypatch.setattr(ceilings, "GATHER_BYTES", 1 << 20)
-    once.forget()
+    shared_values.clear()
     found = limits(FACTS, 1.0, 1, [operand(1000)])
     assert all(found["ceilings"][name] > 1e6 for name in ("stream", "read", "triad", "flops", "gather"))
     assert found["ceilings"]["stream"] == max(found["ceilings"]["read"], found["ceilings"]["triad"])
     assert found["fraction_of_ceiling"] > 0
-    once.forget()
+    shared_values.clear()
 
 
 def test_what_another_cell_measured_is_not_measured_again(monkeypatch):
-    once.forget()
+    shared_values.clear()
     facts = {"spmm": [FACTS["spmm"][0] | {"rows": 10, "columns": 10}]}
     monkeypatch.setattr(ceilings, "best_of", lambda call, *rest, **named: 0.5)
     first = limits(facts, 1.0, 1, [operand(1000)])
-    told = json.loads(json.dumps(once.known()))
-    once.forget()
-    once.learn(told)
+    values = json.loads(json.dumps(shared_values.snapshot()))
+    shared_values.clear()
+    shared_values.adopt(values)
     monkeypatch.setattr(ceilings, "best_of", lambda call, *rest, **named: 0.25)
     assert limits(facts, 1.0, 1, [operand(1000)]) == first
     assert limits(facts, 1.0, 1, [operand(2000)])["fraction_of_ceiling"] < first["fraction_of_ceiling"]
-    once.forget()
+    shared_values.clear()
 
 
 @pytest.mark.parametrize("width", [1, 5, 8, 16, 23, 64, 65, 200])
@@ -136,20 +135,20 @@ def test_rows_that_do_not_exist_are_refused():
 
 def test_long_lists_are_tried_in_part_and_read_whole(monkeypatch):
     indices = np.arange(100_000, dtype=np.int64) % 1000
-    made, read = [], []
+    gathered, read = [], []
 
     def gathering(table, rows):
-        made.append(rows)
+        gathered.append(rows)
         return lambda ahead, block, threads: read.append(len(rows))
 
     monkeypatch.setattr(ceilings, "gathering", gathering)
     monkeypatch.setattr(ceilings, "TRIAL_BYTES", 64 * 1600)
-    monkeypatch.setattr(ceilings, "TRIED", 0.0)
-    once.forget()
+    monkeypatch.setattr(ceilings, "TRIAL_SECONDS", 0.0)
+    shared_values.clear()
     assert ceilings.order_seconds(indices, 1000, 16, 1) > 0
     assert ceilings.order_seconds(indices[:0], 1000, 16, 1) == 0
-    once.forget()
-    assert np.array_equal(made[1], indices)
+    shared_values.clear()
+    assert np.array_equal(gathered[1], indices)
     assert read == [1600] * 3 * len(ceilings.AHEAD) + [100_000] * (1 + ceilings.REPEATS)
 
 

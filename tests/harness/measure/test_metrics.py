@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 
 from backends.reference import definition
 from harness.measure import metrics
-from harness.verify.gradients import small_graph
+from harness.verify.graphs import small_graph
 
 SEEDS = st.integers(0, 2**32 - 1)
 

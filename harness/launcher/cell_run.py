@@ -1,0 +1,137 @@
+"""One cell of a group from its start to its record: every failure ends it with a record that says so."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from harness.launcher.failure import CellFailed
+from harness.launcher.messages import CellConfig, Event, MeasureSection, PlannedCell
+from harness.launcher.outcome import Outcome
+from harness.launcher.process import Guard
+from harness.launcher.remote import TICK
+from harness.launcher.turns import Budget
+from harness.launcher.worker import CellWorker, worker_of
+from harness.measure import environment
+from harness.measure.sources import with_sources
+from harness.store.files import machine_slug, read_record, write_environment, write_record
+
+QUIET_SHARE = 0.01
+QUIET_TICKS = 2
+
+
+class CellRun:
+    """A planned cell with its worker while one is open, what it answered so far, and its record once it is written."""
+
+    def __init__(
+        self, cell: PlannedCell, outcome: Outcome, results: Path, guard: Guard | None, tell: Callable[[Event], None]
+    ) -> None:
+        """``tell`` hears the events of this cell."""
+        self.cell, self.outcome, self.results, self.guard, self.tell = cell, outcome, results, guard, tell
+        self.worker: CellWorker | None = None
+        self.record: dict[str, Any] | None = None
+        self.budget = Budget(self.measure)
+        self.device_share = 0.0
+
+    @property
+    def config(self) -> CellConfig:
+        """The cell's configuration."""
+        return self.cell["config"]
+
+    @property
+    def measure(self) -> MeasureSection:
+        """How much is measured."""
+        return self.config["measure"]
+
+    @property
+    def tree(self) -> int | None:
+        """The worker's process tree, while it has one."""
+        return None if self.worker is None else self.worker.tree
+
+    def start(self) -> None:
+        """Let a worker import the engine; nobody waits."""
+        self.tell({"event": "start", "path": self.cell["path"]})
+        with self._failing():
+            self.worker = worker_of(self.cell, self.guard, self.tell)
+            self.worker.start()
+
+    def started(self) -> None:
+        """Wait until the engine is imported."""
+        if self.worker is not None:
+            with self._failing():
+                self.worker.started()
+
+    def open(self) -> None:
+        """Load, prepare, verify and warm up."""
+        if self.worker is None:
+            return
+        with self._failing():
+            answer = self.worker.open()
+            self.device_share = answer.pop("device_share", 0.0)
+            self.outcome.opened(answer)
+            ready = {"event": "ready", "prepare": answer["prepare"], "parity": answer.get("parity")}
+            self.tell(ready)
+
+    def sample(self, budget: Budget, token: int, ticks_of_others: Callable[[], int]) -> None:
+        """Take sample number ``token`` of the group; it does not count where the waiting cells were busy meanwhile."""
+        assert self.worker is not None
+        before = ticks_of_others()
+        with self._failing():
+            sample = self.worker.sample()
+            stolen = TICK * (ticks_of_others() - before)
+            quiet = max(QUIET_SHARE * sample["cpu_seconds"] * sample["ran"], QUIET_TICKS * TICK)
+            counts = budget.accepts(stolen > quiet)
+            if counts:
+                budget.seconds.append(sample["seconds"])
+            else:
+                budget.disturbed += 1
+            self.outcome.sampled(sample, token, counts)
+            event = {"event": "sample" if counts else "repeat", "seconds": sample["seconds"]}
+            self.tell(event | {"samples": len(budget.seconds)})
+
+    def conclude(self, shared: dict[str, Any]) -> dict[str, Any]:
+        """Take the passes that need the machine alone and write the record; returns ``shared`` with what was added."""
+        assert self.worker is not None
+        with self._failing():
+            if self.measure["memory"]:
+                self.outcome.remembered(self.worker.memory())
+            if self.config["scenario"]["name"] == "train" and self.config["scenario"]["train_to_end"]:
+                self.outcome.concluded(self.worker.accuracy())
+            answer = self.worker.finish(shared)
+            shared = answer.pop("shared")
+            self.outcome.concluded(answer)
+            self.close()
+            self._write()
+        return shared
+
+    def fail(self, failure: CellFailed) -> None:
+        """End the cell with a record of this failure."""
+        self.outcome.failure = failure
+        self.close()
+        self._write()
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except CellFailed as failure:
+            self.fail(failure)
+
+    def close(self) -> None:
+        """End the worker; its environment and modules stay for the record."""
+        if worker := self.worker:
+            self.worker = None
+            self.outcome.environment = worker.environment or self.outcome.environment
+            self.outcome.modules |= worker.modules
+            worker.close()
+
+    def _write(self) -> None:
+        described = self.outcome.environment or environment.describe(
+            self.config["backend"]["name"], self.config["threads"], self.config["device"]
+        )
+        name = write_environment(self.results, with_sources(described, self.outcome.modules))
+        path = self.cell["path"].replace("{environment}", name)
+        if "{machine}" in path:  # a plan made elsewhere
+            path = path.replace("{machine}", machine_slug())
+        self.record = dict(read_record(write_record(self.results, path, self.outcome.record(name))))
+        self.tell({"event": "done", "path": path, "status": self.record["status"], "record": self.record})

@@ -1,0 +1,124 @@
+"""The JSON objects that a plan holds and that cross the pipe between a run and its measured processes."""
+
+from typing import Any, NotRequired, TypedDict
+
+Event = dict[str, Any]  # what a run tells its listener: ``event``, ``cell``, and more by kind
+Modules = dict[str, str]  # loaded module -> the file or folder that holds its code
+
+
+class ScenarioSection(TypedDict):
+    """Section ``scenario`` of a cell's configuration."""
+
+    name: str
+    train_to_end: bool
+    target: float | None
+    state: str | None
+    save_state: str | None
+
+
+class MeasureSection(TypedDict):
+    """Section ``measure`` of a cell's configuration."""
+
+    warmup: int
+    min_samples: int
+    max_samples: int
+    max_seconds: float
+    repeat_seconds: float
+    deadline_seconds: float
+    cache: str
+    cache_accesses: int
+    memory: bool
+    limits: bool
+    parity: bool
+
+
+class LauncherSection(TypedDict):
+    """Section ``launcher`` of a cell's configuration."""
+
+    name: str
+    allocator: str
+    python: str | None
+    memory_limit_gib: float | None
+
+
+class CellConfig(TypedDict):
+    """A cell's resolved configuration; sections that only engines and scenarios read are open."""
+
+    dataset: dict[str, Any]
+    order: dict[str, Any]
+    model: dict[str, Any]
+    training: dict[str, Any]
+    backend: dict[str, Any]
+    scenario: ScenarioSection
+    measure: MeasureSection
+    launcher: LauncherSection
+    tracker: dict[str, Any]
+    ablations: dict[str, bool]
+    seed: int
+    device: str
+    threads: int
+    results: str
+    dry_run: bool
+    wait: bool
+    retry: str
+    suite: str | None
+    tier: str
+
+
+class PlannedCell(TypedDict):
+    """One cell as the planner hands it over; ``status`` is set where the outcome is known without starting it.
+
+    ``path`` is the record's, with ``{environment}`` to be filled in; ``graph`` the folder of the prepared graph,
+    ``prepare`` the seconds that it took by phase.
+    """
+
+    config: CellConfig
+    hash: str
+    path: str
+    config_diff: dict[str, list[Any]]
+    labels: list[list[str]]
+    overrides: NotRequired[list[str]]
+    graph: str | None
+    prepare: dict[str, float]
+    status: str | None
+    message: str
+
+
+class PlannedGroup(TypedDict):
+    """Cells that are measured in turns; ``key`` holds what they have in common."""
+
+    id: str
+    key: dict[str, Any]
+    cells: list[PlannedCell]
+
+
+class Opened(TypedDict, total=False):
+    """Answer of a cell that is ready to be timed; bytes and seconds."""
+
+    dataset: dict[str, Any]
+    prepare: dict[str, float]
+    parity: dict[str, Any] | None
+    resident: int
+    warmup: list[float]
+    extrapolated: float | None
+    device_share: float
+
+
+class Sample(TypedDict):
+    """One sample: the mean of ``calls`` timed calls out of ``ran``, seconds."""
+
+    seconds: float
+    cpu_seconds: float
+    phases: dict[str, float]
+    loss: float | None
+    calls: int
+    ran: int
+    device_peak: NotRequired[int]
+
+
+class MemoryPass(TypedDict):
+    """Bytes resident just before one watched call, and at its highest."""
+
+    resident: int
+    peak: int
+    device_peak: NotRequired[int]

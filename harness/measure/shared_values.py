@@ -1,0 +1,63 @@
+"""Values that hold for every cell of a group: computed by the first that needs them, sent on to the others.
+
+The run carries them from process to process: ``snapshot`` of one is what the next one ``adopt``-s.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.csr import Csr
+
+T = TypeVar("T")
+_VALUES: dict[str, Any] = {}
+
+
+def get_or_compute(key: str, compute: Callable[[], T]) -> T:
+    """Return the value of ``key``, computed now where no cell did before; plain values only, as they travel."""
+    if key not in _VALUES:
+        _VALUES[key] = compute()
+    value: T = _VALUES[key]
+    return value
+
+
+def adopt(values: Mapping[str, Any]) -> None:
+    """Take over the values of other cells."""
+    _VALUES.update(values)
+
+
+def snapshot() -> dict[str, Any]:
+    """Return all values of this process."""
+    return dict(_VALUES)
+
+
+def clear() -> None:
+    """Drop all values, as at the start."""
+    _VALUES.clear()
+
+
+def digest_of_operands(operands: Sequence[Mapping[str, Any]]) -> str:
+    """Hash a list of SpMMs as the model of the caches sees them: their edges, widths and counts."""
+    keys = ("name", "width", "itemsize", "count")
+    parts = [(*(item[key] for key in keys), item["csr"].shape, _edges(item["csr"])) for item in operands]
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+
+
+def _edges(csr: Csr) -> str:
+    return digest_of_arrays(csr.indptr, csr.indices)
+
+
+def digest_of_arrays(*arrays: NDArray[Any]) -> str:
+    """Hash the values of arrays of integers, whatever their width."""
+    digest = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        digest.update(f"{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array, dtype=np.int32 if _narrow(array) else np.int64).data)
+    return digest.hexdigest()
+
+
+def _narrow(array: NDArray[Any]) -> bool:
+    return array.dtype == np.int32 or not len(array) or -(1 << 31) <= array.min() <= array.max() < 1 << 31

@@ -1,0 +1,69 @@
+"""Graphs of the parity gate: a small fixed one, and a slice of the cell's data set."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backends.contract import Nodes
+from datasets.csr import csr_from_edges
+from datasets.graph import Graph
+from harness.planning.schema import RunConfig
+
+BLOCK = 1024
+SLICE_NODES = 4096
+SLICE_EDGES = 40_000
+
+
+def small_graph(task: str, classes: int, *, weighted: bool, nodes: int = 60, width: int = 12) -> Graph:
+    """A fixed asymmetric graph with a hub (node 0), an isolated node (the last) and parallel edges."""
+    random = np.random.Generator(np.random.Philox(key=17))
+    inner = nodes - 1
+    source, destination = random.integers(0, inner, 4 * nodes), random.integers(0, inner, 4 * nodes)
+    hub = np.arange(1, inner)
+    source = np.concatenate((source, hub, source[:10]))
+    destination = np.concatenate((destination, np.zeros(len(hub), dtype=np.int64), destination[:10]))
+    proper = source != destination
+    csr = csr_from_edges(source[proper], destination[proper], (nodes, nodes))
+    classes = min(max(classes, 2), 8)
+    many = (random.random((nodes, classes)) < 0.4).astype(np.int8)
+    return Graph(
+        "small graph",
+        csr,
+        features=random.standard_normal((nodes, width)).astype(np.float32),
+        labels=many if task == "multilabel" else random.integers(0, classes, nodes),
+        split=(np.arange(nodes) % 3).astype(np.int8),
+        classes=classes,
+        task="multilabel" if task == "multilabel" else "multiclass",
+        edge_weights=random.uniform(0.5, 2.0, csr.nnz).astype(np.float32) if weighted else None,
+    )
+
+
+def slice_of(graph: Graph, config: RunConfig) -> dict[str, Graph]:
+    """Name and cut a part of a data set: its first graph, or one block of targets with what they aggregate."""
+    if graph.labels is None and config.scenario.name != "spmm":
+        return {}
+    if graph.graph_ids is not None and graph.inductive:
+        first = np.flatnonzero(graph.graph_ids == graph.graph_ids[0])
+        if int(graph.csr.in_degrees[first].sum()) <= SLICE_EDGES:
+            return {"first graph": graph.subgraph(first)}
+    labelled = graph.nodes_of("train") if graph.labels is not None else np.arange(graph.nodes)
+    targets = labelled[: min(BLOCK, config.training.batch_size or BLOCK)]
+    nodes = neighbourhood(graph, targets, config.model.layers)
+    return {f"neighbourhood of {len(targets)} targets": graph.subgraph(nodes)} if len(targets) else {}
+
+
+def neighbourhood(graph: Graph, targets: Nodes, hops: int) -> NDArray[np.int64]:
+    """Return ``targets`` and what they aggregate over some hops, cut where the slice would grow beyond its bounds."""
+    nodes = targets[: _affordable(graph, targets, 0)]
+    frontier = nodes
+    for _ in range(hops):
+        reached = np.setdiff1d(graph.csr.rows(frontier)[0].indices, nodes)
+        frontier = reached[: _affordable(graph, reached, len(nodes))].astype(np.int64)
+        nodes = np.concatenate((nodes, frontier))
+    return nodes
+
+
+def _affordable(graph: Graph, nodes: Nodes, taken: int) -> int:
+    """How many of ``nodes`` fit beside those ``taken``: all their in-edges count, also from outside the slice."""
+    edges = np.cumsum(graph.csr.in_degrees[nodes])
+    by_edges = int(np.searchsorted(edges, SLICE_EDGES * (SLICE_NODES - taken) // SLICE_NODES, side="right"))
+    return max(1 if taken == 0 else 0, min(by_edges, SLICE_NODES - taken))

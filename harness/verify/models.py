@@ -1,0 +1,70 @@
+"""Parity gate of ``train`` and ``infer``: logits, loss and gradients against the float64 definition of the model."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from backends.batches import BatchPlan
+from backends.contract import Nodes
+from backends.model import ModelSpec, initial_state
+from backends.registry import load_object, runtime
+from datasets.graph import Graph
+from harness.measure.clock import Clock
+from harness.planning.schema import RunConfig
+from harness.scenario.setup import spec_of, training_of
+from harness.verify.comparison import Answer, parts_of, verify_all
+
+DEFINITION = "backends.reference.definition"
+
+
+def verify_model(config: RunConfig, graph: Graph) -> dict[str, Any]:
+    """Compare the engine of ``config`` on a small graph and on a slice of ``graph``; raises Incorrect."""
+    view = graph.training_view() if config.scenario.name == "train" else graph
+    return verify_all(config, {name: ModelSubject(config, part) for name, part in parts_of(config, view).items()})
+
+
+class ModelSubject:
+    """Fresh runtime objects of one backend on one graph, without dropout.
+
+    Fanouts are sampled alike by engine and definition where the engine can be given the definition's draws; elsewhere
+    both use all neighbours.
+    """
+
+    def __init__(self, config: RunConfig, graph: Graph) -> None:
+        self.config, self.graph, self.scenario = config, graph, config.scenario.name
+        self.backend = config.backend.checked()
+        spec = spec_of(config, graph)
+        self.spec: ModelSpec = spec if self.scenario in self.backend.draws else replace(spec, fanouts=())
+        self.size = config.training.batch_size
+        nodes = graph.nodes_of("train") if self.scenario == "train" else np.arange(graph.nodes)
+        self.targets: Nodes = nodes if self.size is None else nodes[: self.size]
+
+    def answer(self, seed: int) -> Answer:
+        """Let a new runtime object compute from the state of ``seed``."""
+        state = initial_state(self.spec, seed)
+        engine = runtime(self.backend, self.scenario)
+        plan = BatchPlan(self.targets, self.size, None, self.config.seed)
+        training = training_of(self.config).without_dropout()
+        engine.prepare(self.graph, self.spec, training, state, plan, Clock())
+        try:
+            if self.scenario == "infer":
+                return engine.infer(Clock()), None, {}
+            logits, loss, gradients = engine.loss_and_gradients(self.targets)
+            return logits, float(loss), gradients
+        finally:
+            engine.close()
+
+    def definition(self, seed: int) -> Answer:
+        """Compute the same from the definition."""
+        state = initial_state(self.spec, seed)
+        # torch is loaded for the comparison only, so that cells without a gate can do without.
+        import torch
+
+        if self.scenario == "train":
+            defined = load_object(f"{DEFINITION}:loss_and_gradients")
+            answer: Answer = defined(self.graph, self.spec, state, self.targets, self.config.seed)
+            return answer
+        parameters = {name: torch.from_numpy(value.astype(np.float64)) for name, value in state.items()}
+        forward = load_object(f"{DEFINITION}:forward")
+        return forward(self.graph, self.spec, parameters, self.config.seed).numpy()[self.targets], None, {}

@@ -1,0 +1,11 @@
+"""How a parity gate ends that an engine does not pass."""
+
+from typing import Any
+
+
+class Incorrect(Exception):
+    """An engine's numbers are wrong; ``parity`` is what the record says of them."""
+
+    def __init__(self, message: str, parity: dict[str, Any]) -> None:
+        super().__init__(message)
+        self.parity = parity

@@ -1,0 +1,56 @@
+"""Statuses of cells that ended with an exception, or silently."""
+
+import signal
+
+import pytest
+
+from backends.contract import Unsupported
+from harness.launcher.failure import status_of, status_of_exit
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (MemoryError(), "oom"),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory"), "oom"),
+        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes"), "oom"),
+        (OSError(12, "Cannot allocate memory"), "oom"),
+        (RuntimeError("shapes cannot be multiplied"), "error"),
+        (ValueError("a column named MemoryError"), "error"),
+        (Unsupported("no such model"), "unsupported"),
+        (ModuleNotFoundError("No module named 'dgl'"), "not_installed"),
+    ],
+    ids=repr,
+)
+def test_exceptions_have_a_status(error, status):
+    assert status_of(error)[0] == status
+    assert status_of(error)[1]
+
+
+class RankFailed(Exception):
+    """As a pool of ranks raises it."""
+
+    def __init__(self, status, message):
+        super().__init__(message)
+        self.status = status
+
+
+def test_an_exception_may_say_its_status():
+    assert status_of(RankFailed("timeout", "rank 2 of 3 is late\ntrace")) == ("timeout", "rank 2 of 3 is late")
+    assert status_of(RankFailed("oom", "rank 1 ended")) == ("oom", "rank 1 ended")
+    assert status_of(RankFailed("tired", "a status that is none"))[0] == "error"
+
+
+@pytest.mark.parametrize(
+    ("returncode", "tail", "status", "word"),
+    [
+        (-signal.SIGKILL, "", "oom", "SIGKILL"),
+        (-signal.SIGSEGV, "", "error", "SIGSEGV"),
+        (-signal.SIGABRT, "terminate called after throwing an instance of 'std::bad_alloc'", "oom", "SIGABRT"),
+        (3, "", "error", "3"),
+    ],
+)
+def test_silent_ends_have_a_status(returncode, tail, status, word):
+    actual, message = status_of_exit(returncode, tail)
+    assert actual == status
+    assert word in message
