@@ -6,7 +6,6 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 import pytest
-from backends.agl.settings import read_train_settings
 from pyarrow import parquet
 
 from backends.ablation import resolve
@@ -15,6 +14,7 @@ from backends.agl.flat import commandline as flat
 from backends.agl.flat.job import FlattenJob, flatten_to, nodes_to_flatten
 from backends.agl.flat.sampling_strategy import parse_sampling
 from backends.agl.infer import commandline as infer
+from backends.agl.settings import read_train_settings
 from backends.agl.train import commandline as train
 from backends.agl.train.graphfeature_trainer import GraphFeatureTrainer
 from backends.agl.train.trainer import trainer_of
