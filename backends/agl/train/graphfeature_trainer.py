@@ -41,7 +41,7 @@ class GraphFeatureTrainer(AglTrainer):
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
-        """See ``backends.contract.Trainer``."""
+        """Flatten the targets into a temporary folder, then prepare the model."""
         self.home = Path(tempfile.mkdtemp(prefix="graphfeatures-"))
         self._cleanup = weakref.finalize(self, shutil.rmtree, self.home, True)
         strategy = strategy_of(self.config, spec, training.seed)

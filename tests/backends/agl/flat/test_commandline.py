@@ -95,7 +95,7 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("tables", "more", "told"), MISTAKES, ids=[message for *_, message in MISTAKES])
+@pytest.mark.parametrize(("tables", "more", "message"), MISTAKES, ids=[message for *_, message in MISTAKES])
 def test_wrong_input_is_named_and_leaves_nothing_behind(tmp_path, tables, more, message, capsys):
     import re
 

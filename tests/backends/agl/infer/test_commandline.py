@@ -98,7 +98,7 @@ def test_a_corrupt_model_is_refused_by_name(given, capsys):
     model = folder / "model.safetensors"
     model.write_bytes(model.read_bytes()[:100])
     assert main(command) == 2
-    assert f"{model} is no whole .safetensors file" in capsys.readouterr().err
+    assert f"{model} is no complete .safetensors file" in capsys.readouterr().err
     assert not (folder / "out").exists()
 
 

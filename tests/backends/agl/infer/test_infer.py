@@ -122,7 +122,7 @@ def test_a_folder_of_another_inference_is_refused(tmp_path):
 def test_a_state_tells_its_model_and_falls_into_slices_that_share_nothing(model, layers, head):
     spec, state = model_on(awkward_graph(), model, layers, head)
     assert spec_from_state(state, "it").parameters() == spec.parameters()
-    names = [set(part.given) for part in slices_of(spec, state)]
+    names = [set(part.slice_state) for part in slices_of(spec, state)]
     assert len(names) == layers + 1
     assert sum(map(len, names)) == len(state) == len(set().union(*names))
     assert names[-1] == ({"head.weight", "head.bias"} if head == "linear" else set())
@@ -155,7 +155,7 @@ def test_a_file_that_is_no_state_is_refused_by_name(tmp_path):
     save_file(state, path)
     assert read_state(path).keys() == state.keys()
     path.write_bytes(path.read_bytes()[:-7])
-    with pytest.raises(ValueError, match=f"{path} is no whole .safetensors file"):
+    with pytest.raises(ValueError, match=f"{path} is no complete .safetensors file"):
         read_state(path)
     with pytest.raises(ValueError, match="names no layer"):
         spec_from_state({"weight": np.zeros(3, np.float32)}, "it")
@@ -166,7 +166,7 @@ def test_a_file_that_is_no_state_is_refused_by_name(tmp_path):
     [
         ({"seed": 1}, "sampling"),
         ({"sampler": "topk"}, "sampling"),
-        ({"replace": True}, "sampling"),
+        ({"replacement": True}, "sampling"),
         ({"targets": np.array([3, 8])}, "targets"),
     ],
     ids=str,
@@ -216,8 +216,8 @@ def test_each_layer_reads_as_many_neighbours_as_its_own_fanout(tmp_path):
 def test_sampled_scores_equal_those_of_each_targets_neighbourhood(model, fanouts, partitions, seed, sampling):
     graph = awkward_graph(seed, weighted=model == "gcn" or sampling[0] != "uniform")
     spec, state = model_on(graph, model, len(fanouts), fanouts=tuple(fanouts))
-    sampler, replace = sampling
-    options = {"seed": seed, "sampler": sampler, "replace": replace}
+    sampler, replacement = sampling
+    options = {"seed": seed, "sampler": sampler, "replacement": replacement}
     with TemporaryDirectory() as folder:
         scores = inference(Path(folder), graph, spec, state, partitions=partitions, **options).run()
     for size in (1, 13, graph.nodes):
