@@ -14,7 +14,7 @@ from datasets.paths import default_cache
 from datasets.prepare import Phases, prepare_graph
 from harness.launcher.group import Busy, run_groups
 from harness.planning.cells import Cell
-from harness.planning.compose import compose_jobs
+from harness.planning.compose import compose_arguments
 from harness.planning.plan import Group, Plan, make_plan
 from harness.store.files import environment_of
 from harness.store.record import RecordError
@@ -31,7 +31,7 @@ Prepared = tuple[Path, Phases]
 def main(arguments: list[str]) -> int:
     """Run a command line and return its exit code; errors are one sentence on stderr."""
     try:
-        jobs = compose_jobs(arguments)
+        jobs = compose_arguments(arguments)
         return run(make_plan(jobs)) if jobs else OK
     except (UsageError, Busy, RecordError) as error:
         return complain(error, USAGE)

@@ -5,7 +5,7 @@ import sys
 from datasets.fetch import Progress
 from datasets.paths import default_cache
 from datasets.registry import available, load_dataset
-from harness.planning.compose import compose_jobs
+from harness.planning.compose import compose_arguments
 from harness.planning.config import load
 from harness.planning.schema import DatasetConfig
 from harness.run import DATA_ERRORS, complain
@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
     if not any(argument.startswith("dataset=") for argument in arguments):
         return complain("fetch needs dataset=NAME; python -m harness list datasets shows the names", 2)
     try:
-        configs = [load(job.values).dataset for job in compose_jobs(arguments)]
+        configs = [load(job.values).dataset for job in compose_arguments(arguments)]
     except UsageError as error:
         return complain(error, 2)
     return max([fetch(config) for config in configs], default=0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from datasets.files import whole_or_nothing, write_atomic
 from datasets.paths import default_cache
-from harness.planning.compose import compose_jobs
+from harness.planning.compose import compose_arguments
 from harness.planning.plan import Plan, make_plan
 from harness.run import FAILED, OK, USAGE, Prepared, complain, plain_group, prepare_all
 from harness.store.record import RecordError
@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--with-data", action="store_true", help="prepare the graphs here and copy them along")
     given, overrides = parser.parse_known_args(arguments)
     try:
-        jobs = compose_jobs(overrides)
+        jobs = compose_arguments(overrides)
         return write(make_plan(jobs), given.out, given.with_data) if jobs else OK
     except (UsageError, RecordError) as error:
         return complain(error, USAGE)

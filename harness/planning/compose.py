@@ -24,22 +24,22 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
 @dataclass
-class Job:
+class Composition:
     """Values of one Hydra job and the overrides that led to them."""
 
     values: dict[str, Any]
     overrides: list[str] = field(default_factory=list)
 
 
-def compose_jobs(arguments: list[str]) -> list[Job]:
+def compose_arguments(arguments: list[str]) -> list[Composition]:
     """Compose a command line into jobs, one without ``-m``, one per combination with it; raises UsageError.
 
     Flags that only show something (``--help``, ``--cfg``, ``--info``) end the program with exit code 0.
     """
-    jobs: list[Job] = []
+    jobs: list[Composition] = []
 
     def append(config: DictConfig) -> None:
-        jobs.append(Job(_plain(config), list(HydraConfig.get().overrides.task)))
+        jobs.append(Composition(_plain(config), list(HydraConfig.get().overrides.task)))
 
     append.__module__ = "harness.planning.compose"
     register_schemas()

@@ -7,65 +7,15 @@ from typing import Any, get_type_hints
 
 from backends.ablation import switches
 from backends.registry import MODULES, BackendConfig, config_class
+from backends.settings import settings_in
 from datasets.registry import DATASETS
-from harness.planning.schema import (
-    DatasetConfig,
-    LauncherConfig,
-    MeasureConfig,
-    ModelConfig,
-    OrderConfig,
-    RunConfig,
-    ScenarioConfig,
-    TrackerConfig,
-    TrainingConfig,
-    from_dict,
-)
+from harness.planning.schema import RunConfig, from_dict
 from harness.usage import UsageError, nearest, unknown
 
 SECTIONS: dict[str, type] = {
-    "dataset": DatasetConfig,
-    "order": OrderConfig,
-    "model": ModelConfig,
-    "training": TrainingConfig,
-    "scenario": ScenarioConfig,
-    "measure": MeasureConfig,
-    "launcher": LauncherConfig,
-    "tracker": TrackerConfig,
-}
-CHOICES: dict[str, tuple[str, ...]] = {
-    "retry": ("failed", "all", "none"),
-    "tier": ("quick", "full"),
-    "training.optimizer": ("adam", "sgd"),
-    "training.decay_on": ("all", "first"),
-    "training.dtype": ("float32", "tf32", "bf16"),
-    "model.head": ("none", "linear"),
-    "measure.cache": ("simulate", "none"),
-    "launcher.allocator": ("tuned", "stock"),
-    "launcher.name": ("process", "inline"),
-    "tracker.name": ("none", "wandb"),
-    "tracker.mode": ("offline", "online"),
-}
-LEAST: dict[str, float] = {
-    "threads": 1,
-    "model.layers": 1,
-    "model.hidden": 1,
-    "model.heads": 1,
-    "model.output_heads": 1,
-    "training.epochs": 1,
-    "training.patience": 0,
-    "training.evaluate_every": 1,
-    "training.batch_size": 1,
-    "training.batch_limit": 1,
-    "training.rate": 0,
-    "training.decay": 0,
-    "training.dropout": 0,
-    "training.attention_dropout": 0,
-    "measure.warmup": 0,
-    "measure.min_samples": 1,
-    "measure.max_samples": 1,
-    "measure.max_seconds": 0,
-    "measure.repeat_seconds": 0,
-    "measure.deadline_seconds": 0,
+    name: kind
+    for name, kind in get_type_hints(RunConfig).items()
+    if isinstance(kind, type) and is_dataclass(kind) and kind is not BackendConfig
 }
 
 
@@ -119,33 +69,30 @@ def check_keys(kind: type, values: dict[str, Any], prefix: str = "") -> None:
 
 def validate(config: RunConfig) -> None:
     """Check single values, then those that belong together; raises UsageError for the first that is wrong."""
-    for key, allowed in _choices(config):
-        given = value_of(config, key)
-        if given not in allowed:
-            raise UsageError(f"{key}={given} is not allowed: choose {', '.join(allowed)}{nearest(str(given), allowed)}")
-    for key, least in LEAST.items():
-        given = value_of(config, key)
-        if given is not None and given < least:
-            raise UsageError(f"{key}={given} is too small: give at least {least:g}")
+    for key, value, allowed in _named_values(config):
+        _check_choice(key, value, allowed)
+    for key, setting, value in settings_in(config):
+        if setting.choices:
+            _check_choice(key, value, setting.choices)
+        if value is not None and setting.least is not None and value < setting.least:
+            raise UsageError(f"{key}={value} is too small: give at least {setting.least:g}")
     _check_together(config)
 
 
-def value_of(config: Any, key: str) -> Any:
-    """Return the value at a dotted key."""
-    for part in key.split("."):
-        config = getattr(config, part)
-    return config
+def _check_choice(key: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UsageError(f"{key}={value} is not allowed: choose {', '.join(allowed)}{nearest(str(value), allowed)}")
 
 
-def _choices(config: RunConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _named_values(config: RunConfig) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield the values whose choices are registered names, and the switches of the backend."""
     # numpy comes with the orders, and --help does without it.
     from datasets.order import ORDERS
 
-    yield "dataset.name", tuple(DATASETS)
-    yield "order.name", tuple(ORDERS)
-    yield from CHOICES.items()
+    yield "dataset.name", config.dataset.name, tuple(DATASETS)
+    yield "order.name", config.order.name, tuple(ORDERS)
     for name in switches(config.backend):
-        yield f"backend.{name}", ("auto", "true", "false")
+        yield f"backend.{name}", getattr(config.backend, name), ("auto", "true", "false")
 
 
 def _check_together(config: RunConfig) -> None:

@@ -1,17 +1,18 @@
 """The plan of a command: cells in groups, and which groups are finished."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from backends.settings import executed_values, setting_of
 from datasets.files import digest
 from datasets.paths import default_cache
 from datasets.prepare import known_sha256
 from harness.planning.cells import Cell, resolve_cell
-from harness.planning.compose import Job
+from harness.planning.compose import Composition
 from harness.planning.config import load
-from harness.planning.identity import cell_folder, execution_config
+from harness.planning.identity import cell_folder
 from harness.planning.interpreter import checked_environment
 from harness.planning.schema import RunConfig
 from harness.planning.suite import Suite, expand
@@ -20,7 +21,6 @@ from harness.store.naming import flatten
 from harness.store.record import Record
 from harness.usage import UsageError
 
-SECTIONS = ("dataset", "order", "model", "training", "scenario", "measure")
 FINAL = ("ok", "unsupported", "not_installed")
 Found = tuple[Path, Record]
 Environment = Callable[[dict[str, Any]], dict[str, Any]]
@@ -75,7 +75,7 @@ class Plan:
             group.records = find_group_records(group, self.results, self.machine)
 
 
-def make_plan(jobs: Iterable[Job], environment: Environment = checked_environment) -> Plan:
+def make_plan(jobs: Iterable[Composition], environment: Environment = checked_environment) -> Plan:
     """Expand, load and group jobs, and look up what is measured already; raises UsageError."""
     configs = configurations(jobs)
     plan = Plan(configs[0].config, form_groups(configs, environment), machine_slug())
@@ -92,7 +92,7 @@ class Asked:
     suite: Suite | None = None
 
 
-def configurations(jobs: Iterable[Job]) -> list[Asked]:
+def configurations(jobs: Iterable[Composition]) -> list[Asked]:
     """Expand suites and load every job strictly; raises UsageError, also when nothing is left to run."""
     loaded = [Asked(load(inner.values), inner.overrides, suite) for job in jobs for inner, suite in expand(job)]
     if not loaded:
@@ -116,20 +116,19 @@ def form_groups(configs: Iterable[Asked], environment: Environment) -> list[Grou
 
 def group_key(config: RunConfig, vary: Iterable[str]) -> dict[str, Any]:
     """Return what all cells of a group share; dotted names in ``vary``, and all below them, may differ."""
-    key: dict[str, Any] = {
-        "dataset": config.dataset.name,
-        "order": config.order.name,
-        "model": config.model.name,
-        "scenario": config.scenario.name,
-        "seed": config.seed,
-        "device": config.device,
-        "threads": config.threads,
-    }
-    values = execution_config(config)
-    settings = flatten({name: values[name] for name in SECTIONS})
     free = tuple(vary)
-    held = {name: value for name, value in settings.items() if not _below(name, free)}
-    return {name: value for name, value in key.items() if name not in free} | {"settings": digest(held)}
+    key: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
+    for item in fields(config):
+        value = getattr(config, item.name)
+        if not setting_of(item).shared:
+            continue
+        if is_dataclass(value):
+            settings |= flatten({item.name: executed_values(value)})
+            value = getattr(value, "name", None)
+        if value is not None and item.name not in free:
+            key[item.name] = value
+    return key | {"settings": digest({name: value for name, value in settings.items() if not _below(name, free)})}
 
 
 def group_id(key: dict[str, Any], cells: Iterable[Cell], environment: Environment) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.planning.compose import Job, compose_one
+from harness.planning.compose import Composition, compose_one
 from harness.usage import UsageError, unknown
 
 KEYS = ("name", "title", "vary", "tiers", "published", "report", "claims", "paper", "unfair", "assumed")
@@ -47,8 +47,8 @@ def read_suite(values: Any) -> Suite:
 
 
 def expand(
-    job: Job, compose: Callable[[list[str]], dict[str, Any]] = compose_one
-) -> Iterator[tuple[Job, Suite | None]]:
+    job: Composition, compose: Callable[[list[str]], dict[str, Any]] = compose_one
+) -> Iterator[tuple[Composition, Suite | None]]:
     """Yield a job itself, or the jobs of the suite that it names; what the command line says wins over an axis.
 
     A value that some products list for an axis keeps only those, so that ``backend=agl`` meets no axis of another
@@ -68,7 +68,7 @@ def expand(
         for inner in _jobs(product, given, fixed, compose):
             if repr(inner.values) not in seen:
                 seen.add(repr(inner.values))
-                yield Job(inner.values | {"suite": suite.name}, inner.overrides), suite
+                yield Composition(inner.values | {"suite": suite.name}, inner.overrides), suite
 
 
 def asked(products: list[dict[str, list[Any]]], given: list[str]) -> list[dict[str, list[Any]]]:
@@ -93,7 +93,7 @@ def key_of(override: str) -> str:
 
 def _jobs(
     product: dict[str, list[Any]], given: list[str], fixed: set[str], compose: Callable[[list[str]], dict[str, Any]]
-) -> Iterator[Job]:
+) -> Iterator[Composition]:
     axes = {axis: values for axis, values in product.items() if key_of(axis) not in fixed}
     seeds = axes.pop("seed", [None])
     for choice in itertools.product(*axes.values()):
@@ -102,7 +102,7 @@ def _jobs(
         for seed in seeds:
             # A seed chooses no file, so that composing once serves all of them.
             own = [] if seed is None else [f"seed={seed}"]
-            yield Job(values | ({} if seed is None else {"seed": seed}), overrides + given + own)
+            yield Composition(values | ({} if seed is None else {"seed": seed}), overrides + given + own)
 
 
 def _text(value: Any) -> str:

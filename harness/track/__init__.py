@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.planning.schema import TrackerConfig
+from harness.planning.schema import TRACKERS, TrackerConfig
 from harness.usage import unknown
-
-TRACKERS = ("none", "wandb")
 
 
 class Tracker(Protocol):
