@@ -15,19 +15,19 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser("python -m harness export", description="Write all records as one table.")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records")
     parser.add_argument("--out", type=Path, required=True, help=f"file that ends with {' or '.join(ENDINGS)}")
-    given = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     from harness.store.frame import frame, write
 
     try:
-        if given.out.suffix not in ENDINGS:
-            raise RecordError(f"--out {given.out} has no known ending: allowed are {', '.join(ENDINGS)}")
-        table = frame(find_records(given.results))
+        if options.out.suffix not in ENDINGS:
+            raise RecordError(f"--out {options.out} has no known ending: allowed are {', '.join(ENDINGS)}")
+        table = frame(find_records(options.results))
         if table.empty:
-            raise RecordError(f"{given.results} holds no records: run python -m harness first")
+            raise RecordError(f"{options.results} holds no records: run python -m harness first")
     except RecordError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    write(table, given.out)
-    print(f"{len(table)} records, {len(table.columns)} columns: {given.out}")
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    write(table, options.out)
+    print(f"{len(table)} records, {len(table.columns)} columns: {options.out}")
     return 0

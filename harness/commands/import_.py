@@ -16,16 +16,16 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser("python -m harness import", description="Copy records from another machine.")
     parser.add_argument("folder", type=Path, help="what harness.cell wrote with --out, or another results folder")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records here")
-    given = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     try:
-        copied, same = take_over(given.folder, given.results)
+        copied, same = take_over(options.folder, options.results)
     except FileNotFoundError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except RecordError as error:
         print(f"error: nothing was imported: {error}", file=sys.stderr)
         return 1
-    print(f"{copied} records imported into {given.results}, {same} were there already")
+    print(f"{copied} records imported into {options.results}, {same} were there already")
     return 0
 
 
@@ -42,15 +42,15 @@ def take_over(folder: Path, results: Path) -> tuple[int, int]:
         raise RecordError("\n  ".join(["these records are not valid; measure them again:", *bad]))
     files = list(_files(folder, records))
     texts = {results / path.relative_to(folder): path.read_text(encoding="utf-8") for path in files}
-    held = {path: text for path, text in texts.items() if path.exists()}
-    differing = [str(path) for path, text in held.items() if path.read_text(encoding="utf-8") != text]
+    present = {path: text for path, text in texts.items() if path.exists()}
+    differing = [str(path) for path, text in present.items() if path.read_text(encoding="utf-8") != text]
     if differing:
         raise RecordError("\n  ".join(["these exist here and differ; move or delete one of the two:", *differing]))
     for path, text in texts.items():
-        if path not in held:
+        if path not in present:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic({path: text})
-    new = sum(1 for path in records if results / path.relative_to(folder) not in held)
+    new = sum(1 for path in records if results / path.relative_to(folder) not in present)
     return new, len(records) - new
 
 

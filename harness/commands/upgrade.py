@@ -12,9 +12,9 @@ def main(argv: list[str]) -> int:
     """Upgrade in place; 1 when a record cannot be, and then none is touched."""
     parser = argparse.ArgumentParser("python -m harness upgrade", description="Bring records to today's schema.")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records")
-    given = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     try:
-        changed = upgrade_folder(given.results)
+        changed = upgrade_folder(options.results)
     except RecordError as error:
         print(f"error: nothing was changed: {error}", file=sys.stderr)
         return 1

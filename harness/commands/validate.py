@@ -19,15 +19,15 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser("python -m harness validate", description="Check records and what cites them.")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records")
     parser.add_argument("--reports", type=Path, default=Path("reports"), help="folder of the pages")
-    given = parser.parse_args(argv)
-    if not given.results.is_dir():
-        print(f"error: {given.results} is not a folder: name the one that holds the records", file=sys.stderr)
+    options = parser.parse_args(argv)
+    if not options.results.is_dir():
+        print(f"error: {options.results} is not a folder: name the one that holds the records", file=sys.stderr)
         return 2
-    found = [*problems_in(given.results), *unsupported_claims(given.results, given.reports)]
-    for path, problem in found:
+    problems = [*problems_in(options.results), *unsupported_claims(options.results, options.reports)]
+    for path, problem in problems:
         print(f"{path}: {problem}")
-    print(f"{sum(1 for _ in record_paths(given.results))} records, {len(found)} problems")
-    return 1 if found else 0
+    print(f"{sum(1 for _ in record_paths(options.results))} records, {len(problems)} problems")
+    return 1 if problems else 0
 
 
 def unsupported_claims(results: Path, reports: Path) -> Iterator[tuple[Path, str]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.registry import config_class
+from datasets.plugins import plugins
 from harness.measure.memory import total
 from harness.store.record import PROTOCOL
 
@@ -100,6 +101,8 @@ def source_hash(backend: str) -> str:
     digest = hashlib.sha256()
     for path in sorted(files | set((ROOT / "backends").glob("*.py"))):
         digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
+    if plugin := plugins("backends").get(backend):
+        digest.update(plugin.source_hash().encode())
     return digest.hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""From composed values to a typed configuration: unknown keys, wrong values and contradictions end here."""
+"""Strict loading: composed values become a typed configuration, or a UsageError that says what is allowed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
@@ -6,9 +6,9 @@ from functools import cache
 from typing import Any, get_type_hints
 
 from backends.ablation import switches
-from backends.registry import MODULES, BackendConfig, config_class
+from backends.registry import BackendConfig, backend_names, config_class, usable_class
 from backends.settings import settings_in
-from datasets.registry import DATASETS
+from datasets.registry import dataset_names
 from harness.planning.schema import RunConfig, from_dict
 from harness.usage import UsageError, nearest, unknown
 
@@ -21,28 +21,30 @@ SECTIONS: dict[str, type] = {
 
 @dataclass
 class ComposedConfig(RunConfig):
-    """What Hydra composes: a run's configuration, in which a suite is still the content of its file."""
+    """Hydra's type of a run's configuration, in which a suite is still the content of its file."""
 
     suite: Any = None
 
 
 @cache
 def register_schemas() -> None:
-    """Put every typed schema into Hydra's group ``schema``, one per section and one per registered backend; once."""
+    """Put every typed schema into Hydra's group ``schema``, one per section and one per usable backend; once."""
     from hydra.core.config_store import ConfigStore
 
     store = ConfigStore.instance()
     store.store(group="schema", name="config", node=ComposedConfig)
     for name, kind in SECTIONS.items():
         store.store(group="schema", name=name, node=kind)
-    for name in MODULES:
-        store.store(group="schema/backend", name=name, node=config_class(name))
+    for name in backend_names():
+        if backend := usable_class(name):
+            store.store(group="schema/backend", name=name, node=backend)
 
 
 def load(values: dict[str, Any]) -> RunConfig:
     """Turn plain values into a checked configuration; raises UsageError before any data is read."""
-    if str(values.get("backend", {}).get("name")) not in MODULES:
-        raise unknown("backend", str(values.get("backend", {}).get("name")), MODULES)
+    backend = str(values.get("backend", {}).get("name"))
+    if backend not in backend_names():
+        raise unknown("backend", backend, backend_names())
     check_keys(RunConfig, values)
     try:
         config = from_dict(RunConfig, values)
@@ -87,10 +89,10 @@ def _check_choice(key: str, value: Any, allowed: tuple[str, ...]) -> None:
 def _named_values(config: RunConfig) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield the values whose choices are registered names, and the switches of the backend."""
     # numpy comes with the orders, and --help does without it.
-    from datasets.order import ORDERS
+    from datasets.order import order_names
 
-    yield "dataset.name", config.dataset.name, tuple(DATASETS)
-    yield "order.name", config.order.name, tuple(ORDERS)
+    yield "dataset.name", config.dataset.name, dataset_names()
+    yield "order.name", config.order.name, order_names()
     for name in switches(config.backend):
         yield f"backend.{name}", getattr(config.backend, name), ("auto", "true", "false")
 
@@ -101,12 +103,12 @@ def _check_together(config: RunConfig) -> None:
     if kind not in ("cpu", "cuda") or (index and not index.isdigit()):
         raise UsageError(f"device={config.device} is not allowed: give cpu, cuda or cuda:<number>")
     if model.fanouts and len(model.fanouts) != model.layers:
-        given = len(model.fanouts)
-        raise UsageError(f"model.fanouts has {given} entries for {model.layers} layers: give one per layer, or []")
+        entries = len(model.fanouts)
+        raise UsageError(f"model.fanouts has {entries} entries for {model.layers} layers: give one per layer, or []")
     if max(training.dropout, training.attention_dropout) >= 1:
         raise UsageError("training.dropout and training.attention_dropout must be below 1: 1 drops everything")
     if training.batch_limit is not None and training.batch_size is None:
         raise UsageError("training.batch_limit needs training.batch_size: a full batch has no batches to limit")
     if measure.max_samples < measure.min_samples:
-        given_samples = f"measure.max_samples={measure.max_samples}"
-        raise UsageError(f"{given_samples} is below measure.min_samples={measure.min_samples}: raise it")
+        largest = f"measure.max_samples={measure.max_samples}"
+        raise UsageError(f"{largest} is below measure.min_samples={measure.min_samples}: raise it")

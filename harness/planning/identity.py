@@ -1,4 +1,4 @@
-"""What makes two cells the same: the execution config and its hash, the difference an ablation makes, the path."""
+"""Identity of a cell: its execution config, the difference that its ablations make, the path of its record."""
 
 from typing import Any
 
@@ -26,5 +26,5 @@ def cell_folder(config: RunConfig, name: str, machine: str) -> str:
 
 
 def record_path(config: RunConfig, name: str, machine: str, group: str) -> str:
-    """Return a record's path; ``{environment}`` is filled by who knows the packages of the child's interpreter."""
+    """Return a record's path; ``{environment}`` is filled in when the child has described its own."""
     return f"{cell_folder(config, name, machine)}/seed={config.seed}.{{environment}}.{group}.json"

@@ -1,4 +1,4 @@
-"""The plan of a command: cells in groups, and which groups are finished."""
+"""The plan of a command: its cells in groups, and which groups are finished."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
@@ -22,34 +22,37 @@ from harness.store.record import Record
 from harness.usage import UsageError
 
 FINAL = ("ok", "unsupported", "not_installed")
-Found = tuple[Path, Record]
+StoredRecord = tuple[Path, Record]
 Environment = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 @dataclass
 class Group:
-    """Cells that are measured in turns and compared with each other; ``records`` are those of this very group."""
+    """Cells that are measured in turns and compared; ``records`` has one for each, ``None`` where there is none.
+
+    Only records that were measured in this very group count.
+    """
 
     id: str
     key: dict[str, Any]
     cells: list[Cell]
-    records: list[Found | None] = field(default_factory=list)
+    records: list[StoredRecord | None] = field(default_factory=list)
 
     def state(self, retry: str) -> tuple[bool, str]:
         """Say whether the group is to be run under ``retry``, and why."""
-        statuses = [None if held is None else held[1]["status"] for held in self.records]
+        statuses = [None if stored is None else stored[1]["status"] for stored in self.records]
         if retry == "all":
             return True, "retry=all"
         if None in statuses:
             return True, "not measured here" if not any(statuses) else f"{statuses.count(None)} cells are missing"
-        failed = sorted({str(status) for status in statuses if status not in FINAL})
+        failed = ", ".join(sorted({str(status) for status in statuses if status not in FINAL}))
         if failed and retry == "failed":
-            return True, f"retry=failed, and a cell ended as {', '.join(failed)}"
-        return False, f"every cell has a record of this group{f', some {chr(44).join(failed)}' if failed else ''}"
+            return True, f"retry=failed, and a cell ended as {failed}"
+        return False, f"every cell has a record of this group{f', some {failed}' if failed else ''}"
 
-    def found(self) -> list[Found]:
+    def stored(self) -> list[StoredRecord]:
         """Return the records that exist, with their paths."""
-        return [held for held in self.records if held is not None]
+        return [stored for stored in self.records if stored is not None]
 
 
 @dataclass
@@ -70,21 +73,13 @@ class Plan:
         return [group for group in self.groups if group.state(self.config.retry)[0]]
 
     def find_records(self) -> None:
-        """Look up the records that each group has of its own."""
+        """Look up the records of each group."""
         for group in self.groups:
             group.records = find_group_records(group, self.results, self.machine)
 
 
-def make_plan(jobs: Iterable[Composition], environment: Environment = checked_environment) -> Plan:
-    """Expand, load and group jobs, and look up what is measured already; raises UsageError."""
-    configs = configurations(jobs)
-    plan = Plan(configs[0].config, form_groups(configs, environment), machine_slug())
-    plan.find_records()
-    return plan
-
-
 @dataclass
-class Asked:
+class PlannedRun:
     """A configuration with the overrides and the suite it came from."""
 
     config: RunConfig
@@ -92,25 +87,37 @@ class Asked:
     suite: Suite | None = None
 
 
-def configurations(jobs: Iterable[Composition]) -> list[Asked]:
-    """Expand suites and load every job strictly; raises UsageError, also when nothing is left to run."""
-    loaded = [Asked(load(inner.values), inner.overrides, suite) for job in jobs for inner, suite in expand(job)]
-    if not loaded:
+def make_plan(compositions: Iterable[Composition], environment: Environment = checked_environment) -> Plan:
+    """Expand, load and group compositions, and look up what is measured already; raises UsageError."""
+    runs = configurations(compositions)
+    plan = Plan(runs[0].config, form_groups(runs, environment), machine_slug())
+    plan.find_records()
+    return plan
+
+
+def configurations(compositions: Iterable[Composition]) -> list[PlannedRun]:
+    """Expand suites and load every composition strictly; raises UsageError, also when nothing is left to run."""
+    runs = [
+        PlannedRun(load(inner.values), inner.overrides, suite)
+        for outer in compositions
+        for inner, suite in expand(outer)
+    ]
+    if not runs:
         raise UsageError("nothing to run: the suite's tier has no cells")
     for name in ("results", "dry_run", "wait", "retry"):
-        given = sorted({str(getattr(asked.config, name)) for asked in loaded})
-        if len(given) > 1:
-            raise UsageError(f"{name} is {', '.join(given)} within one sweep: give one value")
-    return loaded
+        values = sorted({str(getattr(run.config, name)) for run in runs})
+        if len(values) > 1:
+            raise UsageError(f"{name} is {', '.join(values)} within one sweep: give one value")
+    return runs
 
 
-def form_groups(configs: Iterable[Asked], environment: Environment) -> list[Group]:
+def form_groups(runs: Iterable[PlannedRun], environment: Environment) -> list[Group]:
     """Resolve cells and gather those with equal keys; equal cells of a group become one with all their labels."""
     gathered: dict[str, tuple[dict[str, Any], list[Cell]]] = {}
-    for asked in configs:
-        key = group_key(asked.config, asked.suite.vary if asked.suite else [])
+    for run in runs:
+        key = group_key(run.config, run.suite.vary if run.suite else [])
         _, cells = gathered.setdefault(digest(key), (key, []))
-        _add(cells, resolve_cell(asked.config, asked.overrides))
+        _add(cells, resolve_cell(run.config, run.overrides))
     return [Group(group_id(key, cells, environment), key, cells) for key, cells in gathered.values()]
 
 
@@ -133,13 +140,13 @@ def group_key(config: RunConfig, vary: Iterable[str]) -> dict[str, Any]:
 
 def group_id(key: dict[str, Any], cells: Iterable[Cell], environment: Environment) -> str:
     """Hash a group's key, cells and checked environments: the same work on the same machine has the same id."""
-    held = sorted(
+    identities = sorted(
         (cell.hash, cell.config.launcher.python or "", digest(environment(asdict(cell.config)))) for cell in cells
     )
-    return digest([key, held])
+    return digest([key, identities])
 
 
-def find_group_records(group: Group, results: Path, machine: str) -> list[Found | None]:
+def find_group_records(group: Group, results: Path, machine: str) -> list[StoredRecord | None]:
     """Return the record that each cell of a group has *of that group*, if it was measured on the data as they lie.
 
     Where there are several the newest counts.
@@ -147,21 +154,22 @@ def find_group_records(group: Group, results: Path, machine: str) -> list[Found 
     return [_record_of(cell, group.id, results, machine) for cell in group.cells]
 
 
-def _record_of(cell: Cell, group: str, results: Path, machine: str) -> Found | None:
+def _record_of(cell: Cell, group: str, results: Path, machine: str) -> StoredRecord | None:
     folder = results / cell_folder(cell.config, cell.hash, machine)
-    found = [(path, read_record(path)) for path in folder.glob(f"seed={cell.config.seed}.*.{group}.json")]
-    known = known_sha256(cell.config.dataset, default_cache())
-    current = [held for held in found if known in (None, held[1].get("dataset", {}).get("sha256", known))]
-    return max(current, key=lambda held: str(held[1].get("written", "")), default=None)
+    records = [(path, read_record(path)) for path in folder.glob(f"seed={cell.config.seed}.*.{group}.json")]
+    sha256 = known_sha256(cell.config.dataset, default_cache())
+    current = [stored for stored in records if sha256 in (None, stored[1].get("dataset", {}).get("sha256", sha256))]
+    return max(current, key=lambda stored: str(stored[1].get("written", "")), default=None)
 
 
-def _below(name: str, free: tuple[str, ...]) -> bool:
-    return any(name == prefix or name.startswith(f"{prefix}.") for prefix in free)
+def _below(name: str, prefixes: tuple[str, ...]) -> bool:
+    return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
 
 
 def _add(cells: list[Cell], cell: Cell) -> None:
-    for held in cells:
-        if (held.hash, held.config.launcher.python) == (cell.hash, cell.config.launcher.python):
-            held.labels += [label for label in cell.labels if label not in held.labels]
+    """Append a cell, or add its labels to those of an equal one."""
+    for other in cells:
+        if (other.hash, other.config.launcher.python) == (cell.hash, cell.config.launcher.python):
+            other.labels += [label for label in cell.labels if label not in other.labels]
             return
     cells.append(cell)

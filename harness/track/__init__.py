@@ -18,7 +18,7 @@ class Tracker(Protocol):
         ...
 
 
-class Silent:
+class NoTracker:
     """Shows nothing."""
 
     failed = 0
@@ -34,5 +34,5 @@ def start(config: TrackerConfig, folder: Path = Path()) -> Tracker:
 
         return WandbTracker(config, folder)
     if config.name == "none":
-        return Silent()
+        return NoTracker()
     raise unknown("tracker", config.name, TRACKERS)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from backends.registry import MODULES, config_class, load_object
+from backends.registry import load_object, usable_class
 from harness.report import tables
 from harness.report.rows import Row
 from harness.report.suites.part import SuitePart, backend, name_of, option
@@ -38,8 +38,9 @@ def predicted(held: SuitePart, rows: list[Row]) -> Iterator[dict[str, Any]]:
 
     It stands without a network and with each of those that the suite assumes.
     """
-    for name in dict.fromkeys(backend(row) for row in rows if backend(row) in MODULES):
-        model = config_class(name).predictions.get("speedup")
+    for name in dict.fromkeys(backend(row) for row in rows):
+        kind = usable_class(name)
+        model = None if kind is None else kind.predictions.get("speedup")
         records = [row.record for row in rows if backend(row) == name and row.ok and row.record["facts"].get("servers")]
         alone = {option(row, "strategy") for row in rows if row.ok and option(row, "workers") == 1}
         usable = [record for record in records if record["config"]["backend"]["strategy"] in alone]

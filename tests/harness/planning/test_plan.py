@@ -11,7 +11,7 @@ import pytest
 from harness.planning.compose import Composition, compose_arguments, compose_one
 from harness.planning.config import load
 from harness.planning.identity import record_path
-from harness.planning.plan import Asked, Group, Plan, configurations, find_group_records, form_groups, group_key
+from harness.planning.plan import Group, Plan, PlannedRun, configurations, find_group_records, form_groups, group_key
 from harness.planning.schema import RunConfig
 from harness.planning.suite import Suite, expand, key_of, read_suite
 from harness.run import exit_code
@@ -32,7 +32,7 @@ def config(*overrides: str) -> RunConfig:
 
 
 def groups(*configs: RunConfig, environment: Any = here, suite: Suite | None = None) -> list[Group]:
-    return form_groups([Asked(item, [], suite) for item in configs], environment)
+    return form_groups([PlannedRun(item, [], suite) for item in configs], environment)
 
 
 def write(group: Group, results: Path, statuses: Sequence[str | None]) -> None:
