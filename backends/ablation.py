@@ -32,7 +32,9 @@ def resolve(config: C, names: Collection[str]) -> C:
         moved = switches(config) if name == "base" else config.ablations[name]
         if moved and all(switch in explicit for switch in moved):
             overruling = ", ".join(f"backend.{switch}={explicit[switch]}" for switch in moved)
-            raise AblationError(f"ablation {name!r} changes nothing, because {overruling} overrules it: drop one of the two")
+            raise AblationError(
+                f"ablation {name!r} changes nothing, because {overruling} overrules it: drop one of the two"
+            )
     values = {switch: "true" if not names or switch in remaining else "false" for switch in switches(config)}
     if "base" in names:
         values |= {key: value for key, value in config.base.items() if key not in explicit}

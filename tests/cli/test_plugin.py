@@ -74,7 +74,9 @@ def test_an_order_of_ones_own(site: Path, tmp_path: Path) -> None:
 
 
 def test_a_suite_of_ones_own(site: Path, tmp_path: Path) -> None:
-    done = harness(tmp_path, "+suite=toy_ring", "measure=short", "launcher=inline", site=site)
+    done = harness(
+        tmp_path, "+suite=toy_ring", "measure=short", "launcher=inline", "scenario.train_to_end=false", site=site
+    )
     assert [record["status"] for record in records(tmp_path)] == ["ok"] * 4
     assert "toy order=backwards" in done.stdout
     harness(tmp_path, "report", site=site)
@@ -89,12 +91,10 @@ def test_what_is_plugged_in_is_listed_and_checked(site: Path, tmp_path: Path) ->
         assert line in listed
     for override, words in (
         ("backend.form=row", "backend.form=row is not allowed: choose product, rows; did you mean 'rows'?"),
-        ("backend.fom=rows", "did you mean 'backend.form'?"),
         ("+dataset.options.nodez=3", "allowed are nodes; did you mean 'nodes'?"),
     ):
         refused = harness(tmp_path, "backend=toy", "dataset=ring", *CELL, override, site=site, code=2)
         assert words in refused.stderr
-    assert "toy" in harness(tmp_path, "--help", site=site).stdout
 
 
 def offer(site: Path, name: str, source: str, *points: str) -> Path:
@@ -131,6 +131,5 @@ def test_a_name_that_is_taken_is_an_error_that_names_both(tmp_path: Path) -> Non
     refused = harness(tmp_path, "dataset=cora", site=site, code=2).stderr
     assert "mine of package mine 1, has a file dataset/cora.yaml, as has gnn-harness" in refused
     (site / "mine-1.dist-info/entry_points.txt").write_text("[gnn_harness.backends]\nagl = mine:Config\n")
-    for command in (["list"], ["backend=dummy"]):
-        refused = harness(tmp_path, *command, site=site, code=2).stderr
-        assert "backend 'agl', mine:Config of package mine 1, has the name of backends.agl.config:AglConfig" in refused
+    refused = harness(tmp_path, "list", site=site, code=2).stderr
+    assert "backend 'agl', mine:Config of package mine 1, has the name of backends.agl.config:AglConfig" in refused

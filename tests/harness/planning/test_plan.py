@@ -14,7 +14,6 @@ from harness.planning.identity import record_path
 from harness.planning.plan import Group, Plan, PlannedRun, configurations, find_group_records, form_groups, group_key
 from harness.planning.schema import RunConfig
 from harness.planning.suite import Suite, expand, key_of, read_suite
-from harness.run import exit_code
 from harness.store.files import write_environment, write_record
 from harness.usage import UsageError
 
@@ -123,30 +122,6 @@ def test_records_of_other_data_do_not_finish_a_group(tmp_path: Path, cache_folde
     record = {"status": "ok", "config": asdict(cell.config), "environment": name, "group": group.id}
     write_record(tmp_path, path, record | {"dataset": {"sha256": "ab" * 32}})
     assert find_group_records(group, tmp_path, MACHINE) == [None]
-
-
-@pytest.mark.parametrize(
-    ("statuses", "code"),
-    [
-        (("ok", "unsupported"), 0),
-        (("ok", "error"), 1),
-        (("incorrect", "ok"), 1),
-        (("interrupted", "ok"), 1),
-        (("not_installed", "not_installed"), 1),
-    ],
-)
-def test_exit_codes_follow_the_records(statuses: tuple[str, ...], code: int, tmp_path: Path) -> None:
-    (group,) = groups(config(), config("backend.seconds=0.02"))
-    write(group, tmp_path, statuses)
-    group.records = find_group_records(group, tmp_path, MACHINE)
-    assert exit_code([group]) == code
-
-
-def test_a_missing_engine_among_others_is_no_failure(tmp_path: Path) -> None:
-    (group,) = groups(config(), load(compose_one(["backend=agl", "dataset.options.nodes=500"])))
-    write(group, tmp_path, ["ok", "not_installed"])
-    group.records = find_group_records(group, tmp_path, MACHINE)
-    assert exit_code([group]) == 0
 
 
 def test_a_sweep_has_one_results_folder() -> None:
