@@ -99,7 +99,7 @@ def collision(plugin: Plugin, other: str) -> PluginError:
 
 
 def conf_folders() -> dict[Path, Plugin]:
-    """Return the configuration folders of all plug-ins that can be found; see ``conf_folder`` for the others."""
+    """Return the configuration folders of plug-ins; those that cannot be found are left out, ``list`` names them."""
     folders = {}
     for plugin in plugins("configs").values():
         try:

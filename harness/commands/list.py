@@ -86,7 +86,7 @@ def _comment(text: str) -> str:
     return next((comment for comment in comments if not comment.startswith("@package")), "")
 
 
-def plugged() -> list[Line]:
+def plugin_targets() -> list[Line]:
     """Name every plug-in with its kind, its target and its package, and say what is broken."""
     return [(f"{kind} {plugin.name}", _plugin(plugin)) for kind in PLUGIN_KINDS for plugin in plugins(kind).values()]
 
@@ -108,5 +108,5 @@ KINDS: dict[str, Callable[[], list[Line]]] = {
     "ablations": files("ablation"),
     "suites": files("suite"),
     "recipes": files("recipe"),
-    "plugins": plugged,
+    "plugins": plugin_targets,
 }
