@@ -1,4 +1,4 @@
-"""From ablation names to switches, by each backend's own map."""
+"""Ablations: names resolved to switches by the map of each backend."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -27,13 +27,15 @@ def resolve(config: C, names: Collection[str]) -> C:
     """
     _check_names(config, names)
     explicit = {switch: getattr(config, switch) for switch in switches(config) if getattr(config, switch) != "auto"}
-    kept = {switch for name in names if name != "base" for switch in config.ablations[name]}
+    remaining = {switch for name in names if name != "base" for switch in config.ablations[name]}
     for name in names:
         moved = switches(config) if name == "base" else config.ablations[name]
         if moved and all(switch in explicit for switch in moved):
-            given = ", ".join(f"backend.{switch}={explicit[switch]}" for switch in moved)
-            raise AblationError(f"ablation {name!r} changes nothing, because {given} overrules it: drop one of the two")
-    values = {switch: "true" if not names or switch in kept else "false" for switch in switches(config)}
+            overruling = ", ".join(f"backend.{switch}={explicit[switch]}" for switch in moved)
+            raise AblationError(
+                f"ablation {name!r} changes nothing, because {overruling} overrules it: drop one of the two"
+            )
+    values = {switch: "true" if not names or switch in remaining else "false" for switch in switches(config)}
     if "base" in names:
         values |= {key: value for key, value in config.base.items() if key not in explicit}
     return replace(config, **(values | explicit))

@@ -1,9 +1,11 @@
-"""Which engines exist and what each can do, without importing any of them."""
+"""Registry of the backends: their names and config classes, found without importing any engine."""
 
 import importlib
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
+
+from datasets.plugins import Plugin, PluginError, with_plugins
 
 MODULES = {
     "reference": "backends.reference.config:ReferenceConfig",
@@ -41,13 +43,13 @@ class BackendConfig:
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Say in one sentence why this engine cannot run a cell, or ``None``."""
         kind = device.split(":")[0]
-        for what, given, allowed in (
+        for what, name, allowed in (
             ("scenario", scenario, tuple(self.runtimes)),
             ("model", model, self.models),
             ("device", kind, self.devices),
         ):
-            if given not in allowed:
-                return f"backend {self.name} has no {what} {given!r}: allowed are {', '.join(allowed)}"
+            if name not in allowed:
+                return f"backend {self.name} has no {what} {name!r}: allowed are {', '.join(allowed)}"
         return None
 
     def missing(self, full_batch: bool = True) -> str | None:
@@ -77,11 +79,37 @@ def load_object(path: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
+def backend_names() -> tuple[str, ...]:
+    """Names of all backends: ours, then those of plug-ins; raises PluginError where two have the same."""
+    return tuple(with_plugins("backends", MODULES))
+
+
 def config_class(name: str) -> type[BackendConfig]:
-    """Return the config class of a backend; raises KeyError with the allowed names."""
-    if name not in MODULES:
-        raise KeyError(f"backend {name!r} is unknown: allowed are {', '.join(MODULES)}")
-    loaded: type[BackendConfig] = load_object(MODULES[name])
+    """Return the config class of a backend; raises KeyError for an unknown name, PluginError for a broken plug-in."""
+    known = with_plugins("backends", MODULES)
+    if name not in known:
+        raise KeyError(f"backend {name!r} is unknown: allowed are {', '.join(known)}")
+    target = known[name]
+    if isinstance(target, Plugin):
+        return _plugin_class(target)
+    loaded: type[BackendConfig] = load_object(target)
+    return loaded
+
+
+def usable_class(name: str) -> type[BackendConfig] | None:
+    """Return the config class of a backend, ``None`` for one that is not installed here or cannot be imported."""
+    try:
+        return config_class(name)
+    except (KeyError, PluginError):
+        return None
+
+
+def _plugin_class(plugin: Plugin) -> type[BackendConfig]:
+    loaded = plugin.load()
+    if not (isinstance(loaded, type) and issubclass(loaded, BackendConfig)):
+        raise plugin.error("is no subclass of backends.registry.BackendConfig")
+    if loaded.name != plugin.name:
+        raise plugin.error(f"is named {loaded.name!r} by its own field: write name: str = {plugin.name!r}")
     return loaded
 
 

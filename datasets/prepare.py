@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from datasets.files import atomic_folder, write_atomic
 from datasets.hashes import digest
 from datasets.paths import find_files
+from datasets.plugins import plugins
 from datasets.registry import Entry, entry_of, load_dataset
 
 Phases = dict[str, float]
@@ -93,7 +94,7 @@ def _sha256_path(dataset: Choice, cache: Path) -> Path | None:
     stamps = _stamps(dataset.name, entry_of(dataset.name), cache)
     if stamps is None:
         return None
-    return cache / "prepared" / "known" / digest([dataset.name, dataset.options, stamps, loaders_hash()])
+    return cache / "prepared" / "known" / digest([dataset.name, dataset.options, stamps, loader_hash(dataset.name)])
 
 
 def _stamps(name: str, entry: Entry, cache: Path) -> list[Any] | None:
@@ -110,9 +111,22 @@ def _stamps(name: str, entry: Entry, cache: Path) -> list[Any] | None:
 
 def _folder(sha256: str, dataset: Choice, order: Choice, cache: Path) -> Path:
     """Name a prepared graph's folder by its data, options and loaders, then by the order with its own options."""
-    text = json.dumps([sha256, dataset.name, dataset.options, loaders_hash()], sort_keys=True, default=str)
-    name = order.name if not order.options else f"{order.name}-{digest(order.options)}"
-    return cache / "prepared" / hashlib.sha256(text.encode()).hexdigest() / name
+    text = json.dumps([sha256, dataset.name, dataset.options, loader_hash(dataset.name)], sort_keys=True, default=str)
+    return cache / "prepared" / hashlib.sha256(text.encode()).hexdigest() / _order_folder(order)
+
+
+def _order_folder(order: Choice) -> str:
+    """Name the folder of an order, by its options and, of a plug-in, by its sources: ours are in ``loaders_hash``."""
+    plugin = plugins("orders").get(order.name)
+    if plugin is not None:
+        return f"{order.name}-{digest([order.options, plugin.source_hash()])}"
+    return order.name if not order.options else f"{order.name}-{digest(order.options)}"
+
+
+def loader_hash(dataset: str) -> str:
+    """Hash the sources that read a data set: this package, and the package of its plug-in."""
+    plugin = plugins("datasets").get(dataset)
+    return loaders_hash() if plugin is None else digest([loaders_hash(), plugin.source_hash()])
 
 
 @memoized

@@ -14,6 +14,7 @@ from datasets.hashes import combined_sha256, file_sha256
 from datasets.manifest import manifest, trust
 from datasets.options import check_options, unknown_name
 from datasets.paths import DatasetNotFound, data_folders, dataset_folder, default_cache, find_files
+from datasets.plugins import Plugin, with_plugins
 
 if TYPE_CHECKING:
     from datasets.graph import Graph
@@ -116,11 +117,29 @@ DATASETS: dict[str, Entry] = {
 }
 
 
+def dataset_names() -> tuple[str, ...]:
+    """Names of all data sets: ours, then those of plug-ins; raises PluginError where two have the same."""
+    return tuple(with_plugins("datasets", DATASETS))
+
+
 def entry_of(name: str) -> Entry:
-    """Return an entry; raises KeyError with the allowed names and the nearest."""
-    if name not in DATASETS:
-        raise KeyError(unknown_name("data set", name, DATASETS))
-    return DATASETS[name]
+    """Return an entry; raises KeyError with the allowed names and the nearest, PluginError for a broken plug-in."""
+    known = with_plugins("datasets", DATASETS)
+    if name not in known:
+        raise KeyError(unknown_name("data set", name, known))
+    entry = known[name]
+    return _plugin_entry(entry) if isinstance(entry, Plugin) else entry
+
+
+def _plugin_entry(plugin: Plugin) -> Entry:
+    """Return the entry that a plug-in gives; a loader alone makes a synthetic data set, titled by its docstring."""
+    loaded = plugin.load()
+    if isinstance(loaded, Entry):
+        return loaded
+    if not callable(loaded):
+        raise plugin.error("is neither a datasets.registry.Entry nor a loader")
+    title = (loaded.__doc__ or plugin.target).strip().partition("\n")[0].rstrip(".")
+    return Entry(plugin.target, plugin.name, title, kind="synthetic")
 
 
 def load_dataset(name: str, options: Mapping[str, Any], cache: Path, progress: Progress | None = None) -> "Graph":

@@ -1,10 +1,11 @@
-"""The command line: ``python -m harness`` measures, ``python -m harness <command>`` does something with records."""
+"""The command line: ``python -m harness`` measures, ``python -m harness <command>`` reads or writes records."""
 
 import importlib
 import os
 import sys
 from pkgutil import iter_modules
 
+from datasets.plugins import PluginError
 from harness import commands
 
 
@@ -13,6 +14,9 @@ def main() -> int:
     try:
         code = dispatch(sys.argv[1:])
         sys.stdout.flush()
+    except PluginError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -21,15 +25,15 @@ def main() -> int:
 
 def dispatch(arguments: list[str]) -> int:
     """Hand the arguments to a command if the first one names it, else to Hydra."""
-    # A module may not be called import.py by everybody's taste: import_.py is the command import, too.
+    # "import" is a keyword, so that its module is import_.py.
     modules = {module.name.strip("_"): module.name for module in iter_modules(commands.__path__)}
-    given = arguments[0] if arguments else ""
-    if given in modules:
-        return int(importlib.import_module(f"harness.commands.{modules[given]}").main(arguments[1:]))
-    if given.isidentifier():
+    name = arguments[0] if arguments else ""
+    if name in modules:
+        return int(importlib.import_module(f"harness.commands.{modules[name]}").main(arguments[1:]))
+    if name.isidentifier():
         from harness.usage import unknown
 
-        print(f"error: {unknown('command', given, modules)}", file=sys.stderr)
+        print(f"error: {unknown('command', name, modules)}", file=sys.stderr)
         return 2
     from harness.run import main as run
 

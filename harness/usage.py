@@ -1,20 +1,29 @@
-"""Errors of the person at the keyboard: what was given, what is allowed, what was probably meant."""
+"""Exit codes, and errors of usage: what was given, what is allowed, what was probably meant."""
 
 import difflib
+import sys
 from collections.abc import Iterable
+
+OK, FAILED, USAGE = 0, 1, 2
 
 
 class UsageError(ValueError):
     """A command that cannot be carried out as written; the command line ends with exit code 2."""
 
 
-def nearest(given: str, allowed: Iterable[str]) -> str:
+def complain(error: object, code: int) -> int:
+    """Print an error and return the exit code."""
+    print(f"error: {error}", file=sys.stderr)
+    return code
+
+
+def nearest(name: str, allowed: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` for the most similar allowed name, or nothing."""
-    found = difflib.get_close_matches(given, list(allowed), n=1, cutoff=0.6)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    matches = difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.6)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
-def unknown(what: str, given: str, allowed: Iterable[str]) -> UsageError:
+def unknown(what: str, name: str, allowed: Iterable[str]) -> UsageError:
     """Build the error for a name that is not in a list."""
     names = sorted(allowed)
-    return UsageError(f"{what} {given!r} is unknown: allowed are {', '.join(names) or 'none'}{nearest(given, names)}")
+    return UsageError(f"{what} {name!r} is unknown: allowed are {', '.join(names) or 'none'}{nearest(name, names)}")

@@ -5,6 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
 from backends.registry import BackendConfig
+from backends.settings import setting
 
 FORMS = ("tight", "paper")
 INFER = ("graphinfer", "neighbourhood", "fullgraph")
@@ -50,7 +51,7 @@ class AglConfig(BackendConfig):
     sampler: str = ""
     scope: str = "node"
     filter: str | None = None
-    resample: bool = False
+    resample: bool = setting(False, before=False)
     features: str = "embedded"
     sink: str = "disk"
     run_on: str = "local"

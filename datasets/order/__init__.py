@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from datasets.csr import Csr
 from datasets.graph import Graph
 from datasets.options import check_options, unknown_name
+from datasets.plugins import Plugin, with_plugins
 
 Order = NDArray[np.int64]
 
@@ -26,6 +27,25 @@ ORDERS = {
 }
 
 
+def order_names() -> tuple[str, ...]:
+    """Names of all orders: ours, then those of plug-ins; raises PluginError where two have the same."""
+    return tuple(with_plugins("orders", ORDERS))
+
+
+def order_function(name: str) -> Callable[..., Order]:
+    """Import the function of an order; raises ValueError for an unknown name, PluginError for a broken plug-in."""
+    known = with_plugins("orders", ORDERS)
+    if name not in known:
+        raise ValueError(unknown_name("order", name, known))
+    target = known[name]
+    if isinstance(target, Plugin):
+        function: Callable[..., Order] = target.load()
+    else:
+        module, _, attribute = target.partition(":")
+        function = getattr(importlib.import_module(module), attribute)
+    return function
+
+
 def permutation_of(name: str, csr: Csr, options: Mapping[str, Any] | None = None, seed: int = 0) -> Order:
     """Compute the order ``name`` of a square adjacency matrix: int64 [nodes], old node at each new position.
 
@@ -33,12 +53,9 @@ def permutation_of(name: str, csr: Csr, options: Mapping[str, Any] | None = None
     options name one. Raises ValueError for unknown names and options, for a matrix that is not square, and for a
     result that is not a permutation.
     """
-    if name not in ORDERS:
-        raise ValueError(unknown_name("order", name, ORDERS))
+    compute = order_function(name)
     if csr.shape[0] != csr.shape[1]:
         raise ValueError(f"a matrix of shape {csr.shape} has no vertex order: give a square adjacency matrix")
-    module, _, function = ORDERS[name].partition(":")
-    compute: Callable[..., Order] = getattr(importlib.import_module(module), function)
     arguments = dict(options or {})
     allowed = [parameter for parameter in inspect.signature(compute).parameters if parameter != "csr"]
     check_options(f"option of order {name}", arguments, allowed)

@@ -2,11 +2,13 @@
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from backends.registry import MODULES, config_class
-from datasets.order import ORDERS
-from datasets.registry import DATASETS, available
+from backends.registry import backend_names, config_class
+from datasets.order import order_function, order_names
+from datasets.plugins import KINDS as PLUGIN_KINDS
+from datasets.plugins import Plugin, PluginError, conf_folder, conf_folders, plugins
+from datasets.registry import available, dataset_names, entry_of
 from harness.planning.compose import CONF
 from harness.usage import unknown
 
@@ -14,16 +16,16 @@ Line = tuple[str, str]
 
 
 def main(arguments: list[str]) -> int:
-    """Print the asked kinds, all of them if none is named; 2 for one that is unknown."""
+    """Print the named kinds, all of them if none is named; 2 for one that is unknown."""
     parser = argparse.ArgumentParser(prog="python -m harness list", description="Print what exists here.")
     parser.add_argument("kind", nargs="*", metavar="KIND", help=f"any of {', '.join(KINDS)}")
-    given = parser.parse_args(arguments).kind
-    for kind in given:
+    kinds = parser.parse_args(arguments).kind or list(KINDS)
+    for kind in kinds:
         if kind not in KINDS:
             print(f"error: {unknown('kind', kind, KINDS)}", file=sys.stderr)
             return 2
-    for kind in given or KINDS:
-        lines = KINDS[kind]()
+    for kind in kinds:
+        lines = list(KINDS[kind]())
         width = max((len(name) for name, _ in lines), default=0)
         print(f"{kind}:")
         for name, what in lines:
@@ -31,9 +33,20 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def described(names: Iterable[str], describe: Callable[[str], str]) -> list[Line]:
+    """Describe each name; a plug-in that cannot be imported is described by its error."""
+    lines = []
+    for name in names:
+        try:
+            lines.append((name, describe(name)))
+        except PluginError as error:
+            lines.append((name, f"broken: {error}"))
+    return lines
+
+
 def backends() -> list[Line]:
     """Name every backend with what it can do, or what it lacks."""
-    return [(name, _backend(name)) for name in MODULES]
+    return described(backend_names(), _backend)
 
 
 def _backend(name: str) -> str:
@@ -46,19 +59,24 @@ def _backend(name: str) -> str:
 
 def data_sets() -> list[Line]:
     """Name every data set with its title and whether it is at hand."""
-    return [(name, f"{entry.title}; {available(name)[1]}") for name, entry in DATASETS.items()]
+    return described(dataset_names(), lambda name: f"{entry_of(name).title}; {available(name)[1]}")
 
 
 def orders() -> list[Line]:
     """Name every order."""
-    return [(name, "") for name in ORDERS]
+    return described(order_names(), _order)
+
+
+def _order(name: str) -> str:
+    return (order_function(name).__doc__ or "").strip().partition("\n")[0]
 
 
 def files(group: str) -> Callable[[], list[Line]]:
     """Return a function that names the files of a configuration group with their first comment."""
 
     def lines() -> list[Line]:
-        return [(path.stem, _comment(path.read_text())) for path in sorted((CONF / group).glob("*.yaml"))]
+        paths = [path for folder in (CONF, *conf_folders()) for path in (folder / group).glob("*.yaml")]
+        return [(path.stem, _comment(path.read_text())) for path in sorted(paths, key=lambda path: path.stem)]
 
     return lines
 
@@ -66,6 +84,19 @@ def files(group: str) -> Callable[[], list[Line]]:
 def _comment(text: str) -> str:
     comments = [line[1:].strip() for line in text.splitlines() if line.startswith("#")]
     return next((comment for comment in comments if not comment.startswith("@package")), "")
+
+
+def plugin_targets() -> list[Line]:
+    """Name every plug-in with its kind, its target and its package, and say what is broken."""
+    return [(f"{kind} {plugin.name}", _plugin(plugin)) for kind in PLUGIN_KINDS for plugin in plugins(kind).values()]
+
+
+def _plugin(plugin: Plugin) -> str:
+    try:
+        _ = conf_folder(plugin) if plugin.kind == "configs" else plugin.load()
+    except PluginError as error:
+        return f"broken: {error}"
+    return str(plugin)
 
 
 KINDS: dict[str, Callable[[], list[Line]]] = {
@@ -77,4 +108,5 @@ KINDS: dict[str, Callable[[], list[Line]]] = {
     "ablations": files("ablation"),
     "suites": files("suite"),
     "recipes": files("recipe"),
+    "plugins": plugin_targets,
 }

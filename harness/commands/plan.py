@@ -7,13 +7,13 @@ from pathlib import Path
 
 from datasets.files import atomic_folder, write_atomic
 from datasets.paths import default_cache
-from harness.planning.compose import compose_jobs
+from harness.planning.compose import compose_arguments
+from harness.planning.graphs import PreparedGraph, plain_groups, prepare_graphs
 from harness.planning.plan import Plan, make_plan
-from harness.run import FAILED, OK, USAGE, Prepared, complain, plain_group, prepare_all
 from harness.store.record import RecordError
-from harness.usage import UsageError
+from harness.usage import FAILED, OK, USAGE, UsageError, complain
 
-# Filled in by who runs the groups, as the environment is.
+# A placeholder in the paths of records, filled in on the machine that runs the groups.
 MACHINE = "{machine}"
 
 
@@ -22,10 +22,10 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m harness plan", description="Write groups for another machine.")
     parser.add_argument("--out", type=Path, required=True, help="folder for cells.json and the graphs")
     parser.add_argument("--with-data", action="store_true", help="prepare the graphs here and copy them along")
-    given, overrides = parser.parse_known_args(arguments)
+    options, overrides = parser.parse_known_args(arguments)
     try:
-        jobs = compose_jobs(overrides)
-        return write(make_plan(jobs), given.out, given.with_data) if jobs else OK
+        compositions = compose_arguments(overrides)
+        return write(make_plan(compositions), options.out, options.with_data) if compositions else OK
     except (UsageError, RecordError) as error:
         return complain(error, USAGE)
     except OSError as error:
@@ -34,14 +34,14 @@ def main(arguments: list[str]) -> int:
 
 def write(plan: Plan, out: Path, with_data: bool) -> int:
     """Write all groups of a plan: what is finished here is not finished there."""
-    prepared: dict[str, Prepared] = {}
+    prepared: dict[str, PreparedGraph] = {}
     if with_data:
-        prepared, failures = prepare_all(plan.groups, default_cache())
+        prepared, failures = prepare_graphs(plan.groups, default_cache())
         if failures:
             return complain("; ".join(failures), FAILED)
         prepared = {key: (copy_graph(folder, out), phases) for key, (folder, phases) in prepared.items()}
     out.mkdir(parents=True, exist_ok=True)
-    groups = [plain_group(group, MACHINE, prepared) for group in plan.groups]
+    groups = plain_groups(plan.groups, MACHINE, prepared)
     write_atomic({out / "cells.json": json.dumps({"groups": groups}, indent=1)})
     cells = sum(len(group.cells) for group in plan.groups)
     print(f"{cells} cells in {len(groups)} groups: python -m harness.cell {out / 'cells.json'} --out OUT")

@@ -12,26 +12,25 @@ from harness.track import start
 
 def main(argv: list[str]) -> int:
     """Send every record; stops with 1 at the first that W&B does not take, 2 when there are none."""
-    usual = TrackerConfig()
     parser = argparse.ArgumentParser("python -m harness sync", description="Replay records to Weights & Biases.")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records")
-    parser.add_argument("--project", default=usual.project, help="W&B project")
+    parser.add_argument("--project", default=TrackerConfig().project, help="W&B project")
     parser.add_argument("--mode", choices=("online", "offline"), default="online", help="offline writes to wandb/ here")
     parser.add_argument("--folder", type=Path, default=Path(), help="where W&B keeps its files")
-    given = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     try:
-        records = [record for _, record in find_records(given.results)]
+        records = [record for _, record in find_records(options.results)]
     except RecordError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if not records:
-        print(f"error: {given.results} holds no records: run python -m harness first", file=sys.stderr)
+        print(f"error: {options.results} holds no records: run python -m harness first", file=sys.stderr)
         return 2
-    tracker = start(TrackerConfig(name="wandb", mode=given.mode, project=given.project), given.folder)
+    tracker = start(TrackerConfig(name="wandb", mode=options.mode, project=options.project), options.folder)
     for count, record in enumerate(records):
         tracker.record(record)
         if tracker.failed:
             print(f"error: stopped after {count} of {len(records)} records: is `wandb login` done?", file=sys.stderr)
             return 1
-    print(f"{len(records)} records replayed to the W&B project {given.project} ({given.mode})")
+    print(f"{len(records)} records replayed to the W&B project {options.project} ({options.mode})")
     return 0

@@ -1,1 +1,1 @@
-"""The parent with Hydra: from a command line to cells, groups and what is still to be measured."""
+"""The parent process with Hydra: from a command line to cells, groups and what is still to be measured."""

@@ -1,4 +1,4 @@
-"""From configurations to cells: ablations become switches, and what cannot run is known before anything starts."""
+"""Cells: configurations whose ablations are resolved to switches, with the outcome of those that cannot run."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -31,7 +31,7 @@ class Cell:
     overrides: list[str] = field(default_factory=list)
 
     def plain(self, machine: str, group: str, graph: str | None, prepare: dict[str, float]) -> PlannedCell:
-        """Return the JSON form that the executor reads; ``prepare`` are the seconds that the graph took."""
+        """Return the JSON form that the launcher reads; ``prepare`` are the seconds that the graph took."""
         return {
             "config": cast(CellConfig, asdict(self.config)),
             "hash": self.hash,
@@ -65,13 +65,13 @@ def resolve_cell(config: RunConfig, overrides: Sequence[str] = ()) -> Cell:
 
 
 def _names_all(config: RunConfig, names: list[str]) -> bool:
-    kept = {switch for name in names if name != "base" for switch in config.backend.ablations[name]}
-    return kept == set(switches(config.backend))
+    named = {switch for name in names if name != "base" for switch in config.backend.ablations[name]}
+    return named == set(switches(config.backend))
 
 
 def _without_effect(config: RunConfig, names: list[str]) -> str:
-    given = flatten({"backend": {key: getattr(config.backend, key) for key in switches(config.backend)}})
-    explicit = ", ".join(f"{key}={value}" for key, value in given.items() if value != "auto")
+    values = flatten({"backend": {key: getattr(config.backend, key) for key in switches(config.backend)}})
+    explicit = ", ".join(f"{key}={value}" for key, value in values.items() if value != "auto")
     return f"ablation {'+'.join(names)} changes nothing beside {explicit}: drop one of the two"
 
 

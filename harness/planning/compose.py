@@ -1,4 +1,4 @@
-"""Hydra as a reader of command lines: a job appends its values to a list, and nothing runs inside Hydra."""
+"""Hydra as a parser of command lines: each of its jobs appends a composition to a list and runs nothing."""
 
 import os
 import re
@@ -8,15 +8,21 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.plugins import Plugins
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from backends.registry import backend_names, config_class
+from datasets.plugins import PluginError, conf_folders
 from harness.planning.config import register_schemas
 from harness.usage import UsageError, nearest
 
@@ -24,34 +30,57 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
 @dataclass
-class Job:
-    """Values of one Hydra job and the overrides that led to them."""
+class Composition:
+    """The values that Hydra composed for one cell or suite, and the overrides that led to them."""
 
     values: dict[str, Any]
     overrides: list[str] = field(default_factory=list)
 
 
-def compose_jobs(arguments: list[str]) -> list[Job]:
-    """Compose a command line into jobs, one without ``-m``, one per combination with it; raises UsageError.
+def compose_arguments(arguments: list[str]) -> list[Composition]:
+    """Compose a command line: once without ``-m``, once per combination with it; raises UsageError.
 
     Flags that only show something (``--help``, ``--cfg``, ``--info``) end the program with exit code 0.
     """
-    jobs: list[Job] = []
+    compositions: list[Composition] = []
 
     def append(config: DictConfig) -> None:
-        jobs.append(Job(_plain(config), list(HydraConfig.get().overrides.task)))
+        compositions.append(Composition(_plain(config), list(HydraConfig.get().overrides.task)))
 
     append.__module__ = "harness.planning.compose"
-    register_schemas()
+    register_configs()
     entry = hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(append)
     with _hydra_alone(arguments), usage_errors():
         entry()
-    return jobs
+    return compositions
+
+
+@cache
+def register_configs() -> None:
+    """Tell Hydra of the typed schemas and of the folders of plug-ins; raises PluginError where a file is in two."""
+    files = {path.relative_to(CONF): f"gnn-harness ({CONF})" for path in CONF.rglob("*.yaml")}
+    for folder, plugin in conf_folders().items():
+        for path in sorted(folder.rglob("*.yaml")):
+            place = path.relative_to(folder)
+            if place in files:
+                raise plugin.error(f"has a file {place}, as has {files[place]}: rename one of the two")
+            files[place] = f"{plugin.package} ({folder})"
+    register_schemas()
+    Plugins.instance().register(PluginFolders)
+
+
+class PluginFolders(SearchPathPlugin):
+    """Puts the configuration folders of plug-ins behind ours on Hydra's search path."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        """Append the folders."""
+        for folder, plugin in conf_folders().items():
+            search_path.append(provider=plugin.package, path=f"file://{folder}")
 
 
 def compose_one(overrides: list[str]) -> dict[str, Any]:
     """Compose one list of overrides without a command line; raises UsageError."""
-    register_schemas()
+    register_configs()
     with usage_errors(), hydra.initialize_config_dir(str(CONF), job_name="harness", version_base="1.3"):
         return _plain(hydra.compose("config", overrides))
 
@@ -93,17 +122,22 @@ def usage_errors() -> Iterator[None]:
     except ConfigCompositionException as error:
         raise UsageError(_composition(error)) from error
     except (HydraException, OmegaConfBaseException, ValueError) as error:
-        if isinstance(error, UsageError):
+        if isinstance(error, UsageError | PluginError):
             raise
         raise UsageError(_first_line(error)) from error
 
 
 def _missing(error: MissingConfigException) -> str:
-    group, _, given = str(error.missing_cfg_file or "").rpartition("/")
+    group, _, name = str(error.missing_cfg_file or "").rpartition("/")
+    if group == "schema/backend" and name in backend_names():
+        try:
+            config_class(name)
+        except PluginError as broken:
+            return str(broken)
     if not error.options:
         return _first_line(error)
     allowed = sorted(error.options)
-    return f"{group} {given!r} is unknown: allowed are {', '.join(allowed)}{nearest(given, allowed)}"
+    return f"{group} {name!r} is unknown: allowed are {', '.join(allowed)}{nearest(name, allowed)}"
 
 
 def _composition(error: ConfigCompositionException) -> str:
@@ -126,9 +160,9 @@ def _composition(error: ConfigCompositionException) -> str:
 
 
 def _no_default(group: str) -> str:
-    if (CONF / group).is_dir():
+    allowed = sorted({path.name for folder in (CONF, *conf_folders()) for path in folder.iterdir() if path.is_dir()})
+    if group in allowed:
         return f"{group!r} is not chosen by default: write +{group}=NAME"
-    allowed = sorted(path.name for path in CONF.iterdir() if path.is_dir())
     return f"group {group!r} is unknown: allowed are {', '.join(allowed)}{nearest(group, allowed)}"
 
 

@@ -1,4 +1,4 @@
-"""From composed values to a typed configuration: unknown keys, wrong values and contradictions end here."""
+"""Strict loading: composed values become a typed configuration, or a UsageError that says what is allowed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
@@ -6,93 +6,45 @@ from functools import cache
 from typing import Any, get_type_hints
 
 from backends.ablation import switches
-from backends.registry import MODULES, BackendConfig, config_class
-from datasets.registry import DATASETS
-from harness.planning.schema import (
-    DatasetConfig,
-    LauncherConfig,
-    MeasureConfig,
-    ModelConfig,
-    OrderConfig,
-    RunConfig,
-    ScenarioConfig,
-    TrackerConfig,
-    TrainingConfig,
-    from_dict,
-)
+from backends.registry import BackendConfig, backend_names, config_class, usable_class
+from backends.settings import settings_in
+from datasets.registry import dataset_names
+from harness.planning.schema import RunConfig, from_dict
 from harness.usage import UsageError, nearest, unknown
 
 SECTIONS: dict[str, type] = {
-    "dataset": DatasetConfig,
-    "order": OrderConfig,
-    "model": ModelConfig,
-    "training": TrainingConfig,
-    "scenario": ScenarioConfig,
-    "measure": MeasureConfig,
-    "launcher": LauncherConfig,
-    "tracker": TrackerConfig,
-}
-CHOICES: dict[str, tuple[str, ...]] = {
-    "retry": ("failed", "all", "none"),
-    "tier": ("quick", "full"),
-    "training.optimizer": ("adam", "sgd"),
-    "training.decay_on": ("all", "first"),
-    "training.dtype": ("float32", "tf32", "bf16"),
-    "model.head": ("none", "linear"),
-    "measure.cache": ("simulate", "none"),
-    "launcher.allocator": ("tuned", "stock"),
-    "launcher.name": ("process", "inline"),
-    "tracker.name": ("none", "wandb"),
-    "tracker.mode": ("offline", "online"),
-}
-LEAST: dict[str, float] = {
-    "threads": 1,
-    "model.layers": 1,
-    "model.hidden": 1,
-    "model.heads": 1,
-    "model.output_heads": 1,
-    "training.epochs": 1,
-    "training.patience": 0,
-    "training.evaluate_every": 1,
-    "training.batch_size": 1,
-    "training.batch_limit": 1,
-    "training.rate": 0,
-    "training.decay": 0,
-    "training.dropout": 0,
-    "training.attention_dropout": 0,
-    "measure.warmup": 0,
-    "measure.min_samples": 1,
-    "measure.max_samples": 1,
-    "measure.max_seconds": 0,
-    "measure.repeat_seconds": 0,
-    "measure.deadline_seconds": 0,
+    name: kind
+    for name, kind in get_type_hints(RunConfig).items()
+    if isinstance(kind, type) and is_dataclass(kind) and kind is not BackendConfig
 }
 
 
 @dataclass
 class ComposedConfig(RunConfig):
-    """What Hydra composes: a run's configuration, in which a suite is still the content of its file."""
+    """Hydra's type of a run's configuration, in which a suite is still the content of its file."""
 
     suite: Any = None
 
 
 @cache
 def register_schemas() -> None:
-    """Put every typed schema into Hydra's group ``schema``, one per section and one per registered backend; once."""
+    """Put every typed schema into Hydra's group ``schema``, one per section and one per usable backend; once."""
     from hydra.core.config_store import ConfigStore
 
     store = ConfigStore.instance()
     store.store(group="schema", name="config", node=ComposedConfig)
     for name, kind in SECTIONS.items():
         store.store(group="schema", name=name, node=kind)
-    for name in MODULES:
-        store.store(group="schema/backend", name=name, node=config_class(name))
+    for name in backend_names():
+        if backend := usable_class(name):
+            store.store(group="schema/backend", name=name, node=backend)
 
 
 def load(values: dict[str, Any]) -> RunConfig:
     """Turn plain values into a checked configuration; raises UsageError before any data is read."""
-    if str(values.get("backend", {}).get("name")) not in MODULES:
-        raise unknown("backend", str(values.get("backend", {}).get("name")), MODULES)
+    backend = str(values.get("backend", {}).get("name"))
+    if backend not in backend_names():
+        raise unknown("backend", backend, backend_names())
     check_keys(RunConfig, values)
     try:
         config = from_dict(RunConfig, values)
@@ -119,33 +71,30 @@ def check_keys(kind: type, values: dict[str, Any], prefix: str = "") -> None:
 
 def validate(config: RunConfig) -> None:
     """Check single values, then those that belong together; raises UsageError for the first that is wrong."""
-    for key, allowed in _choices(config):
-        given = value_of(config, key)
-        if given not in allowed:
-            raise UsageError(f"{key}={given} is not allowed: choose {', '.join(allowed)}{nearest(str(given), allowed)}")
-    for key, least in LEAST.items():
-        given = value_of(config, key)
-        if given is not None and given < least:
-            raise UsageError(f"{key}={given} is too small: give at least {least:g}")
+    for key, value, allowed in _named_values(config):
+        _check_choice(key, value, allowed)
+    for key, setting, value in settings_in(config):
+        if setting.choices:
+            _check_choice(key, value, setting.choices)
+        if value is not None and setting.least is not None and value < setting.least:
+            raise UsageError(f"{key}={value} is too small: give at least {setting.least:g}")
     _check_together(config)
 
 
-def value_of(config: Any, key: str) -> Any:
-    """Return the value at a dotted key."""
-    for part in key.split("."):
-        config = getattr(config, part)
-    return config
+def _check_choice(key: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UsageError(f"{key}={value} is not allowed: choose {', '.join(allowed)}{nearest(str(value), allowed)}")
 
 
-def _choices(config: RunConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _named_values(config: RunConfig) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield the values whose choices are registered names, and the switches of the backend."""
     # numpy comes with the orders, and --help does without it.
-    from datasets.order import ORDERS
+    from datasets.order import order_names
 
-    yield "dataset.name", tuple(DATASETS)
-    yield "order.name", tuple(ORDERS)
-    yield from CHOICES.items()
+    yield "dataset.name", config.dataset.name, dataset_names()
+    yield "order.name", config.order.name, order_names()
     for name in switches(config.backend):
-        yield f"backend.{name}", ("auto", "true", "false")
+        yield f"backend.{name}", getattr(config.backend, name), ("auto", "true", "false")
 
 
 def _check_together(config: RunConfig) -> None:
@@ -154,12 +103,12 @@ def _check_together(config: RunConfig) -> None:
     if kind not in ("cpu", "cuda") or (index and not index.isdigit()):
         raise UsageError(f"device={config.device} is not allowed: give cpu, cuda or cuda:<number>")
     if model.fanouts and len(model.fanouts) != model.layers:
-        given = len(model.fanouts)
-        raise UsageError(f"model.fanouts has {given} entries for {model.layers} layers: give one per layer, or []")
+        entries = len(model.fanouts)
+        raise UsageError(f"model.fanouts has {entries} entries for {model.layers} layers: give one per layer, or []")
     if max(training.dropout, training.attention_dropout) >= 1:
         raise UsageError("training.dropout and training.attention_dropout must be below 1: 1 drops everything")
     if training.batch_limit is not None and training.batch_size is None:
         raise UsageError("training.batch_limit needs training.batch_size: a full batch has no batches to limit")
     if measure.max_samples < measure.min_samples:
-        given_samples = f"measure.max_samples={measure.max_samples}"
-        raise UsageError(f"{given_samples} is below measure.min_samples={measure.min_samples}: raise it")
+        largest = f"measure.max_samples={measure.max_samples}"
+        raise UsageError(f"{largest} is below measure.min_samples={measure.min_samples}: raise it")

@@ -1,4 +1,4 @@
-"""How long a cell will take, judged by earlier records of the same execution config on this machine."""
+"""Time that a cell will take, estimated from earlier records of the same execution config on this machine."""
 
 import statistics
 from pathlib import Path
@@ -10,17 +10,17 @@ from harness.store.record import Record
 
 
 def estimated_seconds(cell: Cell, results: Path, machine: str) -> float | None:
-    """Return the median of what earlier records of any seed and group spent, ``None`` where there are none."""
+    """Return the median over earlier records of any seed and group, ``None`` where there are none."""
     folder = results / cell_folder(cell.config, cell.hash, machine)
     records = [read_record(path) for path in folder.glob("seed=*.json") if not path.name.endswith(".side.json")]
-    spent = [spent_seconds(record) for record in records if record["status"] == "ok"]
-    return statistics.median(spent) if spent else None
+    seconds = [total_seconds(record) for record in records if record["status"] == "ok"]
+    return statistics.median(seconds) if seconds else None
 
 
-def spent_seconds(record: Record) -> float:
+def total_seconds(record: Record) -> float:
     """Add up a record's preparation, warm-ups, samples, and the epochs of its accuracy pass."""
     seconds = record["epochs"]["seconds"]
     whole_epoch = statistics.median(seconds) * record.get("extrapolated", 1.0)
-    trained = record.get("metrics", {}).get("epochs_run", 0) * whole_epoch
-    known: float = sum(record.get("prepare", {}).values()) + sum(record.get("warmup", [])) + sum(seconds) + trained
-    return known
+    training = record.get("metrics", {}).get("epochs_run", 0) * whole_epoch
+    total: float = sum(record.get("prepare", {}).values()) + sum(record.get("warmup", [])) + sum(seconds) + training
+    return total

@@ -1,4 +1,4 @@
-"""The environment that must not have changed for a record to count, of this interpreter or of another."""
+"""The checked environment of a cell, which decides whether its record still counts, by this interpreter or another."""
 
 import json
 import os
@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from datasets.plugins import plugins
 from harness.measure import environment
 from harness.usage import UsageError
 
@@ -14,9 +15,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def checked_environment(config: dict[str, Any]) -> dict[str, Any]:
-    """Return CPU or GPU, threads, versions and protocol as a cell of this config would record them."""
+    """Return CPU or GPU, threads, versions and protocol as a cell of this config would record them.
+
+    The sources of an order of a plug-in, which the parent applies, stand beside them.
+    """
     backend, launcher = config["backend"]["name"], config["launcher"]
-    return _checked(backend, config["threads"], config["device"], launcher["python"])
+    order = plugins("orders").get(config["order"]["name"])
+    checked = _checked(backend, config["threads"], config["device"], launcher["python"])
+    return checked if order is None else checked | {"order": order.source_hash()}
 
 
 @cache
@@ -24,10 +30,10 @@ def _checked(backend: str, threads: int, device: str, python: str | None) -> dic
     if python is None:
         return environment.checked(backend, threads, device)
     command = [python, "-m", "harness.measure.environment", backend, str(threads), device]
+    path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH")) if part)
+    variables = os.environ | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
     try:
-        answer = subprocess.run(
-            command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60
-        )
+        answer = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"launcher.python={python} cannot be started ({error}): give the path of a Python") from error
     if answer.returncode != 0:
@@ -40,6 +46,6 @@ def _checked(backend: str, threads: int, device: str, python: str | None) -> dic
 def missing_package(config: dict[str, Any]) -> str | None:
     """Say which package of its engine another interpreter lacks, or ``None``."""
     packages = checked_environment(config)["packages"]
-    lacking = [name for name, version in packages.items() if version is None]
+    missing = [name for name, version in packages.items() if version is None]
     python = config["launcher"]["python"]
-    return f"{python} has no package {lacking[0]}: {python} -m pip install {lacking[0]}" if lacking else None
+    return f"{python} has no package {missing[0]}: {python} -m pip install {missing[0]}" if missing else None

@@ -1,19 +1,20 @@
-"""The plan of a command: cells in groups, and which groups are finished."""
+"""The plan of a command: its cells in groups, and which groups are finished."""
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from backends.settings import executed_values, setting_of
 from datasets.hashes import digest
 from datasets.paths import default_cache
 from datasets.prepare import known_sha256
 from harness.measure.sources import is_current
 from harness.planning.cells import Cell, resolve_cell
-from harness.planning.compose import Job
+from harness.planning.compose import Composition
 from harness.planning.config import load
-from harness.planning.identity import cell_folder, execution_config
+from harness.planning.identity import cell_folder
 from harness.planning.interpreter import checked_environment
 from harness.planning.schema import RunConfig
 from harness.planning.suite import Suite, expand
@@ -22,36 +23,38 @@ from harness.store.naming import flatten
 from harness.store.record import Record, RecordError
 from harness.usage import UsageError
 
-SECTIONS = ("dataset", "order", "model", "training", "scenario", "measure")
 FINAL = ("ok", "unsupported", "not_installed")
-Found = tuple[Path, Record]
+StoredRecord = tuple[Path, Record]
 Environment = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 @dataclass
 class Group:
-    """Cells that are measured in turns and compared with each other; ``records`` are those of this very group."""
+    """Cells that are measured in turns and compared; ``records`` has one for each, ``None`` where there is none.
+
+    Only records that were measured in this very group count.
+    """
 
     id: str
     key: dict[str, Any]
     cells: list[Cell]
-    records: list[Found | None] = field(default_factory=list)
+    records: list[StoredRecord | None] = field(default_factory=list)
 
     def state(self, retry: str) -> tuple[bool, str]:
         """Say whether the group is to be run under ``retry``, and why."""
-        statuses = [None if held is None else held[1]["status"] for held in self.records]
+        statuses = [None if stored is None else stored[1]["status"] for stored in self.records]
         if retry == "all":
             return True, "retry=all"
         if None in statuses:
             return True, "not measured here" if not any(statuses) else f"{statuses.count(None)} cells are missing"
-        failed = sorted({str(status) for status in statuses if status not in FINAL})
+        failed = ", ".join(sorted({str(status) for status in statuses if status not in FINAL}))
         if failed and retry == "failed":
-            return True, f"retry=failed, and a cell ended as {', '.join(failed)}"
-        return False, f"every cell has a record of this group{f', some {chr(44).join(failed)}' if failed else ''}"
+            return True, f"retry=failed, and a cell ended as {failed}"
+        return False, f"every cell has a record of this group{f', some {failed}' if failed else ''}"
 
-    def found(self) -> list[Found]:
+    def stored(self) -> list[StoredRecord]:
         """Return the records that exist, with their paths."""
-        return [held for held in self.records if held is not None]
+        return [stored for stored in self.records if stored is not None]
 
 
 @dataclass
@@ -72,21 +75,13 @@ class Plan:
         return [group for group in self.groups if group.state(self.config.retry)[0]]
 
     def find_records(self) -> None:
-        """Look up the records that each group has of its own."""
+        """Look up the records of each group."""
         for group in self.groups:
             group.records = find_group_records(group, self.results, self.machine)
 
 
-def make_plan(jobs: Iterable[Job], environment: Environment = checked_environment) -> Plan:
-    """Expand, load and group jobs, and look up what is measured already; raises UsageError."""
-    configs = configurations(jobs)
-    plan = Plan(configs[0].config, form_groups(configs, environment), machine_slug())
-    plan.find_records()
-    return plan
-
-
 @dataclass
-class Asked:
+class PlannedRun:
     """A configuration with the overrides and the suite it came from."""
 
     config: RunConfig
@@ -94,55 +89,66 @@ class Asked:
     suite: Suite | None = None
 
 
-def configurations(jobs: Iterable[Job]) -> list[Asked]:
-    """Expand suites and load every job strictly; raises UsageError, also when nothing is left to run."""
-    loaded = [Asked(load(inner.values), inner.overrides, suite) for job in jobs for inner, suite in expand(job)]
-    if not loaded:
+def make_plan(compositions: Iterable[Composition], environment: Environment = checked_environment) -> Plan:
+    """Expand, load and group compositions, and look up what is measured already; raises UsageError."""
+    runs = configurations(compositions)
+    plan = Plan(runs[0].config, form_groups(runs, environment), machine_slug())
+    plan.find_records()
+    return plan
+
+
+def configurations(compositions: Iterable[Composition]) -> list[PlannedRun]:
+    """Expand suites and load every composition strictly; raises UsageError, also when nothing is left to run."""
+    runs = [
+        PlannedRun(load(inner.values), inner.overrides, suite)
+        for outer in compositions
+        for inner, suite in expand(outer)
+    ]
+    if not runs:
         raise UsageError("nothing to run: the suite's tier has no cells")
     for name in ("results", "dry_run", "wait", "retry"):
-        given = sorted({str(getattr(asked.config, name)) for asked in loaded})
-        if len(given) > 1:
-            raise UsageError(f"{name} is {', '.join(given)} within one sweep: give one value")
-    return loaded
+        values = sorted({str(getattr(run.config, name)) for run in runs})
+        if len(values) > 1:
+            raise UsageError(f"{name} is {', '.join(values)} within one sweep: give one value")
+    return runs
 
 
-def form_groups(configs: Iterable[Asked], environment: Environment) -> list[Group]:
+def form_groups(runs: Iterable[PlannedRun], environment: Environment) -> list[Group]:
     """Resolve cells and gather those with equal keys; equal cells of a group become one with all their labels."""
     gathered: dict[str, tuple[dict[str, Any], list[Cell]]] = {}
-    for asked in configs:
-        key = group_key(asked.config, asked.suite.vary if asked.suite else [])
+    for run in runs:
+        key = group_key(run.config, run.suite.vary if run.suite else [])
         _, cells = gathered.setdefault(digest(key), (key, []))
-        _add(cells, resolve_cell(asked.config, asked.overrides))
+        _add(cells, resolve_cell(run.config, run.overrides))
     return [Group(group_id(key, cells, environment), key, cells) for key, cells in gathered.values()]
 
 
 def group_key(config: RunConfig, vary: Iterable[str]) -> dict[str, Any]:
     """Return what all cells of a group share; dotted names in ``vary``, and all below them, may differ."""
-    key: dict[str, Any] = {
-        "dataset": config.dataset.name,
-        "order": config.order.name,
-        "model": config.model.name,
-        "scenario": config.scenario.name,
-        "seed": config.seed,
-        "device": config.device,
-        "threads": config.threads,
-    }
-    values = execution_config(config)
-    settings = flatten({name: values[name] for name in SECTIONS})
     free = tuple(vary)
-    held = {name: value for name, value in settings.items() if not _below(name, free)}
-    return {name: value for name, value in key.items() if name not in free} | {"settings": digest(held)}
+    key: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
+    for item in fields(config):
+        value = getattr(config, item.name)
+        if not setting_of(item).shared:
+            continue
+        if is_dataclass(value):
+            settings |= flatten({item.name: executed_values(value)})
+            value = getattr(value, "name", None)
+        if value is not None and item.name not in free:
+            key[item.name] = value
+    return key | {"settings": digest({name: value for name, value in settings.items() if not _below(name, free)})}
 
 
 def group_id(key: dict[str, Any], cells: Iterable[Cell], environment: Environment) -> str:
     """Hash a group's key, cells and checked environments: the same work on the same machine has the same id."""
-    held = sorted(
+    identities = sorted(
         (cell.hash, cell.config.launcher.python or "", digest(environment(asdict(cell.config)))) for cell in cells
     )
-    return digest([key, held])
+    return digest([key, identities])
 
 
-def find_group_records(group: Group, results: Path, machine: str) -> list[Found | None]:
+def find_group_records(group: Group, results: Path, machine: str) -> list[StoredRecord | None]:
     """Return the record that each cell of a group has *of that group*, measured on today's data with today's code.
 
     All are of one run of the group: the one with records of the most cells, of equals the newest.
@@ -158,7 +164,7 @@ def find_group_records(group: Group, results: Path, machine: str) -> list[Found 
     return [by_run.get(best) for by_run in runs]
 
 
-def _records_by_run(cell: Cell, group: str, results: Path, machine: str) -> dict[str, Found]:
+def _records_by_run(cell: Cell, group: str, results: Path, machine: str) -> dict[str, StoredRecord]:
     """Newest record of a cell by run, among those of this group, of today's data and of today's code."""
     folder = results / cell_folder(cell.config, cell.hash, machine)
     records = [(path, read_record(path)) for path in folder.glob(f"seed={cell.config.seed}.*.{group}.json")]
@@ -175,13 +181,14 @@ def _of_todays_code(results: Path, environment: str) -> bool:
     return False
 
 
-def _below(name: str, free: tuple[str, ...]) -> bool:
-    return any(name == prefix or name.startswith(f"{prefix}.") for prefix in free)
+def _below(name: str, prefixes: tuple[str, ...]) -> bool:
+    return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
 
 
 def _add(cells: list[Cell], cell: Cell) -> None:
-    for held in cells:
-        if (held.hash, held.config.launcher.python) == (cell.hash, cell.config.launcher.python):
-            held.labels += [label for label in cell.labels if label not in held.labels]
+    """Append a cell, or add its labels to those of an equal one."""
+    for other in cells:
+        if (other.hash, other.config.launcher.python) == (cell.hash, cell.config.launcher.python):
+            other.labels += [label for label in cell.labels if label not in other.labels]
             return
     cells.append(cell)

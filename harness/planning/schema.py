@@ -1,11 +1,17 @@
-"""Types of a cell's configuration; plain dataclasses, so that a measured process can read them without Hydra."""
+"""Types of a cell's configuration: plain dataclasses, so that a measured process can read them without Hydra.
+
+What a setting may be, and whether two cells that differ in it are the same cell, stands at its field (``setting``).
+"""
 
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from backends.registry import BackendConfig, config_class
+from backends.settings import Setting, setting, settings_in
 
 T = TypeVar("T")
+TRACKERS = ("none", "wandb")
 
 
 @dataclass
@@ -29,12 +35,12 @@ class ModelConfig:
     """A model's shape; its input width and classes come from the data set."""
 
     name: str = "???"
-    layers: int = 2
-    hidden: int = 64
-    heads: int = 1
-    output_heads: int = 1
+    layers: int = setting(2, least=1)
+    hidden: int = setting(64, least=1)
+    heads: int = setting(1, least=1)
+    output_heads: int = setting(1, least=1)
     slope: float = 0.2
-    head: str = "none"
+    head: str = setting("none", choices=("none", "linear"))
     fanouts: list[int] = field(default_factory=list)
 
 
@@ -42,18 +48,18 @@ class ModelConfig:
 class TrainingConfig:
     """How to train; ``batch_size=null`` is full batch, ``batch_limit`` keeps the first batches of an epoch."""
 
-    optimizer: str = "adam"
-    rate: float = 0.01
-    decay: float = 0.0
-    decay_on: str = "all"
-    dropout: float = 0.0
-    attention_dropout: float = 0.0
-    epochs: int = 200
-    patience: int = 0
-    evaluate_every: int = 1
-    batch_size: int | None = None
-    batch_limit: int | None = None
-    dtype: str = "float32"
+    optimizer: str = setting("adam", choices=("adam", "sgd"))
+    rate: float = setting(0.01, least=0)
+    decay: float = setting(0.0, least=0)
+    decay_on: str = setting("all", choices=("all", "first"))
+    dropout: float = setting(0.0, least=0)
+    attention_dropout: float = setting(0.0, least=0)
+    epochs: int = setting(200, least=1)
+    patience: int = setting(0, least=0)
+    evaluate_every: int = setting(1, least=1, for_engine=False)
+    batch_size: int | None = setting(None, least=1, for_engine=False)
+    batch_limit: int | None = setting(None, least=1, for_engine=False)
+    dtype: str = setting("float32", choices=("float32", "tf32", "bf16"))
 
 
 @dataclass
@@ -68,20 +74,20 @@ class ScenarioConfig:
     train_to_end: bool = True
     target: float | None = None
     state: str | None = None
-    save_state: str | None = None
+    save_state: str | None = setting(None, executed=False)
 
 
 @dataclass
 class MeasureConfig:
     """How much is measured: counts, and seconds where the name says so."""
 
-    warmup: int = 2
-    min_samples: int = 5
-    max_samples: int = 30
-    max_seconds: float = 60.0
-    repeat_seconds: float = 0.05
-    deadline_seconds: float = 3600.0
-    cache: str = "simulate"
+    warmup: int = setting(2, least=0)
+    min_samples: int = setting(5, least=1)
+    max_samples: int = setting(30, least=1)
+    max_seconds: float = setting(60.0, least=0)
+    repeat_seconds: float = setting(0.05, least=0)
+    deadline_seconds: float = setting(3600.0, least=0, executed=False)
+    cache: str = setting("simulate", choices=("simulate", "none"))
     cache_accesses: int = 20_000_000
     memory: bool = True
     limits: bool = True
@@ -92,18 +98,18 @@ class MeasureConfig:
 class LauncherConfig:
     """Where a cell runs: ``process`` (a child) or ``inline`` (this process, for tests)."""
 
-    name: str = "process"
-    allocator: str = "tuned"
-    python: str | None = None
-    memory_limit_gib: float | None = None
+    name: str = setting("process", choices=("process", "inline"), executed=False)
+    allocator: str = setting("tuned", choices=("tuned", "stock"), labels=False)  # a label says it already
+    python: str | None = setting(None, executed=False, labels=True)
+    memory_limit_gib: float | None = setting(None, executed=False)
 
 
 @dataclass
 class TrackerConfig:
     """Where records are shown beside the results folder."""
 
-    name: str = "none"
-    mode: str = "offline"
+    name: str = setting("none", choices=TRACKERS)
+    mode: str = setting("offline", choices=("offline", "online"))
     project: str = "gnn-harness"
 
 
@@ -115,21 +121,43 @@ class RunConfig:
     order: OrderConfig = field(default_factory=OrderConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
-    backend: BackendConfig = field(default_factory=BackendConfig)
+    backend: BackendConfig = setting(factory=BackendConfig, shared=False)
     scenario: ScenarioConfig = field(default_factory=ScenarioConfig)
     measure: MeasureConfig = field(default_factory=MeasureConfig)
-    launcher: LauncherConfig = field(default_factory=LauncherConfig)
-    tracker: TrackerConfig = field(default_factory=TrackerConfig)
-    ablations: dict[str, bool] = field(default_factory=dict)
-    seed: int = 0
+    launcher: LauncherConfig = setting(factory=LauncherConfig, shared=False)
+    tracker: TrackerConfig = setting(factory=TrackerConfig, executed=False)
+    ablations: dict[str, bool] = setting(factory=dict, executed=False)
+    seed: int = setting(0, executed=False, shared=True)
     device: str = "cpu"
-    threads: int = 2
-    results: str = "results"
-    dry_run: bool = False
-    wait: bool = True
-    retry: str = "failed"
-    suite: str | None = None
-    tier: str = "quick"
+    threads: int = setting(2, least=1)
+    results: str = setting("results", executed=False)
+    dry_run: bool = setting(False, executed=False)
+    wait: bool = setting(True, executed=False)
+    retry: str = setting("failed", choices=("failed", "all", "none"), executed=False)
+    suite: str | None = setting(None, executed=False)
+    tier: str = setting("quick", choices=("quick", "full"), executed=False)
+
+
+@cache
+def _settings() -> dict[str, Setting]:
+    return {key: known for key, known, _ in settings_in(RunConfig())}
+
+
+def _settings_above(key: str) -> list[Setting]:
+    """Return the settings of a dotted key and of the sections that it lies in; what an engine adds has none."""
+    parts = key.split(".")
+    names = (".".join(parts[: length + 1]) for length in range(len(parts)))
+    return [_settings()[name] for name in names if name in _settings()]
+
+
+def is_executed(key: str) -> bool:
+    """Whether cells that differ at a dotted key are different cells."""
+    return all(known.executed for known in _settings_above(key))
+
+
+def is_label(key: str) -> bool:
+    """Whether the value at a dotted key tells rows of the same name apart."""
+    return all(known.labels for known in _settings_above(key))
 
 
 def from_dict(kind: type[T], values: dict[str, Any]) -> T:

@@ -2,13 +2,14 @@
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
-from harness.planning.compose import Job, compose_one
+from harness.planning.compose import Composition, compose_one
 from harness.usage import UsageError, unknown
 
-KEYS = ("name", "title", "vary", "tiers", "published", "report", "claims", "paper", "unfair", "assumed", "constants")
+Product = dict[str, list[Any]]
+Compose = Callable[[list[str]], dict[str, Any]]
 
 
 @dataclass
@@ -24,7 +25,7 @@ class Suite:
 
     name: str
     title: str
-    tiers: dict[str, list[dict[str, list[Any]]]]
+    tiers: dict[str, list[Product]]
     vary: list[str] = field(default_factory=list)
     published: list[dict[str, Any]] = field(default_factory=list)
     report: list[str] = field(default_factory=list)
@@ -39,52 +40,48 @@ def read_suite(values: Any) -> Suite:
     """Check the content of a suite's file; raises UsageError."""
     if not isinstance(values, dict):
         raise UsageError(f"suite={values} is no suite's content: write +suite=NAME")
+    keys = [item.name for item in fields(Suite)]
     for key in values:
-        if key not in KEYS:
-            raise unknown("key of a suite", str(key), KEYS)
-    missing = [key for key in ("name", "title", "tiers") if key not in values]
+        if key not in keys:
+            raise unknown("key of a suite", str(key), keys)
+    required = [item.name for item in fields(Suite) if item.default is item.default_factory is MISSING]
+    missing = [key for key in required if key not in values]
     if missing:
         raise UsageError(f"the suite lacks {', '.join(missing)}: add it to its file in conf/suite")
     return Suite(**values)
 
 
-def expand(
-    job: Job, compose: Callable[[list[str]], dict[str, Any]] = compose_one
-) -> Iterator[tuple[Job, Suite | None]]:
-    """Yield a job itself, or the jobs of the suite that it names; what the command line says wins over an axis.
+def expand(outer: Composition, compose: Compose = compose_one) -> Iterator[tuple[Composition, Suite | None]]:
+    """Yield a composition itself, or those of the suite that it names; the command line wins over an axis.
 
-    A value that some products list for an axis keeps only those, so that ``backend=agl`` meets no axis of another
-    engine; one that no product lists takes the place of all values.
+    Of a value on the command line that some products list for its axis, only those products are expanded, so that
+    ``backend=agl`` meets no axis of another engine; a value that no product lists replaces the values of all.
     """
-    if job.values.get("suite") is None:
-        yield job, None
+    if outer.values.get("suite") is None:
+        yield outer, None
         return
-    suite = read_suite(job.values["suite"])
-    tier = job.values["tier"]
+    suite = read_suite(outer.values["suite"])
+    tier = outer.values["tier"]
     if tier not in suite.tiers:
         raise unknown(f"tier of suite {suite.name}", tier, suite.tiers)
-    given = [text for text in job.overrides if key_of(text) != "suite"]
-    fixed = {key_of(text) for text in given}
+    overrides = [override for override in outer.overrides if key_of(override) != "suite"]
     seen: set[str] = set()
-    for product in asked(suite.tiers[tier], given):
-        for inner in _jobs(product, given, fixed, compose):
+    for product in matching_products(suite.tiers[tier], overrides):
+        for inner in _compositions(product, overrides, compose):
             if repr(inner.values) not in seen:
                 seen.add(repr(inner.values))
-                yield Job(inner.values | {"suite": suite.name}, inner.overrides), suite
+                yield Composition(inner.values | {"suite": suite.name}, inner.overrides), suite
 
 
-def asked(products: list[dict[str, list[Any]]], given: list[str]) -> list[dict[str, list[Any]]]:
-    """Return the products that the overrides ask for: see ``expand``."""
-    for override in given:
-        name, value = key_of(override), override.partition("=")[2]
-        lists = [{key_of(axis): values for axis, values in product.items()}.get(name) for product in products]
-        named = [values is not None and value in map(_text, values) for values in lists]
-        if any(named):
-            products = [
-                product
-                for product, values, holds in zip(products, lists, named, strict=True)
-                if holds or values is None
-            ]
+def matching_products(products: list[Product], overrides: list[str]) -> list[Product]:
+    """Drop the products that list only other values for an axis of which an override names a listed value."""
+    for override in overrides:
+        axis, value = key_of(override), override.partition("=")[2]
+        listed = [{key_of(key): values for key, values in product.items()}.get(axis) for product in products]
+        matches = [values is not None and value in map(_text, values) for values in listed]
+        if any(matches):
+            rows = zip(products, listed, matches, strict=True)
+            products = [product for product, values, match in rows if match or values is None]
     return products
 
 
@@ -93,18 +90,20 @@ def key_of(override: str) -> str:
     return override.partition("=")[0].lstrip("+~").partition("@")[0]
 
 
-def _jobs(
-    product: dict[str, list[Any]], given: list[str], fixed: set[str], compose: Callable[[list[str]], dict[str, Any]]
-) -> Iterator[Job]:
+def _compositions(product: Product, overrides: list[str], compose: Compose) -> Iterator[Composition]:
+    """Compose every combination of a product's values; an axis that an override names is left to the override."""
+    fixed = {key_of(override) for override in overrides}
     axes = {axis: values for axis, values in product.items() if key_of(axis) not in fixed}
     seeds = axes.pop("seed", [None])
     for choice in itertools.product(*axes.values()):
-        overrides = [f"{axis}={_text(value)}" for axis, value in zip(axes, choice, strict=True) if value is not None]
-        values = compose(overrides + given)
+        chosen = [f"{axis}={_text(value)}" for axis, value in zip(axes, choice, strict=True) if value is not None]
+        values = compose(chosen + overrides)
         for seed in seeds:
             # A seed chooses no file, so that composing once serves all of them.
-            own = [] if seed is None else [f"seed={seed}"]
-            yield Job(values | ({} if seed is None else {"seed": seed}), overrides + given + own)
+            if seed is None:
+                yield Composition(values, chosen + overrides)
+            else:
+                yield Composition(values | {"seed": seed}, [*chosen, *overrides, f"seed={seed}"])
 
 
 def _text(value: Any) -> str:

@@ -9,7 +9,7 @@ from backends.ablation import AblationError, resolve
 from backends.contract import Unsupported
 from harness.planning.compose import CONF, compose_one
 from harness.planning.config import load
-from harness.planning.identity import NOT_EXECUTED, NOT_IN
+from harness.planning.schema import is_executed
 from harness.store.naming import flatten
 from harness.store.record import Record
 from harness.usage import UsageError
@@ -65,14 +65,13 @@ def quoted(override: str) -> str:
 
 
 def execution_values(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys of a plain config that are executed and can be given on the command line."""
-    flat = flatten({key: value for key, value in config.items() if key not in NOT_EXECUTED})
-    return {key: _listed(value) for key, value in flat.items() if value != {} and not _never_overridden(key)}
+    """Dotted keys of a plain config that are executed and can be said on the command line."""
+    flat = flatten(config)
+    return {key: _listed(value) for key, value in flat.items() if value != {} and not _unasked(key)}
 
 
-def _never_overridden(key: str) -> bool:
-    section, _, name = key.partition(".")
-    return name == "name" or name in NOT_IN.get(section, ())
+def _unasked(key: str) -> bool:
+    return key.partition(".")[2] == "name" or not is_executed(key)
 
 
 def _listed(value: Any) -> Any:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from backends.registry import MODULES, config_class
+from backends.registry import usable_class
 from harness.store import statistics
 from harness.store.naming import labels
 from harness.store.record import Record
@@ -48,8 +48,8 @@ class Row:
     @property
     def peer(self) -> bool:
         """Whether this is an engine to be compared with, not one of ours."""
-        name = self.record["config"]["backend"]["name"]
-        return name not in MODULES or config_class(name).engine == "peer"
+        kind = usable_class(self.record["config"]["backend"]["name"])
+        return kind is None or kind.engine == "peer"
 
     @property
     def fastest_peer(self) -> bool:

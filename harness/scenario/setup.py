@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.model import ModelSpec, State, TrainingSpec, initial_state, model_spec
+from backends.settings import settings_in
 from datasets.graph import SPLITS, Graph
 from harness.planning.schema import RunConfig
-
-_OWN_TO_THE_HARNESS = ("evaluate_every", "batch_size", "batch_limit")
 
 
 def spec_of(config: RunConfig, graph: Graph) -> ModelSpec:
@@ -39,7 +38,7 @@ def product_spec_of(config: RunConfig) -> ModelSpec:
 
 def training_of(config: RunConfig) -> TrainingSpec:
     """Return how the engine trains."""
-    values = {key: value for key, value in asdict(config.training).items() if key not in _OWN_TO_THE_HARNESS}
+    values = {key: value for key, setting, value in settings_in(config.training) if setting.for_engine}
     return TrainingSpec(**values, threads=config.threads, device=config.device, seed=config.seed)
 
 

@@ -3,17 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.planning.schema import is_label
 from harness.store.record import Record
-
-# Keys that never tell two rows apart: they are not executed, or the label says them already.
-SILENT = ("seed", "ablations", "tracker", "results", "dry_run", "wait", "retry", "suite", "tier")
-SAID = (
-    "launcher.name",
-    "launcher.allocator",
-    "launcher.memory_limit_gib",
-    "measure.deadline_seconds",
-    "scenario.save_state",
-)
 
 
 def label(record: Record) -> str:
@@ -55,8 +46,4 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _differing(configs: list[dict[str, Any]]) -> list[str]:
     keys = sorted({key for config in configs for key in config})
-    return [
-        key
-        for key in keys
-        if key.split(".")[0] not in SILENT and key not in SAID and len({str(config.get(key)) for config in configs}) > 1
-    ]
+    return [key for key in keys if is_label(key) and len({str(config.get(key)) for config in configs}) > 1]

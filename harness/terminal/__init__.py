@@ -1,1 +1,1 @@
-"""What a run shows on the terminal: progress on stderr, tables on stdout."""
+"""Output of a run on the terminal: progress on stderr, tables on stdout."""

@@ -12,13 +12,13 @@ PLAIN_SECONDS = 60.0
 
 
 class RunProgress:
-    """Shows the events of ``run_groups``; where stderr is no terminal, a plain line per finished cell and a minute."""
+    """Shows the events of ``run_groups``; where stderr is no terminal, a line per finished cell and one per minute."""
 
     def __init__(self, cells: int) -> None:
-        self.said = monotonic()
+        self.printed = monotonic()
         self.console = Console(file=sys.stderr, soft_wrap=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        # drawn at events only, which fall between samples: a thread that draws would disturb them
+        # Drawn at events only, which fall between samples: a thread that draws would disturb them.
         self.bar = Progress(
             *columns,
             console=self.console,
@@ -39,21 +39,21 @@ class RunProgress:
 
     def __call__(self, event: dict[str, Any]) -> None:
         """Show one event."""
-        where = f"cell {event['cell'] + 1}"
+        cell = f"cell {event['cell'] + 1}"
         if event["event"] == "waiting":
             self.console.print(f"waiting: this machine is measured on by {event['for']}", markup=False)
         elif event["event"] == "done":
             self.console.print(f"{event['status']:<12} {event['path']}", markup=False, highlight=False)
             self.bar.advance(self.task)
         elif "seconds" in event:
-            done = f"sample {event.get('samples', '')}".strip()
-            self._doing(f"{where}: {done}, {event['seconds']:.4g} s")
+            sample = f"sample {event.get('samples', '')}".strip()
+            self._describe(f"{cell}: {sample}, {event['seconds']:.4g} s")
         else:
-            self._doing(f"{where}: {event['event']}")
+            self._describe(f"{cell}: {event['event']}")
         self.bar.refresh()
 
-    def _doing(self, what: str) -> None:
-        self.bar.update(self.task, description=what)
-        if self.bar.disable and monotonic() - self.said > PLAIN_SECONDS:
-            self.console.print(what, markup=False, highlight=False)
-            self.said = monotonic()
+    def _describe(self, step: str) -> None:
+        self.bar.update(self.task, description=step)
+        if self.bar.disable and monotonic() - self.printed > PLAIN_SECONDS:
+            self.console.print(step, markup=False, highlight=False)
+            self.printed = monotonic()

@@ -1,4 +1,4 @@
-"""What a run prints on stdout: the plan of a dry run, the table of a finished one."""
+"""Tables of a run on stdout: the plan of a dry run, the results of a finished one."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from rich.table import Table
 from datasets.hashes import digest
 from harness.planning.estimate import estimated_seconds
 from harness.planning.identity import record_path
-from harness.planning.plan import Found, Group, Plan
+from harness.planning.plan import Group, Plan, StoredRecord
 from harness.report import formats
 from harness.report.content import NOTHING, Value
 from harness.report.rows import Row, rows
@@ -28,9 +28,9 @@ def print_plan(plan: Plan) -> None:
         run, reason = group.state(plan.config.retry)
         console.print(f"group {group.id}: {'run' if run else 'skip'}, {reason}", markup=False)
         for cell in group.cells:
-            where = record_path(cell.config, cell.hash, plan.machine, group.id)
+            path = record_path(cell.config, cell.hash, plan.machine, group.id)
             outcome = f"  ({cell.status}: {cell.message})" if cell.status else ""
-            console.print(f"  {where}{outcome}", markup=False)
+            console.print(f"  {path}{outcome}", markup=False)
             if run and cell.status is None:
                 expected.append(estimated_seconds(cell, plan.results, plan.machine))
     console.print(_expectation(expected), markup=False)
@@ -47,9 +47,8 @@ def _expectation(expected: Sequence[float | None]) -> str:
         return "nothing to run"
     if not known:
         return f"{len(expected)} cells to run; no earlier record tells how long they take"
-    rest = (
-        f", and {len(expected) - len(known)} cells that no earlier record knows" if len(known) < len(expected) else ""
-    )
+    others = len(expected) - len(known)
+    rest = f", and {others} cells that no earlier record knows" if others else ""
     return f"{len(expected)} cells to run: about {_duration(sum(known))} for {len(known)} of them{rest}"
 
 
@@ -59,27 +58,27 @@ def _duration(seconds: float) -> str:
 
 def print_results(groups: Iterable[Group], environments: dict[str, Any]) -> None:
     """Print one table per set of groups that differ in the seed only."""
-    gathered: dict[str, tuple[dict[str, Any], list[Found]]] = {}
+    gathered: dict[str, tuple[dict[str, Any], list[StoredRecord]]] = {}
     for group in groups:
         key = {name: value for name, value in group.key.items() if name != "seed"}
-        _, held = gathered.setdefault(digest(key), (key, []))
-        held += group.found()
+        _, records = gathered.setdefault(digest(key), (key, []))
+        records += group.stored()
     console = _console()
-    for key, held in gathered.values():
-        if held:
-            console.print(_table(key, rows(held, environments)))
-            for message in sorted({text for _, record in held if (text := record.get("message"))}):
+    for key, records in gathered.values():
+        if records:
+            console.print(_table(key, rows(records, environments)))
+            for message in sorted({text for _, record in records if (text := record.get("message"))}):
                 console.print(f"  {message}", markup=False)
 
 
-def _table(key: Mapping[str, Any], made: Sequence[Row]) -> Table:
+def _table(key: Mapping[str, Any], table_rows: Sequence[Row]) -> Table:
     title = " ".join(str(value) for name, value in key.items() if name not in ("settings", "order", "threads"))
     order = f" order={key['order']}" if key.get("order", "none") != "none" else ""
     table = Table(title=f"{title}{order} threads={key.get('threads')}", box=SIMPLE_HEAD, title_justify="left")
     for index, name in enumerate(HEAD):
         table.add_column(name, justify="left" if index < 2 else "right", no_wrap=True)
-    unit, factor = formats.unit_of(made)
-    for row in made:
+    unit, factor = formats.unit_of(table_rows)
+    for row in table_rows:
         table.add_row(*_cells(row, unit, factor))
     return table
 

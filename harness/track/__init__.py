@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness.planning.schema import TrackerConfig
+from harness.planning.schema import TRACKERS, TrackerConfig
 from harness.usage import unknown
-
-TRACKERS = ("none", "wandb")
 
 
 class Tracker(Protocol):
@@ -20,7 +18,7 @@ class Tracker(Protocol):
         ...
 
 
-class Silent:
+class NoTracker:
     """Shows nothing."""
 
     failed = 0
@@ -36,5 +34,5 @@ def start(config: TrackerConfig, folder: Path = Path()) -> Tracker:
 
         return WandbTracker(config, folder)
     if config.name == "none":
-        return Silent()
+        return NoTracker()
     raise unknown("tracker", config.name, TRACKERS)

@@ -12,7 +12,7 @@ from harness.store.naming import flatten, label
 from harness.store.record import Record
 from harness.store.statistics import median
 
-SUMMARISED = ("status", "message", "group", "environment", "prepare", "metrics", "memory", "limits", "extrapolated")
+SUMMARIZED = ("status", "message", "group", "environment", "prepare", "metrics", "memory", "limits", "extrapolated")
 
 
 class WandbTracker:
@@ -27,8 +27,8 @@ class WandbTracker:
             self._send(cast(Record, record))
         except Exception as error:
             self.failed += 1
-            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            warnings.warn(f"W&B did not take a record ({said}): python -m harness sync replays it", stacklevel=2)
+            message = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            warnings.warn(f"W&B did not take a record ({message}): python -m harness sync replays it", stacklevel=2)
 
     def _send(self, record: Record) -> None:
         import wandb
@@ -80,9 +80,9 @@ def history(record: Record) -> list[dict[str, float]]:
 
 def summary(record: Record) -> dict[str, Any]:
     """What a table of runs shows: status, scores, memory, hit rate, the median epoch (seconds)."""
-    held = flatten({key: value for key, value in record.items() if key in SUMMARISED})
+    values = flatten({key: value for key, value in record.items() if key in SUMMARIZED})
     if "epochs" in record:
-        held["epoch_median_seconds"] = median(record["epochs"]["seconds"])
+        values["epoch_median_seconds"] = median(record["epochs"]["seconds"])
     if "hit_rate" in record.get("cache", {}):
-        held["cache.hit_rate"] = record["cache"]["hit_rate"]
-    return held
+        values["cache.hit_rate"] = record["cache"]["hit_rate"]
+    return values

@@ -9,7 +9,7 @@ import pytest
 
 from harness import commands
 from harness.planning.cells import resolve_cell
-from harness.planning.compose import compose_jobs
+from harness.planning.compose import compose_arguments
 from harness.planning.config import load
 from harness.planning.suite import expand
 
@@ -33,7 +33,9 @@ def test_lines_are_found() -> None:
 
 @pytest.mark.parametrize("line", [line for line in shown() if "=" in line and not line.startswith("fetch")])
 def test_a_measurement_can_be_carried_out(line: str) -> None:
-    cells = [resolve_cell(load(inner.values)) for job in compose_jobs(shlex.split(line)) for inner, _ in expand(job)]
+    cells = [
+        resolve_cell(load(inner.values)) for job in compose_arguments(shlex.split(line)) for inner, _ in expand(job)
+    ]
     assert cells
     assert all(cell.status != "unsupported" for cell in cells)
 

@@ -12,7 +12,7 @@ from backends.registry import MODULES, config_class
 from datasets.order import ORDERS
 from datasets.registry import DATASETS
 from harness.planning.cells import resolve_cell
-from harness.planning.compose import CONF, Job, compose_jobs, compose_one
+from harness.planning.compose import CONF, Composition, compose_arguments, compose_one
 from harness.planning.config import SECTIONS, load
 from harness.planning.suite import expand, read_suite
 from harness.track import TRACKERS
@@ -117,7 +117,7 @@ def test_a_recipe_is_found_and_the_command_line_wins() -> None:
 
 
 def test_each_job_of_a_sweep_has_its_own_recipe() -> None:
-    jobs = compose_jobs(["-m", "dataset=cora,ppi_recovered", "model=gcn,gat", "training.epochs=7"])
+    jobs = compose_arguments(["-m", "dataset=cora,ppi_recovered", "model=gcn,gat", "training.epochs=7"])
     held = [load(job.values) for job in jobs]
     found = {(item.dataset.name, item.model.name): (item.model.hidden, item.training.decay) for item in held}
     assert found == {
@@ -136,7 +136,7 @@ def test_full_batch_where_graphs_are_small_and_mini_batches_on_uug() -> None:
 
 
 def test_a_glob_names_every_backend_and_no_schema() -> None:
-    jobs = compose_jobs(["-m", "backend=glob(*)", "dataset=cora"])
+    jobs = compose_arguments(["-m", "backend=glob(*)", "dataset=cora"])
     assert sorted(job.values["backend"]["name"] for job in jobs) == sorted(MODULES)
 
 
@@ -146,7 +146,7 @@ def test_every_cell_of_a_suite_loads(name: str, tier: str) -> None:
     suite = read_suite(content("suite", name))
     assert suite.name == name and set(suite.tiers) == {"quick", "full"}
     assert all({"dataset", "model", "metric", "value", "source"} <= set(row) for row in suite.published)
-    job = Job(compose_one([f"+suite={name}", f"tier={tier}"]), [f"+suite={name}", f"tier={tier}"])
+    job = Composition(compose_one([f"+suite={name}", f"tier={tier}"]), [f"+suite={name}", f"tier={tier}"])
     cells = [load(inner.values) for inner, _ in expand(job)]
     axes = [axis for product in suite.tiers[tier] for axis in product]
     assert len(cells) > 1 and {"dataset", "model", "backend", "seed"} <= set(axes)
@@ -154,7 +154,7 @@ def test_every_cell_of_a_suite_loads(name: str, tier: str) -> None:
 
 
 def test_the_suites_of_this_harness() -> None:
-    job = Job(compose_one(["+suite=cora_accuracy", "tier=full"]), ["+suite=cora_accuracy", "tier=full"])
+    job = Composition(compose_one(["+suite=cora_accuracy", "tier=full"]), ["+suite=cora_accuracy", "tier=full"])
     held = [load(inner.values) for inner, _ in expand(job)]
     assert len(held) == 4 * 2 * 10 * 2
     assert len({(c.dataset.name, c.model.name, c.backend.name, c.seed) for c in held}) == len(held)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from backends.ablation import resolve
-from harness.planning.compose import compose_jobs
+from harness.planning.compose import compose_arguments
 from harness.planning.config import load
 from harness.planning.identity import execution_config
 from harness.report import commandline
@@ -38,7 +38,7 @@ def test_the_printed_command_leads_back_to_the_same_cell(given: list[str]) -> No
 
 
 def _resolved(arguments: list[str]) -> Any:
-    config = load(compose_jobs(arguments)[0].values)
+    config = load(compose_arguments(arguments)[0].values)
     names = sorted(name for name, on in config.ablations.items() if on)
     config.backend = resolve(config.backend, names)
     return config, names
@@ -50,4 +50,4 @@ def test_a_choice_that_is_gone_leaves_every_key_said() -> None:
     assert "dataset=gone" in asked
     assert "++model.hidden=8" in asked
     with pytest.raises(UsageError):
-        compose_jobs(["dataset=gone"])
+        compose_arguments(["dataset=gone"])

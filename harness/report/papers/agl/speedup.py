@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from backends.registry import MODULES, config_class, load_object
+from backends.registry import load_object, usable_class
 from harness.report.content import NOTHING, Block, Cell, Section, Table, Value, columns
 from harness.report.rows import Row
 from harness.report.suites.records import SuiteRecords, backend, name_of, option
@@ -30,8 +30,9 @@ def predicted(records: SuiteRecords, rows: list[Row]) -> Iterator[dict[str, Any]
 
     It stands without a network and with each of those that the suite assumes.
     """
-    for name in dict.fromkeys(backend(row) for row in rows if backend(row) in MODULES):
-        model = config_class(name).predictions.get("speedup")
+    for name in dict.fromkeys(backend(row) for row in rows):
+        kind = usable_class(name)
+        model = None if kind is None else kind.predictions.get("speedup")
         own = [row for row in rows if backend(row) == name and row.ok]
         measured = [row.record for row in own if row.record["facts"].get("servers")]
         alone = {option(row, "strategy") for row in rows if row.ok and option(row, "workers") == 1}

@@ -13,7 +13,7 @@ from harness.track import wandb as tracked
 from harness.usage import UsageError
 from tests import factory
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def offline_runs(folder: Path) -> list[Path]:

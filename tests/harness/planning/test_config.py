@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.registry import config_class
+from backends.settings import settings_in
 from harness.planning.compose import compose_one
-from harness.planning.config import LEAST, load
+from harness.planning.config import load
 from harness.planning.schema import RunConfig, from_dict
 from harness.store.naming import flatten
 from harness.usage import UsageError
@@ -95,10 +96,22 @@ def test_a_wrong_value_says_what_was_given_and_what_is_allowed(key: str, value: 
         assert word in str(error.value)
 
 
+LEAST = {key: known.least for key, known, _ in settings_in(RunConfig()) if known.least is not None}
+
+
+def test_minima_are_those_of_the_schema() -> None:
+    assert len(LEAST) == 20 and LEAST["model.heads"] == LEAST["threads"] == 1 and LEAST["training.dropout"] == 0
+
+
 @pytest.mark.parametrize("key", LEAST)
 def test_a_number_that_is_too_small_is_refused(key: str) -> None:
     with pytest.raises(UsageError, match=f"{key}=.* too small: give at least {LEAST[key]:g}"):
         load(values(**{key.replace(".", "__"): LEAST[key] - 1}))
+
+
+def test_a_choice_that_is_null_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"training\.dtype=None is not allowed: choose float32"):
+        load(values(training__dtype=None))
 
 
 def test_switches_may_be_written_as_yaml_or_python_writes_them() -> None:

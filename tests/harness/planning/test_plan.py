@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from harness.measure.sources import with_sources
-from harness.planning.compose import Job, compose_jobs, compose_one
+from harness.planning.compose import Composition, compose_arguments, compose_one
 from harness.planning.config import load
 from harness.planning.identity import record_path
-from harness.planning.plan import Asked, Group, Plan, configurations, find_group_records, form_groups, group_key
+from harness.planning.plan import Group, Plan, PlannedRun, configurations, find_group_records, form_groups, group_key
 from harness.planning.schema import RunConfig
 from harness.planning.suite import Suite, expand, key_of, read_suite
-from harness.run import exit_code
 from harness.store.files import write_environment, write_record
 from harness.usage import UsageError
 
@@ -34,7 +33,7 @@ def config(*overrides: str) -> RunConfig:
 
 
 def groups(*configs: RunConfig, environment: Any = here, suite: Suite | None = None) -> list[Group]:
-    return form_groups([Asked(item, [], suite) for item in configs], environment)
+    return form_groups([PlannedRun(item, [], suite) for item in configs], environment)
 
 
 def write(
@@ -130,38 +129,14 @@ def test_records_of_other_data_do_not_finish_a_group(tmp_path: Path, cache_folde
     assert find_group_records(group, tmp_path, MACHINE) == [None]
 
 
-@pytest.mark.parametrize(
-    ("statuses", "code"),
-    [
-        (("ok", "unsupported"), 0),
-        (("ok", "error"), 1),
-        (("incorrect", "ok"), 1),
-        (("interrupted", "ok"), 1),
-        (("not_installed", "not_installed"), 1),
-    ],
-)
-def test_exit_codes_follow_the_records(statuses: tuple[str, ...], code: int, tmp_path: Path) -> None:
-    (group,) = groups(config(), config("backend.seconds=0.02"))
-    write(group, tmp_path, statuses)
-    group.records = find_group_records(group, tmp_path, MACHINE)
-    assert exit_code([group]) == code
-
-
-def test_a_missing_engine_among_others_is_no_failure(tmp_path: Path) -> None:
-    (group,) = groups(config(), load(compose_one(["backend=agl", "dataset.options.nodes=500"])))
-    write(group, tmp_path, ["ok", "not_installed"])
-    group.records = find_group_records(group, tmp_path, MACHINE)
-    assert exit_code([group]) == 0
-
-
 def test_a_sweep_has_one_results_folder() -> None:
-    jobs = [Job(compose_one([*DUMMY, f"results={name}"])) for name in "ab"]
+    jobs = [Composition(compose_one([*DUMMY, f"results={name}"])) for name in "ab"]
     with pytest.raises(UsageError, match="results is a, b within one sweep"):
         configurations(jobs)
 
 
 def test_what_the_command_line_says_wins_over_an_axis_of_a_suite() -> None:
-    (job,) = compose_jobs(["+suite=cora_accuracy", "backend=agl", "threads=1", "tier=quick"])
+    (job,) = compose_arguments(["+suite=cora_accuracy", "backend=agl", "threads=1", "tier=quick"])
     held = [load(inner.values) for inner, _ in expand(job)]
     assert {item.backend.name for item in held} == {"agl"} and {item.threads for item in held} == {1}
     assert {(item.model.name, item.seed) for item in held} == {(m, s) for m in ("gcn", "gat") for s in range(3)}
@@ -184,18 +159,20 @@ def test_a_value_of_the_command_line_drops_the_products_that_list_others(
 ) -> None:
     tier = [{"backend": ["agl"], "seed": [1]}, {"backend": ["dgl", "pyg"], "seed": [2]}]
     values = compose_one(["dataset=cora", *given]) | {"suite": {"name": "x", "title": "X", "tiers": {"quick": tier}}}
-    held = [inner.values for inner, _ in expand(Job(values, ["dataset=cora", "+suite=x", *given]))]
+    held = [inner.values for inner, _ in expand(Composition(values, ["dataset=cora", "+suite=x", *given]))]
     assert [(item["backend"]["name"], item["seed"]) for item in held] == kept
 
 
 @pytest.mark.parametrize("name", ["agl", "dgl", "pyg"])
 def test_a_suite_of_one_engine_meets_no_axis_of_another(name: str) -> None:
-    (job,) = compose_jobs(["+suite=agl_efficiency", f"backend={name}", "tier=quick", "model=sage", "model.layers=2"])
+    (job,) = compose_arguments(
+        ["+suite=agl_efficiency", f"backend={name}", "tier=quick", "model=sage", "model.layers=2"]
+    )
     assert {load(inner.values).backend.name for inner, _ in expand(job)} == {name}
 
 
 def test_a_suite_keeps_the_overrides_of_each_cell() -> None:
-    (job,) = compose_jobs(["+suite=cora_accuracy", "backend=agl", "model=gcn", "seed=3"])
+    (job,) = compose_arguments(["+suite=cora_accuracy", "backend=agl", "model=gcn", "seed=3"])
     ((inner, _),) = list(expand(job))
     assert {"backend=agl", "dataset=cora", "model=gcn", "seed=3"} <= set(inner.overrides)
     assert compose_one(inner.overrides) | {"suite": "cora_accuracy"} == inner.values
@@ -204,7 +181,7 @@ def test_a_suite_keeps_the_overrides_of_each_cell() -> None:
 def test_a_product_is_expanded_once_and_null_leaves_an_axis_out() -> None:
     tiers = {"quick": [{"+ablation": [None, "pruning", ["pruning", "pipeline"]], "seed": [0, 1]}, {"seed": [1]}]}
     values = compose_one(["dataset=cora"]) | {"suite": {"name": "x", "title": "X", "tiers": tiers}}
-    held = [inner.values for inner, _ in expand(Job(values, ["dataset=cora", "+suite=x"]))]
+    held = [inner.values for inner, _ in expand(Composition(values, ["dataset=cora", "+suite=x"]))]
     labels = [sorted(item["ablations"]) for item in held if item["seed"] == 1]
     assert labels == [[], ["pruning"], ["pipeline", "pruning"]] and len(held) == 6
 
@@ -225,9 +202,9 @@ def test_a_suite_that_is_none_is_refused(content: Any, words: str) -> None:
 def test_an_empty_tier_is_named() -> None:
     values = compose_one([]) | {"suite": {"name": "x", "title": "X", "tiers": {"full": []}}}
     with pytest.raises(UsageError, match="tier of suite x 'quick' is unknown: allowed are full"):
-        list(expand(Job(values)))
+        list(expand(Composition(values)))
     with pytest.raises(UsageError, match="nothing to run"):
-        configurations([Job(values | {"tier": "full"})])
+        configurations([Composition(values | {"tier": "full"})])
 
 
 def test_override_keys_are_read_without_their_marks() -> None:

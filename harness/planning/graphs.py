@@ -1,0 +1,66 @@
+"""The graphs of a plan: each is prepared once, before any cell starts, and its cells memory-map it."""
+
+import errno
+import pickle
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+from datasets.hashes import digest
+from datasets.prepare import Phases, prepare_graph
+from harness.launcher.messages import PlannedCell, PlannedGroup
+from harness.planning.cells import Cell
+from harness.planning.plan import Group
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+DISK_ERRORS = (*DISK_FULL, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
+DATA_ERRORS = (ValueError, KeyError, RuntimeError, ImportError, pickle.UnpicklingError, OSError)
+PreparedGraph = tuple[Path, Phases]
+
+
+def graph_key(cell: Cell) -> str:
+    """Name the graph that a cell needs: its data set and its order, with their options."""
+    return digest([asdict(cell.config.dataset), asdict(cell.config.order)])
+
+
+def graph_keys(group: Group) -> list[str]:
+    """Name the graphs of the cells of a group that will be started."""
+    return [graph_key(cell) for cell in group.cells if cell.status is None]
+
+
+def prepare_graphs(groups: Iterable[Group], cache: Path) -> tuple[dict[str, PreparedGraph], list[str]]:
+    """Prepare the graphs of all cells to be started; also return one sentence per graph that could not be had.
+
+    A full disk or a cache that cannot be written ends the run: raises OSError.
+    """
+    prepared: dict[str, PreparedGraph] = {}
+    failures: dict[str, str] = {}
+    for cell in (cell for group in groups for cell in group.cells if cell.status is None):
+        key = graph_key(cell)
+        if key in prepared or key in failures:
+            continue
+        try:
+            prepared[key] = prepare_graph(cell.config.dataset, cell.config.order, cache)
+        except DATA_ERRORS as error:
+            if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+                raise
+            failures[key] = str(error.args[0] if isinstance(error, KeyError) else error)
+    return prepared, list(failures.values())
+
+
+def plain_groups(groups: Iterable[Group], machine: str, prepared: dict[str, PreparedGraph]) -> list[PlannedGroup]:
+    """Return the JSON form of groups that the launcher reads; a graph that is not prepared is left out."""
+    return [
+        {
+            "id": group.id,
+            "key": group.key,
+            "cells": [_plain_cell(cell, group.id, machine, prepared) for cell in group.cells],
+        }
+        for group in groups
+    ]
+
+
+def _plain_cell(cell: Cell, group: str, machine: str, prepared: dict[str, PreparedGraph]) -> PlannedCell:
+    graph = prepared.get(graph_key(cell)) if cell.status is None else None
+    folder, phases = graph or (None, {})
+    return cell.plain(machine, group, None if folder is None else str(folder), phases)

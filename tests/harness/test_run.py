@@ -1,0 +1,35 @@
+"""Exit codes of a run."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.planning.compose import compose_one
+from harness.planning.config import load
+from harness.planning.plan import find_group_records
+from harness.run import exit_code
+from tests.harness.planning.test_plan import MACHINE, config, groups, write
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [
+        (("ok", "unsupported"), 0),
+        (("ok", "error"), 1),
+        (("incorrect", "ok"), 1),
+        (("interrupted", "ok"), 1),
+        (("not_installed", "not_installed"), 1),
+    ],
+)
+def test_exit_codes_follow_the_records(statuses: tuple[str, ...], code: int, tmp_path: Path) -> None:
+    (group,) = groups(config(), config("backend.seconds=0.02"))
+    write(group, tmp_path, statuses)
+    group.records = find_group_records(group, tmp_path, MACHINE)
+    assert exit_code([group]) == code
+
+
+def test_a_missing_engine_among_others_is_no_failure(tmp_path: Path) -> None:
+    (group,) = groups(config(), load(compose_one(["backend=agl", "dataset.options.nodes=500"])))
+    write(group, tmp_path, ["ok", "not_installed"])
+    group.records = find_group_records(group, tmp_path, MACHINE)
+    assert exit_code([group]) == 0
