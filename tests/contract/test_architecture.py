@@ -14,6 +14,9 @@ from backends.batches import BatchPlan
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.reference.definition import loss_and_gradients
 from backends.registry import MODULES, config_class, runtime
+from harness.report.comparisons import dataset_comparisons
+from harness.report.render.markdown import render
+from harness.store.files import environment_of, find_records
 from tests import factory
 from tests.contract.test_parity import PlainClock, errors
 from tests.graphs import awkward_graph
@@ -85,11 +88,6 @@ def test_the_toy_engine_equals_the_definition(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_toy_page_is_written(tmp_path: Path) -> None:
-    from harness.report.comparisons import dataset_comparisons
-    from harness.report.render.markdown import render
-
-    from harness.store.files import environment_of, find_records
-
     factory.write(tmp_path, factory.record("agl", seconds=0.1))
     records = list(find_records(tmp_path))
     environments = {record["environment"]: environment_of(tmp_path, record["environment"]) for _, record in records}
