@@ -1,7 +1,10 @@
 """What README and the pages beside it show: commands compose to cells that load, links lead to files, examples run."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +91,17 @@ def test_examples_of_agl_run_as_shown(tmp_path: Path, monkeypatch: pytest.Monkey
     for code in blocks_of(ROOT / "backends" / "agl" / "README.md", ("python",)):
         exec(code, names)
     assert names["logits"].shape == (len(names["targets"]), names["graph"].classes)
+
+
+@pytest.mark.slow
+def test_tools_of_agl_run_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / "backends" / "agl" / "README.md"
+    exec(blocks_of(page, ("python",))[0], {})  # writes the tables and the graph that the commands read
+    lines = [line.partition(" #")[0] for block in blocks_of(page, ("", "bash", "sh")) for line in block.splitlines()]
+    tools = [line for line in lines if line.startswith("python -m backends.agl.") and " -t " not in line]
+    assert len(tools) >= 3
+    for line in tools:
+        command = [sys.executable, *shlex.split(line)[1:]]
+        done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+        assert done.returncode == 0, f"{line}: {done.stderr}"
