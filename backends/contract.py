@@ -81,11 +81,11 @@ class Inferrer(Protocol):
         ...
 
     def facts(self) -> dict[str, Any]:
-        """Return what the engine ran: ``spmm`` (list of nnz, rows, columns, width per SpMM of a call) and more."""
+        """As ``Trainer.facts``."""
         ...
 
     def close(self) -> None:
-        """Stop threads and helper processes; the process is idle afterwards."""
+        """As ``Trainer.close``."""
         ...
 
 
@@ -147,7 +147,7 @@ class Flattener(Protocol):
         ...
 
     def close(self) -> None:
-        """Stop threads and helper processes, and delete what was written for the measurement."""
+        """As ``Trainer.close``; what was written for the measurement is deleted."""
         ...
 
 
@@ -183,7 +183,7 @@ class Sampler(Protocol):
         ...
 
     def close(self) -> None:
-        """Stop loaders and threads; the process is idle afterwards."""
+        """As ``Trainer.close``."""
         ...
 
 
@@ -203,9 +203,9 @@ class Multiplier(Protocol):
         ...
 
     def facts(self) -> dict[str, Any]:
-        """Return what the engine ran: ``spmm`` (list of nnz, rows, columns, width per SpMM of a call) and more."""
+        """As ``Trainer.facts``."""
         ...
 
     def close(self) -> None:
-        """Stop threads; the process is idle afterwards."""
+        """As ``Trainer.close``."""
         ...
