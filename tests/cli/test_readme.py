@@ -13,7 +13,7 @@ import pytest
 from datasets.registry import load_dataset
 from harness import commands
 from harness.planning.cells import resolve_cell
-from harness.planning.compose import compose_jobs
+from harness.planning.compose import compose_arguments
 from harness.planning.config import load
 from harness.planning.suite import expand
 
@@ -51,7 +51,9 @@ def test_lines_are_found() -> None:
 
 @pytest.mark.parametrize("line", [line for line in shown() if not is_command(line)])
 def test_a_measurement_can_be_carried_out(line: str) -> None:
-    cells = [resolve_cell(load(inner.values)) for job in compose_jobs(shlex.split(line)) for inner, _ in expand(job)]
+    cells = [
+        resolve_cell(load(inner.values)) for job in compose_arguments(shlex.split(line)) for inner, _ in expand(job)
+    ]
     assert cells
     assert all(cell.status != "unsupported" for cell in cells)
 
@@ -78,7 +80,7 @@ def test_tables_of_ones_own_load_as_shown(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "nodes.csv").write_text(NODES)
     (tmp_path / "edges.csv").write_text(EDGES)
     monkeypatch.chdir(tmp_path)
-    config = load(compose_jobs(shlex.split(line))[0].values).dataset
+    config = load(compose_arguments(shlex.split(line))[0].values).dataset
     graph = load_dataset(config.name, config.options, tmp_path)
     assert (graph.nodes, graph.csr.nnz, graph.width, graph.classes) == (9, 6, 2, 2)
     assert graph.edge_weights is not None
