@@ -14,11 +14,12 @@ run: setup ## set up, then one cell: uug, agl, gat, train (ARGS="model=gcn ..." 
 test: setup ## set up, then pass the tests (ARGS="-k cache" narrows them; real graphs from HARNESS_DATA or ../shared/data)
 	$(BIN)/python -m pytest $(ARGS)
 
-lint: setup ## ruff, mypy, import-linter
+lint: setup ## ruff, mypy, import-linter, names and docstrings
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/words.py
 
 asan: setup ## pass the tests of the kernels under the address and undefined-behaviour sanitizers (needs g++)
 	@echo "building the kernels into build/asan"

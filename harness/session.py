@@ -12,7 +12,7 @@ import numpy as np
 from backends.registry import load_object
 from datasets.graph import Graph
 from harness.launcher.failure import CellFailed
-from harness.launcher.messages import Event, Opened, PlannedCell, Sample
+from harness.launcher.messages import Event, Opened, PlannedCell, TimedSample
 from harness.measure import environment, memory, shared_values
 from harness.measure.clock import Clock, cpu_seconds
 from harness.measure.sources import loaded_modules
@@ -121,7 +121,7 @@ class Session:
         except Incorrect as wrong:
             raise CellFailed("incorrect", str(wrong), parity=wrong.parity) from wrong
 
-    def sample(self) -> Sample:
+    def sample(self) -> TimedSample:
         """Run the timed call and answer with one sample.
 
         A call shorter than ``measure.repeat_seconds`` is repeated for so long, and the sample is the mean of all but
@@ -135,13 +135,13 @@ class Session:
             answer["device_peak"] = int(cuda.max_memory_allocated())
         return answer
 
-    def _calls_for(self, seconds: float) -> list[Sample]:
+    def _calls_for(self, seconds: float) -> list[TimedSample]:
         calls, end = [self._call()], time.perf_counter() + seconds
         while time.perf_counter() < end:
             calls.append(self._call())
         return calls
 
-    def _call(self) -> Sample:
+    def _call(self) -> TimedSample:
         clock = Clock(self.scenario.now or time.perf_counter, self._synchronize)
         cpu, start = cpu_seconds(), clock.now()
         loss = self.scenario.run(self.index, clock)
@@ -245,7 +245,7 @@ class Session:
             cuda.synchronize()
 
 
-def mean_of(calls: Sequence[Sample]) -> Sample:
+def mean_of(calls: Sequence[TimedSample]) -> TimedSample:
     """Average several calls that followed one which does not count into one sample; the loss is the last one's."""
     count, names = len(calls), dict.fromkeys(name for call in calls for name in call["phases"])
     return {

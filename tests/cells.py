@@ -1,4 +1,4 @@
-"""Groups of dummy cells as a plan writes them, and the processes that they must not leave behind."""
+"""Planned groups of dummy cells, the records they leave, and a check that none of their processes outlives them."""
 
 import json
 import os
@@ -25,7 +25,7 @@ QUICK = {"warmup": 1, "min_samples": 3, "max_samples": 3, "cache": "none", "memo
 
 
 def saved_graph(folder: Path, task: str = "multiclass", classes: int = 4, nodes: int = 120) -> str:
-    """Write a small graph as the parent of a cell does."""
+    """Write a small prepared graph and return its folder."""
     graph = replace(small_graph(task, classes, weighted=False, nodes=nodes), name="tiny", sha256="00" * 32)
     folder.mkdir(parents=True, exist_ok=True)
     graph.save(folder)
@@ -33,7 +33,7 @@ def saved_graph(folder: Path, task: str = "multiclass", classes: int = 4, nodes:
 
 
 def cell(graph: str | None, label: str = "a", launcher: str = "process", **sections: dict[str, Any]) -> dict[str, Any]:
-    """One dummy cell; sections are those of the configuration."""
+    """Return one planned dummy cell; ``sections`` are those of the configuration."""
     config = RunConfig(
         dataset=DatasetConfig("tiny"),
         model=ModelConfig("gcn", **{"hidden": 8} | sections.get("model", {})),
@@ -45,18 +45,18 @@ def cell(graph: str | None, label: str = "a", launcher: str = "process", **secti
         threads=1,
     )
     path = f"machine/tiny/gcn/dummy/train/{label}/seed=0.{{environment}}.group.json"
-    known = {"status": None, "message": "", "order": None, "hash": label, "config_diff": {}}
-    return known | {"config": asdict(config), "path": path, "graph": graph, "prepare": {"parse": 0.5, "order": 0.25}}
+    planned = {"status": None, "message": "", "order": None, "hash": label, "config_diff": {}}
+    return planned | {"config": asdict(config), "path": path, "graph": graph, "prepare": {"parse": 0.5, "order": 0.25}}
 
 
 def group(*cells: dict[str, Any], name: str = "group") -> dict[str, Any]:
-    """A group of cells."""
+    """Return a planned group of cells."""
     return {"id": name, "key": {"dataset": "tiny"}, "cells": list(cells)}
 
 
 def marked(mark: str) -> list[int]:
-    """Other processes whose environment names ``mark``: what a run started, and what that started."""
-    found = []
+    """Process ids of all other processes whose environment contains ``mark``."""
+    processes = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
@@ -64,21 +64,21 @@ def marked(mark: str) -> list[int]:
             except OSError:
                 continue
             if mark.encode() in environment and state.split()[0] not in ("Z", "X"):
-                found.append(int(entry.name))
-    return found
+                processes.append(int(entry.name))
+    return processes
 
 
 def eventually(condition: Callable[[], object], what: str, patience: float = 60.0) -> None:
-    """Wait for a condition; the patience only ends tests that would never end."""
+    """Wait until ``condition`` holds; fails after ``patience`` seconds."""
     until = time.monotonic() + patience
     while not condition():
-        assert time.monotonic() < until, f"waited in vain for: {what}"
+        assert time.monotonic() < until, f"still waiting for {what} after {patience:g} s"
         time.sleep(0.02)
 
 
 @contextmanager
 def mark_processes(name: str) -> Iterator[str]:
-    """Mark all processes started inside; none may be left at the end."""
+    """Mark all processes that are started inside the context; fails when one is left at its end."""
     mark = f"HARNESS_TEST_MARK={name}-{os.getpid()}"
     key, _, value = mark.partition("=")
     os.environ[key] = value
@@ -90,5 +90,5 @@ def mark_processes(name: str) -> Iterator[str]:
 
 
 def records(results: Path) -> list[dict[str, Any]]:
-    """Parse all records below a folder; temporary files must not be taken for records."""
+    """Read all records below a folder."""
     return [json.loads(path.read_text()) for path in sorted(results.rglob("seed=*.json"))]

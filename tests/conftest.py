@@ -1,4 +1,4 @@
-"""What every test needs: the folder of real graphs, a cache of its own, and the deselection by markers."""
+"""Environment of the tests: folder of real graphs, a temporary cache, deselection of tests that cannot run here."""
 
 import importlib
 import os
@@ -13,11 +13,11 @@ ROOT = Path(__file__).resolve().parent.parent
 PEERS = {"pyg": "torch_geometric", "dgl": "dgl", "ray": "ray"}
 SESSION_CACHE = tempfile.TemporaryDirectory(prefix="gnn-harness-tests-")
 
-# A shell's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
+# Background jobs of a shell ignore SIGINT and pass that on; tests interrupt the processes that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Before torch is imported, and inherited by the processes that tests start.
+# Set before torch is imported, and inherited by the processes that tests start.
 os.environ["HARNESS_CACHE"] = SESSION_CACHE.name
 os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("DGLBACKEND", "pytorch")
@@ -28,7 +28,7 @@ if not os.environ.get("HARNESS_DATA"):
     if (ROOT.parent / "shared" / "data").is_dir():
         os.environ["HARNESS_DATA"] = str(ROOT.parent / "shared" / "data")
 
-# Two noisy cores: a slow example says nothing about the code.
+# On a busy machine a slow example says nothing about the code.
 hypothesis.settings.register_profile("here", deadline=None)
 hypothesis.settings.load_profile("here")
 
@@ -40,7 +40,7 @@ def real_data_folder() -> Path | None:
 
 
 def importable(name: str) -> bool:
-    """Whether a peer imports; one that is installed for another torch raises more than ImportError."""
+    """Whether a peer can be imported; one built for another torch may raise any exception."""
     try:
         importlib.import_module(name)
     except Exception:
@@ -49,17 +49,17 @@ def importable(name: str) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect, never skip, what this machine cannot run: the closing line then counts only what was tried."""
+    """Deselect, not skip, the tests that cannot run here: pytest's summary then counts only tests that ran."""
     used = {mark.name for item in items for mark in item.iter_markers()}
     absent = {f"needs_{name}" for name in PEERS if f"needs_{name}" in used and not importable(PEERS[name])}
     if real_data_folder() is None:
         absent.add("real_data")
     if "slow" not in config.option.markexpr:
         absent.add("slow")
-    kept = [item for item in items if not any(mark.name in absent for mark in item.iter_markers())]
-    dropped = set(items) - set(kept)
+    runnable = [item for item in items if not any(mark.name in absent for mark in item.iter_markers())]
+    dropped = set(items) - set(runnable)
     config.hook.pytest_deselected(items=sorted(dropped, key=lambda item: item.nodeid))
-    items[:] = kept
+    items[:] = runnable
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +72,7 @@ def data_folder() -> Path:
 
 @pytest.fixture
 def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, in force for this test and for the processes it starts."""
+    """An empty cache folder for this test and the processes that it starts."""
     folder = tmp_path / "cache"
     folder.mkdir()
     monkeypatch.setenv("HARNESS_CACHE", str(folder))

@@ -1,4 +1,4 @@
-"""Records as a run would write them, from seeded numbers; tests change what they are about."""
+"""Records as a run would write them, with seeded numbers; a test replaces the keys that it is about."""
 
 from copy import deepcopy
 from pathlib import Path
@@ -40,26 +40,26 @@ DATASET: dict[str, Any] = {
 def config(backend: str = "agl", seed: int = 0, /, **sections: Any) -> dict[str, Any]:
     """A resolved config; keyword sections are merged into those of ``CONFIG``."""
     values = deepcopy(CONFIG) | {"backend": {"name": backend}, "seed": seed}
-    for name, given in sections.items():
-        values[name] = values[name] | given if isinstance(values.get(name), dict) else given
+    for name, section in sections.items():
+        values[name] = values[name] | section if isinstance(values.get(name), dict) else section
     return values
 
 
 def record(
     backend: str = "agl", seed: int = 0, seconds: float = 0.1, status: str = "ok", **keys: Any
 ) -> dict[str, Any]:
-    """A record of one cell whose epochs take about ``seconds``; noise is a function of backend and seed."""
-    held: dict[str, Any] = {"status": status, "config": config(backend, seed), "ablations": [], "group": f"g{seed}"}
-    held |= {"dataset": deepcopy(DATASET), "environment": "unset", "written": "2026-01-31T12:00:00Z"}
+    """Return the record of one cell whose epochs take about ``seconds``; noise depends on backend and seed."""
+    values: dict[str, Any] = {"status": status, "config": config(backend, seed), "ablations": [], "group": f"g{seed}"}
+    values |= {"dataset": deepcopy(DATASET), "environment": "unset", "written": "2026-01-31T12:00:00Z"}
     if status == "ok":
-        held |= measured(np.random.default_rng([seed, *backend.encode()]), seconds)
+        values |= measured(np.random.default_rng([seed, *backend.encode()]), seconds)
     else:
-        held |= {"message": f"it ended as {status} | on purpose", "log_tail": "Traceback"}
-    return held | keys
+        values |= {"message": f"it ended as {status} | on purpose", "log_tail": "Traceback"}
+    return values | keys
 
 
 def measured(random: np.random.Generator, seconds: float) -> dict[str, Any]:
-    """Everything that only an ok record holds."""
+    """Return the keys that only a record of status ok has."""
     epochs = (seconds * random.uniform(0.98, 1.02, 6)).tolist()
     phases = {"forward": [0.4 * value for value in epochs], "backward": [0.5 * value for value in epochs]}
     return {
@@ -91,8 +91,8 @@ def write(results: Path, values: dict[str, Any], folder: str = "", environment: 
     """Write a record where a run would, with its environment."""
     name = write_environment(results, environment or ENVIRONMENT)
     values = values | {"environment": name}
-    held = values["config"]
-    variant = folder or f"hash-{held['backend'].get('variant', 'x')}-{'-'.join(values['ablations']) or 'x'}"
-    levels = (held["dataset"]["name"], held["model"]["name"], held["backend"]["name"], held["scenario"]["name"])
-    file = f"seed={held['seed']}.{name}.{values['group']}.json"
+    cell = values["config"]
+    variant = folder or f"hash-{cell['backend'].get('variant', 'x')}-{'-'.join(values['ablations']) or 'x'}"
+    levels = (cell["dataset"]["name"], cell["model"]["name"], cell["backend"]["name"], cell["scenario"]["name"])
+    file = f"seed={cell['seed']}.{name}.{values['group']}.json"
     return write_record(results, Path(MACHINE, *levels, variant, file), values)

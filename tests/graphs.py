@@ -1,4 +1,4 @@
-"""Small graphs with everything that breaks an engine: hubs, isolated nodes, parallel edges, missing labels."""
+"""Small random graphs with hubs, isolated nodes, parallel edges and missing labels."""
 
 import numpy as np
 
@@ -22,8 +22,8 @@ def awkward_graph(
     destination = draw.integers(0, nodes - 1, edges)
     source = np.concatenate([source, np.arange(1, nodes - 1), source[:7]])
     destination = np.concatenate([destination, np.zeros(nodes - 2, dtype=np.int64), destination[:7]])
-    kept = source != destination
-    csr = csr_from_edges(source[kept], destination[kept], (nodes, nodes))
+    no_loop = source != destination
+    csr = csr_from_edges(source[no_loop], destination[no_loop], (nodes, nodes))
     if multilabel:
         labels = draw.integers(0, 2, (nodes, classes)).astype(np.int8)
         labels[3] = -1

@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.graph import MISSING, NO_SPLIT, SPLITS
-from datasets.tables.table import Table, TableError, Values, is_list, is_number, is_string
+from datasets.tables.table import TableError, UserTable, Values, is_list, is_number, is_string
 
 SPLIT_NAMES = SPLITS | {"valid": SPLITS["validation"], "val": SPLITS["validation"], "none": NO_SPLIT, "": NO_SPLIT}
 
 
-def positions_of(nodes: Table, ids: Values, edges: Table, column: str) -> NDArray[np.int64]:
+def positions_of(nodes: UserTable, ids: Values, edges: UserTable, column: str) -> NDArray[np.int64]:
     """Map one end of every edge to the row of its node; ids must be unique and known."""
     order = np.argsort(ids, kind="stable")
     repeated = np.zeros(len(ids), dtype=bool)
@@ -34,7 +34,7 @@ def id_kind(ids: Values) -> str:
     return "strings" if ids.dtype.kind == "U" else "integers"
 
 
-def check_kind(table: Table, column: str, kind: str, nodes: str, expected: str) -> None:
+def check_kind(table: UserTable, column: str, kind: str, nodes: str, expected: str) -> None:
     """Raise TableError if a column's ids are of another kind than those of the node table at path ``nodes``."""
     if kind != expected:
         raise TableError(
@@ -48,7 +48,7 @@ def unknown_id(path: str, node_id: object) -> str:
 
 
 def features_of(
-    table: Table, columns: str | list[str] | None, roles: Collection[str], width: int | None
+    table: UserTable, columns: str | list[str] | None, roles: Collection[str], width: int | None
 ) -> NDArray[np.float32] | None:
     """Concatenate feature columns to float32 [nodes, width]; ``None`` if there are none."""
     names = _default_features(table, roles) if columns is None else [columns] if isinstance(columns, str) else columns
@@ -64,12 +64,12 @@ def features_of(
     return features
 
 
-def weights_of(table: Table, column: str) -> NDArray[np.float32] | None:
+def weights_of(table: UserTable, column: str) -> NDArray[np.float32] | None:
     """Read edge weights if the column exists."""
     return table.floats(column, None)[:, 0] if table.has(column) else None
 
 
-def types_of(table: Table, column: str) -> NDArray[np.int32] | None:
+def types_of(table: UserTable, column: str) -> NDArray[np.int32] | None:
     """Read types of nodes or edges, whole numbers from 0, if the column exists."""
     if not table.has(column):
         return None
@@ -80,7 +80,7 @@ def types_of(table: Table, column: str) -> NDArray[np.int32] | None:
 
 
 def edge_arrays(
-    table: Table, weight: str, types: str, features: str | list[str] | None
+    table: UserTable, weight: str, types: str, features: str | list[str] | None
 ) -> dict[str, NDArray[Any] | None]:
     """Read the attributes of edges, by their names in ``Graph``; features only from the named columns."""
     return {
@@ -90,7 +90,7 @@ def edge_arrays(
     }
 
 
-def labels_of(table: Table, label: str | list[str]) -> tuple[NDArray[np.integer] | None, int]:
+def labels_of(table: UserTable, label: str | list[str]) -> tuple[NDArray[np.integer] | None, int]:
     """Read classes as int64 [nodes], or 0/1 columns or lists as int8 [nodes, classes]; empty means missing (-1)."""
     if isinstance(label, list):
         columns = [_classes(table, name, 2)[0] for name in label]
@@ -111,7 +111,7 @@ def labels_of(table: Table, label: str | list[str]) -> tuple[NDArray[np.integer]
     return _classes(table, label, None)
 
 
-def split_of(table: Table, column: str) -> NDArray[np.int8] | None:
+def split_of(table: UserTable, column: str) -> NDArray[np.int8] | None:
     """Read the split of every node if the column exists: train, validation (valid, val), test, none or empty."""
     if not table.has(column):
         return None
@@ -123,7 +123,7 @@ def split_of(table: Table, column: str) -> NDArray[np.int8] | None:
     return np.array([SPLIT_NAMES[name] for name in names], dtype=np.int8)
 
 
-def _classes(table: Table, column: str, bound: int | None) -> tuple[NDArray[np.int64], int]:
+def _classes(table: UserTable, column: str, bound: int | None) -> tuple[NDArray[np.int64], int]:
     values = table.doubles(column)
     values = np.where(np.isnan(values), MISSING, values)
     allowed = (values == np.floor(values)) & (values >= MISSING) & (values < (np.inf if bound is None else bound))
@@ -132,6 +132,6 @@ def _classes(table: Table, column: str, bound: int | None) -> tuple[NDArray[np.i
     return values.astype(np.int64), int(values.max(initial=-1)) + 1
 
 
-def _default_features(table: Table, roles: Collection[str]) -> list[str]:
+def _default_features(table: UserTable, roles: Collection[str]) -> list[str]:
     names = [name for name in table.data.column_names if name not in roles]
     return [name for name in names if is_list(table.column(name).type) or is_number(table.column(name).type)]

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from datasets.tables.columns import id_kind
 from datasets.tables.out_of_core import Buckets
-from datasets.tables.table import Table, TableError
+from datasets.tables.table import TableError, UserTable
 
 
 class IdIndex:
@@ -53,7 +53,7 @@ def write_index(keys: Buckets, folder: Path, nodes: str, kind: str) -> IdIndex:
     return index
 
 
-def keys_of(table: Table, column: str) -> tuple[NDArray[np.int64], str]:
+def keys_of(table: UserTable, column: str) -> tuple[NDArray[np.int64], str]:
     """Return the keys of a column of ids, and their kind: integers or strings."""
     ids = table.ids(column)
     if id_kind(ids) == "integers":

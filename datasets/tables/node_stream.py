@@ -13,7 +13,7 @@ from datasets.tables.id_index import IdIndex, keys_of
 from datasets.tables.options import TableOptions
 from datasets.tables.out_of_core import Buckets, GrowingArray
 from datasets.tables.reading import read_batches
-from datasets.tables.table import Table, TableError, is_string
+from datasets.tables.table import TableError, UserTable, is_string
 
 NAMES = "names.parquet"
 
@@ -55,7 +55,7 @@ def write_nodes(tables: TableOptions, folder: Path, keys: Buckets, labelled: boo
     return StreamedNodes(count, classes, kind)
 
 
-def append_arrays(files: dict[str, GrowingArray], folder: Path, table: Table, arrays: dict[str, Any]) -> None:
+def append_arrays(files: dict[str, GrowingArray], folder: Path, table: UserTable, arrays: dict[str, Any]) -> None:
     """Append the arrays of a batch to the files of their names; raises TableError for rows of another width."""
     for name, values in arrays.items():
         if values is not None:
@@ -91,7 +91,7 @@ def write_labels(tables: TableOptions, folder: Path, index: IdIndex, path: str, 
     return classes
 
 
-def _label_rows(tables: TableOptions, table: Table, index: IdIndex, labelled: Any) -> Any:
+def _label_rows(tables: TableOptions, table: UserTable, index: IdIndex, labelled: Any) -> Any:
     """Return the node number of each row and mark it in ``labelled``; raises TableError for unknown, repeated ids."""
     keys, kind = keys_of(table, tables.id)
     check_kind(table, tables.id, kind, tables.nodes, index.kind)
@@ -108,7 +108,7 @@ def _label_rows(tables: TableOptions, table: Table, index: IdIndex, labelled: An
     return nodes
 
 
-def _numeric(table: Table, label: str | list[str]) -> Table:
+def _numeric(table: UserTable, label: str | list[str]) -> UserTable:
     """Refuse classes given as words: to number them, all of them must be in memory at once."""
     if isinstance(label, str) and table.has(label):
         kind = table.column(label).type

@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import IO
 
-from datasets.tables.table import Table, TableError
+from datasets.tables.table import TableError, UserTable
 
 BLOCK = 1 << 20
 ROWS_AT_ONCE = 1 << 17
 ENDINGS = (".parquet", ".pq", ".csv")
 
 
-def read_table(path: str, role: str) -> Table:
+def read_table(path: str, role: str) -> UserTable:
     """Read a whole table; raises TableError for one that cannot be read or has no rows."""
     import pyarrow
     from pyarrow import csv, parquet
@@ -27,7 +27,7 @@ def read_table(path: str, role: str) -> Table:
     ending = _ending(path, role)
     try:
         with _open(path) as file:
-            table = Table(path, readers[ending](file))
+            table = UserTable(path, readers[ending](file))
     except (pyarrow.ArrowException, OSError) as error:
         raise _unreadable(path, error) from error
     if not table.rows:
@@ -35,7 +35,7 @@ def read_table(path: str, role: str) -> Table:
     return table
 
 
-def read_batches(path: str, role: str) -> Iterator[Table]:
+def read_batches(path: str, role: str) -> Iterator[UserTable]:
     """Yield a table in batches of rows, with the row number of each; raises TableError like ``read_table``."""
     import pyarrow
     from pyarrow import csv, parquet
@@ -51,7 +51,7 @@ def read_batches(path: str, role: str) -> Iterator[Table]:
             )
             for batch in batches:
                 if batch.num_rows:
-                    yield Table(path, pyarrow.Table.from_batches([batch]), first)
+                    yield UserTable(path, pyarrow.Table.from_batches([batch]), first)
                 first += batch.num_rows
     except (pyarrow.ArrowException, OSError) as error:
         raise _unreadable(f"{path}: after row {first}", error) from error

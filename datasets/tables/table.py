@@ -14,7 +14,7 @@ class TableError(ValueError):
 
 
 @dataclass(frozen=True)
-class Table:
+class UserTable:
     """An Arrow table, or a batch of one, with its path; ``first`` rows of the file precede the batch."""
 
     path: str

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from harness.launcher.failure import CellFailed, status_of
-from harness.launcher.messages import Event, MemoryPass, Modules, Opened, PlannedCell, Sample
+from harness.launcher.messages import Event, MemoryPass, Modules, Opened, PlannedCell, TimedSample
 from harness.measure import memory
 from harness.session import Session
 
@@ -49,9 +49,9 @@ class InlineCell:
         """Load, prepare, verify and warm up."""
         return cast(Opened, self._guarded(self._session.open))
 
-    def sample(self) -> Sample:
+    def sample(self) -> TimedSample:
         """Take one sample."""
-        return cast(Sample, self._guarded(self._session.sample))
+        return cast(TimedSample, self._guarded(self._session.sample))
 
     def memory(self) -> MemoryPass:
         """Run the timed call once more and watch this process's memory."""

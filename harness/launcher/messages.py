@@ -104,7 +104,7 @@ class Opened(TypedDict, total=False):
     device_share: float
 
 
-class Sample(TypedDict):
+class TimedSample(TypedDict):
     """One sample: the mean of ``calls`` timed calls out of ``ran``, seconds."""
 
     seconds: float

@@ -3,7 +3,7 @@
 from typing import Any
 
 from harness.launcher.failure import CellFailed
-from harness.launcher.messages import MemoryPass, Modules, Opened, PlannedCell, Sample
+from harness.launcher.messages import MemoryPass, Modules, Opened, PlannedCell, TimedSample
 from harness.store.record import PROTOCOL, SCHEMA_VERSION
 
 
@@ -28,7 +28,7 @@ class Outcome:
         answer["prepare"] = self.cell["prepare"] | answer["prepare"]
         self._opened = self._opened or {key: value for key, value in answer.items() if value is not None}
 
-    def sampled(self, sample: Sample, position: int, counts: bool) -> None:
+    def sampled(self, sample: TimedSample, position: int, counts: bool) -> None:
         """Add one sample, number ``position`` of the group; one that does not count goes to the disturbed."""
         if not counts:
             self._epochs["disturbed"].append(sample["seconds"])

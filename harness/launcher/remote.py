@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from harness.launcher.failure import CellFailed, status_of_exit
-from harness.launcher.messages import CellConfig, Event, MemoryPass, Modules, Opened, PlannedCell, Sample
+from harness.launcher.messages import CellConfig, Event, MemoryPass, Modules, Opened, PlannedCell, TimedSample
 from harness.launcher.process import Child, ChildEnded, Guard, cpu_ticks, members
 from harness.measure import memory
 
@@ -62,13 +62,13 @@ class RemoteCell:
         """Load, prepare, verify and warm up."""
         return cast(Opened, self._ask("open"))
 
-    def sample(self) -> Sample:
+    def sample(self) -> TimedSample:
         """Take one sample; the CPU seconds of processes that live beside the child are among its own."""
         before = cpu_ticks({self._child.tree})
         answer = self._ask("sample")
         tree = TICK * (cpu_ticks({self._child.tree}) - before)
         cpu_seconds = max(answer["cpu_seconds"], (tree - 2 * TICK) / answer["ran"])
-        return cast(Sample, answer | {"cpu_seconds": cpu_seconds})
+        return cast(TimedSample, answer | {"cpu_seconds": cpu_seconds})
 
     def memory(self) -> MemoryPass:
         """Run the timed call once more; this process samples the tree's memory, the child reads its own high water."""

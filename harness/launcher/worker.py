@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from harness.launcher.messages import Event, MemoryPass, Modules, Opened, PlannedCell, Sample
+from harness.launcher.messages import Event, MemoryPass, Modules, Opened, PlannedCell, TimedSample
 from harness.launcher.process import Guard
 from harness.launcher.remote import RemoteCell
 
@@ -31,7 +31,7 @@ class CellWorker(Protocol):
         """Load, prepare, verify and warm up."""
         ...
 
-    def sample(self) -> Sample:
+    def sample(self) -> TimedSample:
         """Take one sample."""
         ...
 
