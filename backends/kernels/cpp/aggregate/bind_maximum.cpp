@@ -13,7 +13,7 @@ void max_forward(In<I> indptr, In<I> indices, In<int64_t> bounds, In<int64_t> hu
     kernels::max_rows(task, plan, threads);
 }
 
-// Fills what it is given of `grad_x` and `grad_weight`.
+// Fills `grad_x` and `grad_weight`, where these are not None.
 template <class T, class I>
 void max_backward(In<I> indptr, In<I> indices, In<int64_t> bounds, In<T> x, Maybe<T> weight, In<I> winner, In<T> grad,
                   std::optional<Out<T>> grad_x, std::optional<Out<T>> grad_weight, int threads) {

@@ -1,5 +1,5 @@
-// What this machine reaches when nothing but memory is asked for: streams, and rows gathered in a given order.
-// No matrix structure, no stores of results: sums stay in registers and are returned so that no load can be left out.
+// Memory traffic without arithmetic, the ceilings of this machine: streams, and rows gathered in the order of an index.
+// Results are not stored: sums stay in registers and are returned, so that the compiler removes no load.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace kernels {
 
-constexpr int64_t kGatherChunk = 1 << 10;  // edges of one thread at a time, unless it is told to take more
+constexpr int64_t kGatherChunk = 1 << 10;  // edges per thread at a time, at least
 constexpr int kSums = 8;                   // registers that sum a stream
 
 struct Gathering {

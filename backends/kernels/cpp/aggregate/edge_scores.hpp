@@ -1,4 +1,4 @@
-// Vectors over scores [edges, heads] that lie edge by edge: which head a lane belongs to repeats after some vectors.
+// Vector operations on scores [edges, heads], stored edge by edge: the heads of a vector's lanes repeat with a period.
 #pragma once
 #include <array>
 #include <type_traits>
@@ -20,7 +20,7 @@ struct Rows {
     int64_t edges() const { return edge(count); }
 };
 
-// The first `count` lanes of a vector, the others as given.
+// The first `count` lanes of a vector, `others` in the rest.
 template <class T>
 inline vec<T> first_lanes(vec<T> value, int64_t count, T others) {
     typename BitsOf<T>::type number;
@@ -35,8 +35,8 @@ using LaneBuffer = std::vector<vec<T>>;
 // A number of heads: H, known when compiling, or any where H is 0.
 template <int H>
 struct Heads {
-    int64_t given;
-    constexpr operator int64_t() const { return H == 0 ? given : H; }
+    int64_t count;
+    constexpr operator int64_t() const { return H == 0 ? count : H; }
 };
 
 // Copy one number per head, at once where their number is known: H, or `heads` where that is 0.
@@ -207,7 +207,7 @@ class LaneSums {
 
     void add(const vecn<T, N> (&values)[K]) {
         if constexpr (N > K && N % K == 0) {
-            for (int k = 0; k < K; ++k) held[waiting + k] = values[k];
+            for (int k = 0; k < K; ++k) pending[waiting + k] = values[k];
             waiting += K;
             if (waiting == N) flush();
         } else {
@@ -218,17 +218,17 @@ class LaneSums {
 
     void finish() {
         if (waiting == 0) return;
-        for (int i = waiting; i < N; ++i) held[i] = vecn<T, N>{};
+        for (int i = waiting; i < N; ++i) pending[i] = vecn<T, N>{};
         flush();
     }
 
   private:
     void flush() {
         if (stride == K) {
-            add_sums<T, N, N>(held, to);  // may add zeros to up to N numbers beyond
+            add_sums<T, N, N>(pending, to);  // may add zeros to up to N numbers beyond
         } else {
             T sums[N] = {};
-            add_sums<T, N, N>(held, sums);
+            add_sums<T, N, N>(pending, sums);
             for (int i = 0; i < waiting; ++i) to[i / K * stride + i % K] += sums[i];
         }
         to += N / K * stride;
@@ -237,7 +237,7 @@ class LaneSums {
 
     T* to;
     const int64_t stride;
-    vecn<T, N> held[N];
+    vecn<T, N> pending[N];
     int waiting = 0;
 };
 

@@ -8,8 +8,8 @@
 
 namespace kernels {
 
-constexpr int64_t kEdgeBlock = 512;  // edges whose scores are held at once
-constexpr int64_t kBlockRows = 256;  // rows that they belong to at most
+constexpr int64_t kEdgeBlock = 512;  // edges of a block, whose scores stay in cache
+constexpr int64_t kBlockRows = 256;  // rows of a block at most
 
 // Attention dropout whose mask is a hash of (seed, edge, head): the same in every pass, for any number of threads.
 struct Dropout {
@@ -46,7 +46,6 @@ struct GatTask {
     int64_t heads, width;
     T slope;
     Dropout dropout;
-
 };
 
 // The largest of each head's scores: leaky is monotone, so it is that of the largest raw score.
@@ -108,7 +107,7 @@ class Attention {
         keep(rows);
     }
 
-    // A row of more edges than are held at once.
+    // A row of more edges than a block has.
     void row(const Rows<I>& row, T* out) {
         find_top(row.first, row.starts[0], row.starts[1]);
         segment(row.first, row.starts[0], row.starts[1], out, true);
@@ -194,7 +193,7 @@ class Attention {
             turns.spread(own, dst.data());
             turns.spread(peak.data(), peaks.data());
             const int64_t at = rows.edge(r) * heads;
-            // What is written beyond the row belongs to the next one, which overwrites it.
+            // Lanes beyond the row belong to the next one, which overwrites them.
             turns.each(raw.data() + at, rows.degree(r) * heads, [&](vec<T> value, int64_t i, int64_t s) {
                 store(factor.data() + at + i, leaky<T>(value + dst[s], t.slope) - peaks[s]);
             });
@@ -225,7 +224,7 @@ class Attention {
     std::vector<T> peak, raw, factor, top, total, scale;
 };
 
-// A row of very many edges: its segments are shared out and added in their order.
+// A row of very many edges: its segments are distributed over the threads and added in their order.
 template <class T, class I, int H>
 void attend_hub(const GatTask<T, I>& t, int64_t row, T* out, int threads) {
     const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1], width = t.heads * t.width;

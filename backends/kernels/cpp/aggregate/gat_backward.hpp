@@ -1,5 +1,5 @@
-// What flows back through graph attention: one pass over each source's out-edges, in which a destination's gradient is
-// read once for both the score's gradient (an inner product) and the source's own (a weighted sum).
+// Backward pass of graph attention: one pass over each source's out-edges, in which a destination's gradient is read
+// once for both the score's gradient (an inner product) and the source's own (a weighted sum).
 #pragma once
 #include <memory>
 
@@ -33,12 +33,12 @@ struct HeadSpread {
         LaneSums<T, N, heads> sums(products, s.heads);
         Walk<T, I> edge(s);
         for (int64_t r = 0; r < s.rows.count; ++r, own += s.stride, out += s.stride) {
-            vecn<T, N> acc[V] = {}, held[V];
+            vecn<T, N> acc[V] = {}, own_row[V];
             for (int v = 0; v < V; ++v) {
-                held[v] = load_pack<N>(own + column<N, V>(v, width));
+                own_row[v] = load_pack<N>(own + column<N, V>(v, width));
                 if (!fresh) acc[v] = load_pack<N>(out + column<N, V>(v, width));
             }
-            for (int lane = 0; lane < int(V * N - width); ++lane) held[V - 1][lane] = T(0);  // counted before
+            for (int lane = 0; lane < int(V * N - width); ++lane) own_row[V - 1][lane] = T(0);  // counted before
             for (const int64_t end = s.rows.edge(r + 1); edge.e < end; edge.next()) {
                 prefetch<T, N, V>(edge.ahead(ahead_of<T, N, V>));
                 const T* row = edge.row();
@@ -47,7 +47,7 @@ struct HeadSpread {
                 for (int v = 0; v < V; ++v) {
                     const auto value = load_pack<N>(row + column<N, V>(v, width));
                     acc[v] += edge.factor[P == 0 ? 0 : v / P] * value;
-                    product[P == 0 ? 0 : v / P] += value * held[v];
+                    product[P == 0 ? 0 : v / P] += value * own_row[v];
                 }
                 sums.add(product);
             }
@@ -62,13 +62,13 @@ struct HeadSpread {
     }
 };
 
-// What edges need of their destinations, a row's side by side: [rows, 3, heads] of the score, the logarithm of the sum
-// of exponentials, and the inner product of the output and its gradient.
+// Values that the edges of a destination read, side by side [rows, 3, heads]: its score, the row's maximum plus the
+// logarithm of its sum of exponentials, and the inner product of the output and its gradient.
 template <class T, class I, int H>
 std::unique_ptr<T[]> destinations_of(const GatTask<T, I>& t, const GatGradient<T, I>& g, int threads) {
     const Heads<H> heads{t.heads};
     const int64_t rows = g.by_row.rows, blocks = (rows + kBlockRows - 1) / kBlockRows;
-    std::unique_ptr<T[]> held(new T[rows * heads * 3]);
+    std::unique_ptr<T[]> values(new T[rows * heads * 3]);
 #pragma omp parallel num_threads(threads)
     {
         std::vector<T> level(kBlockRows * heads + lanes<T>, T(1));
@@ -78,7 +78,7 @@ std::unique_ptr<T[]> destinations_of(const GatTask<T, I>& t, const GatGradient<T
             std::copy_n(t.row_sum + first * heads, count * heads, level.data());
             for (int64_t i = 0; i < count * heads; i += lanes<T>) store(&level[i], logarithm(load(&level[i])));
             for (int64_t r = 0; r < count; ++r) {
-                T* to = held.get() + (first + r) * heads * 3;
+                T* to = values.get() + (first + r) * heads * 3;
                 for (int64_t h = 0, i = (first + r) * heads; h < heads; ++h, ++i) {
                     to[h] = t.score_dst[i];
                     to[heads + h] = t.row_max[i] + level[r * heads + h];
@@ -87,17 +87,17 @@ std::unique_ptr<T[]> destinations_of(const GatTask<T, I>& t, const GatGradient<T
             }
         }
     }
-    return held;
+    return values;
 }
 
-// One thread's sources. H is the number of heads, 0 for any.
+// Backward pass of some sources; one per thread, as it has buffers. H is the number of heads, 0 for any.
 template <class T, class I, int H>
 class Spreading {
   public:
     Spreading(const GatTask<T, I>& task, const GatGradient<T, I>& gradient, const T* destinations_, T* edge_grad_)
         : t(task), g(gradient), destinations(destinations_), edge_grad(edge_grad_), heads{task.heads},
           turns(heads), parts(parts_of<T, HeadSpread<T, I>>(heads, task.width)), lane(turns.slots) {
-        for (auto* buffer : {&own, &factor, &flow, &offset, &product, &kept})
+        for (auto* buffer : {&own, &factor, &flow, &offset, &product, &mask})
             buffer->resize(kEdgeBlock * heads + lanes<T>);
     }
 
@@ -122,7 +122,7 @@ class Spreading {
     }
 
   private:
-    // Bring what the edges need of their ends into one order.
+    // Gather the values of the edges' sources and destinations, edge by edge.
     void collect(const Rows<I>& sources) {
         const I* rows = t.a.indices + sources.starts[0];
         const int64_t count = sources.edges();
@@ -158,14 +158,14 @@ class Spreading {
         }
         for (int64_t e = 0, i = 0; t.dropout.bound != 0 && e < sources.edges(); ++e)
             for (int64_t h = 0; h < heads; ++h, ++i) {
-                kept[i] = t.dropout.template factor<T>(uint64_t(g.permutation[sources.starts[0] + e]), h);
-                factor[i] *= kept[i];
+                mask[i] = t.dropout.template factor<T>(uint64_t(g.permutation[sources.starts[0] + e]), h);
+                factor[i] *= mask[i];
             }
     }
 
     void finish(const Rows<I>& sources, T* total, bool fresh) {
         const int64_t count = sources.edges() * heads;
-        for (int64_t i = 0; t.dropout.bound != 0 && i < count; ++i) product[i] *= kept[i];
+        for (int64_t i = 0; t.dropout.bound != 0 && i < count; ++i) product[i] *= mask[i];
         for (int64_t i = 0; i < count; i += lanes<T>)
             store(product.data() + i, load(flow.data() + i) * (load(product.data() + i) - load(offset.data() + i)));
         turns.sum_rows(sources, product.data(), lane, total, fresh);
@@ -180,7 +180,7 @@ class Spreading {
     const Turns<T, H> turns;
     const std::vector<Part<HeadSpread<T, I>>> parts;
     LaneBuffer<T> lane;
-    std::vector<T> own, factor, flow, offset, product, kept;
+    std::vector<T> own, factor, flow, offset, product, mask;
 };
 
 template <class T, class I, int H>

@@ -1,4 +1,4 @@
-// Sums over edges of rows that consist of heads: one head's columns, or several heads that fill whole vectors, at a time.
+// Sums over edges of rows made of heads: the columns of one head, or several heads that fill whole vectors, at a time.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace kernels {
 
-// What is summed over the edges of some rows: `readable` edges may be looked at ahead.
+// Operands of a sum over the edges of some rows; prefetches may read the ends of `readable` edges.
 template <class T, class I>
 struct Stretch {
     Rows<I> rows;
@@ -19,7 +19,7 @@ struct Stretch {
     const T* factor;  // [edges, heads], from the first head in question
     int64_t heads;
     const T* table;  // [nodes, heads, width], from the first column in question
-    int64_t stride;  // of the table, and of what is written for each row
+    int64_t stride;  // of the table's rows and of the results'
     bool streams;    // whether that goes around the caches
 };
 

@@ -9,7 +9,7 @@
 
 namespace kernels {
 
-constexpr int kMaxGroup = 4;  // vectors held in registers at once, each with the edges that won it
+constexpr int kMaxGroup = 4;  // vectors in registers at once, each with the edges that won it
 
 // One integer as wide as a lane: an edge's place in its row, which has less than 2^31.
 template <class T>

@@ -1,4 +1,4 @@
-// Some rows of a matrix copied or put back in their places, what its edges name, and how its rows are laid out.
+// Rows of a matrix: copied out, results put back in their places, cut into pieces; checks and counts of its indices.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -9,7 +9,7 @@
 
 namespace kernels {
 
-constexpr int64_t kRowsCopied = 256;  // at once, by one thread
+constexpr int64_t kRowsCopied = 256;  // dealt to a thread at a time
 
 // Copy the edges of `rows` [count] to where `starts` [count + 1] says; weights only where there are any.
 template <class T, class I>
@@ -23,21 +23,21 @@ void copy_rows(const CsrView<I>& a, const T* weight, const int64_t* rows, const 
     }
 }
 
-// How many of the columns 0 to `columns` are named at least once.
+// How many of the columns 0 to `columns` occur in `indices`.
 template <class I>
 int64_t count_distinct(const I* indices, int64_t edges, int64_t columns, int threads) {
-    std::vector<uint8_t> named(columns);
+    std::vector<uint8_t> occurs(columns);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t e = 0; e < edges; ++e) {
-        std::atomic_ref<uint8_t> one(named[indices[e]]);
-        if (!one.load(std::memory_order_relaxed)) one.store(1, std::memory_order_relaxed);
+        std::atomic_ref<uint8_t> flag(occurs[indices[e]]);
+        if (!flag.load(std::memory_order_relaxed)) flag.store(1, std::memory_order_relaxed);
     }
     int64_t count = 0;
-    for (const uint8_t one : named) count += one;
+    for (const uint8_t flag : occurs) count += flag;
     return count;
 }
 
-// Whether every row starts where the last one ends, from 0 to `edges`, and edges name columns that there are.
+// Whether every row starts where the one before ends, from 0 to `edges`, and all indices are columns of the matrix.
 template <class I>
 bool is_matrix(const CsrView<I>& a, int64_t edges, int64_t columns, int threads) {
     bool ascends = a.indptr[0] == 0 && a.edges() == edges;
@@ -49,7 +49,7 @@ bool is_matrix(const CsrView<I>& a, int64_t edges, int64_t columns, int threads)
     return ascends && (edges == 0 || uint64_t(largest) < uint64_t(columns));
 }
 
-// First rows of consecutive pieces of about equal cost, where an edge costs one and a row `row_cost`; [pieces + 1].
+// First rows of consecutive pieces of about equal cost, where an edge costs 1 and a row `row_cost`; [pieces + 1].
 template <class I>
 void cut_pieces(const I* indptr, int64_t rows, int64_t row_cost, int64_t pieces, int64_t* bounds) {
     const double step = double(indptr[rows] + row_cost * rows) / double(pieces);

@@ -29,7 +29,7 @@ inline void for_each_score(int64_t first, int64_t size, int64_t heads, Body body
             for (int64_t h = 0; h < heads; ++h) body(k + h, h);
 }
 
-// One row in pieces of kHubSegment edges: what each piece found is joined in their order, whoever found it.
+// One row in pieces of kHubSegment edges: the values of the pieces are joined in their order.
 template <class T, class I>
 struct SoftmaxRow {
     const SoftmaxTask<T, I>& t;
@@ -40,20 +40,20 @@ struct SoftmaxRow {
         : t(task), begin(task.indptr[row]), end(task.indptr[row + 1]),
           pieces((end - begin + kHubSegment - 1) / kHubSegment), threads(threads_) {}
 
-    template <class Work>  // work(first, size, found): `found` [heads] is the piece's own
-    void for_each_piece(std::vector<T>& found, Work work) const {
-        if (pieces == 1) return work(begin * t.heads, (end - begin) * t.heads, found.data());
+    template <class Work>  // work(first, size, values): `values` [heads] is the piece's own
+    void for_each_piece(std::vector<T>& values, Work work) const {
+        if (pieces == 1) return work(begin * t.heads, (end - begin) * t.heads, values.data());
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
         for (int64_t piece = 0; piece < pieces; ++piece) {
             const int64_t from = begin + piece * kHubSegment, to = std::min(from + kHubSegment, end);
-            work(from * t.heads, (to - from) * t.heads, found.data() + piece * t.heads);
+            work(from * t.heads, (to - from) * t.heads, values.data() + piece * t.heads);
         }
     }
 
     template <class Join>
-    void join(std::vector<T>& found, Join join) const {
+    void join(std::vector<T>& values, Join join) const {
         for (int64_t piece = 1; piece < pieces; ++piece)
-            for (int64_t h = 0; h < t.heads; ++h) found[h] = join(found[h], found[piece * t.heads + h]);
+            for (int64_t h = 0; h < t.heads; ++h) values[h] = join(values[h], values[piece * t.heads + h]);
     }
 };
 

@@ -1,4 +1,4 @@
-// The transpose of a matrix by counting: edges of a column stay in their order, whoever writes them.
+// The transpose of a matrix by counting sort: edges of a column keep their order with any number of threads.
 #pragma once
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-// What the subjects' bindings share: arrays in, arrays out, the interpreter lock released while kernels run.
+// Shared by all bindings: array types, views of matrices and row plans, results handed over to numpy.
 #pragma once
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -22,12 +22,12 @@ const T* pointer(const Maybe<T>& array) {
     return array ? array->data() : nullptr;
 }
 
-// Give a buffer to numpy.
+// Hand a buffer's memory over to numpy.
 template <class T>
-nb::object given(kernels::Buffer<T>& buffer) {
+nb::object to_numpy(kernels::Buffer<T>& buffer) {
     const size_t shape[1] = {size_t(buffer.size())};
     T* data = buffer.release();
-    nb::capsule owner(data, [](void* held) noexcept { std::free(held); });
+    nb::capsule owner(data, [](void* memory) noexcept { std::free(memory); });
     return nb::cast(nb::ndarray<nb::numpy, T>(data, 1, shape, owner));
 }
 
@@ -53,7 +53,7 @@ void for_each_type(Define define) {
     define.template operator()<double, int64_t>();
 }
 
-// One bind_<subject>.cpp defines each.
+// Each is defined in the bind_<subject>.cpp beside what it binds.
 void define_dense(nb::module_& m);
 void define_epilogue(nb::module_& m);
 void define_ceiling(nb::module_& m);

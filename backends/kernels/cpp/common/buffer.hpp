@@ -7,13 +7,14 @@
 
 namespace kernels {
 
-// A growing array that is not cleared first and can be given away.
+// A growing array, not initialized, whose memory can be handed over.
 template <class T>
 class Buffer {
   public:
     Buffer() = default;
     Buffer(const Buffer&) = delete;
-    Buffer(Buffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    Buffer(Buffer&& other) noexcept
+        : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
     ~Buffer() { std::free(data_); }
     T* grow(int64_t count) {
         T* moved = static_cast<T*>(std::realloc(data_, (size_ + count + 1) * sizeof(T)));

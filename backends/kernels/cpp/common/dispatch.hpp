@@ -1,4 +1,4 @@
-// A count known when running becomes one known when compiling, so that a group of vectors lives in registers.
+// From a count known at run time to one known at compile time, so that a group of vectors stays in registers.
 #pragma once
 #include <cstdint>
 

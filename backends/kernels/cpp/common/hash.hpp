@@ -1,5 +1,5 @@
-// The counter-based randomness of datasets/randomness.py, bit for bit. Sources that include this are compiled without
-// contraction: a fused multiply-add would round keys differently from numpy.
+// The counter-based randomness of datasets/randomness.py, bit for bit. A source that computes keys with it is compiled
+// without contraction: a fused multiply-add would round them differently from numpy.
 #pragma once
 #include <cmath>
 #include <cstdint>

@@ -15,7 +15,7 @@ struct CsrView {
     int64_t edges() const { return indptr[rows]; }
 };
 
-// Rows cut into pieces of about equal work, and the rows with more than kHubSegment edges, which are split.
+// Pieces of consecutive rows of about equal work, and the hubs: rows with more than kHubSegment edges, which are split.
 struct RowPlan {
     const int64_t* bounds;  // [chunks + 1]
     int64_t chunks;

@@ -1,4 +1,4 @@
-// Sets of node numbers that cost what they hold, not what the graph holds.
+// A hash table of node numbers, whose size follows its contents, not the graph.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -17,7 +17,7 @@ class NodeTable {
 
     int64_t numbers() const { return numbers_; }
 
-    // Make room for `count` numbers; what was held is lost.
+    // Make room for `count` numbers; the former contents are lost.
     void reset(int64_t count) {
         int bits = 6;
         while ((int64_t(1) << bits) < 2 * count && (int64_t(1) << bits) < numbers_) ++bits;
@@ -32,17 +32,18 @@ class NodeTable {
     int64_t start(int64_t number) const { return direct_ ? number : int64_t((uint64_t(number) * kGamma) >> shift_); }
     void prefetch(int64_t number) const { __builtin_prefetch(entries_.get() + start(number), 1, 3); }
 
-    // Put a number there, by one of the threads that ask; true for that one alone.
+    // Insert a number; of several threads that insert the same one, a single one gets true.
     bool insert(int64_t number) {
         for (int64_t slot = start(number);; slot = (slot + 1) & (capacity_ - 1)) {
-            std::atomic_ref<int64_t> held(entries_[slot].number);
-            int64_t found = held.load(std::memory_order_relaxed);
-            if (found == kEmpty && held.compare_exchange_strong(found, number, std::memory_order_relaxed)) return true;
-            if (found == number) return false;
+            std::atomic_ref<int64_t> entry(entries_[slot].number);
+            int64_t current = entry.load(std::memory_order_relaxed);
+            if (current == kEmpty && entry.compare_exchange_strong(current, number, std::memory_order_relaxed))
+                return true;
+            if (current == number) return false;
         }
     }
 
-    // The value of a number that is held.
+    // The value of a number in the table.
     int32_t& value(int64_t number) {
         int64_t slot = start(number);
         while (entries_[slot].number != number) slot = (slot + 1) & (capacity_ - 1);

@@ -1,4 +1,4 @@
-// Rows cut into partial sums that no thread count moves.
+// Partial sums whose bounds do not depend on the number of threads, and their addition in a fixed order.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace kernels {
 
 constexpr int64_t kRowBlock = 48;      // rows whose gradients are in the nearest cache at once
 constexpr int64_t kPartials = 64;      // partial sums at most
-constexpr int64_t kPartialRows = 480;  // rows of one at least
+constexpr int64_t kPartialRows = 480;  // rows per partial sum at least
 
 // Rows [chunk * size, (chunk + 1) * size) make one partial sum.
 inline int64_t partial_rows(int64_t rows) {
@@ -31,7 +31,7 @@ inline void add_partials(const T* partial, int64_t count, int64_t rows, int64_t 
     }
 }
 
-// Add the partial sums of a hub [segments, width] in their order, whoever made them.
+// Add the partial sums of a hub [segments, width] in the order of the segments.
 template <class T>
 void add_segments(const std::vector<T>& partial, int64_t width, T* out) {
     std::copy(partial.begin(), partial.begin() + width, out);

@@ -1,4 +1,4 @@
-// Several numbers at once, unaligned: 64 bytes where the build has AVX-512, else 32; narrower ones for narrow rows.
+// Vectors of numbers, unaligned: 64 bytes where the build has AVX-512, else 32; narrower ones for narrow rows.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -12,7 +12,7 @@ namespace kernels {
 
 #if defined(__AVX512F__)
 constexpr int kVectorBytes = 64;
-constexpr int kGroup = 16;  // vectors of one row held in registers at once: half of them, the rest is for operands
+constexpr int kGroup = 16;  // vectors of one row in registers at once: half of them, the rest is for operands
 #else
 constexpr int kVectorBytes = 32;
 constexpr int kGroup = 8;

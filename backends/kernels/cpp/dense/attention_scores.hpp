@@ -1,4 +1,4 @@
-// Attention scores of a layer's output, made while its rows are in cache: score[row, head] = y[row, head] . att[head].
+// Attention scores of a layer's output, computed while its rows are in cache: score[row, h] = y[row, h] . att[h].
 #pragma once
 #include "common/partials.hpp"
 #include "common/vector.hpp"
@@ -35,7 +35,7 @@ void score_rows(const Scores<T>& s, const T* y, int64_t begin, int64_t end) {
     }
 }
 
-// One row: adds what the scores send back to the gradient of y, and to the sums [2, heads, width] of the attention vectors.
+// One row: adds the scores' part to the gradient of y, and to the sums [2, heads, width] of the attention vectors.
 template <class T>
 inline void add_score_gradients(const Scores<T>& s, int64_t row, const T* __restrict y, T* __restrict to,
                                 T* __restrict src_sum) {

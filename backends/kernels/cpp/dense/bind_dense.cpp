@@ -9,18 +9,18 @@ namespace {
 template <class T>
 using MaybeOut = std::optional<Out<T>>;
 
-// Memory that is not written before it is used, on a cache line.
+// Uninitialized memory, aligned to a cache line.
 template <class T>
 class Scratch {
   public:
     explicit Scratch(int64_t count)
-        : held_(static_cast<T*>(std::aligned_alloc(64, (count * sizeof(T) + 127) / 64 * 64)), &std::free) {
-        if (held_ == nullptr) throw std::bad_alloc();
+        : memory_(static_cast<T*>(std::aligned_alloc(64, (count * sizeof(T) + 127) / 64 * 64)), &std::free) {
+        if (memory_ == nullptr) throw std::bad_alloc();
     }
-    T* data() const { return held_.get(); }
+    T* data() const { return memory_.get(); }
 
   private:
-    std::unique_ptr<T, decltype(&std::free)> held_;
+    std::unique_ptr<T, decltype(&std::free)> memory_;
 };
 
 template <class T>

@@ -23,7 +23,7 @@ struct DenseInput {
     const T* x;
     const T* w;
     int64_t depth;
-    T* grad_x;       // [rows, depth], or null where no gradient is wanted
+    T* grad_x;       // [rows, depth], or null to skip it
     T* grad_w;       // [depth, columns]
     T* packed;       // scratch of packed_size
     T* partial;      // scratch of partials_of(rows) * partial_size
@@ -207,8 +207,8 @@ void backward_chunk(const DenseTask<T>& t, int64_t chunk, int64_t pitch, T* grad
     T* score_sum = t.scores.partial + chunk * 2 * t.scores.heads * t.scores.width;
     std::memset(score_sum, 0, 2 * t.scores.heads * t.scores.width * sizeof(T));
     for (int i = 0; i < t.inputs; ++i) {
-        const int64_t held = t.input[i].depth * pitch;
-        std::memset(t.input[i].partial + chunk * held, 0, held * sizeof(T));
+        const int64_t size = t.input[i].depth * pitch;
+        std::memset(t.input[i].partial + chunk * size, 0, size * sizeof(T));
     }
     for (int64_t begin = chunk * size; begin < last; begin += kRowBlock) {
         const int64_t end = begin + kRowBlock < last ? begin + kRowBlock : last;
@@ -232,9 +232,9 @@ void dense_backward(const DenseTask<T>& t, T* scratch, int threads) {
     for (int i = 0; i < t.inputs; ++i)
         add_partials(t.input[i].partial, chunks, t.input[i].depth, t.columns, pitch, t.input[i].grad_w);
     if (t.grad_bias != nullptr) add_partials(t.bias_partial, chunks, 1, t.columns, pitch, t.grad_bias);
-    const int64_t held = t.scores.heads * t.scores.width;
-    for (int side = 0; side < 2 && held > 0; ++side)
-        add_partials(t.scores.partial + side * held, chunks, 1, held, 2 * held, t.scores.grad_att[side]);
+    const int64_t size = t.scores.heads * t.scores.width;
+    for (int side = 0; side < 2 && size > 0; ++side)
+        add_partials(t.scores.partial + side * size, chunks, 1, size, 2 * size, t.scores.grad_att[side]);
 }
 
 }  // namespace kernels

@@ -1,4 +1,4 @@
-// What follows an aggregation, in one pass: bias and activation, and back with the bias's gradient.
+// Bias and activation after an aggregation in one pass, and their gradients in one pass.
 #pragma once
 #include <vector>
 
@@ -28,7 +28,7 @@ inline vec<T> slope_of(vec<T> y, Activation kind) {
     return one;
 }
 
-// What the activation was applied to, from its output; any finite number where the slope is 0.
+// The activation's input, from its output; any finite number where the slope is 0.
 template <class T>
 inline vec<T> before(vec<T> y, Activation kind) {
     const vec<T> zero{};
@@ -60,7 +60,7 @@ struct EpilogueGradient {
     const T* y;     // not read where the activation is none and `inner` null
     const T* bias;  // read for `inner` only
     T* grad_x;      // grad_y * slope(y); null where that is grad_y
-    T* inner;       // [rows, heads]: inner products of x, found from y, and grad_x; or null
+    T* inner;       // [rows, heads]: inner products of x, recovered from y, and grad_x; or null
     int64_t heads, width;
     Activation kind;
 };

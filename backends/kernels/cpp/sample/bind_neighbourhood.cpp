@@ -1,4 +1,4 @@
-// Neighbourhoods: numpy arrays in, of 32 or 64 bits and read where they lie; numpy arrays out.
+// Bindings of sampling and searching: numpy arrays of 32 or 64 bits in, read in place; numpy arrays out.
 #include <nanobind/stl/vector.h>
 
 #include "common/bindings.hpp"
@@ -28,59 +28,60 @@ kernels::GraphView graph(const Array& indptr, const Array& indices, const std::o
     return g;
 }
 
-kernels::Draw draw_of(int sampler, bool replace, std::optional<int64_t> fanout) {
-    return {kernels::Sampler(sampler), replace, fanout.value_or(kernels::kEverything)};
+kernels::Draw draw_of(int sampler, bool replacement, std::optional<int64_t> fanout) {
+    return {kernels::Sampler(sampler), replacement, fanout.value_or(kernels::kEverything)};
 }
 
 nb::object ids_of(const kernels::GraphView& g, kernels::Edges& edges) {
     if (g.ids.data == nullptr) return nb::none();
-    return g.ids.wide ? given(edges.wide_ids) : given(edges.narrow_ids);
+    return g.ids.wide ? to_numpy(edges.wide_ids) : to_numpy(edges.narrow_ids);
 }
 
 template <class Numbering>
-kernels::Found search(const kernels::GraphView& g, const In<int64_t>& targets, const std::vector<kernels::Hop>& hops,
-                      uint64_t key, bool apart, int threads) {
+kernels::SearchResult search(const kernels::GraphView& g, const In<int64_t>& targets,
+                             const std::vector<kernels::Hop>& hops, uint64_t key, bool apart, int threads) {
     nb::gil_scoped_release released;
     kernels::Search<Numbering> search(g, targets.data(), int64_t(targets.size()), apart, key, threads);
     for (const kernels::Hop& hop : hops) search.hop(hop);
     search.finish();
-    return std::move(search.found);
+    return std::move(search.result);
 }
 
-// `reaches`: for each hop, how many edges reach a node within one layer, two, ...; the last is its fanout.
+// `reaches`: for each hop, of how many edges the source is needed within one layer, two, ...; the last is its fanout.
 nb::tuple khop(Array indptr, Array indices, std::optional<Array> ids, std::optional<Array> weight,
-               In<int64_t> targets, Reaches reaches, uint64_t key, bool apart, int sampler, bool replace, int threads) {
+               In<int64_t> targets, Reaches reaches, uint64_t key, bool apart, int sampler, bool replacement,
+               int threads) {
     const kernels::GraphView g = graph(indptr, indices, ids, weight);
     std::vector<kernels::Hop> hops;
     for (const auto& reach : reaches) {
-        auto& hop = hops.emplace_back(kernels::Hop{draw_of(sampler, replace, reach.back()), {}});
+        auto& hop = hops.emplace_back(kernels::Hop{draw_of(sampler, replacement, reach.back()), {}});
         for (const auto& one : reach) hop.reach.push_back(one.value_or(kernels::kEverything));
     }
     const int64_t count = int64_t(targets.size()), numbers = apart ? count * g.columns : g.columns;
     const bool many = kernels::reaches_many(g, count, numbers, hops);
-    kernels::Found found = many ? search<kernels::BitNumbering>(g, targets, hops, key, apart, threads)
-                                : search<kernels::TableNumbering>(g, targets, hops, key, apart, threads);
-    nb::object positions = given(found.edges.positions);
-    return nb::make_tuple(given(found.numbers), found.layers, given(found.starts), given(found.indices),
-                          ids_of(g, found.edges), positions);
+    kernels::SearchResult result = many ? search<kernels::BitNumbering>(g, targets, hops, key, apart, threads)
+                                        : search<kernels::TableNumbering>(g, targets, hops, key, apart, threads);
+    nb::object positions = to_numpy(result.edges.positions);
+    return nb::make_tuple(to_numpy(result.numbers), result.layers, to_numpy(result.starts), to_numpy(result.indices),
+                          ids_of(g, result.edges), positions);
 }
 
 nb::tuple sample(Array indptr, Array indices, std::optional<Array> ids, std::optional<Array> weight,
                  In<int64_t> nodes, std::optional<int64_t> fanout, Maybe<uint64_t> keys, uint64_t key,
-                 Maybe<int64_t> node_ids, int sampler, bool replace, int threads) {
+                 Maybe<int64_t> node_ids, int sampler, bool replacement, int threads) {
     const kernels::GraphView g = graph(indptr, indices, ids, weight);
-    const kernels::Wanted wanted{int64_t(nodes.size()), nodes.data(), pointer(keys), pointer(node_ids), key};
-    const kernels::Draw draw = draw_of(sampler, replace, fanout);
+    const kernels::RowRequest request{int64_t(nodes.size()), nodes.data(), pointer(keys), pointer(node_ids), key};
+    const kernels::Draw draw = draw_of(sampler, replacement, fanout);
     kernels::Edges edges;
     kernels::Buffer<int64_t> starts;
     *starts.grow(1) = 0;
     {
         nb::gil_scoped_release released;
-        kernels::count_edges(g, draw, wanted, starts, threads);
-        edges.grow(g, starts.data()[wanted.count]);
-        kernels::sample_rows(g, draw, wanted, starts.data(), edges, threads, [](int64_t, int64_t) {});
+        kernels::count_edges(g, draw, request, starts, threads);
+        edges.grow(g, starts.data()[request.count]);
+        kernels::sample_rows(g, draw, request, starts.data(), edges, threads, [](int64_t, int64_t) {});
     }
-    return nb::make_tuple(given(starts), ids_of(g, edges), given(edges.positions));
+    return nb::make_tuple(to_numpy(starts), ids_of(g, edges), to_numpy(edges.positions));
 }
 
 }  // namespace
@@ -88,10 +89,10 @@ nb::tuple sample(Array indptr, Array indices, std::optional<Array> ids, std::opt
 void define_neighbourhood(nb::module_& m) {
     m.def("khop", &khop, "indptr"_a.noconvert(), "indices"_a.noconvert(), "ids"_a.noconvert().none(),
           "weight"_a.noconvert().none(), "targets"_a.noconvert(), "reaches"_a, "key"_a, "apart"_a, "sampler"_a,
-          "replace"_a, "threads"_a);
+          "replacement"_a, "threads"_a);
     m.def("sample", &sample, "indptr"_a.noconvert(), "indices"_a.noconvert(), "ids"_a.noconvert().none(),
           "weight"_a.noconvert().none(), "nodes"_a.noconvert(), "fanout"_a.none(), "keys"_a.noconvert().none(), "key"_a,
-          "node_ids"_a.noconvert().none(), "sampler"_a, "replace"_a, "threads"_a);
+          "node_ids"_a.noconvert().none(), "sampler"_a, "replacement"_a, "threads"_a);
     m.def("keyed", [](uint64_t key, int64_t id) { return kernels::keyed(key, id); });
     m.def("logarithm", [](double value) { return kernels::logarithm(value); });
 }

@@ -1,4 +1,4 @@
-// k-hop neighbourhoods (backends/kernels/definition.py is the definition): hop by hop, rows sampled by threads.
+// k-hop neighbourhoods, hop by hop, rows sampled in parallel (defined in backends/kernels/definition.py).
 #pragma once
 #include "sample/numbering.hpp"
 #include "sample/row_sampler.hpp"
@@ -7,7 +7,7 @@ namespace kernels {
 
 constexpr int64_t kRowsAtOnce = 64;
 
-// Kept edges, in the order of the rows that were asked for; `ids` of the graph's own type, empty where it has none.
+// Kept edges, in the order of the requested rows; `ids` of the graph's own type, empty where it has none.
 struct Edges {
     Buffer<int64_t> positions;
     Buffer<int32_t> narrow_ids;
@@ -33,8 +33,8 @@ struct Edges {
     }
 };
 
-// What rows are asked for: their number in the graph, the key of their hashes and the id that draws are made from.
-struct Wanted {
+// The rows to sample: their numbers in the graph, the keys of their edges' hashes, the ids that draws are hashed from.
+struct RowRequest {
     int64_t count;
     const int64_t* nodes;
     const uint64_t* keys;      // [count], or null: `key` for all
@@ -45,40 +45,41 @@ struct Wanted {
 };
 
 // Append the first edge of each row [count] and the end to `starts`, which ends where they begin.
-inline void count_edges(const GraphView& g, const Draw& draw, const Wanted& wanted, Buffer<int64_t>& starts, int threads) {
-    int64_t* from = starts.grow(wanted.count);
+inline void count_edges(const GraphView& g, const Draw& draw, const RowRequest& request, Buffer<int64_t>& starts,
+                        int threads) {
+    int64_t* from = starts.grow(request.count);
     Failures failures;
-#pragma omp parallel for num_threads(workers(wanted.count, threads)) schedule(static)
-    for (int64_t i = 0; i < wanted.count; ++i) {
-        if (i + kAheadOf < wanted.count) g.indptr.prefetch(wanted.nodes[i + kAheadOf]);
-        failures.guard(i, [&] { from[i] = kept_of(row_of(g, wanted.nodes[i]), draw); });
+#pragma omp parallel for num_threads(workers(request.count, threads)) schedule(static)
+    for (int64_t i = 0; i < request.count; ++i) {
+        if (i + kAheadOf < request.count) g.indptr.prefetch(request.nodes[i + kAheadOf]);
+        failures.guard(i, [&] { from[i] = kept_count(row_of(g, request.nodes[i]), draw); });
     }
     failures.raise();
-    for (int64_t i = 0; i < wanted.count; ++i) from[i] += from[i - 1];
+    for (int64_t i = 0; i < request.count; ++i) from[i] += from[i - 1];
 }
 
 // Sample rows and hand each piece of their edges [begin, end) to `use(begin, end)`, in any order.
 template <class Use>
-void sample_rows(const GraphView& g, const Draw& draw, const Wanted& wanted, const int64_t* starts, Edges& out,
+void sample_rows(const GraphView& g, const Draw& draw, const RowRequest& request, const int64_t* starts, Edges& out,
                  int threads, Use use) {
     Failures failures;
-    const int64_t pieces = (wanted.count + kRowsAtOnce - 1) / kRowsAtOnce;
-#pragma omp parallel num_threads(workers(starts[wanted.count] - starts[0], threads))
+    const int64_t pieces = (request.count + kRowsAtOnce - 1) / kRowsAtOnce;
+#pragma omp parallel num_threads(workers(starts[request.count] - starts[0], threads))
     {
         RowSampler sampler(g, draw);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t piece = 0; piece < pieces; ++piece) {
-            const int64_t first = piece * kRowsAtOnce, last = std::min(first + kRowsAtOnce, wanted.count);
+            const int64_t first = piece * kRowsAtOnce, last = std::min(first + kRowsAtOnce, request.count);
             failures.guard(first, [&] {
                 for (int64_t i = first; i < last; ++i) {
-                    const Row row = row_of(g, wanted.nodes[i]);
+                    const Row row = row_of(g, request.nodes[i]);
                     for (int64_t e = row.begin; e < std::min(row.end, row.begin + 4 * kAheadOf); e += kAheadOf) {
                         g.indices.prefetch(e);
                         if (g.ids.data != nullptr) g.ids.prefetch(e);
                     }
                 }
                 for (int64_t i = first; i < last; ++i)
-                    sampler.choose(row_of(g, wanted.nodes[i]), wanted.key_of(i), wanted.id_of(i),
+                    sampler.choose(row_of(g, request.nodes[i]), request.key_of(i), request.id_of(i),
                                    out.positions.data() + starts[i]);
                 out.fill_ids(g, starts[first], starts[last]);
                 use(first, last);
@@ -91,20 +92,21 @@ void sample_rows(const GraphView& g, const Draw& draw, const Wanted& wanted, con
 inline int64_t source_of(const GraphView& g, int64_t position) {
     const int64_t source = g.indices[position];
     if (source < 0 || source >= g.columns)
-        throw std::invalid_argument("edge at position " + std::to_string(position) + " has source " + std::to_string(source) +
+        throw std::invalid_argument("edge at position " + std::to_string(position) + " has source " +
+                                    std::to_string(source) +
                                     ": allowed are 0 to " + std::to_string(g.columns - 1));
     return source;
 }
 
 // A neighbourhood: nodes layer by layer, `layers` says how many in each, and the edges into all but the last layer's.
-struct Found {
+struct SearchResult {
     Buffer<int64_t> numbers, starts;
     Buffer<int32_t> indices;
     Edges edges;
     std::vector<int64_t> layers;
 };
 
-// What a layer's nodes keep, and how many of these edges reach a node no later than the first, second, ... layer after.
+// How a layer's nodes are sampled, and of how many edges the source is needed one, two, ... layers further on.
 struct Hop {
     Draw draw;
     std::vector<int64_t> reach;
@@ -117,51 +119,51 @@ class Search {
     Search(const GraphView& graph, const int64_t* roots, int64_t count, bool apart, uint64_t key, int threads)
         : g_(graph), roots_(roots), apart_(apart), key_(key), threads_(threads),
           numbering_(apart ? count * graph.columns : graph.columns, threads) {
-        *found.starts.grow(1) = 0;
+        *result.starts.grow(1) = 0;
         std::vector<int64_t> first(roots, roots + count);
         for (int64_t i = 0; apart && i < count; ++i) first[i] += i * graph.columns;
-        numbering_.room(found.numbers, count);
+        numbering_.room(result.numbers, count);
         numbering_.note(0, first.data(), count);
-        found.layers.push_back(numbering_.append(found.numbers));
+        result.layers.push_back(numbering_.append(result.numbers));
     }
 
-    // Sample the nodes of the last layer; what they, and those before, now reach is the next.
+    // Sample the nodes of the last layer; the sources that these edges and earlier ones need now make the next.
     void hop(const Hop& hop) {
-        const int64_t count = found.layers.back(), first = found.numbers.size() - count;
-        const Wanted wanted = rows(first, count);
-        const int64_t at = found.starts.size() - 1;
-        count_edges(g_, hop.draw, wanted, found.starts, threads_);
-        const int64_t* from = found.starts.data() + at;
+        const int64_t count = result.layers.back(), first = result.numbers.size() - count;
+        const RowRequest request = rows(first, count);
+        const int64_t at = result.starts.size() - 1;
+        count_edges(g_, hop.draw, request, result.starts, threads_);
+        const int64_t* from = result.starts.data() + at;
         const int64_t total = from[count] - from[0];
-        found.edges.grow(g_, total);
+        result.edges.grow(g_, total);
         sources_.grow(total);
-        numbering_.room(found.numbers, sources_.size());
+        numbering_.room(result.numbers, sources_.size());
         hops_.push_back(hop), first_.push_back(first), first_.push_back(first + count);
-        sample_rows(g_, hop.draw, wanted, from, found.edges, threads_, [&](int64_t row, int64_t last) {
+        sample_rows(g_, hop.draw, request, from, result.edges, threads_, [&](int64_t row, int64_t last) {
             read_sources(first + row, first + last);
             note(hop, 0, first + row, first + last);
         });
         for (size_t earlier = 0; earlier + 1 < hops_.size(); ++earlier)
             note(hops_[earlier], hops_.size() - 1 - earlier, first_[2 * earlier], first_[2 * earlier + 1]);
-        found.layers.push_back(numbering_.append(found.numbers));
+        result.layers.push_back(numbering_.append(result.numbers));
     }
 
     void finish() {
-        const int64_t end = found.starts.data()[found.starts.size() - 1], total = sources_.size();
-        std::fill_n(found.starts.grow(found.layers.back()), found.layers.back(), end);
-        found.indices.grow(total);
+        const int64_t end = result.starts.data()[result.starts.size() - 1], total = sources_.size();
+        std::fill_n(result.starts.grow(result.layers.back()), result.layers.back(), end);
+        result.indices.grow(total);
 #pragma omp parallel for num_threads(workers(total, threads_)) schedule(static)
         for (int64_t e = 0; e < total; e += kPiece)
-            numbering_.places(sources_.data() + e, std::min(kPiece, total - e), found.indices.data() + e);
+            numbering_.places(sources_.data() + e, std::min(kPiece, total - e), result.indices.data() + e);
     }
 
-    Found found;
+    SearchResult result;
 
   private:
     static constexpr int64_t kPiece = 4096;
 
-    Wanted rows(int64_t first, int64_t count) {
-        const int64_t* numbers = found.numbers.data() + first;
+    RowRequest rows(int64_t first, int64_t count) {
+        const int64_t* numbers = result.numbers.data() + first;
         if (!apart_) return {count, numbers, nullptr, nullptr, key_};
         own_.resize(count), keys_.resize(count);
         for (int64_t i = 0; i < count; ++i) {
@@ -171,19 +173,19 @@ class Search {
         return {count, own_.data(), keys_.data(), nullptr, key_};
     }
 
-    // The numbers that the edges into rows [row, last) come from.
+    // The numbers of the sources of the edges into rows [row, last).
     void read_sources(int64_t row, int64_t last) {
-        const int64_t *starts = found.starts.data(), *at = found.edges.positions.data();
+        const int64_t *starts = result.starts.data(), *at = result.edges.positions.data();
         int64_t* to = sources_.data();
         for (; row < last; ++row) {
-            const int64_t base = apart_ ? found.numbers.data()[row] / g_.columns * g_.columns : 0;
+            const int64_t base = apart_ ? result.numbers.data()[row] / g_.columns * g_.columns : 0;
             for (int64_t e = starts[row]; e < starts[row + 1]; ++e) to[e] = base + source_of(g_, at[e]);
         }
     }
 
-    // Note what rows [row, last) of a hop reach in the layer that is `after` behind the next, and no sooner.
+    // Note the sources of rows [row, last) of a hop that are needed `after` layers behind the next one, and no sooner.
     void note(const Hop& hop, size_t after, int64_t row, int64_t last) {
-        const int64_t *starts = found.starts.data(), *sources = sources_.data();
+        const int64_t *starts = result.starts.data(), *sources = sources_.data();
         const int64_t low = after == 0 ? 0 : hop.reach[after - 1], high = hop.reach[after];
         const int thread = omp_get_thread_num();
         if (low >= high) return;

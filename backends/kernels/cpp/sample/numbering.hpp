@@ -1,5 +1,5 @@
-// The places of the nodes that a search reaches, by layer and then by node, so that nothing depends on who came first.
-// Two ways, used alike: `room` for a hop's edges, `note` what they reach by many threads, `append` the fresh, `places`.
+// Local numbers of the nodes that a search reaches, by layer and then by node, whatever the number of threads. Two classes
+// of one interface: `room` for a hop's edges, `note` their sources in parallel, `append` the new ones, look up `places`.
 #pragma once
 #include <omp.h>
 
@@ -46,7 +46,7 @@ void radix_sort(std::vector<T>& values, Key key) {
     }
 }
 
-// A bit for every number there is: small beside a hop that reaches a good part of them, and then it sorts by itself.
+// A bit per number of the graph: small beside a hop that reaches many of them, and ascending without a sort.
 class BitNumbering {
   public:
     BitNumbering(int64_t numbers, int threads)
@@ -59,33 +59,33 @@ class BitNumbering {
         for (int64_t i = 0; i < count; ++i) own[numbers[i] >> 6] |= uint64_t(1) << (numbers[i] & 63);
     }
 
-    // Put the numbers that were noted and not held before behind `numbers`, ascending; returns how many.
+    // Append the numbers that were noted for the first time to `numbers`, ascending; returns how many.
     int64_t append(Buffer<int64_t>& numbers) {
         Layer& layer = layers_.emplace_back(Layer{Bits(words_), std::vector<int32_t>(words_)});
         const int64_t first = numbers.size();
-        int64_t held = first;
+        int64_t end = first;
         for (int64_t w = 0; w < words_; ++w) {
             uint64_t fresh = 0;
             for (Bits& one : noted_) fresh |= std::exchange(one[w], 0);
             fresh &= ~seen_[w];
             layer.bits[w] = fresh, seen_[w] |= fresh;
-            layer.before[w] = int32_t(held), held += std::popcount(fresh);
+            layer.before[w] = int32_t(end), end += std::popcount(fresh);
         }
-        int64_t* to = numbers.grow(held - first);
-#pragma omp parallel for num_threads(workers(held - first, threads_)) schedule(static)
+        int64_t* to = numbers.grow(end - first);
+#pragma omp parallel for num_threads(workers(end - first, threads_)) schedule(static)
         for (int64_t w = 0; w < words_; ++w) {
             int64_t* at = to + (layer.before[w] - first);
             for (uint64_t left = layer.bits[w]; left != 0; left &= left - 1) *at++ = w * 64 + std::countr_zero(left);
         }
-        return held - first;
+        return end - first;
     }
 
-    // Places in `numbers` of those that are held.
+    // Places in `numbers` of numbers that were appended before.
     void places(const int64_t* numbers, int64_t count, int32_t* out) const {
         for (int64_t i = 0; i < count; ++i) {
             const int64_t w = numbers[i] >> 6, bit = numbers[i] & 63;
             int32_t place = 0;
-            for (const Layer& layer : layers_) {  // one of them holds it
+            for (const Layer& layer : layers_) {  // exactly one has the bit
                 const uint64_t bits = layer.bits[w];
                 const int32_t here = layer.before[w] + std::popcount(bits & ((uint64_t(1) << bit) - 1));
                 place |= here & -int32_t(bits >> bit & 1);
@@ -107,20 +107,20 @@ class BitNumbering {
     std::vector<Layer> layers_;
 };
 
-// A table of what is held: costs what the search reaches, not what the graph holds.
+// A hash table: its cost follows the search, not the graph.
 class TableNumbering {
   public:
     TableNumbering(int64_t numbers, int threads) : threads_(threads), table_(numbers), fresh_(threads) {}
 
-    void room(const Buffer<int64_t>& held, int64_t edges) {
-        const int64_t most = held.size() + edges;
+    void room(const Buffer<int64_t>& numbers, int64_t edges) {
+        const int64_t most = numbers.size() + edges;
         check_count(most);
         if (ready_ && table_.fits(most)) return;
         table_.reset(most);
         ready_ = true;
-        for (int64_t i = 0; i < held.size(); ++i) {
-            table_.insert(held.data()[i]);
-            table_.value(held.data()[i]) = int32_t(i);
+        for (int64_t i = 0; i < numbers.size(); ++i) {
+            table_.insert(numbers.data()[i]);
+            table_.value(numbers.data()[i]) = int32_t(i);
         }
     }
 
@@ -132,7 +132,7 @@ class TableNumbering {
         }
     }
 
-    // See BitNumbering; each thread sorts a range of them.
+    // Append the new numbers as BitNumbering does; each thread sorts a range of them.
     int64_t append(Buffer<int64_t>& numbers) {
         int64_t count = 0;
         for (const auto& part : fresh_) count += int64_t(part.size());

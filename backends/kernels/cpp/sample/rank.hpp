@@ -1,4 +1,4 @@
-// Which of a row's candidates have the smallest keys, in order; ties by place.
+// Selection of a row's candidates with the smallest keys, in order; ties by place.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -45,29 +45,29 @@ inline void rank_by_counting(int64_t* keys, int64_t count, int32_t* order) {
 class Smallest {
   public:
     void start(int64_t keep) {
-        keep_ = keep, held_.clear(), bound_ = std::numeric_limits<int64_t>::max();
+        keep_ = keep, candidates_.clear(), bound_ = std::numeric_limits<int64_t>::max();
     }
     void offer(const int64_t* keys, int64_t count, int64_t first) {
         for (int64_t i = 0; i < count; ++i) {
             if (keys[i] > bound_) continue;
-            held_.push_back({keys[i], first + i});
-            if (int64_t(held_.size()) >= 2 * keep_ + 64) halve();
+            candidates_.push_back({keys[i], first + i});
+            if (int64_t(candidates_.size()) >= 2 * keep_ + 64) halve();
         }
     }
     const std::vector<Candidate>& sorted() {
-        if (int64_t(held_.size()) > keep_) halve();
-        std::sort(held_.begin(), held_.end());
-        return held_;
+        if (int64_t(candidates_.size()) > keep_) halve();
+        std::sort(candidates_.begin(), candidates_.end());
+        return candidates_;
     }
 
   private:
     void halve() {
-        std::nth_element(held_.begin(), held_.begin() + (keep_ - 1), held_.end());
-        held_.resize(keep_);
-        bound_ = held_[keep_ - 1].key;
+        std::nth_element(candidates_.begin(), candidates_.begin() + (keep_ - 1), candidates_.end());
+        candidates_.resize(keep_);
+        bound_ = candidates_[keep_ - 1].key;
     }
     int64_t keep_ = 0, bound_ = 0;
-    std::vector<Candidate> held_;
+    std::vector<Candidate> candidates_;
 };
 
 }  // namespace kernels

@@ -1,4 +1,4 @@
-// The in-edges that a fanout keeps of one node (backends/kernels/sampling.py is the definition).
+// Sampling of one node's in-edges by a fanout (defined in backends/kernels/definition.py).
 #pragma once
 #include <limits>
 #include <mutex>
@@ -38,7 +38,7 @@ enum class Sampler { uniform, weighted, topk, full };
 
 struct Draw {
     Sampler sampler;
-    bool replace;
+    bool replacement;
     int64_t fanout;
 };
 
@@ -50,7 +50,7 @@ class Failures {
         try {
             work();
         } catch (const std::exception& failure) {
-            std::lock_guard<std::mutex> held(mutex_);
+            std::lock_guard<std::mutex> lock(mutex_);
             if (row < row_) row_ = row, message_ = failure.what();
         }
     }
@@ -78,8 +78,8 @@ inline Row row_of(const GraphView& g, int64_t node) {
     return row;
 }
 
-inline int64_t kept_of(const Row& row, const Draw& draw) {
-    if (draw.replace) return row.degree() > 0 ? draw.fanout : 0;
+inline int64_t kept_count(const Row& row, const Draw& draw) {
+    if (draw.replacement) return row.degree() > 0 ? draw.fanout : 0;
     return std::min(row.degree(), draw.fanout);
 }
 
@@ -91,19 +91,19 @@ inline int64_t ordered(double value) {
     return bits < 0 ? bits ^ kEverything : bits;
 }
 
-// One thread's working memory and the choice it makes for a row.
+// Chooses the kept edges of a row; one per thread, as it has buffers.
 class RowSampler {
   public:
     RowSampler(const GraphView& graph, const Draw& draw) : g_(graph), draw_(draw) {}
 
-    // Write the kept positions of `row` by rank to `out` [kept_of(row)].
+    // Write the kept positions of `row` by rank to `out` [kept_count(row)].
     void choose(const Row& row, uint64_t key, int64_t node_id, int64_t* out) {
-        const int64_t degree = row.degree(), kept = kept_of(row, draw_);
+        const int64_t degree = row.degree(), kept = kept_count(row, draw_);
         if (degree == 0) return;
-        const bool by_id = draw_.sampler != Sampler::uniform || draw_.replace;
+        const bool by_id = draw_.sampler != Sampler::uniform || draw_.replacement;
         in_order_ = !by_id || ascending(row);
         if (!in_order_) sort_by_id(row);
-        if (draw_.replace)
+        if (draw_.replacement)
             with_replacement(row, keyed(key, node_id), kept, out);
         else if (draw_.sampler == Sampler::full)
             for (int64_t i = 0; i < kept; ++i) out[i] = position(row, i);
@@ -195,24 +195,24 @@ class RowSampler {
         for (const Candidate& one : smallest_.sorted()) *out++ = position(row, one.place);
     }
 
-    // Uniform keys: only those below a bound are ranked, where that leaves few. False where it left too few or too many.
+    // Uniform keys: ranks only those below a bound. False where these are too few or too many.
     bool below_a_bound(const Row& row, uint64_t key, int64_t kept, int64_t* out) {
         const int64_t degree = row.degree();
         const double expected = double(kept) + 4 * std::sqrt(double(kept)) + 4;
         if (2 * expected > double(degree) || 2 * expected > double(kCounted)) return false;
         const int64_t bound = int64_t((expected / double(degree) - 0.5) * 0x1p64);
-        int64_t held = 0;
+        int64_t below = 0;
         for (int64_t first = 0; first < degree; first += kBlock) {
             const int64_t count = std::min(kBlock, degree - first);
             fill_keys(row, key, first, count);
             for (int64_t i = 0; i < count; ++i) {
-                few_[held] = keys_[i], places_[held] = first + i;
-                held += keys_[i] < bound;
-                if (held > kCounted) return false;
+                few_[below] = keys_[i], places_[below] = first + i;
+                below += keys_[i] < bound;
+                if (below > kCounted) return false;
             }
         }
-        if (held < kept) return false;
-        rank_by_counting(few_, held, ranked_);
+        if (below < kept) return false;
+        rank_by_counting(few_, below, ranked_);
         for (int64_t i = 0; i < kept; ++i) out[i] = position(row, places_[ranked_[i]]);
         return true;
     }
@@ -227,9 +227,9 @@ class RowSampler {
         double total = 0;
         for (int64_t i = 0; i < degree; ++i) sums_[i] = total = (i == 0 ? 0 : total) + weight(position(row, i));
         for (int64_t d = 0; d < draws; ++d) {
-            const double wanted = unit_interval(keyed(key, d)) * total;
-            const int64_t found = std::lower_bound(sums_.begin(), sums_.end(), wanted) - sums_.begin();
-            out[d] = position(row, std::min(found, degree - 1));
+            const double drawn = unit_interval(keyed(key, d)) * total;
+            const int64_t place = std::lower_bound(sums_.begin(), sums_.end(), drawn) - sums_.begin();
+            out[d] = position(row, std::min(place, degree - 1));
         }
     }
 

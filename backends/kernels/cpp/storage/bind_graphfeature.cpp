@@ -1,4 +1,4 @@
-// GraphFeatures: byte strings anywhere in one buffer in, columns or one merged neighbourhood out.
+// Bindings of GraphFeatures: byte strings anywhere in one buffer in, columns or one merged neighbourhood out.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -18,14 +18,14 @@ kernels::Strings strings_of(const In<uint8_t>& data, const In<int64_t>& starts, 
     return strings;
 }
 
-// Run without the interpreter's lock; what is corrupt becomes a ValueError of what was found and in which record.
+// Run without the interpreter's lock; a corrupt record raises ValueError(reason, record).
 template <class Work>
 void released(Work&& work) {
     try {
         nb::gil_scoped_release unlocked;
         work();
     } catch (const kernels::Corrupt& corrupt) {
-        PyErr_SetObject(PyExc_ValueError, nb::make_tuple(corrupt.told, corrupt.record).ptr());
+        PyErr_SetObject(PyExc_ValueError, nb::make_tuple(corrupt.reason, corrupt.record).ptr());
         throw nb::python_error();
     }
 }
@@ -57,12 +57,12 @@ nb::tuple merge(In<uint8_t> data, In<int64_t> starts, In<int64_t> ends,
     for (const auto& reach : reaches)
         for (auto& hop = hops.emplace_back(); const auto& one : reach)
             hop.push_back(one.value_or(std::numeric_limits<int64_t>::max()));
-    const kernels::Wants wants{degrees, weighted_degrees, features, edge_weights};
-    kernels::Merged found;
-    released([&] { kernels::Merge(strings, apart, wants, threads).run(hops, found); });
-    return nb::make_tuple(given(found.ids), found.layers, given(found.starts), given(found.indices), given(found.roots),
-                          given(found.degrees), given(found.weighted_degrees), given(found.features),
-                          given(found.edge_weights));
+    const kernels::RequestedColumns requested{degrees, weighted_degrees, features, edge_weights};
+    kernels::Merged merged;
+    released([&] { kernels::Merge(strings, apart, requested, threads).run(hops, merged); });
+    return nb::make_tuple(to_numpy(merged.ids), merged.layers, to_numpy(merged.starts), to_numpy(merged.indices),
+                          to_numpy(merged.roots), to_numpy(merged.degrees), to_numpy(merged.weighted_degrees), to_numpy(merged.features),
+                          to_numpy(merged.edge_weights));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Parquet: a mapped file and the bounds of a column's chunks in; where its values lie out.
+// Bindings of Parquet: a mapped file and the bounds of a column's chunks in, the bounds of its values out.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -6,7 +6,6 @@
 #include "storage/parquet.hpp"
 
 namespace {
-
 
 // `strings`: bounds of each value; else of each page's values, which are `each` bytes wide.
 nb::tuple column(In<uint8_t> file, In<int64_t> offsets, In<int64_t> sizes, int levels, bool strings, int64_t each,
@@ -16,10 +15,11 @@ nb::tuple column(In<uint8_t> file, In<int64_t> offsets, In<int64_t> sizes, int l
         nb::gil_scoped_release released;
         std::vector<kernels::Page> pages;
         const uint8_t* data = file.data();
-        const int64_t held = int64_t(file.size());
+        const int64_t file_size = int64_t(file.size());
         for (size_t i = 0; i < offsets.size(); ++i) {
             const int64_t at = offsets.data()[i], size = sizes.data()[i];
-            if (at < 0 || size < 0 || at > held || size > held - at) throw kernels::Corrupt("a column ends behind its file");
+            if (at < 0 || size < 0 || at > file_size || size > file_size - at)
+                throw kernels::Corrupt("a column ends behind its file");
             kernels::find_pages({data + at, data + at + size}, pages);
         }
         kernels::check_pages(pages, threads);
@@ -38,7 +38,7 @@ nb::tuple column(In<uint8_t> file, In<int64_t> offsets, In<int64_t> sizes, int l
     } catch (const kernels::Corrupt& corrupt) {
         throw nb::value_error(corrupt.what());
     }
-    return nb::make_tuple(given(starts), given(ends));
+    return nb::make_tuple(to_numpy(starts), to_numpy(ends));
 }
 
 }  // namespace

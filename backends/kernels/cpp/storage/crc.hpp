@@ -11,12 +11,12 @@ namespace kernels {
 
 inline uint32_t crc_by_byte(uint32_t crc, const uint8_t* at, int64_t size) {
     static const std::array<uint32_t, 256> table = [] {
-        std::array<uint32_t, 256> made{};
+        std::array<uint32_t, 256> entries{};
         for (uint32_t i = 0; i < 256; ++i) {
-            made[i] = i;
-            for (int bit = 0; bit < 8; ++bit) made[i] = made[i] >> 1 ^ (made[i] & 1 ? 0xEDB88320u : 0);
+            entries[i] = i;
+            for (int bit = 0; bit < 8; ++bit) entries[i] = entries[i] >> 1 ^ (entries[i] & 1 ? 0xEDB88320u : 0);
         }
-        return made;
+        return entries;
     }();
     for (; size > 0; --size) crc = crc >> 8 ^ table[(crc ^ *at++) & 255];
     return crc;

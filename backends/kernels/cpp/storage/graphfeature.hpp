@@ -1,4 +1,4 @@
-// GraphFeatures (backends/agl/graphfeature.proto) as they lie in Protocol Buffers' wire format: fields, packed numbers.
+// GraphFeatures (backends/agl/graphfeature.proto) in Protocol Buffers' wire format: fields, packed numbers.
 #pragma once
 #include <array>
 #include <bit>
@@ -35,10 +35,10 @@ inline int64_t count_numbers(Bytes field) {
     return count;
 }
 
-// The numbers of a packed field one by one. No more may be asked for than `count_numbers` told.
-class Numbers128 {
+// The numbers of a packed field one by one. At most as many as `count_numbers` returned may be read.
+class PackedNumbers {
   public:
-    explicit Numbers128(Bytes field) : at_(field.begin), end_(field.end) {}
+    explicit PackedNumbers(Bytes field) : at_(field.begin), end_(field.end) {}
 
     uint64_t next() {
         const uint64_t byte = *at_++;
@@ -70,7 +70,7 @@ class Numbers128 {
     const uint8_t *at_, *end_;
 };
 
-// One record's fields where they lie; empty where it has none.
+// The bytes of a record's fields; empty where it lacks the field.
 struct GraphFeature {
     std::array<Bytes, kFields> fields{};
     uint64_t split = 0;
@@ -84,13 +84,13 @@ struct GraphFeature {
     }
 };
 
-inline void require(bool holds, const char* wanted) {
-    if (!holds) throw Corrupt(std::string("it has not ") + wanted);
+inline void require(bool holds, const char* expected) {
+    if (!holds) throw Corrupt(std::string("it has not ") + expected);
 }
 
-// Split a record into its fields; what every record has must be there. The last one counts where a field is repeated.
+// Split a record into its fields, of which four are required. The last one counts where a field is repeated.
 inline GraphFeature fields_of(Bytes record) {
-    GraphFeature found;
+    GraphFeature feature;
     const int64_t whole = record.size();
     while (record.begin < record.end) {
         const uint64_t tag = read_number(record), value = read_number(record), field = tag >> 3, kind = tag & 7;
@@ -99,18 +99,18 @@ inline GraphFeature fields_of(Bytes record) {
                           " does not fit into " + std::to_string(whole) + " bytes");
         if (field >= 1 && field < kFields && (kind == 0) != (field == kSplit))
             throw Corrupt(std::string("field ") + kFieldNames[field] + " has the wrong wire type");
-        if (field == kSplit) found.split = value;
+        if (field == kSplit) feature.split = value;
         const int64_t length = kind == 0 ? 0 : int64_t(value);
-        if (field >= 1 && field < kFields) found.fields[field] = {record.begin, record.begin + length};
+        if (field >= 1 && field < kFields) feature.fields[field] = {record.begin, record.begin + length};
         record.begin += length;
     }
     for (const Field field : {kNodes, kNodesAt, kInEdges, kDegrees})
-        if (found.fields[field].begin == nullptr)
+        if (feature.fields[field].begin == nullptr)
             throw Corrupt(std::string("field ") + kFieldNames[field] + " is missing");
-    return found;
+    return feature;
 }
 
-// How much a record holds; `spans` are the distances that it counts nodes at.
+// Sizes of a record; `spans` is how many distances it counts nodes at.
 struct Extent {
     int64_t nodes = 0, edges = 0, spans = 0;
 };
@@ -123,7 +123,7 @@ inline Extent extent_of(const GraphFeature& record) {
     require(extent.nodes < int64_t(1) << 31 && extent.edges < int64_t(1) << 31, "fewer than 2^31 nodes and edges");
     require(count_numbers(fields[kInEdges]) == extent.nodes, "as many in_edges as nodes");
     uint64_t placed = 0;
-    Numbers128 nodes_at(fields[kNodesAt]);
+    PackedNumbers nodes_at(fields[kNodesAt]);
     for (int64_t i = 0; i < extent.spans && placed <= uint64_t(extent.nodes); ++i) {
         const uint64_t here = nodes_at.next();
         require(here <= uint64_t(extent.nodes), "as many nodes at all distances as nodes");
@@ -136,7 +136,7 @@ inline Extent extent_of(const GraphFeature& record) {
 // Write where each node's edges begin, [nodes + 1].
 template <class T>
 void read_starts(const GraphFeature& record, const Extent& extent, T* starts) {
-    Numbers128 in_edges(record.fields[kInEdges]);
+    PackedNumbers in_edges(record.fields[kInEdges]);
     uint64_t total = 0;
     starts[0] = 0;
     for (int64_t i = 0; i < extent.nodes; ++i) {
@@ -150,7 +150,7 @@ void read_starts(const GraphFeature& record, const Extent& extent, T* starts) {
 // Undo the differences of ids.
 template <class T>
 void read_ids(Bytes field, int64_t count, T* ids) {
-    Numbers128 steps(field);
+    PackedNumbers steps(field);
     uint64_t id = 0;
     for (int64_t i = 0; i < count; ++i) ids[i] = T(id += uint64_t(unzigzag(steps.next())));
 }

@@ -1,4 +1,4 @@
-// Whole GraphFeatures, decoded into columns: everything that records hold.
+// Whole GraphFeatures decoded into columns, one for each field.
 #pragma once
 #include <vector>
 
@@ -16,7 +16,7 @@ struct Strings {
 constexpr int kCounted = 8;  // nodes, edges, spans, labels; bytes of weighted degrees, features, edge weights and features
 constexpr std::array<Field, 4> kRaw = {kWeightedDegrees, kFeatures, kEdgeWeights, kEdgeFeatures};
 
-// Count what each record holds, [records, kCounted], and refuse what contradicts itself.
+// Count each record's entries, [records, kCounted], and refuse a record that contradicts itself.
 inline void count_columns(const Strings& strings, int64_t* counts, int threads) {
     Damage damage;
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 16)
@@ -47,14 +47,15 @@ struct RecordColumns {
 
 template <class T>
 void read_numbers(Bytes field, int64_t count, T* out) {
-    Numbers128 numbers(field);
+    PackedNumbers numbers(field);
     for (int64_t i = 0; i < count; ++i) out[i] = T(numbers.next());
 }
 
 inline void read_columns(const GraphFeature& record, int64_t r, const RecordColumns& out) {
     const int64_t node = out.nodes[r], edge = out.edges[r];
     const Extent extent = extent_of(record);
-    require(out.nodes[r + 1] - node == extent.nodes && out.edges[r + 1] - edge == extent.edges, "the size that was counted");
+    require(out.nodes[r + 1] - node == extent.nodes && out.edges[r + 1] - edge == extent.edges,
+            "the size that was counted");
     const auto& fields = record.fields;
     std::vector<int64_t> starts(extent.nodes + 1);
     read_starts(record, extent, starts.data());
@@ -67,7 +68,7 @@ inline void read_columns(const GraphFeature& record, int64_t r, const RecordColu
             throw Corrupt("an edge starts at a node that its record does not hold");
     read_numbers(fields[kRanks], extent.edges, out.ranks + edge);
     read_numbers(fields[kDegrees], extent.nodes, out.degrees + node);
-    Numbers128 nodes_at(fields[kNodesAt]), labels(fields[kLabel]);
+    PackedNumbers nodes_at(fields[kNodesAt]), labels(fields[kLabel]);
     for (int64_t span = 0, at = node; span < extent.spans; ++span)
         for (uint64_t left = nodes_at.next(); left > 0; --left) out.distance[at++] = span;
     for (int64_t i = 0; i < out.labelled; ++i) out.labels[r * out.labelled + i] = unzigzag(labels.next());
@@ -75,8 +76,8 @@ inline void read_columns(const GraphFeature& record, int64_t r, const RecordColu
     for (int i = 0; i < 4; ++i) {
         const int64_t first = i < 2 ? node : edge, count = i < 2 ? extent.nodes : extent.edges;
         if (out.raw[i] == nullptr) continue;
-        const Bytes held = record.sized(kRaw[i], count, out.each[i]);
-        if (held.size() > 0) std::memcpy(out.raw[i] + first * out.each[i], held.begin, held.size());
+        const Bytes bytes = record.sized(kRaw[i], count, out.each[i]);
+        if (bytes.size() > 0) std::memcpy(out.raw[i] + first * out.each[i], bytes.begin, bytes.size());
     }
 }
 

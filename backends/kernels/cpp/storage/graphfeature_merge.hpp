@@ -1,4 +1,4 @@
-// GraphFeatures of a batch made into one neighbourhood: only what its layers read is decoded.
+// GraphFeatures of a batch merged into one neighbourhood: only the fields and edges that its layers read are decoded.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -72,8 +72,8 @@ struct Place {
     int32_t record, node;
 };
 
-// What else is read of the merged nodes and edges.
-struct Wants {
+// Columns that are read of the merged nodes and edges.
+struct RequestedColumns {
     bool degrees, weighted_degrees, features, edge_weights;
 };
 
@@ -87,40 +87,42 @@ struct Merged {
     int64_t width = 0;
 };
 
-// Merges records. Where many hold a node, the one that holds it nearest to its target has the most of its edges.
+// Merges records. Of several records with a node, the one that has it nearest to its target has the most of its edges.
 class Merge {
   public:
     using Reach = std::vector<int64_t>;
 
-    Merge(const Strings& strings, bool apart, const Wants& wants, int threads)
-        : count_(strings.count), wants_(wants), threads_(threads), records_(count_), extents_(count_), bounds_(count_ + 1) {
+    Merge(const Strings& strings, bool apart, const RequestedColumns& requested, int threads)
+        : count_(strings.count), requested_(requested), threads_(threads), records_(count_), extents_(count_),
+          bounds_(count_ + 1) {
         if (count_ == 0) throw std::invalid_argument("a batch needs at least one record");
         if (count_ >= int64_t(1) << 24) throw std::invalid_argument("a batch has fewer than 2^24 records");
         for_records([&](int64_t r) { records_[r] = fields_of(strings[r]), extents_[r] = extent_of(records_[r]); });
         for (int64_t r = 0; r < count_; ++r) bounds_[r + 1] = bounds_[r] + extents_[r].nodes;
         if (bounds_[count_] > std::numeric_limits<int32_t>::max() / 16)
-            throw std::invalid_argument("a batch of " + std::to_string(bounds_[count_]) + " nodes is too large: lower its size");
+            throw std::invalid_argument("a batch of " + std::to_string(bounds_[count_]) +
+                                        " nodes is too large: lower its size");
         int64_t* ids = ids_.grow(bounds_[count_]);
         int32_t *starts = starts_.grow(bounds_[count_] + count_), *slots = slots_.grow(bounds_[count_]);
         for_records([&](int64_t r) {
             read_ids(records_[r].fields[kNodes], extents_[r].nodes, ids + bounds_[r]);
             read_starts(records_[r], extents_[r], starts + bounds_[r] + r);
         });
-        slots_held_ = Slots(ids, bounds_, apart, slots, threads_).count();
+        slot_count_ = Slots(ids, bounds_, apart, slots, threads_).count();
         find_nearest();
     }
 
-    // `reaches`: for each hop, how many of a node's edges reach another within one layer, two, ... after; see `reaches`.
-    void run(const std::vector<Reach>& reaches, Merged& found) {
-        level_.assign(slots_held_, kNowhere), local_.grow(slots_held_);
+    // `reaches`: for each hop, of how many of a node's edges the source is needed within one layer, two, ... after.
+    void run(const std::vector<Reach>& reaches, Merged& merged) {
+        level_.assign(slot_count_, kNowhere), local_.grow(slot_count_);
         for (int64_t r = 0; r < count_; ++r) level_[root(r)] = 0;
-        *found.starts.grow(1) = 0;
-        found.layers.push_back(append(0));
+        *merged.starts.grow(1) = 0;
+        merged.layers.push_back(append(0));
         for (size_t hop = 0; hop < reaches.size(); ++hop) {
-            follow(found, int(hop), reaches[hop]);
-            found.layers.push_back(append(int(hop) + 1));
+            follow(merged, int(hop), reaches[hop]);
+            merged.layers.push_back(append(int(hop) + 1));
         }
-        finish(found);
+        finish(merged);
     }
 
   private:
@@ -136,48 +138,50 @@ class Merge {
     }
 
     int32_t root(int64_t record) const { return slots_.data()[bounds_[record]]; }
-    Place place_of(int64_t held) const {
-        const uint64_t key = nearest_[held_[held]];
+    Place place_of(int64_t node) const {
+        const uint64_t key = nearest_[nodes_[node]];
         return {int32_t(key >> 32 & 0xffffff), int32_t(uint32_t(key))};
     }
 
     // Keep (distance, record, place) of the nearest copy of each node, the first of several.
     void find_nearest() {
-        nearest_.assign(slots_held_, ~uint64_t(0));
+        nearest_.assign(slot_count_, ~uint64_t(0));
         for_records([&](int64_t r) {
             require(extents_[r].spans < kNowhere, "fewer than 255 hops");
-            Numbers128 nodes_at(records_[r].fields[kNodesAt]);
+            PackedNumbers nodes_at(records_[r].fields[kNodesAt]);
             const int32_t* slots = slots_.data() + bounds_[r];
             int64_t node = 0;
             for (int64_t distance = 0; distance < extents_[r].spans; ++distance) {
                 const uint64_t near = uint64_t(distance) << 56 | uint64_t(r) << 32;
-                for (uint64_t left = nodes_at.next(); left > 0; --left, ++node) lower(nearest_[slots[node]], near | node);
+                for (uint64_t left = nodes_at.next(); left > 0; --left, ++node)
+                    lower(nearest_[slots[node]], near | node);
             }
         });
     }
 
     template <class T>
     static void lower(T& shared, T value) {
-        std::atomic_ref<T> held(shared);
-        T found = held.load(std::memory_order_relaxed);
-        while (found > value && !held.compare_exchange_weak(found, value, std::memory_order_relaxed)) {}
+        std::atomic_ref<T> entry(shared);
+        T current = entry.load(std::memory_order_relaxed);
+        while (current > value && !entry.compare_exchange_weak(current, value, std::memory_order_relaxed)) {}
     }
 
-    // Take over the nodes of a level, in the order of their slots; returns how many.
+    // Append the nodes of a level, in the order of their slots; returns how many.
     int64_t append(int level) {
-        const int64_t before = int64_t(held_.size());
-        const uint8_t *first = level_.data(), *end = first + slots_held_;
-        for (const uint8_t* at = first; at < end && (at = static_cast<const uint8_t*>(std::memchr(at, level, end - at))); ++at) {
-            local_.data()[at - first] = int32_t(held_.size());
-            held_.push_back(int32_t(at - first));
+        const int64_t before = int64_t(nodes_.size());
+        const uint8_t *first = level_.data(), *end = first + slot_count_;
+        for (const uint8_t* at = first;
+             at < end && (at = static_cast<const uint8_t*>(std::memchr(at, level, end - at))); ++at) {
+            local_.data()[at - first] = int32_t(nodes_.size());
+            nodes_.push_back(int32_t(at - first));
         }
-        return int64_t(held_.size()) - before;
+        return int64_t(nodes_.size()) - before;
     }
 
     // Places of the nodes from `first` on, by record and place, so that each record is read once from front to end.
     std::vector<std::pair<Place, int64_t>> by_record(int64_t first, std::vector<int64_t>& bounds) const {
         bounds.assign(count_ + 2, 0);
-        const int64_t last = int64_t(held_.size());
+        const int64_t last = int64_t(nodes_.size());
         for (int64_t i = first; i < last; ++i) ++bounds[place_of(i).record + 2];
         for (int64_t r = 0; r < count_; ++r) bounds[r + 2] += bounds[r + 1];
         std::vector<std::pair<Place, int64_t>> rows(last - first);
@@ -197,33 +201,33 @@ class Merge {
         });
     }
 
-    // Read the edges of the last level's nodes and note at which levels these reach others.
-    void follow(Merged& found, int hop, const Reach& reach) {
-        const int64_t first = int64_t(held_.size()) - found.layers.back(), last = int64_t(held_.size());
-        int64_t* starts = found.starts.grow(last - first) - first;
+    // Read the edges of the last level's nodes and note the levels at which their sources are needed.
+    void follow(Merged& merged, int hop, const Reach& reach) {
+        const int64_t first = int64_t(nodes_.size()) - merged.layers.back(), last = int64_t(nodes_.size());
+        int64_t* starts = merged.starts.grow(last - first) - first;
         for (int64_t i = first; i < last; ++i) {
             const Place at = place_of(i);
             const int32_t* own = starts_.data() + bounds_[at.record] + at.record + at.node;
             starts[i] = starts[i - 1] + std::min<int64_t>(own[1] - own[0], reach.back());
         }
         const int64_t total = starts[last - 1] - starts[first - 1];
-        found.indices.grow(total);
-        if (wants_.edge_weights) found.edge_weights.grow(total);
+        merged.indices.grow(total);
+        if (requested_.edge_weights) merged.edge_weights.grow(total);
         for_places(first, [&](int64_t r, const auto* row, const auto* end) {
-            Numbers128 sources(records_[r].fields[kSources]);
+            PackedNumbers sources(records_[r].fields[kSources]);
             int64_t at = 0;
             for (; row < end; ++row) {
                 const int64_t begin = starts_.data()[bounds_[r] + r + row->first.node], edge = starts[row->second - 1];
                 const int64_t kept = starts[row->second] - edge;
                 sources.skip(begin - at), at = begin + kept;
-                read_sources(r, sources, kept, found.indices.data() + edge);
-                note(found.indices.data() + edge, kept, hop, reach);
-                if (wants_.edge_weights) read_weights(r, begin, kept, found.edge_weights.data() + edge);
+                read_sources(r, sources, kept, merged.indices.data() + edge);
+                note(merged.indices.data() + edge, kept, hop, reach);
+                if (requested_.edge_weights) read_weights(r, begin, kept, merged.edge_weights.data() + edge);
             }
         });
     }
 
-    void read_sources(int64_t record, Numbers128& sources, int64_t count, int32_t* slots) const {
+    void read_sources(int64_t record, PackedNumbers& sources, int64_t count, int32_t* slots) const {
         const int32_t* own = slots_.data() + bounds_[record];
         const uint64_t nodes = uint64_t(extents_[record].nodes);
         for (int64_t e = 0; e < count; ++e) {
@@ -236,38 +240,39 @@ class Merge {
     void note(const int32_t* slots, int64_t count, int hop, const Reach& reach) {
         int64_t e = 0;
         for (size_t after = 0; after < reach.size(); ++after)
-            for (const int64_t end = std::min(count, reach[after]); e < end; ++e) lower(level_[slots[e]], uint8_t(hop + 1 + int(after)));
+            for (const int64_t end = std::min(count, reach[after]); e < end; ++e)
+                lower(level_[slots[e]], uint8_t(hop + 1 + int(after)));
     }
 
     void read_weights(int64_t record, int64_t begin, int64_t count, float* weights) const {
-        const Bytes held = records_[record].sized(kEdgeWeights, extents_[record].edges, 4);
-        if (count > 0) std::memcpy(weights, held.begin + 4 * begin, 4 * count);
+        const Bytes bytes = records_[record].sized(kEdgeWeights, extents_[record].edges, 4);
+        if (count > 0) std::memcpy(weights, bytes.begin + 4 * begin, 4 * count);
     }
 
-    void finish(Merged& found) {
-        const int64_t nodes = int64_t(held_.size()), edges = found.indices.size();
-        const int64_t end = found.starts.data()[found.starts.size() - 1], leaves = found.layers.back();
-        std::fill_n(found.starts.grow(leaves), leaves, end);
-        int64_t* ids = found.ids.grow(nodes);
-        int32_t *indices = found.indices.data(), *roots = found.roots.grow(count_);
+    void finish(Merged& merged) {
+        const int64_t nodes = int64_t(nodes_.size()), edges = merged.indices.size();
+        const int64_t end = merged.starts.data()[merged.starts.size() - 1], leaves = merged.layers.back();
+        std::fill_n(merged.starts.grow(leaves), leaves, end);
+        int64_t* ids = merged.ids.grow(nodes);
+        int32_t *indices = merged.indices.data(), *roots = merged.roots.grow(count_);
 #pragma omp parallel for num_threads(threads_) schedule(static)
         for (int64_t e = 0; e < edges; ++e) indices[e] = local_.data()[indices[e]];
 #pragma omp parallel for num_threads(threads_) schedule(static)
         for (int64_t i = 0; i < nodes; ++i) ids[i] = ids_.data()[bounds_[place_of(i).record] + place_of(i).node];
         for (int64_t r = 0; r < count_; ++r) roots[r] = local_.data()[root(r)];
-        if (wants_.degrees) read_degrees(found);
-        if (wants_.weighted_degrees) copy(kWeightedDegrees, 8, found.weighted_degrees.grow(nodes));
-        if (!wants_.features) return;
-        found.width = records_[0].fields[kFeatures].size() / (4 * extents_[0].nodes);
-        copy(kFeatures, 4 * found.width, found.features.grow(nodes * found.width));
+        if (requested_.degrees) read_degrees(merged);
+        if (requested_.weighted_degrees) copy(kWeightedDegrees, 8, merged.weighted_degrees.grow(nodes));
+        if (!requested_.features) return;
+        merged.width = records_[0].fields[kFeatures].size() / (4 * extents_[0].nodes);
+        copy(kFeatures, 4 * merged.width, merged.features.grow(nodes * merged.width));
     }
 
-    void read_degrees(Merged& found) {
-        int64_t* degrees = found.degrees.grow(int64_t(held_.size()));
+    void read_degrees(Merged& merged) {
+        int64_t* degrees = merged.degrees.grow(int64_t(nodes_.size()));
         for_places(0, [&](int64_t r, const auto* row, const auto* end) {
             const Bytes field = records_[r].fields[kDegrees];
             require(count_numbers(field) == extents_[r].nodes, "as many degrees as nodes");
-            Numbers128 numbers(field);
+            PackedNumbers numbers(field);
             for (int64_t at = 0; row < end; ++row) {
                 numbers.skip(row->first.node - at), at = row->first.node + 1;
                 degrees[row->second] = int64_t(numbers.next());
@@ -275,10 +280,10 @@ class Merge {
         });
     }
 
-    // Copy what a field of bytes holds for each node.
+    // Copy each node's bytes of a field.
     void copy(Field field, int64_t each, void* out) {
         for_records([&](int64_t r) { records_[r].sized(field, extents_[r].nodes, each); });
-        const int64_t nodes = int64_t(held_.size());
+        const int64_t nodes = int64_t(nodes_.size());
         uint8_t* to = static_cast<uint8_t*>(out);
 #pragma omp parallel for num_threads(threads_) schedule(static)
         for (int64_t i = 0; i < nodes; ++i) {
@@ -286,24 +291,24 @@ class Merge {
             std::memcpy(to + i * each, from(field, each, i), each);
         }
     }
-    const uint8_t* from(Field field, int64_t each, int64_t held) const {
-        const Place at = place_of(held);
+    const uint8_t* from(Field field, int64_t each, int64_t node) const {
+        const Place at = place_of(node);
         return records_[at.record].fields[field].begin + at.node * each;
     }
 
     const int64_t count_;
-    const Wants wants_;
+    const RequestedColumns requested_;
     const int threads_;
     std::vector<GraphFeature> records_;
     std::vector<Extent> extents_;
     std::vector<int64_t> bounds_;        // of each record's nodes
     Buffer<int64_t> ids_;                // of all records' nodes
     Buffer<int32_t> starts_, slots_;     // of their edges in their records; their numbers in this batch
-    int64_t slots_held_ = 0;
+    int64_t slot_count_ = 0;
     std::vector<uint64_t> nearest_;      // of each slot: distance, record and place
-    std::vector<uint8_t> level_;         // of each slot: the layer that holds it
-    std::vector<int32_t> held_;          // slots, layer by layer
-    Buffer<int32_t> local_;              // of each slot: where it stands there
+    std::vector<uint8_t> level_;         // of each slot: its layer
+    std::vector<int32_t> nodes_;         // slots, layer by layer
+    Buffer<int32_t> local_;              // of each slot: its place in `nodes_`
 };
 
 }  // namespace kernels

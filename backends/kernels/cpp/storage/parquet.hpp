@@ -1,4 +1,4 @@
-// Plain pages of a Parquet column, where they lie in the file (parquet-format: PageHeader in Thrift's compact protocol).
+// Pages of a Parquet column with PLAIN encoding, read in place (headers: PageHeader in Thrift's compact protocol).
 #pragma once
 #include <optional>
 #include <vector>
@@ -14,12 +14,12 @@ struct PageHeader {
 };
 
 struct Page {
-    Bytes held;  // levels and values
+    Bytes body;  // levels and values
     int64_t values;
     std::optional<uint32_t> crc;
 };
 
-// `depth` 1 is what the header says of data, 2 their statistics, which are empty.
+// At `depth` 1 is the header of the data, at 2 that of their statistics, which are empty.
 inline void read_header(Bytes& bytes, PageHeader& header, int depth = 0) {
     constexpr int kNumber = 5, kStruct = 12, kInside = 5;
     for (int64_t field = 0;;) {
@@ -58,7 +58,7 @@ inline void check_pages(const std::vector<Page>& pages, int threads) {
     for (int64_t i = 0; i < int64_t(pages.size()); ++i) {
         damage.guard(i, [&] {
             const Page& page = pages[i];
-            if (page.crc && *page.crc != crc32(page.held.begin, page.held.size()))
+            if (page.crc && *page.crc != crc32(page.body.begin, page.body.size()))
                 throw Corrupt("the checksum of page " + std::to_string(i) + " does not match");
         });
     }
@@ -76,7 +76,7 @@ inline int64_t read_length(Bytes& bytes) {
 
 // The values of a page, behind `levels` blocks of repetition and definition levels.
 inline Bytes values_of(const Page& page, int levels) {
-    Bytes values = page.held;
+    Bytes values = page.body;
     for (; levels > 0; --levels) values.begin += read_length(values);
     return values;
 }

@@ -1,4 +1,4 @@
-// Bytes read where they lie: bounds-checked variable-length numbers, and the errors of what is damaged.
+// Bytes read in place: variable-length numbers with bounds checks, and the errors of damaged input.
 #pragma once
 #include <cstdint>
 #include <exception>
@@ -9,15 +9,15 @@
 
 namespace kernels {
 
-// Bytes that are no GraphFeature.
+// Bytes that are no GraphFeature, or no Parquet column.
 struct Corrupt : std::exception {
-    explicit Corrupt(std::string what, int64_t place = 0) : told(std::move(what)), record(place) {}
-    const char* what() const noexcept override { return told.c_str(); }
-    std::string told;
+    explicit Corrupt(std::string why, int64_t place = 0) : reason(std::move(why)), record(place) {}
+    const char* what() const noexcept override { return reason.c_str(); }
+    std::string reason;
     int64_t record;
 };
 
-// What goes wrong in parallel loops over records: the first record that is corrupt is the one that is told.
+// Errors of parallel loops over records: the corrupt record with the smallest number is reported.
 class Damage {
   public:
     template <class Work>
@@ -25,16 +25,16 @@ class Damage {
         try {
             work();
         } catch (const Corrupt& corrupt) {
-            std::lock_guard<std::mutex> held(mutex_);
-            if (record < first_.record) first_ = Corrupt(corrupt.told, record);
+            std::lock_guard<std::mutex> lock(mutex_);
+            if (record < first_.record) first_ = Corrupt(corrupt.reason, record);
         } catch (...) {
-            std::lock_guard<std::mutex> held(mutex_);
+            std::lock_guard<std::mutex> lock(mutex_);
             other_ = std::current_exception();
         }
     }
     void raise() const {
         if (other_) std::rethrow_exception(other_);
-        if (!first_.told.empty()) throw first_;
+        if (!first_.reason.empty()) throw first_;
     }
 
   private:
