@@ -1,20 +1,14 @@
 """Limits: the formulas by hand, and ceilings that are of the right kind."""
 
 import json
-from itertools import product
 
 import numpy as np
 import pytest
-import torch
 
-from backends.kernels import ceiling, dispatch, plain
-from backends.kernels.extension import extension
-from backends.model import ModelSpec, initial_state
+from backends.kernels import dispatch, plain
 from datasets.csr import Csr
 from harness.measure import ceilings, shared_values
-from harness.measure.dense import dense_floor
 from harness.measure.limits import limits
-from tests.graphs import awkward_graph
 
 FACTS = {"spmm": [{"name": "forward", "nnz": 1000, "rows": 100, "columns": 80, "width": 20, "count": 3}]}
 
@@ -60,18 +54,6 @@ def test_before_rows_are_read_passes_what_the_call_moves_beside_them(fixed, monk
     assert told == [(80, 20, 2, moved - 80 * 80)]
 
 
-def test_what_passes_before_a_call_is_not_timed(monkeypatch):
-    now, order = [0.0], []
-
-    def step(name, seconds):
-        order.append(name)
-        now[0] += seconds
-
-    monkeypatch.setattr(ceilings.time, "perf_counter", lambda: now[0])
-    assert ceilings.best_of(lambda: step("call", 1), 2, before=lambda: step("before", 8)) == 1
-    assert order == ["call", "before", "call", "before", "call"]
-
-
 def test_a_time_twice_as_long_is_half_as_close(fixed):
     one, two = (limits(FACTS, seconds, 2, [operand(1000)]) for seconds in (0.01, 0.02))
     for key in ("xnr", "fraction_of_limit", "fraction_of_gather", "fraction_of_ceiling"):
@@ -109,55 +91,3 @@ def test_what_another_cell_measured_is_not_measured_again(monkeypatch):
     assert limits(facts, 1.0, 1, [operand(1000)]) == first
     assert limits(facts, 1.0, 1, [operand(2000)])["fraction_of_ceiling"] < first["fraction_of_ceiling"]
     shared_values.clear()
-
-
-@pytest.mark.parametrize("width", [1, 5, 8, 16, 23, 64, 65, 200])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_a_gather_reads_every_value_of_its_rows(width, threads):
-    if extension is None:
-        return
-    draw = np.random.default_rng(width)
-    table = torch.from_numpy(draw.integers(0, 9, (50, width)).astype(np.float32))
-    indices = torch.from_numpy(draw.integers(0, 50, 10_000).astype(np.int32))
-    rows = table.numpy()[indices.numpy()]
-    lanes = next(lanes for lanes in (extension.lanes, 8, 4, 2, 1) if lanes <= width)
-    twice = rows[:, width - lanes : width - width % lanes].sum() if width % lanes else 0  # a tail is a whole vector
-    for ahead, block in product((0, 16, 20_000), (1, 64, 1 << 15)):
-        assert ceiling.gathering(table, indices)(ahead, block, threads) == rows.sum() + twice
-    column = table[:48, 0].contiguous()
-    assert ceiling.read_stream(column, threads) == column.sum()
-
-
-def test_rows_that_do_not_exist_are_refused():
-    with pytest.raises(ValueError, match="rows 0 to 3 of 3"):
-        ceiling.gathering(torch.ones(3, 4), torch.tensor([0, 3], dtype=torch.int32))
-
-
-def test_long_lists_are_tried_in_part_and_read_whole(monkeypatch):
-    indices = np.arange(100_000, dtype=np.int64) % 1000
-    gathered, read = [], []
-
-    def gathering(table, rows):
-        gathered.append(rows)
-        return lambda ahead, block, threads: read.append(len(rows))
-
-    monkeypatch.setattr(ceilings, "gathering", gathering)
-    monkeypatch.setattr(ceilings, "TRIAL_BYTES", 64 * 1600)
-    monkeypatch.setattr(ceilings, "TRIAL_SECONDS", 0.0)
-    shared_values.clear()
-    assert ceilings.order_seconds(indices, 1000, 16, 1) > 0
-    assert ceilings.order_seconds(indices[:0], 1000, 16, 1) == 0
-    shared_values.clear()
-    assert np.array_equal(gathered[1], indices)
-    assert read == [1600] * 3 * len(ceilings.AHEAD) + [100_000] * (1 + ceilings.REPEATS)
-
-
-@pytest.mark.parametrize("multilabel", [False, True])
-@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
-def test_every_model_has_a_dense_floor(model, multilabel, monkeypatch):
-    graph = awkward_graph(1, multilabel=multilabel)
-    spec = ModelSpec(model, 3, graph.width, 5, graph.classes, heads=2, output_heads=2, head="linear")
-    called = []
-    monkeypatch.setattr("harness.measure.dense.best_of", lambda call: called.append(call()) or 0.25)
-    assert dense_floor(spec, graph, initial_state(spec, 0), 1) == 0.25
-    assert len(called) == 1

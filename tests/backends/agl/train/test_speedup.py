@@ -1,6 +1,5 @@
 """The model of the speed-up: it cannot beat linear, starts at what was measured, and says that it is a model."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -8,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.agl.train.curve import main
 from backends.agl.train.speedup import (
     NO_NETWORK,
     Calibration,
@@ -176,36 +174,3 @@ def test_what_has_no_model_is_refused():
     for workers, strategy in ((0, "sync"), (2, "allreduce")):
         with pytest.raises(ValueError, match=r"workers=0|allreduce"):
             predicted_seconds(measured, workers, strategy)
-
-
-def record_of(workers, strategy="async", **facts):
-    """A record as the harness writes it, of a real run."""
-    trainer = prepared("gcn", 3, workers=workers, strategy=strategy, servers=0)
-    spent = []
-    for epoch in range(2):
-        clock = WorkerClock()
-        trainer.epoch(epoch, clock)
-        spent.append(clock.seconds["workers"])
-    record = {"status": "ok", "facts": trainer.facts() | facts, "epochs": {"seconds": spent}}
-    trainer.close()
-    return record | {"config": {"backend": {"strategy": strategy, "workers": workers}}}
-
-
-def test_the_curve_of_records_says_what_is_measured_and_what_is_a_model(tmp_path, capsys):
-    paths = [tmp_path / "one.json", tmp_path / "two.json"]
-    for workers, path in enumerate(paths, start=1):
-        path.write_text(json.dumps(record_of(workers)))
-    assert main([str(path) for path in paths]) == 0
-    lines = capsys.readouterr().out.splitlines()[1:]
-    assert [line.split()[4] for line in lines] == ["measured"] * 2 + ["model"] * 11
-    assert lines[0].split()[3] == lines[2].split()[3] == "1.00" and lines[0].endswith("+0 %, +0 %")
-    assert main([*map(str, paths), "--bandwidth", "1e6", "--latency", "1e-3"]) == 0
-    assumed = [line.partition("model")[2].strip() for line in capsys.readouterr().out.splitlines()[3:]]
-    assert assumed == ["no network"] * 11 + ["0.008 Gbit/s, 1000 µs"] * 11
-
-
-def test_records_without_one_worker_are_refused(tmp_path, capsys):
-    path = tmp_path / "two.json"
-    path.write_text(json.dumps(record_of(2)))
-    assert main([str(path)]) == 2
-    assert "workers=1" in capsys.readouterr().err
