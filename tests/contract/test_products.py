@@ -65,14 +65,14 @@ def test_output_and_gradients_equal_the_definition(engine, model, heads, weighte
         ("pyg", "compile", set()),
     ],
 )
-def test_a_form_that_a_model_lacks_is_refused(backend, variant, models):
+def test_a_variant_that_does_not_implement_a_model_is_refused(backend, variant, models):
     config = config_class(backend)(variant=variant)
     refused = {model: config.unsupported("spmm", model, "cpu", True) for model in ("gcn", "sage", "gat")}
     assert {model for model, message in refused.items() if message is None} == models
     assert all(message is None or "set backend.variant=" in message for message in refused.values())
 
 
-def test_what_is_not_installed_is_named():
+def test_a_missing_package_is_named():
     message = config_class("pyg")(variant="torch_sparse").missing()
     assert message is None if find_spec("torch_sparse") else "torch_sparse" in message
 

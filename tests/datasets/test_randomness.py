@@ -10,7 +10,7 @@ IDS = np.array([0, 1, 2, 2**31, 2**40 + 7])
 HASHES = [0xD52497FA2244B9C9, 0x38AA647E982F1957, 0x92A0B320A67ED982, 0xBE2CF8A99E41EC0D, 0xA73EFCF8ED86E9CF]
 
 
-def test_hashes_are_these_forever():
+def test_hashes_are_pinned():
     assert stream(7, "neighbour keys") == 0x121DAA138B97F8E9
     assert hash_ids(7, "neighbour keys", IDS).tolist() == HASHES
 

@@ -5,7 +5,7 @@ import numpy as np
 from harness.measure import ceilings, shared_values
 
 
-def test_what_passes_before_a_call_is_not_timed(monkeypatch):
+def test_the_preparation_of_a_call_is_not_timed(monkeypatch):
     now, order = [0.0], []
 
     def step(name, seconds):

@@ -1,4 +1,4 @@
-"""The plan: which cells stand in one group, which groups are finished, what a suite means."""
+"""The plan: which cells form a group, which groups are finished."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 DUMMY = ["backend=dummy", "dataset.options.nodes=500"]
 
 
-def here(config: dict[str, Any]) -> dict[str, Any]:
+def same_environment(config: dict[str, Any]) -> dict[str, Any]:
     """An environment that never changes."""
     return {"threads": config["threads"]}
 
@@ -32,22 +32,22 @@ def config(*overrides: str) -> RunConfig:
     return load(compose_one([*DUMMY, *overrides]))
 
 
-def groups(*configs: RunConfig, environment: Any = here, suite: Suite | None = None) -> list[Group]:
+def groups(*configs: RunConfig, environment: Any = same_environment, suite: Suite | None = None) -> list[Group]:
     return form_groups([PlannedRun(item, [], suite) for item in configs], environment)
 
 
 def write(
     group: Group, results: Path, statuses: Sequence[str | None], run: str = "1", modules: dict[str, str] | None = None
 ) -> None:
-    """Write records of a group as the executor would, ``None`` leaves a cell out; ``modules`` are what it loaded."""
+    """Write records of a group as the launcher would; ``None`` leaves a cell out, ``modules`` are the loaded ones."""
     modules = modules or {}
     for cell, status in zip(group.cells, statuses, strict=True):
         if status is None:
             continue
-        name = write_environment(results, with_sources({"checked": here(asdict(cell.config))}, modules))
+        name = write_environment(results, with_sources({"checked": same_environment(asdict(cell.config))}, modules))
         path = record_path(cell.config, cell.hash, MACHINE, group.id).replace("{environment}", name)
         record = {"status": status, "config": asdict(cell.config), "environment": name, "group": group.id, "run": run}
-        write_record(results, path, record if status == "ok" else record | {"message": "said so"})
+        write_record(results, path, record if status == "ok" else record | {"message": "on purpose"})
 
 
 def test_engines_and_ablations_share_a_group_and_everything_else_parts_it() -> None:
@@ -65,9 +65,9 @@ def test_engines_and_ablations_share_a_group_and_everything_else_parts_it() -> N
 def test_a_suite_may_let_axes_vary_inside_a_group() -> None:
     suite = Suite("orders", "Orders", {}, vary=["order", "training.rate"])
     configs = config(), config("order=rcm"), config("training.rate=0.5"), config("training.decay=0.5")
-    held = groups(*configs, suite=suite)
-    assert [len(group.cells) for group in held] == [3, 1]
-    assert "order" not in held[0].key and held[0].key["model"] == "gat"
+    formed = groups(*configs, suite=suite)
+    assert [len(group.cells) for group in formed] == [3, 1]
+    assert "order" not in formed[0].key and formed[0].key["model"] == "gat"
     assert group_key(configs[0], ["order"]) == group_key(configs[1], ["order"])
 
 
@@ -83,7 +83,7 @@ def test_a_groups_id_follows_its_cells_and_its_environment_but_not_their_order()
     (there,), (back,) = groups(one, two), groups(two, one)
     assert there.id == back.id
     assert groups(one)[0].id != there.id
-    assert groups(one, two, environment=lambda held: {"torch": "another"})[0].id != there.id
+    assert groups(one, two, environment=lambda values: {"torch": "another"})[0].id != there.id
     assert groups(config("seed=1"))[0].id != groups(one)[0].id
 
 
@@ -99,7 +99,7 @@ def test_a_groups_id_follows_its_cells_and_its_environment_but_not_their_order()
         (("oom", "timeout"), True, True, False),
     ],
 )
-def test_what_runs_again(
+def test_retry_decides_which_groups_run_again(
     statuses: tuple[str | None, ...], failed: bool, every: bool, none: bool, tmp_path: Path
 ) -> None:
     (group,) = groups(config(), config("backend.seconds=0.02"))
@@ -150,10 +150,10 @@ def test_the_newest_of_several_records_of_a_cell_counts(tmp_path: Path) -> None:
         name = write_environment(tmp_path, with_sources({"checked": {}, "machine": number}, {}))
         path = tmp_path / record_path(cell.config, cell.hash, MACHINE, group.id).replace("{environment}", name)
         record = {"status": status, "config": asdict(cell.config), "environment": name, "group": group.id}
-        write_record(tmp_path, path, record | {"message": "said so"})
+        write_record(tmp_path, path, record | {"message": "on purpose"})
         path.write_text(re.sub(r'"written": "[^"]*"', f'"written": "{date}T12:00:00Z"', path.read_text()))
-    (found,) = find_group_records(group, tmp_path, MACHINE)
-    assert found is not None and found[1]["status"] == "oom"
+    (newest,) = find_group_records(group, tmp_path, MACHINE)
+    assert newest is not None and newest[1]["status"] == "oom"
 
 
 def test_records_of_two_runs_do_not_finish_a_group_together(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_records_of_two_runs_do_not_finish_a_group_together(tmp_path: Path) -> N
     write(group, tmp_path, ["ok", None], run="1")
     write(group, tmp_path, [None, "ok"], run="2")
     group.records = find_group_records(group, tmp_path, MACHINE)
-    assert sum(found is not None for found in group.records) == 1 and group.state("none")[0]
+    assert sum(path_and_record is not None for path_and_record in group.records) == 1 and group.state("none")[0]
     write(group, tmp_path, ["ok", "ok"], run="3")
     group.records = find_group_records(group, tmp_path, MACHINE)
     assert not group.state("none")[0]
@@ -172,7 +172,7 @@ def test_a_run_of_all_cells_wins_over_a_newer_one_that_was_cut_off(tmp_path: Pat
     write(group, tmp_path, ["ok", "ok"], run="1")
     write(group, tmp_path, ["oom", None], run="2", modules={"backends.batches": str(ROOT / "backends" / "batches.py")})
     group.records = find_group_records(group, tmp_path, MACHINE)
-    assert [found and found[1]["status"] for found in group.records] == ["ok", "ok"]
+    assert [entry and entry[1]["status"] for entry in group.records] == ["ok", "ok"]
 
 
 def test_a_record_of_other_code_does_not_finish_a_group(tmp_path: Path) -> None:

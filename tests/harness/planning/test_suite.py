@@ -11,16 +11,16 @@ from harness.planning.suite import expand, key_of, read_suite
 from harness.usage import UsageError
 
 
-def test_what_the_command_line_says_wins_over_an_axis_of_a_suite() -> None:
+def test_an_override_replaces_the_axis_of_a_suite() -> None:
     (job,) = compose_arguments(["+suite=cora_accuracy", "backend=agl", "threads=1", "tier=quick"])
-    held = [load(inner.values) for inner, _ in expand(job)]
-    assert {item.backend.name for item in held} == {"agl"} and {item.threads for item in held} == {1}
-    assert {(item.model.name, item.seed) for item in held} == {(m, s) for m in ("gcn", "gat") for s in range(3)}
-    assert {item.suite for item in held} == {"cora_accuracy"}
+    configs = [load(inner.values) for inner, _ in expand(job)]
+    assert {item.backend.name for item in configs} == {"agl"} and {item.threads for item in configs} == {1}
+    assert {(item.model.name, item.seed) for item in configs} == {(m, s) for m in ("gcn", "gat") for s in range(3)}
+    assert {item.suite for item in configs} == {"cora_accuracy"}
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("overrides", "expected"),
     [
         ([], [("agl", 1), ("dgl", 2), ("pyg", 2)]),
         (["backend=agl"], [("agl", 1)]),
@@ -30,13 +30,17 @@ def test_what_the_command_line_says_wins_over_an_axis_of_a_suite() -> None:
         (["threads=1"], [("agl", 1), ("dgl", 2), ("pyg", 2)]),
     ],
 )
-def test_a_value_of_the_command_line_drops_the_products_that_list_others(
-    given: list[str], kept: list[tuple[str, int]]
+def test_an_override_drops_the_products_that_list_other_values(
+    overrides: list[str], expected: list[tuple[str, int]]
 ) -> None:
     tier = [{"backend": ["agl"], "seed": [1]}, {"backend": ["dgl", "pyg"], "seed": [2]}]
-    values = compose_one(["dataset=cora", *given]) | {"suite": {"name": "x", "title": "X", "tiers": {"quick": tier}}}
-    held = [inner.values for inner, _ in expand(Composition(values, ["dataset=cora", "+suite=x", *given]))]
-    assert [(item["backend"]["name"], item["seed"]) for item in held] == kept
+    values = compose_one(["dataset=cora", *overrides]) | {
+        "suite": {"name": "x", "title": "X", "tiers": {"quick": tier}}
+    }
+    cells = [
+        composition.values for composition, _ in expand(Composition(values, ["dataset=cora", "+suite=x", *overrides]))
+    ]
+    assert [(item["backend"]["name"], item["seed"]) for item in cells] == expected
 
 
 @pytest.mark.parametrize("name", ["agl", "dgl", "pyg"])
@@ -44,22 +48,22 @@ def test_a_suite_of_one_engine_meets_no_axis_of_another(name: str) -> None:
     (job,) = compose_arguments(
         ["+suite=agl_efficiency", f"backend={name}", "tier=quick", "model=sage", "model.layers=2"]
     )
-    assert {load(inner.values).backend.name for inner, _ in expand(job)} == {name}
+    assert {load(composition.values).backend.name for composition, _ in expand(job)} == {name}
 
 
 def test_a_suite_keeps_the_overrides_of_each_cell() -> None:
     (job,) = compose_arguments(["+suite=cora_accuracy", "backend=agl", "model=gcn", "seed=3"])
-    ((inner, _),) = list(expand(job))
-    assert {"backend=agl", "dataset=cora", "model=gcn", "seed=3"} <= set(inner.overrides)
-    assert compose_one(inner.overrides) | {"suite": "cora_accuracy"} == inner.values
+    ((composition, _),) = list(expand(job))
+    assert {"backend=agl", "dataset=cora", "model=gcn", "seed=3"} <= set(composition.overrides)
+    assert compose_one(composition.overrides) | {"suite": "cora_accuracy"} == composition.values
 
 
 def test_a_product_is_expanded_once_and_null_leaves_an_axis_out() -> None:
     tiers = {"quick": [{"+ablation": [None, "pruning", ["pruning", "pipeline"]], "seed": [0, 1]}, {"seed": [1]}]}
     values = compose_one(["dataset=cora"]) | {"suite": {"name": "x", "title": "X", "tiers": tiers}}
-    held = [inner.values for inner, _ in expand(Composition(values, ["dataset=cora", "+suite=x"]))]
-    labels = [sorted(item["ablations"]) for item in held if item["seed"] == 1]
-    assert labels == [[], ["pruning"], ["pipeline", "pruning"]] and len(held) == 6
+    cells = [composition.values for composition, _ in expand(Composition(values, ["dataset=cora", "+suite=x"]))]
+    labels = [sorted(item["ablations"]) for item in cells if item["seed"] == 1]
+    assert labels == [[], ["pruning"], ["pipeline", "pruning"]] and len(cells) == 6
 
 
 @pytest.mark.parametrize(
@@ -70,7 +74,7 @@ def test_a_product_is_expanded_once_and_null_leaves_an_axis_out() -> None:
         ({"name": "x", "title": "X", "tiers": {}, "tirs": 1}, "did you mean 'tiers'"),
     ],
 )
-def test_a_suite_that_is_none_is_refused(content: Any, words: str) -> None:
+def test_an_incomplete_suite_is_refused(content: Any, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         read_suite(content)
 
@@ -83,7 +87,7 @@ def test_an_empty_tier_is_named() -> None:
         configurations([Composition(values | {"tier": "full"})])
 
 
-def test_override_keys_are_read_without_their_marks() -> None:
+def test_override_keys_are_read_without_their_prefixes() -> None:
     assert [key_of(text) for text in ("+ablation=a", "~seed", "++a.b=1", "model@x=gcn")] == [
         "ablation",
         "seed",

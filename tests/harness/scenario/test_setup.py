@@ -13,9 +13,9 @@ from tests.harness.scenario.test_train import config
 def test_states_survive_a_file(tmp_path, suffix):
     state = {"layers.0.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "layers.0.bias": np.ones(3, np.float32)}
     save_state(tmp_path / f"state{suffix}", state)
-    held = load_state(tmp_path / f"state{suffix}")
-    assert set(held) == set(state)
-    assert all((held[name] == value).all() and held[name].dtype == value.dtype for name, value in state.items())
+    loaded = load_state(tmp_path / f"state{suffix}")
+    assert set(loaded) == set(state)
+    assert all((loaded[name] == value).all() and loaded[name].dtype == value.dtype for name, value in state.items())
     assert [path.name for path in tmp_path.iterdir()] == [f"state{suffix}"]
 
 

@@ -1,4 +1,4 @@
-"""The accuracy pass: which epoch is the best, when it ends, and what a state file brings along."""
+"""The accuracy pass: the best epoch, patience, and the scores of its state."""
 
 from dataclasses import replace
 
@@ -58,14 +58,14 @@ def test_scores_are_those_of_the_best_state(tmp_path):
     graph = small_graph("multiclass", 4, weighted=False, nodes=200)
     path = tmp_path / "states" / "best.npz"
     _, answer = trained(graph, save_state=str(path))
-    held = answer["metrics"]
-    best = next(point for point in answer["validation"] if point[0] == held["best_epoch"])
-    assert held["validation"] == best[2] == max(point[2] for point in answer["validation"])
+    metrics = answer["metrics"]
+    best = next(point for point in answer["validation"] if point[0] == metrics["best_epoch"])
+    assert metrics["validation"] == best[2] == max(point[2] for point in answer["validation"])
     again = scenario_class("infer")(config("infer", state=str(path)), graph)
     again.prepare(Clock(), None)
     again.run(0, Clock())
     assert {key: again.metrics()[key] for key in ("train", "validation", "test")} == {
-        key: held[key] for key in ("train", "validation", "test")
+        key: metrics[key] for key in ("train", "validation", "test")
     }
 
 
@@ -91,7 +91,7 @@ def test_a_diverging_loss_is_an_error():
         trained(graph)
 
 
-def test_a_set_without_training_nodes_is_refused():
+def test_a_data_set_without_training_nodes_is_refused():
     graph = replace(small_graph("multiclass", 4, weighted=False), split=None)
     with pytest.raises(ValueError, match="no labelled training nodes"):
         scenario_class("train")(config(), graph)

@@ -10,7 +10,7 @@ from tests.backends.agl.flat.test_local import strings_of
 from tests.graphs import awkward_graph
 
 
-def test_a_filter_thins_edges_out_before_they_are_sampled_and_keeps_degrees(tmp_path):
+def test_edges_are_filtered_before_sampling_and_degrees_are_kept(tmp_path):
     graph = awkward_graph(4, weighted=True)
     text = "weight > 1.0 and not neighbor.feature[2] < 0"
     passes = (graph.edge_weights > 1) & ~(graph.features[graph.csr.indices, 2] < 0)
@@ -33,7 +33,7 @@ def test_a_filter_computes_and_compares_in_chains(tmp_path):
 @pytest.mark.parametrize(
     "text", ["weight >", "colour > 1", "neighbor.colour == 1", "weight + 1", "feature[0] > 1", "f()", "1 / 0 > weight"]
 )
-def test_a_filter_that_cannot_be_read_says_what_can(text, tmp_path):
+def test_a_wrong_filter_is_refused_with_the_allowed_columns(text, tmp_path):
     with pytest.raises(
         ValueError, match=r"filter .* (columns are|write for example|compare columns|cannot be compared)"
     ):

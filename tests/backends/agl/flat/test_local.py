@@ -1,4 +1,4 @@
-"""GraphFlat in one process: records equal the definition, whatever the batches, and samples are those of ``khop``."""
+"""GraphFlat in one process: records equal the neighbourhoods of ``khop``, for any batches and threads."""
 
 import threading
 from dataclasses import replace
@@ -118,7 +118,7 @@ def test_reversed_topk_keeps_the_least(tmp_path):
 
 
 @given(count=st.integers(0, 20), threads=st.integers(1, 5))
-def test_results_come_in_order_from_no_more_threads_than_asked(count, threads):
+def test_results_come_in_order_from_at_most_the_given_threads(count, threads):
     used = set()
 
     def work(number: int) -> int:

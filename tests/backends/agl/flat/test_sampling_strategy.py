@@ -43,6 +43,6 @@ def test_hops_of_the_grammar_become_fanouts_of_layers(text, hops, fanouts):
         ("", 1, "0 hops"),
     ],
 )
-def test_a_strategy_that_cannot_be_carried_out_says_what_can(text, hops, complaint):
+def test_a_wrong_strategy_is_refused_with_the_allowed_ones(text, hops, complaint):
     with pytest.raises(StrategyError, match=complaint):
         parse_sampling(text, hops)

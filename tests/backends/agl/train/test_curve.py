@@ -10,12 +10,12 @@ from tests.backends.agl.train.test_parameter_server import prepared
 def record_of(workers, strategy="async", **facts):
     """A record as the harness writes it, of a real run."""
     trainer = prepared("gcn", 3, workers=workers, strategy=strategy, servers=0)
-    spent = []
+    seconds = []
     for epoch in range(2):
         clock = WorkerClock()
         trainer.epoch(epoch, clock)
-        spent.append(clock.seconds["workers"])
-    record = {"status": "ok", "facts": trainer.facts() | facts, "epochs": {"seconds": spent}}
+        seconds.append(clock.seconds["workers"])
+    record = {"status": "ok", "facts": trainer.facts() | facts, "epochs": {"seconds": seconds}}
     trainer.close()
     return record | {"config": {"backend": {"strategy": strategy, "workers": workers}}}
 

@@ -1,4 +1,4 @@
-"""The model of the speed-up: it cannot beat linear, starts at what was measured, and says that it is a model."""
+"""The model of the speed-up: at most linear, exact for one worker, bounded by network and server."""
 
 import math
 from dataclasses import replace
@@ -82,14 +82,14 @@ def test_messages_wait_for_those_that_are_at_the_server(think, served, workers):
     assert residence_time(think, served, 1) == pytest.approx(served)
 
 
-@pytest.mark.parametrize("given_", [(0.0, 0.0), (-1.0, 0.0), (math.nan, 0.0), (1.0, -1.0), (1.0, math.inf)])
-def test_what_is_no_network_is_refused(given_):
+@pytest.mark.parametrize("arguments", [(0.0, 0.0), (-1.0, 0.0), (math.nan, 0.0), (1.0, -1.0), (1.0, math.inf)])
+def test_an_impossible_network_is_refused(arguments):
     with pytest.raises(ValueError, match="bandwidth above 0"):
-        ClusterNetwork(*given_)
+        ClusterNetwork(*arguments)
 
 
 @given(calibrations, strategies)
-def test_one_worker_is_what_was_measured(measured, strategy):
+def test_the_model_of_one_worker_equals_its_measurement(measured, strategy):
     assert math.isclose(predicted_seconds(measured, 1, strategy), measured.epoch, rel_tol=1e-9)
 
 
@@ -149,12 +149,12 @@ def test_sharing_a_machine_stretches_an_epoch_by_its_factor(measured, factor, wo
 def facts_of(workers, compute, exchange, targets=1000, steps=10):
     """Facts of workers that split the targets, each with so many seconds per target and per step."""
     part = {"targets": targets / workers, "steps": steps / workers, "wait": 7.0}
-    spent = {"compute": compute * part["targets"], "pull": 0.0, "push": exchange * part["steps"]}
-    return {"workers": [part | spent] * workers}
+    seconds_of_phases = {"compute": compute * part["targets"], "pull": 0.0, "push": exchange * part["steps"]}
+    return {"workers": [part | seconds_of_phases] * workers}
 
 
 @given(st.integers(1, 8), st.floats(1.0, 3.0), st.floats(1.0, 3.0))
-def test_sharing_is_told_by_the_workers_own_clocks(workers, compute, exchange):
+def test_sharing_factors_come_from_the_workers_clocks(workers, compute, exchange):
     alone = facts_of(1, 1e-3, 1e-2)
     actual = sharing_factors(alone, facts_of(workers, compute * 1e-3, exchange * 1e-2))
     assert actual == pytest.approx((compute, exchange))
@@ -169,7 +169,7 @@ def test_facts_of_two_workers_give_no_calibration():
     trainer.close()
 
 
-def test_what_has_no_model_is_refused():
+def test_strategies_without_a_model_are_refused():
     measured = Calibration(1, 1.0, 0, 0, 0, 0)
     for workers, strategy in ((0, "sync"), (2, "allreduce")):
         with pytest.raises(ValueError, match=r"workers=0|allreduce"):
