@@ -52,9 +52,9 @@ def test_the_pages_show_commands_and_runs() -> None:
 @pytest.mark.parametrize("line", [line for line in shown_commands() if not is_command(line)])
 def test_a_measurement_can_be_carried_out(line: str) -> None:
     cells = [
-        resolve_cell(load(composition.values))
-        for job in compose_arguments(shlex.split(line))
-        for composition, _ in expand(job)
+        resolve_cell(load(expanded.values))
+        for composition in compose_arguments(shlex.split(line))
+        for expanded, _ in expand(composition)
     ]
     assert cells
     assert all(cell.status != "unsupported" for cell in cells)

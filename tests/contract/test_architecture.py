@@ -78,7 +78,7 @@ def test_the_toy_engine_equals_the_definition(tmp_path: Path, monkeypatch: pytes
     state = initial_state(spec, 0)
     trainer.prepare(graph, spec, TrainingSpec(threads=1), state, BatchPlan(targets, None), PlainClock())
     assert_equals_definition(trainer, graph, spec, targets)
-    assert {item["nnz"] for item in trainer.facts()["spmm"]} == {graph.csr.nnz + graph.nodes}
+    assert {spmm["nnz"] for spmm in trainer.facts()["spmm"]} == {graph.csr.nnz + graph.nodes}
 
 
 def test_the_toy_page_is_written(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_a_backend_composes_to_its_class_and_defaults(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", MODULES)
 def test_a_backends_file_states_every_field(backend: str) -> None:
-    assert set(content("backend", backend)) == {item.name for item in fields(config_class(backend))} | {"defaults"}
+    assert set(content("backend", backend)) == {field.name for field in fields(config_class(backend))} | {"defaults"}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_backends_file_states_every_field(backend: str) -> None:
 )
 def test_a_sections_file_states_every_field(group: str, name: str) -> None:
     left_out = {"name"} if group in ("training", "measure") else set()
-    assert set(content(group, name)) - {"defaults"} == {item.name for item in fields(SECTIONS[group])} - left_out
+    assert set(content(group, name)) - {"defaults"} == {field.name for field in fields(SECTIONS[group])} - left_out
 
 
 @pytest.mark.parametrize(
@@ -116,17 +116,19 @@ def test_a_recipe_applies_unless_the_command_line_overrides_it() -> None:
     )
 
 
-def test_each_job_of_a_sweep_has_its_own_recipe() -> None:
-    jobs = compose_arguments(["-m", "dataset=cora,ppi_recovered", "model=gcn,gat", "training.epochs=7"])
-    configs = [load(job.values) for job in jobs]
-    recipes = {(item.dataset.name, item.model.name): (item.model.hidden, item.training.decay) for item in configs}
+def test_each_composition_of_a_sweep_has_its_own_recipe() -> None:
+    compositions = compose_arguments(["-m", "dataset=cora,ppi_recovered", "model=gcn,gat", "training.epochs=7"])
+    configs = [load(composition.values) for composition in compositions]
+    recipes = {
+        (config.dataset.name, config.model.name): (config.model.hidden, config.training.decay) for config in configs
+    }
     assert recipes == {
         ("cora", "gcn"): (16, 5e-4),
         ("cora", "gat"): (8, 5e-4),
         ("ppi_recovered", "gcn"): (64, 0.0),
         ("ppi_recovered", "gat"): (64, 0.0),
     }
-    assert {item.training.epochs for item in configs} == {7}
+    assert {config.training.epochs for config in configs} == {7}
 
 
 def test_full_batch_where_graphs_are_small_and_mini_batches_on_uug() -> None:
@@ -136,8 +138,8 @@ def test_full_batch_where_graphs_are_small_and_mini_batches_on_uug() -> None:
 
 
 def test_a_glob_matches_every_backend_and_no_schema() -> None:
-    jobs = compose_arguments(["-m", "backend=glob(*)", "dataset=cora"])
-    assert sorted(job.values["backend"]["name"] for job in jobs) == sorted(MODULES)
+    compositions = compose_arguments(["-m", "backend=glob(*)", "dataset=cora"])
+    assert sorted(composition.values["backend"]["name"] for composition in compositions) == sorted(MODULES)
 
 
 @pytest.mark.parametrize("name", names("suite"))
@@ -146,16 +148,16 @@ def test_every_cell_of_a_suite_loads(name: str, tier: str) -> None:
     suite = read_suite(content("suite", name))
     assert suite.name == name and set(suite.tiers) == {"quick", "full"}
     assert all({"dataset", "model", "metric", "value", "source"} <= set(row) for row in suite.published)
-    job = Composition(compose_one([f"+suite={name}", f"tier={tier}"]), [f"+suite={name}", f"tier={tier}"])
-    cells = [load(composition.values) for composition, _ in expand(job)]
+    composition = Composition(compose_one([f"+suite={name}", f"tier={tier}"]), [f"+suite={name}", f"tier={tier}"])
+    cells = [load(expanded.values) for expanded, _ in expand(composition)]
     axes = [axis for product in suite.tiers[tier] for axis in product]
     assert len(cells) > 1 and {"dataset", "model", "backend", "seed"} <= set(axes)
     assert {cell.suite for cell in cells} == {name}
 
 
 def test_the_suites_of_this_harness() -> None:
-    job = Composition(compose_one(["+suite=cora_accuracy", "tier=full"]), ["+suite=cora_accuracy", "tier=full"])
-    configs = [load(composition.values) for composition, _ in expand(job)]
+    composition = Composition(compose_one(["+suite=cora_accuracy", "tier=full"]), ["+suite=cora_accuracy", "tier=full"])
+    configs = [load(expanded.values) for expanded, _ in expand(composition)]
     assert len(configs) == 4 * 2 * 10 * 2
     assert len({(c.dataset.name, c.model.name, c.backend.name, c.seed) for c in configs}) == len(configs)
 

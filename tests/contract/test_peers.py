@@ -111,7 +111,7 @@ def test_inference_needs_no_labels_and_scores_the_requested_nodes(backend, optio
     expected = loss_and_gradients(graph, spec, state, nodes)[0]
     assert np.abs(scores - expected).max() <= 1e-5 * np.abs(expected).max()
     assert list(clock.seconds) == ["forward"]
-    assert [item["name"] for item in inferrer.facts()["spmm"]] == ["layers.0 forward", "layers.1 forward"]
+    assert [spmm["name"] for spmm in inferrer.facts()["spmm"]] == ["layers.0 forward", "layers.1 forward"]
     inferrer.close()
 
 
@@ -255,8 +255,8 @@ def test_facts_list_the_widths_that_ran(backend, model, widths):
     spec = ModelSpec(model, 2, graph.width, 5, graph.classes, heads=3, output_heads=2)
     trainer = trainer_of(backend, {}, graph, spec, None)
     facts = trainer.facts()
-    assert [item["width"] for item in facts["spmm"]] == widths
-    assert {item["nnz"] for item in facts["spmm"]} == {adjacency_of(graph, model).csr.nnz}
+    assert [spmm["width"] for spmm in facts["spmm"]] == widths
+    assert {spmm["nnz"] for spmm in facts["spmm"]} == {adjacency_of(graph, model).csr.nnz}
     assert facts["variant"] == config_class(backend)().variant_for(model)
     if backend == "dgl":
         assert set(facts["libxsmm"]) == {"enabled", "seconds_with", "seconds_without"}

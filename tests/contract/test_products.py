@@ -47,7 +47,7 @@ def test_output_and_gradients_equal_the_definition(engine, model, heads, weighte
     assert np.abs(out - expected_out).max() <= 1e-5 * np.abs(expected_out).max()
     assert gradients.keys() == expected.keys()
     assert max(errors(gradients, expected).values()) <= 2e-5
-    assert [item["width"] for item in multiplier.facts()["spmm"]] == [10 * (heads if model == "gat" else 1)] * 2
+    assert [spmm["width"] for spmm in multiplier.facts()["spmm"]] == [10 * (heads if model == "gat" else 1)] * 2
     if "variant" in options:
         assert multiplier.facts()["variant"] == config.variant_for(model)
     multiplier.close()

@@ -256,5 +256,5 @@ def test_hops_are_recovered_from_the_order_of_pygs_nodes(fanouts):
 
 
 def test_every_engine_that_samples_is_tested_here():
-    tested = {item.values[0] for item in ENGINES} | {"pyg"}
+    tested = {engine.values[0] for engine in ENGINES} | {"pyg"}
     assert tested == {name for name in MODULES if "sample" in config_class(name).runtimes}

@@ -17,8 +17,8 @@ def test_hashes_are_pinned():
 
 def test_hashes_chain_and_stay_in_their_bounds():
     np.testing.assert_array_equal(hash_ids(3, "a", IDS), keyed(stream(3, "a"), IDS))
-    own = keyed(hash_ids(3, "a", IDS), IDS)
-    assert [int(keyed(int(key), IDS[i : i + 1])[0]) for i, key in enumerate(hash_ids(3, "a", IDS))] == own.tolist()
+    chained = keyed(hash_ids(3, "a", IDS), IDS)
+    assert [int(keyed(int(key), IDS[i : i + 1])[0]) for i, key in enumerate(hash_ids(3, "a", IDS))] == chained.tolist()
     ends = np.array([0, 2**64 - 1], dtype=np.uint64)
     assert below(ends, np.array([7, 7])).tolist() == [0, 6]
     assert unit_interval(ends).tolist() == [2.0**-53, 1.0]

@@ -218,10 +218,12 @@ def test_workers_share_the_samples_of_one(strategy):
 
 def test_targets_with_samples_of_their_own():
     graph, targets = awkward_graph(6, nodes=60, edges=600), np.array([5, 2, 9])
-    node, own = (trainer_of(graph, "sage", [2, 2], scope=scope) for scope in ("node", "target"))
-    together = own.loss_and_gradients(targets)[0]
-    for at in range(len(targets)):
-        np.testing.assert_allclose(own.loss_and_gradients(targets[at : at + 1])[0][0], together[at], rtol=1e-4)
+    node, target = (trainer_of(graph, "sage", [2, 2], scope=scope) for scope in ("node", "target"))
+    together = target.loss_and_gradients(targets)[0]
+    for place in range(len(targets)):
+        np.testing.assert_allclose(
+            target.loss_and_gradients(targets[place : place + 1])[0][0], together[place], rtol=1e-4
+        )
     assert not np.allclose(together, node.loss_and_gradients(targets)[0], rtol=1e-3)
 
 

@@ -19,12 +19,12 @@ SHAPES = {"hub": (40, 160), "dense": (40, 900), "sparse": (300, 200)}
 
 
 def ring(nodes, reach):
-    """Each node has edges from the ``reach`` before it."""
-    own = np.repeat(np.arange(nodes), reach)
-    before = (own - np.tile(np.arange(1, reach + 1), nodes)) % nodes
+    """Each node has edges from the ``reach`` nodes before it."""
+    destinations = np.repeat(np.arange(nodes), reach)
+    sources = (destinations - np.tile(np.arange(1, reach + 1), nodes)) % nodes
     draw = np.random.default_rng(0)
     features, labels = draw.normal(size=(nodes, 6)).astype(np.float32), draw.integers(0, 4, nodes)
-    csr = csr_from_edges(before, own, (nodes, nodes))
+    csr = csr_from_edges(sources, destinations, (nodes, nodes))
     return Graph("ring", csr, features, labels, np.zeros(nodes, dtype=np.int8), 4, "multiclass")
 
 

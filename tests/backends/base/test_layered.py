@@ -53,6 +53,6 @@ def test_only_batches_of_one_head_attend_first(heads):
 def test_facts_list_the_width_of_attention_over_the_input():
     graph = awkward_graph(1, 300, 900, classes=40)
     engine = trainer_of(graph, 1)
-    first = engine.facts()["spmm"]
-    assert [item["name"] for item in first] == ["layers.0 forward", "layers.0 backward"]
-    assert [item["width"] for item in first] == [graph.width] * 2
+    products = engine.facts()["spmm"]
+    assert [spmm["name"] for spmm in products] == ["layers.0 forward", "layers.0 backward"]
+    assert [spmm["width"] for spmm in products] == [graph.width] * 2

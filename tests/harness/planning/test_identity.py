@@ -46,10 +46,10 @@ def changed(key: str) -> RunConfig:
     """The configuration with another value at one dotted key."""
     values = asdict(CONFIG)
     *path, last = key.split(".")
-    inner: Any = values
+    section: Any = values
     for part in path:
-        inner = inner[part]
-    inner.update(OTHERS.get(key) or {last: _other(inner[last])})
+        section = section[part]
+    section.update(OTHERS.get(key) or {last: _other(section[last])})
     values["backend"]["name"] = "agl"
     return from_dict(RunConfig, values)
 
@@ -77,7 +77,7 @@ def test_the_hash_does_not_depend_on_the_order_of_keys(shuffler: random.Random) 
             return value
         items = list(value.items())
         shuffler.shuffle(items)
-        return {key: shuffled(inner) for key, inner in items}
+        return {key: shuffled(nested) for key, nested in items}
 
     values = execution_config(CONFIG)
     assert digest(shuffled(values)) == digest(values)

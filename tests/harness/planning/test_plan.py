@@ -33,7 +33,7 @@ def config(*overrides: str) -> RunConfig:
 
 
 def groups(*configs: RunConfig, environment: Any = same_environment, suite: Suite | None = None) -> list[Group]:
-    return form_groups([PlannedRun(item, [], suite) for item in configs], environment)
+    return form_groups([PlannedRun(config, [], suite) for config in configs], environment)
 
 
 def write(
@@ -130,9 +130,9 @@ def test_records_of_other_data_do_not_finish_a_group(tmp_path: Path, cache_folde
 
 
 def test_a_sweep_has_one_results_folder() -> None:
-    jobs = [Composition(compose_one([*DUMMY, f"results={name}"])) for name in "ab"]
+    compositions = [Composition(compose_one([*DUMMY, f"results={name}"])) for name in "ab"]
     with pytest.raises(UsageError, match="results is a, b within one sweep"):
-        configurations(jobs)
+        configurations(compositions)
 
 
 def test_a_plan_asks_for_open_groups_only(tmp_path: Path) -> None:

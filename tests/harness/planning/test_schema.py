@@ -25,13 +25,13 @@ def test_the_interpreter_labels_a_row_and_the_allocator_is_executed() -> None:
 
 
 def test_cells_of_a_group_share_all_but_engine_and_launcher() -> None:
-    shared = {item.name for item in fields(RunConfig) if setting_of(item).shared}
+    shared = {field.name for field in fields(RunConfig) if setting_of(field).shared}
     assert shared == {"dataset", "order", "model", "training", "scenario", "measure", "seed", "device", "threads"}
 
 
 def test_an_engine_gets_the_training_that_it_carries_out() -> None:
     names = {key for key, known, _ in settings_in(TrainingConfig()) if known.for_engine}
-    assert names == {item.name for item in fields(TrainingSpec)} - {"threads", "device", "seed"}
+    assert names == {field.name for field in fields(TrainingSpec)} - {"threads", "device", "seed"}
 
 
 @dataclass

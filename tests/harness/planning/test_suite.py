@@ -12,11 +12,13 @@ from harness.usage import UsageError
 
 
 def test_an_override_replaces_the_axis_of_a_suite() -> None:
-    (job,) = compose_arguments(["+suite=cora_accuracy", "backend=agl", "threads=1", "tier=quick"])
-    configs = [load(inner.values) for inner, _ in expand(job)]
-    assert {item.backend.name for item in configs} == {"agl"} and {item.threads for item in configs} == {1}
-    assert {(item.model.name, item.seed) for item in configs} == {(m, s) for m in ("gcn", "gat") for s in range(3)}
-    assert {item.suite for item in configs} == {"cora_accuracy"}
+    (composition,) = compose_arguments(["+suite=cora_accuracy", "backend=agl", "threads=1", "tier=quick"])
+    configs = [load(expanded.values) for expanded, _ in expand(composition)]
+    assert {config.backend.name for config in configs} == {"agl"} and {config.threads for config in configs} == {1}
+    assert {(config.model.name, config.seed) for config in configs} == {
+        (m, s) for m in ("gcn", "gat") for s in range(3)
+    }
+    assert {config.suite for config in configs} == {"cora_accuracy"}
 
 
 @pytest.mark.parametrize(
@@ -37,32 +39,30 @@ def test_an_override_drops_the_products_that_list_other_values(
     values = compose_one(["dataset=cora", *overrides]) | {
         "suite": {"name": "x", "title": "X", "tiers": {"quick": tier}}
     }
-    cells = [
-        composition.values for composition, _ in expand(Composition(values, ["dataset=cora", "+suite=x", *overrides]))
-    ]
-    assert [(item["backend"]["name"], item["seed"]) for item in cells] == expected
+    cells = [expanded.values for expanded, _ in expand(Composition(values, ["dataset=cora", "+suite=x", *overrides]))]
+    assert [(cell["backend"]["name"], cell["seed"]) for cell in cells] == expected
 
 
 @pytest.mark.parametrize("name", ["agl", "dgl", "pyg"])
 def test_a_suite_of_one_engine_meets_no_axis_of_another(name: str) -> None:
-    (job,) = compose_arguments(
+    (composition,) = compose_arguments(
         ["+suite=agl_efficiency", f"backend={name}", "tier=quick", "model=sage", "model.layers=2"]
     )
-    assert {load(composition.values).backend.name for composition, _ in expand(job)} == {name}
+    assert {load(expanded.values).backend.name for expanded, _ in expand(composition)} == {name}
 
 
 def test_a_suite_keeps_the_overrides_of_each_cell() -> None:
-    (job,) = compose_arguments(["+suite=cora_accuracy", "backend=agl", "model=gcn", "seed=3"])
-    ((composition, _),) = list(expand(job))
-    assert {"backend=agl", "dataset=cora", "model=gcn", "seed=3"} <= set(composition.overrides)
-    assert compose_one(composition.overrides) | {"suite": "cora_accuracy"} == composition.values
+    (composition,) = compose_arguments(["+suite=cora_accuracy", "backend=agl", "model=gcn", "seed=3"])
+    ((expanded, _),) = list(expand(composition))
+    assert {"backend=agl", "dataset=cora", "model=gcn", "seed=3"} <= set(expanded.overrides)
+    assert compose_one(expanded.overrides) | {"suite": "cora_accuracy"} == expanded.values
 
 
 def test_a_product_is_expanded_once_and_null_leaves_an_axis_out() -> None:
     tiers = {"quick": [{"+ablation": [None, "pruning", ["pruning", "pipeline"]], "seed": [0, 1]}, {"seed": [1]}]}
     values = compose_one(["dataset=cora"]) | {"suite": {"name": "x", "title": "X", "tiers": tiers}}
-    cells = [composition.values for composition, _ in expand(Composition(values, ["dataset=cora", "+suite=x"]))]
-    labels = [sorted(item["ablations"]) for item in cells if item["seed"] == 1]
+    cells = [expanded.values for expanded, _ in expand(Composition(values, ["dataset=cora", "+suite=x"]))]
+    labels = [sorted(cell["ablations"]) for cell in cells if cell["seed"] == 1]
     assert labels == [[], ["pruning"], ["pipeline", "pruning"]] and len(cells) == 6
 
 

@@ -31,7 +31,7 @@ def test_every_value_of_backend_infer_scores_as_the_definition(tmp_path, monkeyp
             close(engine.infer(clock), expected[nodes])
         facts = engine.facts()
         if infer == "graphinfer":
-            assert {item["nnz"] for item in facts["spmm"]}
+            assert {spmm["nnz"] for spmm in facts["spmm"]}
             assert facts["embeddings"] <= 2 * graph.nodes
             assert {"map", "send", "receive", "score"} <= clock.seconds.keys()
         engine.close()

@@ -90,21 +90,21 @@ def test_servers_update_as_an_optimizer_of_one_process_does(optimizer, decay_on,
         lambda calls: [getattr(parameter_server[at], method)(*arguments) for at, method, arguments in calls], bounds
     )
     group.load(layout.join(start))
-    own = {name: torch.nn.Parameter(torch.from_numpy(value.copy())) for name, value in start.items()}
-    decays = [decay_on == "all" or name.startswith("layers.0.") for name in own]
+    parameters = {name: torch.nn.Parameter(torch.from_numpy(value.copy())) for name, value in start.items()}
+    decays = [decay_on == "all" or name.startswith("layers.0.") for name in parameters]
     kinds = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
     groups = [
         {"params": [value], "weight_decay": 0.3 if decayed else 0.0}
-        for value, decayed in zip(own.values(), decays, strict=True)
+        for value, decayed in zip(parameters.values(), decays, strict=True)
     ]
     alone = kinds[optimizer](groups, lr=0.1)
     for step in range(4):
         gradient = initial_state(SPEC, 10 + step)
-        for name, value in own.items():
+        for name, value in parameters.items():
             value.grad = torch.from_numpy(gradient[name])
         alone.step()
         group.push(0, step, layout.join(gradient), 3.0)
-    expected = layout.join({name: value.detach().numpy() for name, value in own.items()})
+    expected = layout.join({name: value.detach().numpy() for name, value in parameters.items()})
     np.testing.assert_allclose(group.values(), expected, rtol=0, atol=1e-6)
 
 
@@ -264,8 +264,8 @@ def test_facts_count_bytes_steps_and_seconds():
     trainer.epoch(1, WorkerClock())
     facts = trainer.facts()
     size, steps = 4 * facts["parameters"], [plan.steps for plan in trainer.job.plans]
-    for worker, own in zip(facts["workers"], steps, strict=True):
-        assert worker["bytes_pulled"] == worker["bytes_pushed"] == size * own
+    for worker, steps_of_worker in zip(facts["workers"], steps, strict=True):
+        assert worker["bytes_pulled"] == worker["bytes_pushed"] == size * steps_of_worker
         assert worker["compute"] > 0 and worker["pull"] > 0 and worker["push"] > 0 and worker["wait"] >= 0
     assert sum(worker["targets"] for worker in facts["workers"]) == len(trainer.plan.nodes)
     assert facts["servers"][0]["updates"] == 2 * facts["steps"]
