@@ -1,4 +1,4 @@
-"""Planned groups of dummy cells, the records they leave, and a check that none of their processes outlives them."""
+"""Planned groups of dummy cells, their records, and a check that none of their processes is left."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Records as a run would write them, with seeded numbers; a test replaces the keys that it is about."""
+"""Records as a run would write them, with seeded numbers; tests replace single keys."""
 
 from copy import deepcopy
 from pathlib import Path

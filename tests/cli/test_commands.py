@@ -1,4 +1,4 @@
-"""The commands over records, as a user calls them: what they print, what they write, how they exit."""
+"""The commands over records, as a user calls them: output, written files, exit codes."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def fill(folder: Path, seconds: float = 0.1, status: str = "ok", torch: str = "2
 
 
 def git(folder: Path, *arguments: str) -> None:
-    """Run git in a folder, as nobody in particular."""
+    """Run git in a folder with a test's author."""
     names = {f"GIT_{who}_{what}": "test@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     subprocess.run(["git", *arguments], cwd=folder, env=os.environ | names, check=True, capture_output=True)
 
@@ -153,7 +153,7 @@ def test_import_refuses_bad_records_before_it_copies(tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
 
 
-def test_upgrade_and_what_others_say_of_an_old_record(tmp_path: Path) -> None:
+def test_upgrade_and_the_error_of_other_commands_on_an_old_record(tmp_path: Path) -> None:
     path = factory.write(tmp_path / "results", factory.record())
     assert harness(tmp_path, "upgrade").stdout.startswith("0 records upgraded")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 0}))

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: exit codes, messages, and what is left behind."""
+"""The command line as a user calls it: exit codes, messages, files left behind."""
 
 import fcntl
 import json
@@ -21,8 +21,8 @@ class CommandLine:
         self.home, self.temporary = folder / "home", folder / "tmp"
         self.home.mkdir()
         self.temporary.mkdir()
-        held = {"PYTHONPATH": str(ROOT), "TMPDIR": str(self.temporary), "HARNESS_CACHE": str(folder / "cache")}
-        self.environment = os.environ | held | {"HARNESS_MIRROR": "http://127.0.0.1:9"}
+        variables = {"PYTHONPATH": str(ROOT), "TMPDIR": str(self.temporary), "HARNESS_CACHE": str(folder / "cache")}
+        self.environment = os.environ | variables | {"HARNESS_MIRROR": "http://127.0.0.1:9"}
 
     def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
@@ -38,9 +38,9 @@ class CommandLine:
         return done
 
     def complete(self, line: str) -> str:
-        asked = {"COMP_LINE": f"gnn-harness {line}", "COMP_POINT": str(len(line) + 12)}
+        completion = {"COMP_LINE": f"gnn-harness {line}", "COMP_POINT": str(len(line) + 12)}
         command = [sys.executable, "-m", "harness", "-sc", "query=bash"]
-        done = subprocess.run(command, cwd=self.home, env=self.environment | asked, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=self.home, env=self.environment | completion, capture_output=True, text=True)
         return done.stdout
 
     def left(self) -> list[str]:
@@ -132,7 +132,7 @@ def test_a_run_writes_one_record_and_a_table_and_the_second_call_runs_nothing(ha
     assert harness.records() == [record]
 
 
-def test_a_sweep_runs_what_is_missing_only(harness: CommandLine) -> None:
+def test_a_sweep_runs_only_cells_without_a_record(harness: CommandLine) -> None:
     harness(*QUICK)
     (first,) = harness.records()
     done = harness("-m", *QUICK, "seed=0,1", "dry_run=true")
@@ -144,20 +144,20 @@ def test_a_sweep_runs_what_is_missing_only(harness: CommandLine) -> None:
     assert harness.left() == ["results"]
 
 
-def test_retry_repeats_what_is_asked_for(harness: CommandLine) -> None:
+def test_retry_decides_which_failures_run_again(harness: CommandLine) -> None:
     harness(*QUICK, "backend.fail=raise", code=1)
     (failed,) = harness.records()
     assert failed["status"] == "error"
-    kept = harness(*QUICK, "backend.fail=raise", "retry=none", code=1)
-    assert "nothing to run" in kept.stdout and "error" in kept.stdout
+    unchanged = harness(*QUICK, "backend.fail=raise", "retry=none", code=1)
+    assert "nothing to run" in unchanged.stdout and "error" in unchanged.stdout
     assert harness.records() == [failed]
     again = harness(*QUICK, "backend.fail=raise", code=1)
     assert "nothing to run" not in again.stdout
 
 
 def test_a_machine_that_is_taken_is_not_waited_for(harness: CommandLine) -> None:
-    with (harness.temporary / "gnn-harness.launcher.lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with (harness.temporary / "gnn-harness.launcher.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         done = harness("backend=dummy", "dataset.options.nodes=500", "wait=false", code=2)
     assert "this machine is measured on by" in done.stderr and harness.records() == []
 
@@ -174,7 +174,7 @@ def test_a_disk_that_fills_ends_with_1_and_leaves_no_half_record(harness: Comman
     assert harness.records() == [first] and not list(harness.home.rglob("*.tmp"))
 
 
-def test_another_interpreter_is_asked_what_it_has(harness: CommandLine) -> None:
+def test_another_interpreter_is_checked_for_its_packages(harness: CommandLine) -> None:
     harness(*QUICK, f"launcher.python={sys.executable}", "dry_run=true")
     bare = harness.home.parent / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
@@ -214,18 +214,18 @@ def test_list_names_everything_and_its_state(harness: CommandLine) -> None:
 
 
 @pytest.mark.real_data
-def test_fetch_prints_what_is_held_beside_what_is_published(harness: CommandLine) -> None:
+def test_fetch_prints_counts_beside_the_published_ones(harness: CommandLine) -> None:
     done = harness("fetch", "dataset=cora")
     assert "2,708  published 2,708" in done.stdout and "10,556  published 5,429" in done.stdout
 
 
-def test_fetch_says_what_it_needs(harness: CommandLine) -> None:
+def test_fetch_errors_say_what_to_do(harness: CommandLine) -> None:
     assert "dataset=NAME" in harness("fetch", code=2).stderr
     assert "did you mean 'cora'" in harness("fetch", "dataset=corra", code=2).stderr
     assert "fetch dataset=reddit" in harness("fetch", "dataset=reddit", code=1).stderr
 
 
-def test_a_reader_that_leaves_is_no_error(harness: CommandLine) -> None:
+def test_a_closed_pipe_is_not_an_error(harness: CommandLine) -> None:
     command = f"{sys.executable} -m harness list | head -1"
     done = subprocess.run(
         command, shell=True, cwd=harness.home, env=harness.environment, capture_output=True, text=True

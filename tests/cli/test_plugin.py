@@ -1,4 +1,4 @@
-"""A package of one's own: built, installed into a folder, and used by one command each; then three that do not fit."""
+"""A package with plug-ins: built, installed into a folder, each plug-in used; then broken and conflicting packages."""
 
 import json
 import os
@@ -83,7 +83,7 @@ def test_a_suite_of_ones_own(site: Path, tmp_path: Path) -> None:
     assert "| gcn, 2 layers (toy" in (tmp_path / "reports/epochs.md").read_text()
 
 
-def test_what_is_plugged_in_is_listed_and_checked(site: Path, tmp_path: Path) -> None:
+def test_plug_ins_are_listed_and_their_options_checked(site: Path, tmp_path: Path) -> None:
     listed = harness(tmp_path, "list", site=site).stdout
     for line in ("toy          installed; train, infer; gcn; cpu", "Ring with labels that change halfway; generated"):
         assert line in listed

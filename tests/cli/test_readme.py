@@ -1,4 +1,4 @@
-"""What README and the pages beside it show: commands compose to cells that load, links lead to files, examples run."""
+"""README and the pages beside it: commands compose to cells that load, links lead to files, examples run."""
 
 import os
 import re
@@ -30,7 +30,7 @@ def blocks_of(page: Path, languages: tuple[str, ...]) -> list[str]:
     return [text for language, text in blocks if language in languages]
 
 
-def shown() -> list[str]:
+def shown_commands() -> list[str]:
     """Arguments of ``python -m harness`` in the blocks of code."""
     texts = [text for page in PAGES for text in blocks_of(page, ("", "bash", "sh"))]
     lines = [line.partition(" #")[0].strip() for text in texts for line in text.splitlines()]
@@ -44,21 +44,23 @@ def is_command(line: str) -> bool:
     return shlex.split(line)[0].isidentifier()
 
 
-def test_lines_are_found() -> None:
-    assert len([line for line in shown() if is_command(line)]) > 5
-    assert len([line for line in shown() if not is_command(line)]) > 15
+def test_the_pages_show_commands_and_runs() -> None:
+    assert len([line for line in shown_commands() if is_command(line)]) > 5
+    assert len([line for line in shown_commands() if not is_command(line)]) > 15
 
 
-@pytest.mark.parametrize("line", [line for line in shown() if not is_command(line)])
+@pytest.mark.parametrize("line", [line for line in shown_commands() if not is_command(line)])
 def test_a_measurement_can_be_carried_out(line: str) -> None:
     cells = [
-        resolve_cell(load(inner.values)) for job in compose_arguments(shlex.split(line)) for inner, _ in expand(job)
+        resolve_cell(load(expanded.values))
+        for composition in compose_arguments(shlex.split(line))
+        for expanded, _ in expand(composition)
     ]
     assert cells
     assert all(cell.status != "unsupported" for cell in cells)
 
 
-@pytest.mark.parametrize("line", [line for line in shown() if is_command(line)])
+@pytest.mark.parametrize("line", [line for line in shown_commands() if is_command(line)])
 def test_a_command_exists(line: str) -> None:
     name = line.split()[0]
     assert (Path(commands.__file__).parent / f"{name}.py").is_file() or name == "import"
@@ -76,7 +78,7 @@ def test_the_readme_is_short() -> None:
 
 
 def test_tables_of_ones_own_load_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    line = next(line for line in shown() if "dataset=tables" in line)
+    line = next(line for line in shown_commands() if "dataset=tables" in line)
     (tmp_path / "nodes.csv").write_text(NODES)
     (tmp_path / "edges.csv").write_text(EDGES)
     monkeypatch.chdir(tmp_path)

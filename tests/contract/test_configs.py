@@ -30,8 +30,8 @@ def known_ablations(backend: str) -> list[str]:
 
 
 def content(group: str, name: str) -> dict[str, Any]:
-    held: dict[str, Any] = yaml.safe_load((CONF / group / f"{name}.yaml").read_text()) or {}
-    return held
+    values: dict[str, Any] = yaml.safe_load((CONF / group / f"{name}.yaml").read_text()) or {}
+    return values
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_backend_composes_to_its_class_and_defaults(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", MODULES)
 def test_a_backends_file_states_every_field(backend: str) -> None:
-    assert set(content("backend", backend)) == {item.name for item in fields(config_class(backend))} | {"defaults"}
+    assert set(content("backend", backend)) == {field.name for field in fields(config_class(backend))} | {"defaults"}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_backends_file_states_every_field(backend: str) -> None:
 )
 def test_a_sections_file_states_every_field(group: str, name: str) -> None:
     left_out = {"name"} if group in ("training", "measure") else set()
-    assert set(content(group, name)) - {"defaults"} == {item.name for item in fields(SECTIONS[group])} - left_out
+    assert set(content(group, name)) - {"defaults"} == {field.name for field in fields(SECTIONS[group])} - left_out
 
 
 @pytest.mark.parametrize(
@@ -103,30 +103,32 @@ def test_a_recipe_belongs_to_a_pair_or_to_other_recipes(name: str) -> None:
     assert (CONF / "recipe" / f"{name}.yaml").read_text().startswith("# @package _global_\n")
 
 
-def test_a_recipe_is_found_and_the_command_line_wins() -> None:
+def test_a_recipe_applies_unless_the_command_line_overrides_it() -> None:
     gat = load(compose_one(["dataset=cora", "model=gat"]))
     assert (gat.training.rate, gat.training.attention_dropout, gat.model.heads) == (0.005, 0.6, 8)
     pubmed = load(compose_one(["dataset=pubmed", "model=gat"]))
     assert (pubmed.training.rate, pubmed.model.output_heads, pubmed.training.dropout) == (0.01, 8, 0.6)
-    said = load(compose_one(["dataset=cora", "model=gat", "training.rate=0.5", "model.heads=2"]))
-    assert (said.training.rate, said.model.heads, said.training.dropout) == (0.5, 2, 0.6)
+    overridden = load(compose_one(["dataset=cora", "model=gat", "training.rate=0.5", "model.heads=2"]))
+    assert (overridden.training.rate, overridden.model.heads, overridden.training.dropout) == (0.5, 2, 0.6)
     assert (
         load(compose_one(["dataset=reddit", "model=gat"])).training
         == load(compose_one(["dataset=amazon_photo"])).training
     )
 
 
-def test_each_job_of_a_sweep_has_its_own_recipe() -> None:
-    jobs = compose_arguments(["-m", "dataset=cora,ppi_recovered", "model=gcn,gat", "training.epochs=7"])
-    held = [load(job.values) for job in jobs]
-    found = {(item.dataset.name, item.model.name): (item.model.hidden, item.training.decay) for item in held}
-    assert found == {
+def test_each_composition_of_a_sweep_has_its_own_recipe() -> None:
+    compositions = compose_arguments(["-m", "dataset=cora,ppi_recovered", "model=gcn,gat", "training.epochs=7"])
+    configs = [load(composition.values) for composition in compositions]
+    recipes = {
+        (config.dataset.name, config.model.name): (config.model.hidden, config.training.decay) for config in configs
+    }
+    assert recipes == {
         ("cora", "gcn"): (16, 5e-4),
         ("cora", "gat"): (8, 5e-4),
         ("ppi_recovered", "gcn"): (64, 0.0),
         ("ppi_recovered", "gat"): (64, 0.0),
     }
-    assert {item.training.epochs for item in held} == {7}
+    assert {config.training.epochs for config in configs} == {7}
 
 
 def test_full_batch_where_graphs_are_small_and_mini_batches_on_uug() -> None:
@@ -135,9 +137,9 @@ def test_full_batch_where_graphs_are_small_and_mini_batches_on_uug() -> None:
             assert load(compose_one([f"dataset={dataset}", f"model={model}"])).training.batch_size == size
 
 
-def test_a_glob_names_every_backend_and_no_schema() -> None:
-    jobs = compose_arguments(["-m", "backend=glob(*)", "dataset=cora"])
-    assert sorted(job.values["backend"]["name"] for job in jobs) == sorted(MODULES)
+def test_a_glob_matches_every_backend_and_no_schema() -> None:
+    compositions = compose_arguments(["-m", "backend=glob(*)", "dataset=cora"])
+    assert sorted(composition.values["backend"]["name"] for composition in compositions) == sorted(MODULES)
 
 
 @pytest.mark.parametrize("name", names("suite"))
@@ -146,20 +148,20 @@ def test_every_cell_of_a_suite_loads(name: str, tier: str) -> None:
     suite = read_suite(content("suite", name))
     assert suite.name == name and set(suite.tiers) == {"quick", "full"}
     assert all({"dataset", "model", "metric", "value", "source"} <= set(row) for row in suite.published)
-    job = Composition(compose_one([f"+suite={name}", f"tier={tier}"]), [f"+suite={name}", f"tier={tier}"])
-    cells = [load(inner.values) for inner, _ in expand(job)]
+    composition = Composition(compose_one([f"+suite={name}", f"tier={tier}"]), [f"+suite={name}", f"tier={tier}"])
+    cells = [load(expanded.values) for expanded, _ in expand(composition)]
     axes = [axis for product in suite.tiers[tier] for axis in product]
     assert len(cells) > 1 and {"dataset", "model", "backend", "seed"} <= set(axes)
     assert {cell.suite for cell in cells} == {name}
 
 
 def test_the_suites_of_this_harness() -> None:
-    job = Composition(compose_one(["+suite=cora_accuracy", "tier=full"]), ["+suite=cora_accuracy", "tier=full"])
-    held = [load(inner.values) for inner, _ in expand(job)]
-    assert len(held) == 4 * 2 * 10 * 2
-    assert len({(c.dataset.name, c.model.name, c.backend.name, c.seed) for c in held}) == len(held)
+    composition = Composition(compose_one(["+suite=cora_accuracy", "tier=full"]), ["+suite=cora_accuracy", "tier=full"])
+    configs = [load(expanded.values) for expanded, _ in expand(composition)]
+    assert len(configs) == 4 * 2 * 10 * 2
+    assert len({(c.dataset.name, c.model.name, c.backend.name, c.seed) for c in configs}) == len(configs)
 
 
-def test_a_comment_tells_what_every_file_is() -> None:
+def test_every_file_begins_with_a_comment() -> None:
     for path in sorted(Path(CONF).rglob("*.yaml")):
         assert any(line.startswith("# ") and "@package" not in line for line in path.read_text().splitlines()[:3]), path

@@ -1,4 +1,4 @@
-"""Our top-level names stand beside the peers', and imports point one way."""
+"""Our packages import beside the peers, and imports point one way."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ def test_listing_the_engines_imports_no_framework() -> None:
     assert run(code, ROOT) == "False"
 
 
-def test_groups_are_dealt_by_the_standard_library_alone() -> None:
+def test_the_launcher_imports_the_standard_library_alone() -> None:
     """Without site-packages, as on a machine where only the children's interpreter has any."""
     done = subprocess.run(
         [sys.executable, "-S", "-c", "import harness.launcher.group"],
@@ -50,7 +50,7 @@ def test_groups_are_dealt_by_the_standard_library_alone() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_arrows_point_one_way() -> None:
+def test_imports_point_one_way() -> None:
     linter = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([linter], cwd=ROOT, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr

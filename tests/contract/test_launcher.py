@@ -1,4 +1,4 @@
-"""The process launcher with real processes: every way to fail, and what is left afterwards."""
+"""The process launcher with real processes: every failure has its record, and no process is left."""
 
 import json
 import os
@@ -25,9 +25,9 @@ RUNNER = """
 import json, sys
 from pathlib import Path
 from harness.launcher.group import run_groups
-def say(event):
+def print_event(event):
     print(event["event"], event["cell"], flush=True)
-run_groups(json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), on_event=say)
+run_groups(json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2]), on_event=print_event)
 """
 
 
@@ -48,8 +48,8 @@ def run(tmp_path, *cells, **options):
     """Run one group and return its records and its events; no process may be left."""
     events = []
     with mark_processes("run"):
-        found = run_groups([group(*cells)], tmp_path / "results", on_event=events.append, **options)
-    return found, events
+        written = run_groups([group(*cells)], tmp_path / "results", on_event=events.append, **options)
+    return written, events
 
 
 def start_runner(tmp_path, groups):
@@ -115,7 +115,7 @@ def test_records_of_one_run_share_its_id_and_the_next_run_has_another(tmp_path, 
     assert first[0]["run"] == first[1]["run"] != again[0]["run"]
 
 
-def test_a_cell_knows_when_it_has_to_answer(tmp_path, graph, monkeypatch):
+def test_every_request_states_the_seconds_until_the_deadline(tmp_path, graph, monkeypatch):
     seen = []
     send = Child.send
     monkeypatch.setattr(Child, "send", lambda child, message: seen.append(message["left"]) or send(child, message))
@@ -155,10 +155,10 @@ def test_a_missing_interpreter_is_an_error_of_its_cell_only(tmp_path, graph):
 
 
 def test_samples_are_taken_in_turns_by_fixed_times(tmp_path, graph):
-    found, events = run(tmp_path, *(cell(graph, label, backend={"seconds": 0.25}) for label in "abc"))
-    positions = sorted(position for record in found for position in record["rounds"])
+    written, events = run(tmp_path, *(cell(graph, label, backend={"seconds": 0.25}) for label in "abc"))
+    positions = sorted(position for record in written for position in record["rounds"])
     assert positions == list(range(9))
-    assert all(record["epochs"]["seconds"] == [0.25, 0.25, 0.25] for record in found)
+    assert all(record["epochs"]["seconds"] == [0.25, 0.25, 0.25] for record in written)
     order = [event["cell"] for event in events if event["event"] == "sample"]
     assert all(sorted(order[i : i + 3]) == [0, 1, 2] for i in (0, 3, 6))
 
@@ -177,9 +177,9 @@ def test_a_busy_neighbour_marks_samples_as_disturbed_but_does_not_stop_them(tmp_
 
 def test_cells_too_large_together_run_in_fresh_processes(tmp_path, graph, monkeypatch):
     monkeypatch.setattr(group_module, "RESIDENT_SHARE", 0.0)
-    found, events = run(tmp_path, cell(graph, "a"), cell(graph, "b"))
-    assert [record["status"] for record in found] == ["ok", "ok"]
-    assert all(len(record["epochs"]["seconds"]) >= 3 for record in found)
+    written, events = run(tmp_path, cell(graph, "a"), cell(graph, "b"))
+    assert [record["status"] for record in written] == ["ok", "ok"]
+    assert all(len(record["epochs"]["seconds"]) >= 3 for record in written)
     assert sum(event["event"] == "start" for event in events) == 2 + 2 * group_module.FRESH_PROCESSES
 
 
@@ -187,8 +187,8 @@ def test_a_cell_that_has_its_samples_gets_no_more_fresh_processes(tmp_path, grap
     monkeypatch.setattr(group_module, "RESIDENT_SHARE", 0.0)
     once, often = cell(graph, "once"), cell(graph, "often")
     once["config"]["measure"] |= {"min_samples": 1, "max_samples": 1}
-    found, events = run(tmp_path, once, often)
-    assert [len(record["epochs"]["seconds"]) for record in found] == [1, 3]
+    written, events = run(tmp_path, once, often)
+    assert [len(record["epochs"]["seconds"]) for record in written] == [1, 3]
     starts = [event["cell"] for event in events if event["event"] == "start"]
     assert starts.count(0) == 2 and starts.count(1) == 1 + group_module.FRESH_PROCESSES
 
@@ -202,7 +202,7 @@ def test_minibatch_epochs_that_take_too_long_are_extrapolated(tmp_path, graph):
     assert whole["epochs"]["seconds"] == [5.0] * 3 and "extrapolated" not in whole
 
 
-def test_memory_is_what_an_epoch_needs_above_its_start(tmp_path, graph):
+def test_memory_of_an_epoch_is_its_peak_above_its_start(tmp_path, graph):
     large = saved_graph(tmp_path / "large", nodes=30_000)
     sections = {"measure": {"memory": True}, "model": {"hidden": 64}}
     (small, big), _ = run(
@@ -212,8 +212,8 @@ def test_memory_is_what_an_epoch_needs_above_its_start(tmp_path, graph):
     )
     # float64 [nodes, hidden] stands behind activations and gradients: at least one of them must show.
     assert big["memory"]["peak_minus_resident"] - small["memory"]["peak_minus_resident"] > 30_000 * 64 * 8
-    for held in (small["memory"], big["memory"]):
-        assert held["peak"] - held["resident"] == held["peak_minus_resident"]
+    for memory in (small["memory"], big["memory"]):
+        assert memory["peak"] - memory["resident"] == memory["peak_minus_resident"]
 
 
 def test_inline_and_process_write_records_of_one_shape(tmp_path, graph):
@@ -221,9 +221,9 @@ def test_inline_and_process_write_records_of_one_shape(tmp_path, graph):
         "scenario": {"train_to_end": True, "target": 0.1},
         "measure": {"memory": True, "parity": True, "cache": "simulate"},
     }
-    found, _ = run(tmp_path, cell(graph, "i", "inline", **sections), cell(graph, "p", "process", **sections))
-    assert [record["status"] for record in found] == ["ok", "ok"]
-    inline, process = map(shape, found)
+    written, _ = run(tmp_path, cell(graph, "i", "inline", **sections), cell(graph, "p", "process", **sections))
+    assert [record["status"] for record in written] == ["ok", "ok"]
+    inline, process = map(shape, written)
     assert inline == process
 
 
@@ -273,16 +273,16 @@ def test_records_are_whole_whenever_the_run_is_killed(tmp_path, graph):
             time.sleep(draw.random() * 0.02)
             runner.kill()
             runner.wait()
-            held = records(tmp_path / "results")
-            assert all(record["status"] == "ok" and "epochs" in record for record in held)
-            seen = max(seen, len(held))
+            written = records(tmp_path / "results")
+            assert all(record["status"] == "ok" and "epochs" in record for record in written)
+            seen = max(seen, len(written))
     assert seen > 0
 
 
-def test_a_second_run_waits_and_says_for_whom(tmp_path, graph):
+def test_a_second_run_waits_and_names_the_first(tmp_path, graph):
     with mark_processes("lock"):
-        holding = [group(cell(graph, "hang", backend={"fail": "hang"}, measure={"deadline_seconds": 4.0}))]
-        runner = start_runner(tmp_path, holding)
+        hanging = [group(cell(graph, "hang", backend={"fail": "hang"}, measure={"deadline_seconds": 4.0}))]
+        runner = start_runner(tmp_path, hanging)
         assert runner.stdout.readline().startswith("start")
         with pytest.raises(Busy, match=f"process {runner.pid}: "):
             run_groups([group(cell(graph, "b"))], tmp_path / "other", on_event=lambda event: None, wait=False)

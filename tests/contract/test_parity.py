@@ -45,7 +45,7 @@ def supported(size):
 
 
 class PlainClock:
-    """A clock that adds up phases."""
+    """The simplest clock of the contract: adds up the seconds of phases."""
 
     def __init__(self):
         self.seconds = {}
@@ -82,6 +82,17 @@ def trainer_of(backend, options, graph, spec, batch_size, seed=0):
     return trainer
 
 
+def assert_equals_definition(trainer, graph, spec, targets):
+    """Logits, loss and gradients from the initial state are within the bounds of the parity gate."""
+    logits, loss, gradients = trainer.loss_and_gradients(targets)
+    expected_logits, expected_loss, expected = loss_and_gradients(graph, spec, initial_state(spec, 0), targets)
+    assert np.abs(logits - expected_logits).max() <= 1e-5 * np.abs(expected_logits).max()
+    assert abs(loss - expected_loss) <= 1e-5 * abs(expected_loss)
+    assert {name: value.shape for name, value in gradients.items()} == spec.parameters()
+    worst = errors(gradients, expected)
+    assert max(worst.values()) <= 2e-5, worst
+
+
 @pytest.mark.parametrize("multilabel", [False, True], ids=["multiclass", "multilabel"])
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("case", supported(7), ids=name_of)
@@ -92,13 +103,8 @@ def test_loss_and_gradients_equal_the_definition(case, layers, multilabel, few):
     spec = spec_of(model, layers, graph)
     targets = graph.nodes_of("train")[::-1][:9] if few else np.flatnonzero(np.arange(graph.nodes) % 5)[::-1]
     trainer = trainer_of(backend, options, graph, spec, batch_size)
-    logits, loss, gradients = trainer.loss_and_gradients(targets)
+    assert_equals_definition(trainer, graph, spec, targets)
     trainer.close()
-    expected_logits, expected_loss, expected = loss_and_gradients(graph, spec, initial_state(spec, 0), targets)
-    assert np.abs(logits - expected_logits).max() <= 1e-5 * np.abs(expected_logits).max()
-    assert abs(loss - expected_loss) <= 1e-5 * abs(expected_loss)
-    worst = errors(gradients, expected)
-    assert max(worst.values()) <= 2e-5, worst
 
 
 @pytest.mark.parametrize("case", supported(5), ids=name_of)

@@ -47,7 +47,7 @@ def test_output_and_gradients_equal_the_definition(engine, model, heads, weighte
     assert np.abs(out - expected_out).max() <= 1e-5 * np.abs(expected_out).max()
     assert gradients.keys() == expected.keys()
     assert max(errors(gradients, expected).values()) <= 2e-5
-    assert [item["width"] for item in multiplier.facts()["spmm"]] == [10 * (heads if model == "gat" else 1)] * 2
+    assert [spmm["width"] for spmm in multiplier.facts()["spmm"]] == [10 * (heads if model == "gat" else 1)] * 2
     if "variant" in options:
         assert multiplier.facts()["variant"] == config.variant_for(model)
     multiplier.close()
@@ -65,14 +65,14 @@ def test_output_and_gradients_equal_the_definition(engine, model, heads, weighte
         ("pyg", "compile", set()),
     ],
 )
-def test_a_form_that_a_model_lacks_is_refused(backend, variant, models):
+def test_a_variant_that_does_not_implement_a_model_is_refused(backend, variant, models):
     config = config_class(backend)(variant=variant)
     refused = {model: config.unsupported("spmm", model, "cpu", True) for model in ("gcn", "sage", "gat")}
     assert {model for model, message in refused.items() if message is None} == models
     assert all(message is None or "set backend.variant=" in message for message in refused.values())
 
 
-def test_what_is_not_installed_is_named():
+def test_a_missing_package_is_named():
     message = config_class("pyg")(variant="torch_sparse").missing()
     assert message is None if find_spec("torch_sparse") else "torch_sparse" in message
 

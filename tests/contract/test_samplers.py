@@ -1,4 +1,4 @@
-"""Every engine's sampling: the contract of a sampled neighbourhood, uniform draws, and what breaks the contract."""
+"""Every engine's sampling: the contract of a sampled neighbourhood, uniform draws, each breach of the contract."""
 
 import re
 from dataclasses import dataclass, replace
@@ -59,7 +59,7 @@ def config(backend, fanouts=(2, 3), **training):
 
 @pytest.mark.parametrize("fanouts", FANOUTS, ids=str)
 @pytest.mark.parametrize(("backend", "options"), ENGINES)
-def test_what_is_drawn_keeps_the_contract(backend, options, fanouts):
+def test_sampled_neighbourhoods_keep_the_contract(backend, options, fanouts):
     parity = verify_sampling(config(config_class(backend)(**options), fanouts), GRAPH)
     assert list(parity) == ["small graph", "all neighbours in the small graph", "39 targets"]
     assert all(0 < checked["targets"] <= checked["nodes"] and checked["edges"] > 0 for checked in parity.values())
@@ -85,8 +85,8 @@ def test_on_any_small_graph_too(backend, edges, fanouts, targets, seed):
 def test_all_neighbours_are_those_of_every_other_engine(backend, options):
     targets = np.array([7, 3, 11])
     drawn, expected = (
-        sampler_of(name, given_options, GRAPH, (99, 99)).draw(targets)
-        for name, given_options in ((backend, options), ("agl", {}))
+        sampler_of(name, engine_options, GRAPH, (99, 99)).draw(targets)
+        for name, engine_options in ((backend, options), ("agl", {}))
     )
     for of in ("nodes", "edges"):
         drawn_ids, expected_ids = (
@@ -143,7 +143,7 @@ class WrongConfig(AglConfig):
 
 
 class WrongSampler(AglSampler):
-    """Draws rightly, tells its last hop wrongly."""
+    """Draws rightly, reports its last hop wrongly."""
 
     def hops(self, neighbourhood):
         *before, last = super().hops(neighbourhood)
@@ -171,7 +171,7 @@ class WrongSampler(AglSampler):
         ("hop", "1 hops were drawn, the model has 2"),
     ],
 )
-def test_what_breaks_the_contract_is_caught(mistake, message):
+def test_every_breach_of_the_contract_is_caught(mistake, message):
     targets, right = np.array([3, 7, 11]), sampler_of("agl", {}, GRAPH, (2, 3))
     assert broken(GRAPH.csr, targets, right.spec, right.draw(targets)) == ""
     wrong = WrongSampler(WrongConfig(mistake=mistake))
@@ -228,7 +228,7 @@ def test_dgl_has_wider_ids_for_sampling_alone():
 
 
 @pytest.mark.needs_pyg
-def test_pyg_says_what_it_samples_by():
+def test_pyg_without_a_sampler_is_unsupported():
     if any(map(find_spec, ("pyg_lib", "torch_sparse"))):
         assert verify_sampling(config(config_class("pyg")()), GRAPH)
     else:
@@ -238,7 +238,7 @@ def test_pyg_says_what_it_samples_by():
 
 @pytest.mark.needs_pyg
 @pytest.mark.parametrize("fanouts", [(2, 3), (99, 99), (1, 1, 1)], ids=str)
-def test_hops_are_told_from_the_order_in_which_pyg_lays_out_nodes(fanouts):
+def test_hops_are_recovered_from_the_order_of_pygs_nodes(fanouts):
     import torch
     from torch_geometric.sampler import SamplerOutput
 
@@ -256,5 +256,5 @@ def test_hops_are_told_from_the_order_in_which_pyg_lays_out_nodes(fanouts):
 
 
 def test_every_engine_that_samples_is_tested_here():
-    tested = {item.values[0] for item in ENGINES} | {"pyg"}
+    tested = {engine.values[0] for engine in ENGINES} | {"pyg"}
     assert tested == {name for name in MODULES if "sample" in config_class(name).runtimes}

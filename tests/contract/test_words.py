@@ -1,4 +1,4 @@
-"""The lint of names and docstrings: each rule can fail, says where, and allows what it should."""
+"""The lint of names and docstrings: each rule reports file and line, and lets good names and docstrings pass."""
 
 import runpy
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_a_class_name_of_two_packages_is_reported(checkout: Path, capsys: pytest
 
 
 @pytest.mark.parametrize("name", ["_Trainer", "Trainers"])
-def test_private_and_other_names_are_not(name: str, checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_private_and_other_class_names_pass(name: str, checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (checkout / "backends" / "__init__.py").write_text(f"class {name}:\n    pass\n")
     assert problems(checkout, capsys) == []
 
@@ -65,12 +65,14 @@ def test_a_docstring_that_points_elsewhere_is_reported(
 
 
 @pytest.mark.parametrize("text", ["As many rows as ``csr`` has.", "As int32 while that fits.", "Seed of ``draw``."])
-def test_a_docstring_that_says_something_is_not(text: str, checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_docstring_that_describes_its_code_passes(
+    text: str, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (checkout / "datasets" / "__init__.py").write_text(f'def load():\n    """{text}"""\n')
     assert problems(checkout, capsys) == []
 
 
-def test_fillers_are_counted_and_fail_nobody(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fillers_are_counted_without_failing(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = "def found(given):\n    held = given\n    for kept in held:\n        print(kept)\n"
     (checkout / "datasets" / "__init__.py").write_text(code)
     assert WORDS["main"]([str(checkout), "--count"]) == 0

@@ -1,4 +1,4 @@
-"""A local HTTP server that answers as the worst of the real ones do."""
+"""A local HTTP server with the faults of real ones: truncated answers, no ranges, no lengths, HTML pages."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The graphs at hand: their counts as published, and equal to what PyG reads from the same files."""
+"""The graphs in HARNESS_DATA: counts as published, and equal to what PyG reads from the same files."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tests.data.server import Behaviour, serving
 
 pytestmark = pytest.mark.real_data
 
-HELD = {
+COUNTS = {
     "cora": {"nodes": 2708, "edges": 2 * 5278, "features": 1433, "classes": 7, "train": 140, "test": 1000},
     "citeseer": {"nodes": 3327, "edges": 2 * 4552, "features": 3703, "classes": 6, "train": 120, "test": 1000},
     "ppi_recovered": {"nodes": 56944, "edges": 2 * (818716 - 25084), "features": 50, "classes": 121},
@@ -27,13 +27,13 @@ HELD = {
 
 @pytest.fixture(scope="module")
 def graphs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Graph]:
-    return {name: load_dataset(name, {}, tmp_path_factory.mktemp("cache")) for name in HELD}
+    return {name: load_dataset(name, {}, tmp_path_factory.mktemp("cache")) for name in COUNTS}
 
 
-@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize("name", COUNTS)
 def test_counts_and_trust(graphs: dict[str, Graph], name: str) -> None:
     graph = graphs[name]
-    assert {key: graph.counts()[key] for key in HELD[name]} == HELD[name]
+    assert {key: graph.counts()[key] for key in COUNTS[name]} == COUNTS[name]
     assert graph.published == manifest()[name]["published"]
     assert graph.trust == "manifest"
     assert available(name)[0]
@@ -41,7 +41,7 @@ def test_counts_and_trust(graphs: dict[str, Graph], name: str) -> None:
     assert np.unique(graph.csr.ids).size == graph.csr.nnz
 
 
-def test_every_hash_of_the_manifest_is_that_of_a_file_at_hand(data_folder: Path) -> None:
+def test_every_hash_of_the_manifest_is_that_of_its_file(data_folder: Path) -> None:
     for name, known in manifest().items():
         for file, expected in known.get("sha256", {}).items():
             assert file_sha256(data_folder / DATASETS[name].family / file) == expected

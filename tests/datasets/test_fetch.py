@@ -1,4 +1,4 @@
-"""Downloads from a server that truncates, sends HTML or the wrong bytes, and archives that try to escape."""
+"""Downloads from a server that truncates, sends HTML or the wrong bytes; archives with members outside their folder."""
 
 import fcntl
 import hashlib
@@ -42,7 +42,7 @@ def test_files_arrive_whole_with_progress_and_are_recorded(tmp_path: Path) -> No
     assert not list(dataset_folder("pubmed", tmp_path).glob("*.part"))
 
 
-def test_what_is_there_is_not_fetched_again(tmp_path: Path) -> None:
+def test_existing_files_are_not_fetched_again(tmp_path: Path) -> None:
     behaviour = Behaviour(PUBMED)
     with serving(behaviour) as mirror:
         fetch("pubmed", PUBMED, tmp_path, mirror=mirror)
@@ -94,7 +94,7 @@ def test_a_truncated_transfer_is_resumed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_a_file_that_stays_truncated_is_no_file(tmp_path: Path, ranges: bool) -> None:
+def test_a_file_that_stays_truncated_is_refused(tmp_path: Path, ranges: bool) -> None:
     behaviour = Behaviour(PUBMED, truncate_to=5, ranges=ranges)
     with serving(behaviour) as mirror, pytest.raises(FetchError, match=r"truncated at \d+ of \d+ bytes.*resume"):
         fetch("pubmed", PUBMED, tmp_path, mirror=mirror)

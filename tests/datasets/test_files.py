@@ -1,4 +1,4 @@
-"""Files and folders appear whole or not at all."""
+"""Files and folders that are written atomically."""
 
 from pathlib import Path
 

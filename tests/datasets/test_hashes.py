@@ -1,9 +1,9 @@
-"""Combined hashes differ with contents, names and options."""
+"""Combined hashes depend on contents, names and options."""
 
 from datasets.hashes import combined_sha256
 
 
-def test_the_combined_hash_tells_contents_names_and_options_apart() -> None:
+def test_the_combined_hash_depends_on_contents_names_and_options() -> None:
     base = {"a": "1", "b": "2"}
     assert combined_sha256(base) == combined_sha256({"b": "2", "a": "1"}) == combined_sha256(base, {})
     others = [({"a": "2", "b": "1"}, {}), ({"a": "1"}, {}), (base, {"split_seed": 1}), (base, {"split_seed": 2})]

@@ -1,4 +1,4 @@
-"""Unknown options and names are refused with what is allowed and the nearest name."""
+"""Unknown options and names are refused with the allowed ones and the nearest."""
 
 from dataclasses import dataclass
 

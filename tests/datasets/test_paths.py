@@ -23,7 +23,7 @@ def test_files_are_searched_in_order_and_taken_from_one_folder(tmp_path: Path, m
         assert find_files("set", "family", ["a", "b"], cache) == files
 
 
-def test_the_cache_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_the_folder_of_the_environment_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path))
     assert default_cache() == tmp_path
     monkeypatch.delenv("HARNESS_CACHE")

@@ -1,4 +1,4 @@
-"""Entry points of other packages: found, loaded, refused where a name is taken, and named where they are broken."""
+"""Entry points of other packages: listed, loaded, refused where a name is taken, named where they are broken."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Offer]:
     plugins.cache_clear()
 
 
-def test_what_a_package_offers_stands_beside_ours(offer: Offer) -> None:
+def test_plug_ins_are_listed_after_our_own_names(offer: Offer) -> None:
     offer(
         "mine",
         CONFIG + SOURCE,
@@ -64,7 +64,7 @@ def test_what_a_package_offers_stands_beside_ours(offer: Offer) -> None:
     assert order_names()[-1] == "turned" and permutation_of("turned", csr).tolist() == [1, 2, 0]
 
 
-def test_an_entry_is_taken_as_it_is(offer: Offer) -> None:
+def test_a_plug_in_may_be_a_registry_entry(offer: Offer) -> None:
     source = "from datasets.registry import Entry\nGRAPH = Entry('mine:load', 'mine', 'A title', ('a.npz',))\n"
     offer("mine", source, datasets="my_graph = mine:GRAPH")
     assert entry_of("my_graph").needs == ("a.npz",)
@@ -118,7 +118,7 @@ def test_a_broken_engine_is_an_error_only_where_it_is_used(source: str, words: s
         config_class("mine")
 
 
-def test_a_data_set_that_is_no_entry_and_no_loader_is_refused(offer: Offer) -> None:
+def test_a_data_set_that_is_neither_entry_nor_loader_is_refused(offer: Offer) -> None:
     offer("mine", "GRAPH = 3", datasets="my_graph = mine:GRAPH")
     with pytest.raises(PluginError, match=r"neither a datasets\.registry\.Entry nor a loader"):
         entry_of("my_graph")

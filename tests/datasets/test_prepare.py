@@ -1,4 +1,4 @@
-"""Prepared graphs: written once, reused with their times, whole or absent."""
+"""Prepared graphs: written once and atomically, reused with their times."""
 
 import subprocess
 import sys
@@ -62,7 +62,7 @@ def test_a_disk_that_fills_leaves_nothing(cache_folder: Path) -> None:
     assert [path for path in cache_folder.rglob("*") if path.is_file()] == []
 
 
-def test_missing_data_name_the_three_places(
+def test_missing_data_name_the_environment_variable(
     cache_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARNESS_DATA", str(tmp_path))

@@ -10,15 +10,15 @@ IDS = np.array([0, 1, 2, 2**31, 2**40 + 7])
 HASHES = [0xD52497FA2244B9C9, 0x38AA647E982F1957, 0x92A0B320A67ED982, 0xBE2CF8A99E41EC0D, 0xA73EFCF8ED86E9CF]
 
 
-def test_hashes_are_these_forever():
+def test_hashes_are_pinned():
     assert stream(7, "neighbour keys") == 0x121DAA138B97F8E9
     assert hash_ids(7, "neighbour keys", IDS).tolist() == HASHES
 
 
 def test_hashes_chain_and_stay_in_their_bounds():
     np.testing.assert_array_equal(hash_ids(3, "a", IDS), keyed(stream(3, "a"), IDS))
-    own = keyed(hash_ids(3, "a", IDS), IDS)
-    assert [int(keyed(int(key), IDS[i : i + 1])[0]) for i, key in enumerate(hash_ids(3, "a", IDS))] == own.tolist()
+    chained = keyed(hash_ids(3, "a", IDS), IDS)
+    assert [int(keyed(int(key), IDS[i : i + 1])[0]) for i, key in enumerate(hash_ids(3, "a", IDS))] == chained.tolist()
     ends = np.array([0, 2**64 - 1], dtype=np.uint64)
     assert below(ends, np.array([7, 7])).tolist() == [0, 6]
     assert unit_interval(ends).tolist() == [2.0**-53, 1.0]

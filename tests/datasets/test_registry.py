@@ -1,4 +1,4 @@
-"""Looking data sets up: names, options, the three places, and what an absent one says."""
+"""The registry of data sets: names, options, searched folders, errors of absent and damaged files."""
 
 import subprocess
 import sys
@@ -46,7 +46,7 @@ def test_every_real_data_set_is_in_the_manifest_with_counts() -> None:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_a_data_set_that_cannot_be_had_names_the_places_and_the_command(
+def test_a_missing_data_set_names_the_searched_folders_and_the_command(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARNESS_DATA", str(tmp_path / "mine"))
@@ -62,7 +62,7 @@ def test_a_data_set_that_cannot_be_had_names_the_places_and_the_command(
     assert available(name)[0] is False
 
 
-def test_unknown_names_and_options_are_answered_with_the_nearest(tmp_path: Path) -> None:
+def test_unknown_names_and_options_suggest_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(KeyError, match="did you mean 'cora'"):
         entry_of("corra")
     with pytest.raises(ValueError, match=r"option of data set amazon_photo 'splitseed' .*did you mean 'split_seed'"):

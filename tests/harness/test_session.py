@@ -1,4 +1,4 @@
-"""What a sample is: one call, or the mean of several short ones."""
+"""Samples: one call, or the mean of several short ones."""
 
 import numpy as np
 from hypothesis import given
@@ -13,13 +13,15 @@ calls = st.lists(st.tuples(st.floats(0.001, 10.0), st.floats(0.0, 10.0), st.bool
 
 @given(calls)
 def test_a_sample_of_several_calls_is_their_mean(drawn):
-    made = [
-        {"seconds": wall, "cpu_seconds": cpu, "phases": {"forward": wall} if told else {}, "loss": float(number)}
-        for number, (wall, cpu, told) in enumerate(drawn)
+    measured_calls = [
+        {"seconds": wall, "cpu_seconds": cpu, "phases": {"forward": wall} if has_phase else {}, "loss": float(number)}
+        for number, (wall, cpu, has_phase) in enumerate(drawn)
     ]
-    sample = mean_of(made)
+    sample = mean_of(measured_calls)
     assert np.isclose(sample["seconds"], np.mean([wall for wall, _, _ in drawn]))
-    assert np.isclose(sample["phases"].get("forward", 0.0), np.sum([w for w, _, told in drawn if told]) / len(drawn))
+    assert np.isclose(
+        sample["phases"].get("forward", 0.0), np.sum([w for w, _, has_phase in drawn if has_phase]) / len(drawn)
+    )
     assert (sample["calls"], sample["ran"], sample["loss"]) == (len(drawn), len(drawn) + 1, len(drawn) - 1.0)
 
 
@@ -31,7 +33,7 @@ def session(tmp_path, repeat_seconds):
     return opened
 
 
-def test_short_calls_are_repeated_only_where_that_is_wanted(tmp_path):
+def test_short_calls_are_repeated_only_with_repeat_seconds(tmp_path):
     once = session(tmp_path / "once", 0.0)
     assert once.sample()["calls"] == 1
     assert once.index == once.config.measure.warmup + 1

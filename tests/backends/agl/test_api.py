@@ -1,4 +1,4 @@
-"""A user's own model in the style of AGL's demo, on our kernels: the GCN below equals ours."""
+"""AGL's programming interface: a GCN in the style of AGL's demo equals the definition."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -41,7 +41,7 @@ class GCNModel(nn.Module):
 @pytest.mark.parametrize("form", ["tight", "paper", "full"])
 @pytest.mark.parametrize("fanouts", [None, (2, 3, 2)], ids=["all", "sampled"])
 @pytest.mark.parametrize("layers", [1, 2, 3])
-def test_a_gcn_of_the_users_own_equals_the_definition(layers, fanouts, form):
+def test_a_users_gcn_equals_the_definition(layers, fanouts, form):
     graph = awkward_graph(4, weighted=True)
     fanouts = fanouts and fanouts[:layers]
     spec = ModelSpec("gcn", layers, graph.width, 5, graph.classes, fanouts=fanouts or ())
@@ -89,7 +89,7 @@ def test_targets_may_repeat_and_need_no_order():
     np.testing.assert_allclose(means.numpy(), expected, atol=1e-6)
 
 
-def test_what_cannot_be_looked_up_is_refused():
+def test_look_up_refuses_another_number_of_targets():
     with pytest.raises(ValueError, match="3 targets but 2 embeddings"):
         look_up(torch.zeros(2, 4), np.array([1, 2, 3]))
 

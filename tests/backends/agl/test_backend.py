@@ -1,4 +1,4 @@
-"""Training on samples: the definition's edges, the same from memory and from shards, on any number of threads."""
+"""Training on samples: equal to the definition, from memory and from shards, on any number of threads."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -52,7 +52,7 @@ def assert_close(actual, expected):
 @settings(max_examples=40)
 @given(model=MODELS, fanouts=FANOUTS, seed=st.integers(0, 99), form=FORMS)
 @example(model="gcn", fanouts=[2, 5, 2], seed=82, form=("true", "tight"))  # a ReLU flips in float32 from state 0
-def test_a_sampled_batch_is_the_definitions(model, fanouts, seed, form):
+def test_a_sampled_batch_equals_the_definition(model, fanouts, seed, form):
     graph = awkward_graph(seed, weighted=model == "gcn" and seed % 2 == 1)
     targets = few_of(graph, seed)
     for state in range(TRIES):
@@ -85,9 +85,9 @@ def is_close(actual, expected):
 def test_fanouts_that_hold_every_edge_change_nothing(model, layers, more, seed):
     graph = awkward_graph(seed, weighted=model == "gcn" and seed % 2 == 1)
     most = int(graph.csr.in_degrees.max()) + more
-    whole, matrix_in_memory = (trainer_of(graph, model, fanouts, layers=layers) for fanouts in ((), [most] * layers))
+    whole, sampled = (trainer_of(graph, model, fanouts, layers=layers) for fanouts in ((), [most] * layers))
     targets = few_of(graph, seed)
-    assert_close(matrix_in_memory.loss_and_gradients(targets), whole.loss_and_gradients(targets))
+    assert_close(sampled.loss_and_gradients(targets), whole.loss_and_gradients(targets))
 
 
 def as_edges(matrix):
@@ -135,7 +135,7 @@ def test_graph_features_give_the_batch_that_the_graph_gives(model, fanouts, stra
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
-def test_epochs_are_the_definitions(model, optimizer):
+def test_epochs_equal_the_definition(model, optimizer):
     graph = awkward_graph(3, nodes=90, edges=600, weighted=model == "gcn")
     training = TrainingSpec(optimizer, decay=1e-3, decay_on="first", threads=1, seed=4)
     engine = trainer_of(graph, model, [2, 3], training=training)
@@ -149,12 +149,12 @@ def test_epochs_are_the_definitions(model, optimizer):
 @pytest.mark.parametrize("size", [7, None])
 @pytest.mark.parametrize("pipelined", [{}, {"pipeline": "true", "pipeline_from": 1}])
 @pytest.mark.parametrize("options", [{}, {"sampler": "uniform(2, replacement=true)"}])
-def test_an_epoch_draws_anew_only_where_it_is_told_to(size, pipelined, options):
+def test_an_epoch_draws_anew_only_with_resample(size, pipelined, options):
     graph, training = awkward_graph(3, nodes=90, edges=900), TrainingSpec(threads=1, seed=5)
-    given_ = {"size": size, "training": training, **pipelined, **options}
-    once = trainer_of(graph, "sage", [2, 3], **given_)
-    anew = trainer_of(graph, "sage", [2, 3], resample=True, **given_)
-    later = trainer_of(graph, "sage", [2, 3], **given_ | {"training": replace(training, seed=8)})
+    arguments = {"size": size, "training": training, **pipelined, **options}
+    once = trainer_of(graph, "sage", [2, 3], **arguments)
+    anew = trainer_of(graph, "sage", [2, 3], resample=True, **arguments)
+    later = trainer_of(graph, "sage", [2, 3], **arguments | {"training": replace(training, seed=8)})
 
     node = int(graph.nodes_of("train")[0])
 
@@ -182,7 +182,7 @@ def test_stored_samples_are_not_drawn_anew():
 
 @settings(max_examples=15)
 @given(model=MODELS, fanouts=FANOUTS, seed=st.integers(0, 99))
-def test_one_thread_and_two_lose_alike(model, fanouts, seed):
+def test_losses_do_not_depend_on_threads(model, fanouts, seed):
     graph = awkward_graph(seed, nodes=300, edges=3000)
     one, two = (
         trainer_of(graph, model, fanouts, size=64, training=TrainingSpec(threads=threads, seed=seed))
@@ -218,10 +218,12 @@ def test_workers_share_the_samples_of_one(strategy):
 
 def test_targets_with_samples_of_their_own():
     graph, targets = awkward_graph(6, nodes=60, edges=600), np.array([5, 2, 9])
-    node, own = (trainer_of(graph, "sage", [2, 2], scope=scope) for scope in ("node", "target"))
-    together = own.loss_and_gradients(targets)[0]
-    for at in range(len(targets)):
-        np.testing.assert_allclose(own.loss_and_gradients(targets[at : at + 1])[0][0], together[at], rtol=1e-4)
+    node, target = (trainer_of(graph, "sage", [2, 2], scope=scope) for scope in ("node", "target"))
+    together = target.loss_and_gradients(targets)[0]
+    for place in range(len(targets)):
+        np.testing.assert_allclose(
+            target.loss_and_gradients(targets[place : place + 1])[0][0], together[place], rtol=1e-4
+        )
     assert not np.allclose(together, node.loss_and_gradients(targets)[0], rtol=1e-3)
 
 

@@ -1,4 +1,4 @@
-"""AGL's options: what needs Ray says so before anything runs."""
+"""AGL's options: those that need Ray are refused without it before anything runs."""
 
 import sys
 
@@ -12,7 +12,7 @@ from harness.planning.config import load
 
 @pytest.fixture
 def without_packages(monkeypatch):
-    """Leave only what is no installed package on the path."""
+    """Remove installed packages from the path."""
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if "-packages" not in entry])
 
 
@@ -27,7 +27,7 @@ def without_packages(monkeypatch):
     ],
     ids=str,
 )
-def test_what_needs_ray_says_what_to_install_and_what_does_without(without_packages, options, instead):
+def test_options_that_need_ray_name_the_package_and_the_option_without_it(without_packages, options, instead):
     reason = AglConfig(**options).missing()
     assert (reason is None) == (instead is None)
     assert reason is None or ("pip install -e '.[ray]'" in reason and reason.endswith(f"or {instead}"))

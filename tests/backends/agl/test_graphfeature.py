@@ -1,4 +1,4 @@
-"""GraphFeature records as protobuf: the batch encoder against Google's runtime, and what damaged bytes are answered."""
+"""GraphFeature records as protobuf: the batch encoder against Google's runtime, and errors of damaged bytes."""
 
 import re
 
@@ -72,7 +72,7 @@ def strings_of(pieces):
 
 
 @given(records())
-def test_decoding_gives_back_what_was_encoded(records_):
+def test_decoding_inverts_encoding(records_):
     again = decode(strings_of(encode(records_)))
     for name in Records.__dataclass_fields__:
         mine, back = getattr(records_, name), getattr(again, name)
@@ -96,7 +96,7 @@ def test_bytes_are_those_of_the_protobuf_runtime(records_):
 
 
 @given(records(), st.data())
-def test_a_record_is_encoded_alike_in_any_company(records_, data):
+def test_a_records_bytes_do_not_depend_on_the_other_records(records_, data):
     strings = strings_of(encode(records_))
     order = data.draw(st.permutations(range(len(strings))))
     assert strings_of(encode(decode([strings[index] for index in order]))) == [strings[index] for index in order]

@@ -1,4 +1,4 @@
-"""AGL as a whole: tables to scores, memory of a worker, inference without repetition, any number of workers."""
+"""AGL from tables to scores; memory of a worker, inference without repetition, any number of workers."""
 
 import weakref
 from functools import cache

@@ -1,4 +1,4 @@
-"""What GraphTrainer draws under settings that the parity gate leaves out: the edges of the definition in numpy."""
+"""Samples of GraphTrainer under settings that the parity gate does not cover, against the definition in numpy."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from tests.graphs import awkward_graph
 @pytest.mark.parametrize(
     "text", ["uniform(3);uniform(2)", "uniform(2, replacement=true)", "weighted(2)", "topk(2, reverse=true)", "full()"]
 )
-def test_edges_are_the_definitions_under_every_setting(tmp_path, text, filtering, scope):
+def test_edges_equal_the_definition_under_every_setting(tmp_path, text, filtering, scope):
     graph = awkward_graph(3, weighted=True)
     strategy, targets = parse_sampling(text, 2, scope, 7), np.array([1, 4, 9, 22, 31])
     neighbourhood = SampledGraph(graph, "sage", strategy, filtering).search(targets)

@@ -19,18 +19,18 @@ SHAPES = {"hub": (40, 160), "dense": (40, 900), "sparse": (300, 200)}
 
 
 def ring(nodes, reach):
-    """Each node has edges from the ``reach`` before it."""
-    own = np.repeat(np.arange(nodes), reach)
-    before = (own - np.tile(np.arange(1, reach + 1), nodes)) % nodes
+    """Each node has edges from the ``reach`` nodes before it."""
+    destinations = np.repeat(np.arange(nodes), reach)
+    sources = (destinations - np.tile(np.arange(1, reach + 1), nodes)) % nodes
     draw = np.random.default_rng(0)
     features, labels = draw.normal(size=(nodes, 6)).astype(np.float32), draw.integers(0, 4, nodes)
-    csr = csr_from_edges(before, own, (nodes, nodes))
+    csr = csr_from_edges(sources, destinations, (nodes, nodes))
     return Graph("ring", csr, features, labels, np.zeros(nodes, dtype=np.int8), 4, "multiclass")
 
 
 @settings(deadline=None, max_examples=60)
 @given(MODELS, st.integers(1, 3), st.integers(0, 99), st.sampled_from(list(SHAPES)), st.sampled_from([1, 3, 20]))
-def test_a_batch_is_the_definitions(model, layers, seed, shape, count):
+def test_a_batch_equals_the_definition(model, layers, seed, shape, count):
     nodes, edges = SHAPES[shape]
     graph = awkward_graph(seed, nodes, edges, weighted=model == "gcn" and seed % 2 == 1)
     training = TrainingSpec(threads=1, dropout=0.0)
@@ -43,7 +43,7 @@ def test_a_batch_is_the_definitions(model, layers, seed, shape, count):
 
 
 @pytest.mark.parametrize("model", ["gcn", "gat"])
-def test_a_search_numbers_what_is_read_and_no_more(model):
+def test_a_search_numbers_only_the_nodes_that_are_read(model):
     """On a long ring three layers read the 12 nodes before the targets, of 500; gcn's first only sums up features."""
     adjacency = adjacency_of(ring(500, 4), model)
     sums = model == "gcn"
@@ -58,7 +58,7 @@ def test_a_search_numbers_what_is_read_and_no_more(model):
 
 
 @pytest.mark.parametrize("model", ["gcn", "gat"])
-def test_a_hop_that_reaches_most_needs_no_numbers(model):
+def test_a_hop_that_reaches_most_nodes_reads_the_graph_in_place(model):
     """On a ring of 20 with 18 edges each, one hop reaches nearly all."""
     adjacency = adjacency_of(ring(20, 18), model)
     matrices, nodes = UnsampledGraph(adjacency, 3, model == "gcn").layers(np.array([4, 9]), "tight")
@@ -75,7 +75,7 @@ def test_other_forms_keep_rows_that_no_layer_reads(form):
     assert matrices[0].csr.shape[0] == 20
 
 
-def test_dropout_falls_on_a_batchs_own_features():
+def test_dropout_is_applied_to_features_copied_for_the_batch():
     graph = ring(500, 4)
     engine = trainer_of(graph, "sage", [], training=TrainingSpec(threads=1, dropout=0.5), layers=2)
     assert engine.mini_batch(np.arange(100, 103)).features.shape == (11, 6)

@@ -1,4 +1,4 @@
-"""AGL's command lines on a machine without Ray: an error before anything is read, and what works without Ray."""
+"""AGL's command lines without Ray: an error before anything is read, and options that work without it."""
 
 import sys
 from pathlib import Path

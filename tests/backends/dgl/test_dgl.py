@@ -1,4 +1,4 @@
-"""DGL's options, its quiet import, and its sampler on int32 graphs."""
+"""DGL's options, its import without side effects, and its sampler on int32 graphs."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Plugin of ``make asan``: the kernels under test are those of build/asan, wherever others are installed."""
+"""Pytest plugin of ``make asan``: load the kernels of build/asan instead of the installed ones."""
 
 import importlib.util
 import sys
@@ -19,5 +19,5 @@ _spec.loader.exec_module(sys.modules[_name])
 
 
 def pytest_report_header() -> str:
-    """Say whose kernels run."""
+    """Name the library whose kernels run."""
     return f"kernels: {_built}"

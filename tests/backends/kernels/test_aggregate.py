@@ -66,12 +66,12 @@ def test_every_form_equals_the_dense_product(form, weighted, reduce):
 def check_spmm(csr, seed, width, weighted, reduce, row_parallel, contiguous):
     draw = torch.Generator().manual_seed(seed)
     x = torch.randn(csr.shape[1], width, generator=draw, dtype=torch.float64, requires_grad=True)
-    given_x = x if contiguous else x.T.contiguous().T
+    laid_out = x if contiguous else x.T.contiguous().T
     weight = torch.rand(csr.nnz, generator=draw, dtype=torch.float64, requires_grad=True)
     expected = dense_of(csr, weight if weighted else torch.ones_like(weight)) @ x
     if reduce == "mean":
         expected = expected / torch.from_numpy(np.maximum(csr.in_degrees, 1))[:, None]
-    actual = spmm(csr, given_x, weight if weighted else None, reduce, row_parallel)
+    actual = spmm(csr, laid_out, weight if weighted else None, reduce, row_parallel)
     torch.testing.assert_close(actual, expected)
     inputs = (x, weight) if weighted else (x,)
     direction = torch.randn(expected.shape, generator=draw, dtype=torch.float64)
@@ -153,7 +153,7 @@ def test_attention_in_float32_is_as_close_to_float64_as_its_rounding_allows(head
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_score_that_is_no_number_reaches_all_gradients_of_its_row(dtype):
+def test_a_nan_score_reaches_all_gradients_of_its_row(dtype):
     csr = csr_from_edges(np.array([0, 1, 2]), np.array([0, 0, 1]), (2, 3))
     z, src, dst = (torch.ones(shape, dtype=dtype, requires_grad=True) for shape in ((3, 1, 4), (3, 1), (2, 1)))
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Refused arguments: the message says what was given and what is allowed; nothing reaches native code."""
+"""Refused arguments: messages name the argument and the allowed values; nothing reaches native code."""
 
 import numpy as np
 import pytest
@@ -94,7 +94,7 @@ def test_indices_grow_to_64_bits_where_32_do_not_hold_them():
     assert operand(MATRIX).forward.indices.dtype == np.int32
 
 
-def test_both_index_types_give_the_same():
+def test_both_index_types_give_the_same_bits():
     x = torch.randn(40, 9)
     wide = Csr(MATRIX.indptr.astype(np.int64), MATRIX.indices, MATRIX.shape)
     for reduce in ("sum", "mean", "max"):

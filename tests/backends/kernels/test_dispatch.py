@@ -1,4 +1,4 @@
-"""Dispatch by device: every implementation has the same functions, and a new device needs an entry and no caller."""
+"""Dispatch by device: every implementation has the same functions, a new device is one entry of a table."""
 
 import inspect
 from types import SimpleNamespace

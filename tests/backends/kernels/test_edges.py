@@ -79,7 +79,7 @@ def test_without_the_extension_nothing_differs(built, monkeypatch):
 @forms
 @pytest.mark.parametrize("heads", [1, 3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_masked_edge_gets_nothing(built, heads, dtype, monkeypatch):
+def test_a_masked_edge_has_weight_zero(built, heads, dtype, monkeypatch):
     use(built, monkeypatch)
     csr = random_csr(3, 6, 20, 100)
     logits, masked = tensor(1, 100, heads, dtype=dtype), torch.arange(100) % 3 == 1

@@ -57,7 +57,7 @@ def test_many_rows_that_cancel_are_summed_as_exactly_as_torch_does(activation):
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("columns", [3, 40])
-def test_what_is_no_number_stays_so(activation, columns):
+def test_nan_stays_nan(activation, columns):
     x = torch.randn(5, columns)
     x[2, 1] = float("nan")
     out = bias_activation(x, torch.zeros(columns), activation)

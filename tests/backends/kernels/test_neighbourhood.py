@@ -1,4 +1,4 @@
-"""Neighbourhoods against plain Python: a search, a sort by hash, one neighbourhood at a time."""
+"""Neighbourhoods against a search in plain Python that sorts edges by hash."""
 
 from itertools import pairwise
 
@@ -19,7 +19,7 @@ cases = st.tuples(st.integers(0, 50), target_sets, st.lists(fanout, min_size=1, 
 
 
 def shuffled_ids(csr, seed):
-    """The same edges, named by a permutation: no order of the columns is the order of the ids."""
+    """The same edges with permuted ids, so that the order of the ids differs from the order of the columns."""
     return Csr(csr.indptr, csr.indices, csr.shape, np.random.default_rng(seed).permutation(csr.nnz).astype(np.int32))
 
 
@@ -152,7 +152,7 @@ def test_weights_pull_and_uniform_draws_are_level():
 
 
 @given(cases)
-def test_pruned_layers_keep_what_the_later_ones_read(case):
+def test_pruned_layers_keep_the_rows_that_later_layers_read(case):
     seed, targets, fanouts = case
     csr, layers = graph(seed), len(fanouts)
     actual = khop(csr, targets, fanouts)
@@ -246,7 +246,7 @@ BAD = np.where(CSR.destinations == 1, np.float32(np.nan), np.float32(1))
         (lambda: union([khop(CSR, ONE, [1]), khop(CSR, ONE, [2])]), "only equal ones can be merged"),
     ],
 )
-def test_what_is_not_allowed_is_said(call, message):
+def test_wrong_arguments_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 

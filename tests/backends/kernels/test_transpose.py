@@ -25,7 +25,7 @@ def check(actual, expected):
 
 @settings(deadline=None)
 @given(matrices(), st.integers(1, 5))
-def test_transposes_are_equal(csr, threads):
+def test_the_compiled_transpose_equals_numpys(csr, threads):
     check(by_threads(csr, threads), plain_transpose(csr.indptr, csr.indices, csr.shape))
 
 

@@ -1,4 +1,4 @@
-"""What the tests of ``backends.parallel.ranks`` build on ranks."""
+"""Objects that the tests of ``backends.parallel.ranks`` build on ranks."""
 
 import os
 import signal

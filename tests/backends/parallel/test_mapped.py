@@ -1,4 +1,4 @@
-"""Pickles with mapped arrays: equal after the way there and back, large ones read-only, small ones not."""
+"""Pickles with mapped arrays: equal after a round trip, large ones read-only, small ones writable."""
 
 import os
 
@@ -11,16 +11,16 @@ from tests.graphs import awkward_graph
 LARGE = mapped.SMALLEST // 8
 
 
-def there_and_back(value):
+def round_trip(value):
     file, places = mapped.dump(value)
     with file:
         return mapped.load(os.dup(file.fileno()), places)
 
 
 @pytest.mark.parametrize("size", [0, 1, LARGE - 1, LARGE, 3 * LARGE + 1])
-def test_arrays_come_back_and_are_mapped_where_they_are_large(size):
+def test_arrays_come_back_and_large_ones_are_mapped(size):
     arrays = [np.arange(size), np.arange(2 * size, dtype=np.float32).reshape(2, size).T]
-    for sent, received in zip(arrays, there_and_back(arrays), strict=True):
+    for sent, received in zip(arrays, round_trip(arrays), strict=True):
         np.testing.assert_array_equal(received, sent)
         assert received.flags.writeable == (sent.nbytes < mapped.SMALLEST)
 
@@ -28,15 +28,15 @@ def test_arrays_come_back_and_are_mapped_where_they_are_large(size):
 def test_mapped_files_are_mapped_again_and_shared_objects_stay_shared(tmp_path):
     np.save(tmp_path / "array.npy", np.arange(LARGE))
     array = np.load(tmp_path / "array.npy", mmap_mode="r")
-    first, second = there_and_back([(0, array), (1, array)])
+    first, second = round_trip([(0, array), (1, array)])
     assert first[1] is second[1] and not first[1].flags.writeable
     np.testing.assert_array_equal(first[1], array)
 
 
-def test_a_graph_comes_back_with_what_it_has_computed():
+def test_a_graph_comes_back_with_its_cached_transpose():
     graph = awkward_graph(4)
     transpose = graph.csr.transpose[0]
-    copy = there_and_back(graph)
+    copy = round_trip(graph)
     np.testing.assert_array_equal(copy.csr.transpose[0].indices, transpose.indices)
     np.testing.assert_array_equal(copy.features, graph.features)
     assert copy.name == graph.name

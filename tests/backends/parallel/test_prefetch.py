@@ -1,4 +1,4 @@
-"""The prefetching thread: order of the batches, and exceptions of whoever produces them."""
+"""The prefetching thread: order of the batches, and exceptions of their producer."""
 
 import pytest
 from hypothesis import given

@@ -33,7 +33,9 @@ def test_ranks_add_up_and_are_used_again_with_their_share_of_threads_and_mapped_
     processes = first.each("process", [(), ()])
     assert processes == second.each("process", [(), ()])
     assert len({process for process, _, _ in processes}) == 2
-    assert [rest for _, *rest in processes] == [[max(1, torch.get_num_threads() // 2), True]] * 2
+    assert [threads_and_mapped for _, *threads_and_mapped in processes] == [
+        [max(1, torch.get_num_threads() // 2), True]
+    ] * 2
     first.close()
     with pytest.raises(RankFailed, match="KeyError"):
         first.each("total", [(), ()])

@@ -1,6 +1,6 @@
-"""A build backend (PEP 517) for one package without code to compile: a test needs no network to install it.
+"""A build backend (PEP 517) for a package of pure Python, so that the test installs it without a network.
 
-A package of one's own says ``requires = ["setuptools"]`` instead and lists its YAML files as package data.
+A real package writes ``requires = ["setuptools"]`` instead and lists its YAML files as package data.
 """
 
 import tomllib

@@ -40,7 +40,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 
 def ring(nodes: int) -> Csr:
-    """A cycle whose ids are shuffled: the plainest graph in which locality can be lost and found."""
+    """A cycle whose ids are shuffled: the simplest graph whose locality an order can restore."""
     ids = np.random.default_rng(0).permutation(nodes)
     return csr_from_edges(np.r_[ids, np.roll(ids, 1)], np.r_[np.roll(ids, 1), ids], (nodes, nodes))
 
@@ -50,7 +50,7 @@ def bandwidth(csr: Csr) -> int:
 
 
 def edges_of(graph: Graph) -> list[tuple[int, int, int, float, float]]:
-    """Every edge by original names: source, destination, edge id, weight and a feature."""
+    """Every edge by original node ids: source, destination, edge id, weight and a feature."""
     original = np.arange(graph.nodes) if graph.node_ids is None else graph.node_ids
     ends = original[graph.csr.indices], original[graph.csr.destinations]
     assert graph.edge_weights is not None and graph.edge_features is not None
@@ -153,7 +153,7 @@ def test_misuse_says_what_is_allowed(name: str, options: dict[str, int], message
 
 
 @pytest.mark.parametrize("order", [[0, 1, 1], [0, 1], [0, 1, 3], [-1, 0, 1], [0.0, 1.0, 2.0]])
-def test_what_is_no_permutation_is_refused(order: list[float]) -> None:
+def test_an_order_that_is_not_a_permutation_is_refused(order: list[float]) -> None:
     graph = Graph("ring", ring(3))
     with pytest.raises(ValueError, match=r"permutation of 3 nodes|an order of 3 nodes"):
         apply_order(graph, np.array(order))

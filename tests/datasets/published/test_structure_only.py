@@ -9,7 +9,7 @@ from datasets.published import structure_only
 from tests.data.layouts import edges_of
 
 
-def test_structure_rows_are_sources(tmp_path: Path) -> None:
+def test_rows_of_the_file_are_sources(tmp_path: Path) -> None:
     path = tmp_path / "web.npz"
     np.savez(path, indptr=np.array([0, 2, 2, 4]), indices=np.array([1, 2, 0, 2]), shape=np.array([3, 3]))
     graph = structure_only.load("web", {path.name: path}, {})

@@ -1,4 +1,4 @@
-"""A bijection is one to one, has an inverse and scatters."""
+"""Bijections of node ids: one to one, invertible, scattering."""
 
 import numpy as np
 from hypothesis import given

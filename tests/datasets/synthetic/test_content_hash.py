@@ -6,7 +6,7 @@ from datasets.synthetic.content_hash import with_content_hash
 from datasets.synthetic.uug import load
 
 
-def test_the_name_of_the_content_covers_every_value() -> None:
+def test_the_content_hash_covers_every_value() -> None:
     graph = load("uug", {"nodes": 500, "features": 8})
     for field in ("features", "labels", "split"):
         changed = getattr(graph, field).copy()

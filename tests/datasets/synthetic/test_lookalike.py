@@ -1,4 +1,4 @@
-"""Lookalikes have the published counts at any scale, distinct edges, communities, and say what scaling breaks."""
+"""Lookalikes: published counts at any scale, distinct edges, communities, notes on scaling."""
 
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def test_it_is_undirected_with_distinct_edges_and_paired_ids(graph: Graph) -> No
     np.testing.assert_array_equal(ends[:pairs], ends[pairs:, ::-1])
 
 
-def test_degrees_are_skewed_and_ids_say_nothing(graph: Graph) -> None:
+def test_degrees_are_skewed_and_ids_do_not_correlate_with_them(graph: Graph) -> None:
     summary = degree_summary(graph.csr)
     assert summary["max"] > 4 * summary["mean"]
     assert summary["median"] < 0.95 * summary["mean"]
@@ -100,7 +100,7 @@ def test_ppi_is_a_union_of_24_graphs() -> None:
     assert graph.training_view().nodes == (graph.split == 0).sum()
 
 
-def test_features_tell_labels_a_little() -> None:
+def test_features_predict_labels_a_little() -> None:
     graph = load("lookalike_products", {"scale": 0.004})
     assert graph.features is not None and graph.labels is not None
     known = graph.split != 2
@@ -115,7 +115,7 @@ def test_equal_seeds_give_equal_graphs() -> None:
     assert load("lookalike_ppi", options | {"seed": 5}).sha256 != load("lookalike_ppi", options).sha256
 
 
-def test_notes_say_what_scaling_breaks() -> None:
+def test_notes_list_the_properties_that_scaling_changes() -> None:
     scaled = " ".join(load("lookalike_reddit", {"scale": 0.02}).notes)
     for word in ("synthetic", "tile density", "50 times", "caches", "communities are full"):
         assert word in scaled

@@ -1,4 +1,4 @@
-"""The synthetic user-user graph: the same in any number of parts, skewed, homophilous, learnable, in little memory."""
+"""The synthetic user-user graph: equal for any number of partitions, skewed, homophilous, learnable."""
 
 import tracemalloc
 
@@ -45,7 +45,7 @@ def test_equal_options_give_equal_graphs_and_seeds_differ() -> None:
     assert load("uug", small | {"seed": 1}).sha256 != load("uug", small).sha256
 
 
-def test_counts_and_words(graph: Graph) -> None:
+def test_counts_are_as_published(graph: Graph) -> None:
     counts = graph.counts()
     assert (counts["nodes"], counts["features"], counts["classes"]) == (10_000, 656, 2)
     assert abs(counts["edges"] / 200_000 - 1) < 0.05
@@ -84,7 +84,7 @@ def test_neighbours_share_labels_and_communities(graph: Graph) -> None:
     homophily = (truth[graph.csr.indices] == truth[graph.csr.destinations]).mean()
     assert 0.65 < homophily < 0.85
     distance = np.abs(graph.csr.indices - graph.csr.destinations) / graph.nodes
-    assert abs(distance.mean() - 1 / 3) < 0.02, "ids must not tell communities"
+    assert abs(distance.mean() - 1 / 3) < 0.02, "ids must not correlate with communities"
 
 
 def area_under_curve(scores: np.ndarray, labels: np.ndarray) -> float:

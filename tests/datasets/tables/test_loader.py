@@ -1,4 +1,4 @@
-"""User tables: whatever graph is written comes back, and every mistake is named with file, column and row."""
+"""User tables: a written graph comes back, and every mistake is named with file, column and row."""
 
 import zipfile
 from collections.abc import Callable
@@ -132,14 +132,14 @@ def test_mistakes_are_named(
 
 @pytest.mark.parametrize("role", ["nodes", "edges"])
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
-def test_empty_both_tablesare_named(tmp_path: Path, role: str, ending: str) -> None:
+def test_empty_tables_are_named(tmp_path: Path, role: str, ending: str) -> None:
     columns = {"nodes": NODES, "edges": EDGES}
     columns[role] = {column: [] for column in columns[role]}
     with pytest.raises(TableError, match=rf"{role}\.{ending}: the {role} table has no rows"):
         load(tmp_path, columns["nodes"], columns["edges"], ending)
 
 
-def test_files_that_are_no_both_tablesare_named(tmp_path: Path) -> None:
+def test_files_that_are_not_tables_are_named(tmp_path: Path) -> None:
     edges = write(tmp_path / "edges.csv", EDGES)
     (tmp_path / "ragged.csv").write_text("id,a\n1,2\n3\n")
     (tmp_path / "nodes.parquet").write_text("no parquet")
@@ -235,7 +235,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[bytes], bytes
         load_dataset("tables", options, tmp_path)
 
 
-def test_both_tableslie_inside_an_archive(tmp_path: Path) -> None:
+def test_tables_are_read_from_an_archive(tmp_path: Path) -> None:
     write(tmp_path / "n.csv", NODES), write(tmp_path / "e.parquet", EDGES)
     with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
         for name in ("n.csv", "e.parquet"):

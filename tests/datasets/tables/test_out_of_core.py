@@ -1,4 +1,4 @@
-"""Buckets return the rows they were given, in order."""
+"""Buckets on disk return their rows in the order of appending."""
 
 import numpy as np
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""User tables as a graph on disk: what the loader in memory returns, for any number of buckets and rows at once."""
+"""User tables streamed to a graph on disk: equal to the loader in memory for any number of buckets and rows at once."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ def streamed(
 
 @settings(max_examples=40, deadline=None)
 @given(tables(), st.sampled_from(["parquet", "csv"]), st.booleans(), st.integers(1, 5), st.integers(1, 9))
-def test_it_is_the_graph_that_the_loader_reads(tmp_path_factory, columns, ending, both, buckets, rows) -> None:
+def test_streaming_equals_the_loader(tmp_path_factory, columns, ending, both, buckets, rows) -> None:
     nodes, edges = columns
     folder = tmp_path_factory.mktemp("tables")
     options = {"undirected": both, "edge_features": ["f"]}
@@ -107,6 +107,6 @@ def test_a_label_that_comes_twice_is_named_across_pieces(tmp_path: Path, monkeyp
         streamed(tmp_path, NODES, EDGES, labels={"id": [10, 20, 10], "label": [0, 1, 1]})
 
 
-def test_words_as_labels_are_refused(tmp_path: Path) -> None:
+def test_labels_that_are_strings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"column 'label' holds string: give classes as numbers"):
         streamed(tmp_path, NODES | {"label": ["a", "b", "a"]}, EDGES)

@@ -28,7 +28,7 @@ def test_exceptions_have_a_status(error, status):
 
 
 class RankFailed(Exception):
-    """As a pool of ranks raises it."""
+    """An exception with a status, like those of a pool of ranks."""
 
     def __init__(self, status, message):
         super().__init__(message)
@@ -38,7 +38,7 @@ class RankFailed(Exception):
 def test_an_exception_may_say_its_status():
     assert status_of(RankFailed("timeout", "rank 2 of 3 is late\ntrace")) == ("timeout", "rank 2 of 3 is late")
     assert status_of(RankFailed("oom", "rank 1 ended")) == ("oom", "rank 1 ended")
-    assert status_of(RankFailed("tired", "a status that is none"))[0] == "error"
+    assert status_of(RankFailed("tired", "an unknown status"))[0] == "error"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a record takes from the answers of a cell."""
+"""Records made from the answers of a cell."""
 
 from harness.launcher.failure import CellFailed
 from harness.launcher.outcome import Outcome

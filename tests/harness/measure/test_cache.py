@@ -18,17 +18,17 @@ LARGE = (Cache("L1d", 1 << 10, 2, 64), Cache("L2", 1 << 24, 16, 64))
 
 def plain_misses(lines: list[int], sets: int, ways: int) -> list[int]:
     """Walk one access at a time through a dictionary per set, least recently used first."""
-    held: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(sets)]
+    contents: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(sets)]
     missed = []
     for line in lines:
-        one = held[line % sets]
-        if line in one:
-            one.move_to_end(line)
+        lines_of_set = contents[line % sets]
+        if line in lines_of_set:
+            lines_of_set.move_to_end(line)
             continue
         missed.append(line)
-        one[line] = None
-        if len(one) > ways:
-            one.popitem(last=False)
+        lines_of_set[line] = None
+        if len(lines_of_set) > ways:
+            lines_of_set.popitem(last=False)
     return missed
 
 
@@ -55,18 +55,18 @@ def test_misses_equal_a_plain_simulator(lines: list[int], sets: int, ways: int, 
 @given(st.integers(0, 2**32), st.integers(1, 60), st.sampled_from([4, 28, 64, 100, 128, 256, 384, 600]))
 def test_levels_see_the_misses_of_the_one_before(seed: int, nodes: int, row_bytes: int) -> None:
     csr = random_csr(nodes, 300, seed)
-    found = simulate([spmm(csr, row_bytes // 4)], 10**9, SMALL)
+    hit_rates = simulate([spmm(csr, row_bytes // 4)], 10**9, SMALL)
     lines = [
         line
         for source in csr.indices.tolist()
         for line in range(source * row_bytes // 64, (source * row_bytes + row_bytes - 1) // 64 + 1)
     ]
-    for cache, level in zip(SMALL, found["levels"], strict=True):
+    for cache, level in zip(SMALL, hit_rates["levels"], strict=True):
         missed = plain_misses(lines, cache.sets, cache.ways)
         assert (level["accesses"], level["hits"]) == (len(lines), len(lines) - len(missed))
         lines = missed
-    assert found["hit_rate"] == pytest.approx(1 - len(lines) / found["levels"][0]["accesses"])
-    assert found["sampled"] == 1.0
+    assert hit_rates["hit_rate"] == pytest.approx(1 - len(lines) / hit_rates["levels"][0]["accesses"])
+    assert hit_rates["sampled"] == 1.0
 
 
 def test_narrow_rows_share_lines_and_wide_rows_span_several() -> None:
@@ -77,9 +77,9 @@ def test_narrow_rows_share_lines_and_wide_rows_span_several() -> None:
 
 def test_a_graph_that_fits_misses_only_once_per_line() -> None:
     csr = random_csr(500, 20_000, seed=1)
-    found = simulate([spmm(csr, width=32)], 10**9, LARGE)
+    hit_rates = simulate([spmm(csr, width=32)], 10**9, LARGE)
     cold = 2 * len(np.unique(csr.indices))
-    assert found["hit_rate"] == pytest.approx(1 - cold / (2 * csr.nnz))
+    assert hit_rates["hit_rate"] == pytest.approx(1 - cold / (2 * csr.nnz))
 
 
 def test_the_order_of_rows_matters() -> None:
@@ -105,24 +105,24 @@ def test_a_sample_states_its_fraction_and_comes_near(fraction: float) -> None:
     assert part == simulate([spmm(csr)], int(fraction * csr.nnz), SMALL)
 
 
-def test_a_hub_cannot_break_the_budget() -> None:
+def test_a_hub_stays_within_the_budget() -> None:
     csr = csr_from_edges(np.arange(10_000), np.zeros(10_000, dtype=np.int64), (10_000, 10_000))
-    found = simulate([spmm(csr)], 1000, SMALL)
-    assert found["sampled"] <= (1000 + 16) / 10_000
-    assert found["hit_rate"] == 0.0
+    hit_rates = simulate([spmm(csr)], 1000, SMALL)
+    assert hit_rates["sampled"] <= (1000 + 16) / 10_000
+    assert hit_rates["hit_rate"] == 0.0
 
 
-def test_spmms_weigh_what_they_ran() -> None:
+def test_spmms_are_weighted_by_their_counts() -> None:
     hot = csr_from_edges(np.zeros(100, dtype=np.int64), np.arange(100), (100, 100))
     cold = csr_from_edges(np.arange(100), np.arange(100), (100, 100))
-    found = simulate([spmm(hot, count=3, name="hot"), spmm(cold, name="cold")], 10**9, SMALL)
-    assert [row["name"] for row in found["per_spmm"]] == ["hot", "cold"]
-    assert [row["hit_rate"] for row in found["per_spmm"]] == [0.99, 0.0]
-    assert found["levels"][0]["accesses"] == 400
-    assert found["hit_rate"] == pytest.approx(3 * 99 / 400)
+    hit_rates = simulate([spmm(hot, count=3, name="hot"), spmm(cold, name="cold")], 10**9, SMALL)
+    assert [row["name"] for row in hit_rates["per_spmm"]] == ["hot", "cold"]
+    assert [row["hit_rate"] for row in hit_rates["per_spmm"]] == [0.99, 0.0]
+    assert hit_rates["levels"][0]["accesses"] == 400
+    assert hit_rates["hit_rate"] == pytest.approx(3 * 99 / 400)
 
 
-def test_nothing_gathered_has_no_hit_rate() -> None:
+def test_no_gathers_have_no_hit_rate() -> None:
     none = np.zeros(0, dtype=np.int64)
     empty = csr_from_edges(none, none, (4, 4))
     assert simulate([spmm(empty)], 100, SMALL)["hit_rate"] is None
@@ -137,8 +137,8 @@ def write_index(folder: Path, number: int, values: dict[str, str]) -> None:
 
 
 def index_of(level: int, kind: str, size: str, ways: int) -> dict[str, str]:
-    told = {"level": str(level), "type": kind, "size": size}
-    return told | {"ways_of_associativity": str(ways), "coherency_line_size": "64"}
+    description = {"level": str(level), "type": kind, "size": size}
+    return description | {"ways_of_associativity": str(ways), "coherency_line_size": "64"}
 
 
 def test_sizes_are_read_from_the_machine(tmp_path: Path) -> None:
@@ -148,12 +148,12 @@ def test_sizes_are_read_from_the_machine(tmp_path: Path) -> None:
     assert machine_caches(tmp_path) == ((Cache("L1d", 1 << 15, 8, 64), Cache("L2", 1 << 21, 16, 64)), "sysfs")
 
 
-@pytest.mark.parametrize("told", ["nothing", "no ways", "half"])
-def test_sizes_are_assumed_where_the_machine_hides_them(told: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("described", ["nothing", "no ways", "half"])
+def test_sizes_are_assumed_where_the_machine_hides_them(described: str, tmp_path: Path) -> None:
     values = index_of(1, "Data", "32K", 0)
-    if told == "half":
+    if described == "half":
         del values["size"]
-    if told != "nothing":
+    if described != "nothing":
         write_index(tmp_path, 0, values)
     assert machine_caches(tmp_path) == (ASSUMED, "assumed")
 

@@ -1,4 +1,4 @@
-"""Phases add up on whatever clock is given; CPU seconds count work, not waiting."""
+"""Phases add up on any clock; CPU seconds count work, not waiting."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from harness.measure.clock import Clock, cpu_seconds
 
 
 class Steps:
-    """A time that moves when told to."""
+    """A clock that the test sets."""
 
     def __init__(self):
         self.at = 0.0
@@ -23,14 +23,14 @@ class Steps:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["load", "forward", "step"]), st.integers(0, 1000))))
-def test_phases_add_up(spent):
+def test_phases_add_up(phases):
     steps = Steps()
     clock = Clock(steps)
-    for name, seconds in spent:
+    for name, seconds in phases:
         with clock.phase(name):
             steps.at += seconds
         steps.at += 7
-    expected = {name: sum(seconds for other, seconds in spent if other == name) for name, _ in spent}
+    expected = {name: sum(seconds for other, seconds in phases if other == name) for name, _ in phases}
     assert clock.seconds == expected
 
 
@@ -43,7 +43,7 @@ def test_a_phase_counts_even_when_it_fails():
     assert clock.seconds == {"load": 2}
 
 
-def test_the_device_is_waited_for_at_both_ends():
+def test_the_device_is_synchronized_at_both_ends_of_a_phase():
     steps = Steps()
 
     def synchronize():
@@ -55,7 +55,7 @@ def test_the_device_is_waited_for_at_both_ends():
     assert clock.seconds == {"forward": 11}
 
 
-def test_threads_lose_nothing():
+def test_phases_of_other_threads_are_not_lost():
     steps = Steps()
     clock = Clock(steps)
 

@@ -1,4 +1,4 @@
-"""Digests of code: comments, docstrings and layout do not move them, a token does."""
+"""Digests of code: comments, docstrings and layout do not change them, a token does."""
 
 import os
 import time
@@ -30,14 +30,14 @@ class Edges:
     def add(self, more: int, *,
             name: str = 'x',
             ) -> int:
-        """Add, said otherwise."""
+        """Add, in other words."""
         self.count += (more)
         return (f'{self.count:>{more}}'
                 + name)
 '''
 
 
-def test_comments_docstrings_and_layout_do_not_move_the_digest_of_python():
+def test_comments_docstrings_and_layout_do_not_change_the_digest_of_python():
     assert python_digest(PYTHON) == python_digest(SAME)
 
 
@@ -52,7 +52,7 @@ def test_comments_docstrings_and_layout_do_not_move_the_digest_of_python():
         (">{more}", "<{more}"),
     ],
 )
-def test_code_moves_the_digest_of_python(old, new):
+def test_code_changes_the_digest_of_python(old, new):
     assert python_digest(PYTHON.replace(old, new)) != python_digest(PYTHON)
 
 
@@ -72,7 +72,7 @@ const char* text = "// no comment"; auto raw = R"(/* nor this */)";
     ("old", "new"),
     [("// comment", ""), ("/* here */", "/* there\n*/"), ("{ return", "{\n  return"), (" a + ", " a  +\t")],
 )
-def test_comments_and_white_space_do_not_move_the_digest_of_cpp(old, new):
+def test_comments_and_white_space_do_not_change_the_digest_of_cpp(old, new):
     assert cpp_digest(CPP.replace(old, new)) == cpp_digest(CPP)
 
 
@@ -87,7 +87,7 @@ def test_comments_and_white_space_do_not_move_the_digest_of_cpp(old, new):
         ("2 * (x)\n// comment\n", "2 * (x) "),
     ],
 )
-def test_tokens_move_the_digest_of_cpp(old, new):
+def test_tokens_change_the_digest_of_cpp(old, new):
     assert old in CPP
     assert cpp_digest(CPP.replace(old, new)) != cpp_digest(CPP)
 

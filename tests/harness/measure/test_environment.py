@@ -8,7 +8,7 @@ from harness.measure import environment
 from harness.measure.sources import ROOT
 
 
-def test_another_process_of_this_interpreter_tells_the_same():
+def test_another_process_of_this_interpreter_describes_the_same_environment():
     command = [sys.executable, "-m", "harness.measure.environment", "dummy", "2", "cpu"]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert json.loads(answer.stdout) == json.loads(json.dumps(environment.describe("dummy", 2)))

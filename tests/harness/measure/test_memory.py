@@ -1,4 +1,4 @@
-"""Memory is counted once however many processes share it, given back when asked, and limited for children only."""
+"""Memory: shared pages count once, trimming returns freed blocks, limits hold for children only."""
 
 import mmap
 import os
@@ -13,12 +13,12 @@ from harness.measure import memory
 BIG = 64 << 20
 
 
-def test_resident_memory_shows_what_is_touched():
+def test_resident_memory_grows_by_touched_pages():
     before = memory.proportional([os.getpid()])
-    held = mmap.mmap(-1, BIG)  # fresh pages: an allocator may hand out resident ones that earlier tests left
-    held.write(b"\1" * BIG)
+    pages = mmap.mmap(-1, BIG)  # fresh pages: an allocator may hand out resident ones that earlier tests left
+    pages.write(b"\1" * BIG)
     after = memory.proportional([os.getpid()])
-    held.close()
+    pages.close()
     assert BIG * 0.9 < after - before < BIG * 1.5
 
 
@@ -53,12 +53,12 @@ def test_trimming_gives_freed_blocks_back():
     script = (
         "import os, numpy as np\n"
         "from harness.measure import memory\n"
-        "held = [np.ones(1 << 20, dtype=np.int8) for _ in range(64)]\n"
+        "blocks = [np.ones(1 << 20, dtype=np.int8) for _ in range(64)]\n"
         "last = np.ones(1 << 20, dtype=np.int8)\n"
-        "del held\n"
-        "kept = memory.proportional([os.getpid()])\n"
+        "del blocks\n"
+        "before = memory.proportional([os.getpid()])\n"
         "memory.trim()\n"
-        "print(kept - memory.proportional([os.getpid()]))\n"
+        "print(before - memory.proportional([os.getpid()]))\n"
     )
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(1 << 40), "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
     answer = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
@@ -68,24 +68,24 @@ def test_trimming_gives_freed_blocks_back():
 def test_the_peak_inside_a_process_is_seen():
     with memory.watched_from_inside() as peak:
         before = memory.proportional([os.getpid()])
-        held = np.ones(BIG, dtype=np.int8)
-        del held
+        array = np.ones(BIG, dtype=np.int8)
+        del array
         np.ones(BIG, dtype=np.int8).sum()
     assert peak.bytes >= before * 0.9
 
 
-def test_a_height_that_no_look_saw_is_known_and_forgotten():
+def test_the_high_water_mark_sees_short_peaks_and_is_reset():
     mark = memory.HighWater()
-    held = mmap.mmap(-1, BIG)
+    pages = mmap.mmap(-1, BIG)
     for _ in range(64):
-        held.write(b"\1" * (BIG // 64))
-    held.close()
+        pages.write(b"\1" * (BIG // 64))
+    pages.close()
     assert BIG * 0.9 <= mark.growth() <= BIG * 1.5
     assert memory.HighWater().growth() < BIG / 2
 
 
-@pytest.mark.parametrize("asked", [1 << 20, 1 << 30])
-def test_a_limited_process_runs_out_of_memory_alone(asked):
+@pytest.mark.parametrize("size", [1 << 20, 1 << 30])
+def test_a_limited_process_runs_out_of_memory_alone(size):
     script = (
         "import sys, numpy as np\n"
         "from harness.measure import memory\n"
@@ -96,9 +96,9 @@ def test_a_limited_process_runs_out_of_memory_alone(asked):
         "except MemoryError:\n"
         "    print('out of memory', open('/proc/self/oom_score_adj').read().strip())\n"
     )
-    command = [sys.executable, "-c", script, str(asked)]
+    command = [sys.executable, "-c", script, str(size)]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == ("fits" if asked < 512 << 20 else "out of memory 1000")
+    assert answer.stdout.strip() == ("fits" if size < 512 << 20 else "out of memory 1000")
 
 
 def test_the_machine_has_memory():

@@ -80,8 +80,8 @@ def test_every_split_is_scored_by_the_metric_of_its_task(task, classes, name, al
     graph = small_graph(task, classes, weighted=False)
     labels = graph.labels if task == "multilabel" else np.eye(classes)[graph.labels]
 
-    def perfect(asked, nodes):
-        assert asked is graph
+    def perfect(scored_graph, nodes):
+        assert scored_graph is graph
         return (2.0 * labels[nodes] - 1.0).astype(np.float32)
 
     scores = metrics.scores_of_splits(graph, perfect)

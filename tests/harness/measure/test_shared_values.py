@@ -1,4 +1,4 @@
-"""Values that the cells of a group share: computed by the first, adopted by the next, another graph has others."""
+"""Values that the cells of a group share: computed by the first, adopted by the next, per graph."""
 
 import numpy as np
 import pytest
@@ -40,11 +40,11 @@ def test_equal_edges_and_only_these_have_one_digest(one, other):
 @pytest.mark.parametrize(
     "changed", [{"name": "backward"}, {"width": 5}, {"itemsize": 2}, {"count": 2}, {"columns": 10}]
 )
-def test_what_the_model_depends_on_is_in_the_digest(changed):
+def test_the_digest_covers_everything_the_cache_model_reads(changed):
     assert digest_of_operands([operand([1, 2], **changed)]) != digest_of_operands([operand([1, 2])])
 
 
-def test_the_width_of_an_index_is_not():
+def test_the_digest_does_not_depend_on_the_width_of_an_index():
     values = [0, 3, 2**31 - 1]
     assert digest_of_arrays(np.array(values, dtype=np.int32)) == digest_of_arrays(np.array(values, dtype=np.int64))
     assert digest_of_arrays(np.array([2**31])) != digest_of_arrays(np.array([-(2**31)]))

@@ -1,4 +1,4 @@
-"""Freshness: a record is current while the code that its own process had loaded is as it was."""
+"""Freshness: a record is current while the code that its own process had loaded is unchanged."""
 
 import importlib
 import json
@@ -15,7 +15,7 @@ from harness.measure.code import digest_of
 from harness.measure.sources import ROOT, is_current, loaded_modules, with_sources
 
 LONG_AGO = time.time() - 24 * 3600
-# What a cell has loaded: an engine, the kernels' package with its extension, a part of the harness, and a plug-in.
+# Imports of a cell: an engine, the kernels with their extension, a part of the harness, and a plug-in.
 LOADED = """
 import importlib, json, sys
 for name in {names}:
@@ -33,7 +33,7 @@ def settle(folder):
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    """A copy of the code, whose digests are taken anew at each look."""
+    """A copy of the code."""
     root = tmp_path / "checkout"
     for folder in ("backends", "datasets", "harness"):
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -55,7 +55,7 @@ def loaded(root, *names, packages=()):
     return json.loads(answer.stdout)
 
 
-def look(environment):
+def is_current_now(environment):
     """Whether an environment is current for a process that starts now."""
     digest_of.cache_clear()
     sources.digest_today.cache_clear()
@@ -81,7 +81,7 @@ def test_the_loaded_modules_of_engines_data_and_the_timed_part_count(measured):
         measured["modules"]
     )
     assert not {"backends.agl.config", "harness.measure.sources", "harness.store.files"} & set(measured["modules"])
-    assert look(measured) and measured["checked"]["threads"] == 1
+    assert is_current_now(measured) and measured["checked"]["threads"] == 1
 
 
 @pytest.mark.parametrize(
@@ -97,25 +97,25 @@ def test_the_loaded_modules_of_engines_data_and_the_timed_part_count(measured):
     ],
 )
 def test_only_the_code_of_loaded_modules_makes_a_record_stale(checkout, measured, module, added, current):
-    assert look(measured)
+    assert is_current_now(measured)
     edit(checkout / module, "\n", f"\n\n{added}\n")
-    assert look(measured) is current
+    assert is_current_now(measured) is current
 
 
-def test_a_docstring_does_not(checkout, measured):
-    edit(checkout / "backends" / "batches.py", '"""', '"""Said otherwise: ')
-    assert look(measured)
+def test_a_docstring_makes_no_record_stale(checkout, measured):
+    edit(checkout / "backends" / "batches.py", '"""', '"""In other words: ')
+    assert is_current_now(measured)
 
 
 def test_a_moved_module_is_stale(checkout, measured):
     (checkout / "backends" / "batches.py").rename(checkout / "backends" / "plans.py")
-    assert not look(measured)
+    assert not is_current_now(measured)
 
 
 def test_a_module_that_became_a_package_of_the_same_code_is_current(checkout, measured):
     (checkout / "backends" / "batches").mkdir()
     (checkout / "backends" / "batches.py").rename(checkout / "backends" / "batches" / "__init__.py")
-    assert look(measured)
+    assert is_current_now(measured)
 
 
 def test_a_record_of_unknown_code_is_stale():
@@ -127,11 +127,11 @@ def test_plug_ins_count_and_only_those_of_the_cell(checkout):
     modules = loaded(checkout, "toy.backend", "backends.batches", packages=("toy",))
     assert "toy.backend" in modules and "toy.backend" not in loaded(checkout, "toy.backend")
     environment = with_sources({"checked": {}}, modules)
-    assert look(environment)
+    assert is_current_now(environment)
     edit(checkout / "plugins" / "toy" / "backend.py", "SPEED = 1", "SPEED = 1  # the first")
-    assert look(environment)
+    assert is_current_now(environment)
     edit(checkout / "plugins" / "toy" / "backend.py", "SPEED = 1", "SPEED = 2")
-    assert not look(environment)
+    assert not is_current_now(environment)
 
 
 def test_native_kernels_count_by_the_tokens_of_their_sources(checkout):
@@ -141,20 +141,20 @@ def test_native_kernels_count_by_the_tokens_of_their_sources(checkout):
     environment = with_sources({"checked": {}}, loaded(checkout, "backends.kernels.native"))
     native = [name for name in environment["modules"] if name.startswith("backends.kernels._native")]
     assert native
-    assert look(environment)
+    assert is_current_now(environment)
     source = next(iter(sorted((checkout / "backends" / "kernels" / "cpp").rglob("*.hpp"))))
     edit(source, "\n", "\n// a comment\n\n")
-    assert look(environment)
+    assert is_current_now(environment)
     edit(source, "\n", "\nint one_more_name;\n")
-    assert not look(environment)
+    assert not is_current_now(environment)
 
 
-def test_a_process_tells_files_not_names(checkout):
+def test_modules_are_mapped_to_their_files(checkout):
     modules = loaded(checkout, "backends.batches")
     assert modules["backends.batches"] == str(checkout / "backends" / "batches.py")
 
 
-def test_this_process_has_what_it_imported():
+def test_imported_modules_are_listed():
     importlib.import_module("backends.registry")
     assert loaded_modules()["backends.registry"] == str(ROOT / "backends" / "registry.py")
 

@@ -1,4 +1,4 @@
-"""Strict load: what is unknown, wrong or contradictory ends with one sentence that says what to do."""
+"""Strict loading: unknown, wrong and contradictory values are refused with one sentence that says what to do."""
 
 import functools
 from copy import deepcopy
@@ -25,11 +25,11 @@ def _composed() -> dict[str, Any]:
 
 def values(**changes: Any) -> dict[str, Any]:
     """The composed values of one cell, changed at dotted keys (``__`` for a dot)."""
-    held = deepcopy(_composed())
+    composed = deepcopy(_composed())
     for key, value in changes.items():
         *path, last = key.split("__")
-        functools.reduce(lambda inner, part: inner[part], path, held)[last] = value
-    return held
+        functools.reduce(lambda inner, part: inner[part], path, composed)[last] = value
+    return composed
 
 
 def test_composed_values_load_and_survive_a_round_trip() -> None:
@@ -43,23 +43,23 @@ WORDS = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=12)
 
 
 @given(SECTIONS, WORDS)
-def test_a_key_that_is_no_field_is_refused_by_name(section: str, word: str) -> None:
-    held = values()
-    inner = held[section] if section else held
-    if word in inner:
+def test_an_unknown_key_is_refused_by_name(section: str, word: str) -> None:
+    composed = values()
+    section_values = composed[section] if section else composed
+    if word in section_values:
         return
-    inner[word] = True
+    section_values[word] = True
     with pytest.raises(UsageError) as error:
-        load(held)
+        load(composed)
     assert repr(f"{section}.{word}".strip(".")) in str(error.value)
     assert "allowed are" in str(error.value)
 
 
 def test_the_nearest_key_is_named() -> None:
-    held = values()
-    held["backend"]["prunning"] = True
+    composed = values()
+    composed["backend"]["prunning"] = True
     with pytest.raises(UsageError, match=r"did you mean 'backend.pruning'"):
-        load(held)
+        load(composed)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_the_nearest_key_is_named() -> None:
         ("measure__max_samples", 4, ("measure.max_samples=4", "measure.min_samples=5")),
     ],
 )
-def test_a_wrong_value_says_what_was_given_and_what_is_allowed(key: str, value: Any, words: tuple[str, ...]) -> None:
+def test_a_wrong_value_is_refused_with_the_allowed_values(key: str, value: Any, words: tuple[str, ...]) -> None:
     with pytest.raises(UsageError) as error:
         load(values(**{key: value}))
     for word in words:
@@ -115,8 +115,8 @@ def test_a_choice_that_is_null_is_refused() -> None:
 
 
 def test_switches_may_be_written_as_yaml_or_python_writes_them() -> None:
-    for given_value in (True, "true", "True"):
-        assert load(values(backend__pruning=given_value)).backend.pruning == "true"  # type: ignore[attr-defined]
+    for switch in (True, "true", "True"):
+        assert load(values(backend__pruning=switch)).backend.pruning == "true"  # type: ignore[attr-defined]
 
 
 def test_every_leaf_of_the_schema_is_composed() -> None:

@@ -1,4 +1,4 @@
-"""Identity: what moves a config hash and what does not, and how ablations become cells."""
+"""Identity: the keys that change a cell's hash, and ablations as cells."""
 
 import json
 import random
@@ -30,7 +30,7 @@ ELSEWHERE = (
 KEYS = sorted(flatten(asdict(CONFIG)))
 
 
-# what else a choice of several may be, and what must change with it
+# Another allowed value of a choice, with the keys that must change with it.
 OTHERS: dict[str, dict[str, Any]] = {
     "backend.features": {"features": "shared"},
     "backend.infer": {"infer": "fullgraph"},
@@ -46,10 +46,10 @@ def changed(key: str) -> RunConfig:
     """The configuration with another value at one dotted key."""
     values = asdict(CONFIG)
     *path, last = key.split(".")
-    inner: Any = values
+    section: Any = values
     for part in path:
-        inner = inner[part]
-    inner.update(OTHERS.get(key) or {last: _other(inner[last])})
+        section = section[part]
+    section.update(OTHERS.get(key) or {last: _other(section[last])})
     values["backend"]["name"] = "agl"
     return from_dict(RunConfig, values)
 
@@ -71,13 +71,13 @@ def test_a_key_moves_the_hash_unless_it_labels_or_places_the_run(key: str) -> No
 
 
 @given(st.randoms(use_true_random=False))
-def test_the_hash_does_not_know_the_order_of_keys(shuffler: random.Random) -> None:
+def test_the_hash_does_not_depend_on_the_order_of_keys(shuffler: random.Random) -> None:
     def shuffled(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
         items = list(value.items())
         shuffler.shuffle(items)
-        return {key: shuffled(inner) for key, inner in items}
+        return {key: shuffled(nested) for key, nested in items}
 
     values = execution_config(CONFIG)
     assert digest(shuffled(values)) == digest(values)
@@ -94,7 +94,7 @@ def ablated(*names: str, **switches: str) -> RunConfig:
     return replace(CONFIG, ablations=dict.fromkeys(names, True), backend=replace(CONFIG.backend, **switches))
 
 
-def test_an_ablation_turns_off_what_it_does_not_name_and_says_so() -> None:
+def test_an_ablation_turns_off_all_other_switches_and_lists_them() -> None:
     cell = resolve_cell(ablated("pruning"))
     expected = {f"backend.{name}": ["true", "false"] for name in ("partition", "pipeline")}
     assert cell.config_diff == expected
@@ -130,7 +130,7 @@ def test_an_ablation_the_engine_lacks_is_unsupported_and_no_plain_cell() -> None
     assert cell.status == "unsupported" and "'pruning'" in cell.message and cell.hash != plain.hash
 
 
-def test_what_an_engine_lacks_is_known_before_anything_starts() -> None:
+def test_an_unsupported_cell_is_known_before_anything_starts() -> None:
     config = load(compose_one(["dataset=uug", "model=gcn", "backend=reference"]))
     cell = resolve_cell(config)
     assert cell.status == "unsupported" and "training.batch_size=null" in cell.message

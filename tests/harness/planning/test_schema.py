@@ -1,4 +1,4 @@
-"""What the fields of the schema say of themselves: which are executed, shared by a group, labels, for the engine."""
+"""Flags of the schema's fields: executed, shared by a group, label, passed to the engine."""
 
 from dataclasses import asdict, dataclass, fields
 
@@ -10,7 +10,7 @@ from harness.store.naming import flatten
 KEYS = [*flatten(asdict(RunConfig())), "tracker.mode", "dataset.options.nodes", "backend.pruning", "ablations.base"]
 
 
-def test_what_is_not_executed() -> None:
+def test_keys_that_are_not_executed() -> None:
     assert {key for key in KEYS if not is_executed(key)} == {
         *("seed", "ablations", "ablations.base", "results", "dry_run", "wait", "retry", "suite", "tier"),
         *("tracker.name", "tracker.mode", "tracker.project"),
@@ -19,24 +19,24 @@ def test_what_is_not_executed() -> None:
     }
 
 
-def test_another_interpreter_labels_a_row_and_an_allocator_does_not_as_the_name_says_it() -> None:
-    executed, labels = ({key for key in KEYS if tells(key)} for tells in (is_executed, is_label))
+def test_the_interpreter_labels_a_row_and_the_allocator_is_executed() -> None:
+    executed, labels = ({key for key in KEYS if flag(key)} for flag in (is_executed, is_label))
     assert labels - executed == {"launcher.python"} and executed - labels == {"launcher.allocator"}
 
 
 def test_cells_of_a_group_share_all_but_engine_and_launcher() -> None:
-    shared = {item.name for item in fields(RunConfig) if setting_of(item).shared}
+    shared = {field.name for field in fields(RunConfig) if setting_of(field).shared}
     assert shared == {"dataset", "order", "model", "training", "scenario", "measure", "seed", "device", "threads"}
 
 
 def test_an_engine_gets_the_training_that_it_carries_out() -> None:
     names = {key for key, known, _ in settings_in(TrainingConfig()) if known.for_engine}
-    assert names == {item.name for item in fields(TrainingSpec)} - {"threads", "device", "seed"}
+    assert names == {field.name for field in fields(TrainingSpec)} - {"threads", "device", "seed"}
 
 
 @dataclass
 class Options:
-    """Options of an engine that got one more."""
+    """Options of an engine, one of which was added later."""
 
     old: int = 1
     new: bool = setting(False, before=False)

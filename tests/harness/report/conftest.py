@@ -1,4 +1,4 @@
-"""Reports of a few aggregations and a training epoch."""
+"""Records of three engines; reports of a few aggregations and a training epoch."""
 
 from pathlib import Path
 from typing import Any
@@ -9,10 +9,24 @@ from harness.report.write import write_reports
 from tests import factory
 from tests.harness.report.aggregations import LIMITS, aggregation
 
+ENGINES = {"agl": 0.01, "dgl": 0.02, "pyg": 0.03}
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Three engines on three seeds, one of them also without a result."""
+    folder = tmp_path / "results"
+    for seed in range(3):
+        for backend, seconds in ENGINES.items():
+            factory.write(folder, factory.record(backend, seed, seconds))
+        broken = factory.config("pyg", seed, backend={"variant": "compile"})
+        factory.write(folder, factory.record("pyg", seed, status="oom", config=broken))
+    return folder
+
 
 @pytest.fixture
 def page(tmp_path: Path) -> tuple[Path, str]:
-    """Ours 2x as fast as DGL in one table, half as fast in a small one, 8x for gat, and a training epoch."""
+    """Our engine 2x as fast as DGL in one table, half as fast in a small one, 8x for gat, and a training epoch."""
     results = tmp_path / "results"
     for backend, seconds in (("blocksparse", 0.01), ("dgl", 0.02), ("reference", 0.05)):
         aggregation(results, backend, seconds)

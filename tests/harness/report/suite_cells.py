@@ -53,10 +53,10 @@ def all_lines(text: str, heading: str) -> list[list[str]]:
 
 
 def assert_pictured(results: Path, suite: str, text: str, words: list[str]) -> None:
-    """The page shows a picture, which is there and says these words."""
+    """Assert that the page shows a figure of the suite, and that the figure contains these words."""
     (name,) = re.findall(rf"\]\(figures/({suite}-\w+\.svg)\)", text)
-    drawn = (results.parent / "reports" / "figures" / name).read_text()
-    assert all(word in drawn for word in words)
+    figure = (results.parent / "reports" / "figures" / name).read_text()
+    assert all(word in figure for word in words)
 
 
 def flat_cell(results: Path, seconds: float, backend: dict[str, Any], facts: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The command printed beside a row leads back to its cell."""
+"""The command printed beside a row composes to its cell."""
 
 import shlex
 from dataclasses import asdict
@@ -23,18 +23,18 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("given", COMMANDS, ids=" ".join)
-def test_the_printed_command_leads_back_to_the_same_cell(given: list[str]) -> None:
-    config, names = _resolved([*given, "seed=3"])
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_the_printed_command_leads_back_to_the_same_cell(arguments: list[str]) -> None:
+    config, names = _resolved([*arguments, "seed=3"])
     record: Any = {"config": asdict(config), "ablations": names}
-    asked = commandline.overrides(record)
-    rest = [text for text in asked if not text.startswith("backend=")]
-    words = shlex.split(commandline.command([config.backend.name], rest, [3]))
+    overrides = commandline.overrides(record)
+    without_backend = [text for text in overrides if not text.startswith("backend=")]
+    words = shlex.split(commandline.command([config.backend.name], without_backend, [3]))
     assert words[:3] == ["python", "-m", "harness"]
     again, same = _resolved(words[3:])
     assert execution_config(again) == execution_config(config)
     assert (same, again.seed) == (names, 3)
-    assert len(asked) <= len(given) + 2
+    assert len(overrides) <= len(arguments) + 2
 
 
 def _resolved(arguments: list[str]) -> Any:
@@ -44,10 +44,10 @@ def _resolved(arguments: list[str]) -> Any:
     return config, names
 
 
-def test_a_choice_that_is_gone_leaves_every_key_said() -> None:
+def test_a_removed_choice_is_replaced_by_all_its_keys() -> None:
     record: Any = {"config": factory.config("agl", dataset={"name": "gone"}), "ablations": []}
-    asked = commandline.overrides(record)
-    assert "dataset=gone" in asked
-    assert "++model.hidden=8" in asked
+    overrides = commandline.overrides(record)
+    assert "dataset=gone" in overrides
+    assert "++model.hidden=8" in overrides
     with pytest.raises(UsageError):
         compose_arguments(["dataset=gone"])

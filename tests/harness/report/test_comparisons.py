@@ -1,4 +1,4 @@
-"""Records sorted into comparisons with titles that differ."""
+"""Records sorted into comparisons whose titles are unique."""
 
 from pathlib import Path
 
@@ -6,11 +6,11 @@ from harness.report.write import write_reports
 from tests import factory
 
 
-def test_equal_titles_are_told_apart_by_what_differs(tmp_path: Path) -> None:
+def test_equal_titles_get_the_values_that_differ(tmp_path: Path) -> None:
     for backend in ("agl", "dgl"):
         for hidden in (8, 16):
-            given = factory.config(backend, 0, model={"hidden": hidden})
-            factory.write(tmp_path / "results", factory.record(backend, config=given), folder=f"{backend}{hidden}")
+            config = factory.config(backend, 0, model={"hidden": hidden})
+            factory.write(tmp_path / "results", factory.record(backend, config=config), folder=f"{backend}{hidden}")
     write_reports(tmp_path / "results", tmp_path / "reports")
     page = (tmp_path / "reports" / "comparison.md").read_text()
     titles = [line for line in page.splitlines() if line.startswith("### ")]

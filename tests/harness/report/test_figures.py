@@ -20,8 +20,8 @@ def test_figures_show_every_data_set(page: tuple[Path, str]) -> None:
 def test_titles_of_panels_begin_inside_the_figure_however_long_the_names_are(tmp_path: Path) -> None:
     name = "an engine with " + "many " * 8 + "options"
     failed: Any = factory.record("dgl", status="oom")
-    held = Row(name, [(tmp_path, failed)])
-    figure = figures.draw_times([Comparison("gat, train, full batch", [held], None)])
+    row = Row(name, [(tmp_path, failed)])
+    figure = figures.draw_times([Comparison("gat, train, full batch", [row], None)])
     figure.draw_without_rendering()
     titles = [text for text in figure.axes[0].texts if text.get_text().startswith("gat, train")]
     assert len(titles) == 1 and titles[0].get_window_extent().x0 < 0.05 * figure.bbox.width

@@ -7,10 +7,10 @@ from tests import factory
 
 
 def test_published_numbers_come_from_the_suites() -> None:
-    scores = {(item.dataset, item.model): item.value for item in published_scores()}
+    scores = {(score.dataset, score.model): score.value for score in published_scores()}
     assert scores[("cora", "gcn")] == 0.815
     assert scores[("citeseer", "gat")] == 0.725
-    assert all("20" in item.source for item in published_scores())
+    assert all("20" in score.source for score in published_scores())
 
 
 def test_another_metric_stands_beside_no_published_score() -> None:

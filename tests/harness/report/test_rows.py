@@ -7,33 +7,11 @@ import pytest
 
 from harness.report import formats
 from harness.report.content import NOTHING
-from harness.report.rows import Row, rows
-from harness.store.files import environment_of, find_records
 from tests import factory
-
-ENGINES = {"agl": 0.01, "dgl": 0.02, "pyg": 0.03}
-
-
-@pytest.fixture
-def results(tmp_path: Path) -> Path:
-    """Three engines on three seeds, one of them also without a result."""
-    folder = tmp_path / "results"
-    for seed in range(3):
-        for backend, seconds in ENGINES.items():
-            factory.write(folder, factory.record(backend, seed, seconds))
-        broken = factory.config("pyg", seed, backend={"variant": "compile"})
-        factory.write(folder, factory.record("pyg", seed, status="oom", config=broken))
-    return folder
+from tests.harness.report.labelled_rows import rows_by_label
 
 
-def rows_by_label(results: Path) -> dict[str, Row]:
-    """Rows of all records as one table, by label."""
-    records = list(find_records(results))
-    environments = {record["environment"]: environment_of(results, record["environment"]) for _, record in records}
-    return {row.label: row for row in rows(records, environments)}
-
-
-def test_the_fastest_peer_is_starred_and_is_no_engine_of_ours(results: Path) -> None:
+def test_the_fastest_peer_is_starred_and_never_our_own_engine(results: Path) -> None:
     table = rows_by_label(results)
     assert [label for label, row in table.items() if row.fastest_peer] == ["dgl"]
     assert table["agl"].ratio_to == table["pyg"].ratio_to == "dgl"
@@ -95,7 +73,7 @@ def test_one_process_gives_a_spread_and_no_interval(tmp_path: Path) -> None:
     assert re.fullmatch(r"[\d.]+ \([\d.]+ … [\d.]+\)", formats.measured(row.time, 1e3))
 
 
-def test_a_faster_peer_of_another_group_is_no_measure(results: Path) -> None:
+def test_a_faster_peer_of_another_group_is_not_compared(results: Path) -> None:
     csr = factory.config("pyg", 0, backend={"variant": "csr"})
     factory.write(results, factory.record("pyg", 0, 0.001, config=csr, group="another"))
     assert rows_by_label(results)["agl"].ratio_to == "dgl"

@@ -9,21 +9,6 @@ import pytest
 from harness.report.write import write_reports
 from harness.store.files import find_records
 from harness.store.record import RecordError
-from tests import factory
-
-ENGINES = {"agl": 0.01, "dgl": 0.02, "pyg": 0.03}
-
-
-@pytest.fixture
-def results(tmp_path: Path) -> Path:
-    """Three engines on three seeds, one of them also without a result."""
-    folder = tmp_path / "results"
-    for seed in range(3):
-        for backend, seconds in ENGINES.items():
-            factory.write(folder, factory.record(backend, seed, seconds))
-        broken = factory.config("pyg", seed, backend={"variant": "compile"})
-        factory.write(folder, factory.record("pyg", seed, status="oom", config=broken))
-    return folder
 
 
 def test_twice_the_same_bytes_wherever_the_folder_lies(results: Path, tmp_path: Path) -> None:
@@ -55,6 +40,6 @@ def test_stale_figures_go_and_other_files_stay(results: Path, tmp_path: Path) ->
     assert (out / "mine.md").read_text() == "my own words"
 
 
-def test_no_records_is_said(tmp_path: Path) -> None:
+def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="holds no records"):
         write_reports(tmp_path, tmp_path / "reports")

@@ -1,4 +1,4 @@
-"""The accuracy pass: which epoch is the best, when it ends, and what a state file brings along."""
+"""The accuracy pass: the best epoch, patience, and the scores of its state."""
 
 from dataclasses import replace
 
@@ -11,7 +11,6 @@ from backends.registry import config_class
 from harness.measure.clock import Clock
 from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
 from harness.scenario import scenario_class
-from harness.scenario.setup import load_state, save_state
 from harness.scenario.train import ValidationCurve, thinned
 from harness.verify.graphs import small_graph
 
@@ -59,14 +58,14 @@ def test_scores_are_those_of_the_best_state(tmp_path):
     graph = small_graph("multiclass", 4, weighted=False, nodes=200)
     path = tmp_path / "states" / "best.npz"
     _, answer = trained(graph, save_state=str(path))
-    held = answer["metrics"]
-    best = next(point for point in answer["validation"] if point[0] == held["best_epoch"])
-    assert held["validation"] == best[2] == max(point[2] for point in answer["validation"])
+    metrics = answer["metrics"]
+    best = next(point for point in answer["validation"] if point[0] == metrics["best_epoch"])
+    assert metrics["validation"] == best[2] == max(point[2] for point in answer["validation"])
     again = scenario_class("infer")(config("infer", state=str(path)), graph)
     again.prepare(Clock(), None)
     again.run(0, Clock())
     assert {key: again.metrics()[key] for key in ("train", "validation", "test")} == {
-        key: held[key] for key in ("train", "validation", "test")
+        key: metrics[key] for key in ("train", "validation", "test")
     }
 
 
@@ -92,24 +91,7 @@ def test_a_diverging_loss_is_an_error():
         trained(graph)
 
 
-def test_a_set_without_training_nodes_is_refused():
+def test_a_data_set_without_training_nodes_is_refused():
     graph = replace(small_graph("multiclass", 4, weighted=False), split=None)
     with pytest.raises(ValueError, match="no labelled training nodes"):
         scenario_class("train")(config(), graph)
-
-
-@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
-def test_states_survive_a_file(tmp_path, suffix):
-    state = {"layers.0.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "layers.0.bias": np.ones(3, np.float32)}
-    save_state(tmp_path / f"state{suffix}", state)
-    held = load_state(tmp_path / f"state{suffix}")
-    assert set(held) == set(state)
-    assert all((held[name] == value).all() and held[name].dtype == value.dtype for name, value in state.items())
-    assert [path.name for path in tmp_path.iterdir()] == [f"state{suffix}"]
-
-
-def test_a_state_of_another_model_is_refused(tmp_path):
-    save_state(tmp_path / "state.npz", {"layers.0.weight": np.ones((2, 2), np.float32)})
-    graph = small_graph("multiclass", 4, weighted=False)
-    with pytest.raises(ValueError, match="train it with this model"):
-        scenario_class("train")(config(state=str(tmp_path / "state.npz")), graph)

@@ -1,4 +1,4 @@
-"""Files of records: written whole or not at all, read back as they were, refused when they are no records."""
+"""Files of records: written whole or not at all, read back unchanged, refused when invalid."""
 
 import json
 import os
@@ -33,20 +33,20 @@ def test_a_record_comes_back_with_versions_and_time(tmp_path: Path) -> None:
     values = factory.record()
     del values["written"]
     path = factory.write(tmp_path, values)
-    held = files.read_record(path)
-    assert held["schema_version"] == SCHEMA_VERSION
-    assert held["written"].endswith("Z")
-    assert held["config"] == values["config"]
-    assert held["epochs"]["seconds"] == pytest.approx(values["epochs"]["seconds"], rel=1e-5)
-    assert list(files.find_records(tmp_path)) == [(path, held)]
+    record = files.read_record(path)
+    assert record["schema_version"] == SCHEMA_VERSION
+    assert record["written"].endswith("Z")
+    assert record["config"] == values["config"]
+    assert record["epochs"]["seconds"] == pytest.approx(values["epochs"]["seconds"], rel=1e-5)
+    assert list(files.find_records(tmp_path)) == [(path, record)]
     assert not list(validate.problems_in(tmp_path))
 
 
 @given(facts=st.dictionaries(st.text(), JSON))
 def test_any_facts_survive(tmp_path_factory: pytest.TempPathFactory, facts: dict[str, Any]) -> None:
     results = tmp_path_factory.mktemp("results")
-    held = files.read_record(factory.write(results, factory.record(facts=facts)))
-    assert held["facts"] == _rounded(facts)
+    record = files.read_record(factory.write(results, factory.record(facts=facts)))
+    assert record["facts"] == _rounded(facts)
 
 
 def _rounded(value: Any) -> Any:
@@ -69,7 +69,7 @@ def test_large_tables_go_to_the_side_and_come_back(tmp_path: Path) -> None:
     assert path.stat().st_size <= files.LARGEST
     assert "blocks" not in path.read_text()
     assert files.read_record(path)["facts"]["blocks"][3999] == [3999, pytest.approx(493.703, rel=1e-5)]
-    assert [found for found, _ in files.find_records(tmp_path)] == [path]
+    assert [record_path for record_path, _ in files.find_records(tmp_path)] == [path]
     factory.write(tmp_path, factory.record())
     assert not files.side_path(path).exists()
 
@@ -79,22 +79,22 @@ def test_large_tables_go_to_the_side_and_come_back(tmp_path: Path) -> None:
 )
 def test_a_failed_cell_keeps_no_measurement(tmp_path: Path, status: str) -> None:
     values = factory.record() | {"status": status, "message": "it ended"}
-    held = files.read_record(factory.write(tmp_path, values))
-    assert not set(held) & set(MEASURED)
-    assert not list(validate.problems(held))
+    record = files.read_record(factory.write(tmp_path, values))
+    assert not set(record) & set(MEASURED)
+    assert not list(validate.problems(record))
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_a_number_that_is_not_finite_makes_an_error(tmp_path: Path, bad: float) -> None:
     values = factory.record()
     values["epochs"]["loss"][3] = bad
-    held = files.read_record(factory.write(tmp_path, values))
-    assert held["status"] == "error"
-    assert "epochs.loss[3]" in held["message"]
-    assert "epochs" not in held
+    record = files.read_record(factory.write(tmp_path, values))
+    assert record["status"] == "error"
+    assert "epochs.loss[3]" in record["message"]
+    assert "epochs" not in record
 
 
-def test_what_is_no_record_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+def test_an_invalid_record_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
     cases = {
         "surprise": factory.record() | {"surprise": 1},
         "group": factory.record(),
@@ -108,7 +108,7 @@ def test_what_is_no_record_is_refused_and_leaves_nothing(tmp_path: Path) -> None
     assert not list(tmp_path.rglob("*"))
 
 
-def test_a_full_disk_leaves_the_old_record_and_no_rest(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_old_record_and_no_partial_file(tmp_path: Path) -> None:
     path = factory.write(tmp_path, factory.record())
     before = path.read_bytes()
     script = (
@@ -142,7 +142,7 @@ def test_a_write_that_is_killed_leaves_whole_records_only(tmp_path: Path) -> Non
     assert [record["status"] for _, record in files.find_records(tmp_path)] == ["ok"]
 
 
-def test_old_and_new_schemas_say_what_to_do(tmp_path: Path) -> None:
+def test_old_and_new_schemas_are_refused_with_advice(tmp_path: Path) -> None:
     path = factory.write(tmp_path, factory.record())
     values = json.loads(path.read_text())
     for version, advice in (

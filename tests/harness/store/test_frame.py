@@ -16,7 +16,7 @@ def test_export_holds_every_record(tmp_path: Path, ending: str) -> None:
     out = tmp_path / f"table{ending}"
     frame.write(frame.frame(files.find_records(tmp_path / "results")), out)
     table = pandas.read_csv(out) if ending == ".csv" else pandas.read_parquet(out)
-    held = table.set_index("config.backend.name")
-    assert list(held.status) == ["ok", "oom"]
-    assert held.loc["agl", "epochs.median_seconds"] == pytest.approx(0.1, rel=0.03)
-    assert pandas.isna(held.loc["dgl", "epochs.median_seconds"])
+    by_backend = table.set_index("config.backend.name")
+    assert list(by_backend.status) == ["ok", "oom"]
+    assert by_backend.loc["agl", "epochs.median_seconds"] == pytest.approx(0.1, rel=0.03)
+    assert pandas.isna(by_backend.loc["dgl", "epochs.median_seconds"])

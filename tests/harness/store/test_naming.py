@@ -1,4 +1,4 @@
-"""Labels of rows: variant, ablations, and what tells equal labels apart."""
+"""Labels of rows: variant, ablations, and the values that differ between equal labels."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from harness.store import naming
 from tests import factory
 
 
-def test_labels_say_variant_ablations_and_what_is_unusual() -> None:
+def test_labels_name_variant_ablations_and_unusual_values() -> None:
     def named(backend: str, ablations: list[str], /, **sections: Any) -> str:
         return naming.label({"config": factory.config(backend, **sections), "ablations": ablations})  # type: ignore[typeddict-item]
 
@@ -18,7 +18,7 @@ def test_labels_say_variant_ablations_and_what_is_unusual() -> None:
     assert named("dgl", [], order={"name": "rcm"}, training={"dtype": "bf16"}) == "dgl order=rcm bf16"
 
 
-def test_equal_labels_are_told_apart_by_what_differs() -> None:
+def test_equal_labels_get_the_values_that_differ() -> None:
     records: list[Any] = [{"config": factory.config("agl", seed), "ablations": []} for seed in (0, 1)]
     for record, threshold in zip(records, (0.1, 0.2), strict=True):
         record["config"]["backend"]["threshold"] = threshold

@@ -1,4 +1,4 @@
-"""Statistics: what must hold for any samples."""
+"""Statistics: properties that hold for any samples."""
 
 import numpy as np
 import pytest
@@ -13,12 +13,12 @@ PROCESSES = st.lists(SAMPLES, min_size=1, max_size=6)
 
 
 @given(PROCESSES)
-def test_summary_counts_processes_and_says_what_its_ends_are(processes: list[list[float]]) -> None:
-    held = statistics.summarize(processes)
-    assert held.n == len(processes)
-    assert held.kind == ("interval" if len(processes) >= 3 else "spread")
-    assert held.median == pytest.approx(float(np.median([np.median(samples) for samples in processes])))
-    assert min(map(min, processes)) * 0.999 <= held.low <= held.high <= max(map(max, processes)) * 1.001
+def test_summary_counts_processes_and_names_the_kind_of_its_interval(processes: list[list[float]]) -> None:
+    summary = statistics.summarize(processes)
+    assert summary.n == len(processes)
+    assert summary.kind == ("interval" if len(processes) >= 3 else "spread")
+    assert summary.median == pytest.approx(float(np.median([np.median(samples) for samples in processes])))
+    assert min(map(min, processes)) * 0.999 <= summary.low <= summary.high <= max(map(max, processes)) * 1.001
 
 
 @given(PROCESSES, st.floats(0.01, 100))
@@ -56,31 +56,31 @@ def test_interval_narrows_with_more_processes() -> None:
 
 @given(st.dictionaries(st.sampled_from("abcdef"), SAMPLES), st.dictionaries(st.sampled_from("abcdef"), SAMPLES))
 def test_ratio_exists_only_inside_a_group(above: dict[str, list[float]], below: dict[str, list[float]]) -> None:
-    held = statistics.paired_ratio(above, below)
+    ratio = statistics.paired_ratio(above, below)
     shared = set(above) & set(below)
-    assert (held is None) == (not shared)
-    if held is not None:
-        assert held.n == len(shared)
+    assert (ratio is None) == (not shared)
+    if ratio is not None:
+        assert ratio.n == len(shared)
         expected = [np.median(above[group]) / np.median(below[group]) for group in shared]
-        assert held.median == pytest.approx(float(np.median(expected)))
+        assert ratio.median == pytest.approx(float(np.median(expected)))
 
 
 @given(st.dictionaries(st.sampled_from("abcd"), SAMPLES, min_size=1))
-def test_ratio_to_oneself_is_one(samples: dict[str, list[float]]) -> None:
-    held = statistics.paired_ratio(samples, samples)
-    assert held is not None
-    assert held.median == 1
-    assert held.low <= 1.000001
-    assert held.high >= 0.999999
+def test_ratio_of_a_row_to_itself_is_one(samples: dict[str, list[float]]) -> None:
+    ratio = statistics.paired_ratio(samples, samples)
+    assert ratio is not None
+    assert ratio.median == 1
+    assert ratio.low <= 1.000001
+    assert ratio.high >= 0.999999
 
 
-def test_pairing_removes_what_groups_share() -> None:
+def test_pairing_removes_drift_between_groups() -> None:
     drift = {"a": 1.0, "b": 3.0, "c": 9.0, "d": 27.0}
     slow = {group: [1.2 * scale] * 5 for group, scale in drift.items()}
     fast = {group: [1.0 * scale] * 5 for group, scale in drift.items()}
-    held = statistics.paired_ratio(slow, fast)
-    assert held is not None
-    assert (held.low, held.median, held.high) == pytest.approx((1.2, 1.2, 1.2))
+    ratio = statistics.paired_ratio(slow, fast)
+    assert ratio is not None
+    assert (ratio.low, ratio.median, ratio.high) == pytest.approx((1.2, 1.2, 1.2))
 
 
 @pytest.mark.parametrize("processes", [1, 2, 5])
@@ -117,11 +117,11 @@ def test_known_values() -> None:
 
 
 @pytest.mark.parametrize("values", [[], [float("nan")], [[1.0]]])
-def test_what_is_no_sample_is_refused(values: list[float]) -> None:
+def test_empty_and_non_finite_samples_are_refused(values: list[float]) -> None:
     with pytest.raises(ValueError, match="allowed is one row"):
         statistics.median(values)
 
 
-def test_geometric_mean_refuses_what_is_not_positive() -> None:
+def test_geometric_mean_refuses_zero() -> None:
     with pytest.raises(ValueError, match="allowed are positive"):
         statistics.geometric_mean([1.0, 0.0])

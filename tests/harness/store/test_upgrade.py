@@ -17,9 +17,9 @@ def test_upgraders_are_chained(tmp_path: Path) -> None:
     path = factory.write(tmp_path, factory.record(validation=[[epoch, 1.0, 0.5] for epoch in range(3000)]))
     assert upgrade.upgrade_folder(tmp_path) == []
     assert upgrade.upgrade_folder(tmp_path, chain, 3) == [path]
-    held = files.read_json(path)
-    assert held["schema_version"] == 3
-    assert held["facts"] == {"steps": [1, 2]}
+    record = files.read_json(path)
+    assert record["schema_version"] == 3
+    assert record["facts"] == {"steps": [1, 2]}
     assert len(files.read_json(files.side_path(path))["validation"]) == 3000
 
 

@@ -1,4 +1,4 @@
-"""Rules of a valid record: every rule finds what breaks it, also in path and environment."""
+"""Rules of a valid record: every rule reports a record that breaks it, also in its path and environment."""
 
 import copy
 from pathlib import Path
@@ -28,16 +28,16 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("problem", BROKEN)
-def test_every_rule_finds_what_breaks_it(tmp_path: Path, problem: str) -> None:
+def test_every_rule_reports_a_record_that_breaks_it(tmp_path: Path, problem: str) -> None:
     good = files.read_record(factory.write(tmp_path, factory.record()))
     assert not list(validate.problems(good))
     bad: Any = copy.deepcopy(good)
     *places, last, value = BROKEN[problem]
-    inner = bad
+    parent = bad
     for place in places:
-        inner = inner[place]
-    inner[last] = value
-    assert any(problem in found for found in validate.problems(bad)), list(validate.problems(bad))
+        parent = parent[place]
+    parent[last] = value
+    assert any(problem in sentence for sentence in validate.problems(bad)), list(validate.problems(bad))
 
 
 def test_a_record_in_the_wrong_folder_is_found(tmp_path: Path) -> None:
@@ -45,9 +45,9 @@ def test_a_record_in_the_wrong_folder_is_found(tmp_path: Path) -> None:
     moved = tmp_path / path.relative_to(tmp_path).as_posix().replace("cora", "citeseer").replace("seed=0", "seed=4")
     moved.parent.mkdir(parents=True)
     path.rename(moved)
-    found = [problem for _, problem in validate.problems_in(tmp_path)]
-    assert any("citeseer" in problem for problem in found)
-    assert any("seed=4" in problem for problem in found)
+    sentences = [problem for _, problem in validate.problems_in(tmp_path)]
+    assert any("citeseer" in problem for problem in sentences)
+    assert any("seed=4" in problem for problem in sentences)
 
 
 def test_a_record_without_its_environment_is_found(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Trackers: one finished run per record, offline, and never a reason to fail."""
+"""Trackers: one finished run per record, offline; their failures are warnings."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ def whole(log: Path) -> bytes:
     return log.read_bytes()
 
 
-def test_none_does_nothing(tmp_path: Path) -> None:
+def test_the_tracker_none_writes_nothing(tmp_path: Path) -> None:
     tracker = start(TrackerConfig(), tmp_path)
     tracker.record(factory.record())
     assert not list(tmp_path.iterdir())
@@ -44,29 +44,29 @@ def test_one_offline_run_per_record_with_config_history_and_summary(tmp_path: Pa
     assert tracker.failed == 0
     runs = offline_runs(tmp_path)
     assert len(runs) == len(records)
-    held = {run.name.rsplit("-", 1)[1]: whole(next(run.glob("*.wandb"))) for run in runs}
+    logs = {run.name.rsplit("-", 1)[1]: whole(next(run.glob("*.wandb"))) for run in runs}
     for record in records:
-        text = held[tracked.run_id(record | {"environment": "e"})]  # type: ignore[arg-type]
+        text = logs[tracked.run_id(record | {"environment": "e"})]  # type: ignore[arg-type]
         assert b"output_heads" in text
         assert (b"epoch/seconds" in text) == (record["status"] == "ok")
         assert record["status"].encode() in text
         assert (b"epoch_median_seconds" in text) == (record["status"] == "ok")
 
 
-def test_history_and_summary_hold_what_was_measured() -> None:
+def test_history_and_summary_hold_the_measured_values() -> None:
     record = factory.record("agl", 0, 0.1)
     rows = tracked.history(record)  # type: ignore[arg-type]
     assert [row["epoch/seconds"] for row in rows if "epoch/seconds" in row] == record["epochs"]["seconds"]
     assert sum("validation/score" in row for row in rows) == len(record["validation"])
-    held = tracked.summary(record)  # type: ignore[arg-type]
-    assert held["metrics.test"] == record["metrics"]["test"]
-    assert held["epoch_median_seconds"] == pytest.approx(0.1, rel=0.03)
+    summary = tracked.summary(record)  # type: ignore[arg-type]
+    assert summary["metrics.test"] == record["metrics"]["test"]
+    assert summary["epoch_median_seconds"] == pytest.approx(0.1, rel=0.03)
     failed = tracked.summary(factory.record(status="oom"))  # type: ignore[arg-type]
     assert failed["status"] == "oom"
     assert "epoch_median_seconds" not in failed
 
 
-def test_a_replay_meets_the_same_run_and_other_cells_do_not() -> None:
+def test_a_replay_has_the_id_of_its_run_and_other_cells_have_others() -> None:
     ids = [tracked.run_id(factory.record("agl", seed)) for seed in (0, 0, 1)]  # type: ignore[arg-type]
     assert ids[0] == ids[1] != ids[2]
 

@@ -1,4 +1,4 @@
-"""What makes a tensor wrong: errors by size and layer, and gradients that chance alone may explain."""
+"""Comparison of tensors: relative errors by tensor and layer, gradients retried from other states."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from harness.verify.graphs import small_graph
 
 
 class Flipping:
-    """An engine that is the definition, but for one gradient in those tries that are named."""
+    """The definition as an engine, with a wrong gradient or forward pass in the given tries."""
 
     def __init__(self, wrong_in, forward_wrong_in=()):
         self.graph = small_graph("multiclass", 4, weighted=False)
@@ -39,7 +39,7 @@ def compared(subject):
     ("wrong_in", "tries", "wrong"),
     [((), 1, False), ((0,), 2, False), ((0, 1), 3, False), ((0, 1, 2), 3, True)],
 )
-def test_a_gradient_is_wrong_only_if_it_is_so_from_three_states(wrong_in, tries, wrong):
+def test_a_gradient_is_wrong_only_if_it_is_wrong_from_three_states(wrong_in, tries, wrong):
     parity = compared(Flipping(wrong_in))
     assert (parity["tries"], parity["wrong"]) == (tries, wrong)
     assert parity["tensor"] == "layers.0.bias" or not wrong
@@ -66,7 +66,7 @@ def test_small_tensors_are_measured_against_their_layer():
 
 
 @pytest.mark.parametrize("tensor", [np.zeros((2, 3)), np.full((2, 2), np.nan), np.full((2, 2), np.inf)])
-def test_other_shapes_and_numbers_that_are_none_are_wrong(tensor):
+def test_other_shapes_and_non_finite_numbers_are_wrong(tensor):
     assert error_of(tensor, np.ones((2, 2))) > 1.0
 
 

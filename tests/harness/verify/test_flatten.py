@@ -1,4 +1,4 @@
-"""The gate of scenario ``flatten``: right records pass however they are made, each wrong column is caught."""
+"""The gate of scenario ``flatten``: right records pass under every option, each wrong column is caught."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -18,23 +18,23 @@ from tests.graphs import awkward_graph
 
 @dataclass
 class WrongConfig(AglConfig):
-    """GraphFlat with one mistake: ``column`` is what it changes."""
+    """GraphFlat with one mistake, in ``column`` of a record."""
 
     column: str = ""
     runtimes: ClassVar[dict[str, str]] = {"flatten": f"{__name__}:WrongFlattener"}
 
 
 class WrongFlattener(AglFlattener):
-    """Flattens rightly, stores the last record that has edges wrongly."""
+    """GraphFlat that stores one wrong record, the last with several edges."""
 
     def stored(self):
         records = list(super().stored())
         at = max(index for index, record in enumerate(records) if len(record.edge_ids) > 1)
-        records[at] = spoilt(records[at], self.config.column)
+        records[at] = damaged(records[at], self.config.column)
         return iter(records if self.config.column != "record" else records[:at])
 
 
-def spoilt(record, column):
+def damaged(record, column):
     """Change one entry of a column, or drop the last edge."""
     if column == "edge":
         return replace(record, **{name: getattr(record, name)[:-1] for name in
@@ -77,7 +77,7 @@ GRAPH = replace(awkward_graph(2, weighted=True), node_ids=np.random.default_rng(
 def test_right_records_pass(fanouts, options, sink):
     parity = verify_flattening(config(AglConfig(sink=sink, **options), fanouts), GRAPH)
     assert len(parity) == 2 and parity["small graph"]["targets"] == 60
-    assert all(0 < held["targets"] < held["nodes"] and held["edges"] > 0 for held in parity.values())
+    assert all(0 < counts["targets"] < counts["nodes"] and counts["edges"] > 0 for counts in parity.values())
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The gate's graphs: the small one is awkward, slices hold their targets and stay small."""
+"""The gate's graphs: the small one has every special case, slices contain their targets and stay small."""
 
 import numpy as np
 import pytest

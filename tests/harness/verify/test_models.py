@@ -1,4 +1,4 @@
-"""The gate lets right engines through, catches each wrong number, and forgives what only chance explains."""
+"""The gate of models: right engines pass, wrong ones are caught, sampling engines are checked on their samples."""
 
 from dataclasses import replace
 
@@ -79,9 +79,9 @@ def test_the_dummy_engine_computes_the_definition(model, multilabel, head):
     logits, loss, gradients = definition.loss_and_gradients(graph, spec, state, targets)
     network = NumpyNetwork(graph, spec)
     output = network.forward(state)
-    value, inner = loss_and_gradient(output[targets], graph.labels[targets])
+    value, gradient = loss_and_gradient(output[targets], graph.labels[targets])
     above = np.zeros_like(output)
-    above[targets] = inner
+    above[targets] = gradient
     np.testing.assert_allclose(output[targets], logits, rtol=1e-5, atol=1e-7)
     assert value == pytest.approx(loss, rel=1e-5)
     errors = gradient_errors(network.backward(above), gradients)
@@ -101,7 +101,7 @@ def test_engines_that_draw_the_definitions_samples_are_checked_on_them(model, sc
     assert engine.spec.fanouts == (2, 3) and not np.allclose(engine.definition(0)[0], other.definition(0)[0], rtol=1e-3)
 
 
-def test_engines_that_cannot_are_checked_on_all_neighbours():
+def test_engines_that_cannot_draw_the_samples_are_checked_on_all_neighbours():
     sampled = config("sage", batch_size=16)
     sampled.model.fanouts = [2, 3]
     graph = small_graph("multiclass", 4, weighted=False, nodes=150)

@@ -1,4 +1,4 @@
-"""``python -m backends.agl.flat``: from tables to shards, and what is said of input that is wrong."""
+"""``python -m backends.agl.flat``: from tables to shards, messages for wrong input, killed and repeated runs."""
 
 import os
 import signal
@@ -115,7 +115,7 @@ def test_only_nodes_of_a_label_table_without_splits_are_flattened(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
-def test_words_as_ids_are_known_by_name(tmp_path, ending):
+def test_ids_that_are_strings_keep_their_names(tmp_path, ending):
     named = {place: [f"user {number}" for number in EDGES[place]] for place in ("source", "target")}
     nodes = NODES | {"id": [f"user {number}" for number in NODES["id"]]}
     assert main([*write(tmp_path, nodes, EDGES | named, ending), "--targets", "all"]) == 0
@@ -125,7 +125,7 @@ def test_words_as_ids_are_known_by_name(tmp_path, ending):
     assert reader.names(records.ids[slice(*records.node_bounds[1:3])]) == ["user 20", "user 10", "user 30"]
 
 
-def test_a_second_run_into_the_same_folder_is_told_of_the_first(tmp_path, capsys):
+def test_a_second_run_into_the_same_folder_is_refused_while_the_first_works(tmp_path, capsys):
     from backends.agl.flat.folder_lock import locked
 
     for name in ("tables", "partial"):

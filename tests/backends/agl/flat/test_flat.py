@@ -1,4 +1,4 @@
-"""GraphFlat from the command line against the paper's definition, told once more in plain Python over the tables."""
+"""GraphFlat from the command line against the paper's definition in plain Python over the tables."""
 
 from collections import defaultdict
 from pathlib import Path

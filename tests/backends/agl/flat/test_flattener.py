@@ -1,4 +1,4 @@
-"""Scenario ``flatten`` through the harness: what is timed leaves records behind, or nothing, and nothing else."""
+"""Scenario ``flatten`` through the harness: counts of both sinks, options, no file left behind."""
 
 import tempfile
 from pathlib import Path

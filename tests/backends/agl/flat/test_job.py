@@ -1,4 +1,4 @@
-"""A GraphFlat run as a folder: whole or not there, resumable, and read back in a seeded order."""
+"""A GraphFlat run as a folder: written atomically, resumable, read back in a seeded order."""
 
 import json
 import shutil
@@ -96,7 +96,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
     assert (tmp_path / "out" / "manifest.json").read_text() == (tmp_path / "whole" / "manifest.json").read_text()
 
 
-def test_what_another_job_left_is_not_taken_over(tmp_path):
+def test_shards_of_another_job_are_not_reused(tmp_path):
     def interrupt(done, total):
         raise KeyboardInterrupt
 
@@ -107,7 +107,7 @@ def test_what_another_job_left_is_not_taken_over(tmp_path):
     assert everything(tmp_path / "out") == everything(tmp_path / "whole")
 
 
-def test_a_job_is_known_by_all_that_its_result_depends_on():
+def test_a_jobs_identity_covers_everything_its_result_depends_on():
     graph, targets, job = awkward_graph(2, weighted=True), np.arange(40), FlattenJob(parse_sampling("uniform(3)", 2))
     changes = [{"filtering": "weight > 1"}, {"embed": False}, {"shard_records": 7}] + [
         {"strategy": parse_sampling(text, 2, scope, seed)}

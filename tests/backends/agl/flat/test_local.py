@@ -1,4 +1,4 @@
-"""GraphFlat in one process: records equal the definition, whatever the batches, and samples are those of ``khop``."""
+"""GraphFlat in one process: records equal the neighbourhoods of ``khop``, for any batches and threads."""
 
 import threading
 from dataclasses import replace
@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from backends.agl.flat import local
 from backends.agl.flat.local import flattened, in_threads
-from backends.agl.flat.sampling_strategy import StrategyError, parse_sampling
+from backends.agl.flat.sampling_strategy import parse_sampling
 from backends.agl.flat.source import Source
 from backends.agl.graphfeature import decode
 from backends.kernels import SAMPLERS, EdgeSampler, khop
-from backends.kernels.sampling import distinct
 from datasets.graph import Graph
 from tests.graphs import awkward_graph
 
@@ -103,26 +102,6 @@ def test_large_neighbourhoods_are_flattened_few_at_a_time(tmp_path, monkeypatch,
     assert len(batches) > 2 and strings_in(batches) == whole
 
 
-def test_a_filter_thins_edges_out_before_they_are_sampled_and_keeps_degrees(tmp_path):
-    graph = awkward_graph(4, weighted=True)
-    text = "weight > 1.0 and not neighbor.feature[2] < 0"
-    passes = (graph.edge_weights > 1) & ~(graph.features[graph.csr.indices, 2] < 0)
-    record = decode(strings_of(graph, parse_sampling("full()", 1), tmp_path, filtering=text))
-    assert sorted(record.edge_ids) == sorted(graph.csr.ids[passes]) and 0 < passes.sum() < graph.csr.nnz
-    assert record.degrees[record.node_bounds[:-1]].tolist() == graph.csr.in_degrees.tolist()
-    sampled = decode(strings_of(graph, parse_sampling("weighted(2)", 1), tmp_path, filtering=text))
-    assert np.isin(sampled.edge_ids, graph.csr.ids[passes]).all()
-    at = {edge: position for position, edge in enumerate(graph.csr.ids.tolist())}
-    assert np.array_equal(sampled.edge_weights, graph.edge_weights[[at[edge] for edge in sampled.edge_ids.tolist()]])
-
-
-def test_a_filter_computes_and_compares_in_chains(tmp_path):
-    graph = awkward_graph(4, weighted=True)
-    passes = (graph.edge_weights * 2 > 1) & (graph.edge_weights + 0.5 <= 2)
-    record = decode(strings_of(graph, parse_sampling("full()", 1), tmp_path, filtering="0.5 < weight <= 3 / 2"))
-    assert sorted(record.edge_ids) == sorted(graph.csr.ids[passes]) and 0 < passes.sum() < graph.csr.nnz
-
-
 def test_a_sampler_of_ones_own_is_found_by_its_name(tmp_path, monkeypatch):
     monkeypatch.setitem(SAMPLERS, "lightest", EdgeSampler(lambda hashes, weight: weight, needs_weight=True))
     graph = awkward_graph(4, weighted=True)
@@ -138,67 +117,8 @@ def test_reversed_topk_keeps_the_least(tmp_path):
     assert record.edge_weights.tolist() == [graph.edge_weights[: graph.csr.indptr[1]].min()]
 
 
-@pytest.mark.parametrize(
-    "text", ["weight >", "colour > 1", "neighbor.colour == 1", "weight + 1", "feature[0] > 1", "f()", "1 / 0 > weight"]
-)
-def test_a_filter_that_cannot_be_read_says_what_can(text, tmp_path):
-    with pytest.raises(
-        ValueError, match=r"filter .* (columns are|write for example|compare columns|cannot be compared)"
-    ):
-        Source.build(awkward_graph(1, weighted=True), parse_sampling("full()", 1), text, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("text", "hops", "fanouts"),
-    [
-        ("uniform(15);uniform(10)", 2, (10, 15)),
-        ("random_sampler(limit=4)", 3, (4, 4, 4)),
-        ("weighted_sampler(by=weight, limit=2);weighted_sampler(by=weight, limit=3)", 3, (3, 3, 2)),
-        ("full()", 2, (None, None)),
-    ],
-)
-def test_hops_of_the_grammar_become_fanouts_of_layers(text, hops, fanouts):
-    assert parse_sampling(text, hops).fanouts == fanouts
-
-
-@pytest.mark.parametrize(
-    ("text", "hops", "complaint"),
-    [
-        ("uniform(15)", 0, "hop 0"),
-        ("nearest(3)", 1, "allowed are uniform"),
-        ("uniform(0)", 1, "from 1"),
-        ("uniform(-3)", 1, "from 1"),
-        ("uniform(2.5)", 1, "from 1"),
-        ("uniform(2147483648)", 1, "from 1 to 2147483647"),
-        ("uniform(3, 5)", 1, "given twice"),
-        ("uniform(3, seed=1.5)", 1, "seed=1.5 .* whole number"),
-        ("uniform(3, replacement=2)", 1, "replacement=2 .* true or false"),
-        ("uniform(3, by=weight)", 1, "reads no column"),
-        ("full(replacement=true)", 1, "neither by, replacement nor reverse"),
-        ("uniform()", 1, "without limit"),
-        ("uniform(2);uniform(3);uniform(4)", 2, "describes 3 hops"),
-        ("uniform(2);topk(3)", 2, "differently"),
-        ("uniform(limit=2, colour=3)", 1, "allowed are by"),
-        ("uniform(limit=two)", 1, "neither"),
-        ("full(3)", 1, "no limit"),
-        ("uniform(3, reverse=true)", 1, "only topk"),
-        ("topk(3, replacement=true)", 1, "replacement"),
-        ("", 1, "0 hops"),
-    ],
-)
-def test_a_strategy_that_cannot_be_carried_out_says_what_can(text, hops, complaint):
-    with pytest.raises(StrategyError, match=complaint):
-        parse_sampling(text, hops)
-
-
-@given(st.lists(st.integers(-(2**62), 2**62)))
-def test_distinct_values_are_those_of_numpy(values):
-    array = np.array(values, dtype=np.int64)
-    assert distinct(array).tolist() == np.unique(array).tolist()
-
-
 @given(count=st.integers(0, 20), threads=st.integers(1, 5))
-def test_results_come_in_order_from_no_more_threads_than_asked(count, threads):
+def test_results_come_in_order_from_at_most_the_given_threads(count, threads):
     used = set()
 
     def work(number: int) -> int:

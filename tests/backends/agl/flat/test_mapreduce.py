@@ -200,7 +200,7 @@ def fail(folder):
 
 
 @pytest.mark.needs_ray
-def test_what_fails_in_a_task_is_told_as_it_is(tmp_path):
+def test_an_error_in_a_task_is_raised_unchanged(tmp_path):
     from backends.agl.flat.distributed import OnRay
     from backends.parallel import ray_cluster as cluster
 

@@ -14,27 +14,23 @@ import pytest
 from safetensors.numpy import save_file
 
 from backends.agl.infer.commandline import main
-from tests.backends.agl.infer.test_infer import close, definition, model_on
+from tests.backends.agl.infer.test_infer import close, command_of, definition, model_on
 from tests.graphs import awkward_graph
 
 ROOT = Path(__file__).resolve().parents[4]
-HELD = awkward_graph(2)
+GRAPH = awkward_graph(2)
 
 
 @pytest.fixture
-def given(tmp_path):
+def saved_inference(tmp_path):
     """A graph and a model on disk, and the scores they should give."""
     graph = awkward_graph(2)
     spec, state = model_on(graph, "gat", 2)
-    (tmp_path / "graph").mkdir()
-    graph.save(tmp_path / "graph")
-    save_file(state, tmp_path / "model.safetensors")
-    command = ["-m", str(tmp_path / "model.safetensors"), "-i", str(tmp_path / "graph"), "-o", str(tmp_path / "out")]
-    return tmp_path, command, definition(graph, spec, state)
+    return tmp_path, command_of(tmp_path, graph, state), definition(graph, spec, state)
 
 
-def test_a_process_scores_a_graph_and_shows_its_progress(given):
-    folder, command, expected = given
+def test_a_process_scores_a_graph_and_shows_its_progress(saved_inference):
+    folder, command, expected = saved_inference
     settings = ["-c", "partitions=3", "threads=1"]
     run = [sys.executable, "-m", "backends.agl.infer", *command, *settings]
     done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True)
@@ -47,24 +43,24 @@ def test_a_process_scores_a_graph_and_shows_its_progress(given):
     assert sorted(path.name for path in (folder / "out").iterdir()) == ["facts.json", "nodes.npy", "scores.npy"]
 
 
-def test_targets_are_scored_in_the_order_given(given):
-    folder, command, expected = given
+def test_targets_are_scored_in_the_order_given(saved_inference):
+    folder, command, expected = saved_inference
     targets = np.array([31, 2, 9])
     np.save(folder / "targets.npy", targets)
     assert main([*command, "-t", str(folder / "targets.npy")]) == 0
     close(np.load(folder / "out" / "scores.npy"), expected[targets])
 
 
-def test_nodes_go_by_the_names_of_the_tables(given):
-    folder, command, _ = given
-    spoiled(folder, HELD, node_ids=np.arange(40) * 3 + 5)
+def test_nodes_keep_the_ids_of_the_tables(saved_inference):
+    folder, command, _ = saved_inference
+    spoiled(folder, GRAPH, node_ids=np.arange(40) * 3 + 5)
     np.save(folder / "targets.npy", np.array([31, 2, 9]))
     assert main([*command, "-t", str(folder / "targets.npy")]) == 0
     np.testing.assert_array_equal(np.load(folder / "out" / "nodes.npy"), [98, 11, 32])
 
 
-def test_finished_scores_are_never_overwritten(given, capsys):
-    folder, command, _ = given
+def test_finished_scores_are_never_overwritten(saved_inference, capsys):
+    folder, command, _ = saved_inference
     assert main(command) == 0
     before = (folder / "out" / "scores.npy").stat().st_mtime_ns
     assert main(command) == 2
@@ -85,16 +81,16 @@ def test_finished_scores_are_never_overwritten(given, capsys):
         ("hub=-5", "-c hub=-5 is not allowed"),
     ],
 )
-def test_settings_that_do_not_exist_are_refused(given, capsys, settings, message):
-    folder, command, _ = given
+def test_settings_that_do_not_exist_are_refused(saved_inference, capsys, settings, message):
+    folder, command, _ = saved_inference
     fanouts = ["fanouts=2,2"] if settings.startswith("sampler") else []
     assert main([*command, "-c", *fanouts, settings]) == 2
     assert message in capsys.readouterr().err
     assert not (folder / "out").exists()
 
 
-def test_a_corrupt_model_is_refused_by_name(given, capsys):
-    folder, command, _ = given
+def test_a_corrupt_model_is_refused_by_name(saved_inference, capsys):
+    folder, command, _ = saved_inference
     model = folder / "model.safetensors"
     model.write_bytes(model.read_bytes()[:100])
     assert main(command) == 2
@@ -123,9 +119,12 @@ def with_nan(array, row):
         (lambda path: cut(path / "graph" / "indices.npy"), "graph/indices.npy is damaged"),
         (lambda path: (path / "graph" / "graph.json").write_text("{"), "graph/graph.json is damaged"),
         (lambda path: (path / "graph" / "indptr.npy").unlink(), "graph/indptr.npy"),
-        (lambda path: spoiled(path, HELD, features=with_nan(HELD.features, 7)), "the features of node 7 of awkward"),
-        (lambda path: spoiled(path, HELD, features=HELD.features[:, :3]), "the model takes 6 features, awkward has 3"),
-        (lambda path: spoiled(path, HELD, edge_weights=np.ones(HELD.csr.nnz, np.float32)), "which gat would drop"),
+        (lambda path: spoiled(path, GRAPH, features=with_nan(GRAPH.features, 7)), "the features of node 7 of awkward"),
+        (
+            lambda path: spoiled(path, GRAPH, features=GRAPH.features[:, :3]),
+            "the model takes 6 features, awkward has 3",
+        ),
+        (lambda path: spoiled(path, GRAPH, edge_weights=np.ones(GRAPH.csr.nnz, np.float32)), "which gat would drop"),
         (lambda path: (path / "targets.npy").write_bytes(b""), "targets.npy is no whole .npy file"),
         (lambda path: cut(path / "targets.npy"), "targets.npy is no whole .npy file"),
         (lambda path: np.save(path / "targets.npy", np.ones(3)), "targets.npy holds float64 of shape (3,)"),
@@ -135,8 +134,8 @@ def with_nan(array, row):
         ),
     ],
 )
-def test_files_that_do_not_serve_are_named_and_nothing_is_written(given, capsys, spoil, message):
-    folder, command, _ = given
+def test_unusable_files_are_named_and_nothing_is_written(saved_inference, capsys, spoil, message):
+    folder, command, _ = saved_inference
     np.save(folder / "targets.npy", np.arange(30))
     spoil(folder)
     assert main([*command, "-t", str(folder / "targets.npy")]) in (1, 2)
@@ -144,9 +143,9 @@ def test_files_that_do_not_serve_are_named_and_nothing_is_written(given, capsys,
     assert not (folder / "out").exists()
 
 
-def test_a_full_disk_leaves_no_scores(given):
-    """What a run without room leaves is no obstacle to the next one."""
-    folder, command, expected = given
+def test_a_full_disk_leaves_no_scores(saved_inference):
+    """The next run succeeds in spite of the files that the failed one left."""
+    folder, command, expected = saved_inference
     words = " ".join(map(repr, command))
     limited = f"ulimit -f 0; exec {sys.executable} -m backends.agl.infer {words}"
     ended = subprocess.run(["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True)
@@ -159,11 +158,7 @@ def test_a_full_disk_leaves_no_scores(given):
 def test_a_killed_process_goes_on_where_it_stopped(tmp_path):
     graph = awkward_graph(4, nodes=3000, edges=60000)
     spec, state = model_on(graph, "gat", 3)
-    (tmp_path / "graph").mkdir()
-    graph.save(tmp_path / "graph")
-    save_file(state, tmp_path / "model.safetensors")
-    out = tmp_path / "out"
-    command = ["-m", str(tmp_path / "model.safetensors"), "-i", str(tmp_path / "graph"), "-o", str(out)]
+    command, out = command_of(tmp_path, graph, state), tmp_path / "out"
     run = [sys.executable, "-m", "backends.agl.infer", *command, "-c", "partitions=400", "threads=1"]
     process = subprocess.Popen(run, cwd=ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:

@@ -3,6 +3,7 @@
 import itertools
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -17,7 +18,16 @@ from backends.agl.infer.job import InferenceJob
 from backends.agl.infer.local import silent
 from backends.agl.infer.workspace import Workspace
 from backends.parallel import ray_cluster as cluster
-from tests.backends.agl.infer.test_infer import MODELS, Killed, close, definition, inference, killed_in, model_on
+from tests.backends.agl.infer.test_infer import (
+    MODELS,
+    Killed,
+    close,
+    command_of,
+    definition,
+    inference,
+    killed_in,
+    model_on,
+)
 from tests.graphs import awkward_graph
 
 pytestmark = pytest.mark.needs_ray
@@ -92,16 +102,9 @@ def test_the_pieces_of_a_hub_merge_to_the_sample_of_the_whole(seed, threshold, f
 
 
 def test_a_process_that_used_ray_leaves_no_process_and_no_file(tmp_path):
-    import sys
-
-    from safetensors.numpy import save_file
-
     graph = awkward_graph(2)
     spec, state = model_on(graph, "sage", 2)
-    (tmp_path / "graph").mkdir()
-    graph.save(tmp_path / "graph")
-    save_file(state, tmp_path / "model.safetensors")
-    command = ["-m", str(tmp_path / "model.safetensors"), "-i", str(tmp_path / "graph"), "-o", str(tmp_path / "out")]
+    command = command_of(tmp_path, graph, state)
     run = [sys.executable, "-m", "backends.agl.infer", *command, "-c", "engine=ray", "partitions=2"]
     (mine := Path("/tmp") / f"gi{os.getpid()}").mkdir()
     root = Path(__file__).resolve().parents[4]

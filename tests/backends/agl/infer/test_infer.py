@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import save_file
 
 from backends.agl.infer.job import InferenceJob
 from backends.agl.infer.local import LocalInference
@@ -33,8 +34,16 @@ def definition(graph, spec, state):
     return forward(graph, spec, parameters).numpy()
 
 
-def inference(folder, *given, **options):
-    job = InferenceJob(*given, **options)
+def command_of(folder, graph, state):
+    """Save a graph and a model; return the options with which GraphInfer scores them into the folder ``out``."""
+    (folder / "graph").mkdir()
+    graph.save(folder / "graph")
+    save_file(state, folder / "model.safetensors")
+    return ["-m", str(folder / "model.safetensors"), "-i", str(folder / "graph"), "-o", str(folder / "out")]
+
+
+def inference(folder, *positional, **options):
+    job = InferenceJob(*positional, **options)
     engine = LocalInference(job, Workspace(folder, job.identity()))
     engine.map()
     return engine
@@ -76,7 +85,7 @@ def test_a_subset_gets_the_rows_of_the_whole_from_fewer_embeddings(tmp_path, mod
 
 
 class Killed(BaseException):
-    """What ends a run in the middle of a round."""
+    """Ends a run in the middle of a round."""
 
 
 def killed_in(step):
@@ -119,7 +128,7 @@ def test_a_folder_of_another_inference_is_refused(tmp_path):
 @pytest.mark.parametrize("head", ["none", "linear"])
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("model", MODELS)
-def test_a_state_tells_its_model_and_falls_into_slices_that_share_nothing(model, layers, head):
+def test_a_state_implies_its_model_and_splits_into_disjoint_slices(model, layers, head):
     spec, state = model_on(awkward_graph(), model, layers, head)
     assert spec_from_state(state, "it").parameters() == spec.parameters()
     names = [set(part.slice_state) for part in slices_of(spec, state)]
@@ -145,9 +154,7 @@ def test_a_state_that_does_not_fit_is_refused(spoil, message):
         InferenceJob(graph, spec, state)
 
 
-def test_a_file_that_is_no_state_is_refused_by_name(tmp_path):
-    from safetensors.numpy import save_file
-
+def test_a_file_without_a_state_is_refused_by_name(tmp_path):
     state = model_on(awkward_graph(), "gcn", 2)[1]
     path = tmp_path / "model.safetensors"
     with pytest.raises(ValueError, match=f"there is no file {path}"):

@@ -1,4 +1,4 @@
-"""``backend.infer`` of agl: every value scores as the definition, says what it made, and leaves no file behind."""
+"""``backend.infer`` of agl: every value scores as the definition, reports facts, and leaves no file behind."""
 
 import tempfile
 
@@ -18,7 +18,7 @@ from tests.graphs import awkward_graph
 @pytest.mark.parametrize("size", [None, 9])
 @pytest.mark.parametrize("infer", INFER)
 @pytest.mark.parametrize("model", MODELS)
-def test_every_way_to_infer_scores_as_the_definition(tmp_path, monkeypatch, model, infer, size):
+def test_every_value_of_backend_infer_scores_as_the_definition(tmp_path, monkeypatch, model, infer, size):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     graph = awkward_graph(3, weighted=model == "gcn")
     spec, state = model_on(graph, model, 2)
@@ -31,7 +31,7 @@ def test_every_way_to_infer_scores_as_the_definition(tmp_path, monkeypatch, mode
             close(engine.infer(clock), expected[nodes])
         facts = engine.facts()
         if infer == "graphinfer":
-            assert {item["nnz"] for item in facts["spmm"]}
+            assert {spmm["nnz"] for spmm in facts["spmm"]}
             assert facts["embeddings"] <= 2 * graph.nodes
             assert {"map", "send", "receive", "score"} <= clock.seconds.keys()
         engine.close()
@@ -65,7 +65,7 @@ SAMPLED = [
 @pytest.mark.parametrize("source", ["graph", "graphfeature"])
 @pytest.mark.parametrize("infer", ["graphinfer", "neighbourhood"])
 @pytest.mark.parametrize(("model", "sampler"), SAMPLED)
-def test_inference_draws_what_training_draws_and_graphfeatures_hold(model, sampler, infer, source):
+def test_inference_draws_the_samples_of_training_and_of_graphfeatures(model, sampler, infer, source):
     graph = awkward_graph(3, weighted=model == "gcn")
     spec, state = model_on(graph, model, 2, fanouts=(3, 4))
     engine = prepared(graph, spec, state, sampler=sampler, infer=infer)
@@ -104,7 +104,7 @@ def test_tasks_of_ray_score_as_this_process_does():
         ({"infer": "neighbourhood", "run_on": "ray"}, "backend.infer=neighbourhood runs in this process"),
     ],
 )
-def test_what_inference_cannot_draw_is_unsupported(options, named):
+def test_samplers_that_inference_lacks_are_unsupported(options, named):
     graph = awkward_graph(3)
     with pytest.raises(Unsupported, match=named):
         prepared(graph, *model_on(graph, "sage", 2), **options)

@@ -9,15 +9,10 @@ import pytest
 
 from backends.agl.train.worker import WorkerClock
 from backends.parallel.ranks import RankFailed
-from tests.backends.agl.train.test_parameter_server import prepared
+from tests.backends.agl.train.test_parameter_server import prepared, same
 from tests.cells import mark_processes
 
 EPOCHS = 2
-
-
-def same(one, other):
-    for name, value in one.items():
-        np.testing.assert_allclose(other[name], value, rtol=0, atol=2e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("batch_size", [3, None])

@@ -1,4 +1,4 @@
-"""``python -m backends.agl.train``: from shards to parameters that GraphInfer reads; wrong input is told."""
+"""``python -m backends.agl.train``: from shards to parameters that GraphInfer reads; wrong input is named."""
 
 import subprocess
 import sys
@@ -38,8 +38,8 @@ def shards_of(folder, graph, sampling="full()", records=1024, which="labelled"):
 
 
 def command(folder, *settings, model="gat", strategy="local"):
-    given = ["-m", model, "-i", str(folder / "shards"), "-t", strategy, "-o", str(folder / "model.safetensors")]
-    return [*given, "-c", *SHAPE, *settings]
+    options = ["-m", model, "-i", str(folder / "shards"), "-t", strategy, "-o", str(folder / "model.safetensors")]
+    return [*options, "-c", *SHAPE, *settings]
 
 
 def from_memory(graph, epochs, model="gat", **options):
@@ -59,7 +59,7 @@ def same(actual, expected, tolerance=1e-4):
         np.testing.assert_allclose(actual[name], value, atol=tolerance, err_msg=name)
 
 
-def test_a_process_trains_from_shards_what_a_graph_in_memory_trains_and_graphinfer_reads_it(tmp_path):
+def test_training_from_shards_equals_training_from_memory_and_graphinfer_reads_its_model(tmp_path):
     graph = awkward_graph(4)
     shards_of(tmp_path / "shards", graph, which="train")
     run = [sys.executable, "-m", "backends.agl.train", *command(tmp_path, "epochs=6")]
@@ -71,13 +71,13 @@ def test_a_process_trains_from_shards_what_a_graph_in_memory_trains_and_graphinf
     (tmp_path / "graph").mkdir()
     graph.save(tmp_path / "graph")
     words = done.stdout.split("python -m backends.agl.infer ")[1].split()
-    given = [{"GRAPH": str(tmp_path / "graph"), "SCORES": str(tmp_path / "out")}.get(word, word) for word in words]
-    assert infer.main(given) == 0
+    arguments = [{"GRAPH": str(tmp_path / "graph"), "SCORES": str(tmp_path / "out")}.get(word, word) for word in words]
+    assert infer.main(arguments) == 0
     np.testing.assert_allclose(np.load(tmp_path / "out" / "scores.npy"), scores, atol=1e-3)
 
 
 @pytest.mark.parametrize(("model", "strategy"), [("gcn", "sync"), ("sage", "allreduce")])
-def test_workers_on_their_own_shards_train_what_one_batch_of_all_trains(tmp_path, model, strategy):
+def test_workers_on_their_own_shards_equal_one_batch_of_all_targets(tmp_path, model, strategy):
     graph = awkward_graph(4)
     count = len(graph.nodes_of("train"))
     shards_of(tmp_path / "shards", graph, records=-(-count // 2), which="train")
@@ -138,15 +138,15 @@ def test_records_without_a_label_are_neither_trained_nor_validated(tmp_path, cap
 
 
 @pytest.mark.parametrize("sampling", ["uniform(2, replacement=true)", "uniform(3);uniform(2)"])
-def test_the_words_it_ends_with_score_by_the_samples_that_were_trained(tmp_path, sampling, capsys):
+def test_the_printed_command_scores_by_the_samples_of_training(tmp_path, sampling, capsys):
     graph = awkward_graph(4)
     shards_of(tmp_path / "shards", graph, sampling)
     assert main(command(tmp_path, "epochs=1", "slope=0.4")) == 0
     (tmp_path / "graph").mkdir()
     graph.save(tmp_path / "graph")
     words = capsys.readouterr().out.split("python -m backends.agl.infer ")[1].split()
-    given = [{"GRAPH": str(tmp_path / "graph"), "SCORES": str(tmp_path / "out")}.get(word, word) for word in words]
-    assert infer.main(given) == 0
+    arguments = [{"GRAPH": str(tmp_path / "graph"), "SCORES": str(tmp_path / "out")}.get(word, word) for word in words]
+    assert infer.main(arguments) == 0
     trainer = prepared_trainer("gat", tmp_path / "shards", "local", read_train_settings([*SHAPE, "slope=0.4"]))
     trainer.model.load(load_file(tmp_path / "model.safetensors"))
     trainer.model.eval()
@@ -185,12 +185,12 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("more", "told"), MISTAKES, ids=[told for _, told in MISTAKES])
-def test_wrong_input_is_told_and_writes_nothing(tmp_path, more, told, capsys):
+@pytest.mark.parametrize(("more", "message"), MISTAKES, ids=[message for _, message in MISTAKES])
+def test_wrong_input_is_named_and_writes_nothing(tmp_path, more, message, capsys):
     shards_of(tmp_path / "shards", awkward_graph(4))
     assert main([*command(tmp_path), *more]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: ") and told in error
+    assert error.startswith("error: ") and message in error
     assert [path.name for path in tmp_path.iterdir()] == ["shards"]
 
 

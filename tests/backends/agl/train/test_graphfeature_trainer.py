@@ -1,4 +1,4 @@
-"""GraphTrainer from shards: merging gives back what k-hop search finds, and training is that of the graph in memory."""
+"""GraphTrainer from shards: merged records equal the k-hop search, training equals that of the graph in memory."""
 
 from dataclasses import replace
 

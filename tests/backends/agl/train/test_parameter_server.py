@@ -41,6 +41,11 @@ def prepared(model, batch_size, training=None, nodes=40, seed=0, **options):
     return trainer
 
 
+def same(one, other, tolerance=2e-5):
+    for name, value in one.items():
+        np.testing.assert_allclose(other[name], value, rtol=0, atol=tolerance, err_msg=name)
+
+
 def server(strategy="sync", workers=2, size=5, **options) -> ParameterServer:
     parameter_server = ParameterServer(
         UpdateRules(workers, strategy, **options), TrainingSpec(optimizer="sgd", rate=1.0), 0
@@ -85,21 +90,21 @@ def test_servers_update_as_an_optimizer_of_one_process_does(optimizer, decay_on,
         lambda calls: [getattr(parameter_server[at], method)(*arguments) for at, method, arguments in calls], bounds
     )
     group.load(layout.join(start))
-    own = {name: torch.nn.Parameter(torch.from_numpy(value.copy())) for name, value in start.items()}
-    decays = [decay_on == "all" or name.startswith("layers.0.") for name in own]
+    parameters = {name: torch.nn.Parameter(torch.from_numpy(value.copy())) for name, value in start.items()}
+    decays = [decay_on == "all" or name.startswith("layers.0.") for name in parameters]
     kinds = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
     groups = [
         {"params": [value], "weight_decay": 0.3 if decayed else 0.0}
-        for value, decayed in zip(own.values(), decays, strict=True)
+        for value, decayed in zip(parameters.values(), decays, strict=True)
     ]
     alone = kinds[optimizer](groups, lr=0.1)
     for step in range(4):
         gradient = initial_state(SPEC, 10 + step)
-        for name, value in own.items():
+        for name, value in parameters.items():
             value.grad = torch.from_numpy(gradient[name])
         alone.step()
         group.push(0, step, layout.join(gradient), 3.0)
-    expected = layout.join({name: value.detach().numpy() for name, value in own.items()})
+    expected = layout.join({name: value.detach().numpy() for name, value in parameters.items()})
     np.testing.assert_allclose(group.values(), expected, rtol=0, atol=1e-6)
 
 
@@ -117,8 +122,7 @@ def test_synchronous_workers_equal_one_worker_on_the_joined_batch(model, batch_s
             expected = alone.epoch(epoch, WorkerClock())
         actual = many.epoch(epoch, WorkerClock())
         assert np.isfinite(actual) and np.isfinite(expected)
-    for name, value in alone.state().items():
-        np.testing.assert_allclose(many.state()[name], value, rtol=0, atol=2e-5)
+    same(alone.state(), many.state())
     many.close()
 
 
@@ -138,7 +142,7 @@ def test_a_push_may_be_repeated():
 
 
 @given(st.permutations(range(4)))
-def test_the_order_of_arrival_does_not_show(order):
+def test_results_do_not_depend_on_the_order_of_arrival(order):
     gradients = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
     results = []
     for ranks in (range(4), order):
@@ -204,7 +208,7 @@ def test_a_server_that_starts_again_loses_at_most_what_came_after_its_checkpoint
     assert again.facts()["oldest_gradient"] <= 2
 
 
-def test_what_a_restarted_server_lost_is_not_waited_for(tmp_path: Path):
+def test_gradients_lost_by_a_restarted_server_are_not_awaited(tmp_path: Path):
     rules = UpdateRules(2, "sync", checkpoint_every=2)
     arguments = (rules, TrainingSpec(rate=0.1), 0, str(tmp_path / "server"))
     parameter_server = ParameterServer(*arguments)
@@ -260,8 +264,8 @@ def test_facts_count_bytes_steps_and_seconds():
     trainer.epoch(1, WorkerClock())
     facts = trainer.facts()
     size, steps = 4 * facts["parameters"], [plan.steps for plan in trainer.job.plans]
-    for worker, own in zip(facts["workers"], steps, strict=True):
-        assert worker["bytes_pulled"] == worker["bytes_pushed"] == size * own
+    for worker, steps_of_worker in zip(facts["workers"], steps, strict=True):
+        assert worker["bytes_pulled"] == worker["bytes_pushed"] == size * steps_of_worker
         assert worker["compute"] > 0 and worker["pull"] > 0 and worker["push"] > 0 and worker["wait"] >= 0
     assert sum(worker["targets"] for worker in facts["workers"]) == len(trainer.plan.nodes)
     assert facts["servers"][0]["updates"] == 2 * facts["steps"]

@@ -1,4 +1,4 @@
-"""Workers and servers as real processes: equal to one another, killed and restarted, and gone at the end."""
+"""Workers and servers as Ray actors: equal to those of one process, killed and restarted, gone at the end."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ import pytest
 from backends.agl.train.worker import WorkerClock
 from backends.parallel import ray_cluster as cluster
 from harness.launcher.process import end_tree
-from tests.backends.agl.train.test_parameter_server import prepared
+from tests.backends.agl.train.test_parameter_server import prepared, same
 from tests.cells import eventually, mark_processes, marked
 
 pytestmark = pytest.mark.needs_ray
@@ -54,11 +54,6 @@ def pair(launched):
     for trainer in launched:
         trainer.load(trainer.job.state)
     return launched
-
-
-def same(one, other, tolerance=2e-5):
-    for name, value in one.items():
-        np.testing.assert_allclose(other[name], value, rtol=0, atol=tolerance, err_msg=name)
 
 
 def test_actors_equal_the_servers_of_this_process(pair):
@@ -111,16 +106,16 @@ def damaged(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("every", "told"), [(0, "checkpoint_every=0 it has no checkpoint"), (5, "could not be started again")]
+    ("every", "message"), [(0, "checkpoint_every=0 it has no checkpoint"), (5, "could not be started again")]
 )
-def test_a_server_that_cannot_go_on_ends_the_training_with_a_reason(ray, every, told):
+def test_a_server_that_cannot_go_on_ends_the_training_with_a_reason(ray, every, message):
     """One without a checkpoint, and one whose checkpoint is damaged; nobody waits for ever."""
     trainer = prepared("gcn", 3, workers=2, strategy="sync", servers=2, checkpoint_every=every)
     trainer.epoch(0, WorkerClock())
     for path in trainer.pool.folder.glob("*.checkpoint"):
         damaged(path)
     os.kill(pid_of(ray, trainer.pool.actors[1]), signal.SIGKILL)
-    with pytest.raises(RuntimeError, match=told):
+    with pytest.raises(RuntimeError, match=message):
         trainer.epoch(1, WorkerClock())
     folder = trainer.pool.folder
     trainer.close()

@@ -1,6 +1,5 @@
-"""The model of the speed-up: it cannot beat linear, starts at what was measured, and says that it is a model."""
+"""The model of the speed-up: at most linear, exact for one worker, bounded by network and server."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -8,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.agl.train.curve import main
 from backends.agl.train.speedup import (
     NO_NETWORK,
     Calibration,
@@ -84,14 +82,14 @@ def test_messages_wait_for_those_that_are_at_the_server(think, served, workers):
     assert residence_time(think, served, 1) == pytest.approx(served)
 
 
-@pytest.mark.parametrize("given_", [(0.0, 0.0), (-1.0, 0.0), (math.nan, 0.0), (1.0, -1.0), (1.0, math.inf)])
-def test_what_is_no_network_is_refused(given_):
+@pytest.mark.parametrize("arguments", [(0.0, 0.0), (-1.0, 0.0), (math.nan, 0.0), (1.0, -1.0), (1.0, math.inf)])
+def test_an_impossible_network_is_refused(arguments):
     with pytest.raises(ValueError, match="bandwidth above 0"):
-        ClusterNetwork(*given_)
+        ClusterNetwork(*arguments)
 
 
 @given(calibrations, strategies)
-def test_one_worker_is_what_was_measured(measured, strategy):
+def test_the_model_of_one_worker_equals_its_measurement(measured, strategy):
     assert math.isclose(predicted_seconds(measured, 1, strategy), measured.epoch, rel_tol=1e-9)
 
 
@@ -151,12 +149,12 @@ def test_sharing_a_machine_stretches_an_epoch_by_its_factor(measured, factor, wo
 def facts_of(workers, compute, exchange, targets=1000, steps=10):
     """Facts of workers that split the targets, each with so many seconds per target and per step."""
     part = {"targets": targets / workers, "steps": steps / workers, "wait": 7.0}
-    spent = {"compute": compute * part["targets"], "pull": 0.0, "push": exchange * part["steps"]}
-    return {"workers": [part | spent] * workers}
+    seconds_of_phases = {"compute": compute * part["targets"], "pull": 0.0, "push": exchange * part["steps"]}
+    return {"workers": [part | seconds_of_phases] * workers}
 
 
 @given(st.integers(1, 8), st.floats(1.0, 3.0), st.floats(1.0, 3.0))
-def test_sharing_is_told_by_the_workers_own_clocks(workers, compute, exchange):
+def test_sharing_factors_come_from_the_workers_clocks(workers, compute, exchange):
     alone = facts_of(1, 1e-3, 1e-2)
     actual = sharing_factors(alone, facts_of(workers, compute * 1e-3, exchange * 1e-2))
     assert actual == pytest.approx((compute, exchange))
@@ -171,41 +169,8 @@ def test_facts_of_two_workers_give_no_calibration():
     trainer.close()
 
 
-def test_what_has_no_model_is_refused():
+def test_strategies_without_a_model_are_refused():
     measured = Calibration(1, 1.0, 0, 0, 0, 0)
     for workers, strategy in ((0, "sync"), (2, "allreduce")):
         with pytest.raises(ValueError, match=r"workers=0|allreduce"):
             predicted_seconds(measured, workers, strategy)
-
-
-def record_of(workers, strategy="async", **facts):
-    """A record as the harness writes it, of a real run."""
-    trainer = prepared("gcn", 3, workers=workers, strategy=strategy, servers=0)
-    spent = []
-    for epoch in range(2):
-        clock = WorkerClock()
-        trainer.epoch(epoch, clock)
-        spent.append(clock.seconds["workers"])
-    record = {"status": "ok", "facts": trainer.facts() | facts, "epochs": {"seconds": spent}}
-    trainer.close()
-    return record | {"config": {"backend": {"strategy": strategy, "workers": workers}}}
-
-
-def test_the_curve_of_records_says_what_is_measured_and_what_is_a_model(tmp_path, capsys):
-    paths = [tmp_path / "one.json", tmp_path / "two.json"]
-    for workers, path in enumerate(paths, start=1):
-        path.write_text(json.dumps(record_of(workers)))
-    assert main([str(path) for path in paths]) == 0
-    lines = capsys.readouterr().out.splitlines()[1:]
-    assert [line.split()[4] for line in lines] == ["measured"] * 2 + ["model"] * 11
-    assert lines[0].split()[3] == lines[2].split()[3] == "1.00" and lines[0].endswith("+0 %, +0 %")
-    assert main([*map(str, paths), "--bandwidth", "1e6", "--latency", "1e-3"]) == 0
-    assumed = [line.partition("model")[2].strip() for line in capsys.readouterr().out.splitlines()[3:]]
-    assert assumed == ["no network"] * 11 + ["0.008 Gbit/s, 1000 µs"] * 11
-
-
-def test_records_without_one_worker_are_refused(tmp_path, capsys):
-    path = tmp_path / "two.json"
-    path.write_text(json.dumps(record_of(2)))
-    assert main([str(path)]) == 2
-    assert "workers=1" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What one worker does: its batches in order, where it goes on, its share of a limit, of decay and of randomness."""
+"""One worker: its batches in order, resumption, its share of a limit, of decay and of randomness."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -21,7 +21,7 @@ from tests.graphs import awkward_graph
 
 
 @given(st.integers(0, 30), st.integers(0, 3))
-def test_a_restarted_worker_leaves_out_the_batches_it_trained(skip, epoch):
+def test_a_restarted_worker_skips_the_batches_it_trained(skip, epoch):
     plan = WorkerPlan(np.arange(50), 7, None, 3)
     left = replace(plan, skip=skip).targets(epoch)
     assert [batch.tolist() for batch in left] == [batch.tolist() for batch in plan.targets(epoch)[skip:]]
@@ -48,11 +48,11 @@ def test_a_limit_counts_the_batches_of_all_workers(workers, limit, size):
 
 @pytest.mark.parametrize("decay_on", ["all", "first"])
 @pytest.mark.parametrize("servers", [1, 2, 5, 40])
-def test_servers_share_out_what_decays(decay_on, servers):
+def test_every_server_decays_its_part_of_the_parameters(decay_on, servers):
     training = TrainingSpec(decay=0.1, decay_on=decay_on)
     job = training_job_of(settings(), SPEC, training, {}, BatchPlan(np.arange(9)), 1)
     layout = ParameterLayout(SPEC)
-    decayed = [given[2] for given in server_arguments(job, UpdateRules(1), servers)]
+    decayed = [arguments[2] for arguments in server_arguments(job, UpdateRules(1), servers)]
     assert sum(decayed) == layout.decayed(training)
     assert all(
         0 <= count <= high - low for count, (low, high) in zip(decayed, pairwise(layout.bounds(servers)), strict=True)
@@ -65,7 +65,7 @@ def test_dropout_differs_between_workers():
     trainer.close()
 
 
-def test_a_batch_weighs_what_is_labelled():
+def test_a_batch_is_weighted_by_its_labels():
     graph = awkward_graph(2)
     nodes = np.arange(graph.nodes)
     assert labels_in(targets_of(graph, nodes)) == (graph.labels >= 0).sum()

@@ -1,4 +1,4 @@
-"""Attention with bias and activation written over it: values and gradients."""
+"""Attention with fused bias and activation: values and gradients."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def drawn(seed, csr, heads, width, scale=1.0):
     return [scale * torch.randn(shape, generator=draw, dtype=torch.float64) for shape in shapes]
 
 
-def apart(csr, z, score_src, score_dst, bias, activation, **options):
+def unfused(csr, z, score_src, score_dst, bias, activation, **options):
     return TORCH[activation](gat(csr, z, score_src, score_dst, **options).flatten(1) + bias)
 
 
@@ -36,13 +36,13 @@ def with_gradients(call, inputs, flow):
     st.integers(0, 99), st.sampled_from([1, 2, 3, 8]), st.integers(1, 40), st.sampled_from(ACTIVATIONS),
     st.sampled_from([0.0, 0.4]), st.sampled_from([0.03, 1.0, 12.0]),
 )  # fmt: skip
-def test_value_and_gradients_equal_those_of_its_parts(seed, heads, width, activation, dropout, scale):
+def test_value_and_gradients_equal_the_unfused_operations(seed, heads, width, activation, dropout, scale):
     csr = random_csr(seed, 9, 8, 30)
     inputs, options = drawn(seed, csr, heads, width, scale), {"dropout": dropout, "seed": seed}
     flow = torch.randn(9, heads * width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    bare = apart(csr, *inputs, "none", **options)
+    bare = unfused(csr, *inputs, "none", **options)
     flow *= bare.abs() > 1e-4 * scale  # a sign that rounding could flip says nothing
-    expected = with_gradients(lambda *parts: apart(csr, *parts, activation, **options), inputs, flow)
+    expected = with_gradients(lambda *parts: unfused(csr, *parts, activation, **options), inputs, flow)
     for dtype, bound in ((torch.float64, 1e-9), (torch.float32, 1e-5)):
         actual = with_gradients(lambda *parts: gat_layer(csr, *parts, activation, **options), inputs, flow.to(dtype))
         for one, other in zip(actual, expected, strict=True):
@@ -55,7 +55,7 @@ def test_gradients_pass_gradcheck_and_the_scattered_form_agrees(row_parallel):
     csr = random_csr(4, 7, 6, 25)
     inputs = [part.requires_grad_() for part in drawn(4, csr, 2, 5)]
     assert torch.autograd.gradcheck(lambda *parts: gat_layer(csr, *parts, "elu", row_parallel=row_parallel), inputs)
-    torch.testing.assert_close(gat_layer(csr, *inputs, "elu", row_parallel=row_parallel), apart(csr, *inputs, "elu"))
+    torch.testing.assert_close(gat_layer(csr, *inputs, "elu", row_parallel=row_parallel), unfused(csr, *inputs, "elu"))
 
 
 def test_saturated_rows_send_finite_gradients_back():

@@ -34,8 +34,8 @@ def crowd(seed, ids="shuffled", index=np.int32, real=np.float32):
     return Csr(csr.indptr.astype(index), csr.indices.astype(index), csr.shape, names.get(ids)), weight
 
 
-def beside_isolated_nodes(csr, count=1 << 21):
-    """So many that a search touches few of all nodes, and keeps a table of them instead of a bit for each."""
+def with_isolated_nodes(csr, count=1 << 21):
+    """Add so many isolated nodes that a search keeps a table of the touched nodes instead of a bit for each node."""
     indptr = np.concatenate([csr.indptr, np.full(count, csr.nnz, dtype=csr.indptr.dtype)])
     return Csr(indptr, csr.indices, (csr.shape[0] + count,) * 2, csr.edge_ids)
 
@@ -65,7 +65,7 @@ def test_searches_are_equal(seed, choice, ids, types, fanouts, apart, needed, ma
     drawing = Drawing(sampler, seed, weight, replacement)
     widest = reaches(tuple([None] * len(fanouts) if sampler == "full" else fanouts), needed)
     roots = np.sort(np.random.default_rng(seed).permutation(NODES)[:20])
-    csr = csr if many else beside_isolated_nodes(csr)
+    csr = csr if many else with_isolated_nodes(csr)
     before = torch.get_num_threads()
     torch.set_num_threads(workers)
     try:
@@ -89,10 +89,10 @@ def test_samples_are_equal(seed, choice, ids, fanout):
     fanout = (fanout or 50) if replacement else None if sampler == "full" else fanout
     drawing = Drawing(sampler, seed, weight, replacement)
     nodes = np.random.default_rng(seed).integers(0, NODES, 500)
-    keys, own = keyed(drawing.key, nodes[::-1]), nodes + 2**33
+    keys, numbers = keyed(drawing.key, nodes[::-1]), nodes + 2**33
     equal(
-        sampling.sample(csr, drawing, nodes, keys, own, fanout),
-        definition.sample(csr, drawing, nodes, keys, own, fanout),
+        sampling.sample(csr, drawing, nodes, keys, numbers, fanout),
+        definition.sample(csr, drawing, nodes, keys, numbers, fanout),
     )
 
 
@@ -106,7 +106,7 @@ def test_few_of_many_edges_are_the_smallest(fanout, ids):
     equal(actual, expected)
 
 
-def test_a_bound_that_leaves_too_few_edges_is_not_kept_to():
+def test_a_bound_that_leaves_too_few_edges_is_widened():
     csr, _ = crowd(1)
     nodes, keys = np.full(60000, 8), keyed(5, np.arange(60000))
     actual = sampling.sample(csr, Drawing("uniform", 0, None, False), nodes, keys, nodes, 1)
@@ -128,10 +128,8 @@ def test_arrays_on_disk_are_read_where_they_lie(tmp_path):
         np.save(tmp_path / name, array)
     arrays = {path.stem: np.load(path, mmap_mode="r") for path in tmp_path.iterdir()}
     mapped = Csr(arrays["indptr"], arrays["indices"], csr.shape, arrays["ids"])
-    for given_array, read in zip(
-        (mapped.indptr, mapped.indices, mapped.edge_ids), sampling._arrays(mapped), strict=True
-    ):
-        assert np.shares_memory(given_array, read)
+    for array, read in zip((mapped.indptr, mapped.indices, mapped.edge_ids), sampling._arrays(mapped), strict=True):
+        assert np.shares_memory(array, read)
     drawings = [Drawing("weighted", 0, which, False) for which in (weight, arrays["weight"])]
     roots = np.arange(10)
     pairs = zip((csr, mapped), drawings, strict=True)
@@ -140,7 +138,7 @@ def test_arrays_on_disk_are_read_where_they_lie(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["source", "row", "weight"])
-def test_damaged_graphs_are_refused_before_memory_is(damage):
+def test_damaged_graphs_are_refused_before_memory_is_allocated(damage):
     csr, weight = crowd(0)
     indptr, indices = csr.indptr.copy(), csr.indices.copy()
     if damage == "source":

@@ -1,4 +1,4 @@
-"""A ring of nodes as a data set, and an order that turns the numbers of the nodes around."""
+"""A ring of nodes as a data set, and an order that reverses the numbers of the nodes."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Page of trainings: a row shows what its records hold, and nothing that was not measured."""
+"""Page of trainings: a row shows the values of its records, and a dash for values that were not measured."""
 
 import re
 from pathlib import Path
@@ -7,31 +7,9 @@ from typing import Any
 import pytest
 
 from harness.report.content import NOTHING
-from harness.report.rows import Row, rows
 from harness.report.write import write_reports
-from harness.store.files import environment_of, find_records
 from tests import factory
-
-ENGINES = {"agl": 0.01, "dgl": 0.02, "pyg": 0.03}
-
-
-@pytest.fixture
-def results(tmp_path: Path) -> Path:
-    """Three engines on three seeds, one of them also without a result."""
-    folder = tmp_path / "results"
-    for seed in range(3):
-        for backend, seconds in ENGINES.items():
-            factory.write(folder, factory.record(backend, seed, seconds))
-        broken = factory.config("pyg", seed, backend={"variant": "compile"})
-        factory.write(folder, factory.record("pyg", seed, status="oom", config=broken))
-    return folder
-
-
-def rows_by_label(results: Path) -> dict[str, Row]:
-    """Rows of all records as one table, by label."""
-    records = list(find_records(results))
-    environments = {record["environment"]: environment_of(results, record["environment"]) for _, record in records}
-    return {row.label: row for row in rows(records, environments)}
+from tests.harness.report.labelled_rows import rows_by_label
 
 
 def line_of(page: str, label: str) -> list[str]:
@@ -75,9 +53,9 @@ def test_a_row_shows_what_its_records_hold(results: Path, tmp_path: Path) -> Non
 
 def test_time_to_accuracy_has_a_column_only_where_a_target_was_reached(tmp_path: Path) -> None:
     reached, missed = factory.record("dgl"), factory.record("agl")
-    for folder, given in (("both", [reached, missed]), ("none", [missed])):
+    for folder, records in (("both", [reached, missed]), ("none", [missed])):
         missed["metrics"]["epochs_to_target"] = None
-        for values in given:
+        for values in records:
             factory.write(tmp_path / folder, values)
         write_reports(tmp_path / folder, tmp_path / "reports" / folder)
     page, bare = ((tmp_path / "reports" / folder / "comparison.md").read_text() for folder in ("both", "none"))
@@ -110,7 +88,7 @@ def test_extrapolated_epochs_are_scaled_and_marked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "sentence"),
     [
         ({"synthetic": True}, "**synthetic**: a generated graph"),
         ({"trust": "first use"}, "trusted on first use"),
@@ -118,14 +96,14 @@ def test_extrapolated_epochs_are_scaled_and_marked(tmp_path: Path) -> None:
         ({"counts": {"nodes": 1234567}}, "1,234,567"),
     ],
 )
-def test_what_is_known_of_the_data_is_said(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+def test_notes_on_the_data_stand_on_the_page(tmp_path: Path, change: dict[str, Any], sentence: str) -> None:
     for results, extra in (("with", change), ("without", {})):
         values = factory.record("agl")
         values["dataset"] |= extra
         factory.write(tmp_path / results, values)
         write_reports(tmp_path / results, tmp_path / f"{results} reports")
         page = (tmp_path / f"{results} reports" / "comparison.md").read_text()
-        assert (said in page) == (results == "with")
+        assert (sentence in page) == (results == "with")
 
 
 def test_recovered_data_stand_beside_no_published_score(tmp_path: Path) -> None:
@@ -144,7 +122,7 @@ def test_one_command_for_rows_that_differ_in_the_backend_only(results: Path, tmp
     assert any(line.endswith("seed=0,1,2") and "backend=agl,dgl,pyg " in line for line in commands)
 
 
-def test_what_was_not_measured_is_a_dash_and_no_zero(tmp_path: Path) -> None:
+def test_missing_values_are_dashes_not_zeros(tmp_path: Path) -> None:
     values = factory.record("agl")
     for key in ("cache", "metrics", "memory"):
         del values[key]

@@ -1,4 +1,4 @@
-"""Page of full-batch epochs: what is compared, the dense floor, memory."""
+"""Page of full-batch epochs: the compared records, the dense floor, memory."""
 
 from pathlib import Path
 
@@ -20,10 +20,10 @@ def test_training_stays_on_the_pages_of_training(page: tuple[Path, str]) -> None
     assert cells[8:] == ["114 MiB", "114 MiB", "1.00"]
 
 
-def test_runs_for_scores_are_no_evidence_of_speed(tmp_path: Path) -> None:
+def test_runs_for_scores_make_no_row_of_epochs(tmp_path: Path) -> None:
     for backend, seconds in (("agl", 0.01), ("dgl", 0.03)):
-        given = factory.config(backend, 0, measure={"warmup": 1, "min_samples": 1, "max_samples": 1})
-        factory.write(tmp_path, factory.record(backend, 0, seconds, config=given))
+        config = factory.config(backend, 0, measure={"warmup": 1, "min_samples": 1, "max_samples": 1})
+        factory.write(tmp_path, factory.record(backend, 0, seconds, config=config))
     write_reports(tmp_path, tmp_path / "reports")
     assert not (tmp_path / "reports" / "epochs.md").exists()
     summary = (tmp_path / "reports" / "comparison.md").read_text().partition("## Summary")[2]

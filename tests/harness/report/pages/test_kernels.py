@@ -1,4 +1,4 @@
-"""Page of one aggregation: who is compared, what is large, what is far from the ceiling, and why."""
+"""Page of aggregations: compared engines, large matrices, explanations of large distances from the ceiling."""
 
 from pathlib import Path
 
@@ -37,10 +37,10 @@ def test_a_row_shows_phases_bandwidth_ceiling_and_memory(page: tuple[Path, str])
     assert cells[10] == "401 MiB"
 
 
-def test_a_large_table_below_three_quarters_says_why(page: tuple[Path, str]) -> None:
-    said = page[1][page[1].index("## Below three quarters") : page[1].index("## How to read it")]
-    assert "cora, gcn, 64 wide: 50%. The bound is reading the rows in order; 87% of the accesses hit" in said
-    assert "random order" not in said  # a small matrix
+def test_a_large_table_below_three_quarters_of_the_ceiling_is_explained(page: tuple[Path, str]) -> None:
+    explanation = page[1][page[1].index("## Below three quarters") : page[1].index("## How to read it")]
+    assert "cora, gcn, 64 wide: 50%. The bound is reading the rows in order; 87% of the accesses hit" in explanation
+    assert "random order" not in explanation  # a small matrix
 
 
 def test_every_record_is_linked_by_a_page(page: tuple[Path, str]) -> None:
@@ -48,11 +48,11 @@ def test_every_record_is_linked_by_a_page(page: tuple[Path, str]) -> None:
     assert all(path.name in pages for path, _ in find_records(page[0] / "results"))
 
 
-def test_a_table_without_ours_is_no_cell(tmp_path: Path) -> None:
+def test_a_table_without_our_engine_is_left_out(tmp_path: Path) -> None:
     aggregation(tmp_path, "dgl", 0.02)
-    found = list(find_records(tmp_path))
-    environments = {record["environment"]: environment_of(tmp_path, record["environment"]) for _, record in found}
-    parts = of_scenarios(dataset_comparisons(tmp_path, found, environments), lambda scenario: scenario == "spmm")
+    records = list(find_records(tmp_path))
+    environments = {record["environment"]: environment_of(tmp_path, record["environment"]) for _, record in records}
+    parts = of_scenarios(dataset_comparisons(tmp_path, records, environments), lambda scenario: scenario == "spmm")
     assert [len(part.comparisons) for part in parts] == [1]
     assert kernels.aggregations(parts) == []
     write_reports(tmp_path, tmp_path / "reports")

@@ -32,7 +32,7 @@ def test_whole_epochs_and_first_batches_have_names_of_their_own(tmp_path: Path) 
     assert {f"{whole}, 2 layers", f"{part}, 2 layers"} < set(text.splitlines())
 
 
-def test_records_of_no_suite_make_no_page_and_failed_ones_no_number(tmp_path: Path) -> None:
+def test_records_without_a_suite_make_no_page_and_failed_cells_no_number(tmp_path: Path) -> None:
     results = tmp_path / "results"
     factory.write(results, factory.record("agl", 0, 0.1))
     values = factory.config("dgl", 0, suite="agl_efficiency")

@@ -12,7 +12,7 @@ from harness.usage import UsageError
 
 
 @pytest.mark.parametrize("path", sorted((CONF / "suite").glob("*.yaml")), ids=lambda path: path.stem)
-def test_a_suite_names_blocks_and_measures_that_exist(path: Path) -> None:
+def test_a_suite_names_sections_and_measures_that_exist(path: Path) -> None:
     suite = read_suite(OmegaConf.to_container(OmegaConf.load(path)))
     assert all(section_of(name).content for name in suite.report)
     assert all(claim["measure"] in measures() and claim["paper"] for claim in suite.claims)
@@ -20,6 +20,6 @@ def test_a_suite_names_blocks_and_measures_that_exist(path: Path) -> None:
     assert suite.report or not suite.name.startswith("agl_")
 
 
-def test_a_block_that_is_none_is_refused() -> None:
+def test_an_unknown_section_is_refused() -> None:
     with pytest.raises(UsageError, match=r"'cels'.*cells"):
         section_of("cels")

@@ -1,4 +1,4 @@
-"""The law of costs by size, and units of work of each stage."""
+"""Costs extrapolated by graph size, and units of work of each stage."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Inference beside the module that it replaced and the fastest form of a peer."""
+"""Inference beside the neighbourhood form that it replaced and the fastest form of a peer."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from tests.harness.report.suite_cells import cell, lines_of, number, page
 
 
-def test_inference_stands_beside_what_it_replaced_and_the_fastest_form_of_a_peer(tmp_path: Path) -> None:
+def test_inference_is_compared_with_the_neighbourhood_form_and_the_fastest_form_of_a_peer(tmp_path: Path) -> None:
     results = tmp_path / "results"
     scenario = {"name": "infer"}
     for infer, seconds, peak in (("graphinfer", 0.1, 1e9), ("neighbourhood", 0.4, 4e9)):

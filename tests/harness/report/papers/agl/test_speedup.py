@@ -1,4 +1,4 @@
-"""Measured speed-ups and those of the model, which are called so."""
+"""Measured and modelled speed-ups."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from harness.report.content import NOTHING
 from tests.harness.report.suite_cells import all_lines, assert_pictured, cell, number, page
 
 
-def test_the_model_of_the_speed_up_is_called_a_model(tmp_path: Path) -> None:
+def test_modelled_speed_ups_are_labelled_as_a_model(tmp_path: Path) -> None:
     results = tmp_path / "results"
     alone = {"pull": 0.0, "push": 0.1, "wait": 0.0, "seconds": 1.0, "spread": [0.1, 0.1]}
     alone |= {"compute": 0.9, "targets": 1000, "steps": 10, "bytes_pulled": 4e5, "bytes_pushed": 4e5}

@@ -1,4 +1,4 @@
-"""PyG's options: what is refused, what runs by default, and what a mini batch needs."""
+"""PyG's options: refused values, defaults, packages that mini batches need."""
 
 import sys
 
@@ -31,10 +31,10 @@ def test_mini_batches_are_not_compiled():
 
 
 @pytest.fixture
-def only(tmp_path, monkeypatch):
-    """Let one of the two samplers be found, or none: an empty package in a folder of its own."""
+def install_sampler(tmp_path, monkeypatch):
+    """Make one of the two sampler packages importable, or none: an empty package in a temporary folder."""
 
-    def leave(name):
+    def install(name):
         for absent in {"pyg_lib", "torch_sparse"} - {name}:
             monkeypatch.setitem(sys.modules, absent, None)
         if name:
@@ -42,7 +42,7 @@ def only(tmp_path, monkeypatch):
             (tmp_path / name / "__init__.py").touch()
             monkeypatch.syspath_prepend(tmp_path)
 
-    return leave
+    return install
 
 
 @pytest.mark.needs_pyg
@@ -56,8 +56,8 @@ def only(tmp_path, monkeypatch):
         ("pyg_lib", True, []),
     ],
 )
-def test_a_mini_batch_without_its_sampler_is_not_installed(only, sampler, trim, named):
-    only(sampler)
+def test_a_mini_batch_without_its_sampler_is_not_installed(install_sampler, sampler, trim, named):
+    install_sampler(sampler)
     config = PygConfig(trim=trim, loader="neighbor_loader")
     reason = config.missing(full_batch=False)
     assert config.missing(full_batch=True) is None
@@ -67,7 +67,7 @@ def test_a_mini_batch_without_its_sampler_is_not_installed(only, sampler, trim, 
 
 @pytest.mark.needs_pyg
 @pytest.mark.parametrize(
-    ("sampler", "trim", "maker"),
+    ("sampler", "trim", "origin"),
     [
         (None, True, "khop"),
         (None, False, "khop"),
@@ -76,11 +76,11 @@ def test_a_mini_batch_without_its_sampler_is_not_installed(only, sampler, trim, 
         ("pyg_lib", True, "neighbor_loader"),
     ],
 )
-def test_neighbour_loader_makes_the_batches_where_it_can(only, sampler, trim, maker):
-    only(sampler)
+def test_neighbour_loader_makes_the_batches_where_it_can(install_sampler, sampler, trim, origin):
+    install_sampler(sampler)
     config = PygConfig(trim=trim)
-    assert config.batches_by == maker and config.missing(full_batch=False) is None
-    assert ("train" in config.draws) == (maker == "khop")
+    assert config.batches_by == origin and config.missing(full_batch=False) is None
+    assert ("train" in config.draws) == (origin == "khop")
     assert PygConfig(trim=trim, loader="khop").batches_by == "khop"
     reason = PygConfig(trim=trim, workers=2).unsupported("train", "gcn", "cpu", False)
-    assert (reason is None) == (maker == "neighbor_loader")
+    assert (reason is None) == (origin == "neighbor_loader")

@@ -1,4 +1,4 @@
-"""What an epoch over our kernels keeps between its two passes: arrays that autograd saves, each counted once."""
+"""Memory of an epoch over our kernels: the arrays that autograd saves for the backward pass, each counted once."""
 
 import numpy as np
 import pytest
@@ -26,14 +26,14 @@ def trainer_of(model, layers, hidden, heads=1):
 
 
 def saved_floats(trainer):
-    """Floats that a forward pass saves, without what lives anyway: features, labels, parameters, edges."""
+    """Floats that a forward pass saves, without features, labels, parameters and edges, which live anyway."""
     batch, saved = trainer.target_batch(np.arange(NODES)), {}
     lasting = {part.untyped_storage().data_ptr() for part in (*trainer.model.parameters(), batch.features)}
 
     def pack(part):
         storage = part.untyped_storage()
         if storage.data_ptr() not in lasting and part.dim() > 1:
-            saved[storage.data_ptr()] = part  # held, so that no other array gets its address
+            saved[storage.data_ptr()] = part  # the reference keeps its address from being reused
         return part
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda part: part):
@@ -47,7 +47,7 @@ def widths(spec):
 
 @settings(max_examples=15)
 @given(st.integers(1, 4), st.integers(1, 40), st.sampled_from([1, 2]))
-def test_attention_keeps_what_it_gathers_and_its_output_per_layer_and_the_gradient_of_the_loss(layers, hidden, heads):
+def test_attention_saves_its_input_and_output_per_layer_and_the_gradient_of_the_loss(layers, hidden, heads):
     trainer = trainer_of("gat", layers, hidden, heads)
     spec = trainer.spec
     scores = 4 * sum(spec.heads_of(layer) for layer in range(layers))  # of both ends, and a row's maximum and sum
@@ -56,7 +56,7 @@ def test_attention_keeps_what_it_gathers_and_its_output_per_layer_and_the_gradie
 
 @settings(max_examples=15)
 @given(st.sampled_from(["gcn", "sage"]), st.integers(1, 4), st.integers(1, 40))
-def test_products_keep_each_layers_input_and_what_they_sum_of_it(model, layers, hidden):
+def test_products_save_the_input_and_the_sum_of_each_layer(model, layers, hidden):
     trainer = trainer_of(model, layers, hidden)
     spec = trainer.spec
     inputs = [min(spec.width_in(layer), 2 * spec.width_out(layer)) for layer in range(layers)]

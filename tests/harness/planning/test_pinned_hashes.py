@@ -1,7 +1,7 @@
-"""Pinned hashes: the records of a cell stay its own, and the groups that were compared stay the same groups.
+"""Pinned hashes: cells and groups of the committed records keep their identity.
 
 ``hashes.json`` maps a command line to the hash of its first cell and the digest of that cell's group key, as they were
-when the committed records were written. A hash that moves on purpose orphans every record of such cells.
+when the committed records were written. Changing a hash on purpose orphans every record of such cells.
 """
 
 import json

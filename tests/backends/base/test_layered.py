@@ -1,4 +1,4 @@
-"""Attention over a layer's input, where a batch makes few rows of many columns, against the float64 definition."""
+"""Attention over a layer's input instead of its output, where that is cheaper, against the float64 definition."""
 
 import pytest
 from hypothesis import given, settings
@@ -23,18 +23,21 @@ def trainer_of(graph, layers, heads=1):
     return engine
 
 
-def orders(engine, targets):
-    return [engine.gathers_input(layer, m.csr) for layer, m in enumerate(engine.mini_batch(targets).structure)]
+def gathers_input(engine, targets):
+    """Return for each layer of a batch whether attention gathers the layer's input."""
+    return [
+        engine.gathers_input(layer, matrix.csr) for layer, matrix in enumerate(engine.mini_batch(targets).structure)
+    ]
 
 
 @settings(deadline=None, max_examples=30)
 @given(layers=st.integers(1, 3), seed=st.integers(0, 99), shape=st.sampled_from([(40, 160), (300, 900)]))
-def test_a_batch_is_the_definitions(layers, seed, shape):
+def test_a_batch_equals_the_definition(layers, seed, shape):
     graph = awkward_graph(seed, *shape, multilabel=seed % 2 == 1, classes=40)
     engine, targets = trainer_of(graph, layers), few_of(graph, seed, 3)
     if (graph.labels[targets] < 0).all():
         return
-    assert orders(engine, targets)[-1], "its last layer has fewer rows than columns, and is wider than its input"
+    assert gathers_input(engine, targets)[-1], "its last layer has fewer rows than columns, and is wider than its input"
     expected = loss_and_gradients(graph, engine.spec, initial_state(engine.spec, 0), targets)
     assert_close(engine.loss_and_gradients(targets), expected)
 
@@ -43,13 +46,13 @@ def test_a_batch_is_the_definitions(layers, seed, shape):
 def test_only_batches_of_one_head_attend_first(heads):
     graph = awkward_graph(1, 300, 900, classes=40)
     engine = trainer_of(graph, 2, heads)
-    assert orders(engine, few_of(graph, 1, 3))[-1] == (heads == 1)
+    assert gathers_input(engine, few_of(graph, 1, 3))[-1] == (heads == 1)
     assert not attends_first(engine.spec, 1, engine.neighbourhoods.csr), "as many rows as columns"
 
 
-def test_facts_tell_the_order():
+def test_facts_list_the_width_of_attention_over_the_input():
     graph = awkward_graph(1, 300, 900, classes=40)
     engine = trainer_of(graph, 1)
-    first = engine.facts()["spmm"]
-    assert [item["name"] for item in first] == ["layers.0 forward", "layers.0 backward"]
-    assert [item["width"] for item in first] == [graph.width] * 2
+    products = engine.facts()["spmm"]
+    assert [spmm["name"] for spmm in products] == ["layers.0 forward", "layers.0 backward"]
+    assert [spmm["width"] for spmm in products] == [graph.width] * 2

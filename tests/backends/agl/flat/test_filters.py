@@ -1,0 +1,40 @@
+"""Filters of GraphFlat: edges are filtered before sampling, refused expressions name the allowed columns."""
+
+import numpy as np
+import pytest
+
+from backends.agl.flat.sampling_strategy import parse_sampling
+from backends.agl.flat.source import Source
+from backends.agl.graphfeature import decode
+from tests.backends.agl.flat.test_local import strings_of
+from tests.graphs import awkward_graph
+
+
+def test_edges_are_filtered_before_sampling_and_degrees_are_kept(tmp_path):
+    graph = awkward_graph(4, weighted=True)
+    text = "weight > 1.0 and not neighbor.feature[2] < 0"
+    passes = (graph.edge_weights > 1) & ~(graph.features[graph.csr.indices, 2] < 0)
+    record = decode(strings_of(graph, parse_sampling("full()", 1), tmp_path, filtering=text))
+    assert sorted(record.edge_ids) == sorted(graph.csr.ids[passes]) and 0 < passes.sum() < graph.csr.nnz
+    assert record.degrees[record.node_bounds[:-1]].tolist() == graph.csr.in_degrees.tolist()
+    sampled = decode(strings_of(graph, parse_sampling("weighted(2)", 1), tmp_path, filtering=text))
+    assert np.isin(sampled.edge_ids, graph.csr.ids[passes]).all()
+    at = {edge: position for position, edge in enumerate(graph.csr.ids.tolist())}
+    assert np.array_equal(sampled.edge_weights, graph.edge_weights[[at[edge] for edge in sampled.edge_ids.tolist()]])
+
+
+def test_a_filter_computes_and_compares_in_chains(tmp_path):
+    graph = awkward_graph(4, weighted=True)
+    passes = (graph.edge_weights * 2 > 1) & (graph.edge_weights + 0.5 <= 2)
+    record = decode(strings_of(graph, parse_sampling("full()", 1), tmp_path, filtering="0.5 < weight <= 3 / 2"))
+    assert sorted(record.edge_ids) == sorted(graph.csr.ids[passes]) and 0 < passes.sum() < graph.csr.nnz
+
+
+@pytest.mark.parametrize(
+    "text", ["weight >", "colour > 1", "neighbor.colour == 1", "weight + 1", "feature[0] > 1", "f()", "1 / 0 > weight"]
+)
+def test_a_wrong_filter_is_refused_with_the_allowed_columns(text, tmp_path):
+    with pytest.raises(
+        ValueError, match=r"filter .* (columns are|write for example|compare columns|cannot be compared)"
+    ):
+        Source.build(awkward_graph(1, weighted=True), parse_sampling("full()", 1), text, tmp_path)

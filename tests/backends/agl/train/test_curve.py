@@ -1,0 +1,40 @@
+"""The command that prints speed-up curves from records: measured rows, model rows, refused records."""
+
+import json
+
+from backends.agl.train.curve import main
+from backends.agl.train.worker import WorkerClock
+from tests.backends.agl.train.test_parameter_server import prepared
+
+
+def record_of(workers, strategy="async", **facts):
+    """A record as the harness writes it, of a real run."""
+    trainer = prepared("gcn", 3, workers=workers, strategy=strategy, servers=0)
+    seconds = []
+    for epoch in range(2):
+        clock = WorkerClock()
+        trainer.epoch(epoch, clock)
+        seconds.append(clock.seconds["workers"])
+    record = {"status": "ok", "facts": trainer.facts() | facts, "epochs": {"seconds": seconds}}
+    trainer.close()
+    return record | {"config": {"backend": {"strategy": strategy, "workers": workers}}}
+
+
+def test_the_curve_of_records_says_what_is_measured_and_what_is_a_model(tmp_path, capsys):
+    paths = [tmp_path / "one.json", tmp_path / "two.json"]
+    for workers, path in enumerate(paths, start=1):
+        path.write_text(json.dumps(record_of(workers)))
+    assert main([str(path) for path in paths]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert [line.split()[4] for line in lines] == ["measured"] * 2 + ["model"] * 11
+    assert lines[0].split()[3] == lines[2].split()[3] == "1.00" and lines[0].endswith("+0 %, +0 %")
+    assert main([*map(str, paths), "--bandwidth", "1e6", "--latency", "1e-3"]) == 0
+    assumed = [line.partition("model")[2].strip() for line in capsys.readouterr().out.splitlines()[3:]]
+    assert assumed == ["no network"] * 11 + ["0.008 Gbit/s, 1000 µs"] * 11
+
+
+def test_records_without_one_worker_are_refused(tmp_path, capsys):
+    path = tmp_path / "two.json"
+    path.write_text(json.dumps(record_of(2)))
+    assert main([str(path)]) == 2
+    assert "workers=1" in capsys.readouterr().err

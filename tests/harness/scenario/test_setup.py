@@ -1,0 +1,26 @@
+"""State files: written, read back, refused for another model."""
+
+import numpy as np
+import pytest
+
+from harness.scenario import scenario_class
+from harness.scenario.setup import load_state, save_state
+from harness.verify.graphs import small_graph
+from tests.harness.scenario.test_train import config
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
+def test_states_survive_a_file(tmp_path, suffix):
+    state = {"layers.0.weight": np.arange(6, dtype=np.float32).reshape(2, 3), "layers.0.bias": np.ones(3, np.float32)}
+    save_state(tmp_path / f"state{suffix}", state)
+    loaded = load_state(tmp_path / f"state{suffix}")
+    assert set(loaded) == set(state)
+    assert all((loaded[name] == value).all() and loaded[name].dtype == value.dtype for name, value in state.items())
+    assert [path.name for path in tmp_path.iterdir()] == [f"state{suffix}"]
+
+
+def test_a_state_of_another_model_is_refused(tmp_path):
+    save_state(tmp_path / "state.npz", {"layers.0.weight": np.ones((2, 2), np.float32)})
+    graph = small_graph("multiclass", 4, weighted=False)
+    with pytest.raises(ValueError, match="train it with this model"):
+        scenario_class("train")(config(state=str(tmp_path / "state.npz")), graph)
