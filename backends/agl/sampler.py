@@ -26,7 +26,7 @@ class AglSampler(BatchSampler):
         self.sampled_graph.strategy = replace(self.strategy, seed=self.strategy.seed + epoch)
         return map(self.sampled_graph.search, batches)
 
-    def counted(self, neighbourhood: Neighbourhood) -> tuple[int, int]:
+    def count(self, neighbourhood: Neighbourhood) -> tuple[int, int]:
         """Nodes and edges of a neighbourhood."""
         return len(neighbourhood.nodes), neighbourhood.csr.nnz
 

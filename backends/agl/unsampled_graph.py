@@ -68,8 +68,8 @@ class UnsampledGraph:
         rows, weight = take_rows(self.csr, nodes, self.weight)
         if not reads_features and count_sources(rows) < MOST * self.csr.shape[1]:
             return None
-        own = torch.from_numpy(nodes)
-        partial = LayerMatrix(rows, weight, own, MatrixRows(self.csr, self.weight, own))
+        columns = torch.from_numpy(nodes)
+        partial = LayerMatrix(rows, weight, columns, MatrixRows(self.csr, self.weight, columns))
         return [whole] * (self.hops - depth - 1) + [partial]
 
     def _edges_into(self, nodes: Nodes) -> int:

@@ -32,7 +32,7 @@ class DglSampler(BatchSampler):
             return loaded(self.drawn_from, targets, self.sampler, self.config.workers)
         return (self.sampler.sample_blocks(self.drawn_from, mine) for mine in targets)
 
-    def counted(self, neighbourhood: Any) -> tuple[int, int]:
+    def count(self, neighbourhood: Any) -> tuple[int, int]:
         """Distinct nodes and drawn edges of a batch's blocks."""
         nodes, _, blocks = neighbourhood
         return len(nodes), sum(block.num_edges() for block in blocks)

@@ -35,7 +35,7 @@ class PygSampler(BatchSampler):
         targets = map(torch.from_numpy, batches)
         return (self.sampler.sample_from_nodes(NodeSamplerInput(mine, mine)) for mine in targets)
 
-    def counted(self, neighbourhood: SamplerOutput) -> tuple[int, int]:
+    def count(self, neighbourhood: SamplerOutput) -> tuple[int, int]:
         """Distinct nodes and drawn edges of a neighbourhood."""
         return len(neighbourhood.node), len(neighbourhood.row)
 

@@ -19,9 +19,11 @@ def train(
     nothing is searched, merged or pruned.
     """
     parameters = {name: nn.Parameter(torch.from_numpy(value).double()) for name, value in state.items()}
-    first = [value for name, value in parameters.items() if training.decay_on == "all" or name.startswith("layers.0.")]
-    rest = [value for value in parameters.values() if not any(value is other for other in first)]
-    optimizer = optimizer_over(first, rest, training)
+    decayed = [
+        value for name, value in parameters.items() if training.decay_on == "all" or name.startswith("layers.0.")
+    ]
+    undecayed = [value for value in parameters.values() if not any(value is other for other in decayed)]
+    optimizer = optimizer_over(decayed, undecayed, training)
     losses = []
     for index in range(epochs):
         total = 0.0

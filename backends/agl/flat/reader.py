@@ -66,7 +66,7 @@ class GraphFeatureReader:
             features = self._features(number)
             for start in range(0, len(rows), size):
                 batch = rows[start : start + size]
-                yield EncodedRecords(self.shards[number], strings.taken(batch), batch, features)
+                yield EncodedRecords(self.shards[number], strings.select(batch), batch, features)
 
     def names(self, ids: Any) -> list[str]:
         """The user's names of nodes, where the tables' ids are words and the nodes' ids their row numbers."""
