@@ -61,8 +61,8 @@ class BackendConfig:
                 return f"backend {self.name} needs the package {package}: pip install -e '.[{self.name}]'"
         return None
 
-    def checked(self) -> "BackendConfig":
-        """Return the engine as the parity gate checks it: without ways to sample that have no definition."""
+    def for_parity_gate(self) -> "BackendConfig":
+        """Return the options with which the parity gate runs the engine: sampling as the definition does."""
         return self
 
     def on(self, switch: str) -> bool:

@@ -49,7 +49,7 @@ class SampledGraph:
         self.weight, self.raw = (None if column is None else column[positions] for column in (self.weight, self.raw))
 
     def of_epoch(self, index: int) -> "SampledGraph":
-        """The same graph with the samples of an epoch; those of epoch 0 are its own."""
+        """The same graph with the samples of epoch ``index``; epoch 0 has the samples of this one."""
         other = copy(self)
         other.strategy = replace(self.strategy, seed=self.strategy.seed + index)
         return other
@@ -69,17 +69,17 @@ class SampledGraph:
         """Return each layer's matrix, first layer first, and the nodes that the first one reads, ``None`` for all.
 
         Rows of the last one are the targets, ascending. With form ``tight`` and nearly all nodes reached, features are
-        read in place: copying them would take longer than the few rows it saves.
+        read in place: copying them would take longer than the unused rows cost.
         """
         neighbourhood = self.search(targets, form == "tight")
         nodes = neighbourhood.nodes
-        first, *rest = self.matrices(neighbourhood, form)
+        first, *others = self.matrices(neighbourhood, form)
         if form != "tight" or len(nodes) < NEARLY_ALL * self.csr.shape[1]:
-            return [first, *rest], nodes
+            return [first, *others], nodes
         indices = nodes[first.csr.indices].astype(first.csr.indices.dtype)
         rows = first.csr.shape[0]
-        unnumbered = Csr(first.csr.indptr, indices, (rows, self.csr.shape[1]))
-        return [LayerMatrix(unnumbered, first.weight, torch.from_numpy(nodes[:rows])), *rest], None
+        over_all_nodes = Csr(first.csr.indptr, indices, (rows, self.csr.shape[1]))
+        return [LayerMatrix(over_all_nodes, first.weight, torch.from_numpy(nodes[:rows])), *others], None
 
 
 def _scale(graph: Graph) -> NDArray[np.floating[Any]]:

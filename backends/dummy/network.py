@@ -106,9 +106,9 @@ class Gat:
         z = (hidden @ p["weight"]).reshape(-1, heads, width)
         score = (z * p["att_src"]).sum(-1)[edges.source] + (z * p["att_dst"]).sum(-1)[edges.destination]
         leaky = np.where(score > 0, score, self.slope * score)
-        # One shift for all keeps ratios, and the scores of a small net are no larger than exp can take.
-        grown = np.exp(leaky - leaky.max(initial=0.0))
-        share = grown / edges.to_destinations(grown)[edges.destination]
+        # One shift for all rows is enough: the scores of a small network stay in the range of exp.
+        exponent = np.exp(leaky - leaky.max(initial=0.0))
+        share = exponent / edges.to_destinations(exponent)[edges.destination]
         out = edges.to_destinations(share[:, :, None] * z[edges.source])
         self.saved = edges, hidden, p, z, score, share
         return (out.mean(axis=1) if self.average else out.reshape(len(out), -1)) + p["bias"]
@@ -162,8 +162,8 @@ class NumpyNetwork:
         for index in reversed(range(self.spec.layers)):
             if not self.spec.is_last(index):
                 above = above * _slope(self.spec.activation(), self.before[index])
-            above, own = self.layers[index].backward(above)
-            gradients |= {f"layers.{index}.{name}": value for name, value in own.items()}
+            above, layer_gradients = self.layers[index].backward(above)
+            gradients |= {f"layers.{index}.{name}": value for name, value in layer_gradients.items()}
         return gradients
 
     def _layer(self, index: int) -> Any:

@@ -15,8 +15,8 @@ def train(
 ) -> tuple[list[float], State]:
     """Train ``epochs`` epochs of the plan without dropout; returns the mean loss of each and the parameters, float32.
 
-    ``training.seed`` draws the model's fanouts, alike in every epoch. Each batch runs the layers of the whole graph;
-    nothing is searched, merged or pruned.
+    ``training.seed`` draws the model's fanouts, the same edges in every epoch. Each batch computes every layer on the
+    whole graph, without search, merging or pruning.
     """
     parameters = {name: nn.Parameter(torch.from_numpy(value).double()) for name, value in state.items()}
     decayed = [

@@ -11,7 +11,7 @@ import numpy as np
 
 from backends.agl.config import AglConfig
 from backends.agl.flat.job import FlattenJob, check_job, flatten_to
-from backends.agl.flat.local import BATCH, flattened
+from backends.agl.flat.local import BATCH, flatten_batches
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.sampling_strategy import SamplingStrategy, parse_sampling
 from backends.agl.flat.shards import Sizes
@@ -60,25 +60,25 @@ class AglFlattener:
         shutil.rmtree(self.home / "out", ignore_errors=True)
         started = time.perf_counter()
         with clock.phase("flatten"):
-            self.counts = self._to_disk() if self.config.sink == "disk" else self._to_nothing()
+            self.counts = self._to_disk() if self.config.sink == "disk" else self._without_sink()
         self.seconds = time.perf_counter() - started
 
     def _to_disk(self) -> dict[str, Any]:
         manifest = flatten_to(self.home / "out", self.source.graph, self.targets, self.job)
         return manifest["sizes"] | {name: manifest[name] for name in ("duplication", "reducer_loads")}
 
-    def _to_nothing(self) -> dict[str, Any]:
+    def _without_sink(self) -> dict[str, Any]:
         """Sample, join and encode, without writing."""
         job, width, sizes = self.job, self.graph.width, Sizes()
         seen = np.zeros(self.graph.nodes, dtype=bool)
-        for batch in flattened(self.source, self.targets, job.strategy, embed=job.embed, threads=job.threads):
+        for batch in flatten_batches(self.source, self.targets, job.strategy, embed=job.embed, threads=job.threads):
             sizes.count_batch(batch, width, job.embed)
             seen[batch.numbers] = True
         counts = {"records": sizes.records, "nodes": sizes.nodes, "edges": sizes.edges}
         return counts | {"embedded_bytes": sizes.embedded_bytes, "duplication": sizes.nodes / int(seen.sum())}
 
     def sampling(self) -> Sampling:
-        """How neighbourhoods were sampled, for the gate to sample them again."""
+        """How neighbourhoods were sampled; the parity gate samples them again."""
         strategy, table = self.job.strategy, self.source.table
         method, fanouts, seed = strategy.method, strategy.fanouts, strategy.seed
         per_target = strategy.scope == "target"
@@ -89,7 +89,7 @@ class AglFlattener:
         if self.config.sink == "disk":
             batches = GraphFeatureReader(self.home / "out").batches(BATCH)
         else:
-            encoded = flattened(self.source, self.targets, self.job.strategy)
+            encoded = flatten_batches(self.source, self.targets, self.job.strategy)
             batches = (decode(batch.strings.strings) for batch in encoded)
         for records in batches:
             yield from map(records.graph_feature, range(len(records)))
@@ -100,8 +100,8 @@ class AglFlattener:
         With a sink on disk also the write rate of that disk for as many bytes, and the edges that each reducer sampled.
         """
         rates = write_rates(self.home, self.counts["file_bytes"]) if self.config.sink == "disk" else {}
-        own = {"records_per_second": self.counts["records"] / self.seconds, "sink": self.config.sink}
-        return self.counts | own | rates
+        facts = {"records_per_second": self.counts["records"] / self.seconds, "sink": self.config.sink}
+        return self.counts | facts | rates
 
     def close(self) -> None:
         """Remove the temporary folder."""

@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument("-t", "--targets", type=Path, help="nodes to score, .npy of node numbers (all)")
     options.add_argument("-c", "--config", nargs="*", action="extend", default=[], metavar="KEY=VALUE",
-                      help="keys: " + ", ".join(item.name for item in fields(InferSettings)))  # fmt: skip
+                      help="keys: " + ", ".join(key.name for key in fields(InferSettings)))  # fmt: skip
     return options
 
 

@@ -1,4 +1,4 @@
-"""Sampling of GraphInfer's hubs in pieces: one suffix of the in-edges each, merged afterwards (``reindexing``)."""
+"""Sampling of GraphInfer's hubs in pieces: the in-edges of one suffix each, merged afterwards (``reindexing``)."""
 
 from dataclasses import dataclass
 

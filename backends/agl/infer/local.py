@@ -29,8 +29,6 @@ from backends.agl.infer.slices import Slice, slices_of
 from backends.agl.infer.workspace import Workspace
 
 Floats = NDArray[np.float32]
-
-
 TARGETS_AT_ONCE = 1 << 18
 
 
@@ -112,8 +110,8 @@ class LocalInference:
         inputs = self.job.graph.features if layer == 0 else self.space.open(embeddings_name(layer - 1))
         assert inputs is not None
         messages: dict[str, Floats] = {}
-        pieces = self._sending(part, layer)
-        for done, (first, last) in enumerate(pieces):
+        ranges = self._send_ranges(part, layer)
+        for done, (first, last) in enumerate(ranges):
             rows = needed_rows(self.job.needed[layer], first, last)
             if not len(rows):
                 continue
@@ -126,11 +124,11 @@ class LocalInference:
                     messages[name] = self.space.scratch(array_name, (nodes, *value.shape[1:]), np.float32)
                 _put(messages[name], rows, value)
             self.space.release(inputs[first:last])
-            self.progress(f"round {layer + 1}: send", done + 1, len(pieces))
+            self.progress(f"round {layer + 1}: send", done + 1, len(ranges))
         return messages
 
-    def _sending(self, part: Slice, layer: int) -> list[tuple[int, int]]:
-        """Node ranges that send at once: all nodes where their messages fit in memory, else the partitions."""
+    def _send_ranges(self, part: Slice, layer: int) -> list[tuple[int, int]]:
+        """Node ranges that send together: all nodes where their messages fit in memory, else each partition."""
         nodes, width = self.job.graph.nodes, part.spec.width_out(layer) * part.spec.heads_of(layer)
         at_once = (
             self.job.needed[layer] is None and not self.space.unmap and self.space.small((nodes, width), np.float32)
@@ -150,7 +148,7 @@ class LocalInference:
         return scores
 
     def facts(self) -> dict[str, Any]:
-        """Rounds, partitions, embeddings computed in all and per round, bytes written."""
+        """Rounds, partitions, computed embeddings (total, and by round), bytes written."""
         embeddings = sum(count for name, count in self.computed.items() if name != "scores")
         rows = {"rounds": self.job.spec.layers + 1, "partitions": len(self.job.parts), "embeddings": embeddings}
         return rows | {"made": dict(self.computed), "bytes_written": self.space.written}

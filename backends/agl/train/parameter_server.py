@@ -172,7 +172,7 @@ class ParameterServer:
             return self.clocks[worker] + 1
 
     def abort(self) -> None:
-        """Raise in all waiting pulls, after a worker failed."""
+        """End all waiting pulls with an error, after a worker failed."""
         with self.changed:
             self.aborted = True
             self.changed.notify_all()
