@@ -54,7 +54,7 @@ class Trainer(Protocol):
         ...
 
     def load(self, state: State) -> None:
-        """Take over canonical parameters and start optimizer and random numbers anew."""
+        """Take over canonical parameters; reset the optimizer and seed the random numbers again."""
         ...
 
     def state(self) -> State:

@@ -22,7 +22,7 @@ ATTEMPTS = 3
 
 
 class FetchError(RuntimeError):
-    """A download failed or differs from the published file; the message names the address and what to do."""
+    """A download failed or differs from the published file; the message has the address and advice."""
 
 
 def fetch(

@@ -1,4 +1,4 @@
-"""The graph with its features, labels and splits: what loaders return, orders renumber and engines read."""
+"""The graph with its features, labels and splits, which loaders return, orders renumber and engines read."""
 
 import json
 from collections.abc import Callable

@@ -40,7 +40,7 @@ class Plugin:
         return f"{self.target} of package {self.package}"
 
     def load(self) -> Any:
-        """Import the object; raises PluginError, whatever the package raises."""
+        """Import the object; any exception of the package becomes PluginError."""
         module, _, name = self.target.partition(":")
         try:
             return getattr(importlib.import_module(module), name)

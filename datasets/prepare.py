@@ -42,8 +42,8 @@ class Choice(Protocol):
 def prepare_graph(dataset: Choice, order: Choice, cache: Path) -> tuple[Path, Phases]:
     """Return the folder of a prepared graph and the seconds of ``parse`` and ``order`` at the time it was written.
 
-    The folder is written under a temporary name and renamed, so it is whole or absent. Raises OSError of the disk,
-    and what loaders and orders raise for data that is missing or wrong.
+    The folder is written under a temporary name and renamed, so it is complete or absent. Raises OSError of the disk,
+    and the errors of loaders and orders for missing or wrong data.
     """
     folder = prepared_graph(dataset, order, cache)
     if folder is not None:

@@ -221,7 +221,7 @@ def _downloaded(name: str, entry: Entry, cache: Path, progress: Progress | None)
 
 
 def _read(name: str, entry: Entry, files: Mapping[str, Path], options: Mapping[str, Any]) -> "Graph":
-    """Run a loader; damaged files raise ValueError, whatever the reader of their format raises."""
+    """Run a loader; errors that format readers raise for damaged files become ValueError."""
     try:
         graph: Graph = _loader(entry)(name, files, options)
     except (EOFError, KeyError, pickle.UnpicklingError, zipfile.BadZipFile, zlib.error) as error:

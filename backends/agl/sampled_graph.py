@@ -34,7 +34,7 @@ class SampledGraph:
             if strategy.by is not None:
                 column = np.asarray(edge_columns(graph, strategy.by), dtype=np.float32)
                 self.weight = -column if strategy.reverse else column
-            self.raw = graph.edge_weights if model == "gcn" else None
+            self.edge_weights = graph.edge_weights if model == "gcn" else None
             if filtering:
                 self._filter(np.flatnonzero(edge_mask(graph, filtering, 0, graph.csr.nnz)))
         except FilterError as error:
@@ -46,7 +46,8 @@ class SampledGraph:
         csr = self.csr
         indptr = np.searchsorted(positions, csr.indptr).astype(csr.indptr.dtype)
         self.csr = Csr(indptr, csr.indices[positions], csr.shape, csr.ids[positions])
-        self.weight, self.raw = (None if column is None else column[positions] for column in (self.weight, self.raw))
+        self.weight = None if self.weight is None else self.weight[positions]
+        self.edge_weights = None if self.edge_weights is None else self.edge_weights[positions]
 
     def of_epoch(self, index: int) -> "SampledGraph":
         """The same graph with the samples of epoch ``index``; epoch 0 has the samples of this one."""
@@ -63,7 +64,7 @@ class SampledGraph:
     def matrices(self, neighbourhood: Neighbourhood, form: str) -> list[LayerMatrix]:
         """Each layer's matrix over a neighbourhood that ``search`` returned, first layer first."""
         scale = None if self.scale is None else self.scale[neighbourhood.nodes]
-        return matrices(neighbourhood, self.model, self.strategy.hops, form, scale, self.raw)
+        return matrices(neighbourhood, self.model, self.strategy.hops, form, scale, self.edge_weights)
 
     def layers(self, targets: Nodes, form: str) -> tuple[list[LayerMatrix], Nodes | None]:
         """Return each layer's matrix, first layer first, and the nodes that the first one reads, ``None`` for all.

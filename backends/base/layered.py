@@ -166,10 +166,10 @@ def attends_first(spec: ModelSpec, layer: int, csr: Csr) -> bool:
     rows, columns = csr.shape
     if spec.name != "gat" or spec.heads_of(layer) > 1 or rows == columns:
         return False
-    wide, out = spec.width_in(layer), spec.width_out(layer)
+    in_width, out = spec.width_in(layer), spec.width_out(layer)
     passes = 2 if layer == 0 else 3
-    attended = 3 * rows * wide * out + passes * columns * wide * _SCORES + _ATTENTION * csr.nnz * wide
-    return attended < passes * columns * wide * out + _ATTENTION * csr.nnz * out
+    attended = 3 * rows * in_width * out + passes * columns * in_width * _SCORES + _ATTENTION * csr.nnz * in_width
+    return attended < passes * columns * in_width * out + _ATTENTION * csr.nnz * out
 
 
 class LayeredTrainer(TorchTrainer):

@@ -59,9 +59,8 @@ class LoopFreeGraph:
 
     def __init__(self, csr: Csr) -> None:
         self.graph = graph_of(csr)
-        old = add_self_loops(csr)[1]
-        kind = self.graph.idtype
-        self.edge, self.loop = (torch.from_numpy(np.flatnonzero(mask)).to(kind) for mask in (old >= 0, old < 0))
+        is_edge, kind = add_self_loops(csr)[1] >= 0, self.graph.idtype
+        self.edge, self.loop = (torch.from_numpy(np.flatnonzero(mask)).to(kind) for mask in (is_edge, ~is_edge))
 
     def add_loops(self, block: Any) -> Any:
         """Give every destination of a block, which is its source of the same number, an edge to itself."""

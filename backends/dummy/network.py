@@ -140,7 +140,7 @@ class NumpyNetwork:
 
     def forward(self, state: State) -> Array:
         """Return logits [nodes, classes]."""
-        self.wide = {name: value.astype(np.float64) for name, value in state.items()}
+        self.parameters = {name: value.astype(np.float64) for name, value in state.items()}
         self.layers: list[Any] = []
         self.before: list[Array] = []
         hidden = self.features
@@ -150,7 +150,7 @@ class NumpyNetwork:
             if not self.spec.is_last(index):
                 hidden = _activation(self.spec.activation(), hidden)
         if self.spec.head == "linear":
-            return hidden @ self.wide["head.weight"] + self.wide["head.bias"]
+            return hidden @ self.parameters["head.weight"] + self.parameters["head.bias"]
         return hidden
 
     def backward(self, above: Array) -> Parameters:
@@ -158,7 +158,7 @@ class NumpyNetwork:
         gradients: Parameters = {}
         if self.spec.head == "linear":
             gradients = {"head.weight": self.before[-1].T @ above, "head.bias": above.sum(axis=0)}
-            above = above @ self.wide["head.weight"].T
+            above = above @ self.parameters["head.weight"].T
         for index in reversed(range(self.spec.layers)):
             if not self.spec.is_last(index):
                 above = above * _slope(self.spec.activation(), self.before[index])
@@ -174,7 +174,7 @@ class NumpyNetwork:
 
     def _parameters(self, index: int) -> Parameters:
         prefix = f"layers.{index}."
-        return {name.removeprefix(prefix): value for name, value in self.wide.items() if name.startswith(prefix)}
+        return {name.removeprefix(prefix): value for name, value in self.parameters.items() if name.startswith(prefix)}
 
 
 def _activation(name: str, value: Array) -> Array:

@@ -58,5 +58,5 @@ def workers(edges: int, width: int, small: int = _SMALL) -> int:
 
 
 def description() -> str:
-    """Name what computes on the CPU: ``native``, ``native_avx512`` or ``plain torch``."""
+    """Name the implementation on the CPU: ``native``, ``native_avx512`` or ``plain torch``."""
     return "plain torch" if extension is None else extension.__name__.rpartition("._")[2]

@@ -82,13 +82,13 @@ class PygNetwork(Network):
 
 
 def _convolution(spec: ModelSpec, training: TrainingSpec, layer: int) -> Any:
-    wide, out = spec.width_in(layer), spec.width_out(layer)
+    in_width, out = spec.width_in(layer), spec.width_out(layer)
     if spec.name == "gcn":
-        return GCNConv(wide, out, normalize=False)
+        return GCNConv(in_width, out, normalize=False)
     if spec.name == "sage":
-        return SAGEConv(wide, out, aggr="mean")
+        return SAGEConv(in_width, out, aggr="mean")
     return GATConv(
-        wide,
+        in_width,
         out,
         heads=spec.heads_of(layer),
         concat=not spec.is_last(layer),

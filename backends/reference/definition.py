@@ -1,6 +1,6 @@
 """The definition of each model in float64, by gathers and sums over the edge list; every engine is checked against it.
 
-It shares no code with an engine: edges are taken from the graph, sampled and normalised anew. It is slow.
+It shares no code with an engine: it samples and normalises the graph's edges itself. It is slow.
 """
 
 from copy import copy
@@ -172,9 +172,9 @@ def products(graph: Graph, spec: ModelSpec, seed: int) -> tuple[Floats, dict[str
     """Output and gradients that scenario ``spmm`` should compute from the operands of ``seed``."""
     edges = _Edges(graph, spec.name)
     drawn = draw_operands(graph.nodes, graph.nodes, spec, seed)
-    wide = {name: torch.from_numpy(value.astype(np.float64)) for name, value in drawn.items()}
-    gradient = wide.pop("gradient")
-    operands = {name: value.requires_grad_() for name, value in wide.items()}
+    tensors = {name: torch.from_numpy(value.astype(np.float64)) for name, value in drawn.items()}
+    gradient = tensors.pop("gradient")
+    operands = {name: value.requires_grad_() for name, value in tensors.items()}
     if spec.name == "gat":
         out = _attend(edges, operands["x"], operands["score_src"], operands["score_dst"], spec.slope)
     else:

@@ -1,4 +1,4 @@
-"""User tables larger than memory as a graph on disk, equal to what ``datasets.tables.loader`` returns."""
+"""User tables larger than memory as a graph on disk, equal to the graph that ``datasets.tables.loader`` returns."""
 
 import shutil
 from collections.abc import Iterable

@@ -27,7 +27,7 @@ class AllReducePool:
             raise RankEnded(ended.rank, ended.status, f"{ended}; {ADVICE}") from ended
 
     def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Call a method of every worker at once; raises RankFailed, also for what a worker raised."""
+        """Call a method of every worker at once; raises RankFailed, also for an exception of a worker."""
         try:
             return self.workers.each(method, arguments)
         except RankEnded as ended:

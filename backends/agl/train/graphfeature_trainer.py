@@ -35,15 +35,15 @@ class GraphFeatureTrainer(AglTrainer):
 
     An epoch reads shards and their rows in a shuffled order, as the paper's workers do: every target once, but not in
     the batches of the plan. With a limit in the plan only the targets that it trains are flattened.
-    ``loss_and_gradients`` flattens its targets anew.
+    ``loss_and_gradients`` flattens its own targets.
     """
 
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
         """Flatten the targets into a temporary folder, then prepare the model."""
-        self.home = Path(tempfile.mkdtemp(prefix="graphfeatures-"))
-        self._cleanup = weakref.finalize(self, shutil.rmtree, self.home, True)
+        self.temporary = Path(tempfile.mkdtemp(prefix="graphfeatures-"))
+        self._cleanup = weakref.finalize(self, shutil.rmtree, self.temporary, True)
         strategy = strategy_of(self.config, spec, training.seed)
         records = max(FlattenJob.shard_records, plan.size or len(plan.nodes))
         job = FlattenJob(
@@ -51,9 +51,9 @@ class GraphFeatureTrainer(AglTrainer):
         )
         targets = plan.nodes if plan.limit is None else np.concatenate(plan.targets(0))
         with clock.phase("flatten"):
-            self.manifest = flatten_to(self.home / "shards", graph, np.sort(targets), job)
-            self.source = Source.build(graph, strategy, job.filtering, self.home / "source")
-        self.reader, self.strategy = GraphFeatureReader(self.home / "shards"), strategy
+            self.manifest = flatten_to(self.temporary / "shards", graph, np.sort(targets), job)
+            self.source = Source.build(graph, strategy, job.filtering, self.temporary / "source")
+        self.reader, self.strategy = GraphFeatureReader(self.temporary / "shards"), strategy
         super().prepare(graph, spec, training, state, plan, clock)
 
     def prepare_structure(self) -> None:
@@ -115,7 +115,7 @@ class GraphFeatureTrainer(AglTrainer):
 
     def facts(self) -> dict[str, Any]:
         """Facts of the trainer, bytes of the shards and bytes read from them, stored nodes per distinct node."""
-        storage = {"bytes_on_disk": sum(path.stat().st_size for path in self.home.rglob("*") if path.is_file())}
+        storage = {"bytes_on_disk": sum(path.stat().st_size for path in self.temporary.rglob("*") if path.is_file())}
         storage |= {"records": len(self.reader), "bytes_read": self.reader.bytes_read}
         return super().facts() | storage | {"duplication": self.manifest["duplication"]}
 

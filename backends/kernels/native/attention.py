@@ -106,7 +106,7 @@ def _detached(operands: tuple[Tensor | None, ...]) -> list[Tensor | None]:
 
 
 class _Gat(torch.autograd.Function):
-    """Attention that keeps its output, each row's largest score and its sum of exponentials."""
+    """Attention that saves its output, each row's largest score and its sum of exponentials."""
 
     @staticmethod
     def forward(ctx: Any, kernel: AttentionKernel, *inputs: Tensor | None) -> Tensor:
@@ -128,7 +128,7 @@ class _Gat(torch.autograd.Function):
 
 
 class _GatWithoutOutput(torch.autograd.Function):
-    """Attention whose output the next operation may overwrite, as it is not kept.
+    """Attention that does not save its output, which the next operation may overwrite.
 
     The backward pass needs the inner products of the output and its gradient. The next operation computes them and
     returns them as the gradient of the second output, which has their shape and is not initialized.

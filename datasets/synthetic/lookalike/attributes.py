@@ -22,7 +22,7 @@ def community_labels(shape: LookalikeShape, layout: CommunityLayout, seed: int) 
     Multiclass: the class of the community, or with probability ``1 - PURITY`` any class, int64 [nodes].
 
     Multilabel: each community has one of ``PROFILES`` profiles, in which a share ``LIKELY`` of the classes is probable,
-    int8 [nodes, classes]; every graph uses the same profiles, so that what is learnt carries over to unseen graphs.
+    int8 [nodes, classes]; every graph uses the same profiles, so that a trained model generalizes to unseen graphs.
     """
     nodes = np.arange(layout.nodes)
     if shape.task == "multilabel":
