@@ -29,9 +29,9 @@ def resolve(config: C, names: Collection[str]) -> C:
     explicit = {switch: getattr(config, switch) for switch in switches(config) if getattr(config, switch) != "auto"}
     remaining = {switch for name in names if name != "base" for switch in config.ablations[name]}
     for name in names:
-        moved = switches(config) if name == "base" else config.ablations[name]
-        if moved and all(switch in explicit for switch in moved):
-            overruling = ", ".join(f"backend.{switch}={explicit[switch]}" for switch in moved)
+        affected = switches(config) if name == "base" else config.ablations[name]
+        if affected and all(switch in explicit for switch in affected):
+            overruling = ", ".join(f"backend.{switch}={explicit[switch]}" for switch in affected)
             raise AblationError(
                 f"ablation {name!r} changes nothing, because {overruling} overrules it: drop one of the two"
             )

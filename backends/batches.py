@@ -1,4 +1,4 @@
-"""The plan of an epoch's batches, which the harness owns so that every engine trains the same ones."""
+"""The batches of every epoch, drawn by the harness, so that every engine trains the same ones."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from datasets.randomness import hash_ids
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Targets of every epoch; ``size=None`` is full batch, ``limit`` leaves only the first batches of an epoch."""
+    """Targets of every batch; ``size=None`` is full batch, ``limit`` is the most batches that an epoch has."""
 
     nodes: NDArray[np.int64]
     size: int | None = None

@@ -1,4 +1,4 @@
-"""The protocols between harness and engines, one per scenario, and the records that cross them; no framework."""
+"""The protocols between harness and engines, one per scenario, and the data that cross them; no framework."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -54,7 +54,7 @@ class Trainer(Protocol):
         ...
 
     def load(self, state: State) -> None:
-        """Take over canonical parameters and start optimizer and random numbers anew."""
+        """Take over canonical parameters; reset the optimizer and seed the random numbers again."""
         ...
 
     def state(self) -> State:
@@ -111,9 +111,9 @@ class Sampling:
 
 @dataclass(frozen=True, eq=False)
 class GraphFeature:
-    """The stored neighbourhood of one target: original ids in ``nodes`` [n], target first, whole-graph ``degrees``.
+    """The stored neighbourhood of one target: original ids in ``nodes`` [n], target first; degrees of the whole graph.
 
-    Edges [m] go from ``sources`` to ``destinations``, which are places in ``nodes``.
+    Edges [m] go from ``sources`` to ``destinations``, both given as places in ``nodes``.
     """
 
     nodes: Nodes
@@ -130,7 +130,7 @@ class Flattener(Protocol):
     """Scenario ``flatten``: writing the neighbourhoods of all targets as records is the timed call."""
 
     def prepare(self, graph: Graph, spec: ModelSpec, training: TrainingSpec, plan: BatchPlan, clock: Clock) -> None:
-        """Do everything that is done once; ``plan.targets(0)`` are flattened, as ``spec.layers`` and fanouts say."""
+        """Do everything that is done once; ``plan.targets(0)`` are flattened to ``spec.layers`` hops by its fanouts."""
         ...
 
     def flatten(self, clock: Clock) -> None:
@@ -142,7 +142,7 @@ class Flattener(Protocol):
         ...
 
     def stored(self) -> Iterator[GraphFeature]:
-        """Read back the records of the last ``flatten``, or make those that it did not store; in any order."""
+        """Read back the records of the last ``flatten``, or build them where none were stored; in any order."""
         ...
 
     def facts(self) -> dict[str, Any]:
@@ -156,9 +156,9 @@ class Flattener(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Hop:
-    """One hop of a sampled neighbourhood: ``nodes`` [n], once each, keep at most ``fanout`` (``None``: all) in-edges.
+    """One hop of a sampled neighbourhood: distinct ``nodes`` [n], at most ``fanout`` (``None``: all) in-edges of each.
 
-    ``edges`` [m] are their places in the graph's edge order, in any order.
+    ``edges`` [m] are the drawn edges, as places in the graph's edge order; in any order.
     """
 
     nodes: Nodes
@@ -170,11 +170,11 @@ class Sampler(Protocol):
     """Scenario ``sample``: the neighbourhoods of all batches of an epoch, no features and no compute, are timed."""
 
     def prepare(self, graph: Graph, spec: ModelSpec, training: TrainingSpec, plan: BatchPlan, clock: Clock) -> None:
-        """Do everything that is done once; ``spec.layers`` hops, drawn as ``spec.fanouts`` say."""
+        """Do everything that is done once; batches have ``spec.layers`` hops, drawn by ``spec.fanouts``."""
         ...
 
     def sample(self, index: int, clock: Clock) -> None:
-        """Draw the neighbourhoods of ``plan.targets(index)``, batch by batch; another epoch draws anew."""
+        """Draw the neighbourhoods of ``plan.targets(index)``, batch by batch; every epoch draws anew."""
         ...
 
     def draw(self, targets: Nodes) -> list[Hop]:
@@ -182,7 +182,7 @@ class Sampler(Protocol):
         ...
 
     def facts(self) -> dict[str, Any]:
-        """Return batches, targets, distinct nodes of batches and drawn edges of the last ``sample``; rates."""
+        """Return counts of the last ``sample`` (batches, targets, distinct nodes, drawn edges) and rates."""
         ...
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ class Multiplier(Protocol):
         ...
 
     def multiply(self, clock: Clock) -> None:
-        """Aggregate once and send the operands' gradient back; phases forward, backward."""
+        """Aggregate once, then compute the operands' gradients; phases forward, backward."""
         ...
 
     def products(self) -> tuple[Floats, dict[str, Floats]]:

@@ -66,13 +66,13 @@ class ModelSpec:
         return shapes
 
     def _layer_parameters(self, layer: int) -> dict[str, tuple[int, ...]]:
-        wide, out, heads = self.width_in(layer), self.width_out(layer), self.heads_of(layer)
+        in_width, out, heads = self.width_in(layer), self.width_out(layer), self.heads_of(layer)
         if self.name == "gcn":
-            return {"weight": (wide, out), "bias": (out,)}
+            return {"weight": (in_width, out), "bias": (out,)}
         if self.name == "sage":
-            return {"weight_self": (wide, out), "weight_neigh": (wide, out), "bias": (out,)}
+            return {"weight_self": (in_width, out), "weight_neigh": (in_width, out), "bias": (out,)}
         bias = out if self.is_last(layer) else heads * out
-        return {"weight": (wide, heads * out), "att_src": (heads, out), "att_dst": (heads, out), "bias": (bias,)}
+        return {"weight": (in_width, heads * out), "att_src": (heads, out), "att_dst": (heads, out), "bias": (bias,)}
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,13 @@ MODULES = {
 
 @dataclass
 class BackendConfig:
-    """Options of an engine; the base names what the harness must know before it starts one.
+    """Options of a backend; the class variables are what the harness must know before it starts the engine.
 
     A switch is a field of the values ``auto``, ``true`` or ``false``; ``ablations`` maps an ablation's name to the
-    switches it keeps on. ``base`` lists every switch, and what else the baseline changes, with its value. ``draws``
-    are the scenarios in which the engine can be checked on the edges that the definition keeps of ``model.fanouts``;
-    in the others the parity gate gives it all of them. ``predictions`` names functions that turn measured records into
-    rows, and into rows of a model beyond them.
+    switches it keeps on. ``base`` gives the baseline's value of every switch and of other options. ``draws`` are the
+    scenarios in which the engine can compute on the edges that the definition draws for ``model.fanouts``; in other
+    scenarios the parity gate checks it with all neighbours. ``predictions`` names functions that turn measured records
+    into rows of a report, and into rows that a model predicts from them.
     """
 
     name: str = "???"
@@ -43,17 +43,17 @@ class BackendConfig:
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Say in one sentence why this engine cannot run a cell, or ``None``."""
         kind = device.split(":")[0]
-        for what, name, allowed in (
+        for field, name, allowed in (
             ("scenario", scenario, tuple(self.runtimes)),
             ("model", model, self.models),
             ("device", kind, self.devices),
         ):
             if name not in allowed:
-                return f"backend {self.name} has no {what} {name!r}: allowed are {', '.join(allowed)}"
+                return f"backend {self.name} has no {field} {name!r}: allowed are {', '.join(allowed)}"
         return None
 
     def missing(self, full_batch: bool = True) -> str | None:
-        """Say which package is not installed that full batches, or mini batches, need; or ``None``."""
+        """Name the missing package that full batches, or mini batches, need, in one sentence; or ``None``."""
         for package in self.packages:
             try:
                 version(package)
@@ -61,8 +61,8 @@ class BackendConfig:
                 return f"backend {self.name} needs the package {package}: pip install -e '.[{self.name}]'"
         return None
 
-    def checked(self) -> "BackendConfig":
-        """Return the engine as the parity gate checks it: without ways to sample that have no definition."""
+    def for_parity_gate(self) -> "BackendConfig":
+        """Return the options with which the parity gate runs the engine: sampling as the definition does."""
         return self
 
     def on(self, switch: str) -> bool:

@@ -9,13 +9,14 @@ FROM_THE_START = object()
 
 @dataclass(frozen=True)
 class Setting:
-    """What the harness knows of a field beside its default.
+    """Limits of a configuration field, and its part in the identity of a cell.
 
-    ``choices`` are the allowed values, ``least`` is the smallest one beside ``None``. Cells that differ in a setting
-    that is not ``executed`` have the same hash. The cells of a group are equal in what is ``shared``. Rows of a table
-    that have the same name get the values of what ``labels`` them. ``for_engine`` is false for settings of the training
-    that the harness carries out itself. ``before`` is for an option that came after records had been written: the value
-    at which nothing changed, left out of the hash so that those records keep theirs.
+    ``choices`` are the allowed values, ``least`` is the smallest allowed number. Cells that differ only in settings
+    that are not ``executed`` have the same hash. The cells of a group are equal in every ``shared`` setting. Rows of a
+    table that would have the same name are told apart by the values of settings with ``labels``. ``for_engine`` is
+    false for settings of the training that the harness carries out itself. ``before`` is for an option that was added
+    when records already existed: the value that means the earlier behaviour, left out of the hash so that those
+    records keep theirs.
     """
 
     choices: tuple[str, ...] = ()
@@ -44,26 +45,26 @@ def setting(
     return field(default=default, metadata=metadata)
 
 
-def setting_of(item: "Field[Any]") -> Setting:
-    """Return what the harness knows of a dataclass field; a plain field is executed and has no limits."""
-    known: Setting = item.metadata.get("setting", Setting())
-    return known
+def setting_of(option: "Field[Any]") -> Setting:
+    """Return the setting of a dataclass field; a plain field is executed and has no limits."""
+    declared: Setting = option.metadata.get("setting", Setting())
+    return declared
 
 
 def settings_in(config: Any, prefix: str = "") -> Iterator[tuple[str, Setting, Any]]:
     """Yield the dotted key, the setting and the value of every field of a configuration, its sections included."""
-    for item in fields(config):
-        key, value = f"{prefix}{item.name}", getattr(config, item.name)
-        yield key, setting_of(item), value
+    for option in fields(config):
+        key, value = f"{prefix}{option.name}", getattr(config, option.name)
+        yield key, setting_of(option), value
         if is_dataclass(value):
             yield from settings_in(value, f"{key}.")
 
 
 def executed_values(config: Any) -> dict[str, Any]:
-    """Return a configuration as nested dictionaries of what is executed: what two equal cells have in common."""
+    """Return the executed settings of a configuration as nested dictionaries; cells with equal ones are equal."""
     values = {}
-    for item in fields(config):
-        known, value = setting_of(item), getattr(config, item.name)
-        if known.executed and (known.before is FROM_THE_START or value != known.before):
-            values[item.name] = executed_values(value) if is_dataclass(value) else value
+    for option in fields(config):
+        declared, value = setting_of(option), getattr(config, option.name)
+        if declared.executed and (declared.before is FROM_THE_START or value != declared.before):
+            values[option.name] = executed_values(value) if is_dataclass(value) else value
     return values

@@ -30,11 +30,12 @@ def add_self_loops(csr: Csr) -> tuple[Csr, NDArray[np.int64]]:
 
     Raises ValueError for a graph that already has one. The loop of node v gets the edge id ``largest id + 1 + v``.
     """
-    looped, old = insert_self_loops(csr, 0)
-    is_edge = old >= 0
+    looped, old_positions = insert_self_loops(csr, 0)
+    is_edge = old_positions >= 0
     ids = np.empty(looped.nnz, dtype=np.int64)
     ids[is_edge], ids[~is_edge] = csr.ids, int(csr.ids.max(initial=-1)) + 1 + np.arange(csr.shape[0])
-    return Csr(looped.indptr, looped.indices, csr.shape, ids.astype(index_dtype(int(ids.max(initial=0))))), old
+    ids = ids.astype(index_dtype(int(ids.max(initial=0))))
+    return Csr(looped.indptr, looped.indices, csr.shape, ids), old_positions
 
 
 def insert_self_loops(rows: Csr, first: int) -> tuple[Csr, NDArray[np.int64]]:
@@ -52,14 +53,14 @@ def insert_self_loops(rows: Csr, first: int) -> tuple[Csr, NDArray[np.int64]]:
         )
     before = np.bincount(rows.destinations[rows.indices < nodes], minlength=count)
     loops = rows.indptr[:-1].astype(np.int64) + before + np.arange(count)
-    old = np.full(nnz + count, -1, dtype=np.int64)
+    old_positions = np.full(nnz + count, -1, dtype=np.int64)
     is_edge = np.ones(nnz + count, dtype=bool)
     is_edge[loops] = False
-    old[is_edge] = np.arange(nnz)
+    old_positions[is_edge] = np.arange(nnz)
     indices = np.empty(nnz + count, dtype=dtype)
     indices[is_edge], indices[loops] = rows.indices, first + np.arange(count)
     indptr = (rows.indptr.astype(np.int64) + np.arange(count + 1)).astype(dtype)
-    return Csr(indptr, indices, rows.shape), old
+    return Csr(indptr, indices, rows.shape), old_positions
 
 
 def adjacency_of(graph: Graph, model: str) -> Adjacency:
@@ -69,15 +70,16 @@ def adjacency_of(graph: Graph, model: str) -> Adjacency:
     """
     if model not in SELF_LOOP_MODELS:
         return Adjacency(graph.csr)
-    csr, old = add_self_loops(graph.csr)
+    csr, old_positions = add_self_loops(graph.csr)
     if model != "gcn":
         return Adjacency(csr)
-    raw: NDArray[np.float32] | None = None
+    edge_weight: NDArray[np.float32] | None = None
     if graph.edge_weights is not None:
-        raw = np.where(old >= 0, graph.edge_weights[np.maximum(old, 0)], np.float32(1)).astype(np.float32)
-    ones = np.ones(csr.nnz) if raw is None else raw.astype(np.float64)
+        raw = graph.edge_weights[np.maximum(old_positions, 0)]
+        edge_weight = np.where(old_positions >= 0, raw, np.float32(1)).astype(np.float32)
+    ones = np.ones(csr.nnz) if edge_weight is None else edge_weight.astype(np.float64)
     degree = np.bincount(csr.destinations, weights=ones, minlength=csr.shape[0])
     with np.errstate(divide="ignore"):
         scale = np.where(degree > 0, degree**-0.5, 0.0)
     weight = (scale[csr.destinations] * ones * scale[csr.indices]).astype(np.float32)
-    return Adjacency(csr, weight, scale.astype(np.float32), raw)
+    return Adjacency(csr, weight, scale.astype(np.float32), edge_weight)

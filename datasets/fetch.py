@@ -22,7 +22,7 @@ ATTEMPTS = 3
 
 
 class FetchError(RuntimeError):
-    """A download failed or differs from the published file; the message names the address and what to do."""
+    """A download failed or differs from the published file; the message has the address and advice."""
 
 
 def fetch(
@@ -149,7 +149,7 @@ def unpack(archive: Path, folder: Path, needs: Iterable[str]) -> None:
     try:
         with zipfile.ZipFile(archive) as zipped:
             for need in needs:
-                members = [item for item in zipped.infolist() if f"/{item.filename}".endswith(f"/{need}")]
+                members = [member for member in zipped.infolist() if f"/{member.filename}".endswith(f"/{need}")]
                 if len(members) != 1:
                     raise FetchError(
                         f"{archive} has {len(members)} members named {need}, but exactly one is allowed: "
@@ -159,7 +159,7 @@ def unpack(archive: Path, folder: Path, needs: Iterable[str]) -> None:
     except (zipfile.BadZipFile, EOFError) as error:
         archive.unlink()
         raise FetchError(
-            f"{archive} is no whole zip file ({error}): it is deleted; run the same command again"
+            f"{archive} is no complete zip file ({error}): it is deleted; run the same command again"
         ) from error
 
 

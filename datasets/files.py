@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def write_atomic(texts: Mapping[Path, str]) -> None:
-    """Write text files together: all under temporary names, fsync, then renamed in order; an OSError leaves none."""
+    """Write text files under temporary names and fsync them, rename them in order; an OSError leaves none."""
     temporaries = {path: _temporary_name(path) for path in texts}
     try:
         for path, temporary in temporaries.items():

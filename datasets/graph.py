@@ -1,4 +1,4 @@
-"""The graph with its features, labels and splits: what loaders return, orders renumber and engines read."""
+"""The graph with its features, labels and splits, which loaders return, orders renumber and engines read."""
 
 import json
 from collections.abc import Callable
@@ -122,11 +122,9 @@ class Graph:
     def save_facts(self, folder: Path) -> None:
         """Write ``graph.json`` alone, into a ``folder`` whose arrays are already written."""
         skipped = {"csr", *_NODE_ARRAYS, *_EDGE_ARRAYS}
-        facts = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in skipped}
-        facts |= {
-            "shape": list(self.csr.shape),
-            "arrays": list(self._arrays()),
-        }
+        names = [attribute.name for attribute in fields(self) if attribute.name not in skipped]
+        facts = {name: getattr(self, name) for name in names}
+        facts |= {"shape": list(self.csr.shape), "arrays": list(self._arrays())}
         (folder / "graph.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
 
     @classmethod

@@ -34,9 +34,9 @@ def record_first_use(cache: Path, name: str, hashes: Mapping[str, str], addresse
 
 
 def trust(name: str, hashes: Mapping[str, str], cache: Path, downloaded: bool) -> str:
-    """Return which record vouches for files: ``manifest``, ``first use``, or ``local`` if neither knows them.
+    """Return the source of the hashes that files equal: ``manifest``, ``first use``, or ``local`` for neither.
 
-    Raises ValueError when ``downloaded`` files no longer equal what was published or first downloaded.
+    Raises ValueError when ``downloaded`` files differ from the published or first downloaded ones.
     """
     records = {"manifest": manifest().get(name, {}), "first use": first_uses(cache).get(name, {})}
     for origin, record in records.items():

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def unknown_name(kind: str, name: object, allowed: Iterable[str]) -> str:
-    """Word the error for a name that is not among the allowed ones, with the most similar of them."""
+    """Return the message for a name that is not allowed, with the most similar allowed one."""
     names = list(allowed)
     similar = difflib.get_close_matches(str(name), names, n=1)
     hint = f"; did you mean {similar[0]!r}?" if similar else ""

@@ -24,7 +24,7 @@ SOURCES = (".py", ".pyi", ".c", ".cpp", ".cu", ".h", ".hpp", ".so")
 
 
 class PluginError(ValueError):
-    """A plug-in that cannot be imported, is not what its kind asks for, or has the name of something else."""
+    """A plug-in that cannot be imported, is of the wrong type for its kind, or has a name that is already taken."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Plugin:
         return f"{self.target} of package {self.package}"
 
     def load(self) -> Any:
-        """Import the object; raises PluginError, whatever the package raises."""
+        """Import the object; any exception of the package becomes PluginError."""
         module, _, name = self.target.partition(":")
         try:
             return getattr(importlib.import_module(module), name)
@@ -63,7 +63,7 @@ class Plugin:
         return Path(next(iter(spec.submodule_search_locations or [str(spec.origin)])))
 
     def source_hash(self) -> str:
-        """Hash the source files of the whole package, by their places in it."""
+        """Hash the source files of the whole package, paths and contents."""
         folder = self.folder()
         files = [folder] if folder.is_file() else [path for path in folder.rglob("*") if path.suffix in SOURCES]
         digest = hashlib.sha256()
@@ -86,7 +86,7 @@ def plugins(kind: str) -> dict[str, Plugin]:
 
 
 def with_plugins(kind: str, ours: Mapping[str, T]) -> dict[str, T | Plugin]:
-    """Return what this checkout has of a kind, and the plug-ins; raises PluginError where a name is in both."""
+    """Return our entries of a kind and those of plug-ins; raises PluginError for a name that both have."""
     for name, plugin in plugins(kind).items():
         if name in ours:
             raise collision(plugin, f"{getattr(ours[name], 'loader', ours[name])} of gnn-harness")
@@ -94,12 +94,12 @@ def with_plugins(kind: str, ours: Mapping[str, T]) -> dict[str, T | Plugin]:
 
 
 def collision(plugin: Plugin, other: str) -> PluginError:
-    """Return the error for a name that two things have."""
+    """Return the error for a plug-in whose name ``other`` has already."""
     return plugin.error(f"has the name of {other}: rename one of the two, or uninstall its package")
 
 
 def conf_folders() -> dict[Path, Plugin]:
-    """Return the configuration folders of plug-ins; those that cannot be found are left out, ``list`` names them."""
+    """Return the existing configuration folders of plug-ins; the command ``list`` names plug-ins without one."""
     folders = {}
     for plugin in plugins("configs").values():
         try:

@@ -42,8 +42,8 @@ class Choice(Protocol):
 def prepare_graph(dataset: Choice, order: Choice, cache: Path) -> tuple[Path, Phases]:
     """Return the folder of a prepared graph and the seconds of ``parse`` and ``order`` at the time it was written.
 
-    The folder is written under a temporary name and renamed, so it is whole or absent. Raises OSError of the disk,
-    and what loaders and orders raise for data that is missing or wrong.
+    The folder is written under a temporary name and renamed, so it is complete or absent. Raises OSError of the disk,
+    and the errors of loaders and orders for missing or wrong data.
     """
     folder = prepared_graph(dataset, order, cache)
     if folder is not None:
@@ -90,7 +90,7 @@ def _remember_sha256(dataset: Choice, cache: Path, sha256: str) -> None:
 
 
 def _sha256_path(dataset: Choice, cache: Path) -> Path | None:
-    """Return the file that remembers a data set's hash, named by its options, its files' stamps and the loaders."""
+    """Return the file for a data set's hash, named by its options, the stamps of its files and the loaders."""
     stamps = _stamps(dataset.name, entry_of(dataset.name), cache)
     if stamps is None:
         return None
@@ -98,7 +98,7 @@ def _sha256_path(dataset: Choice, cache: Path) -> Path | None:
 
 
 def _stamps(name: str, entry: Entry, cache: Path) -> list[Any] | None:
-    """Return path, size and time of a data set's files; ``None`` for a user's tables and for absent files."""
+    """Return path, size and modification time of a data set's files; ``None`` for user tables and absent files."""
     if entry.kind != "real":
         return [] if entry.kind == "synthetic" else None
     for needs in (entry.needs, *entry.also):
@@ -116,7 +116,7 @@ def _folder(sha256: str, dataset: Choice, order: Choice, cache: Path) -> Path:
 
 
 def _order_folder(order: Choice) -> str:
-    """Name the folder of an order, by its options and, of a plug-in, by its sources: ours are in ``loaders_hash``."""
+    """Name the folder of an order, by its options and, for a plug-in, its sources: ``loaders_hash`` covers ours."""
     plugin = plugins("orders").get(order.name)
     if plugin is not None:
         return f"{order.name}-{digest([order.options, plugin.source_hash()])}"

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """How a data set is read: ``loader`` is ``module:function``, ``family`` a folder that its files may lie in.
+    """A registered data set: ``loader`` is ``module:function``, ``family`` a folder that may contain its files.
 
-    ``needs`` are the published files, ``also`` other layouts of the same graph that the loader reads. ``options``
-    are the allowed ones with their defaults. ``kind`` is ``real``, ``synthetic`` or ``user``; loaders of the last
-    two check their options themselves.
+    ``needs`` are the published files, ``also`` other layouts of the same graph that the loader reads. ``options`` maps
+    the allowed options to their defaults. ``kind`` is ``real``, ``synthetic`` or ``user``; loaders of the last two
+    check their options themselves.
     """
 
     loader: str
@@ -132,7 +132,7 @@ def entry_of(name: str) -> Entry:
 
 
 def _plugin_entry(plugin: Plugin) -> Entry:
-    """Return the entry that a plug-in gives; a loader alone makes a synthetic data set, titled by its docstring."""
+    """Return the entry of a plug-in; a plain loader becomes a synthetic data set with its docstring as title."""
     loaded = plugin.load()
     if isinstance(loaded, Entry):
         return loaded
@@ -221,7 +221,7 @@ def _downloaded(name: str, entry: Entry, cache: Path, progress: Progress | None)
 
 
 def _read(name: str, entry: Entry, files: Mapping[str, Path], options: Mapping[str, Any]) -> "Graph":
-    """Run a loader; damaged files raise ValueError, whatever the reader of their format raises."""
+    """Run a loader; errors that format readers raise for damaged files become ValueError."""
     try:
         graph: Graph = _loader(entry)(name, files, options)
     except (EOFError, KeyError, pickle.UnpicklingError, zipfile.BadZipFile, zlib.error) as error:

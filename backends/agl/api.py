@@ -103,7 +103,7 @@ def _edge_features(graph: Graph, adj: SubgraphAdjacency, model: str) -> Tensor |
 
 
 def pruning(adj: SubgraphAdjacency, form: str = "tight") -> list[LayerMatrix]:
-    """Return each layer's matrix, first layer first, pruned to what the targets depend on (AGL, section 3.3.2)."""
+    """Return each layer's matrix, first layer first, pruned to the nodes that the targets need (AGL, section 3.3.2)."""
     if adj.sampled is not None:
         return adj.sampled.matrices(adj.neighbourhood, form)
     blocks = layer_blocks(adj.neighbourhood, adj.hops, form)

@@ -17,7 +17,7 @@ from backends.base.network import Network
 from backends.base.trainer import Batch
 from backends.contract import Clock, Nodes
 from backends.model import ModelSpec, TrainingSpec
-from backends.parallel.prefetch import overlapped
+from backends.parallel.prefetch import prefetched
 from datasets.adjacency import adjacency_of
 
 
@@ -41,12 +41,10 @@ class AglTrainer(LayeredTrainer):
             strategy = strategy_of(self.config, self.spec, self.training.seed)
             self.neighbourhoods = SampledGraph(self.graph, self.spec.name, strategy, self.config.filter)
         else:
-            sums = (
-                self.aggregates_first(0) and self.training.dropout == 0
-            )  # dropout would touch the features of all nodes
-            self.neighbourhoods = UnsampledGraph(
-                adjacency_of(self.graph, self.spec.name), self.spec.layers, sums_features=sums
-            )
+            # dropout would be applied to the features of all nodes
+            sums = self.aggregates_first(0) and self.training.dropout == 0
+            adjacency = adjacency_of(self.graph, self.spec.name)
+            self.neighbourhoods = UnsampledGraph(adjacency, self.spec.layers, sums_features=sums)
         self.features = torch.from_numpy(np.array(self.graph.features, dtype=np.float32))
         self.first_epoch = self.neighbourhoods
         if self.plan.full_batch:
@@ -73,7 +71,7 @@ class AglTrainer(LayeredTrainer):
 
     @property
     def overlaps(self) -> bool:
-        """Whether a thread prepares the next batch while this one is computed."""
+        """Whether a thread prepares the next batch during the computation of the current one."""
         return bool(self.config.on("pipeline")) and self.training.threads >= self.config.pipeline_from
 
     def facts(self) -> dict[str, Any]:
@@ -86,12 +84,12 @@ class AglTrainer(LayeredTrainer):
         return self.mini_batch(targets)
 
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
-        """Yield the batches of an epoch, the next one prepared meanwhile where the pipeline runs."""
+        """Yield the batches of an epoch; where the pipeline runs, a thread prepares the next one."""
         self._resample(index)
         if self.plan.full_batch:
             yield self.full
         elif self.overlaps:
-            yield from overlapped(map(self.mini_batch, self._ascending_targets(index)), clock)
+            yield from prefetched(map(self.mini_batch, self._ascending_targets(index)), clock)
         else:
             for targets in self._ascending_targets(index):
                 with clock.phase("vectorize"):

@@ -115,12 +115,12 @@ class AglConfig(BackendConfig):
             others = ", ".join(STRATEGIES[1:])
             raise ValueError(f"backend.workers={self.workers} needs a backend.strategy: one of {others}")
 
-    def checked(self) -> "AglConfig":
-        """The configuration that the parity gate runs: uniform samples, one of each node."""
+    def for_parity_gate(self) -> "AglConfig":
+        """The configuration for the parity gate: uniform sampling, one sample per node, no filter."""
         return replace(self, sampler="", scope="node", filter=None)
 
     def missing(self, full_batch: bool = True) -> str | None:
-        """What this configuration needs and is not installed: Ray, for tasks and for servers outside this process."""
+        """Name Ray where it is not installed, if tasks or servers outside this process need it; or ``None``."""
         ray_options = []
         if self.run_on == "ray":
             ray_options.append(("run_on=ray", "run_on=local"))

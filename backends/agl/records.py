@@ -1,4 +1,4 @@
-"""GraphFeatures of many targets as arrays: the decoded form, which is encoded, decoded and merged into batches."""
+"""GraphFeatures of many targets as arrays, decoded."""
 
 from dataclasses import dataclass
 
@@ -47,7 +47,7 @@ class Records:
         return self.ids[self.node_bounds[:-1]]
 
     def graph_feature(self, record: int) -> GraphFeature:
-        """Record number ``record`` as a GraphFeature of its own."""
+        """Return record number ``record`` as a GraphFeature."""
         nodes, edges = (slice(*bounds[record : record + 2]) for bounds in (self.node_bounds, self.edge_bounds))
         return GraphFeature(
             self.ids[nodes],

@@ -34,7 +34,7 @@ class SampledGraph:
             if strategy.by is not None:
                 column = np.asarray(edge_columns(graph, strategy.by), dtype=np.float32)
                 self.weight = -column if strategy.reverse else column
-            self.raw = graph.edge_weights if model == "gcn" else None
+            self.edge_weights = graph.edge_weights if model == "gcn" else None
             if filtering:
                 self._filter(np.flatnonzero(edge_mask(graph, filtering, 0, graph.csr.nnz)))
         except FilterError as error:
@@ -46,10 +46,11 @@ class SampledGraph:
         csr = self.csr
         indptr = np.searchsorted(positions, csr.indptr).astype(csr.indptr.dtype)
         self.csr = Csr(indptr, csr.indices[positions], csr.shape, csr.ids[positions])
-        self.weight, self.raw = (None if column is None else column[positions] for column in (self.weight, self.raw))
+        self.weight = None if self.weight is None else self.weight[positions]
+        self.edge_weights = None if self.edge_weights is None else self.edge_weights[positions]
 
     def of_epoch(self, index: int) -> "SampledGraph":
-        """The same graph with the samples of an epoch; those of epoch 0 are its own."""
+        """The same graph with the samples of epoch ``index``; epoch 0 has the samples of this one."""
         other = copy(self)
         other.strategy = replace(self.strategy, seed=self.strategy.seed + index)
         return other
@@ -63,23 +64,23 @@ class SampledGraph:
     def matrices(self, neighbourhood: Neighbourhood, form: str) -> list[LayerMatrix]:
         """Each layer's matrix over a neighbourhood that ``search`` returned, first layer first."""
         scale = None if self.scale is None else self.scale[neighbourhood.nodes]
-        return matrices(neighbourhood, self.model, self.strategy.hops, form, scale, self.raw)
+        return matrices(neighbourhood, self.model, self.strategy.hops, form, scale, self.edge_weights)
 
     def layers(self, targets: Nodes, form: str) -> tuple[list[LayerMatrix], Nodes | None]:
         """Return each layer's matrix, first layer first, and the nodes that the first one reads, ``None`` for all.
 
         Rows of the last one are the targets, ascending. With form ``tight`` and nearly all nodes reached, features are
-        read in place: copying them would take longer than the few rows it saves.
+        read in place: copying them would take longer than the unused rows cost.
         """
         neighbourhood = self.search(targets, form == "tight")
         nodes = neighbourhood.nodes
-        first, *rest = self.matrices(neighbourhood, form)
+        first, *others = self.matrices(neighbourhood, form)
         if form != "tight" or len(nodes) < NEARLY_ALL * self.csr.shape[1]:
-            return [first, *rest], nodes
+            return [first, *others], nodes
         indices = nodes[first.csr.indices].astype(first.csr.indices.dtype)
         rows = first.csr.shape[0]
-        unnumbered = Csr(first.csr.indptr, indices, (rows, self.csr.shape[1]))
-        return [LayerMatrix(unnumbered, first.weight, torch.from_numpy(nodes[:rows])), *rest], None
+        over_all_nodes = Csr(first.csr.indptr, indices, (rows, self.csr.shape[1]))
+        return [LayerMatrix(over_all_nodes, first.weight, torch.from_numpy(nodes[:rows])), *others], None
 
 
 def _scale(graph: Graph) -> NDArray[np.floating[Any]]:

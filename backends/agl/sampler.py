@@ -17,7 +17,7 @@ class AglSampler(BatchSampler):
     """Samples each node of a batch once; the sample of a smaller fanout is a prefix of that of a larger one."""
 
     def prepare_structure(self) -> None:
-        """Prepare the graph to sample from: as for sage, whose edges are the graph's own."""
+        """Prepare the graph to sample from, as for sage: without self loops."""
         self.strategy = strategy_of(self.config, self.spec, self.training.seed)
         self.sampled_graph = SampledGraph(self.graph, "sage", self.strategy, self.config.filter)
 
@@ -26,8 +26,8 @@ class AglSampler(BatchSampler):
         self.sampled_graph.strategy = replace(self.strategy, seed=self.strategy.seed + epoch)
         return map(self.sampled_graph.search, batches)
 
-    def counted(self, neighbourhood: Neighbourhood) -> tuple[int, int]:
-        """Nodes and edges of a neighbourhood."""
+    def count(self, neighbourhood: Neighbourhood) -> tuple[int, int]:
+        """Count the nodes and edges of a neighbourhood."""
         return len(neighbourhood.nodes), neighbourhood.csr.nnz
 
     def hops(self, neighbourhood: Neighbourhood) -> list[Hop]:

@@ -17,7 +17,7 @@ TRAIN_CHOICES = {"head": ("none", "linear"), "optimizer": ("adam", "sgd")}
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """Settings of one training; ``batch`` counts records of a worker, ``servers=0`` keeps one in this process."""
+    """Settings of one training; ``batch`` counts records of a worker, ``servers=0`` is one server in this process."""
 
     hidden: int = 64
     heads: int = 1
@@ -85,7 +85,7 @@ def read_infer_settings(pairs: list[str]) -> InferSettings:
 
 def read_pairs(pairs: list[str], kind: type[Settings]) -> Settings:
     """Read pairs into a dataclass whose fields have defaults; raises ValueError naming what is allowed."""
-    types = {item.name: type(item.default) for item in fields(kind)}  # type: ignore[arg-type]
+    types = {setting.name: type(setting.default) for setting in fields(kind)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for pair in pairs:
         key, sign, text = pair.partition("=")

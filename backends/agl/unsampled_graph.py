@@ -17,7 +17,7 @@ from backends.kernels.rows import MatrixRows, count_sources, take_rows
 from backends.kernels.sampling import checked_nodes, distinct
 from datasets.adjacency import Adjacency
 
-MOST = 0.75  # share of the nodes from which a layer runs over the whole graph
+MOST = 0.75  # a layer that reads at least this share of the nodes runs over the whole graph
 
 
 class UnsampledGraph:
@@ -59,18 +59,18 @@ class UnsampledGraph:
 
     def _in_place(self, nodes: Nodes, depth: int) -> list[LayerMatrix] | None:
         """Matrices of the layers below ``depth`` hops, which compute ``nodes``; ``None`` to renumber this hop too."""
-        whole = LayerMatrix(self.csr, self.weight)
+        all_edges = LayerMatrix(self.csr, self.weight)
         if len(nodes) == self.csr.shape[0]:
-            return [whole] * (self.hops - depth)
+            return [all_edges] * (self.hops - depth)
         reads_features = self.sums_features and depth == self.hops - 1
         if not reads_features and self._edges_into(nodes) < self.csr.shape[1]:
             return None
         rows, weight = take_rows(self.csr, nodes, self.weight)
         if not reads_features and count_sources(rows) < MOST * self.csr.shape[1]:
             return None
-        own = torch.from_numpy(nodes)
-        partial = LayerMatrix(rows, weight, own, MatrixRows(self.csr, self.weight, own))
-        return [whole] * (self.hops - depth - 1) + [partial]
+        columns = torch.from_numpy(nodes)
+        partial = LayerMatrix(rows, weight, columns, MatrixRows(self.csr, self.weight, columns))
+        return [all_edges] * (self.hops - depth - 1) + [partial]
 
     def _edges_into(self, nodes: Nodes) -> int:
         indptr = self.csr.indptr

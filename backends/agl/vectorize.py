@@ -20,30 +20,30 @@ def matrices(
     layers: int,
     form: str,
     scale: Floats | None = None,
-    raw: Floats | None = None,
+    edge_weights: Floats | None = None,
 ) -> list[LayerMatrix]:
     """Return each layer's matrix, first layer first: self loops for gcn and gat, gcn's symmetric weights.
 
-    ``scale`` [nodes of the neighbourhood] is ``D^-1/2`` of the whole graph for gcn, ``raw`` the edge weights that its
-    ``positions`` index (``None``: all 1). Self loops are added after sampling, so every node keeps its own.
+    ``scale`` [nodes of the neighbourhood] is ``D^-1/2`` of the whole graph for gcn. The neighbourhood's ``positions``
+    index ``edge_weights`` (``None``: all 1). Self loops are added after sampling, so that every node has its own.
     """
     blocks = layer_blocks(neighbourhood, layers, form)
-    return [_matrix(block.csr, block.positions, model, scale, raw) for block in blocks]
+    return [_matrix(block.csr, block.positions, model, scale, edge_weights) for block in blocks]
 
 
 def _matrix(
-    csr: Csr, positions: NDArray[np.int64] | None, model: str, scale: Floats | None, raw: Floats | None
+    csr: Csr, positions: NDArray[np.int64] | None, model: str, scale: Floats | None, edge_weights: Floats | None
 ) -> LayerMatrix:
     if model not in SELF_LOOP_MODELS:
         return LayerMatrix(csr)
-    with_loops, old = insert_self_loops(csr, 0)
+    with_loops, old_positions = insert_self_loops(csr, 0)
     if model != "gcn":
         return LayerMatrix(with_loops)
     assert scale is not None
     weight: Floats = np.ones(with_loops.nnz)
-    if raw is not None and csr.nnz:
+    if edge_weights is not None and csr.nnz:
         assert positions is not None
-        weight = np.where(old >= 0, raw[positions[np.maximum(old, 0)]], 1.0)
+        weight = np.where(old_positions >= 0, edge_weights[positions[np.maximum(old_positions, 0)]], 1.0)
     weight = scale[with_loops.destinations] * weight * scale[with_loops.indices]
     return LayerMatrix(with_loops, torch.from_numpy(weight.astype(np.float32)))
 

@@ -11,7 +11,7 @@ from backends.kernels.graphfeatures import Strings
 Bytes = NDArray[np.uint8]
 Bounds = NDArray[np.int64]
 VARINT, LENGTH_DELIMITED = 0, 2
-_LONG = 256  # bytes per piece from which copying piece by piece beats an index per byte
+_LONG = 256  # bytes of a piece from which copying piece by piece is faster than an index per byte
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from datasets.csr import Csr
 
 
 def spmm_facts(operand: dict[str, Any]) -> dict[str, Any]:
-    """Sizes of one SpMM whose operand is a name, a ``csr``, a width and how often it runs."""
+    """Sizes of one SpMM; ``operand`` has its name, its ``csr``, its width and how often it runs."""
     csr: Csr = operand["csr"]
     counts = {"nnz": csr.nnz, "rows": csr.shape[0], "columns": csr.shape[1]}
     return {"name": operand["name"], **counts, "width": operand["width"], "count": operand["count"]}
@@ -16,8 +16,8 @@ def spmm_facts(operand: dict[str, Any]) -> dict[str, Any]:
 def dense_flops(spec: ModelSpec, layer: int, aggregated: int, own: int) -> int:
     """Operations of a layer's dense products in one step, two per multiply-add.
 
-    ``aggregated`` rows are transformed before or after aggregation, and sage's ``own`` rows beside them: forward, for
-    the gradient of the weight and, except in the first layer, for that of the input.
+    A layer transforms ``aggregated`` rows, before or after it aggregates, and sage also its ``own`` rows. Each row
+    counts forward, for the weight's gradient and, except in the first layer, for the input's gradient.
     """
     each = 2 * spec.width_in(layer) * spec.width_out(layer) * spec.heads_of(layer)
     rows = aggregated + (own if spec.name == "sage" else 0)

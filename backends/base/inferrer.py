@@ -46,7 +46,7 @@ class NetworkInferrer:
             self.trainer.load_for_inference(state)
 
     def prepare_structure(self, plan: BatchPlan) -> None:
-        """Build what the layers aggregate over."""
+        """Build the structure that the layers aggregate over."""
         raise TypeError(f"{type(self).__name__} must define prepare_structure")
 
     def infer(self, clock: Clock) -> Floats:
@@ -74,16 +74,16 @@ class TorchInferrer(NetworkInferrer):
         """The SpMMs of one pass: the forward ones over the whole graph."""
         trainer = self.trainer
         structure = trainer.full_batch(trainer.graph, trainer.plan.nodes).structure
-        return [item for item in trainer.spmms_of(structure, 1) if item["name"].endswith("forward")]
+        return [operand for operand in trainer.spmms_of(structure, 1) if operand["name"].endswith("forward")]
 
     def facts(self) -> dict[str, Any]:
         """Sizes of the SpMMs."""
-        return {"spmm": [spmm_facts(item) for item in self.spmm_operands()]}
+        return {"spmm": [spmm_facts(operand) for operand in self.spmm_operands()]}
 
 
 @dataclass
 class NodeBlock:
-    """All in-edges of consecutive nodes, its ``rows``; ``inputs`` are the nodes that they read, those rows first."""
+    """All in-edges of consecutive nodes, the ``rows``; ``inputs`` are the nodes that these read, the rows first."""
 
     rows: slice
     inputs: Tensor
@@ -104,7 +104,7 @@ class LayerwiseInferrer(NetworkInferrer):
         self.features = torch.from_numpy(np.array(graph.features, dtype=np.float32))
 
     def cut(self, batches: list[Nodes]) -> None:
-        """Prepare the blocks of batches of consecutive nodes, as far as that is done once."""
+        """Do what the blocks of all passes need once; each batch is a run of consecutive nodes."""
         raise TypeError(f"{type(self).__name__} must define cut")
 
     def blocks(self) -> Iterator[NodeBlock]:

@@ -18,22 +18,22 @@ from datasets.csr import Csr
 from datasets.graph import Graph
 
 Parts = dict[str, Tensor]
-_ATTENTION = 6
-_SCORES = 16  # two columns of scores take about as long as this many of a product that fills its vectors
+_ATTENTION = 6  # multiply-adds of a dense layer that take as long as one of an edge
+_SCORES = 16  # columns of a dense product that take as long as the two columns of scores
 
 
 @dataclass
 class LayerMatrix:
     """The matrix of one layer: its edges, and gcn's weights [nnz].
 
-    ``own`` [rows] is the column of each row's own node; ``None``: columns begin with the rows. ``taken`` is set where
-    the rows were taken from a larger matrix.
+    ``own_columns`` [rows] is the column of each row's own node; ``None``: columns begin with the rows. ``origin`` is
+    the larger matrix that the rows were copied from, if any.
     """
 
     csr: Csr
     weight: Tensor | None = None
-    own: Tensor | None = None
-    taken: MatrixRows | None = None
+    own_columns: Tensor | None = None
+    origin: MatrixRows | None = None
 
 
 class LayeredNetwork(Network):
@@ -57,27 +57,27 @@ class LayeredNetwork(Network):
         hidden = prefix(hidden, columns)
         if attends_first(self.spec, layer, matrix.csr):
             return self._attend_first(layer, hidden, matrix, activation)
-        if self._spreads(layer, hidden, matrix):
-            return self._spread(layer, hidden, matrix, activation)
-        own = rows if matrix.own is None else matrix.own
+        if self._uses_origin(layer, hidden, matrix):
+            return self._convolve_with_origin(layer, hidden, matrix, activation)
+        own = rows if matrix.own_columns is None else matrix.own_columns
         return self.receive(layer, *self.send(layer, hidden, own), matrix, activation)
 
-    def _spreads(self, layer: int, hidden: Tensor, matrix: LayerMatrix) -> bool:
-        """Whether a layer that aggregates its input sends gradients back through the larger matrix of its rows."""
-        if matrix.taken is None or self.spec.name == "gat" or not self.aggregates_first(layer):
+    def _uses_origin(self, layer: int, hidden: Tensor, matrix: LayerMatrix) -> bool:
+        """Whether the gradient of an aggregated input is computed with the transpose of ``matrix.origin``."""
+        if matrix.origin is None or self.spec.name == "gat" or not self.aggregates_first(layer):
             return False
-        return self.row_parallel and hidden.requires_grad and matrix.taken.serve(matrix.csr)
+        return self.row_parallel and hidden.requires_grad and matrix.origin.has_cheaper_transpose(matrix.csr)
 
-    def _spread(self, layer: int, hidden: Tensor, matrix: LayerMatrix, activation: str) -> Tensor:
-        """Aggregate the input together with the rows' own embeddings, so that both have one gradient."""
-        assert matrix.taken is not None
-        reduce = "sum" if self.spec.name == "gcn" else "mean"
-        gathered, own = spmm_with_own(matrix.csr, hidden, matrix.weight, reduce, matrix.taken, self.spec.name == "sage")
-        return self._transform(layer, gathered, own, activation)
+    def _convolve_with_origin(self, layer: int, hidden: Tensor, matrix: LayerMatrix, activation: str) -> Tensor:
+        """Apply a layer whose input gradient, of neighbours and own rows together, uses the origin's transpose."""
+        assert matrix.origin is not None
+        reduce, with_own = "sum" if self.spec.name == "gcn" else "mean", self.spec.name == "sage"
+        gathered, own_rows = spmm_with_own(matrix.csr, hidden, matrix.weight, reduce, matrix.origin, with_own)
+        return self._transform(layer, gathered, own_rows, activation)
 
-    def _transform(self, layer: int, gathered: Tensor, own: Tensor | None, activation: str) -> Tensor:
+    def _transform(self, layer: int, gathered: Tensor, own_rows: Tensor | None, activation: str) -> Tensor:
         """Transform a layer's aggregated input, and the rows' own embeddings, into its output."""
-        other = None if own is None else (own, self.parameter(layer, "weight_self"))
+        other = None if own_rows is None else (own_rows, self.parameter(layer, "weight_self"))
         bias = self.parameter(layer, "bias")
         return dense(gathered, self._sent_weight(layer), bias, activation == "relu", other)
 
@@ -86,8 +86,9 @@ class LayeredNetwork(Network):
         weight, bias = (self.parameter(layer, name) for name in ("weight", "bias"))
         vectors = torch.cat([self.parameter(layer, name) for name in ("att_src", "att_dst")])
         scores = dense(hidden, weight @ vectors.T)
-        own = taken(scores[:, 1:], matrix.csr.shape[0] if matrix.own is None else matrix.own)
-        gathered = gat(matrix.csr, hidden[:, None], scores[:, :1], own, **self._attention())[:, 0]
+        rows = matrix.csr.shape[0] if matrix.own_columns is None else matrix.own_columns
+        score_dst = select_rows(scores[:, 1:], rows)
+        gathered = gat(matrix.csr, hidden[:, None], scores[:, :1], score_dst, **self._attention())[:, 0]
         if activation == "none":
             return dense(gathered, weight, bias)
         return bias_activation(dense(gathered, weight), bias, activation, fresh=True)
@@ -97,24 +98,24 @@ class LayeredNetwork(Network):
         return {"slope": self.spec.slope, "dropout": dropout, "row_parallel": self.row_parallel}
 
     def send(self, layer: int, hidden: Tensor, rows: int | Tensor) -> tuple[Parts, Parts]:
-        """Split a layer's input into what nodes send along their out-edges, and what its ``rows`` keep for themselves.
+        """Compute the tensors that nodes send along their out-edges, and those that ``rows`` keep for themselves.
 
-        ``rows`` is a count, of the first rows, or their numbers. Each tensor has one row per node, which depends on the
-        embedding of that node alone.
+        ``rows`` is the number of first rows, or the rows' numbers. Each tensor has one row per node, which depends on
+        the embedding of that node alone.
         """
         if self.spec.name == "gat":
             names = ("weight", "att_src", "att_dst")
             z, score_src, score_dst = projection(hidden, *(self.parameter(layer, name) for name in names))
-            return {"z": z, "score_src": score_src}, {"score_dst": taken(score_dst, rows)}
+            return {"z": z, "score_src": score_src}, {"score_dst": select_rows(score_dst, rows)}
         first = self.aggregates_first(layer)
         sent = {"x": hidden if first else dense(hidden, self._sent_weight(layer))}
         if self.spec.name == "gcn":
             return sent, {}
-        own = taken(hidden, rows)
-        return sent, {"own": own if first else dense(own, self.parameter(layer, "weight_self"))}
+        own_rows = select_rows(hidden, rows)
+        return sent, {"own": own_rows if first else dense(own_rows, self.parameter(layer, "weight_self"))}
 
     def receive(self, layer: int, sent: Parts, own: Parts, matrix: LayerMatrix, activation: str = "none") -> Tensor:
-        """Compute a layer's output [rows, width] from what the columns sent and the rows kept."""
+        """Compute a layer's output [rows, width] from the two results of ``send``."""
         bias = self.parameter(layer, "bias")
         if self.spec.name == "gat":
             operands = matrix.csr, sent["z"], sent["score_src"], own["score_dst"]
@@ -141,16 +142,16 @@ def prefix(x: Tensor, rows: int) -> Tensor:
     return x if len(x) == rows else x[:rows]
 
 
-def taken(x: Tensor, rows: int | Tensor) -> Tensor:
-    """The first rows, or those with certain numbers."""
+def select_rows(x: Tensor, rows: int | Tensor) -> Tensor:
+    """The first ``rows`` rows, or the rows with the numbers ``rows``."""
     return prefix(x, rows) if isinstance(rows, int) else x.index_select(0, rows)
 
 
 def aggregates_first(spec: ModelSpec, layer: int, training: bool) -> bool:
     """Whether a layer aggregates its input: it does unless its output is narrower.
 
-    The first layer's input is constant: aggregated first it needs no product backward, so that in training it may be
-    twice as wide as the output.
+    In training the first layer does so even where its input is up to twice as wide as its output: the input is
+    constant, so that aggregating it needs no SpMM in the backward pass.
     """
     passes = 2 if training and layer == 0 else 1
     return spec.name != "gat" and spec.width_in(layer) <= passes * spec.width_out(layer)
@@ -159,16 +160,16 @@ def aggregates_first(spec: ModelSpec, layer: int, training: bool) -> bool:
 def attends_first(spec: ModelSpec, layer: int, csr: Csr) -> bool:
     """Whether a gat layer of one head attends over its input, which takes less time where rows are few.
 
-    Compares multiply-adds forward and backward; one of an edge costs ``_ATTENTION`` times one of a dense layer.
-    Features need no gradient, so that a first layer that transforms them first has one product less.
+    Compares the multiply-adds of both forms, forward and backward. Features need no gradient, so that a first layer
+    that transforms them before aggregating has one product less.
     """
     rows, columns = csr.shape
     if spec.name != "gat" or spec.heads_of(layer) > 1 or rows == columns:
         return False
-    wide, out = spec.width_in(layer), spec.width_out(layer)
+    in_width, out = spec.width_in(layer), spec.width_out(layer)
     passes = 2 if layer == 0 else 3
-    attended = 3 * rows * wide * out + passes * columns * wide * _SCORES + _ATTENTION * csr.nnz * wide
-    return attended < passes * columns * wide * out + _ATTENTION * csr.nnz * out
+    attended = 3 * rows * in_width * out + passes * columns * in_width * _SCORES + _ATTENTION * csr.nnz * in_width
+    return attended < passes * columns * in_width * out + _ATTENTION * csr.nnz * out
 
 
 class LayeredTrainer(TorchTrainer):

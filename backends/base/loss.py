@@ -13,7 +13,7 @@ from datasets.graph import Graph
 
 @dataclass(frozen=True)
 class Targets:
-    """Labels of some rows: int64 classes [n], or float32 0/1 rows [n, classes].
+    """Labels of n nodes: int64 classes [n], or float32 0/1 rows [n, classes].
 
     ``share`` is each entry's weight in the mean, 0 where the label is missing; ``None`` where none is missing.
     """
@@ -30,7 +30,7 @@ class Targets:
         return cls(values.clamp(min=0), known / known.sum().clamp(min=1))
 
     def __getitem__(self, rows: Tensor) -> "Targets":
-        """The targets of some rows, in their order."""
+        """Labels of the given rows, in their order."""
         values = self.values.index_select(0, rows)  # ten times as fast as indexing
         if self.share is None:
             return Targets(values)
@@ -44,7 +44,7 @@ def loss_of(logits: Tensor, targets: Targets) -> Tensor:
         return functional.cross_entropy(logits, targets.values, ignore_index=-1)
     if targets.share is None:
         return functional.binary_cross_entropy_with_logits(logits, targets.values)
-    # a weight costs far less than picking the known entries out
+    # weights of 0 and 1 / known entries cost far less than selecting the known entries
     return functional.binary_cross_entropy_with_logits(logits, targets.values, targets.share, reduction="sum")
 
 

@@ -14,7 +14,7 @@ from datasets.graph import Graph
 
 
 class TorchMultiplier:
-    """A ``contract.Multiplier``: gcn is a weighted sum, sage a mean, gat attention from scores that are operands.
+    """A ``contract.Multiplier``: a weighted sum for gcn, a mean for sage, attention from given scores for gat.
 
     To define: ``structure(adjacency)``, ``aggregate(structure, x)`` and, for gat, ``attend(structure, operands)``.
     The timed region holds one forward and one backward pass through torch's autograd, operands and structure ready.
@@ -77,7 +77,8 @@ class TorchMultiplier:
         """Sizes of the two products, those of the forward matrix for both."""
         csr = self.csr
         counts = {"nnz": csr.nnz, "rows": csr.shape[0], "columns": csr.shape[1], "count": 1}
-        return {"spmm": [{key: item[key] for key in ("name", "width")} | counts for item in self.spmm_operands()]}
+        operands = self.spmm_operands()
+        return {"spmm": [{key: operand[key] for key in ("name", "width")} | counts for operand in operands]}
 
     def close(self) -> None:
         """Nothing runs between the calls."""

@@ -75,7 +75,7 @@ class Network(nn.Module):
         return {name: self._export(name, parameter.detach(), flip) for name, (parameter, flip) in parameters}
 
     def gradients(self) -> State:
-        """Copy the gradients under their canonical names and shapes; zero where nothing flowed."""
+        """Copy the gradients under their canonical names and shapes; zero for parameters that have none."""
         gradients = {}
         for name, (parameter, flip) in self.canonical().items():
             gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad

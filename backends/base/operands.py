@@ -10,12 +10,12 @@ Operands = dict[str, NDArray[np.float32]]
 
 
 def draw_operands(rows: int, columns: int, spec: ModelSpec, seed: int) -> Operands:
-    """Draw ``x`` and the output's ``gradient`` from ``seed``; for gat [n, heads, width], with both scores [n, heads].
+    """Draw ``x`` [columns, hidden] and the output's ``gradient`` [rows, hidden] from ``seed``.
 
-    The width is ``spec.hidden``, of one head for gat; other models have no heads and get [n, width].
+    For gat both have an axis of heads, [n, heads, hidden], and the scores of both ends [n, heads] are drawn too.
     """
-    inner = (spec.heads, spec.hidden) if spec.name == "gat" else (spec.hidden,)
-    shapes = {"x": (columns, *inner), "gradient": (rows, *inner)}
+    row_shape = (spec.heads, spec.hidden) if spec.name == "gat" else (spec.hidden,)
+    shapes = {"x": (columns, *row_shape), "gradient": (rows, *row_shape)}
     if spec.name == "gat":
         shapes |= {"score_src": (columns, spec.heads), "score_dst": (rows, spec.heads)}
     return {

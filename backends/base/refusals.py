@@ -1,4 +1,4 @@
-"""Refusals of what an engine on torch would otherwise silently ignore: edge weights, fanouts."""
+"""Refusals of edge weights and fanouts, which an engine on torch would otherwise silently ignore."""
 
 from backends.contract import Unsupported
 from backends.model import ModelSpec

@@ -1,4 +1,4 @@
-"""The sampler of every engine that draws one batch after the other, for scenario ``sample``."""
+"""The sampler of every engine, for scenario ``sample``: draws one batch after the other and counts it."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -17,25 +17,25 @@ from datasets.graph import Graph
 class BatchSampler:
     """A ``contract.Sampler`` that counts the neighbourhood of each batch and drops it.
 
-    To define: ``prepare_structure()``, ``neighbourhoods(batches, epoch)``, ``counted(neighbourhood)`` and
-    ``hops(neighbourhood)``. The timed region holds drawing and the engine's own form of a batch: nodes numbered, edges
-    between those numbers.
+    To define: ``prepare_structure()``, ``neighbourhoods(batches, epoch)``, ``count(neighbourhood)`` and
+    ``hops(neighbourhood)``. The timed region covers drawing and building the engine's form of a batch: local numbers
+    of the nodes, and edges between them.
     """
 
     def __init__(self, config: BackendConfig) -> None:
         self.config: Any = config
 
     def prepare_structure(self) -> None:
-        """Build what batches are drawn from, once per graph."""
+        """Build the structure that batches are drawn from, once per graph."""
         raise TypeError(f"{type(self).__name__} must define prepare_structure")
 
     def neighbourhoods(self, batches: Sequence[Nodes], epoch: int) -> Iterator[Any]:
         """Draw the neighbourhood of each batch, in the engine's own form; every epoch draws anew."""
         raise TypeError(f"{type(self).__name__} must define neighbourhoods")
 
-    def counted(self, neighbourhood: Any) -> tuple[int, int]:
-        """Distinct nodes and drawn edges of a neighbourhood."""
-        raise TypeError(f"{type(self).__name__} must define counted")
+    def count(self, neighbourhood: Any) -> tuple[int, int]:
+        """Count the distinct nodes and the drawn edges of a neighbourhood."""
+        raise TypeError(f"{type(self).__name__} must define count")
 
     def hops(self, neighbourhood: Any) -> list[Hop]:
         """The hops of a neighbourhood, targets first."""
@@ -50,13 +50,13 @@ class BatchSampler:
             self.prepare_structure()
 
     def sample(self, index: int, clock: Clock) -> None:
-        """Draw all batches of epoch ``index``; phase ``sample`` is all of it."""
+        """Draw all batches of epoch ``index``; the whole call is phase ``sample``."""
         batches, nodes, edges = self.plan.targets(index), 0, 0
         started = time.perf_counter()
         with clock.phase("sample"):
             for neighbourhood in self.neighbourhoods(batches, index):
-                more_nodes, more_edges = self.counted(neighbourhood)
-                nodes, edges = nodes + more_nodes, edges + more_edges
+                batch_nodes, batch_edges = self.count(neighbourhood)
+                nodes, edges = nodes + batch_nodes, edges + batch_edges
         self.seconds.append(time.perf_counter() - started)
         self.counts = {"batches": len(batches), "targets": sum(map(len, batches)), "nodes": nodes, "edges": edges}
 
@@ -66,7 +66,7 @@ class BatchSampler:
         return self.hops(neighbourhood)
 
     def facts(self) -> dict[str, Any]:
-        """Counts of the last epoch, and its edges and targets per second of the median epoch."""
+        """Counts of the last epoch, and its edges and targets divided by the seconds of the median epoch."""
         seconds = median(self.seconds)
         return self.counts | {f"{name}_per_second": self.counts[name] / seconds for name in ("edges", "targets")}
 

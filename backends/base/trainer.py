@@ -25,8 +25,8 @@ from datasets.graph import Graph
 class Batch:
     """The input of one step: the structure that layers aggregate over, and the features [inputs, width].
 
-    ``rows`` picks the targets out of the output rows; ``None`` keeps all of these. ``labels`` are those of the rows
-    that are kept, ``None`` where these are the targets, in their order.
+    ``rows`` selects the targets from the output rows; ``None`` keeps all rows. ``labels`` are those of the remaining
+    rows; ``None`` where these are the targets, in their order.
     """
 
     structure: Any
@@ -37,13 +37,13 @@ class Batch:
 
 
 class TorchTrainer:
-    """A ``contract.Trainer``; subclasses define the network, and how a graph becomes what its layers aggregate over.
+    """A ``contract.Trainer``; subclasses define the network and the structure that its layers aggregate over.
 
     To define: ``network(spec, training)``, ``structure(graph)`` for a whole graph, ``mini_batch(targets)`` where the
     engine trains in mini batches, ``layer_csrs(structure)`` for the facts.
     """
 
-    draws_fanouts = False  # whether its batches are sampled where the model has fanouts
+    draws_fanouts = False  # whether mini batches are sampled by the model's fanouts
 
     def __init__(self, config: BackendConfig) -> None:
         self.config: Any = config
@@ -71,7 +71,7 @@ class TorchTrainer:
         return self.spec.name == "sage" or self.spec.width_in(layer) < self.spec.width_out(layer)
 
     def gathers_input(self, layer: int, csr: Csr) -> bool:
-        """Whether the engine aggregates a layer's input over this matrix; some decide it by the shape."""
+        """Whether the engine aggregates a layer's input over this matrix; some engines decide by its shape."""
         return self.aggregates_first(layer)
 
     def prepare(
@@ -92,7 +92,7 @@ class TorchTrainer:
     def set_task(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, plan: BatchPlan, forward_only: bool = False
     ) -> None:
-        """Take over what is to be computed, and set the number of threads."""
+        """Take over graph, model, training and plan, and set the number of threads."""
         torch.set_num_threads(training.threads)
         self.graph, self.spec, self.training, self.plan = graph, spec, training, plan
         self.forward_only = forward_only
@@ -113,12 +113,12 @@ class TorchTrainer:
         if id(graph) not in self.structures:
             features = torch.from_numpy(np.array(graph.features, dtype=np.float32))
             self.structures[id(graph)] = (graph, Batch(self.structure(graph), features, targets))
-        whole = self.structures[id(graph)][1]
+        batch = self.structures[id(graph)][1]
         rows = None if np.array_equal(targets, np.arange(graph.nodes)) else torch.from_numpy(np.asarray(targets))
-        return Batch(whole.structure, whole.features, targets, rows)
+        return Batch(batch.structure, batch.features, targets, rows)
 
     def load(self, state: State) -> None:
-        """Take over parameters, with a new optimizer and random numbers from the start."""
+        """Take over parameters, make a new optimizer and seed the random numbers again."""
         self.model.load(state)
         self.optimizer = optimizer_of(self.model, self.training)
         torch.manual_seed(self.training.seed)
@@ -179,7 +179,7 @@ class TorchTrainer:
         return self.whole_graph_batch(targets) if self.plan.full_batch else self.mini_batch(targets)
 
     def whole_graph_batch(self, targets: Nodes) -> Batch:
-        """The whole graph with its loss on ``targets``: few are picked out, many leave the others without a label."""
+        """The whole graph with its loss on ``targets``: few are selected, for many the other labels are masked."""
         batch = self.full_batch(self.graph, targets)
         if 2 * len(targets) <= self.graph.nodes:
             return replace(batch, labels=targets_of(self.graph, targets))
@@ -200,7 +200,7 @@ class TorchTrainer:
         return self.model.state()
 
     def spmm_operands(self) -> list[dict[str, Any]]:
-        """The SpMMs of one epoch: name, csr, width, itemsize and how often; all batches count as the first."""
+        """The SpMMs of one epoch, name, csr, width, itemsize and count, as if all batches were like the first."""
         return self.spmms_of(self.target_batch(self.plan.targets(0)[0]).structure, self.plan.batches)
 
     def spmms_of(self, structure: Any, count: int) -> list[dict[str, Any]]:
@@ -216,13 +216,13 @@ class TorchTrainer:
         return operands
 
     def facts(self) -> dict[str, Any]:
-        """Sizes of an epoch's SpMMs, and the operations of its dense layers; all batches count as the first."""
+        """Sizes of an epoch's SpMMs, and operations of its dense layers, as if all batches were like the first."""
         structure = self.target_batch(self.plan.targets(0)[0]).structure
         operands, flops = self.spmms_of(structure, self.plan.batches), 0
         for layer, csr in enumerate(self.layer_csrs(structure)):
             rows, columns = csr.shape
             flops += dense_flops(self.spec, layer, rows if self.gathers_input(layer, csr) else columns, rows)
-        return {"spmm": [spmm_facts(item) for item in operands], "dense_flops": flops * self.plan.batches}
+        return {"spmm": [spmm_facts(operand) for operand in operands], "dense_flops": flops * self.plan.batches}
 
     def close(self) -> None:
         """Nothing runs between the calls of this trainer."""

@@ -16,7 +16,7 @@ from backends.base.trainer import Batch, TorchTrainer
 from backends.contract import Clock, Nodes
 from backends.dgl.network import DglHop, DglNetwork, DglStructure, aggregate, aggregates_first, attend
 from backends.dgl.quiet import dgl, graph_of, libxsmm_effect
-from backends.dgl.sampling import DefinedSampler, LoopsAfterwards, NeighbourSampler
+from backends.dgl.sampling import DefinedSampler, LoopFreeGraph, NeighbourSampler
 from backends.model import ModelSpec, State, TrainingSpec
 from datasets.adjacency import SELF_LOOP_MODELS, Adjacency, adjacency_of
 from datasets.csr import Csr, csr_from_edges
@@ -24,7 +24,7 @@ from datasets.graph import Graph
 
 
 class DglWholeGraph:
-    """A DGL graph with gcn's row scale or, where edges have weights or with ``weighted``, gcn's edge weights."""
+    """A DGL graph with gcn's row scale; with gcn's edge weights for weighted graphs and with ``weighted``."""
 
     def __init__(self, adjacency: Adjacency, weighted: bool) -> None:
         self.graph, self.csr = graph_of(adjacency.csr), adjacency.csr
@@ -47,11 +47,11 @@ class TargetBatches(list[Tensor]):
     device = torch.device("cpu")
 
 
-def loaded(graph: Any, targets: Sequence[Tensor], sampler: Any, workers: int) -> Iterator[Any]:
+def load_blocks(graph: Any, targets: Sequence[Tensor], sampler: Any, workers: int) -> Iterator[Any]:
     """Sample the blocks of each batch of targets, in their order, in ``workers`` loader processes."""
     loader = dgl.dataloading.DataLoader(graph, TargetBatches(targets), sampler, batch_size=None, num_workers=workers)
     with warnings.catch_warnings():
-        # It advises to pin loaders to cores of their own; here they share the cell's.
+        # DGL warns that loaders should be pinned to cores of their own; here they share the cell's.
         warnings.simplefilter("ignore")
         return iter(loader)
 
@@ -60,7 +60,7 @@ class DglTrainer(TorchTrainer):
     """Full batches over one graph; mini batches from DGL's DataLoader, with all neighbours or those it samples."""
 
     draws_fanouts = True
-    loops: LoopsAfterwards | None = None
+    loop_free: LoopFreeGraph | None = None
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
         """The network over DGL's kernels, which get the cell's number of threads."""
@@ -89,42 +89,44 @@ class DglTrainer(TorchTrainer):
             self.sample_from_graph(list(self.spec.fanouts) or [-1] * self.spec.layers)
             self.features = torch.from_numpy(np.array(self.graph.features, dtype=np.float32))
             if self.spec.fanouts and self.spec.name in SELF_LOOP_MODELS:
-                self.loops = LoopsAfterwards(self.graph.csr)
+                self.loop_free = LoopFreeGraph(self.graph.csr)
 
     def sample_from_graph(self, fanouts: list[int]) -> None:
         """Build the whole graph to sample from, and the sampler; ``fanouts`` first layer first, -1 for all."""
         self.whole, self.sampler = self.whole_graph(self.graph), NeighbourSampler(fanouts)
 
-    def sampled(self, batches: list[Nodes], sampler: Any = None) -> Iterator[Any]:
+    def sample_blocks(self, batches: list[Nodes], sampler: Any = None) -> Iterator[Any]:
         """Sample the blocks of each batch, in their order."""
-        graph = self.whole.graph if self.loops is None else self.loops.graph
-        targets = [torch.from_numpy(mine).to(graph.idtype) for mine in batches]
-        return loaded(graph, targets, sampler or self.sampler, self.config.workers)
+        graph = self.whole.graph if self.loop_free is None else self.loop_free.graph
+        targets = [torch.from_numpy(nodes).to(graph.idtype) for nodes in batches]
+        return load_blocks(graph, targets, sampler or self.sampler, self.config.workers)
 
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
         """Yield the batches of an epoch; phase ``load`` is the wait for the sampler, ``vectorize`` the gather."""
         if self.plan.full_batch:
             yield self.full
             return
-        targets = self.plan.targets(index)
+        batches = self.plan.targets(index)
         with clock.phase("load"):
-            sampled = self.sampled(targets)
-        for mine in targets:
+            samples = self.sample_blocks(batches)
+        for targets in batches:
             with clock.phase("load"):
-                inputs, _, blocks = next(sampled)
+                inputs, _, blocks = next(samples)
             with clock.phase("vectorize"):
-                batch = self.batch_of(inputs, blocks, mine)
+                batch = self.batch_of(inputs, blocks, targets)
             yield batch
 
     def mini_batch(self, targets: Nodes) -> Batch:
         """The batch that trains ``targets``, on the definition's samples where the model has fanouts."""
         defined = DefinedSampler(self.graph.csr, self.spec.fanouts, self.training.seed) if self.spec.fanouts else None
-        inputs, _, blocks = next(self.sampled([targets], defined))
+        inputs, _, blocks = next(self.sample_blocks([targets], defined))
         return self.batch_of(inputs, blocks, targets)
 
     def batch_of(self, inputs: Tensor, blocks: list[Any], targets: Nodes) -> Batch:
         """Build a batch from sampled blocks: gather features, and gcn's scale or weights of the whole graph."""
-        hops = [self.whole.hop(block if self.loops is None else self.loops.added(block)) for block in blocks]
+        if self.loop_free is not None:
+            blocks = [self.loop_free.add_loops(block) for block in blocks]
+        hops = [self.whole.hop(block) for block in blocks]
         return Batch(DglStructure(hops), self.features.index_select(0, inputs), targets)
 
     def layer_csrs(self, structure: DglStructure) -> list[Csr]:

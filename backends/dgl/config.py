@@ -12,12 +12,13 @@ INFER = ("full", "layerwise")
 
 @dataclass
 class DglConfig(BackendConfig):
-    """DGL on int32 graphs whose formats are made beforehand; ``workers`` loader processes sample mini batches.
+    """DGL on int32 graphs, whose formats are created in ``prepare``.
 
-    Those have all neighbours, or what DGL's sampler draws anew for every batch by the model's fanouts; the parity gate
-    trains a batch of the definition's samples. ``best`` runs gcn as ``copy_u_sum`` between two scalings of the rows,
-    ``weighted`` as ``u_mul_e_sum`` with gcn's weights on the edges; ``int64`` samples on wider ids, for scenario
-    ``sample`` alone. ``infer`` is one pass over the whole graph, or each layer in batches of one-hop blocks.
+    Mini batches have all neighbours, or those that DGL's sampler draws anew for every batch by the model's fanouts, in
+    ``workers`` loader processes; the parity gate trains a batch of the definition's samples. ``best`` runs gcn as
+    ``copy_u_sum`` between two scalings of the rows, ``weighted`` as ``u_mul_e_sum`` with gcn's weights on the edges;
+    ``int64`` samples on wider ids, for scenario ``sample`` alone. ``infer`` is one pass over the whole graph, or each
+    layer in batches of one-hop blocks.
     """
 
     name: str = "dgl"
@@ -36,7 +37,7 @@ class DglConfig(BackendConfig):
     draws: ClassVar[tuple[str, ...]] = ("train",)
 
     def __post_init__(self) -> None:
-        """Refuse values that no field allows."""
+        """Raise ValueError for a value that its field does not allow."""
         options = ("variant", self.variant, VARIANTS), ("workers", self.workers, WORKERS), ("infer", self.infer, INFER)
         for name, value, allowed in options:
             if value not in allowed:
@@ -49,7 +50,7 @@ class DglConfig(BackendConfig):
         return "u_mul_e_sum" if model == "gat" or self.variant == "weighted" else "copy_u_sum"
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
-        """Also refuse weights on the edges of models that have none, and forms of other scenarios."""
+        """Also refuse variant ``weighted`` for other models than gcn, and variants that the scenario does not have."""
         if self.variant != "best" and (self.variant == "int64") != (scenario == "sample"):
             return f"backend dgl has no {self.variant} form of scenario {scenario}: set backend.variant=best"
         if self.variant == "weighted" and model != "gcn":

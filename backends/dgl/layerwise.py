@@ -30,6 +30,7 @@ class DglLayerwise(LayerwiseInferrer):
 
     def blocks(self) -> Iterator[NodeBlock]:
         """Sample the blocks of all batches, in their order."""
-        for rows, (inputs, _, (block,)) in zip(self.batches, self.trainer.sampled(self.batches), strict=True):
+        samples = self.trainer.sample_blocks(self.batches)
+        for rows, (inputs, _, (block,)) in zip(self.batches, samples, strict=True):
             hop = self.trainer.whole.hop(block)
             yield NodeBlock(slice_of(rows), inputs, DglStructure([hop] * self.trainer.spec.layers))

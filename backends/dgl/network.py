@@ -14,10 +14,10 @@ from backends.model import ModelSpec
 
 @dataclass
 class DglHop:
-    """The graph or block of one layer, whose first sources are its ``rows`` destinations.
+    """The graph or block of one layer; its first sources are its ``rows`` destinations.
 
-    gcn scales rows by ``D^-1/2`` of the whole graph, [sources, 1]; ``weight`` [edges, 1] replaces that scale where
-    edges have weights of their own.
+    ``scale`` [sources, 1] is gcn's ``D^-1/2`` of the whole graph; ``weight`` [edges, 1] replaces it where the graph has
+    edge weights or the variant is ``weighted``.
     """
 
     graph: dgl.DGLGraph
@@ -34,7 +34,7 @@ class DglStructure:
 
 
 def aggregates_first(spec: ModelSpec, layer: int) -> bool:
-    """Whether DGL aggregates a layer's input: unless that is wider than the output; GATConv never does."""
+    """Whether DGL aggregates a layer's input: it does unless the input is wider than the output; GATConv never does."""
     return spec.name != "gat" and spec.width_in(layer) <= spec.width_out(layer)
 
 
@@ -48,8 +48,8 @@ class DglNetwork(Network):
         if self.spec.name == "gcn":
             return self._propagate(layer, hidden, self.parameter(layer, "weight"), hop) + bias
         if self.spec.name == "sage":
-            own = torch.addmm(bias, hidden[: hop.rows], self.parameter(layer, "weight_self"))
-            return own + self._propagate(layer, hidden, self.parameter(layer, "weight_neigh"), hop)
+            own_term = torch.addmm(bias, hidden[: hop.rows], self.parameter(layer, "weight_self"))
+            return own_term + self._propagate(layer, hidden, self.parameter(layer, "weight_neigh"), hop)
         heads = self._attend(layer, hidden, hop)
         return (heads.mean(1) if self.spec.is_last(layer) else heads.flatten(1)) + bias
 

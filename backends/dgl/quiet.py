@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-# Without it DGL asks the home folder for a backend, prints that it found none and writes one there.
+# Without it DGL looks for its configuration in the home folder, prints that there is none and writes one.
 os.environ.setdefault("DGLBACKEND", "pytorch")
 
 import dgl
@@ -23,7 +23,7 @@ def graph_of(csr: Csr) -> dgl.DGLGraph:
     """A DGL graph on int32 ids while they fit, with edges in the order of ``csr``, in all of DGL's formats."""
     kind = index_dtype(max(csr.nnz, *csr.shape))
     rows, columns, edges = (
-        torch.from_numpy(np.array(part, dtype=kind)) for part in (csr.indptr, csr.indices, np.arange(csr.nnz))
+        torch.from_numpy(np.array(array, dtype=kind)) for array in (csr.indptr, csr.indices, np.arange(csr.nnz))
     )
     # Without explicit edge ids libxsmm refuses copy_e_sum, which gat's backward pass needs.
     graph = dgl.graph(("csc", (rows, columns, edges)), num_nodes=csr.shape[0], idtype=rows.dtype)

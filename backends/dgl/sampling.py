@@ -15,8 +15,8 @@ from datasets.csr import Csr
 class NeighbourSampler(dgl.dataloading.NeighborSampler):  # type: ignore[misc]
     """DGL's sampler, corrected for int32 graphs; ``fanouts`` first layer first, -1 for all neighbours.
 
-    DGL 1.1.3 keeps the map from nodes to block positions as int64, but its fused kernel reads it in the graph's index
-    type: with int32 old entries survive, and from the second batch on blocks hold wrong nodes.
+    DGL 1.1.3 stores the map from nodes to block positions as int64, but its fused kernel reads it in the graph's index
+    type: with int32, entries of earlier batches survive, and blocks have wrong nodes from the second batch on.
     """
 
     g: Any
@@ -50,24 +50,23 @@ class DefinedSampler(dgl.dataloading.BlockSampler):  # type: ignore[misc]
         return reached, seed_nodes, blocks
 
 
-class LoopsAfterwards:
-    """A graph without self loops to sample from; its blocks get the loops afterwards.
+class LoopFreeGraph:
+    """A graph without self loops to sample from, whose blocks get their loops after sampling.
 
-    No fanout may leave out a node's own loop. The edges of ``graph`` stand in the order of ``csr``; those of finished
-    blocks are numbered as in the adjacency with loops.
+    A fanout would otherwise leave out some nodes' own loops. The edges of ``graph`` are in the order of ``csr``; edges
+    of blocks with loops are numbered as in the adjacency with loops.
     """
 
     def __init__(self, csr: Csr) -> None:
         self.graph = graph_of(csr)
-        old = add_self_loops(csr)[1]
-        kind = self.graph.idtype
-        self.edge, self.loop = (torch.from_numpy(np.flatnonzero(part)).to(kind) for part in (old >= 0, old < 0))
+        is_edge, kind = add_self_loops(csr)[1] >= 0, self.graph.idtype
+        self.edge, self.loop = (torch.from_numpy(np.flatnonzero(mask)).to(kind) for mask in (is_edge, ~is_edge))
 
-    def added(self, block: Any) -> Any:
+    def add_loops(self, block: Any) -> Any:
         """Give every destination of a block, which is its source of the same number, an edge to itself."""
         sources, destinations = block.edges(order="eid")
-        own = torch.arange(block.num_dst_nodes(), dtype=block.idtype)
-        ends = torch.cat([sources, own]), torch.cat([destinations, own])
+        nodes = torch.arange(block.num_dst_nodes(), dtype=block.idtype)
+        ends = torch.cat([sources, nodes]), torch.cat([destinations, nodes])
         with_loops = dgl.create_block(ends, block.num_src_nodes(), block.num_dst_nodes(), idtype=block.idtype)
         with_loops.srcdata[dgl.NID] = block.srcdata[dgl.NID]
         places = self.edge[block.edata[dgl.EID].long()], self.loop[block.dstdata[dgl.NID].long()]

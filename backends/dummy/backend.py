@@ -16,7 +16,7 @@ SHARES = {"forward": 0.4, "backward": 0.5, "step": 0.1}
 
 
 class DummyTrainer:
-    """A trainer with simulated epochs; with ``learn`` plain gradient steps, no dropout."""
+    """A trainer with simulated epochs; with ``learn`` it takes plain gradient steps, without dropout."""
 
     def __init__(self, config: DummyConfig) -> None:
         self.config, self.simulated = config, 0.0
@@ -45,7 +45,7 @@ class DummyTrainer:
         self.predictions: dict[int, tuple[Graph, Floats]] = {}
 
     def epoch(self, index: int, clock: Clock) -> float:
-        """Advance the simulated clock, and learn with ``learn``."""
+        """Advance the simulated clock; with ``learn`` also take gradient steps."""
         if index >= self.config.fail_epoch:
             self._fail("epoch")
         losses = []
@@ -64,13 +64,13 @@ class DummyTrainer:
         return loss
 
     def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
-        """Compute on the whole graph, whatever the targets."""
+        """Compute logits, loss and gradients of some targets, on the whole graph."""
         assert self.graph.labels is not None
         logits = self.network.forward(self.parameters)
-        loss, inner = loss_and_gradient(logits[targets], self.graph.labels[targets])
-        above = np.zeros_like(logits)
-        above[targets] = inner
-        gradients: dict[str, Floats] = dict(self.network.backward(above))
+        loss, target_gradient = loss_and_gradient(logits[targets], self.graph.labels[targets])
+        logit_gradient = np.zeros_like(logits)
+        logit_gradient[targets] = target_gradient
+        gradients: dict[str, Floats] = dict(self.network.backward(logit_gradient))
         if self.config.fail == "wrong":
             name = next(iter(gradients))
             gradients[name] = gradients[name] * 1.001
@@ -98,7 +98,7 @@ class DummyTrainer:
 
     def facts(self) -> dict[str, Any]:
         """Sizes of the SpMMs."""
-        spmms = [(item["csr"], item["width"]) for item in self.spmm_operands()]
+        spmms = [(operand["csr"], operand["width"]) for operand in self.spmm_operands()]
         return {"spmm": [{"nnz": c.nnz, "rows": c.shape[0], "columns": c.shape[1], "width": w} for c, w in spmms]}
 
     def close(self) -> None:

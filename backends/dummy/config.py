@@ -11,7 +11,7 @@ PLACES = ("prepare", "epoch", "predict")
 
 @dataclass
 class DummyConfig(BackendConfig):
-    """An engine on numpy whose clock is simulated: every batch takes ``seconds``, none of it is waited for.
+    """An engine on numpy whose clock is simulated: every batch counts as ``seconds``, and nothing waits.
 
     ``fail`` happens at ``fail_at``, in epochs from ``fail_epoch`` on: ``raise`` an exception, allocate until memory is
     out, ``hang`` with a grandchild, ``crash`` with SIGSEGV, give ``wrong`` gradients (wherever ``fail_at`` points),

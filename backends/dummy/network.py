@@ -106,9 +106,9 @@ class Gat:
         z = (hidden @ p["weight"]).reshape(-1, heads, width)
         score = (z * p["att_src"]).sum(-1)[edges.source] + (z * p["att_dst"]).sum(-1)[edges.destination]
         leaky = np.where(score > 0, score, self.slope * score)
-        # One shift for all keeps ratios, and the scores of a small net are no larger than exp can take.
-        grown = np.exp(leaky - leaky.max(initial=0.0))
-        share = grown / edges.to_destinations(grown)[edges.destination]
+        # One shift for all rows is enough: the scores of a small network stay in the range of exp.
+        exponent = np.exp(leaky - leaky.max(initial=0.0))
+        share = exponent / edges.to_destinations(exponent)[edges.destination]
         out = edges.to_destinations(share[:, :, None] * z[edges.source])
         self.saved = edges, hidden, p, z, score, share
         return (out.mean(axis=1) if self.average else out.reshape(len(out), -1)) + p["bias"]
@@ -140,7 +140,7 @@ class NumpyNetwork:
 
     def forward(self, state: State) -> Array:
         """Return logits [nodes, classes]."""
-        self.wide = {name: value.astype(np.float64) for name, value in state.items()}
+        self.parameters = {name: value.astype(np.float64) for name, value in state.items()}
         self.layers: list[Any] = []
         self.before: list[Array] = []
         hidden = self.features
@@ -150,7 +150,7 @@ class NumpyNetwork:
             if not self.spec.is_last(index):
                 hidden = _activation(self.spec.activation(), hidden)
         if self.spec.head == "linear":
-            return hidden @ self.wide["head.weight"] + self.wide["head.bias"]
+            return hidden @ self.parameters["head.weight"] + self.parameters["head.bias"]
         return hidden
 
     def backward(self, above: Array) -> Parameters:
@@ -158,12 +158,12 @@ class NumpyNetwork:
         gradients: Parameters = {}
         if self.spec.head == "linear":
             gradients = {"head.weight": self.before[-1].T @ above, "head.bias": above.sum(axis=0)}
-            above = above @ self.wide["head.weight"].T
+            above = above @ self.parameters["head.weight"].T
         for index in reversed(range(self.spec.layers)):
             if not self.spec.is_last(index):
                 above = above * _slope(self.spec.activation(), self.before[index])
-            above, own = self.layers[index].backward(above)
-            gradients |= {f"layers.{index}.{name}": value for name, value in own.items()}
+            above, layer_gradients = self.layers[index].backward(above)
+            gradients |= {f"layers.{index}.{name}": value for name, value in layer_gradients.items()}
         return gradients
 
     def _layer(self, index: int) -> Any:
@@ -174,7 +174,7 @@ class NumpyNetwork:
 
     def _parameters(self, index: int) -> Parameters:
         prefix = f"layers.{index}."
-        return {name.removeprefix(prefix): value for name, value in self.wide.items() if name.startswith(prefix)}
+        return {name.removeprefix(prefix): value for name, value in self.parameters.items() if name.startswith(prefix)}
 
 
 def _activation(name: str, value: Array) -> Array:

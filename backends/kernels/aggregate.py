@@ -1,4 +1,4 @@
-"""Aggregation over in-edges with autograd; no two threads write the same row, results do not depend on their number.
+"""Aggregation over in-edges with autograd; each row is written by one thread, so results do not depend on their number.
 
 Row-parallel means that all edges of a destination belong to one thread (AGL, section 3.3.2, "edge partitioning");
 ``row_parallel=False`` scatters messages one by one.

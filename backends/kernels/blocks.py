@@ -1,4 +1,4 @@
-"""Layer blocks: the matrix that each layer of a model multiplies with on a neighbourhood, pruned."""
+"""Layer blocks: the pruned matrix that each layer of a model multiplies with on a neighbourhood."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ FORMS = ("tight", "paper", "full")
 class LayerBlock:
     """One layer's matrix: rows are its output nodes, columns its input nodes, both prefixes of the neighbourhood.
 
-    ``positions`` [nnz] are those of the neighbourhood: places in the whole graph's edge order.
+    ``positions`` [nnz] are places in the whole graph's edge order, ``None`` where the neighbourhood has none.
     """
 
     csr: Csr
@@ -47,15 +47,15 @@ def _block(neighbourhood: Neighbourhood, layers: int, layer: int, form: str) -> 
     end = int(csr.indptr[rows])
     indptr, shape = csr.indptr[: rows + 1], (rows, columns)
     if form != "paper" and (fanout is None or int(np.diff(indptr).max(initial=0)) <= fanout):
-        return LayerBlock(Csr(indptr, csr.indices[:end], shape, csr.ids[:end]), _part(positions, slice(end)))
+        return LayerBlock(Csr(indptr, csr.indices[:end], shape, csr.ids[:end]), _select(positions, slice(end)))
     mask = csr.indices[:end] < columns if form == "paper" else np.ones(end, dtype=bool)
     over = 0 if fanout is None else int(np.flatnonzero(np.diff(indptr) > fanout).max(initial=-1)) + 1
     # only nodes near the targets have more edges than this layer's fanout
     mask[: int(indptr[over])] &= row_places(indptr[: over + 1]) < (fanout or 0)
     places = np.flatnonzero(mask)
-    counted = np.concatenate(([0], np.cumsum(mask)))[indptr].astype(indptr.dtype)
-    return LayerBlock(Csr(counted, csr.indices[places], shape, csr.ids[places]), _part(positions, places))
+    starts = np.concatenate(([0], np.cumsum(mask)))[indptr].astype(indptr.dtype)
+    return LayerBlock(Csr(starts, csr.indices[places], shape, csr.ids[places]), _select(positions, places))
 
 
-def _part(positions: Nodes | None, places: slice | Nodes) -> Nodes | None:
+def _select(positions: Nodes | None, places: slice | Nodes) -> Nodes | None:
     return None if positions is None else positions[places]

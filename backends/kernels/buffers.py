@@ -11,11 +11,11 @@ _LINE = 64
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Memory for a result, not initialised, on a cache line.
+    """Allocate memory for a result, not initialised, aligned to a cache line.
 
-    Torch's allocator asks for aligned blocks, into which a freed one of the same size does not fit, so that large
-    results wander through fresh pages for many calls; and it leaves them on small pages, where a gather of random rows
-    waits for the page table. numpy advises huge pages.
+    Large results come from numpy. Torch's allocator asks for aligned blocks, into which a freed block of the same size
+    does not fit, so that large results move through fresh pages for many calls. It also leaves them on small pages,
+    where a gather of random rows waits for the page table; numpy advises huge pages.
     """
     count = prod(shape) * dtype.itemsize
     if count < _LARGE:
@@ -23,10 +23,10 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     block = np.empty(count + _LINE, dtype=np.uint8)
     start = -block.ctypes.data % _LINE
     kind = torch.empty(0, dtype=dtype).numpy().dtype
-    # shaped by numpy: autograd lets nobody write over what torch calls a view
+    # shaped by numpy: autograd refuses to write over a tensor that torch knows as a view
     return torch.from_numpy(block[start : start + count].view(kind).reshape(shape))
 
 
 def empty_like(tensor: Tensor) -> Tensor:
-    """``empty`` of a tensor's shape and type, contiguous."""
+    """Allocate memory of a tensor's shape and type, contiguous."""
     return empty(tuple(tensor.shape), tensor.dtype)

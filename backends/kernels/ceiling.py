@@ -1,4 +1,4 @@
-"""Memory traffic without arithmetic, to measure what this machine allows: streams and gathers of rows."""
+"""Memory traffic without arithmetic, to measure this machine's ceilings: streams and gathers of rows."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ def triad(a: Tensor, b: Tensor, c: Tensor, scale: float, threads: int) -> None:
 
 
 def table_of(rows: int, width: int) -> Tensor:
-    """Return a table of ones [rows, width], float32, on the pages that the kernels' own results have."""
+    """Return a table of ones [rows, width], float32, allocated like the kernels' results."""
     return empty((rows, width), torch.float32).fill_(1.0)
 
 

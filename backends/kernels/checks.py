@@ -1,4 +1,4 @@
-"""Refusals that the kernels share: what was given, what is allowed; nothing that fails here reaches native code."""
+"""Checks of arguments that the kernels share; native code runs only on arguments that passed them."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""The definition of sampling and searching in numpy: native code equals it bit for bit, and without it this runs.
+"""Definition of sampling and k-hop search in numpy; native code equals it bit for bit, and it runs where there is none.
 
 Only the requested rows of a graph are read.
 """
@@ -29,7 +29,7 @@ class Drawing:
 
     @property
     def key(self) -> int:
-        """The key of all hashes: one purpose for keys of edges, another for draws."""
+        """The key of all hashes, different for keys of edges and for draws with replacement."""
         return stream(self.seed, DRAWS if self.replacement else KEYS)
 
     @property
@@ -40,7 +40,7 @@ class Drawing:
 
 @dataclass(frozen=True, eq=False)
 class KeptEdges:
-    """Kept edges by row and rank: ``starts`` [rows + 1], ``positions`` [nnz], ``ids`` [nnz]."""
+    """Sampled edges by row and rank: ``starts`` [rows + 1], ``positions`` [nnz], ``ids`` [nnz]."""
 
     starts: Nodes
     positions: Nodes
@@ -51,17 +51,17 @@ class KeptEdges:
 class SearchResult:
     """Nodes and edges of a search: ``numbers`` [n] are component * columns + node, ``layers`` the nodes per layer.
 
-    ``local`` [nnz] are the sources' places in ``numbers``.
+    Row i of ``edges`` holds the in-edges of ``numbers[i]``; ``local`` [nnz] are their sources' places in ``numbers``.
     """
 
     numbers: Nodes
     layers: list[int]
-    kept: KeptEdges
+    edges: KeptEdges
     local: NDArray[np.integer]
 
 
 def sample(csr: Csr, drawing: Drawing, nodes: Nodes, keys: Any, node_ids: Nodes, fanout: int | None) -> KeptEdges:
-    """Keep in-edges of ``nodes``; ``keys`` [nodes] are those of the rows' hashes."""
+    """Sample in-edges of ``nodes``; ``keys`` [nodes] are the hash keys of the rows."""
     rows, positions = in_edges(csr, nodes)
     ids = positions if csr.edge_ids is None else np.asarray(csr.edge_ids[positions])
     weight = np.ones(len(ids))
@@ -79,7 +79,7 @@ def sample(csr: Csr, drawing: Drawing, nodes: Nodes, keys: Any, node_ids: Nodes,
 
 
 def _smallest(rows: Nodes, ids: Any, keys: Any, count: int, fanout: int | None) -> tuple[Nodes, Nodes]:
-    """Candidates with the ``fanout`` smallest keys of each of ``count`` rows, by rank; and how many each row has."""
+    """Return the candidates with the ``fanout`` smallest keys of each of ``count`` rows, by rank; and counts by row."""
     order = np.lexsort((ids, keys, rows))
     degrees = np.bincount(rows, minlength=count)
     rank = np.arange(len(rows)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
@@ -89,7 +89,7 @@ def _smallest(rows: Nodes, ids: Any, keys: Any, count: int, fanout: int | None) 
 
 
 def _drawn(rows: Nodes, ids: Any, draw_keys: Any, weight: Weights | None, fanout: int) -> tuple[Nodes, Nodes]:
-    """Candidates drawn ``fanout`` times from each row that has any, by draw; and how many each row has."""
+    """Draw ``fanout`` candidates with replacement from each row that has any; also return the counts by row."""
     order = np.lexsort((ids, rows))
     degrees = np.bincount(rows, minlength=len(draw_keys))
     counts = np.where(degrees > 0, fanout, 0)
@@ -116,18 +116,18 @@ def in_edges(csr: Csr, nodes: Nodes) -> tuple[Nodes, Nodes]:
 
 
 def search(csr: Csr, drawing: Drawing, roots: Nodes, reaches: Reaches, apart: bool) -> SearchResult:
-    """Expand ``roots`` hop by hop; ``reaches[j]`` belongs to the nodes of layer j.
+    """Expand ``roots``, which are layer 0, hop by hop; ``reaches[j]`` applies to the nodes of layer j.
 
-    Its last entry is how many in-edges they keep. Entry i: the sources of that many of them are needed i + 1 layers
-    further on at the latest; a node stands in the earliest layer that needs it. ``apart``: a component per root.
+    Such a node keeps its first ``reaches[j][-1]`` in-edges, by rank. The sources of its first ``reaches[j][i]`` ones
+    join layer j + i + 1, unless an earlier layer has them already. With ``apart`` every root has its own component.
     """
     count = csr.shape[1]
     layers = [roots + (np.arange(len(roots)) * count if apart else 0)]
     reached, sources, ranks, hops = layers[0], [], [], []
     for depth, reach in enumerate(reaches):
-        own, component = layers[-1] % count, layers[-1] // count
-        keys = keyed(drawing.key, roots[component]) if apart else np.full(len(own), drawing.key, dtype=np.uint64)
-        hops.append(sample(csr, drawing, own, keys, own, reach[-1]))
+        nodes, component = layers[-1] % count, layers[-1] // count
+        keys = keyed(drawing.key, roots[component]) if apart else np.full(len(nodes), drawing.key, dtype=np.uint64)
+        hops.append(sample(csr, drawing, nodes, keys, nodes, reach[-1]))
         counts = np.diff(hops[-1].starts)
         ranks.append(np.arange(len(hops[-1].positions)) - np.repeat(hops[-1].starts[:-1], counts))
         sources.append(csr.indices[hops[-1].positions] + np.repeat(component, counts) * count)
@@ -142,11 +142,11 @@ def search(csr: Csr, drawing: Drawing, roots: Nodes, reaches: Reaches, apart: bo
     degrees = [*(np.diff(hop.starts) for hop in hops), np.zeros(len(layers[-1]), dtype=np.int64)]
     starts = np.concatenate(([0], *degrees)).cumsum()
     positions, ids = (np.concatenate([getattr(hop, name) for hop in hops]) for name in ("positions", "ids"))
-    kept = KeptEdges(starts, positions, ids)
-    return SearchResult(numbers, [len(layer) for layer in layers], kept, places_in(numbers, np.concatenate(sources)))
+    edges = KeptEdges(starts, positions, ids)
+    return SearchResult(numbers, [len(layer) for layer in layers], edges, places_in(numbers, np.concatenate(sources)))
 
 
 def places_in(numbers: Nodes, values: Nodes) -> Nodes:
-    """Place in ``numbers``, which are distinct, of each of ``values``."""
+    """Place of each of ``values`` in the distinct ``numbers``."""
     order = np.argsort(numbers)
     return order[np.searchsorted(numbers[order], values)]

@@ -13,7 +13,7 @@ def dense(
     relu: bool = False,
     other: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """``x @ weight + bias``, plus the product of the ``other`` pair, then ReLU where asked: [rows, columns]; autograd.
+    """``x @ weight + bias``, plus the product of the ``other`` pair, ReLU with ``relu``: [rows, columns]; autograd.
 
     float32 or float64; all of one type. ``other`` is (x [rows, any], weight [any, columns]).
     """
@@ -28,7 +28,7 @@ def dense(
 
 
 def projection(x: Tensor, weight: Tensor, att_src: Tensor, att_dst: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Make ``z = x @ weight`` as [rows, heads, d] and ``(z * att).sum(-1)`` [rows, heads] for both att [heads, d]."""
+    """Return ``z = x @ weight`` [rows, heads, d] and ``(z * att).sum(-1)`` [rows, heads] for both att [heads, d]."""
     _check(x, weight, None)
     heads, width = att_src.shape
     if weight.shape[1] != heads * width or att_dst.shape != att_src.shape:

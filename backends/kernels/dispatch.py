@@ -1,4 +1,4 @@
-"""Which implementation computes a call, by the device of its tensors: the one place that knows devices.
+"""Choice of the implementation that computes a call, by the device of its tensors; no other module knows devices.
 
 An implementation is a package with the functions of ``plain``, each of the same arguments: ``plain`` is torch alone,
 ``native`` calls the compiled extension. Kernels for ``cuda`` (``triton/``, beside ``cpp/``) become another entry here.
@@ -26,8 +26,8 @@ def implementation(name: str, tensor: Tensor) -> Any:
 
 
 def sampling_implementation(drawing: Drawing) -> ModuleType:
-    """Return what samples and searches on the host: native code where it is built and has the sampler.
+    """Return the module that samples and searches on the host.
 
-    A sampler that was registered from outside runs in the definition, as all do without the extension.
+    It is native code, or the definition where the extension is not built or lacks a sampler that a user registered.
     """
     return native.sampling if extension is not None and native.sampling.has(drawing) else definition

@@ -9,10 +9,10 @@ from datasets.csr import Csr
 
 
 def sddmm(csr: Csr, a: Tensor, b: Tensor) -> Tensor:
-    """Inner products of both ends' rows of each edge, head by head, to [nnz, heads]; autograd in ``a`` and ``b``.
+    """Inner products of the rows at both ends of each edge, per head: [nnz, heads]; autograd in ``a`` and ``b``.
 
     ``a`` is [rows, heads, d] and ``b`` [columns, heads, d], or both without heads, which gives [nnz, 1]. float32 or
-    float64. Raises ValueError for shapes or types that do not fit (a sampled dense-dense matrix product).
+    float64. Also called a sampled dense-dense matrix product. Raises ValueError for shapes or types that do not fit.
     """
     matrix = operand(csr)
     if a.dim() == b.dim() == 2:

@@ -9,7 +9,7 @@ from backends.kernels.dispatch import implementation
 def bias_activation(x: Tensor, bias: Tensor, activation: str = "none", fresh: bool = False) -> Tensor:
     """``activation(x + bias)`` for x [rows, f] and bias [f]; activation is ``none``, ``relu`` or ``elu``; autograd.
 
-    ``fresh``: x may be written over, as neither the caller nor the gradient of the operation before reads it again.
+    With ``fresh`` x may be overwritten: neither the caller nor the gradient of the operation before reads it again.
     """
     check_epilogue(x.shape, bias, activation)
     out: Tensor = implementation("x", x).bias_activation(x, bias, activation, fresh)

@@ -1,4 +1,4 @@
-"""The compiled extension of ``cpp/``: loaded where it was built from the sources that lie here, else ``None``."""
+"""The compiled extension of ``cpp/``, ``None`` where it is not built; an outdated build is an ImportError."""
 
 import hashlib
 import importlib
@@ -18,7 +18,7 @@ _SMALL = 1 << 16
 def _load() -> Any:
     """Load the build with the widest vectors that this processor has."""
     for build in BUILDS:
-        with suppress(ModuleNotFoundError):  # only that: an extension that is there and does not load is an error
+        with suppress(ModuleNotFoundError):  # an extension that exists and does not load is an error
             return current(importlib.import_module(f"backends.kernels.{build}"), SOURCES)
     return None
 
@@ -38,7 +38,7 @@ def current(module: Any, sources: Path) -> Any:
 
 
 def digest_of(sources: Path) -> str | None:
-    """SHA-256 of the digests of all C++ files, in the order of their paths' bytes as in CMake; ``None`` without any."""
+    """SHA-256 of the digests of all C++ files, sorted by the bytes of their paths as in CMake; ``None`` without any."""
     paths = {path.relative_to(sources).as_posix(): path for path in sources.rglob("*.?pp")}
     digests = [hashlib.sha256(paths[name].read_bytes()).hexdigest() for name in sorted(paths)]
     return hashlib.sha256("".join(digests).encode()).hexdigest() if digests else None
@@ -53,10 +53,10 @@ def threads() -> int:
 
 
 def workers(edges: int, width: int, small: int = _SMALL) -> int:
-    """Threads worth starting: one where the whole product costs less than starting a second."""
+    """Number of threads for a product: one where the product costs less than starting a second thread."""
     return 1 if edges * width < small else threads()
 
 
 def description() -> str:
-    """Name what computes on the CPU: ``native``, ``native_avx512`` or ``plain torch``."""
+    """Name the implementation on the CPU: ``native``, ``native_avx512`` or ``plain torch``."""
     return "plain torch" if extension is None else extension.__name__.rpartition("._")[2]

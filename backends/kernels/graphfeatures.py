@@ -23,7 +23,7 @@ COLUMNS = {"ids": NODES, "distance": NODES, "in_edges": NODES, "sources": EDGES,
 
 
 class CorruptRecord(ValueError):
-    """Bytes that are no GraphFeature: the ``reason``, and which ``record`` of the batch is at fault, if one is."""
+    """Bytes that are no GraphFeature: the ``reason``, and the number of the bad ``record`` in the batch, if known."""
 
     def __init__(self, reason: str, record: int | None = None) -> None:
         super().__init__(reason if record is None else f"record {record}: {reason}")
@@ -32,7 +32,7 @@ class CorruptRecord(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Strings:
-    """Byte strings anywhere in one buffer: string r is ``data[starts[r]:ends[r]]``."""
+    """Byte strings in one buffer, gaps allowed: string r is ``data[starts[r]:ends[r]]``."""
 
     data: NDArray[np.uint8]
     starts: Ints
@@ -47,8 +47,8 @@ class Strings:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def taken(self, rows: Ints) -> "Strings":
-        """Some of the strings, where they lie."""
+    def select(self, rows: Ints) -> "Strings":
+        """The strings ``rows``, in the same buffer."""
         return Strings(self.data, self.starts[rows], self.ends[rows])
 
     def split(self) -> list[memoryview]:
@@ -63,7 +63,7 @@ class Strings:
 
     @property
     def threads(self) -> int:
-        """Threads worth starting."""
+        """Number of threads for reading all strings."""
         return workers(int((self.ends - self.starts).sum()), 1)
 
 
@@ -120,9 +120,9 @@ def merge_records(
 
     Where a node has one sample for all targets, the record in which it is nearest to the target has the most of its
     edges, and the others a prefix of them. Samples drawn per target differ: ``apart`` keeps a copy of a node for every
-    record that contains it. ``needed`` is that of ``khop``. ``degrees`` is ``degrees`` or ``weighted_degrees``, or
-    ``None`` to skip both, as ``features`` and ``edge_weights`` skip theirs: skipped fields are not decoded. Raises
-    CorruptRecord.
+    record that contains it. ``needed`` is that of ``khop``. ``degrees`` names the column of degrees to return:
+    ``degrees``, ``weighted_degrees`` or none; ``features`` and ``edge_weights`` say whether to return theirs. Other
+    columns are not decoded. Raises CorruptRecord.
     """
     options = apart, degrees == "degrees", degrees == "weighted_degrees", features, edge_weights
     with _named_errors():
@@ -154,7 +154,7 @@ def _named_errors() -> Iterator[None]:
 
 
 def _floats(name: str, counts: Ints, place: int) -> tuple[Any, int]:
-    """An array for numbers per node or edge, [count] or [count, width], ``None`` without any; bytes of a row."""
+    """Allocate the array of a column per node or edge, ``None`` where no record has it; also return bytes per row."""
     rows, sizes, item = counts[:, NODES if place < 2 else EDGES], counts[:, 4 + place], np.dtype(RAW[name]).itemsize
     if not sizes.any():
         return None, 0

@@ -20,13 +20,14 @@ MOST_COPIES = 1 << 62
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhood:
-    """All nodes from which a target can be reached in at most k steps, and the kept in-edges of those below k.
+    """All nodes from which a target can be reached in at most k steps, and the sampled in-edges of those closer than k.
 
-    ``nodes`` [n] are ids of the whole graph, by (distance, id), so targets come first, ascending; ``distance`` [n]
-    counts steps to the nearest target. ``csr`` [n, n] holds local numbers and the whole graph's edge ids, edges by
-    (destination, rank). ``positions`` [nnz] are places in the whole graph's edge order, ``None`` where there is none.
-    ``fanouts`` has one entry per layer, first layer first. ``component`` [n] tells the targets' copies of a node
-    apart where the scope is ``target``: nodes stand by (distance, component, id).
+    ``nodes`` [n] are node numbers of the whole graph, by (distance, number), so targets come first, ascending;
+    ``distance`` [n] counts steps to the nearest target. ``csr`` [n, n] has local node numbers and the whole graph's
+    edge ids, edges by (destination, rank). ``positions`` [nnz] are places in the whole graph's edge order, ``None``
+    for records that do not store them. ``fanouts`` has one entry per layer, first layer first. With scope ``target``,
+    ``component`` [n] is the target that a node's copy belongs to, and nodes are ordered by (distance, component,
+    number).
     """
 
     nodes: Nodes
@@ -48,22 +49,23 @@ class Neighbourhood:
 
 
 def expansions(fanouts: tuple[int | None, ...]) -> list[int | None]:
-    """How many edges a node at each distance keeps: the largest fanout of the layers that compute it."""
+    """Number of in-edges that a node at each distance keeps: the largest fanout of the layers that compute it."""
     deepest = [fanouts[: len(fanouts) - depth] for depth in range(len(fanouts))]
     return [None if None in layers else max(f for f in layers if f is not None) for layers in deepest]
 
 
 def reaches(fanouts: tuple[int | None, ...], needed: bool = False) -> Reaches:
-    """For each layer of nodes: of how many in-edges the source is needed one, two, ... layers further on at the latest.
+    """Return the ``reaches`` of ``definition.search`` for the fanouts of a model's layers.
 
-    Every source of a kept edge is needed in the next layer, unless only what is ``needed`` is expanded: then the later
-    the model's layer that reads a source, the nearer the source stands.
+    By default the sources of all kept edges join the next layer. With ``needed`` a source joins the next layer only
+    where the last model layer that computes the node reads it; sources that only earlier model layers read join later
+    layers, so that fewer nodes are expanded by large fanouts.
     """
     sizes, count = expansions(fanouts), len(fanouts)
     if not needed:
         return [[sizes[depth]] * (count - depth) for depth in range(count)]
     read = [[fanouts[count - layer : count - depth] for layer in range(depth + 1, count + 1)] for depth in range(count)]
-    return [[None if None in some else max(f for f in some if f is not None) for some in row] for row in read]
+    return [[None if None in limits else max(f for f in limits if f is not None) for limits in row] for row in read]
 
 
 def khop(
@@ -83,10 +85,10 @@ def khop(
     distance j keeps its first max(fanouts[: k - j]) edges; where all are ``None`` edges stand by id, as with sampler
     ``full``. ``targets`` are a set: neither order nor repetition matters. ``scope="node"``: a node has one sample
     for all targets; ``"target"``: one for each target, and the result is the disjoint union of the targets'
-    neighbourhoods. ``sampler``, ``weight``, ``replacement`` as in ``sample_neighbors``. ``needed`` expands a node
-    only for the layers that read it, where fanouts fall towards the targets: its ``distance`` is then the number of
-    layers above the last that reads it, never less than its steps, and targets' rows of ``tight`` blocks stay the same.
-    Raises ValueError for arguments that are not allowed. (AGL, sections 2.2 and 3.2; edges as in its code.)
+    neighbourhoods. ``sampler``, ``weight``, ``replacement`` as in ``sample_neighbors``. ``needed`` expands a node only
+    for the layers that read it, which saves work where fanouts are smaller near the targets: ``distance`` is then the
+    number of layers above the last one that reads the node, at least its steps, and the targets' rows of ``tight``
+    blocks stay the same. Raises ValueError for arguments that are not allowed. (AGL, sections 2.2 and 3.2.)
     """
     fanouts = checked_fanouts(fanouts, sampler, replacement)
     sampler_of(sampler, weight, csr.nnz, replacement)
@@ -107,23 +109,23 @@ def khop(
     if apart:
         component, nodes = (nodes // csr.shape[1]).astype(np.int32), nodes % csr.shape[1]
     dtype = index_dtype(max(len(result.local), len(nodes)))
-    indptr, local = result.kept.starts.astype(dtype, copy=False), result.local.astype(dtype, copy=False)
-    inside = Csr(indptr, local, (len(nodes),) * 2, result.kept.ids)
+    indptr, indices = result.edges.starts.astype(dtype, copy=False), result.local.astype(dtype, copy=False)
+    local_csr = Csr(indptr, indices, (len(nodes),) * 2, result.edges.ids)
     distance = np.repeat(np.arange(len(result.layers), dtype=np.int32), result.layers)
-    return Neighbourhood(nodes, distance, inside, result.kept.positions, fanouts, component)
+    return Neighbourhood(nodes, distance, local_csr, result.edges.positions, fanouts, component)
 
 
 def union(neighbourhoods: Sequence[Neighbourhood]) -> Neighbourhood:
-    """Merge neighbourhoods of one graph that overlap: that of all their targets together.
+    """Merge neighbourhoods of one graph into that of all their targets together.
 
-    They must have been drawn alike, with equal fanouts and scope ``node``; refuses scope ``target``, whose samples
-    of one node differ.
+    They must have been drawn with the same arguments but the targets. Raises ValueError for different fanouts, and for
+    scope ``target``, whose samples of one node differ.
     """
     return union_with_places(neighbourhoods)[0]
 
 
 def union_with_places(neighbourhoods: Sequence[Neighbourhood]) -> tuple[Neighbourhood, Nodes, Nodes]:
-    """``union``, and the place of each of its nodes and edges in the concatenated nodes and edges of the inputs."""
+    """Merge like ``union``; also return the places of its nodes and edges in the inputs' concatenated arrays."""
     parts = list(neighbourhoods)
     if not parts:
         raise ValueError("no neighbourhoods were given: a union needs at least one")
@@ -131,14 +133,14 @@ def union_with_places(neighbourhoods: Sequence[Neighbourhood]) -> tuple[Neighbou
         raise ValueError("scope='target' gives a node a sample per target: only scope='node' can be merged")
     if len({part.fanouts for part in parts}) > 1:
         raise ValueError(f"fanouts {parts[0].fanouts} differ from others: only equal ones can be merged")
-    every = np.concatenate([part.nodes for part in parts])
+    all_nodes = np.concatenate([part.nodes for part in parts])
     distance = np.concatenate([part.distance for part in parts])
     degrees = np.concatenate([part.csr.in_degrees for part in parts]).astype(np.int64)
     # samples nest, so the copy nearest to a target has every edge that another copy has
-    by_node = np.lexsort((-degrees, distance, every))
-    best = by_node[np.concatenate(([True], np.diff(every[by_node]) != 0))]
-    places = best[np.lexsort((every[best], distance[best]))]
-    nodes = every[places]
+    by_node = np.lexsort((-degrees, distance, all_nodes))
+    nearest = by_node[np.concatenate(([True], np.diff(all_nodes[by_node]) != 0))]
+    places = nearest[np.lexsort((all_nodes[nearest], distance[nearest]))]
+    nodes = all_nodes[places]
     starts = (np.cumsum(degrees) - degrees)[places]
     indptr = np.concatenate(([0], np.cumsum(degrees[places])))
     edges = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], degrees[places])
@@ -148,6 +150,6 @@ def union_with_places(neighbourhoods: Sequence[Neighbourhood]) -> tuple[Neighbou
     dtype = index_dtype(max(len(edges), len(nodes)))
     ids = np.concatenate([part.csr.ids for part in parts])[edges]
     csr = Csr(indptr.astype(dtype), local.astype(dtype), (len(nodes),) * 2, ids)
-    known = [part.positions for part in parts if part.positions is not None]
-    positions = np.concatenate(known)[edges] if len(known) == len(parts) else None
+    stored = [part.positions for part in parts if part.positions is not None]
+    positions = np.concatenate(stored)[edges] if len(stored) == len(parts) else None
     return Neighbourhood(nodes, distance[places], csr, positions, parts[0].fanouts), places, edges

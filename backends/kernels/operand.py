@@ -49,7 +49,7 @@ def checked(csr: Csr) -> Csr:
 
 
 def _fits_native(csr: Csr) -> bool:
-    """Whether native code can read the arrays of ``csr`` as they lie."""
+    """Whether native code can read the arrays of ``csr`` without a copy."""
     arrays = csr.indptr, csr.indices
     contiguous = all(array.ndim == 1 and array.flags.c_contiguous and array.flags.aligned for array in arrays)
     return contiguous and csr.indptr.dtype == csr.indices.dtype and csr.indptr.dtype in (np.int32, np.int64)
@@ -97,7 +97,7 @@ class Direction:
 
 
 class Operand:
-    """A matrix with every form of it that a kernel needed so far; ``is_checked`` skips the checks."""
+    """A matrix with the forms of it that kernels needed so far; ``is_checked`` skips the checks."""
 
     def __init__(self, csr: Csr, is_checked: bool = False) -> None:
         csr = csr if is_checked else checked(csr)
@@ -136,7 +136,7 @@ class Operand:
         return self.transpose.inverse
 
     def transposed_weight(self, weight: Tensor) -> Tensor:
-        """``weight`` [nnz] in the transpose's edge order; cached for the last fixed weight, until it is written to."""
+        """Weights [nnz] in the transpose's edge order; cached for the last ones without gradient until they change."""
         if self._transposed_weight is not None:
             reference, version, values = self._transposed_weight
             if reference() is weight and version == weight._version:
@@ -183,8 +183,8 @@ def operand(csr: Csr) -> Operand:
     return cached
 
 
-def part_of(csr: Csr, part: Csr) -> Csr:
-    """Return ``part``, a copy of rows of ``csr``; only ``csr`` is checked."""
+def register_rows(csr: Csr, part: Csr) -> Csr:
+    """Return ``part``, a copy of rows of ``csr``, with an operand that needs no checks, as ``csr`` passes them."""
     operand(csr)
     _OPERANDS[part] = Operand(part, is_checked=True)
     return part

@@ -1,4 +1,4 @@
-"""Columns of uncompressed Parquet files with PLAIN encoding, read in place from the mapped file, checksums verified."""
+"""Reader of uncompressed Parquet columns with PLAIN encoding: views of the mapped file, page checksums verified."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rows of a matrix copied with all its columns: the deepest layer of a batch, over the whole graph's features."""
+"""Copies of some rows of a matrix, with all columns: the deepest layer of a batch over the whole graph's features."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +10,11 @@ from torch import Tensor
 
 from backends.kernels.dispatch import implementation
 from backends.kernels.extension import extension, threads, workers
-from backends.kernels.operand import operand, part_of
+from backends.kernels.operand import operand, register_rows
 from datasets.csr import Csr, index_dtype
 
-_TRANSPOSED_COST = 2  # a transposed edge costs about twice what an edge that sends zeros does
-_WIDTH = 4  # a copied edge costs about what four columns of a product do
+_TRANSPOSED_COST = 2  # transposing an edge takes about twice as long as multiplying an edge with a zero row
+_WIDTH = 4  # copying an edge takes about as long as four columns of a product
 
 
 def take_rows(csr: Csr, rows: NDArray[np.int64], weight: Tensor | None = None) -> tuple[Csr, Tensor | None]:
@@ -41,32 +41,32 @@ def take_rows(csr: Csr, rows: NDArray[np.int64], weight: Tensor | None = None) -
         *_contiguous(csr), weight, np.ascontiguousarray(rows), starts, indices, weights,
         workers(len(indices), _WIDTH),
     )  # fmt: skip
-    return part_of(csr, Csr(starts, indices, (len(rows), csr.shape[1]))), weights
+    return register_rows(csr, Csr(starts, indices, (len(rows), csr.shape[1]))), weights
 
 
 @dataclass(frozen=True, eq=False)
 class MatrixRows:
-    """Which rows of the ``whole`` a part holds, each once; ``weight`` [nnz] belongs to the whole."""
+    """The matrix ``csr``, its ``weight`` [nnz], and the ``rows`` copied out of it, each once."""
 
-    whole: Csr
+    csr: Csr
     weight: Tensor | None
     rows: Tensor
 
-    def serve(self, part: Csr) -> bool:
-        """Whether gradients are cheaper through the whole's kept transpose than through a new one of the ``part``."""
-        return extension is not None and _TRANSPOSED_COST * part.nnz >= self.whole.nnz
+    def has_cheaper_transpose(self, part: Csr) -> bool:
+        """Whether gradients take less time by the cached transpose of ``csr`` than by transposing the ``part``."""
+        return extension is not None and _TRANSPOSED_COST * part.nnz >= self.csr.nnz
 
 
 def spmm_with_own(
-    csr: Csr, x: Tensor, weight: Tensor | None, reduce: str, taken: MatrixRows, own: bool
+    csr: Csr, x: Tensor, weight: Tensor | None, reduce: str, origin: MatrixRows, with_own: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """``spmm`` over rows that were ``taken`` as ``csr``, and where asked the ``own`` rows of ``x`` [columns, f].
+    """Aggregate ``x`` [columns, f] over ``csr``, rows of ``origin``; ``with_own`` also returns these rows of ``x``.
 
-    ``reduce`` is ``sum`` or ``mean``. Autograd in ``x``; native code uses the whole's transpose, where rows that were
-    not taken send zeros.
+    ``reduce`` is ``sum`` or ``mean``. Autograd in ``x``; native code multiplies with the transpose of the origin, in
+    which rows that were not copied have zero gradients.
     """
     sums: tuple[Tensor, Tensor | None] = implementation("x", x).spmm_with_own(
-        operand(csr), x, weight, reduce, taken, own
+        operand(csr), x, weight, reduce, origin, with_own
     )
     return sums
 

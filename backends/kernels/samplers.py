@@ -1,4 +1,4 @@
-"""Which edges a sampled neighbourhood keeps: a sampler gives each in-edge a key, and the smallest keys are kept.
+"""Samplers of in-edges: each gives every in-edge of a node a key, and the edges of the smallest keys are kept.
 
 Sampling without replacement by k smallest keys makes samples nest, and equal wherever they are drawn (Efraimidis and
 Spirakis 2006 for the weighted form). A new one is registered by name: ``SAMPLERS["mine"] = EdgeSampler(keys)``.
@@ -57,7 +57,7 @@ SAMPLERS: dict[str, EdgeSampler] = {
 
 
 def sampler_of(name: str, weight: Weights | None, edges: int, replacement: bool) -> EdgeSampler:
-    """Return a registered sampler; refuses an unknown one, missing weights, and ``replacement`` where it cannot."""
+    """Return a registered sampler; refuses an unknown one, missing weights, and ``replacement`` if it has none."""
     if name not in SAMPLERS:
         raise ValueError(f"sampler={name!r} is unknown: allowed are {', '.join(SAMPLERS)}")
     sampler = SAMPLERS[name]

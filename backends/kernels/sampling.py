@@ -1,4 +1,4 @@
-"""Sampling of in-edges by a fanout per node: one hop of every sampled neighbourhood."""
+"""Sampling of the in-edges of some nodes by one fanout: one hop of a neighbourhood."""
 
 from dataclasses import dataclass
 from operator import index
@@ -16,9 +16,10 @@ from datasets.randomness import keyed
 
 @dataclass(frozen=True, eq=False)
 class SampledEdges:
-    """The kept in-edges of some nodes: row i of ``csr`` is the i-th of these nodes, columns are the whole graph's.
+    """The sampled in-edges of some nodes: row i of ``csr`` is the i-th of these nodes, columns are the whole graph's.
 
-    Edges stand by rank; ``positions`` [nnz] are places in the whole graph's edge order, ``csr.edge_ids`` its ids.
+    Edges of a row are ordered by rank; ``positions`` [nnz] are places in the whole graph's edge order, ``csr.edge_ids``
+    the whole graph's ids.
     """
 
     csr: Csr
@@ -48,11 +49,11 @@ def sample_neighbors(
 ) -> SampledEdges:
     """Keep at most ``fanout`` in-edges (``None``: all) of each of ``nodes``, which may repeat.
 
-    Without replacement an edge's key comes from a hash of (seed, its id), and the smallest are kept, ties by edge id
-    (``full``: by edge id alone). With replacement draw d of a node is an index into its
-    edges by id, from a hash of (seed, node, d). ``targets`` [nodes] adds a target to each row's hashes (scope
-    ``target``); ``node_ids`` [nodes] are the whole graph's where ``csr`` is a part of it. ``weight`` [nnz] is read by
-    ``weighted`` and ``topk``. Raises ValueError for arguments that are not allowed.
+    Without replacement an edge's key comes from a hash of (seed, its id), and the smallest keys are kept, ties by edge
+    id (``full``: by edge id alone). With replacement, draw d of a node is an index into its edges by id, from a hash of
+    (seed, node, d). ``targets`` [nodes] adds a target to each row's hashes (scope ``target``); ``node_ids`` [nodes] are
+    the whole graph's numbers where ``csr`` is a part of it. ``weight`` [nnz] is read by ``weighted`` and ``topk``.
+    Raises ValueError for arguments that are not allowed.
     """
     sampler_of(sampler, weight, csr.nnz, replacement)
     nodes = checked_nodes(nodes, csr.shape[0], "node")
@@ -62,8 +63,8 @@ def sample_neighbors(
             raise ValueError(f"{name} has {len(array)} entries: one is needed for each of {len(nodes)} nodes")
     drawing = Drawing(sampler, seed, weight, replacement)
     keys = np.full(len(nodes), drawing.key, dtype=np.uint64) if targets is None else keyed(drawing.key, targets)
-    own = nodes if node_ids is None else np.ascontiguousarray(node_ids, dtype=np.int64)
-    edges = sampling_implementation(drawing).sample(csr, drawing, nodes, keys, own, fanout)
+    numbers = nodes if node_ids is None else np.ascontiguousarray(node_ids, dtype=np.int64)
+    edges = sampling_implementation(drawing).sample(csr, drawing, nodes, keys, numbers, fanout)
     indptr = edges.starts.astype(index_dtype(len(edges.positions)))
     sources = np.asarray(csr.indices[edges.positions])
     return SampledEdges(Csr(indptr, sources, (len(nodes), csr.shape[1]), edges.ids), edges.positions)
@@ -81,7 +82,7 @@ def checked_nodes(nodes: NDArray[np.integer], count: int, name: str) -> Nodes:
 
 
 def distinct(values: Nodes) -> Nodes:
-    """Return each value once, ascending; ``np.unique`` hashes, which takes five times as long and locks out threads."""
+    """Return each value once, ascending; faster than ``np.unique``, which hashes and holds Python's global lock."""
     ascending = np.sort(values)
     first = np.ones(len(ascending), dtype=bool)
     first[1:] = ascending[1:] != ascending[:-1]
@@ -91,16 +92,16 @@ def distinct(values: Nodes) -> Nodes:
 def checked_fanouts(fanouts: Any, sampler: str, replacement: bool) -> tuple[int | None, ...]:
     """Return fanouts as a tuple; refuses those below 1, none at all, and those that the sampler cannot use."""
     try:
-        checked = tuple(None if fanout is None else index(fanout) for fanout in fanouts)
+        limits = tuple(None if fanout is None else index(fanout) for fanout in fanouts)
     except TypeError:
         raise ValueError(f"fanouts={fanouts!r}: a sequence is needed, a whole number or None for each layer") from None
-    if not checked:
+    if not limits:
         raise ValueError("fanouts is empty: a neighbourhood has at least 1 hop, so at least one fanout")
-    for fanout in checked:
+    for fanout in limits:
         if fanout is not None and fanout < 1:
             raise ValueError(f"fanout={fanout} is not allowed: at least 1, or None for all neighbours")
         if fanout is None and replacement:
             raise ValueError("fanout=None with replacement=True is not allowed: say how many times to draw")
         if fanout is not None and sampler == "full":
             raise ValueError(f"fanout={fanout} with sampler='full' is not allowed: it takes all, give None")
-    return checked
+    return limits

@@ -1,4 +1,4 @@
-"""Aggregation that scatters messages one by one, the base that the AGL paper compares with (section 3.3.2)."""
+"""Aggregation that scatters messages one by one: the baseline of the AGL paper's edge partitioning (section 3.3.2)."""
 
 from torch import Tensor
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from backends.kernels.extension import extension, workers
 from datasets.csr import Csr
 
-_WIDTH = 8  # a counted edge costs about what eight columns of a product do
+_WIDTH = 8  # transposing an edge takes about as long as eight columns of a product
 
 Indices = NDArray[np.signedinteger[Any]]
 
@@ -38,7 +38,7 @@ def transposed(indptr: Indices, indices: Indices, shape: tuple[int, int]) -> Tra
 
 
 def plain_transpose(indptr: Indices, indices: Indices, shape: tuple[int, int]) -> Transpose:
-    """Transpose in numpy, for where the extension is not built; the native form equals it bit for bit."""
+    """Transpose in numpy, where the extension is not built; the native transpose equals it bit for bit."""
     flipped, order = Csr(indptr, indices, shape).transpose
     permutation = order.astype(indices.dtype, copy=False)
     inverse = np.empty_like(permutation)

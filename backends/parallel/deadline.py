@@ -1,4 +1,4 @@
-"""When this process has to have answered whoever started it."""
+"""The deadline by which this process must answer the process that started it."""
 
 import os
 import time

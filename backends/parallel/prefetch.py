@@ -1,4 +1,4 @@
-"""Prefetching of batches: one thread prepares the next batch while the caller computes on the present one."""
+"""Prefetching of batches: a thread prepares the next batch while the caller computes on the current one."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,8 +9,8 @@ from backends.contract import Clock
 B = TypeVar("B")
 
 
-def overlapped(batches: Iterator[B], clock: Clock) -> Iterator[B]:
-    """Yield the batches of ``batches``, which a thread produces one ahead; phase ``load`` is the time spent waiting.
+def prefetched(batches: Iterator[B], clock: Clock) -> Iterator[B]:
+    """Yield ``batches``, which a thread produces one ahead; phase ``load`` is the time that the caller waits.
 
     The thread starts and ends inside the epoch, so that its work is counted there (AGL, section 3.3.2).
     """

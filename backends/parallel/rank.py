@@ -26,17 +26,18 @@ from backends.parallel.deadline import seconds_left
 from backends.registry import load_object
 
 PR_SET_PDEATHSIG = 1
-PATIENCE = timedelta(minutes=30)  # of a collective where there is no deadline
+PATIENCE = timedelta(minutes=30)  # timeout of a collective where there is no deadline
 _NO_MEMORY = re.compile(
     r"not enough memory|can'?t allocate memory|cannot allocate memory|bad_alloc|out of memory", re.I
 )
 
 
-Failure = tuple[str, str, str]  # status of the cell, one sentence, trace; a plain tuple: __main__ pickles no class
+# Status of the cell, one sentence, trace. A plain tuple, as the pool cannot unpickle a class of this ``__main__``.
+Failure = tuple[str, str, str]
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Describe an exception; its own ``status`` goes before what its words say of memory."""
+    """Describe an exception; its ``status``, if it has one, goes before the one guessed from its message."""
     message = traceback.format_exception_only(error)[-1].strip()
     no_memory = isinstance(error, MemoryError) or _NO_MEMORY.search(message)
     status = getattr(error, "status", "oom" if no_memory else "error")
@@ -51,7 +52,7 @@ class RankServer:
         self.objects: dict[int, Any] = {}
 
     def build(self, number: int, factory: str, places: list[tuple[int, int]], threads: int) -> None:
-        """Build object ``number`` from the arguments of this rank; the pool sends their file along."""
+        """Build object ``number`` from the arguments of this rank, in a file whose descriptor the pool sends next."""
         arguments = mapped.load(reduction.recv_handle(self.pipe), places)[self.rank]
         torch.set_num_threads(threads)
         self.objects[number] = load_object(factory)(*arguments)

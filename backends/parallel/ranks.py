@@ -21,13 +21,13 @@ import torch
 from backends.parallel import mapped, rank
 from backends.parallel.deadline import seconds_left
 
-STACK_SECONDS = 1.0  # that a late rank has to write its stack
-ENDED_SECONDS = 1.0  # in which a rank may prove to have ended after another rank missed it
+STACK_SECONDS = 1.0  # for a late rank to write its stack
+ENDED_SECONDS = 1.0  # for a rank to be seen as ended, after another rank failed because of it
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 class RankFailed(RuntimeError):
-    """A rank failed, and the pool with it; ``status`` says what that means for a cell: error, oom or timeout."""
+    """A rank failed, and the pool with it; ``status`` is the cell's: error, oom or timeout."""
 
     def __init__(self, rank: int, status: str, message: str) -> None:
         super().__init__(message)
@@ -39,32 +39,32 @@ class RankEnded(RankFailed):
 
 
 class RankProcess:
-    """The process of one rank, as its pool sees it."""
+    """The process of one rank, its pipe and its stack file, on the pool's side."""
 
     def __init__(self, number: int, ranks: int, backend: str, store: int) -> None:
         self.number, self.stacks = number, tempfile.TemporaryFile()  # noqa: SIM115 - closed in end()
-        self.pipe, theirs = Pipe()
-        inherited = (theirs.fileno(), store, self.stacks.fileno())
-        # A program of its own: multiprocessing would run the caller's again.
+        self.pipe, child_end = Pipe()
+        inherited = (child_end.fileno(), store, self.stacks.fileno())
+        # Not multiprocessing, which would import the caller's main module in the rank.
         command = [sys.executable, "-m", rank.__name__, str(number), str(ranks), backend, str(os.getpid())]
         self.process = subprocess.Popen(
             [*command, *map(str, inherited)], env=_environment(ranks), stdin=subprocess.DEVNULL, pass_fds=inherited
         )
-        theirs.close()
+        child_end.close()
         self.ended = os.pidfd_open(self.process.pid)
 
     def answer(self) -> tuple[Any, rank.Failure | None] | None:
         """Read an answer that has arrived; ``None`` where the process ended without one."""
         try:
-            received: tuple[Any, rank.Failure | None] = pickle.loads(self.pipe.recv_bytes())
+            answer: tuple[Any, rank.Failure | None] = pickle.loads(self.pipe.recv_bytes())
         except (EOFError, ConnectionResetError):
             return None
-        return received
+        return answer
 
     def stack(self) -> list[str]:
         """The lines of the stack that the process wrote on SIGUSR1, innermost first."""
-        written = os.pread(self.stacks.fileno(), 1 << 16, 0)  # the file's position is the other process's too
-        return [line.strip() for line in written.decode().splitlines() if "File" in line]
+        text = os.pread(self.stacks.fileno(), 1 << 16, 0)  # pread, as the rank's process shares the file's position
+        return [line.strip() for line in text.decode().splitlines() if "File" in line]
 
     def end(self) -> None:
         """Kill the process."""
@@ -76,8 +76,8 @@ class RankProcess:
 
 
 def _environment(ranks: int) -> dict[str, str]:
-    """Variables of a rank: what is importable here, and its share of the threads."""
-    path = os.pathsep.join(os.path.abspath(part) for part in sys.path)  # noqa: PTH100 - "" is the current folder
+    """Environment of a rank: this process's import path, and the rank's share of the threads."""
+    path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)  # noqa: PTH100 - "" is the current folder
     threads = str(threads_of_a_rank(ranks))
     return os.environ | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"} | dict.fromkeys(THREAD_VARIABLES, threads)
 
@@ -88,7 +88,7 @@ def threads_of_a_rank(ranks: int) -> int:
 
 
 class RankPool:
-    """Processes that are started once, and build any number of objects, one after another or side by side.
+    """Rank processes that are started once and build any number of objects, which may exist side by side.
 
     Calls wait until every rank has answered, at most until the deadline of this process. When one rank raises, ends or
     is late, the others may wait for it for ever: the call raises ``RankFailed``, and the pool is closed.
@@ -99,12 +99,12 @@ class RankPool:
         self.lock, self.numbers = threading.Lock(), count()
         self.processes: list[RankProcess] = []
         self.store = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
-        # The kernel ends a rank with the thread that started it, so that this thread lives as long as the pool.
+        # PR_SET_PDEATHSIG ends a rank with the thread that started it: this thread must live as long as the pool.
         self.starter = ThreadPoolExecutor(1, thread_name_prefix="ranks")
         try:
             for number in range(ranks):
-                started = self.starter.submit(RankProcess, number, ranks, backend, self.store.fileno())
-                self.processes.append(started.result())
+                start = self.starter.submit(RankProcess, number, ranks, backend, self.store.fileno())
+                self.processes.append(start.result())
             self._answers("start")
         except BaseException:
             self.close()
@@ -121,7 +121,7 @@ class RankPool:
 
     def call(self, number: int, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Run a method of object ``number`` on all ranks at once, on each with its own arguments."""
-        return self._request(method, [("call", number, method, own) for own in arguments])
+        return self._request(method, [("call", number, method, of_rank) for of_rank in arguments])
 
     def drop(self, number: int) -> None:
         """Let all ranks forget object ``number``."""
@@ -192,7 +192,7 @@ class RankPool:
         return RankEnded(process.number, "oom" if killed else "error", sentence)
 
     def _late(self, silent: Sequence[RankProcess], name: str) -> RankFailed:
-        """Tell which rank is the cause: of those without an answer one that does not itself wait for others."""
+        """Return the error of the rank at fault: of the silent ones, the first that is not waiting for other ranks."""
         for process in silent:
             process.process.send_signal(signal.SIGUSR1)
         until = time.monotonic() + STACK_SECONDS
@@ -229,7 +229,7 @@ _pools: dict[tuple[int, str], RankPool] = {}
 
 
 def shared_pool(ranks: int, backend: str = "gloo") -> RankPool:
-    """The pool of this process with so many ranks, started when it is first needed and ended with the process."""
+    """The pool of this process with ``ranks`` ranks, started at the first call and ended with the process."""
     key = (ranks, backend)
     if key not in _pools or _pools[key].closed:
         _pools[key] = RankPool(ranks, backend)

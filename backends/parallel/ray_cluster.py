@@ -17,7 +17,7 @@ _folder: str | None = None
 
 
 def require(option: str, alternative: str) -> None:
-    """Raise ValueError where Ray is not installed: ``option`` needs it, ``alternative`` works without."""
+    """Raise ValueError where Ray is not installed; ``option`` needs it, ``alternative`` does not."""
     try:
         version("ray")
     except PackageNotFoundError:
@@ -28,7 +28,7 @@ def require(option: str, alternative: str) -> None:
 def acquire() -> Any:
     """Count one more user and return the ``ray`` module, connected; each call needs one ``release``.
 
-    A connection that the program made itself is used as it is, and stays open.
+    A connection that existed before the first user is used and stays open.
     """
     global _users, _folder
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -51,7 +51,7 @@ def acquire() -> Any:
 
 
 def release() -> None:
-    """Count one user less; after the last, end Ray's processes and remove its folder."""
+    """Count one user less; after the last one end Ray's processes and remove its folder."""
     global _users, _folder
     import ray
 

@@ -55,7 +55,7 @@ class PygTrainer(TorchTrainer):
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
-        """Also compile, by one forward and backward pass whose traces ``load`` removes."""
+        """Also compile, by one forward and backward pass; ``load`` then resets parameters and random numbers."""
         super().prepare(graph, spec, training, state, plan, clock)
         if self.variant == "compile":
             with clock.phase("compile"):
@@ -83,25 +83,25 @@ class PygTrainer(TorchTrainer):
         if self.plan.full_batch:
             yield self.full
             return
-        targets = self.plan.targets(index)
+        batches = self.plan.targets(index)
         with clock.phase("load"):
-            sampled = self.loader.load(targets, self.training.seed + index)
-        for mine in targets:
+            samples = self.loader.load(batches, self.training.seed + index)
+        for targets in batches:
             with clock.phase("load"):
-                data = next(sampled)
+                data = next(samples)
             with clock.phase("vectorize"):
-                batch = self.batch_of(data, mine)
+                batch = self.batch_of(data, targets)
             yield batch
 
     def mini_batch(self, targets: Nodes) -> Batch:
-        """The batch that trains ``targets``; this project's kernels draw the definition's samples for it."""
+        """The batch that trains ``targets``; with ``khop`` its samples are those of the definition."""
         return self.batch_of(next(self.loader.load([targets], self.training.seed)), targets)
 
     def batch_of(self, data: Data, targets: Nodes) -> Batch:
         """Build a batch from a sampled neighbourhood."""
         form = self.config.trim, self.variant, self.spec.name
         batch = batch_of(data, targets, self.spec.layers, *form, self.spec.fanouts)
-        # khop counts ascending targets, once each
+        # khop returns targets ascending, each once
         first = data.n_id[: data.num_sampled_nodes[0]].numpy()
         return batch if np.array_equal(first, targets) else replace(batch, rows=_places(first, targets))
 

@@ -10,7 +10,7 @@ VARIANTS = ("best", "edge_index", "csr", "scatter", "torch_sparse", "compile")
 WORKERS = (0, 1, 2)
 INFER = ("full", "layerwise")
 LOADERS = ("auto", "neighbor_loader", "khop")
-# Variants without a form of one aggregation alone: of gcn and sage, of gat.
+# Variants that cannot run scenario spmm: for gcn and sage, for gat.
 NO_AGGREGATION = (("compile",), ("compile", "csr", "torch_sparse"))
 
 
@@ -20,12 +20,12 @@ class PygConfig(BackendConfig):
 
     ``scatter`` is PyG's default path, messages gathered over a plain edge list; ``edge_index`` an ``EdgeIndex``,
     ``csr`` a ``torch.sparse`` matrix, ``torch_sparse`` a SparseTensor, ``compile`` the default by ``torch.compile``.
-    ``best`` is what was fastest here: ``csr`` for gcn and sage, ``edge_index`` for gat (README). Mini batches come
-    from NeighborLoader, ``workers`` loader processes and, with ``trim``, ``trim_to_layer``: all neighbours, or as many
-    as the model's fanouts, of which it gives a node those of its distance from the target in every layer. With
-    ``loader=khop``, and with ``auto`` where NeighborLoader's sampler is not installed, this project's kernels make the
-    same batches instead: its time to load is then ours and not PyG's. ``infer`` is one pass over the whole graph, or
-    each layer in batches of one-hop blocks.
+    ``best`` was the fastest here: ``csr`` for gcn and sage, ``edge_index`` for gat (README). NeighborLoader makes mini
+    batches in ``workers`` loader processes, with all neighbours or as many as the model's fanouts: the fanout of a node
+    is that of its distance from the target, in every layer. ``trim`` applies ``trim_to_layer``. With ``loader=khop``,
+    and with ``auto`` where NeighborLoader's sampler is not installed, this project's kernels make the same batches: the
+    time to load is then ours and not PyG's. ``infer`` is one pass over the whole graph, or each layer in batches of
+    one-hop blocks.
     """
 
     name: str = "pyg"
@@ -45,7 +45,7 @@ class PygConfig(BackendConfig):
     packages: ClassVar[tuple[str, ...]] = ("torch_geometric",)
 
     def __post_init__(self) -> None:
-        """Refuse values that no field allows."""
+        """Raise ValueError for a value that its field does not allow."""
         options = [("variant", self.variant, VARIANTS), ("workers", self.workers, WORKERS)]
         for name, value, allowed in [*options, ("loader", self.loader, LOADERS), ("infer", self.infer, INFER)]:
             if value not in allowed:
@@ -59,11 +59,11 @@ class PygConfig(BackendConfig):
 
     @property
     def draws(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Only ``khop`` can draw the definition's edges of the model's fanouts."""
+        """The scenarios that draw the definition's edges: ``train``, where ``khop`` makes the batches."""
         return ("train",) if self.batches_by == "khop" else ()
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
-        """Also refuse to compile mini batches: every batch has another shape."""
+        """Also refuse variants that a scenario or mini batches cannot run; compiled code needs one shape."""
         if scenario == "spmm" and self.variant in NO_AGGREGATION[model == "gat"]:
             return f"backend pyg has no {self.variant} form of one aggregation of {model}: set backend.variant=best"
         if self.variant == "compile" and scenario == "infer" and self.infer == "layerwise":
@@ -84,7 +84,7 @@ class PygConfig(BackendConfig):
 
     @property
     def _samplers(self) -> tuple[str, ...]:
-        """The packages any of which lets NeighborLoader sample; neither has a wheel on PyPI."""
+        """The packages of which NeighborLoader needs one to sample; neither has a wheel on PyPI."""
         return ("pyg_lib",) if self.trim else ("pyg_lib", "torch_sparse")
 
     def missing(self, full_batch: bool = True) -> str | None:

@@ -1,7 +1,7 @@
 """Layer-wise inference with PyG's convolutions: every layer over all nodes, in batches of one-hop blocks.
 
-PyG's examples take the blocks from NeighborLoader in each pass; here they are cut from the graph's matrix, once and
-before the clock.
+PyG's examples take the blocks from NeighborLoader in each pass; here they are cut from the graph's matrix once, before
+the timed region.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ class PygLayerwise(LayerwiseInferrer):
         return iter(self.cut_blocks)
 
     def without_gradients(self) -> AbstractContextManager[Any]:
-        """Gradients off, but no inference mode, in which an EdgeIndex cannot be sliced."""
+        """Gradients off; not inference mode, in which an EdgeIndex cannot be sliced."""
         return torch.no_grad()
 
     def facts(self) -> dict[str, Any]:

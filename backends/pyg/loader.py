@@ -44,20 +44,20 @@ class NeighbourBatches:
 
 
 def graph_data(graph: Graph, spec: ModelSpec) -> Data:
-    """Features, edges and, for gcn, weights of the whole graph, all of which travel along with a sample.
+    """Features, edges and, for gcn, weights of the whole graph; samples contain those of their nodes and edges.
 
-    Where the model has fanouts the edges lack the self loops, which no fanout may leave out: ``loop`` [nodes, 1] then
-    holds their weights.
+    Where the model has fanouts the edges lack the self loops, as a fanout could leave them out: ``loop`` [nodes, 1]
+    has their weights.
     """
     adjacency = adjacency_of(graph, spec.name)
     features = torch.from_numpy(np.array(graph.features, dtype=np.float32))
     data = Data(x=features, edge_index=edge_list(adjacency.csr), edge_weight=edge_weights(adjacency))
     if spec.fanouts and spec.name in SELF_LOOP_MODELS:
         source, destination = data.edge_index
-        own = source == destination
-        weight = torch.ones(len(own)) if data.edge_weight is None else data.edge_weight
-        data.loop, data.edge_index = weight[own, None], data.edge_index[:, ~own].contiguous()
-        data.edge_weight = None if data.edge_weight is None else weight[~own]
+        is_loop = source == destination
+        weight = torch.ones(len(is_loop)) if data.edge_weight is None else data.edge_weight
+        data.loop, data.edge_index = weight[is_loop, None], data.edge_index[:, ~is_loop].contiguous()
+        data.edge_weight = None if data.edge_weight is None else weight[~is_loop]
     return data
 
 
@@ -77,8 +77,8 @@ def batch_of(
             rank = trim_to_layer(layer, *counts, nodes, edges, rank)[2]
             nodes, edges, weight = trim_to_layer(layer, *counts, nodes, edges, weight)
         if trim or not hops or rank is not None:
-            drawn = (edges, weight) if rank is None else _below(fanouts[layer], rank, edges, weight)
-            hops.append(_hop(len(nodes), *_with_loops(*drawn, data.get("loop"), len(nodes)), variant, model))
+            kept_edges = (edges, weight) if rank is None else _below(fanouts[layer], rank, edges, weight)
+            hops.append(_hop(len(nodes), *_with_loops(*kept_edges, data.get("loop"), len(nodes)), variant, model))
         else:
             hops.append(hops[0])
     return Batch(PygStructure(hops), data.x, targets, torch.arange(len(targets)))

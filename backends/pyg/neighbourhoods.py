@@ -1,7 +1,7 @@
 """Mini batches for PyG's convolutions from this project's kernel ``khop``, where NeighborLoader has no sampler.
 
-They look like NeighborLoader's: targets first, then each hop's nodes; edges by the hop of their destination; the counts
-for ``trim_to_layer``. A node's edges stand by rank, so that a layer can keep as many as its fanout.
+They have the layout of NeighborLoader's: targets first, then each hop's nodes; edges by the hop of their destination;
+the counts for ``trim_to_layer``. A node's edges are ordered by rank, so that a layer can keep as many as its fanout.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,16 +31,16 @@ class KhopBatches:
         self.fanouts: Sequence[int | None] = spec.fanouts or [None] * spec.layers
         self.features = torch.from_numpy(np.array(graph.features, dtype=np.float32))
         if spec.fanouts and spec.name in SELF_LOOP_MODELS:
-            self._set_loops_apart(graph.csr)
+            self._separate_loops(graph.csr)
 
-    def _set_loops_apart(self, csr: Csr) -> None:
-        own = self.csr.indices == self.csr.destinations
+    def _separate_loops(self, csr: Csr) -> None:
+        is_loop = self.csr.indices == self.csr.destinations
         weight = np.ones(self.csr.nnz, dtype=np.float32) if self.weight is None else self.weight
-        self.csr, self.loop = csr, torch.from_numpy(weight[own].astype(np.float32))[:, None]
-        self.weight = None if self.weight is None else self.weight[~own]
+        self.csr, self.loop = csr, torch.from_numpy(weight[is_loop].astype(np.float32))[:, None]
+        self.weight = None if self.weight is None else self.weight[~is_loop]
 
     def load(self, batches: Sequence[Nodes], seed: int) -> Iterator[Data]:
-        """Search the batches in their order; ``seed`` draws the edges within fanouts. Targets stand ascending."""
+        """Search the neighbourhood of each batch, in order; ``seed`` draws the edges. Targets become ascending."""
         for targets in batches:
             yield self._data(khop(self.csr, targets, self.fanouts, seed))
 
@@ -50,7 +50,7 @@ class KhopBatches:
         data = Data(
             x=self.features.index_select(0, torch.from_numpy(neighbourhood.nodes)),
             edge_index=edge_list(neighbourhood.csr),
-            edge_weight=None if self.weight is None else _taken(self.weight, neighbourhood.positions),
+            edge_weight=None if self.weight is None else _select(self.weight, neighbourhood.positions),
             n_id=torch.from_numpy(neighbourhood.nodes),
             num_sampled_nodes=np.bincount(neighbourhood.distance, minlength=len(hops)).tolist(),
             num_sampled_edges=[int(degrees[neighbourhood.distance == hop].sum()) for hop in hops[:-1]],
@@ -62,5 +62,5 @@ class KhopBatches:
         return data
 
 
-def _taken(values: NDArray[Any], positions: Any) -> Tensor:
+def _select(values: NDArray[Any], positions: Any) -> Tensor:
     return torch.from_numpy(np.asarray(values[positions], dtype=np.float32))

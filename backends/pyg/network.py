@@ -1,4 +1,4 @@
-"""PyG's convolutions as layers of the shared network, and the matrices that they take."""
+"""PyG's convolutions as layers of a ``Network``, and the forms of the edges that they take."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +34,7 @@ PLACES: dict[str, dict[str, tuple[str, bool]]] = {
 
 @dataclass
 class PygHop:
-    """The graph of one layer: ``rows`` nodes, edges as EdgeIndex, [2, edges] or CSR, weights, the csr if known."""
+    """The graph of one layer: ``rows`` nodes, edges as EdgeIndex, [2, edges] or CSR, weights, the ``csr`` if known."""
 
     rows: int
     edges: Tensor
@@ -82,13 +82,13 @@ class PygNetwork(Network):
 
 
 def _convolution(spec: ModelSpec, training: TrainingSpec, layer: int) -> Any:
-    wide, out = spec.width_in(layer), spec.width_out(layer)
+    in_width, out = spec.width_in(layer), spec.width_out(layer)
     if spec.name == "gcn":
-        return GCNConv(wide, out, normalize=False)
+        return GCNConv(in_width, out, normalize=False)
     if spec.name == "sage":
-        return SAGEConv(wide, out, aggr="mean")
+        return SAGEConv(in_width, out, aggr="mean")
     return GATConv(
-        wide,
+        in_width,
         out,
         heads=spec.heads_of(layer),
         concat=not spec.is_last(layer),
@@ -127,9 +127,9 @@ def hop_of(csr: Csr, weight: Tensor | None, model: str, variant: str) -> PygHop:
 
 def sparse_tensor(csr: Csr, weight: Tensor | None) -> Any:
     """A SparseTensor of torch_sparse, row = destination, its transpose built."""
-    from torch_sparse import SparseTensor  # an own extension, seldom at hand
+    from torch_sparse import SparseTensor  # optional: PyPI has no wheels
 
-    indptr, indices = (torch.from_numpy(np.array(part, dtype=np.int64)) for part in (csr.indptr, csr.indices))
+    indptr, indices = (torch.from_numpy(np.array(array, dtype=np.int64)) for array in (csr.indptr, csr.indices))
     return SparseTensor(rowptr=indptr, col=indices, value=weight, sparse_sizes=csr.shape, is_sorted=True).fill_cache_()
 
 
@@ -139,7 +139,7 @@ def csr_tensor(indptr: NDArray[np.integer], indices: NDArray[np.integer], weight
     Products are a third faster with int32 indices; GATConv gathers with them, and its backward takes int64 only.
     """
     kind = np.int64 if model == "gat" else index_dtype(len(indices))
-    rows, columns = (torch.from_numpy(np.array(part, dtype=kind)) for part in (indptr, indices))
+    rows, columns = (torch.from_numpy(np.array(array, dtype=kind)) for array in (indptr, indices))
     values = torch.ones(len(indices)) if weight is None else weight
     size = (len(indptr) - 1,) * 2
     return torch.sparse_csr_tensor(rows, columns, values, size, check_invariants=False)

@@ -33,9 +33,9 @@ class PygSampler(BatchSampler):
         """Draw the neighbourhood of each batch with torch's generator, seeded by the epoch."""
         torch.manual_seed(self.training.seed + epoch)
         targets = map(torch.from_numpy, batches)
-        return (self.sampler.sample_from_nodes(NodeSamplerInput(mine, mine)) for mine in targets)
+        return (self.sampler.sample_from_nodes(NodeSamplerInput(nodes, nodes)) for nodes in targets)
 
-    def counted(self, neighbourhood: SamplerOutput) -> tuple[int, int]:
+    def count(self, neighbourhood: SamplerOutput) -> tuple[int, int]:
         """Distinct nodes and drawn edges of a neighbourhood."""
         return len(neighbourhood.node), len(neighbourhood.row)
 
@@ -49,9 +49,9 @@ def hops_of(neighbourhood: SamplerOutput, targets: int, fanouts: Sequence[int | 
     """Split a neighbourhood, whose nodes stand hop by hop with the ``targets`` first, into its hops."""
     hops, first, last = [], 0, targets
     for fanout in reversed(fanouts):
-        mine = (neighbourhood.col >= first) & (neighbourhood.col < last)
-        hops.append(Hop(neighbourhood.node[first:last].numpy(), fanout, neighbourhood.edge[mine].numpy()))
-        first, last = last, max(last, _end(neighbourhood.row[mine]))
+        edges = (neighbourhood.col >= first) & (neighbourhood.col < last)
+        hops.append(Hop(neighbourhood.node[first:last].numpy(), fanout, neighbourhood.edge[edges].numpy()))
+        first, last = last, max(last, _end(neighbourhood.row[edges]))
     return hops
 
 

@@ -40,13 +40,13 @@ class ReferenceConfig(BackendConfig):
         return "scatter" if model == "gat" else "csr"
 
     def missing(self, full_batch: bool = True) -> str | None:
-        """Also name SciPy where it is to multiply."""
+        """Also name SciPy where the variant needs it."""
         if self.variant == "scipy" and find_spec("scipy") is None:
             return "backend reference needs the package scipy for backend.variant=scipy: pip install scipy"
         return super().missing(full_batch)
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
-        """Also refuse mini batches, for which there is no neighbour loader, and gat as a product of a fixed matrix."""
+        """Also refuse mini batches, as there is no neighbour loader, and variants with fixed weights for gat."""
         if model == "gat" and self.variant_for(model) != "scatter":
             return f"backend reference has no {self.variant} form of gat, which scatters: set backend.variant=scatter"
         if scenario == "train" and not full_batch:

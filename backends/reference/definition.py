@@ -1,6 +1,6 @@
 """The definition of each model in float64, by gathers and sums over the edge list; every engine is checked against it.
 
-It shares no code with an engine: edges are taken from the graph, sampled and normalised anew. It is slow.
+It shares no code with an engine: it samples and normalises the graph's edges itself. It is slow.
 """
 
 from copy import copy
@@ -37,11 +37,11 @@ class _Edges:
         self.degree = self.sum(self.weight)
 
     def masked(self, marks: NDArray[np.bool_]) -> "_Edges":
-        """The graph's edges with a mark [nnz], and all self loops; degrees stay those of the whole graph."""
-        part, loops = copy(self), torch.ones(len(self.weight) - len(marks), dtype=torch.bool)
+        """The edges that are marked [nnz], and all self loops; degrees stay those of the whole graph."""
+        subset, loops = copy(self), torch.ones(len(self.weight) - len(marks), dtype=torch.bool)
         mask = torch.cat([torch.from_numpy(marks), loops])
-        part.source, part.destination, part.weight = self.source[mask], self.destination[mask], self.weight[mask]
-        return part
+        subset.source, subset.destination, subset.weight = self.source[mask], self.destination[mask], self.weight[mask]
+        return subset
 
     def sum(self, values: Tensor) -> Tensor:
         """Add up edge values [edges, ...] at their destinations."""
@@ -87,14 +87,15 @@ def _attend(edges: _Edges, z: Tensor, score_src: Tensor, score_dst: Tensor, slop
 
 
 def _convolve(spec: ModelSpec, layer: int, edges: _Edges, hidden: Tensor, parameters: dict[str, Tensor]) -> Tensor:
-    own = {name.split(".")[2]: value for name, value in parameters.items() if name.startswith(f"layers.{layer}.")}
+    prefix = f"layers.{layer}."
+    arguments = {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
     if spec.name == "gcn":
-        return _gcn(edges, hidden, **own)
+        return _gcn(edges, hidden, **arguments)
     if spec.name == "sage":
-        return _sage(edges, hidden, **own)
+        return _sage(edges, hidden, **arguments)
     if spec.name == "gat":
-        bias = own.pop("bias")
-        heads = _gat_heads(edges, hidden, slope=spec.slope, **own)
+        bias = arguments.pop("bias")
+        heads = _gat_heads(edges, hidden, slope=spec.slope, **arguments)
         joined = heads.mean(1) if spec.is_last(layer) else heads.flatten(1)
         return joined + bias
     raise ValueError(f"model {spec.name!r} has no definition: allowed are gcn, sage, gat")
@@ -103,7 +104,7 @@ def _convolve(spec: ModelSpec, layer: int, edges: _Edges, hidden: Tensor, parame
 def ranks(graph: Graph, seed: int) -> NDArray[np.int64]:
     """Place of each edge among its destination's in-edges, [nnz]: by a hash of (seed, edge id), ties by edge id.
 
-    Layer l of every node reads those below its fanout F_l, for whichever target.
+    Layer l reads the edges of rank below its fanout F_l, for every target.
     """
     csr = graph.csr
     order = np.lexsort((csr.ids, hash_ids(seed, "neighbour keys", csr.ids), csr.destinations))
@@ -113,11 +114,11 @@ def ranks(graph: Graph, seed: int) -> NDArray[np.int64]:
 
 
 def _edges_of_layers(graph: Graph, spec: ModelSpec, seed: int) -> list[_Edges]:
-    whole = _Edges(graph, spec.name)
+    edges = _Edges(graph, spec.name)
     if not spec.fanouts:
-        return [whole] * spec.layers
+        return [edges] * spec.layers
     places = ranks(graph, seed)
-    return [whole.masked(places < fanout) for fanout in spec.fanouts]
+    return [edges.masked(places < fanout) for fanout in spec.fanouts]
 
 
 def forward(graph: Graph, spec: ModelSpec, parameters: dict[str, Tensor], seed: int = 0) -> Tensor:
@@ -171,9 +172,9 @@ def products(graph: Graph, spec: ModelSpec, seed: int) -> tuple[Floats, dict[str
     """Output and gradients that scenario ``spmm`` should compute from the operands of ``seed``."""
     edges = _Edges(graph, spec.name)
     drawn = draw_operands(graph.nodes, graph.nodes, spec, seed)
-    wide = {name: torch.from_numpy(value.astype(np.float64)) for name, value in drawn.items()}
-    gradient = wide.pop("gradient")
-    operands = {name: value.requires_grad_() for name, value in wide.items()}
+    tensors = {name: torch.from_numpy(value.astype(np.float64)) for name, value in drawn.items()}
+    gradient = tensors.pop("gradient")
+    operands = {name: value.requires_grad_() for name, value in tensors.items()}
     if spec.name == "gat":
         out = _attend(edges, operands["x"], operands["score_src"], operands["score_dst"], spec.slope)
     else:

@@ -15,13 +15,15 @@ def train(
 ) -> tuple[list[float], State]:
     """Train ``epochs`` epochs of the plan without dropout; returns the mean loss of each and the parameters, float32.
 
-    ``training.seed`` draws the model's fanouts, alike in every epoch. Each batch runs the layers of the whole graph;
-    nothing is searched, merged or pruned.
+    ``training.seed`` draws the model's fanouts, the same edges in every epoch. Each batch computes every layer on the
+    whole graph, without search, merging or pruning.
     """
     parameters = {name: nn.Parameter(torch.from_numpy(value).double()) for name, value in state.items()}
-    first = [value for name, value in parameters.items() if training.decay_on == "all" or name.startswith("layers.0.")]
-    rest = [value for value in parameters.values() if not any(value is other for other in first)]
-    optimizer = optimizer_over(first, rest, training)
+    decayed = [
+        value for name, value in parameters.items() if training.decay_on == "all" or name.startswith("layers.0.")
+    ]
+    undecayed = [value for value in parameters.values() if not any(value is other for other in decayed)]
+    optimizer = optimizer_over(decayed, undecayed, training)
     losses = []
     for index in range(epochs):
         total = 0.0

@@ -49,8 +49,8 @@ class TransposedProduct(torch.autograd.Function):
 def matrix_of(adjacency: Adjacency, variant: str) -> Matrix:
     """Build the product of a variant; sage's mean becomes weights of 1 / in-degree.
 
-    ``csr`` and ``reduce`` are as torch gives them, int64 indices and autograd's own backward, which transposes anew in
-    every call; ``cached`` and ``reduce_cached`` keep the transpose, int32. ``scipy`` runs on one thread.
+    ``csr`` and ``reduce`` are torch's defaults: int64 indices and autograd's backward pass, which transposes in every
+    call. ``cached`` and ``reduce_cached`` use a stored transpose and int32. ``scipy`` runs on one thread.
     """
     csr, weight = adjacency.csr, adjacency.weight
     if weight is None:
@@ -68,7 +68,7 @@ def matrix_of(adjacency: Adjacency, variant: str) -> Matrix:
 
 
 def _sparse(csr: Csr, weight: Any, kind: Any) -> Tensor:
-    indptr, indices = (torch.from_numpy(np.array(part, dtype=kind)) for part in (csr.indptr, csr.indices))
+    indptr, indices = (torch.from_numpy(np.array(array, dtype=kind)) for array in (csr.indptr, csr.indices))
     return torch.sparse_csr_tensor(indptr, indices, torch.from_numpy(weight), csr.shape, check_invariants=False)
 
 
@@ -83,7 +83,7 @@ def _reduced(csr: Csr, weight: Any, kind: Any) -> Multiply:
 
 
 def _scipy(csr: Csr, weight: Any, kind: Any) -> Multiply:
-    # Loaded where it is the variant: no other one needs it.
+    # Only this variant needs SciPy.
     from scipy.sparse import csr_matrix
 
     matrix = csr_matrix((weight, csr.indices.astype(kind), csr.indptr.astype(kind)), csr.shape)

@@ -1,4 +1,4 @@
-"""Reverse Cuthill-McKee order: breadth first from a vertex of low degree, for a small bandwidth."""
+"""Reverse Cuthill-McKee order: breadth first from a vertex of low degree, which makes the bandwidth small."""
 
 import numpy as np
 from numpy.typing import NDArray

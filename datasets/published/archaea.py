@@ -25,8 +25,8 @@ def load(name: str, files: Files, options: Options) -> Graph:
     (path,) = files.values()
     with path.open() as handle:
         shape, symmetric, start = _matrix_market_header(handle)
-        parts = list(_triples(handle, path, start))
-    triples = np.concatenate(parts) if parts else np.zeros(0, dtype=_TRIPLE)
+        blocks = list(_triples(handle, path, start))
+    triples = np.concatenate(blocks) if blocks else np.zeros(0, dtype=_TRIPLE)
     if not len(triples):
         raise ValueError(f"{path} has no edges: expected lines 'a b weight', fetch the file again")
     base = 0 if shape is None else 1

@@ -1,4 +1,4 @@
-"""One partition of UUG, generated in memory that depends on the partition alone.
+"""Generator of one partition of UUG, in memory proportional to the partition.
 
 Each node has a hidden *position*; a bijection maps positions to ids. Communities are equal ranges of positions and
 alternate between two labels; a node takes the label of its community 95 times out of 100. In-degrees follow a bounded
@@ -126,7 +126,7 @@ def draw_features(options: UugOptions, nodes: NDArray[np.int64], truth: NDArray[
 
 
 def draw_splits(options: UugOptions, nodes: NDArray[np.int64]) -> NDArray[np.int8]:
-    """Draw splits by hash: 30 % train, 10 % validation, 20 % test, the rest none."""
+    """Draw splits by hash: 30 % train, 10 % validation, 20 % test, 40 % none."""
     bounds = np.cumsum(SPLIT_SHARES)
     return np.searchsorted(bounds, uniform(options.seed, "uug split", nodes)).astype(np.int8)
 

@@ -43,7 +43,7 @@ def check_kind(table: UserTable, column: str, kind: str, nodes: str, expected: s
 
 
 def unknown_id(path: str, node_id: object) -> str:
-    """Word the problem of an edge whose end is no node."""
+    """Return the message for an edge whose end is no node."""
     return f"no node has the id {node_id} in {path}: add a row for it there or remove the edge"
 
 

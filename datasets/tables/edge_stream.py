@@ -66,7 +66,7 @@ def _numbers(
     numbers, unknown = index.find(bucket, keys)
     if unknown.any():
         first = np.flatnonzero(unknown)[rows[unknown].argmin()]
-        problem = unknown_id(tables.nodes, index.shown(keys[first]).strip() or "of this row")
+        problem = unknown_id(tables.nodes, index.id_text(keys[first]) or "of this row")
         raise TableError(f"{tables.edges}: row {rows[first] + 1}, column {column!r}: {problem}")
     return numbers
 

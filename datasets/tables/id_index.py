@@ -32,9 +32,9 @@ class IdIndex:
         places = np.minimum(np.searchsorted(entries[:, 0], keys), len(entries) - 1)
         return entries[places, 1], entries[places, 0] != keys
 
-    def shown(self, key: int) -> str:
-        """Return an id for an error; a hash is left out."""
-        return "" if self.kind == "strings" else f" {key}"
+    def id_text(self, key: int) -> str:
+        """Return the id of a key for an error; empty for strings, of which only the hash is stored."""
+        return "" if self.kind == "strings" else f"{key}"
 
 
 def write_index(keys: Buckets, folder: Path, nodes: str, kind: str) -> IdIndex:
@@ -45,9 +45,8 @@ def write_index(keys: Buckets, folder: Path, nodes: str, kind: str) -> IdIndex:
         repeated = np.flatnonzero(entries[1:, 0] == entries[:-1, 0]) + 1
         if len(repeated):
             key, number = entries[repeated[np.argmin(entries[repeated, 1])]]
-            raise TableError(
-                f"{nodes}: row {number + 1}: id{index.shown(key)} appeared before: every node needs its own"
-            )
+            node_id = f"id {index.id_text(key)}".strip()
+            raise TableError(f"{nodes}: row {number + 1}: {node_id} appeared before: every node needs its own")
         index.paths.append(folder / f"index-{bucket}.npy")
         np.save(index.paths[-1], entries)
     return index

@@ -47,6 +47,6 @@ def load(name: str, files: Files, options: Options) -> Graph:
 
 
 def _sha256(options: Options) -> str:
-    """Hash both files and every option that was given but their paths."""
+    """Hash both files and all options except their paths."""
     hashes = {role: table_sha256(options[role]) for role in ("nodes", "edges")}
     return combined_sha256(hashes, {key: value for key, value in options.items() if key not in hashes})

@@ -1,4 +1,4 @@
-"""User tables larger than memory as a graph on disk, equal to what ``datasets.tables.loader`` returns."""
+"""User tables larger than memory as a graph on disk, equal to the graph that ``datasets.tables.loader`` returns."""
 
 import shutil
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ def stream_tables(tables: TableOptions, folder: Path, label_table: str | None = 
 
 
 def tables_sha256(tables: TableOptions, more: Iterable[str] = ()) -> str:
-    """Hash the files, those of ``more`` tables too, and every option but the paths."""
+    """Hash the files, also those of ``more`` tables, and all options except the paths."""
     options = asdict(tables)
     paths = (options.pop("nodes"), options.pop("edges"), *more)
     return combined_sha256({f"table {place}": table_sha256(path) for place, path in enumerate(paths)}, options)

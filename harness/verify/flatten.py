@@ -91,7 +91,7 @@ def defined(graph: Graph, sampling: Sampling, target: int) -> GraphFeature:
     steps = reaches(sampling.fanouts)
     search = load_object(f"{DEFINITION}:search")
     hood = search(sampling.csr, drawing, np.array([target]), steps, sampling.per_target)
-    nodes, starts = hood.numbers, hood.kept.starts
+    nodes, starts = hood.numbers, hood.edges.starts
     counts = np.diff(starts)
     return GraphFeature(
         nodes if graph.node_ids is None else graph.node_ids[nodes].astype(np.int64),
@@ -101,7 +101,7 @@ def defined(graph: Graph, sampling: Sampling, target: int) -> GraphFeature:
         np.repeat(np.arange(len(nodes)), counts),
         np.asarray(hood.local),
         np.arange(starts[-1]) - np.repeat(starts[:-1], counts),
-        np.asarray(hood.kept.ids),
+        np.asarray(hood.edges.ids),
     )
 
 

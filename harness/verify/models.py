@@ -33,7 +33,7 @@ class ModelSubject:
 
     def __init__(self, config: RunConfig, graph: Graph) -> None:
         self.config, self.graph, self.scenario = config, graph, config.scenario.name
-        self.backend = config.backend.checked()
+        self.backend = config.backend.for_parity_gate()
         spec = spec_of(config, graph)
         self.spec: ModelSpec = spec if self.scenario in self.backend.draws else replace(spec, fanouts=())
         self.size = config.training.batch_size

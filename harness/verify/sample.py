@@ -53,7 +53,7 @@ def verify_sampling(config: RunConfig, graph: Graph) -> dict[str, Any]:
 
 def _draw(config: RunConfig, graph: Graph, spec: ModelSpec, targets: Nodes) -> list[Hop]:
     """Let a new sampler draw one batch after a whole epoch, which must leave nothing behind that matters."""
-    engine: Sampler = runtime(config.backend.checked(), "sample")
+    engine: Sampler = runtime(config.backend.for_parity_gate(), "sample")
     engine.prepare(graph, spec, training_of(config), BatchPlan(targets, None, None, config.seed), Clock())
     try:
         engine.sample(0, Clock())

@@ -160,7 +160,7 @@ def test_an_archive_is_unpacked_to_the_needed_files_only(tmp_path: Path, lengths
 def test_a_truncated_archive_without_a_length_is_refused(tmp_path: Path) -> None:
     whole = zipped({"ppi/train_graph.json": CONTENT})
     behaviour = Behaviour({"ppi.zip": whole[: len(whole) // 2]}, lengths=False)
-    with serving(behaviour) as mirror, pytest.raises(FetchError, match="no whole zip file"):
+    with serving(behaviour) as mirror, pytest.raises(FetchError, match="no complete zip file"):
         fetch("ppi", DATASETS["ppi"].needs, tmp_path, mirror=mirror)
     assert {path.name for path in dataset_folder("ppi", tmp_path).iterdir()} == {".lock"}
 

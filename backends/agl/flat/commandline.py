@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def failure_message(error: Exception, output: Path) -> str:
-    """The message of a failure, and what to do next."""
+    """The message of a failure, with advice."""
     if isinstance(error, MemoryError):
         return "out of memory: give smaller --shard-records or fanouts"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
@@ -132,8 +132,8 @@ def row_of(edge: int, graph: Graph, undirected: bool) -> int:
 
 
 def read_tables(parsed: argparse.Namespace, folder: Path) -> Graph:
-    """Write the tables as a mapped graph into ``folder``, or load the one that an interrupted run of them left."""
-    options = TableOptions(**{item.name: getattr(parsed, item.name) for item in fields(TableOptions)})
+    """Write the tables as a graph into ``folder`` and map it, or map the graph that an interrupted run wrote there."""
+    options = TableOptions(**{option.name: getattr(parsed, option.name) for option in fields(TableOptions)})
     facts = folder / "graph.json"
     sha256 = tables_sha256(options, [parsed.labels] if parsed.labels else [])
     if facts.is_file() and json.loads(facts.read_text())["sha256"] == sha256:

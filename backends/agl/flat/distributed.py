@@ -1,6 +1,6 @@
 """GraphFlat by tasks (AGL, section 3.2.1): the driver of Map, Reduce and Store, and executors in process and on Ray.
 
-Each task saves its results in the job's partial folder; after a kill, the next run loads them and resumes by round.
+Each task saves its results in the job's partial folder, from which the next run of an interrupted job loads them.
 """
 
 import os
@@ -39,7 +39,7 @@ class Executor(Protocol):
         ...
 
 
-class Inline:
+class InlineExecutor:
     """Runs each task at once in this process; handles are the values themselves."""
 
     def put(self, value: Any) -> Any:
@@ -55,7 +55,7 @@ class Inline:
         return handles
 
 
-class OnRay:
+class RayExecutor:
     """Runs tasks on Ray, which retries them, recomputes lost results and spills large ones to disk."""
 
     def __init__(self, ray: Any) -> None:
@@ -142,12 +142,12 @@ class FlattenRounds:
             )
             for s in range(shards)
         ]
-        done = []
+        finished = []
         for number, (shard,) in enumerate(running):
-            done += self.executor.get([shard])
+            finished += self.executor.get([shard])
             if self.progress:
                 self.progress(number + 1, shards)
-        return done, loads
+        return finished, loads
 
     def _sample(self) -> tuple[list[Any], list[int]]:
         """Map all edges to reducers, sample each reducer's part, merge the parts of hubs."""

@@ -47,22 +47,22 @@ class ShardFeatures:
 
 @dataclass(frozen=True, eq=False)
 class EncodedRecords:
-    """Some rows of a shard, encoded; ``features`` of their nodes where these are not in the strings."""
+    """Encoded rows of a shard; ``features`` are those of their nodes where the strings do not contain them."""
 
     shard: Path | None
     strings: Strings
     rows: Ints
     features: ShardFeatures | None = None
 
-    def decoded(self) -> Records:
-        """The decoded records, with features; raises ShardError for a corrupt one."""
+    def decode(self) -> Records:
+        """Decode the records, with features; raises ShardError for a corrupt one."""
         with self._naming_corrupt_record():
             records = decode(self.strings)
         if self.features is None:
             return records
         return replace(records, features=self.features.rows_of(records.ids).numpy())
 
-    def merged(self, fanouts: tuple[int | None, ...], **options: Any) -> tuple[MergedRecords, Tensor]:
+    def merge(self, fanouts: tuple[int | None, ...], **options: Any) -> tuple[MergedRecords, Tensor]:
         """Merge the records' neighbourhoods (``merge_records``); also returns node features; raises ShardError."""
         with self._naming_corrupt_record():
             merged = merge_records(self.strings, fanouts, features=self.features is None, **options)

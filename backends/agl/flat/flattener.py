@@ -11,7 +11,7 @@ import numpy as np
 
 from backends.agl.config import AglConfig
 from backends.agl.flat.job import FlattenJob, check_job, flatten_to
-from backends.agl.flat.local import BATCH, flattened
+from backends.agl.flat.local import BATCH, flatten_batches
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.sampling_strategy import SamplingStrategy, parse_sampling
 from backends.agl.flat.shards import Sizes
@@ -47,38 +47,38 @@ class AglFlattener:
             partitions=self.config.partitions or REDUCERS,
             hub_threshold=self.config.hub_threshold,
         )
-        self.home = Path(tempfile.mkdtemp(prefix="graphflat-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="graphflat-"))
         with clock.phase("source"):
             try:
                 check_job(graph, self.job)
-                self.source = Source.build(graph, self.job.strategy, self.job.filtering, self.home / "source")
+                self.source = Source.build(graph, self.job.strategy, self.job.filtering, self.folder / "source")
             except ValueError as error:
                 raise Unsupported(str(error)) from error
 
     def flatten(self, clock: Clock) -> None:
         """Flatten all targets once."""
-        shutil.rmtree(self.home / "out", ignore_errors=True)
+        shutil.rmtree(self.folder / "out", ignore_errors=True)
         started = time.perf_counter()
         with clock.phase("flatten"):
-            self.counts = self._to_disk() if self.config.sink == "disk" else self._to_nothing()
+            self.counts = self._to_disk() if self.config.sink == "disk" else self._without_sink()
         self.seconds = time.perf_counter() - started
 
     def _to_disk(self) -> dict[str, Any]:
-        manifest = flatten_to(self.home / "out", self.source.graph, self.targets, self.job)
+        manifest = flatten_to(self.folder / "out", self.source.graph, self.targets, self.job)
         return manifest["sizes"] | {name: manifest[name] for name in ("duplication", "reducer_loads")}
 
-    def _to_nothing(self) -> dict[str, Any]:
+    def _without_sink(self) -> dict[str, Any]:
         """Sample, join and encode, without writing."""
         job, width, sizes = self.job, self.graph.width, Sizes()
         seen = np.zeros(self.graph.nodes, dtype=bool)
-        for batch in flattened(self.source, self.targets, job.strategy, embed=job.embed, threads=job.threads):
+        for batch in flatten_batches(self.source, self.targets, job.strategy, embed=job.embed, threads=job.threads):
             sizes.count_batch(batch, width, job.embed)
             seen[batch.numbers] = True
         counts = {"records": sizes.records, "nodes": sizes.nodes, "edges": sizes.edges}
         return counts | {"embedded_bytes": sizes.embedded_bytes, "duplication": sizes.nodes / int(seen.sum())}
 
     def sampling(self) -> Sampling:
-        """How neighbourhoods were sampled, for the gate to sample them again."""
+        """How neighbourhoods were sampled; the parity gate samples them again."""
         strategy, table = self.job.strategy, self.source.table
         method, fanouts, seed = strategy.method, strategy.fanouts, strategy.seed
         per_target = strategy.scope == "target"
@@ -87,9 +87,9 @@ class AglFlattener:
     def stored(self) -> Iterator[GraphFeature]:
         """Yield the stored GraphFeatures; without a sink they are computed again, with features in each."""
         if self.config.sink == "disk":
-            batches = GraphFeatureReader(self.home / "out").batches(BATCH)
+            batches = GraphFeatureReader(self.folder / "out").batches(BATCH)
         else:
-            encoded = flattened(self.source, self.targets, self.job.strategy)
+            encoded = flatten_batches(self.source, self.targets, self.job.strategy)
             batches = (decode(batch.strings.strings) for batch in encoded)
         for records in batches:
             yield from map(records.graph_feature, range(len(records)))
@@ -99,13 +99,13 @@ class AglFlattener:
 
         With a sink on disk also the write rate of that disk for as many bytes, and the edges that each reducer sampled.
         """
-        rates = write_rates(self.home, self.counts["file_bytes"]) if self.config.sink == "disk" else {}
-        own = {"records_per_second": self.counts["records"] / self.seconds, "sink": self.config.sink}
-        return self.counts | own | rates
+        rates = write_rates(self.folder, self.counts["file_bytes"]) if self.config.sink == "disk" else {}
+        facts = {"records_per_second": self.counts["records"] / self.seconds, "sink": self.config.sink}
+        return self.counts | facts | rates
 
     def close(self) -> None:
         """Remove the temporary folder."""
-        shutil.rmtree(self.home, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def strategy_of(config: AglConfig, spec: ModelSpec, seed: int) -> SamplingStrategy:

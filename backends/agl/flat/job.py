@@ -13,7 +13,7 @@ import numpy as np
 from backends.agl.config import RUN_ON
 from backends.agl.flat import filters
 from backends.agl.flat.folder_lock import locked
-from backends.agl.flat.local import flattened, in_threads
+from backends.agl.flat.local import flatten_batches, in_threads
 from backends.agl.flat.mapreduce import FlattenTaskSetup
 from backends.agl.flat.reader import MANIFEST
 from backends.agl.flat.rounds import Ints
@@ -31,7 +31,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class FlattenJob:
-    """How to flatten a graph; fields of the second block do not change a byte of the result.
+    """How to flatten a graph; the fields after the empty line do not change the result.
 
     ``filtering`` is the filter that edges pass before they are sampled. ``embed`` stores features in each record,
     otherwise once per shard of ``shard_records`` targets. With ``run_on=ray`` there are ``partitions`` reducers; all of
@@ -58,7 +58,7 @@ class FlattenJob:
 
     def identity(self, graph: Graph, targets: Ints) -> str:
         """Hash of everything that the result depends on."""
-        inputs = {item.name: getattr(self, item.name) for item in fields(self)[:4]}
+        inputs = {option.name: getattr(self, option.name) for option in fields(self)[:4]}
         inputs |= {"strategy": asdict(self.strategy)}
         inputs |= {"graph": [graph.name, graph.sha256, graph.nodes, graph.csr.nnz, graph.width]}
         inputs |= {"targets": hashlib.sha256(targets.astype("<i8").tobytes()).hexdigest()}
@@ -163,7 +163,7 @@ def estimate(source: Source, targets: Ints, job: FlattenJob) -> int:
     """Estimate the bytes of all shards from a sample of the targets."""
     sampled = targets[permutation(job.strategy.seed, "estimate", len(targets))[:ESTIMATE_TARGETS]]
     sizes, width, nodes = Sizes(), source.graph.width, []
-    for batch in flattened(source, sampled, job.strategy, embed=False):
+    for batch in flatten_batches(source, sampled, job.strategy, embed=False):
         sizes.count_batch(batch, width, embed=False)
         nodes.append(distinct(batch.numbers))
     sizes.count_shared(len(distinct(np.concatenate(nodes))), width)
@@ -190,13 +190,13 @@ def shard_targets(targets: Ints, job: FlattenJob) -> list[Ints]:
 def _flatten_here(
     partial: Path, source: Source, targets: Ints, job: FlattenJob, progress: Progress | None
 ) -> tuple[list[tuple[Sizes, Ints]], list[int]]:
-    """Write the shards that an earlier run has not, each in a thread."""
+    """Write the shards that an earlier run has not written, each in a thread."""
     pieces = shard_targets(targets, job)
     at_once = min(job.threads, len(pieces))
 
     def write_shard(number: int) -> tuple[Sizes, Ints]:
         threads = job.threads // at_once
-        batches = flattened(source, pieces[number], job.strategy, embed=job.embed, threads=threads)
+        batches = flatten_batches(source, pieces[number], job.strategy, embed=job.embed, threads=threads)
         return shard_once(partial, number, batches, source, job.embed)
 
     written = []
@@ -211,13 +211,13 @@ def _flatten_with_ray(
     partial: Path, source: Source, targets: Ints, job: FlattenJob, progress: Progress | None
 ) -> tuple[list[tuple[Sizes, Ints]], list[int]]:
     """Run the same rounds as Ray tasks; also returns how many edges each reducer sampled."""
-    from backends.agl.flat.distributed import FlattenRounds, OnRay
+    from backends.agl.flat.distributed import FlattenRounds, RayExecutor
     from backends.parallel import ray_cluster as cluster
 
     setup = FlattenTaskSetup(partial / "source", job.strategy, source.graph.nodes, job.partitions, job.hub_threshold)
     ray = cluster.acquire()
     try:
-        return FlattenRounds(OnRay(ray), partial, setup, progress).run(targets, job.shard_records, job.embed)
+        return FlattenRounds(RayExecutor(ray), partial, setup, progress).run(targets, job.shard_records, job.embed)
     finally:
         cluster.release()
 

@@ -25,7 +25,7 @@ class TooLarge(Exception):
 
 
 def bytes_of(edges: int, source: Source) -> int:
-    """Upper estimate of the bytes of records with so many edges."""
+    """Upper bound of the bytes of records with ``edges`` edges."""
     return edges * (BYTES_PER_EDGE + 4 * source.graph.width)
 
 
@@ -67,7 +67,7 @@ def neighbourhoods_within_memory(
         yield batch
 
 
-def flattened(
+def flatten_batches(
     source: Source,
     targets: Ints,
     strategy: SamplingStrategy,
@@ -88,7 +88,7 @@ def flattened(
 
 
 def in_threads(work: Callable[[int], Result], numbers: range, threads: int) -> Iterator[Result]:
-    """Yield ``work`` of each number in order, ``threads`` of them running; after a failure no more are started."""
+    """Yield ``work(number)`` in order, computed by ``threads`` threads; after a failure no more are started."""
     if threads == 1:
         yield from map(work, numbers)
         return

@@ -45,10 +45,10 @@ class GraphFeatureReader:
     def batches(
         self, size: int, seed: int | None = None, split: str | None = None, shards: Sequence[int] | None = None
     ) -> Iterator[Records]:
-        """Yield decoded batches; the arguments are those of ``stored``."""
-        return (batch.decoded() for batch in self.stored(size, seed, split, shards))
+        """Yield decoded batches; the arguments are those of ``encoded_batches``."""
+        return (batch.decode() for batch in self.encoded_batches(size, seed, split, shards))
 
-    def stored(
+    def encoded_batches(
         self, size: int, seed: int | None = None, split: str | None = None, shards: Sequence[int] | None = None
     ) -> Iterator[EncodedRecords]:
         """Yield encoded batches of at most ``size`` records of one shard each, of a split or of all records.
@@ -66,7 +66,7 @@ class GraphFeatureReader:
             features = self._features(number)
             for start in range(0, len(rows), size):
                 batch = rows[start : start + size]
-                yield EncodedRecords(self.shards[number], strings.taken(batch), batch, features)
+                yield EncodedRecords(self.shards[number], strings.select(batch), batch, features)
 
     def names(self, ids: Any) -> list[str]:
         """The user's names of nodes, where the tables' ids are words and the nodes' ids their row numbers."""
@@ -135,5 +135,5 @@ class GraphFeatureReader:
 def _column_bytes(metadata: Any, name: str) -> int:
     """Bytes of a column in a Parquet file."""
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    columns = [group.column(number) for group in groups for number in range(group.num_columns)]
-    return sum(item.total_compressed_size for item in columns if item.path_in_schema.split(".")[0] == name)
+    chunks = [group.column(number) for group in groups for number in range(group.num_columns)]
+    return sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema.split(".")[0] == name)

@@ -1,4 +1,4 @@
-"""Sampling strategies and the grammar: ``uniform(15);uniform(10)``, ``weighted_sampler(by=weight, limit=5)``."""
+"""Sampling strategies and their grammar: ``uniform(15);uniform(10)``, ``weighted_sampler(by=weight, limit=5)``."""
 
 import ast
 import re

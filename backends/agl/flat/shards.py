@@ -34,8 +34,8 @@ class Sizes:
 
     def add(self, other: "Sizes") -> None:
         """Add the counts of another."""
-        for item in fields(self):
-            setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+        for count in fields(self):
+            setattr(self, count.name, getattr(self, count.name) + getattr(other, count.name))
 
     def count_batch(self, batch: EncodedBatch, width: int, embed: bool) -> None:
         """Count a batch; ``count_shared`` adds the features that are stored once per shard."""

@@ -46,18 +46,19 @@ class Source:
         Raises UnfitEdge for a value that weighted sampling cannot use.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        home = _home(graph)
-        if home is None:
-            home = folder / "graph"
-            home.mkdir(exist_ok=True)
-            graph.save(home)
+        graph_folder = _mapped_folder(graph)
+        if graph_folder is None:
+            graph_folder = folder / "graph"
+            graph_folder.mkdir(exist_ok=True)
+            graph.save(graph_folder)
         if graph.edge_weights is not None:
             _write_weighted_degrees(graph, folder / "weighted_degrees.npy")
         if filtering:
             _write_filtered(graph, filtering, folder)
         if strategy.by is not None:
             _write_sampled_by(graph, strategy, folder)
-        facts = {"graph": str(home.resolve()), "sampled_by": strategy.by is not None, "filtered": bool(filtering)}
+        facts = {"graph": str(graph_folder.resolve())}
+        facts |= {"sampled_by": strategy.by is not None, "filtered": bool(filtering)}
         (folder / "source.json").write_text(json.dumps(facts))
         return cls.open(folder)
 
@@ -82,7 +83,7 @@ class Source:
         return (indptr[nodes + 1] - indptr[nodes]).astype(np.int64)
 
 
-def _home(graph: Graph) -> Path | None:
+def _mapped_folder(graph: Graph) -> Path | None:
     """Folder that ``Graph.load`` mapped the graph from; ``None`` for a graph in memory."""
     array = graph.csr.indptr
     return Path(array.filename).parent if isinstance(array, np.memmap) and array.filename is not None else None

@@ -56,16 +56,15 @@ def sort_and_join(neighbourhoods: TargetNeighbourhoods, source: Source, *, embed
     by_key = np.argsort(requests)
     keys, places = requests[by_key], by_key - np.repeat(node_bounds[:-1], np.diff(node_bounds))
 
-    def place_of(some: Ints) -> Ints:
+    def place_of(requested: Ints) -> Ints:
         """Place of each request's node inside its record."""
-        return places[np.searchsorted(keys, some)]
+        return places[np.searchsorted(keys, requested)]
 
     edges = neighbourhoods.edges
     owner = edges.requests // count
     destination = node_bounds[owner] + place_of(edges.requests)
-    by_edge = np.argsort(
-        destination * (int(edges.ranks.max(initial=0)) + 1) + edges.ranks
-    )  # ranks of a destination are distinct
+    # ranks of a destination are distinct, so any sort gives this order
+    by_edge = np.argsort(destination * (int(edges.ranks.max(initial=0)) + 1) + edges.ranks)
     positions = edges.positions[by_edge]
     records = Records(
         hops=hops,

@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument("-t", "--targets", type=Path, help="nodes to score, .npy of node numbers (all)")
     options.add_argument("-c", "--config", nargs="*", action="extend", default=[], metavar="KEY=VALUE",
-                      help="keys: " + ", ".join(item.name for item in fields(InferSettings)))  # fmt: skip
+                      help="keys: " + ", ".join(key.name for key in fields(InferSettings)))  # fmt: skip
     return options
 
 
@@ -150,9 +150,9 @@ def step_progress() -> Iterator[Callable[[str, int, int], None]]:
     with Progress(*columns, console=Console(stderr=True)) as bars:
         tasks: dict[str, Any] = {}
 
-        def progress(step: str, done: int, of: int) -> None:
+        def progress(step: str, done: int, total: int) -> None:
             if step not in tasks:
-                tasks[step] = bars.add_task(step, total=of)
-            bars.update(tasks[step], completed=done, total=of)
+                tasks[step] = bars.add_task(step, total=total)
+            bars.update(tasks[step], completed=done, total=total)
 
         yield progress

@@ -1,4 +1,4 @@
-"""Sampling of GraphInfer's hubs in pieces: one suffix of the in-edges each, merged afterwards (``reindexing``)."""
+"""Sampling of GraphInfer's hubs in pieces: the in-edges of one suffix each, merged afterwards (``reindexing``)."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ from backends.agl.reindexing import sample_parts, suffixes
 
 @dataclass(frozen=True)
 class HubPiece:
-    """Part ``suffix`` of ``of`` of the in-edges of one hub."""
+    """Part ``suffix`` of ``pieces`` of the in-edges of one hub."""
 
     node: int
     suffix: int
-    of: int
+    pieces: int
 
 
 def hub_pieces(job: InferenceJob, threshold: int) -> list[HubPiece]:
@@ -24,13 +24,14 @@ def hub_pieces(job: InferenceJob, threshold: int) -> list[HubPiece]:
     degrees = np.diff(job.graph.csr.indptr)
     hubs = np.flatnonzero(degrees > threshold)
     counts = -(-degrees[hubs] // threshold)
-    return [HubPiece(int(node), at, int(of)) for node, of in zip(hubs, counts, strict=True) for at in range(of)]
+    pieces = zip(hubs.tolist(), counts.tolist(), strict=True)
+    return [HubPiece(node, suffix, count) for node, count in pieces for suffix in range(count)]
 
 
 def sample_piece(job: InferenceJob, piece: HubPiece) -> Nodes:
     """Sample the edges of a piece by the largest fanout; returns their positions."""
     positions = np.arange(int(job.graph.csr.indptr[piece.node]), int(job.graph.csr.indptr[piece.node + 1]))
-    positions = positions[suffixes(job.seed, _ids(job, positions), piece.of) == piece.suffix]
+    positions = positions[suffixes(job.seed, _ids(job, positions), piece.pieces) == piece.suffix]
     return _sample_positions(job, np.zeros(len(positions), dtype=np.int64), positions, max(job.spec.fanouts))
 
 

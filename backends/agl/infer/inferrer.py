@@ -56,7 +56,7 @@ class _JobInferrer:
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
-        """Check the graph, build the job, start what runs between calls."""
+        """Check the graph, build the job, do what is done once."""
         refuse_weights(graph, spec)
         torch.set_num_threads(training.threads)
         all_nodes = len(plan.nodes) == graph.nodes and (plan.nodes[1:] > plan.nodes[:-1]).all()
@@ -104,7 +104,7 @@ class GraphInferrer(_JobInferrer):
             self.inference.map()
 
     def infer(self, clock: Clock) -> Floats:
-        """Run all rounds again; Map is kept."""
+        """Run all rounds again, with the matrices of Map."""
         self.inference.phase = clock.phase
         self.inference.start_over()
         return self.inference.run()
@@ -125,7 +125,7 @@ class GraphInferrer(_JobInferrer):
 
     def facts(self) -> dict[str, Any]:
         """SpMM operands, rounds, partitions, computed embeddings and bytes written."""
-        return {"spmm": [spmm_facts(item) for item in self.spmm_operands()]} | self.inference.facts()
+        return {"spmm": [spmm_facts(operand) for operand in self.spmm_operands()]} | self.inference.facts()
 
     def close(self) -> None:
         """Remove the folder."""
@@ -133,7 +133,7 @@ class GraphInferrer(_JobInferrer):
 
 
 class RayInferrer(_JobInferrer):
-    """GraphInfer as Ray tasks that push messages; Map's results live in Ray, so every call maps again."""
+    """GraphInfer as Ray tasks that push messages; every call maps again, as Map's results are Ray objects of a run."""
 
     def start(self, clock: Clock) -> None:
         """Start Ray; save the graph where tasks can map it."""

@@ -29,12 +29,10 @@ from backends.agl.infer.slices import Slice, slices_of
 from backends.agl.infer.workspace import Workspace
 
 Floats = NDArray[np.float32]
-
-
 TARGETS_AT_ONCE = 1 << 18
 
 
-def silent(step: str, done: int, of: int) -> None:
+def silent(step: str, done: int, total: int) -> None:
     """A progress callback that shows nothing."""
 
 
@@ -77,19 +75,19 @@ class LocalInference:
         for layer in range(self.job.spec.layers):
             self.space.forget(round_name(layer))
 
-    def _round(self, part: Slice, layer: int) -> None:
+    def _round(self, model_slice: Slice, layer: int) -> None:
         with self.phase("send"):
-            sent = self._send(part, layer)
+            sent = self._send(model_slice, layer)
         with self.phase("receive"):
-            self._receive(part, layer, sent)
+            self._receive(model_slice, layer, sent)
 
-    def _receive(self, part: Slice, layer: int, sent: dict[str, Floats]) -> None:
+    def _receive(self, model_slice: Slice, layer: int, sent: dict[str, Floats]) -> None:
         """Compute and write the embedding of every needed node, a partition at a time."""
         name = matrix_name(self.job, layer)
         if name not in self.matrices:
             self.matrices[name] = LayerMatrices(self.job, self.space, layer)
         matrices = self.matrices[name]
-        shape = (self.job.graph.nodes, rounds.width_of(part, layer))
+        shape = (self.job.graph.nodes, rounds.width_of(model_slice, layer))
         embeddings = self.space.rows(embeddings_name(layer), shape, np.float32)
         computed = 0
         for done, (first, last) in enumerate(self.job.parts):
@@ -98,7 +96,8 @@ class LocalInference:
                 matrix = matrices.read(first, rows, last)
                 messages = {name: _at(array, rows) if name.startswith(rounds.KEPT) else array
                           for name, array in sent.items()}  # fmt: skip
-                embeddings.put(first, scatter_rows(rounds.receive(part, layer, matrix, messages), rows, first, last))
+                values = rounds.receive(model_slice, layer, matrix, messages)
+                embeddings.put(first, scatter_rows(values, rows, first, last))
                 matrices.release(first, last)
             computed += len(rows)
             self.progress(f"round {layer + 1}: receive", done + 1, len(self.job.parts))
@@ -106,18 +105,18 @@ class LocalInference:
             self.space.release(array)
         self.computed[f"layer {layer + 1}"] = computed
 
-    def _send(self, part: Slice, layer: int) -> dict[str, Floats]:
+    def _send(self, model_slice: Slice, layer: int) -> dict[str, Floats]:
         """Compute the messages of all needed nodes: an array per part of a message, indexed by node."""
         nodes = self.job.graph.nodes
         inputs = self.job.graph.features if layer == 0 else self.space.open(embeddings_name(layer - 1))
         assert inputs is not None
         messages: dict[str, Floats] = {}
-        pieces = self._sending(part, layer)
-        for done, (first, last) in enumerate(pieces):
+        ranges = self._send_ranges(model_slice, layer)
+        for done, (first, last) in enumerate(ranges):
             rows = needed_rows(self.job.needed[layer], first, last)
             if not len(rows):
                 continue
-            for name, value in rounds.send(part, layer, _at(inputs, rows)).items():
+            for name, value in rounds.send(model_slice, layer, _at(inputs, rows)).items():
                 if len(rows) == nodes:
                     messages[name] = value
                     continue
@@ -126,12 +125,12 @@ class LocalInference:
                     messages[name] = self.space.scratch(array_name, (nodes, *value.shape[1:]), np.float32)
                 _put(messages[name], rows, value)
             self.space.release(inputs[first:last])
-            self.progress(f"round {layer + 1}: send", done + 1, len(pieces))
+            self.progress(f"round {layer + 1}: send", done + 1, len(ranges))
         return messages
 
-    def _sending(self, part: Slice, layer: int) -> list[tuple[int, int]]:
-        """Node ranges that send at once: all nodes where their messages fit in memory, else the partitions."""
-        nodes, width = self.job.graph.nodes, part.spec.width_out(layer) * part.spec.heads_of(layer)
+    def _send_ranges(self, model_slice: Slice, layer: int) -> list[tuple[int, int]]:
+        """Node ranges that send together: all nodes where their messages fit in memory, else each partition."""
+        nodes, width = self.job.graph.nodes, model_slice.spec.width_out(layer) * model_slice.spec.heads_of(layer)
         at_once = (
             self.job.needed[layer] is None and not self.space.unmap and self.space.small((nodes, width), np.float32)
         )
@@ -150,7 +149,7 @@ class LocalInference:
         return scores
 
     def facts(self) -> dict[str, Any]:
-        """Rounds, partitions, embeddings computed in all and per round, bytes written."""
+        """Rounds, partitions, computed embeddings (total, and by round), bytes written."""
         embeddings = sum(count for name, count in self.computed.items() if name != "scores")
         rows = {"rounds": self.job.spec.layers + 1, "partitions": len(self.job.parts), "embeddings": embeddings}
         return rows | {"made": dict(self.computed), "bytes_written": self.space.written}

@@ -51,8 +51,8 @@ def inverse_sqrt_degrees(job: InferenceJob) -> Floats:
     for first, last in job.parts:
         start, end = int(csr.indptr[first]), int(csr.indptr[last])
         part = Csr(csr.indptr[first : last + 1] - csr.indptr[first], csr.indices[start:end], (last - first,) * 2)
-        raw = None if weights is None else weights[start:end]
-        degree[first:last] = 1.0 + np.bincount(part.destinations, weights=raw, minlength=last - first)
+        partition_weights = None if weights is None else weights[start:end]
+        degree[first:last] = 1.0 + np.bincount(part.destinations, weights=partition_weights, minlength=last - first)
     return inverse_sqrt(degree)
 
 
@@ -79,12 +79,12 @@ def partition_matrix(job: InferenceJob, layer: int, first: int, last: int, scale
     csr = Csr(np.concatenate(([0], np.cumsum(degrees))), in_edges.indices, (last - first, job.graph.nodes))
     if job.spec.name not in SELF_LOOP_MODELS:
         return csr, None
-    csr, old = insert_self_loops(csr, first)
+    csr, old_positions = insert_self_loops(csr, first)
     if scale is None:
         return csr, None
     weight = np.ones(csr.nnz)
     if job.graph.edge_weights is not None and len(positions):
-        weight = np.where(old >= 0, job.graph.edge_weights[positions[np.maximum(old, 0)]], 1.0)
+        weight = np.where(old_positions >= 0, job.graph.edge_weights[positions[np.maximum(old_positions, 0)]], 1.0)
     return csr, (scale[csr.destinations + first] * weight * scale[csr.indices]).astype(np.float32)
 
 

@@ -81,7 +81,7 @@ def sample_hub(setup: InferenceTaskSetup, piece: hubs.HubPiece) -> Nodes:
 
 
 def map_partition(setup: InferenceTaskSetup, layer: int, index: int) -> list[Any]:
-    """Map: the matrix of a partition, then for each partition the nodes of it that this one reads."""
+    """Map: return the matrix of a partition, then for every partition those of its nodes that this one reads."""
     job, (first, last) = setup.job(), setup.parts[index]
     csr, weight = partition_matrix(job, layer, first, last, setup.scale)
     rows = needed_rows(job.needed[layer + 1], first, last)
@@ -95,7 +95,7 @@ def map_partition(setup: InferenceTaskSetup, layer: int, index: int) -> list[Any
 
 
 def send_messages(setup: InferenceTaskSetup, layer: int, index: int, embeddings: Floats | None, *sources: Nodes) -> Any:
-    """One piece per reducer: the messages its in-edges read, in the partition's own also what its rows keep."""
+    """Return a piece per reducer: the messages that its in-edges read; the piece for itself also has the kept ones."""
     job, (first, last) = setup.job(), setup.parts[index]
     rows = needed_rows(job.needed[layer], first, last)
     if embeddings is None:

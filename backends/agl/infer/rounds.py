@@ -26,35 +26,35 @@ def tensor(array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array)
 
 
-def send(part: Slice, layer: int, embeddings: Floats) -> Messages:
+def send(model_slice: Slice, layer: int, embeddings: Floats) -> Messages:
     """Messages from embeddings [nodes, width]: ``sent.*`` for out-neighbours, ``kept.*`` for the nodes themselves."""
     with torch.inference_mode():
-        sent, kept = part.send(layer, tensor(embeddings), len(embeddings))
+        sent, kept = model_slice.send(layer, tensor(embeddings), len(embeddings))
     named = {SENT + name: value for name, value in sent.items()} | {KEPT + name: value for name, value in kept.items()}
     return {name: value.numpy() for name, value in named.items()}
 
 
-def receive(part: Slice, layer: int, matrix: LayerMatrix, messages: Messages) -> Floats:
+def receive(model_slice: Slice, layer: int, matrix: LayerMatrix, messages: Messages) -> Floats:
     """Embeddings [rows, width] of a partition from the messages of its matrix's columns and of its rows."""
     sent, kept = (
         {key.removeprefix(mark): tensor(value) for key, value in messages.items() if key.startswith(mark)}
         for mark in (SENT, KEPT)
     )
     with torch.inference_mode():
-        activation = "none" if part.spec.is_last(layer) else part.spec.activation()
-        out = part.receive(layer, sent, kept, matrix, activation)
+        activation = "none" if model_slice.spec.is_last(layer) else model_slice.spec.activation()
+        out = model_slice.receive(layer, sent, kept, matrix, activation)
     embeddings: Floats = out.numpy()
     return embeddings
 
 
-def score(part: Slice, embeddings: Floats) -> Floats:
+def score(model_slice: Slice, embeddings: Floats) -> Floats:
     """Logits [nodes, classes] of the last layer's embeddings, by the last slice."""
     with torch.inference_mode():
-        logits: Floats = part.logits_of(tensor(embeddings)).numpy()
+        logits: Floats = model_slice.logits_of(tensor(embeddings)).numpy()
     return logits
 
 
-def width_of(part: Slice, layer: int) -> int:
+def width_of(model_slice: Slice, layer: int) -> int:
     """Width of a layer's embeddings with heads concatenated, as stored."""
-    spec = part.spec
+    spec = model_slice.spec
     return spec.width_out(layer) * (1 if spec.is_last(layer) else spec.heads_of(layer))

@@ -72,7 +72,7 @@ def read_state(path: Path) -> State:
 
 
 def spec_from_state(state: State, source: str, slope: float = 0.2, fanouts: tuple[int, ...] = ()) -> ModelSpec:
-    """Infer the model from names and shapes of its parameters; ``slope`` and ``fanouts`` no shape shows."""
+    """Infer the model from its parameters' names and shapes, which do not determine ``slope`` and ``fanouts``."""
     layers = 1 + max((int(match[1]) for name in state if (match := re.match(r"layers\.(\d+)\.", name))), default=-1)
     if layers < 1:
         raise ValueError(f"{source} names no layer (layers.0.weight, ...) among {', '.join(state) or 'nothing'}")

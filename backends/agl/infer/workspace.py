@@ -1,4 +1,4 @@
-"""The working folder of one inference: memory-mapped arrays, a marker per finished step, the inputs they belong to."""
+"""The working folder of one inference: memory-mapped arrays, a marker per finished step, the job's inputs."""
 
 import json
 import mmap
@@ -128,7 +128,7 @@ def _temporary(path: Path) -> Path:
 
 
 class RowFile:
-    """A ``.npy`` file written by rows with plain writes, which cost less than first touches of mapped pages."""
+    """A ``.npy`` file written by rows with plain writes, which take less time than page faults of a mapping."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -11,7 +11,7 @@ from datasets.graph import Graph
 ADVICE = "all-reduce cannot go on without it: train again, or choose backend.strategy=sync, whose workers are restarted"
 
 
-class ReducedPool:
+class AllReducePool:
     """Workers on the ranks of this process's pool; all hold the same parameters, so there are no servers."""
 
     servers: Servers | None = None
@@ -21,13 +21,13 @@ class ReducedPool:
         self.ranks = shared_pool(workers)
         try:
             self.workers = self.ranks.build(
-                f"{__name__}:reduced_worker", [(rank, job, graph) for rank in range(workers)]
+                f"{__name__}:all_reduce_worker", [(rank, job, graph) for rank in range(workers)]
             )
         except RankEnded as ended:
             raise RankEnded(ended.rank, ended.status, f"{ended}; {ADVICE}") from ended
 
     def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Call a method of every worker at once; raises RankFailed, also for what a worker raised."""
+        """Call a method of every worker at once; raises RankFailed, also for an exception of a worker."""
         try:
             return self.workers.each(method, arguments)
         except RankEnded as ended:
@@ -38,6 +38,6 @@ class ReducedPool:
         self.workers.close()
 
 
-def reduced_worker(rank: int, job: TrainingJob, graph: Graph) -> TrainingWorker:
+def all_reduce_worker(rank: int, job: TrainingJob, graph: Graph) -> TrainingWorker:
     """The worker of one rank, linked to the others by all-reduce."""
     return TrainingWorker(rank, job, graph, None)

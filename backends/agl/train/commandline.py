@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
         "-o", "--output", type=Path, required=True, help="file for the parameters, .safetensors; must not exist"
     )
     options.add_argument("-c", "--config", nargs="*", action="extend", default=[], metavar="KEY=VALUE",
-                      help="keys: " + ", ".join(item.name for item in fields(TrainSettings)))  # fmt: skip
+                      help="keys: " + ", ".join(key.name for key in fields(TrainSettings)))  # fmt: skip
     return options
 
 

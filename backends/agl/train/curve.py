@@ -31,11 +31,11 @@ def speedup_rows(
 ) -> list[dict[str, Any]]:
     """Rows of measured epochs with the model's error at each, then rows of the model.
 
-    The model is computed for an epoch of ``batches`` (default: the measured number), without a network, as it was
-    checked, and with each of ``networks`` (``bandwidth`` in bytes per second, ``latency`` in seconds), which are
-    assumptions. ``model_error`` is the error with a machine per worker; ``shared_error`` that with all workers on one
-    machine, where computation and exchanges take ``compute_shared`` and ``exchange_shared`` times as long as alone by
-    the workers' own clocks. Raises ValueError without a run of one worker.
+    The model is computed for an epoch of ``batches`` (default: the measured number), without a network, as in the
+    measurements, and with each of the assumed ``networks`` (``bandwidth`` in bytes per second, ``latency`` in seconds).
+    ``model_error`` is the error of the model with a machine per worker, ``shared_error`` with all workers on one
+    machine, where computation and exchanges take ``compute_shared`` and ``exchange_shared`` times as long as for one
+    worker, by the workers' own clocks. Raises ValueError without a run of one worker.
     """
     served = [record for record in records if record["status"] == "ok" and record["facts"].get("servers")]
     rows: list[dict[str, Any]] = []

@@ -23,7 +23,7 @@ Ask = Callable[[Sequence[Call]], list[Any]]
 
 @dataclass
 class Traffic:
-    """Seconds and bytes of one worker's exchanges; ``wait`` for other workers is in neither ``pull`` nor ``push``."""
+    """Seconds and bytes of one worker's exchanges; ``pull`` and ``push`` exclude the ``wait`` for other workers."""
 
     pull: float = 0.0
     push: float = 0.0
@@ -33,14 +33,14 @@ class Traffic:
     steps: int = 0
 
     def plus(self, other: "Traffic") -> "Traffic":
-        """The sum of two."""
-        return Traffic(**{item.name: getattr(self, item.name) + getattr(other, item.name) for item in fields(self)})
+        """Add the traffic of another exchange."""
+        return Traffic(**{count.name: getattr(self, count.name) + getattr(other, count.name) for count in fields(self)})
 
 
 class GradientExchange(Protocol):
     """A worker's side of the exchange; ``weight`` is the number of labels in the current batch.
 
-    ``computed`` collects the seconds from ``zero_grad`` to ``step`` of each batch.
+    ``computed`` holds the seconds from ``zero_grad`` to ``step`` of each batch.
     """
 
     weight: float
@@ -79,7 +79,7 @@ class Servers:
             return [None] * self.count
         return [vector[start:end] for start, end in pairwise(self.bounds)]
 
-    def every(self, method: str, *arguments: Any) -> list[Any]:
+    def call_all(self, method: str, *arguments: Any) -> list[Any]:
         """Call a method of every server with the same arguments."""
         return self.ask([(server, method, arguments) for server in range(self.count)])
 
@@ -89,7 +89,7 @@ class Servers:
 
     def pull(self, worker: int, step: int) -> tuple[Vector, float]:
         """The parameters for a step of a worker, and the longest wait in seconds."""
-        answers = self.every("pull", worker, step)
+        answers = self.call_all("pull", worker, step)
         return np.concatenate([values for values, _ in answers]), max(waited for _, waited in answers)
 
     def push(self, worker: int, step: int, gradient: Vector | None, weight: float) -> None:
@@ -102,15 +102,15 @@ class Servers:
 
     def probe_mean(self) -> Vector:
         """The mean of the probed gradients."""
-        return np.concatenate(self.every("probe_mean"))
+        return np.concatenate(self.call_all("probe_mean"))
 
     def values(self) -> Vector:
         """The current parameters."""
-        return np.concatenate(self.every("values"))
+        return np.concatenate(self.call_all("values"))
 
     def next_step(self, worker: int) -> int:
         """The first step of a worker that some server has not received."""
-        return int(min(self.every("next_step", worker)))
+        return int(min(self.call_all("next_step", worker)))
 
 
 class ServerExchange:

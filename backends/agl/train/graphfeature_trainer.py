@@ -16,7 +16,7 @@ from backends.agl.backend import AglTrainer
 from backends.agl.flat.encoded_records import EncodedRecords
 from backends.agl.flat.flattener import strategy_of
 from backends.agl.flat.job import FlattenJob, flatten_to
-from backends.agl.flat.local import flattened
+from backends.agl.flat.local import flatten_batches
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.source import Source
 from backends.agl.vectorize import inverse_sqrt, matrices
@@ -26,7 +26,7 @@ from backends.batches import BatchPlan
 from backends.contract import Clock, Nodes
 from backends.kernels.graphfeatures import Strings
 from backends.model import ModelSpec, State, TrainingSpec
-from backends.parallel.prefetch import overlapped
+from backends.parallel.prefetch import prefetched
 from datasets.graph import Graph
 
 
@@ -35,15 +35,15 @@ class GraphFeatureTrainer(AglTrainer):
 
     An epoch reads shards and their rows in a shuffled order, as the paper's workers do: every target once, but not in
     the batches of the plan. With a limit in the plan only the targets that it trains are flattened.
-    ``loss_and_gradients`` flattens its targets anew.
+    ``loss_and_gradients`` flattens its own targets.
     """
 
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
         """Flatten the targets into a temporary folder, then prepare the model."""
-        self.home = Path(tempfile.mkdtemp(prefix="graphfeatures-"))
-        self._cleanup = weakref.finalize(self, shutil.rmtree, self.home, True)
+        self.temporary = Path(tempfile.mkdtemp(prefix="graphfeatures-"))
+        self._cleanup = weakref.finalize(self, shutil.rmtree, self.temporary, True)
         strategy = strategy_of(self.config, spec, training.seed)
         records = max(FlattenJob.shard_records, plan.size or len(plan.nodes))
         job = FlattenJob(
@@ -51,36 +51,36 @@ class GraphFeatureTrainer(AglTrainer):
         )
         targets = plan.nodes if plan.limit is None else np.concatenate(plan.targets(0))
         with clock.phase("flatten"):
-            self.manifest = flatten_to(self.home / "shards", graph, np.sort(targets), job)
-            self.source = Source.build(graph, strategy, job.filtering, self.home / "source")
-        self.reader, self.strategy = GraphFeatureReader(self.home / "shards"), strategy
+            self.manifest = flatten_to(self.temporary / "shards", graph, np.sort(targets), job)
+            self.source = Source.build(graph, strategy, job.filtering, self.temporary / "source")
+        self.reader, self.strategy = GraphFeatureReader(self.temporary / "shards"), strategy
         super().prepare(graph, spec, training, state, plan, clock)
 
     def prepare_structure(self) -> None:
-        """Index ids for the way back to node numbers; vectorise a full batch once."""
+        """Sort the ids, to map them back to node numbers; vectorise a full batch once."""
         ids = np.arange(self.graph.nodes) if self.graph.node_ids is None else np.asarray(self.graph.node_ids)
         self.by_id = np.argsort(ids, kind="stable")
         self.sorted_ids = ids[self.by_id]
         if self.plan.full_batch:
-            batch = self.vectorized(next(self.reader.stored(len(self.reader))))
+            batch = self.vectorize(next(self.reader.encoded_batches(len(self.reader))))
             self.full = replace(batch, labels=targets_of(self.graph, batch.targets))
 
     def mini_batch(self, targets: Nodes) -> Batch:
         """Vectorise the GraphFeatures of any targets, encoded and decoded like those on disk."""
-        encoded = flattened(self.source, targets, self.strategy)
-        strings = Strings.of([string for part in encoded for string in part.strings.strings.split()])
-        return self.vectorized(EncodedRecords(None, strings, np.arange(len(targets))))
+        encoded = flatten_batches(self.source, targets, self.strategy)
+        strings = Strings.of([string for batch in encoded for string in batch.strings.strings.split()])
+        return self.vectorize(EncodedRecords(None, strings, np.arange(len(targets))))
 
     def target_batch(self, targets: Nodes) -> Batch:
         """The batch of any targets, with labels in the order of the batch."""
         batch = self.mini_batch(targets)
         return replace(batch, labels=targets_of(self.graph, batch.targets))
 
-    def vectorized(self, stored: EncodedRecords) -> Batch:
-        """Merge records and build each layer's pruned matrix from what the records store."""
+    def vectorize(self, records: EncodedRecords) -> Batch:
+        """Merge records and build each layer's pruned matrix from their edges, degrees and weights."""
         gcn, weighted = self.spec.name == "gcn", self.reader.manifest["weighted"]
         form = self.config.form if self.config.on("pruning") else "full"
-        merged, features = stored.merged(
+        merged, features = records.merge(
             self.strategy.fanouts,
             apart=self.strategy.scope == "target",
             needed=form == "tight",
@@ -93,13 +93,13 @@ class GraphFeatureTrainer(AglTrainer):
         return Batch(structure, features, targets, torch.from_numpy(merged.roots))
 
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
-        """Read, merge and vectorise the batches of an epoch, the next one meanwhile where the pipeline runs."""
+        """Read, merge and vectorise the batches of an epoch; the pipeline, where it runs, prepares the next one."""
         if self.plan.full_batch:
             yield self.full
             return
-        vectorized = map(self.vectorized, self.read(index))
+        vectorized = map(self.vectorize, self.read(index))
         if self.overlaps:
-            yield from overlapped(vectorized, clock)
+            yield from prefetched(vectorized, clock)
             return
         while True:
             with clock.phase("vectorize"):
@@ -111,11 +111,11 @@ class GraphFeatureTrainer(AglTrainer):
     def read(self, index: int) -> Iterator[EncodedRecords]:
         """The encoded batches of an epoch, from disk."""
         assert self.plan.size is not None
-        return islice(self.reader.stored(self.plan.size, self.plan.seed + index), self.plan.limit)
+        return islice(self.reader.encoded_batches(self.plan.size, self.plan.seed + index), self.plan.limit)
 
     def facts(self) -> dict[str, Any]:
-        """Facts of the trainer, bytes of the shards and of what was read, stored nodes per distinct node."""
-        storage = {"bytes_on_disk": sum(path.stat().st_size for path in self.home.rglob("*") if path.is_file())}
+        """Facts of the trainer, bytes of the shards and bytes read from them, stored nodes per distinct node."""
+        storage = {"bytes_on_disk": sum(path.stat().st_size for path in self.temporary.rglob("*") if path.is_file())}
         storage |= {"records": len(self.reader), "bytes_read": self.reader.bytes_read}
         return super().facts() | storage | {"duplication": self.manifest["duplication"]}
 

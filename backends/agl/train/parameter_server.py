@@ -84,9 +84,9 @@ class ParameterServer:
     def _begin(self, values: torch.Tensor) -> None:
         self.vector, self.begun = values, True
         cut = min(self.decayed, len(values))
-        first, rest = ([nn.Parameter(part)] if len(part) else [] for part in (values[:cut], values[cut:]))
-        self.parts = first + rest
-        self.optimizer = optimizer_over(first, rest, self.training)
+        decayed, undecayed = ([nn.Parameter(part)] if len(part) else [] for part in (values[:cut], values[cut:]))
+        self.parts = decayed + undecayed
+        self.optimizer = optimizer_over(decayed, undecayed, self.training)
         self.clocks = [-1] * self.rules.workers
         self.pulled_at = [0] * self.rules.workers
         self.applied, self.updates = -1, 0
@@ -172,7 +172,7 @@ class ParameterServer:
             return self.clocks[worker] + 1
 
     def abort(self) -> None:
-        """Raise in all waiting pulls, after a worker failed."""
+        """End all waiting pulls with an error, after a worker failed."""
         with self.changed:
             self.aborted = True
             self.changed.notify_all()

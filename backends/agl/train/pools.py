@@ -52,7 +52,7 @@ class ThreadPool:
     def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a method of every worker in its thread; the first error aborts the waits of the others."""
         pairs = zip(self.workers, arguments, strict=True)
-        running = [self.threads.submit(getattr(worker, method), *own) for worker, own in pairs]
+        running = [self.threads.submit(getattr(worker, method), *of_worker) for worker, of_worker in pairs]
         for ended in as_completed(running):
             if error := ended.exception():
                 # others may be waiting for the failed one
@@ -98,7 +98,7 @@ class RayCalls:
 
 
 def answers_of(ray: Any, running: Sequence[Any]) -> list[Any]:
-    """Wait for the answers of actors; re-raises the error of one, RuntimeError for one that cannot be restarted."""
+    """Wait for the answers of actors; re-raises an actor's error, RuntimeError for one that cannot be restarted."""
     try:
         answers: list[Any] = ray.get(list(running))
     except ray.exceptions.RayActorError as error:
@@ -128,7 +128,8 @@ class RayPool:
         worker = self.ray.remote(**lasting)(WorkerProcess)
         names = [f"{self.folder.name}-server-{at}" for at in range(servers)]
         arguments = server_arguments(job, rules, servers, self.folder)
-        self.actors += [server.options(name=name).remote(*own) for name, own in zip(names, arguments, strict=True)]
+        of_servers = zip(names, arguments, strict=True)
+        self.actors += [server.options(name=name).remote(*of_server) for name, of_server in of_servers]
         layout = ParameterLayout(job.spec)
         self.servers: Servers | None = Servers(RayCalls(names), layout.bounds(servers))
         self.servers.load(layout.join(job.state))
@@ -138,7 +139,7 @@ class RayPool:
     def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a method of every worker and wait for all answers."""
         pairs = zip(self.workers, arguments, strict=True)
-        return answers_of(self.ray, [getattr(worker, method).remote(*own) for worker, own in pairs])
+        return answers_of(self.ray, [getattr(worker, method).remote(*of_worker) for worker, of_worker in pairs])
 
     def close(self) -> None:
         """Kill the actors, release Ray, remove the folder."""

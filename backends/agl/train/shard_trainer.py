@@ -34,7 +34,7 @@ class ShardPlan(WorkerPlan):
         assert self.size is not None
         return sum(-(-count // self.size) for count in self.trained)
 
-    def dealt(self, workers: int) -> tuple["ShardPlan", ...]:
+    def deal(self, workers: int) -> tuple["ShardPlan", ...]:
         """Distribute the shards over workers, round robin; raises ShardError for fewer shards than workers."""
         if len(self.shards) < workers:
             raise ShardError(
@@ -63,7 +63,7 @@ class ShardTrainer(GraphFeatureTrainer):
         """The encoded training batches of an epoch, without those trained before a restart."""
         plan = self.plan
         assert isinstance(plan, ShardPlan) and plan.size is not None
-        return islice(self.reader.stored(plan.size, plan.seed + index, "train", plan.shards), plan.skip, None)
+        return islice(self.reader.encoded_batches(plan.size, plan.seed + index, "train", plan.shards), plan.skip, None)
 
     def validation_loss(self) -> float | None:
         """Mean loss over the validation records in the shards of the plan; ``None`` where there are none."""
@@ -73,8 +73,8 @@ class ShardTrainer(GraphFeatureTrainer):
         assert isinstance(plan, ShardPlan) and plan.size is not None
         self.model.eval()
         with torch.no_grad():
-            for stored in self.reader.stored(plan.size, split="validation", shards=plan.shards):
-                batch = self.vectorized(stored)
+            for records in self.reader.encoded_batches(plan.size, split="validation", shards=plan.shards):
+                batch = self.vectorize(records)
                 total += float(loss_of(self.logits(batch), self.batch_labels(batch))) * len(batch.targets)
                 count += len(batch.targets)
         return total / count if count else None

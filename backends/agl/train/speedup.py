@@ -15,8 +15,8 @@ A ``ClusterNetwork`` is an assumption, not a measurement: the bytes that a step 
 bandwidth of each machine's link and the latency of a message are assumed. A server sends and receives one message after
 the other, so its link's time is part of ``D``; a step has four messages.
 
-Measured workers shared one machine: its cores, caches and memory. ``sharing_factors`` are taken from the workers' own
-clocks, not from the epoch that the model predicts, so that the remaining difference is the error of the model.
+Measured workers shared one machine: its cores, caches and memory. ``sharing_factors`` come from the workers' own clocks
+and not from the epoch that the model predicts, so that the remaining difference is the error of the model.
 """
 
 import math
@@ -56,8 +56,8 @@ class Calibration:
     """Seconds per step of one worker's epoch, and the spread of its batches.
 
     ``pull`` and ``push`` are transfers without the server's own work, which is ``receive`` per gradient and ``update``
-    per update; ``compute`` is all the rest. ``spread`` holds durations of single batches, in any unit. ``moved`` are
-    bytes that a step pulls and pushes in all, from and to ``servers`` that hold equal parts.
+    per update; ``compute`` is the remaining time. ``spread`` holds durations of single batches, in any unit. ``moved``
+    is the total of bytes that a step pulls from and pushes to ``servers``, which hold equal parts.
     """
 
     batches: int
@@ -111,9 +111,9 @@ def calibrate(facts: dict[str, Any], epoch_seconds: float) -> Calibration:
 
 
 def sharing_factors(alone: dict[str, Any], facts: dict[str, Any]) -> tuple[float, float]:
-    """Slow-down of workers on one machine against one alone: of the computation per target, of an exchange.
+    """Slow-down of workers on one machine against one worker: of the computation per target, and of an exchange.
 
-    Both are ``facts`` of runs on the same targets; waiting for other workers is in neither.
+    ``alone`` and ``facts`` are those of runs on the same targets; neither factor includes waiting for other workers.
     """
 
     def seconds_of(run: dict[str, Any]) -> tuple[float, float]:

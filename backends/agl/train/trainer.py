@@ -6,7 +6,7 @@ import numpy as np
 
 from backends.agl.backend import AglTrainer
 from backends.agl.config import AglConfig
-from backends.agl.train.allreduce import ReducedPool
+from backends.agl.train.allreduce import AllReducePool
 from backends.agl.train.graphfeature_trainer import GraphFeatureTrainer
 from backends.agl.train.parameter_layout import ParameterLayout
 from backends.agl.train.parameter_server import UpdateRules
@@ -31,7 +31,7 @@ def trainer_of(config: AglConfig) -> AglTrainer:
 def pool_of(config: AglConfig, job: TrainingJob, graph: Graph) -> Pool:
     """Launch workers, and servers where the strategy has them."""
     if config.strategy == "allreduce":
-        return ReducedPool(job, graph)
+        return AllReducePool(job, graph)
     rules = UpdateRules(config.workers, config.strategy, config.staleness, config.checkpoint_every)
     if config.servers == 0:
         return ThreadPool(job, graph, rules, 1)
@@ -117,7 +117,7 @@ class DistributedTrainer(AglTrainer):
     def facts(self) -> dict[str, Any]:
         """Facts of the trainer; medians over all epochs per worker, sums per server."""
         assert self.pool is not None
-        servers = [] if self.pool.servers is None else self.pool.servers.every("facts")
+        servers = [] if self.pool.servers is None else self.pool.servers.call_all("facts")
         workers = [median_report(list(epochs)) for epochs in zip(*self.reports, strict=True)]
         sizes = {"steps": self.job.steps, "parameters": self.layout.size}
         return super().facts() | {"workers": workers, "servers": servers} | sizes

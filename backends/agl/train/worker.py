@@ -62,14 +62,14 @@ class TrainingJob:
 def training_job_of(
     config: AglConfig, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, workers: int
 ) -> TrainingJob:
-    """Distribute a plan over workers. The batch size is that of each worker, as in AGL; threads are divided."""
-    plans = plan.dealt(workers) if isinstance(plan, ShardPlan) else deal_targets(plan, workers)
+    """Distribute a plan over workers: each has the plan's batch size, as in AGL, and its share of the threads."""
+    plans = plan.deal(workers) if isinstance(plan, ShardPlan) else deal_targets(plan, workers)
     local = replace(config, workers=1, strategy="local")
     return TrainingJob(local, spec, replace(training, threads=max(1, training.threads // workers)), state, plans)
 
 
 def deal_targets(plan: BatchPlan, workers: int) -> tuple[WorkerPlan, ...]:
-    """Distribute targets by hash, equally up to one; a limit on batches is that of all workers together."""
+    """Distribute targets by hash, in parts that differ by at most one; workers share a limit on batches."""
     order = np.argsort(hash_ids(plan.seed, "workers", plan.nodes), kind="stable")
     limit = None if plan.limit is None else -(-plan.limit // workers)
     parts = [np.sort(plan.nodes[order[rank::workers]]) for rank in range(workers)]
@@ -98,12 +98,12 @@ class WorkerTrainer(AglTrainer):
     """The trainer of a worker, which weights the gradient of each batch by its number of labels."""
 
     exchange: GradientExchange | None = None
-    seen = 0
+    trained_targets = 0
 
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
         """Yield the batches of an epoch, setting the weight of each."""
         for batch in super().batches(index, clock):
-            self.seen += len(batch.targets)
+            self.trained_targets += len(batch.targets)
             if self.exchange is not None:
                 self.exchange.weight = labels_in(self.batch_labels(batch))
             yield batch
@@ -148,23 +148,23 @@ class TrainingWorker:
         self.trainer.exchange = self.trainer.optimizer = self.exchange
 
     def epoch(self, index: int, first: int) -> dict[str, Any]:
-        """Train epoch ``index``, whose first step is number ``first``; returns a ``Report`` as a dictionary."""
-        done = 0
+        """Train epoch ``index``, whose first step is number ``first``; returns a ``WorkerReport`` as a dictionary."""
+        skipped = 0
         if self.servers is not None:
             self.exchange.next_step = max(first, self.servers.next_step(self.rank))
-            done = self.exchange.next_step - first
+            skipped = self.exchange.next_step - first
         start, before, phases = time.perf_counter(), self.exchange.traffic, WorkerClock()
         self.exchange.computed = []
-        self.trainer.plan, self.trainer.seen = replace(self.plan, skip=done), 0
-        loss = self.trainer.epoch(index, phases) if done < self.plan.steps else 0.0
-        for _ in range(max(done, self.plan.steps), self.job.steps):
+        self.trainer.plan, self.trainer.trained_targets = replace(self.plan, skip=skipped), 0
+        loss = self.trainer.epoch(index, phases) if skipped < self.plan.steps else 0.0
+        for _ in range(max(skipped, self.plan.steps), self.job.steps):
             self.exchange.idle()
         traffic = {name: value - getattr(before, name) for name, value in asdict(self.exchange.traffic).items()}
         seconds, computed = time.perf_counter() - start, self.exchange.computed
-        return asdict(WorkerReport(loss, self.trainer.seen, seconds, phases.seconds, traffic, computed))
+        return asdict(WorkerReport(loss, self.trainer.trained_targets, seconds, phases.seconds, traffic, computed))
 
     def probe(self, targets: Nodes) -> tuple[Floats, float, float, Vector | None]:
-        """Logits, loss and weight of some targets, and the mean of all workers' gradients where this worker has it."""
+        """Logits, loss and weight of some targets, and the mean gradient of all workers (``None``: at the servers)."""
         if not len(targets):
             self.exchange.weight = 0.0
             mean = self.exchange.probe(np.zeros(self.layout.size, dtype=np.float32))

@@ -1,4 +1,4 @@
-"""Sums, means and maxima over in-edges by the compiled extension; gradients pass through the kept transpose."""
+"""Sums, means and maxima over in-edges by the compiled extension; backward passes use the cached transpose."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ class _Sum(torch.autograd.Function):
 
 
 def _transposed_weight(matrix: Operand, weight: Tensor | None, mean: bool, dtype: torch.dtype) -> Tensor | None:
-    """Weights in the transpose's edge order; a fixed weight's are kept with the matrix."""
+    """Weights in the transpose's edge order; those of a weight without gradient are cached with the matrix."""
     if weight is None:
         return matrix.mean_weights_backward.to(dtype) if mean else None
     weights = matrix.transposed_weight(weight)

@@ -45,8 +45,8 @@ def gat_layer(
         out = gat(matrix, z, score_src, score_dst, None, slope, dropout, seed)
         return bias_activation(out.flatten(1), bias, activation, fresh=False)
     kernel = AttentionKernel(matrix, slope, dropout, _seed_of(dropout, seed))
-    out, inner = _GatWithoutOutput.apply(kernel, z, score_src, score_dst)
-    return bias_activation_in_place(out, inner, bias, activation)
+    out, products = _GatWithoutOutput.apply(kernel, z, score_src, score_dst)
+    return bias_activation_in_place(out, products, bias, activation)
 
 
 def _seed_of(dropout: float, seed: int | None) -> int:
@@ -83,10 +83,10 @@ class AttentionKernel:
         )  # fmt: skip
         return out, row_max, row_sum
 
-    def backward(self, saved: tuple[Tensor, ...], grad: Tensor, inner: Tensor, edges: bool) -> list[Tensor | None]:
+    def backward(self, saved: tuple[Tensor, ...], grad: Tensor, products: Tensor, edges: bool) -> list[Tensor | None]:
         """Gradients of the operands, of edge scores where ``edges``.
 
-        ``saved`` are the four operands, row maxima and row sums of the forward pass; ``inner`` [rows, heads] are the
+        ``saved`` are the four operands, row maxima and row sums of the forward pass; ``products`` [rows, heads] are the
         inner products of the output and its gradient.
         """
         matrix, direction, z = self.matrix, self.matrix.backward, saved[0]
@@ -95,7 +95,7 @@ class AttentionKernel:
         extension.gat_backward(
             direction.indptr, direction.indices, direction.bounds, direction.hubs, matrix.permutation,
             matrix.forward.indptr, matrix.inverse, matrix.forward.bounds, *map(_array, saved[:4]), self.slope,
-            self.dropout, self.seed, *map(_array, (*saved[4:], inner, grad, *grads)),
+            self.dropout, self.seed, *map(_array, (*saved[4:], products, grad, *grads)),
             workers(matrix.nnz, z.shape[1] * z.shape[2]),
         )  # fmt: skip
         return grads
@@ -106,7 +106,7 @@ def _detached(operands: tuple[Tensor | None, ...]) -> list[Tensor | None]:
 
 
 class _Gat(torch.autograd.Function):
-    """Attention that keeps its output, each row's largest score and its sum of exponentials."""
+    """Attention that saves its output, each row's largest score and its sum of exponentials."""
 
     @staticmethod
     def forward(ctx: Any, kernel: AttentionKernel, *inputs: Tensor | None) -> Tensor:
@@ -121,14 +121,14 @@ class _Gat(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         *saved, row_max, row_sum, out = ctx.saved_tensors
         grad = grad.contiguous()
-        inner = empty_like(row_max)
-        extension.row_products(out, grad, inner, threads())
+        products = empty_like(row_max)
+        extension.row_products(out, grad, products, threads())
         edges = ctx.needs_input_grad[4]
-        return None, *ctx.kernel.backward((*saved, row_max, row_sum), grad, inner, edges)
+        return None, *ctx.kernel.backward((*saved, row_max, row_sum), grad, products, edges)
 
 
 class _GatWithoutOutput(torch.autograd.Function):
-    """Attention whose output the next operation may overwrite, as it is not kept.
+    """Attention that does not save its output, which the next operation may overwrite.
 
     The backward pass needs the inner products of the output and its gradient. The next operation computes them and
     returns them as the gradient of the second output, which has their shape and is not initialized.
@@ -144,5 +144,5 @@ class _GatWithoutOutput(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor, inner: Tensor) -> tuple[Tensor | None, ...]:
-        return None, *ctx.kernel.backward(ctx.saved_tensors, grad, inner, edges=False)[:3]
+    def backward(ctx: Any, grad: Tensor, products: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *ctx.kernel.backward(ctx.saved_tensors, grad, products, edges=False)[:3]

@@ -12,13 +12,13 @@ from backends.kernels import plain
 from backends.kernels.buffers import empty, empty_like
 from backends.kernels.extension import extension, workers
 
-_SMALL = 1 << 18  # multiplications; their operands are in cache, unlike those of a sum over edges
+_SMALL = 1 << 18  # multiplications worth a second thread; more than for a sum over edges, as operands are in cache
 
 
 def dense(
     x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, x2: Tensor | None, weight2: Tensor | None
 ) -> Tensor:
-    """``x @ weight + bias``, plus ``x2 @ weight2`` where given, then ReLU where asked."""
+    """``x @ weight + bias``, plus ``x2 @ weight2`` unless they are ``None``, then ReLU with ``relu``."""
     if x.numel() == 0 or weight.numel() == 0:
         return plain.dense(x, weight, bias, relu, x2, weight2)
     out: Tensor = _Dense.apply(relu, x, weight, bias, x2, weight2)
@@ -80,9 +80,9 @@ class _Projection(torch.autograd.Function):
         return out, *scores
 
     @staticmethod
-    def backward(ctx: Any, *flows: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *output_grads: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, att_src, att_dst, out = ctx.saved_tensors
-        grad, grad_src, grad_dst = (flow.contiguous() for flow in flows)
+        grad, grad_src, grad_dst = (output_grad.contiguous() for output_grad in output_grads)
         grads = [_gradient_like(x, ctx.needs_input_grad[0]), *map(empty_like, (weight, att_src, att_dst))]
         extension.dense_backward(
             grad, out, x, weight, *grads[:2], None, None, None, None, weight.new_empty(weight.shape[1]), att_src,

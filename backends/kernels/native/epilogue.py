@@ -19,17 +19,17 @@ def bias_activation(x: Tensor, bias: Tensor, activation: str, fresh: bool) -> Te
     return out
 
 
-def bias_activation_in_place(x: Tensor, inner: Tensor, bias: Tensor, activation: str) -> Tensor:
+def bias_activation_in_place(x: Tensor, products: Tensor, bias: Tensor, activation: str) -> Tensor:
     """``activation(x + bias)`` written over x, the output of an attention that did not keep it.
 
-    The gradient of ``inner``, the attention's second output, is set to the inner products of x and its gradient.
+    The gradient of ``products``, the attention's second output, is set to the inner products of x and its gradient.
     """
-    out: Tensor = _BiasActivationInPlace.apply(x, inner, bias, ACTIVATIONS.index(activation))
+    out: Tensor = _BiasActivationInPlace.apply(x, products, bias, ACTIVATIONS.index(activation))
     return out
 
 
 class _BiasActivation(torch.autograd.Function):
-    """Keeps its output, from which the activation's slope follows; nothing where there is no activation."""
+    """Saves its output, from which the activation's slope follows; saves nothing where there is no activation."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, bias: Tensor, kind: int, fresh: bool) -> Tensor:
@@ -50,27 +50,27 @@ class _BiasActivation(torch.autograd.Function):
 
 class _BiasActivationInPlace(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, inner: Tensor, bias: Tensor, kind: int) -> Tensor:
+    def forward(ctx: Any, x: Tensor, products: Tensor, bias: Tensor, kind: int) -> Tensor:
         extension.bias_activation(x.detach(), bias.detach().contiguous(), kind, x.detach(), threads())
         ctx.mark_dirty(x)
-        ctx.kind, ctx.heads = kind, inner.shape[1]
+        ctx.kind, ctx.heads = kind, products.shape[1]
         ctx.save_for_backward(x, bias)
         return x
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         out, bias = ctx.saved_tensors
-        inner = empty((len(out), ctx.heads), out.dtype)
-        grad_x, grad_bias = _gradients(grad, out, bias.detach().contiguous(), ctx.kind, inner)
-        return grad_x, inner, grad_bias, None
+        products = empty((len(out), ctx.heads), out.dtype)
+        grad_x, grad_bias = _gradients(grad, out, bias.detach().contiguous(), ctx.kind, products)
+        return grad_x, products, grad_bias, None
 
 
 def _gradients(
-    grad: Tensor, out: Tensor | None, bias: Tensor | None, kind: int, inner: Tensor | None
+    grad: Tensor, out: Tensor | None, bias: Tensor | None, kind: int, products: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of x, which is ``grad`` itself without an activation, and of the bias; fills ``inner``."""
+    """Gradients of x, which is ``grad`` itself without an activation, and of the bias; fills ``products``."""
     grad = grad.contiguous()
     grad_x = empty_like(grad) if kind else None
     grad_bias = grad.new_empty(grad.shape[1])
-    extension.bias_activation_backward(grad, out, bias, kind, grad_x, inner, grad_bias, threads())
+    extension.bias_activation_backward(grad, out, bias, kind, grad_x, products, grad_bias, threads())
     return grad if grad_x is None else grad_x, grad_bias

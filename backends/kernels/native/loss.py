@@ -31,6 +31,6 @@ class _BinaryCrossEntropy(torch.autograd.Function):
         return torch.tensor(total, dtype=logits.dtype)
 
     @staticmethod
-    def backward(ctx: Any, flow: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (gradient,) = ctx.saved_tensors
-        return (gradient if float(flow) == 1.0 else gradient * flow), None, None
+        return (gradient if float(grad) == 1.0 else gradient * grad), None, None

@@ -1,4 +1,4 @@
-"""Largest weighted source row over in-edges; the winning edge of each entry is kept, its gradient goes there."""
+"""Largest weighted source row over in-edges; the winning edge of each entry is saved and receives its gradient."""
 
 from typing import Any
 

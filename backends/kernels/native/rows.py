@@ -1,4 +1,4 @@
-"""Sums over rows copied out of a matrix by the compiled extension, with gradients through the whole's transpose."""
+"""Sums over rows copied out of a matrix by the compiled extension; gradients use the transpose of that matrix."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,35 +16,35 @@ if TYPE_CHECKING:
 
 
 def spmm_with_own(
-    part: Operand, x: Tensor, weight: Tensor | None, reduce: str, taken: "MatrixRows", own: bool
+    part: Operand, x: Tensor, weight: Tensor | None, reduce: str, origin: "MatrixRows", with_own: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Aggregate over the copied rows, and gather the rows' ``own`` entries of ``x`` where asked."""
-    sums: tuple[Tensor, Tensor | None] = _SumOfRows.apply(part, weight, x, reduce == "mean", taken, own)
+    """Aggregate over the copied rows, and with ``with_own`` gather the rows' own entries of ``x``."""
+    sums: tuple[Tensor, Tensor | None] = _SumOfRows.apply(part, weight, x, reduce == "mean", origin, with_own)
     return sums
 
 
 class _SumOfRows(torch.autograd.Function):
-    """Sum or mean over copied rows; the gradient is spread over all rows and multiplied with the whole's transpose."""
+    """Sum or mean over copied rows; the gradient is spread over all rows and multiplied with the origin's transpose."""
 
     @staticmethod
     def forward(
-        ctx: Any, part: Operand, weight: Tensor | None, x: Tensor, mean: bool, taken: "MatrixRows", own: bool
+        ctx: Any, part: Operand, weight: Tensor | None, x: Tensor, mean: bool, origin: "MatrixRows", with_own: bool
     ) -> tuple[Tensor, Tensor | None]:
         x = x.detach().contiguous()
         scale = part.inverse_in_degrees.to(x.dtype) if mean else None
-        ctx.taken = taken
+        ctx.origin = origin
         ctx.save_for_backward(scale)
-        return multiply(part.forward, x, weight, scale), x.index_select(0, taken.rows) if own else None
+        return multiply(part.forward, x, weight, scale), x.index_select(0, origin.rows) if with_own else None
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, grad_own: Tensor | None) -> tuple[Tensor | None, ...]:
-        (scale,), taken = ctx.saved_tensors, ctx.taken
-        whole, grad = operand(taken.whole), grad.contiguous()
-        spread = empty((whole.shape[0], grad.shape[1]), grad.dtype)
-        extension.spread_rows(grad, scale, taken.rows.numpy(), spread, workers(spread.numel(), 1))
-        weight = None if taken.weight is None else whole.transposed_weight(taken.weight)
-        grad_x = multiply(whole.backward, spread, weight, None)
+        (scale,), origin = ctx.saved_tensors, ctx.origin
+        matrix, grad = operand(origin.csr), grad.contiguous()
+        spread = empty((matrix.shape[0], grad.shape[1]), grad.dtype)
+        extension.spread_rows(grad, scale, origin.rows.numpy(), spread, workers(spread.numel(), 1))
+        weight = None if origin.weight is None else matrix.transposed_weight(origin.weight)
+        grad_x = multiply(matrix.backward, spread, weight, None)
         if grad_own is not None:
-            extension.add_rows(grad_own.contiguous(), taken.rows.numpy(), grad_x, workers(grad_own.numel(), 1))
+            extension.add_rows(grad_own.contiguous(), origin.rows.numpy(), grad_x, workers(grad_own.numel(), 1))
         return None, None, grad_x, None, None, None

@@ -17,12 +17,12 @@ _CODES = {name: code for code, name in enumerate(("uniform", "weighted", "topk",
 
 
 def has(drawing: Drawing) -> bool:
-    """Whether the extension knows the sampler: one that was registered from outside, it does not."""
+    """Whether the extension has the sampler; it lacks those that users registered."""
     return drawing.registered is _BUILT_IN.get(drawing.sampler)
 
 
 def sample(csr: Csr, drawing: Drawing, nodes: Nodes, keys: Any, node_ids: Nodes, fanout: int | None) -> KeptEdges:
-    """Keep in-edges of ``nodes``; ``keys`` [nodes] are those of the rows' hashes."""
+    """Sample in-edges of ``nodes``; ``keys`` [nodes] are the hash keys of the rows."""
     starts, ids, positions = extension.sample(
         *_arrays(csr), _weight(drawing), nodes, fanout, keys, drawing.key, node_ids, *_choice(drawing), threads()
     )
@@ -38,7 +38,7 @@ def search(csr: Csr, drawing: Drawing, roots: Nodes, reaches: Reaches, apart: bo
 
 
 def _arrays(csr: Csr) -> tuple[Any, Any, Any]:
-    """The graph's arrays as they lie, copied only where their type or layout cannot be read."""
+    """The graph's arrays, copied only where native code cannot read their type or layout."""
     ids = None if csr.edge_ids is None else _readable(csr.edge_ids, "i", np.int64)
     return _readable(csr.indptr, "i", np.int64), _readable(csr.indices, "i", np.int64), ids
 

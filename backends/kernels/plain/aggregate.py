@@ -23,10 +23,10 @@ def spmm(matrix: Operand, x: Tensor, weight: Tensor | None, reduce: str) -> Tens
 
 
 def spmm_with_own(
-    part: Operand, x: Tensor, weight: Tensor | None, reduce: str, taken: "MatrixRows", own: bool
+    part: Operand, x: Tensor, weight: Tensor | None, reduce: str, origin: "MatrixRows", with_own: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Aggregate over copied rows, and gather the rows' ``own`` entries of ``x`` where asked."""
-    return spmm(part, x, weight, reduce), x.index_select(0, taken.rows) if own else None
+    """Aggregate over copied rows, and with ``with_own`` gather the rows' own entries of ``x``."""
+    return spmm(part, x, weight, reduce), x.index_select(0, origin.rows) if with_own else None
 
 
 def gat(
@@ -102,7 +102,7 @@ def _largest(matrix: Operand, values: Tensor) -> Tensor:
 
 
 class _SparseProduct(torch.autograd.Function):
-    """A sparse CSR product whose backward pass multiplies with the kept transpose."""
+    """A sparse CSR product whose backward pass multiplies with the cached transpose."""
 
     @staticmethod
     def forward(ctx: Any, matrix: Operand, values: Tensor, x: Tensor) -> Tensor:

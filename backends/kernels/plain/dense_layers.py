@@ -8,7 +8,7 @@ from torch.nn import functional
 def dense(
     x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, x2: Tensor | None, weight2: Tensor | None
 ) -> Tensor:
-    """``x @ weight + bias``, plus ``x2 @ weight2`` where given, then ReLU where asked."""
+    """``x @ weight + bias``, plus ``x2 @ weight2`` unless they are ``None``, then ReLU with ``relu``."""
     out = x @ weight if bias is None else torch.addmm(bias, x, weight)
     out = out if x2 is None or weight2 is None else out + x2 @ weight2
     return _activated(out, "relu" if relu else "none")

@@ -22,7 +22,7 @@ def community_labels(shape: LookalikeShape, layout: CommunityLayout, seed: int) 
     Multiclass: the class of the community, or with probability ``1 - PURITY`` any class, int64 [nodes].
 
     Multilabel: each community has one of ``PROFILES`` profiles, in which a share ``LIKELY`` of the classes is probable,
-    int8 [nodes, classes]; every graph uses the same profiles, so that what is learnt carries over to unseen graphs.
+    int8 [nodes, classes]; every graph uses the same profiles, so that a trained model generalizes to unseen graphs.
     """
     nodes = np.arange(layout.nodes)
     if shape.task == "multilabel":
@@ -31,9 +31,9 @@ def community_labels(shape: LookalikeShape, layout: CommunityLayout, seed: int) 
         likely = uniform(seed, "lookalike likely", profile[:, None] * shape.classes + columns) <= LIKELY
         chance = uniform(seed, "lookalike labels", nodes[:, None] * shape.classes + columns)
         return (chance <= np.where(likely, PROBABLE, IMPROBABLE)).astype(np.int8)
-    own = layout.community % shape.classes
-    other = (hash_ids(seed, "lookalike other class", nodes) % np.uint64(shape.classes)).astype(np.int64)
-    return np.where(uniform(seed, "lookalike purity", nodes) <= PURITY, own, other)
+    common = layout.community % shape.classes
+    any_class = (hash_ids(seed, "lookalike other class", nodes) % np.uint64(shape.classes)).astype(np.int64)
+    return np.where(uniform(seed, "lookalike purity", nodes) <= PURITY, common, any_class)
 
 
 def label_features(shape: LookalikeShape, classes: NDArray[np.integer], seed: int) -> NDArray[np.float32]:
@@ -51,7 +51,7 @@ def label_features(shape: LookalikeShape, classes: NDArray[np.integer], seed: in
 
 
 def shape_splits(shape: LookalikeShape, layout: CommunityLayout, seed: int) -> NDArray[np.int8]:
-    """Split by graph where there are several, else by hash, in the shares of the shape; the rest is for testing."""
+    """Split by graph where there are several, else by hash, in the shares of the shape; others are for testing."""
     if shape.graphs > 1:
         place, bounds = layout.graph.astype(np.float64), np.cumsum(shape.split) - 0.5
     else:

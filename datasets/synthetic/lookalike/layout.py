@@ -10,7 +10,7 @@ from datasets.randomness import uniform
 from datasets.synthetic.distributions import power_law
 from datasets.synthetic.lookalike.shapes import LookalikeShape
 
-# Share of a community's possible pairs that draws by weight reach in reasonable time; more is nearly a clique.
+# Largest share of a community's possible pairs that is drawn by weight: repeated draws make more too slow.
 _FULLEST = 0.5
 
 

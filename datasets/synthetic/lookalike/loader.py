@@ -1,4 +1,4 @@
-"""Generator of lookalikes: synthetic graphs with the published counts of graphs that cannot be had.
+"""Generator of lookalikes: synthetic graphs with the published counts of graphs that are not available.
 
 Parameters are published counts and fixed community statistics, never a result that the graph should show. Pairs of
 nodes are drawn by degree weights (Chung and Lu 2002), a share of them inside one community; ids are permuted randomly.

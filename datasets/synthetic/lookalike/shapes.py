@@ -40,8 +40,8 @@ class LookalikeShape:
         }
 
 
-def _with_loops(nodes: int, edges: int, **rest: Any) -> LookalikeShape:
-    return LookalikeShape(nodes=nodes, published_edges=edges, pairs=(edges - nodes) // 2, **rest)
+def _with_loops(nodes: int, edges: int, **options: Any) -> LookalikeShape:
+    return LookalikeShape(nodes=nodes, published_edges=edges, pairs=(edges - nodes) // 2, **options)
 
 
 SHAPES = {

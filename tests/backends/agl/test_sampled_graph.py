@@ -24,9 +24,9 @@ def test_edges_equal_the_definition_under_every_setting(tmp_path, text, filterin
     drawing = definition.Drawing(strategy.method, strategy.seed, table.weight, strategy.replacement)
     steps = reaches(strategy.fanouts)
     expected = definition.search(table.csr, drawing, targets, steps, scope == "target")
-    assert len(expected.kept.ids) > len(targets)
+    assert len(expected.edges.ids) > len(targets)
     assert neighbourhood.nodes.tolist() == (expected.numbers % graph.nodes).tolist()
-    assert neighbourhood.csr.ids.tolist() == np.asarray(expected.kept.ids).tolist()
+    assert neighbourhood.csr.ids.tolist() == np.asarray(expected.edges.ids).tolist()
     assert neighbourhood.csr.indices.tolist() == np.asarray(expected.local).tolist()
 
 
@@ -40,6 +40,6 @@ def test_features_are_read_where_they_lie_once_nearly_all_nodes_are_reached(mode
     numbered, (matrices, nodes) = sampled.matrices(neighbourhood, "tight"), sampled.layers(targets, "tight")
     assert nodes is None and matrices[0].csr.shape == (numbered[0].csr.shape[0], graph.nodes)
     np.testing.assert_array_equal(matrices[0].csr.indices, neighbourhood.nodes[numbered[0].csr.indices])
-    np.testing.assert_array_equal(matrices[0].own, neighbourhood.nodes[: matrices[0].csr.shape[0]])
+    np.testing.assert_array_equal(matrices[0].own_columns, neighbourhood.nodes[: matrices[0].csr.shape[0]])
     few, nodes = sampled.layers(targets, "paper")
     assert nodes is not None and few[0].csr.shape[1] == len(nodes)

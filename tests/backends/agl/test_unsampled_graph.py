@@ -49,10 +49,10 @@ def test_a_search_numbers_only_the_nodes_that_are_read(model):
     sums = model == "gcn"
     matrices, nodes = UnsampledGraph(adjacency, 3, sums).layers(np.arange(100, 103), "tight")
     assert [matrix.csr.shape[0] for matrix in matrices] == [11, 7, 3]
-    assert matrices[1].csr.shape == (7, 11) and matrices[2].own is None
+    assert matrices[1].csr.shape == (7, 11) and matrices[2].own_columns is None
     if sums:
         assert nodes is None and matrices[0].csr.shape[1] == 500
-        np.testing.assert_array_equal(np.sort(matrices[0].own), np.arange(92, 103))
+        np.testing.assert_array_equal(np.sort(matrices[0].own_columns), np.arange(92, 103))
     else:
         np.testing.assert_array_equal(np.sort(nodes), np.arange(88, 103))
 
@@ -64,7 +64,7 @@ def test_a_hop_that_reaches_most_nodes_reads_the_graph_in_place(model):
     matrices, nodes = UnsampledGraph(adjacency, 3, model == "gcn").layers(np.array([4, 9]), "tight")
     assert nodes is None
     assert matrices[0].csr is matrices[1].csr is adjacency.csr
-    np.testing.assert_array_equal(matrices[2].own, [4, 9])
+    np.testing.assert_array_equal(matrices[2].own_columns, [4, 9])
 
 
 @pytest.mark.parametrize("form", ["paper", "full"])

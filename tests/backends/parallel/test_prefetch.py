@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.parallel.prefetch import overlapped
+from backends.parallel.prefetch import prefetched
 from harness.measure.clock import Clock
 
 
 @given(st.integers(0, 9))
 def test_batches_keep_their_order(count):
     clock = Clock()
-    assert list(overlapped(iter(range(1, count + 1)), clock)) == list(range(1, count + 1))
+    assert list(prefetched(iter(range(1, count + 1)), clock)) == list(range(1, count + 1))
     assert set(clock.seconds) == {"load"}
 
 
@@ -20,7 +20,7 @@ def test_an_exception_is_raised_after_the_batches_before_it():
         yield 1
         raise OSError("no disk")
 
-    batches = overlapped(failing(), Clock())
+    batches = prefetched(failing(), Clock())
     assert next(batches) == 1
     with pytest.raises(OSError, match="no disk"):
         next(batches)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.agl.flat import local
-from backends.agl.flat.local import flattened, in_threads
+from backends.agl.flat.local import flatten_batches, in_threads
 from backends.agl.flat.sampling_strategy import parse_sampling
 from backends.agl.flat.source import Source
 from backends.agl.graphfeature import decode
@@ -24,7 +24,7 @@ REPLACING = ["uniform(limit=3, replacement=true)", "weighted(by=weight, limit=2,
 def strings_of(graph: Graph, strategy, folder, targets=None, filtering=None, **options) -> list[bytes]:
     source = Source.build(graph, strategy, filtering, folder)
     targets = np.arange(graph.nodes) if targets is None else targets
-    return strings_in(flattened(source, targets, strategy, **options))
+    return strings_in(flatten_batches(source, targets, strategy, **options))
 
 
 def strings_in(batches) -> list[bytes]:
@@ -97,7 +97,7 @@ def test_large_neighbourhoods_are_flattened_few_at_a_time(tmp_path, monkeypatch,
     whole = strings_of(graph, strategy, tmp_path)
     monkeypatch.setattr(local, "MOST_BYTES", 8000)
     source = Source.build(graph, strategy, None, tmp_path)
-    batches = list(flattened(source, np.arange(graph.nodes), strategy, threads=threads))
+    batches = list(flatten_batches(source, np.arange(graph.nodes), strategy, threads=threads))
     assert max(len(batch.strings.data) for batch in batches if len(batch.records) > 1) <= 8000
     assert len(batches) > 2 and strings_in(batches) == whole
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.agl.flat.distributed import FlattenRounds, Inline
+from backends.agl.flat.distributed import FlattenRounds, InlineExecutor
 from backends.agl.flat.job import FlattenJob, flatten_to, nodes_to_flatten
 from backends.agl.flat.mapreduce import FlattenTaskSetup
 from backends.agl.flat.reader import GraphFeatureReader
@@ -28,7 +28,7 @@ def by_tasks(folder, graph, strategy, reducers, threshold, targets=None, filteri
     (folder / "shards").mkdir(exist_ok=True)
     plan = FlattenTaskSetup(folder / "source", strategy, graph.nodes, reducers, threshold)
     targets = np.arange(graph.nodes) if targets is None else targets
-    done, loads = FlattenRounds(executor or Inline(), folder, plan).run(targets, 16, True)
+    done, loads = FlattenRounds(executor or InlineExecutor(), folder, plan).run(targets, 16, True)
     reader = object.__new__(GraphFeatureReader)
     reader.shards, reader.bytes_read = sorted((folder / "shards").glob("part-*.parquet")), 0
     assert sum(sizes.records for sizes, _ in done) == len(targets)
@@ -58,7 +58,7 @@ def test_a_filter_reaches_the_tasks(tmp_path):
     assert by_tasks(tmp_path, graph, strategy, 3, 5, filtering=text)[0] == whole
 
 
-class Watched(Inline):
+class Watched(InlineExecutor):
     """Records the most bytes that a task's arrays take beside its arguments."""
 
     def __init__(self):
@@ -105,7 +105,7 @@ def test_re_indexing_balances_the_reducers_and_changes_nothing(tmp_path):
     assert max(skewed) > 2 * mean and max(even) < 1.1 * mean
 
 
-class Killed(Inline):
+class Killed(InlineExecutor):
     """Dies after some tasks, and counts those that had to be done."""
 
     def __init__(self, after=10**9):
@@ -178,7 +178,7 @@ class Dying:
 
 @pytest.mark.needs_ray
 def test_killed_workers_change_no_byte(tmp_path):
-    from backends.agl.flat.distributed import OnRay
+    from backends.agl.flat.distributed import RayExecutor
     from backends.parallel import ray_cluster as cluster
 
     graph, strategy = awkward_graph(2, weighted=True), parse_sampling("weighted(4);weighted(2)", 2)
@@ -186,7 +186,7 @@ def test_killed_workers_change_no_byte(tmp_path):
         (tmp_path / name).mkdir()
     ray = cluster.acquire()
     try:
-        executor = Dying(OnRay(ray), tmp_path / "died")
+        executor = Dying(RayExecutor(ray), tmp_path / "died")
         strings, _ = by_tasks(tmp_path / "tasks", graph, strategy, 3, 5, executor=executor)
     finally:
         cluster.release()
@@ -201,12 +201,12 @@ def fail(folder):
 
 @pytest.mark.needs_ray
 def test_an_error_in_a_task_is_raised_unchanged(tmp_path):
-    from backends.agl.flat.distributed import OnRay
+    from backends.agl.flat.distributed import RayExecutor
     from backends.parallel import ray_cluster as cluster
 
     ray = cluster.acquire()
     try:
-        executor = OnRay(ray)
+        executor = RayExecutor(ray)
         with pytest.raises(OSError, match=rf"^\[Errno 28\] No space left on device: '{tmp_path}'$"):
             executor.get(executor.submit(1, fail, tmp_path))
     finally:
@@ -215,12 +215,12 @@ def test_an_error_in_a_task_is_raised_unchanged(tmp_path):
 
 @pytest.mark.needs_ray
 def test_a_task_whose_worker_is_killed_runs_again(tmp_path):
-    from backends.agl.flat.distributed import OnRay
+    from backends.agl.flat.distributed import RayExecutor
     from backends.parallel import ray_cluster as cluster
 
     ray = cluster.acquire()
     try:
-        executor = OnRay(ray)
+        executor = RayExecutor(ray)
         (handle,) = executor.submit(1, die_once, tmp_path, executor.put(2), 3)
         assert executor.get([handle]) == [5] and (tmp_path / "died").exists()
     finally:

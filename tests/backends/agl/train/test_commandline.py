@@ -150,7 +150,7 @@ def test_the_printed_command_scores_by_the_samples_of_training(tmp_path, samplin
     trainer = prepared_trainer("gat", tmp_path / "shards", "local", read_train_settings([*SHAPE, "slope=0.4"]))
     trainer.model.load(load_file(tmp_path / "model.safetensors"))
     trainer.model.eval()
-    batch = trainer.vectorized(next(trainer.reader.stored(len(trainer.reader))))
+    batch = trainer.vectorize(next(trainer.reader.encoded_batches(len(trainer.reader))))
     with torch.no_grad():
         logits = trainer.logits(batch).numpy()
     scores = np.load(tmp_path / "out" / "scores.npy")[trainer.graph.node_ids[batch.targets]]
@@ -163,9 +163,9 @@ def test_every_shard_is_dealt_to_one_worker(trained, workers, size):
     plan = ShardPlan(np.arange(sum(trained)), size, shards=tuple(range(len(trained))), trained=tuple(trained))
     if workers > len(trained):
         with pytest.raises(ValueError, match=f"{len(trained)} shards for {workers} workers"):
-            plan.dealt(workers)
+            plan.deal(workers)
         return
-    parts = plan.dealt(workers)
+    parts = plan.deal(workers)
     assert sorted(shard for part in parts for shard in part.shards) == list(plan.shards)
     assert sum(part.batches for part in parts) == plan.batches
     assert sum(len(part.nodes) for part in parts) == sum(trained)

@@ -140,9 +140,9 @@ def test_an_epoch_of_one_batch_trains_as_from_memory(model, options):
     for name, value in memory.state().items():
         np.testing.assert_allclose(shards.state()[name], value, atol=1e-4, err_msg=name)
     assert shards.facts()["bytes_read"] > 0
-    home = shards.home
+    folder = shards.temporary
     shards.close()
-    assert not home.exists()
+    assert not folder.exists()
 
 
 def test_records_too_large_for_one_batch_of_graphflat_are_one_batch_of_training(monkeypatch):

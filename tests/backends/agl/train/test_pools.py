@@ -72,10 +72,10 @@ def pid_of(ray, actor) -> int:
 def test_a_server_killed_between_epochs_comes_back_from_its_checkpoint(ray, pair):
     trainer, _ = pair
     losses = [trainer.epoch(0, WorkerClock())]
-    before = trainer.pool.servers.every("facts")[0]["updates"]
+    before = trainer.pool.servers.call_all("facts")[0]["updates"]
     os.kill(pid_of(ray, trainer.pool.actors[0]), signal.SIGKILL)
     losses += [trainer.epoch(epoch, WorkerClock()) for epoch in range(1, 4)]
-    killed, spared = trainer.pool.servers.every("facts")
+    killed, spared = trainer.pool.servers.call_all("facts")
     assert before - 5 < killed["restored_at_update"] <= before
     assert 0 <= spared["updates"] - killed["updates"] <= 5, "what came after the checkpoint, nothing else"
     assert spared["restored_at_update"] is None
@@ -92,7 +92,7 @@ def test_training_goes_on_when_one_is_killed_inside_an_epoch(ray, pair, who):
         assert np.isfinite(trainer.epoch(epoch, WorkerClock()))
         here.epoch(epoch, WorkerClock())
     timer.join()
-    spared, killed = trainer.pool.servers.every("facts")
+    spared, killed = trainer.pool.servers.call_all("facts")
     assert spared["updates"] == 2 * trainer.job.steps
     assert (killed["restored_at_update"] is not None) == (who == "server")
     assert 0 <= spared["updates"] - killed["updates"] <= (6 if who == "server" else 0)
