@@ -16,20 +16,20 @@ SLICE_EDGES = 40_000
 def small_graph(task: str, classes: int, *, weighted: bool, nodes: int = 60, width: int = 12) -> Graph:
     """A fixed asymmetric graph with a hub (node 0), an isolated node (the last) and parallel edges."""
     random = np.random.Generator(np.random.Philox(key=17))
-    inner = nodes - 1
-    source, destination = random.integers(0, inner, 4 * nodes), random.integers(0, inner, 4 * nodes)
-    hub = np.arange(1, inner)
+    connected = nodes - 1
+    source, destination = random.integers(0, connected, 4 * nodes), random.integers(0, connected, 4 * nodes)
+    hub = np.arange(1, connected)
     source = np.concatenate((source, hub, source[:10]))
     destination = np.concatenate((destination, np.zeros(len(hub), dtype=np.int64), destination[:10]))
-    proper = source != destination
-    csr = csr_from_edges(source[proper], destination[proper], (nodes, nodes))
+    no_loop = source != destination
+    csr = csr_from_edges(source[no_loop], destination[no_loop], (nodes, nodes))
     classes = min(max(classes, 2), 8)
-    many = (random.random((nodes, classes)) < 0.4).astype(np.int8)
+    label_sets = (random.random((nodes, classes)) < 0.4).astype(np.int8)
     return Graph(
         "small graph",
         csr,
         features=random.standard_normal((nodes, width)).astype(np.float32),
-        labels=many if task == "multilabel" else random.integers(0, classes, nodes),
+        labels=label_sets if task == "multilabel" else random.integers(0, classes, nodes),
         split=(np.arange(nodes) % 3).astype(np.int8),
         classes=classes,
         task="multilabel" if task == "multilabel" else "multiclass",

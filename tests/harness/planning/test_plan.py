@@ -19,7 +19,7 @@ from harness.store.files import write_environment, write_record
 from harness.usage import UsageError
 
 MACHINE = "box"
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 DUMMY = ["backend=dummy", "dataset.options.nodes=500"]
 
 
