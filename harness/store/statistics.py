@@ -109,7 +109,7 @@ def independent_ratio(above: Sequence[Values], below: Sequence[Values], seed: in
 
 
 def outliers(values: Values) -> list[int]:
-    """Positions of values with a modified z-score above 3.5 (Iglewicz and Hoaglin 1993), which tables count but keep."""
+    """Positions of values with a modified z-score above 3.5 (Iglewicz and Hoaglin 1993), which tables name but keep."""
     array = _checked(values)
     scale = mad(array)
     if scale == 0:

@@ -92,7 +92,7 @@ def _cells(row: Row, unit: str, factor: float) -> list[str]:
         ", ".join(statuses),
         f"{formats.measured(row.time, factor)} {unit}",
         formats.ratio(row),
-        str(Value(row.middle("cache", "hit_rate"), "{:.1%}")),
+        str(Value(row.median("cache", "hit_rate"), "{:.1%}")),
         formats.mean(row.values("metrics", "test")),
-        formats.memory(row.middle("memory", "peak_minus_resident")),
+        formats.memory(row.median("memory", "peak_minus_resident")),
     ]
