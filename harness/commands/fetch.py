@@ -14,7 +14,7 @@ from harness.usage import FAILED, OK, USAGE, UsageError, complain
 HELP = """usage: python -m harness fetch dataset=NAME [dataset.options.KEY=VALUE]
        python -m harness fetch -m dataset=NAME,NAME
 
-Looks into $HARNESS_DATA and the cache, downloads what is in neither, checks it and prints the counts.
+Looks into $HARNESS_DATA and the cache, downloads files that are in neither, checks them and prints the counts.
 """
 
 

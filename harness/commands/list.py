@@ -87,7 +87,7 @@ def _comment(text: str) -> str:
 
 
 def plugin_targets() -> list[Line]:
-    """Name every plug-in with its kind, its target and its package, and say what is broken."""
+    """Name every plug-in with its kind, its target and its package, or with the error of a broken one."""
     return [(f"{kind} {plugin.name}", _plugin(plugin)) for kind in PLUGIN_KINDS for plugin in plugins(kind).values()]
 
 

@@ -55,7 +55,7 @@ class Outcome:
         self._answers |= {key: value for key, value in answer.items() if value is not None}
 
     def record(self, environment: str) -> dict[str, Any]:
-        """Return the record; what was measured is left out when the cell failed."""
+        """Return the record; that of a failed cell has no measurements."""
         config = self.cell["config"]
         names = [name for name, on in config["ablations"].items() if on]
         status = "ok" if self.failure is None else self.failure.status

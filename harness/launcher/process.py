@@ -94,7 +94,7 @@ class Guard:
 
 
 class Child:
-    """One started process, JSON lines to and from it, and what it printed."""
+    """A started process, JSON lines to and from it, and its output."""
 
     def __init__(self, command: list[str], environment: dict[str, str], guard: Guard) -> None:
         """Start ``command`` followed by the two inherited file descriptors and this process's id."""

@@ -44,7 +44,7 @@ def auc(logits: Floats, labels: Labels) -> float:
 
 
 def loss(logits: Floats, labels: Labels) -> float:
-    """Mean cross entropy [n], or binary cross entropy [n, classes], over what is labelled."""
+    """Mean cross entropy [n], or binary cross entropy [n, classes], over the labelled entries."""
     labelled, wide = labels >= 0, logits.astype(np.float64)
     if labels.ndim == 2:
         z, y = wide[labelled], labels[labelled]

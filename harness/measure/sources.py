@@ -40,7 +40,7 @@ def _source_of(name: str, file: str | None) -> Path | None:
 
 
 def with_sources(environment: Mapping[str, Any], modules: Mapping[str, str]) -> dict[str, Any]:
-    """Add the digests of ``modules`` (name -> path) to an environment, checked, and the commit, which is not."""
+    """Add the digests of ``modules`` (name -> path) to the checked part of an environment, and the commit beside it."""
     digests = {name: digest_of(Path(path)) for name, path in sorted(modules.items())}
     checked = dict(environment["checked"]) | {"sources": combined(digests)}
     return dict(environment) | {"checked": checked, "modules": digests, "commit": commit()}

@@ -59,7 +59,7 @@ class Group:
 
 @dataclass
 class Plan:
-    """All groups of a command line; ``config`` is any of its configurations, for what they share."""
+    """All groups of a command line; ``config`` is one of its configurations, read for the keys that all share."""
 
     config: RunConfig
     groups: list[Group]
@@ -90,7 +90,7 @@ class PlannedRun:
 
 
 def make_plan(compositions: Iterable[Composition], environment: Environment = checked_environment) -> Plan:
-    """Expand, load and group compositions, and look up what is measured already; raises UsageError."""
+    """Expand, load and group compositions, and look up the records that exist already; raises UsageError."""
     runs = configurations(compositions)
     plan = Plan(runs[0].config, form_groups(runs, environment), machine_slug())
     plan.find_records()

@@ -18,8 +18,8 @@ class Suite:
 
     ``tiers`` maps quick and full to products (axis -> values), ``vary`` names the dotted keys that may differ inside
     a group, ``published`` the numbers to stand beside the measured ones. ``report`` names the sections of its page,
-    ``claims`` what the paper says in words, ``paper`` its numbers as rows of a section's table (section -> rows),
-    ``unfair`` what is unfair in the published comparison, ``assumed`` what a model of the page assumes, ``constants``
+    ``claims`` the paper's claims in words, ``paper`` its numbers as rows of a section's table (section -> rows),
+    ``unfair`` flaws of the published comparison, ``assumed`` the assumptions of a model on the page, ``constants``
     numbers of the paper that sections of the page compute with.
     """
 

@@ -61,7 +61,7 @@ def status(row: Row) -> str:
 
 
 def mean(scores: Sequence[float]) -> str:
-    """Mean and sample standard deviation over seeds, which is what papers print."""
+    """Mean and sample standard deviation over seeds, as papers print them."""
     if not scores:
         return NOTHING
     spread = f" ± {np.std(scores, ddof=1):.3f}" if len(scores) > 1 else ""

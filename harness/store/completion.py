@@ -20,7 +20,7 @@ EXACT = ("config", "config_diff", "overrides")
 
 
 def complete(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Add versions and time, round floats to 6 digits and drop what was measured unless the status is ok.
+    """Add versions and time, round floats to 6 digits and drop measurements unless the status is ok.
 
     A measured number that is not finite makes the status ``error``. Raises RecordError for keys or a status that the
     schema lacks.

@@ -56,7 +56,7 @@ def write_record(results: Path, relative: Path | str, record: Mapping[str, Any])
     """Write a record to ``results/relative``, whole or not at all, and return its path.
 
     Floats keep 6 significant digits; where it is larger than 16 KB, its largest keys go to ``<name>.side.json``.
-    Versions and the time are added. What was measured is dropped unless the status is ok, and a measured number that
+    Versions and the time are added. Measurements are dropped unless the status is ok, and a measured number that
     is not finite makes the status ``error``. Raises RecordError for keys or a status that the schema lacks, OSError
     as the disk gives it.
     """

@@ -58,7 +58,7 @@ def _small(graph: Graph) -> Graph:
 
 
 def _compare(config: RunConfig, graph: Graph, targets: Nodes) -> tuple[dict[str, int], str]:
-    """Count the compared targets, nodes and edges; also say what is wrong, or nothing."""
+    """Count the compared targets, nodes and edges; also return a sentence on the first difference, or an empty one."""
     engine: Flattener = runtime(config.backend, "flatten")
     plan = BatchPlan(targets, None, None, config.seed)
     engine.prepare(graph, neighbourhood_spec_of(config, graph), training_of(config), plan, Clock())

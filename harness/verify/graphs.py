@@ -38,7 +38,7 @@ def small_graph(task: str, classes: int, *, weighted: bool, nodes: int = 60, wid
 
 
 def slice_of(graph: Graph, config: RunConfig) -> dict[str, Graph]:
-    """Name and cut a part of a data set: its first graph, or one block of targets with what they aggregate."""
+    """Cut a part of a data set: its first graph, or one block of targets with the nodes that they aggregate."""
     if graph.labels is None and config.scenario.name != "spmm":
         return {}
     if graph.graph_ids is not None and graph.inductive:
@@ -52,7 +52,7 @@ def slice_of(graph: Graph, config: RunConfig) -> dict[str, Graph]:
 
 
 def neighbourhood(graph: Graph, targets: Nodes, hops: int) -> NDArray[np.int64]:
-    """Return ``targets`` and what they aggregate over some hops, cut where the slice would grow beyond its bounds."""
+    """Return ``targets`` and their in-neighbours over some hops, as many as fit into the bounds of a slice."""
     nodes = targets[: _affordable(graph, targets, 0)]
     frontier = nodes
     for _ in range(hops):
@@ -63,7 +63,7 @@ def neighbourhood(graph: Graph, targets: Nodes, hops: int) -> NDArray[np.int64]:
 
 
 def _affordable(graph: Graph, nodes: Nodes, taken: int) -> int:
-    """How many of ``nodes`` fit beside those ``taken``: all their in-edges count, also from outside the slice."""
+    """How many of ``nodes`` fit beside the ``taken`` ones; in-edges from outside the slice count too."""
     edges = np.cumsum(graph.csr.in_degrees[nodes])
     by_edges = int(np.searchsorted(edges, SLICE_EDGES * (SLICE_NODES - taken) // SLICE_NODES, side="right"))
     return max(1 if taken == 0 else 0, min(by_edges, SLICE_NODES - taken))

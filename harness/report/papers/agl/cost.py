@@ -78,7 +78,7 @@ def extrapolated(points: Sequence[Point], nodes: float) -> float:
 
 
 def error(points: Sequence[Point]) -> float | None:
-    """The law fitted on all but the largest graph, over what was measured there, minus 1."""
+    """Relative error on the largest graph of the law fitted on all smaller ones; ``None`` for a single size."""
     if len(points) < 2:
         return None
     return extrapolated(points[:-1], points[-1].nodes) / points[-1].each - 1.0
