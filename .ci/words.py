@@ -1,7 +1,7 @@
 """Lint of names and docstrings that ruff does not have; ``make lint`` runs it, the standard library is all it needs.
 
 A public class has one name in ``harness``, ``backends`` and ``datasets``; a docstring says what its own code does.
-``--count`` also prints how often a variable has a name that says nothing of its value; that fails nobody.
+``--count`` also prints how often a variable has a name that says nothing of its value, and fails nothing.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def filler_counts(modules: list[Module]) -> Counter[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print what is wrong, a line each; return 1 if anything is."""
+    """Print a line per problem; return 1 if there is one."""
     parser = argparse.ArgumentParser(prog=".ci/words.py", description="Check names of classes, and docstrings.")
     parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).resolve().parent.parent)
     parser.add_argument("--count", action="store_true", help="count variables named held, found, given, ...")

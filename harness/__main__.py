@@ -10,7 +10,7 @@ from harness import commands
 
 
 def main() -> int:
-    """Run the command line and return the exit code; a reader that leaves, as ``head`` does, is no failure."""
+    """Run the command line and return the exit code; a closed pipe on stdout (``| head``) is no failure."""
     try:
         code = dispatch(sys.argv[1:])
         sys.stdout.flush()
@@ -25,7 +25,7 @@ def main() -> int:
 
 def dispatch(arguments: list[str]) -> int:
     """Hand the arguments to a command if the first one names it, else to Hydra."""
-    # "import" is a keyword, so that its module is import_.py.
+    # The command "import" is a keyword of Python, hence the module import_.py.
     modules = {module.name.strip("_"): module.name for module in iter_modules(commands.__path__)}
     name = arguments[0] if arguments else ""
     if name in modules:

@@ -1,4 +1,4 @@
-"""The door of the measured process, and of planned groups on a machine without Hydra, pandas or W&B.
+"""Entry point of the measured process, and of planned groups on a machine without Hydra, pandas or W&B.
 
 ``--child READ WRITE PARENT`` is one cell: it reads requests and writes answers, one JSON object per line.
 ``DIR/cells.json --out OUT`` runs the groups of a plan.
@@ -56,7 +56,7 @@ def child(read: int, write: int, parent: int) -> None:
 def _serve(requests: TextIO, tell: Callable[[Event], None]) -> None:
     first = json.loads(next(requests))
     _limit_memory(first["cell"]["config"])
-    # Imported now: numpy and the engine must already live under the limit.
+    # Imported after the limit is set, which numpy and the engine must obey.
     from harness.session import Session
 
     _set_deadline(first["left"])
@@ -74,14 +74,14 @@ def _serve(requests: TextIO, tell: Callable[[Event], None]) -> None:
 
 
 def _set_deadline(left: float) -> None:
-    """Tell pools of ranks when this process has to answer: a little before its parent ends it, to say which is late."""
+    """Tell pools of ranks their deadline: shortly before that of this process, so that they can name the late rank."""
     from backends.contract import DEADLINE
 
     os.environ[DEADLINE] = str(time.monotonic() + left - min(DEADLINE_MARGIN, left / 4))
 
 
 def _limit_memory(config: CellConfig) -> None:
-    """Let a CPU cell run out of memory before its machine does; each process that it starts inherits the limit."""
+    """Limit the memory of a CPU cell below the machine's; each process that it starts inherits the limit."""
     if config["device"].startswith("cpu"):
         from harness.measure import memory
 

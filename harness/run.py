@@ -1,4 +1,4 @@
-"""A run: compose, plan, prepare the graphs, measure the groups, print the table, say by the exit code how it went."""
+"""A run: compose, plan, prepare the graphs, measure the groups, print the table, return the exit code."""
 
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from harness.store.files import environment_of
 from harness.store.record import RecordError
 from harness.usage import FAILED, OK, USAGE, UsageError, complain
 
-BAD = ("oom", "timeout", "error", "incorrect", "interrupted")
+BAD_STATUSES = ("oom", "timeout", "error", "incorrect", "interrupted")
 
 
 def main(arguments: list[str]) -> int:
@@ -99,6 +99,6 @@ def exit_code(groups: Iterable[Group]) -> int:
     """Return 0 if all is ok or unsupported, 1 if a cell failed or the one backend asked for is not installed."""
     statuses = {record["status"] for group in groups for _, record in group.stored()}
     backends = {cell.config.backend.name for group in groups for cell in group.cells}
-    if statuses & set(BAD) or ("not_installed" in statuses and len(backends) == 1):
+    if statuses & set(BAD_STATUSES) or ("not_installed" in statuses and len(backends) == 1):
         return FAILED
     return OK

@@ -1,4 +1,4 @@
-"""One cell's work from its graph to its samples, in a process of its own or inline."""
+"""The work of one cell, from loading its graph to the facts of its record, in a process of its own or inline."""
 
 import json
 import sys
@@ -35,34 +35,34 @@ class Session:
         self.seconds: list[float] = []
         self.extrapolated: float | None = None
         self.closed = True
-        self.before = Clock()
+        self.loading = Clock()
 
     def start(self) -> None:
-        """Tell the environment and import the engine, which the cells of a group may do side by side."""
+        """Tell the environment and import the engine; cells of a group may do this side by side."""
         config = self.config
-        described = environment.describe(config.backend.name, config.threads, config.device)
-        self.tell({"event": "environment", "environment": described})
-        with self.before.phase("import"):
+        description = environment.describe(config.backend.name, config.threads, config.device)
+        self.tell({"event": "environment", "environment": description})
+        with self.loading.phase("import"):
             self._import_engine()
         self.tell_modules()
 
     def tell_modules(self) -> None:
-        """Tell which modules are loaded, by whose code the record is judged to be of today or not."""
+        """Tell which modules are loaded: the record stays valid while their code is unchanged."""
         paths = type(self.config.backend).__module__, self.config.backend.runtimes.get(self.config.scenario.name, "")
         packages = {path.replace(":", ".").partition(".")[0] for path in paths} - {"", "__main__"}
         self.tell({"event": "modules", "modules": loaded_modules(packages)})
 
     def open(self) -> Opened:
-        """Load, prepare, verify and warm up; answers with what goes into the record."""
-        config, clock = self.config, self.before
-        with clock.phase("load"):
+        """Load, prepare, verify and warm up; answers with the record keys that are known then."""
+        config = self.config
+        with self.loading.phase("load"):
             self.graph = self._graph()
         self.scenario: Scenario = scenario_class(config.scenario.name)(config, self.graph)
         limit = self._prepare_with_limit()
         facts = dataset_facts(self.graph) | self._structure()
-        answer: Opened = {"dataset": facts, "prepare": clock.seconds | self.prepared.seconds}
+        answer: Opened = {"dataset": facts, "prepare": self.loading.seconds | self.preparing.seconds}
         answer["parity"] = self._verify()
-        # After the gate, which loads libraries that no later call has to load again.
+        # After the gate: the libraries that it loaded stay resident and are no memory of the timed call.
         memory.trim()
         answer["resident"] = memory.resident()
         answer["warmup"] = [self.sample()["seconds"] for _ in range(config.measure.warmup)]
@@ -74,7 +74,7 @@ class Session:
         return answer
 
     def _import_engine(self) -> None:
-        """Import what the engine would import in its first calls, so that its own phases hold its own work."""
+        """Import what the engine would import in its first calls, so that its phases time its own work only."""
         load_object(self.config.backend.runtimes[self.config.scenario.name])
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(self.config.threads)
@@ -89,14 +89,14 @@ class Session:
         return Graph.load(Path(folder))
 
     def _structure(self) -> Json:
-        """Density, tiles and degrees of the graph as it is run, written beside it when it was prepared."""
+        """Density, tiles and degrees of the ordered graph, read from the file that preparation wrote beside it."""
         path = Path(self.cell["graph"] or "") / "structure.json"
         return {"structure": json.loads(path.read_text())} if path.is_file() else {}
 
     def _prepare(self, limit: int | None) -> None:
-        self.prepared = Clock(synchronize=self._synchronize)
+        self.preparing = Clock(synchronize=self._synchronize)
         self.closed = False
-        self.scenario.prepare(self.prepared, limit)
+        self.scenario.prepare(self.preparing, limit)
 
     def _prepare_with_limit(self) -> int | None:
         """Prepare, for a few batches per epoch where whole epochs would take too long; returns that limit."""
@@ -124,8 +124,8 @@ class Session:
     def sample(self) -> TimedSample:
         """Run the timed call and answer with one sample.
 
-        A call shorter than ``measure.repeat_seconds`` is repeated for so long, and the sample is the mean of all but
-        the first, which met caches and threads as the cell before had left them.
+        A call shorter than ``measure.repeat_seconds`` is repeated for that long, and the sample is the mean of all
+        calls but the first, which finds caches and threads as the cell before left them.
         """
         answer = self._call()
         if self.scenario.now is None and answer["seconds"] < self.config.measure.repeat_seconds:
@@ -160,7 +160,7 @@ class Session:
             cuda.reset_peak_memory_stats()
         return {"resident": memory.resident()}
 
-    def watched(self) -> Json:
+    def memory_growth(self) -> Json:
         """Run the timed call once; answers with the largest growth of this process during it, bytes."""
         mark = memory.HighWater()
         self._call()
@@ -168,7 +168,7 @@ class Session:
         return answer | ({"device_peak": int(cuda.max_memory_allocated())} if (cuda := self._cuda()) else {})
 
     def accuracy(self) -> Json:
-        """Train from the start to the end; answers with the validation curve and the metrics."""
+        """Train from the initial state to the end; answers with the validation curve and the metrics."""
         last = time.monotonic()
 
         def progress(epoch: int, score: float) -> None:
@@ -180,7 +180,7 @@ class Session:
         return self.scenario.accuracy(progress)
 
     def finish(self, shared: Json | None = None) -> Json:
-        """Answer with facts, metrics, hit rates and limits; then let the engine end.
+        """Answer with facts, metrics, hit rates and limits; then close the engine.
 
         ``shared`` are values that other cells of the group computed; the answer's ``shared`` adds those of this one.
         """
@@ -197,13 +197,13 @@ class Session:
         return plain(answer)
 
     def close(self) -> None:
-        """Let the engine end, where it has not yet."""
+        """Close the engine unless it is closed already."""
         if not self.closed:
             self.closed = True
             self.scenario.close()
 
     def _operands(self) -> list[Json] | None:
-        """The matrices of the timed call, where the engine tells them and the cache model or the limits need them."""
+        """The matrices of the timed call; None where the engine does not tell them or nothing is modelled from them."""
         needed = self.config.measure.cache == "simulate" or self.config.measure.limits
         operands = getattr(self.scenario.engine, "spmm_operands", None)
         return operands() if needed and operands is not None else None
@@ -229,7 +229,7 @@ class Session:
             or not samples
         ):
             return None
-        # torch is what it measures with: engines without it have no limits.
+        # Not imported above: it imports torch, which a cell whose engine works without torch must not load.
         from harness.measure.limits import limits
 
         seconds = float(np.median(samples)) * (self.extrapolated or 1.0)
@@ -246,7 +246,7 @@ class Session:
 
 
 def mean_of(calls: Sequence[TimedSample]) -> TimedSample:
-    """Average several calls that followed one which does not count into one sample; the loss is the last one's."""
+    """Average calls into one sample, with the loss of the last; one more call ran before them, which does not count."""
     count, names = len(calls), dict.fromkeys(name for call in calls for name in call["phases"])
     return {
         "seconds": sum(call["seconds"] for call in calls) / count,
@@ -259,7 +259,7 @@ def mean_of(calls: Sequence[TimedSample]) -> TimedSample:
 
 
 def plain(answer: Json) -> Json:
-    """Turn an engine's answer into JSON's own types; numpy's scalars become numbers."""
+    """Turn an answer into JSON's own types; numpy scalars become numbers."""
     converted: Json = json.loads(json.dumps(answer, default=lambda value: value.item()))
     return converted
 

@@ -1,4 +1,4 @@
-"""Exit codes, and errors of usage: what was given, what is allowed, what was probably meant."""
+"""Exit codes, and errors of usage, which name the given value, the allowed ones and the nearest of them."""
 
 import difflib
 import sys

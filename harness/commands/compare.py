@@ -1,4 +1,4 @@
-"""``python -m harness compare A B``: is B slower than A."""
+"""``python -m harness compare A B``: finds the cells in which B is slower than A."""
 
 import argparse
 import sys
@@ -27,16 +27,16 @@ def main(argv: list[str]) -> int:
 
     try:
         if Path(arguments.a).is_dir() and Path(arguments.b).is_dir():
-            judged = verdicts.compare_folders(Path(arguments.a), Path(arguments.b), arguments.threshold)
+            judgements = verdicts.compare_folders(Path(arguments.a), Path(arguments.b), arguments.threshold)
         else:
-            judged = verdicts.compare_engines(arguments.results, arguments.a, arguments.b, arguments.threshold)
+            judgements = verdicts.compare_engines(arguments.results, arguments.a, arguments.b, arguments.threshold)
     except RecordError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(markdown_table(verdicts.table(judged)))
-    worse = sum(verdict.regression for verdict in judged)
-    print(f"\n{len(judged)} cells compared, {worse} worse")
-    if all(verdict.verdict == "not comparable" for verdict in judged):
+    print(markdown_table(verdicts.table(judgements)))
+    worse = sum(verdict.regression for verdict in judgements)
+    print(f"\n{len(judgements)} cells compared, {worse} worse")
+    if all(verdict.verdict == "not comparable" for verdict in judgements):
         print("error: nothing is comparable: measure both on the same machine with the same packages", file=sys.stderr)
         return 2
     return REGRESSION if worse else 0

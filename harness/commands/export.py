@@ -1,4 +1,4 @@
-"""``python -m harness export``: all records as one table for pandas and the like."""
+"""``python -m harness export``: writes all records as one table, CSV or Parquet."""
 
 import argparse
 import sys

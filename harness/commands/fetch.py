@@ -1,4 +1,4 @@
-"""``python -m harness fetch dataset=NAME``: bring a data set here, check it, print what it holds."""
+"""``python -m harness fetch dataset=NAME``: downloads a data set, checks it, prints its counts."""
 
 import sys
 
@@ -14,12 +14,12 @@ from harness.usage import FAILED, OK, USAGE, UsageError, complain
 HELP = """usage: python -m harness fetch dataset=NAME [dataset.options.KEY=VALUE]
        python -m harness fetch -m dataset=NAME,NAME
 
-Looks into $HARNESS_DATA and the cache, downloads what is in neither, checks it and prints the counts.
+Looks into $HARNESS_DATA and the cache, downloads files that are in neither, checks them and prints the counts.
 """
 
 
 def main(arguments: list[str]) -> int:
-    """Fetch the named data sets; 1 if one cannot be had."""
+    """Fetch the named data sets; 1 if one is not available."""
     if {"-h", "--help"} & set(arguments):
         print(HELP, end="")
         return OK

@@ -1,4 +1,4 @@
-"""``python -m harness import DIR``: take over the records that another machine wrote."""
+"""``python -m harness import DIR``: copies the records that another machine wrote into the results folder."""
 
 import argparse
 import sys
@@ -30,9 +30,10 @@ def main(argv: list[str]) -> int:
 
 
 def take_over(folder: Path, results: Path) -> tuple[int, int]:
-    """Copy everything or nothing; return how many records are new and how many were here, equal to the byte.
+    """Copy all records or none; return how many are new and how many exist here already, byte for byte.
 
-    Raises FileNotFoundError when ``folder`` holds no record, RecordError for bad ones and those that differ here.
+    Raises FileNotFoundError when ``folder`` has no record, RecordError for invalid records and for those that
+    differ from the file here.
     """
     records = list(record_paths(folder))
     if not records:
@@ -55,7 +56,7 @@ def take_over(folder: Path, results: Path) -> tuple[int, int]:
 
 
 def _files(folder: Path, records: list[Path]) -> Iterator[Path]:
-    """Environments and side files first, so that no record is ever here without them."""
+    """List environments and side files before records, so that no record is ever here without them."""
     yield from sorted((folder / "environments").glob("*.json"))
     yield from (side_path(path) for path in records if side_path(path).exists())
     yield from records

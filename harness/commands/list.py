@@ -1,4 +1,4 @@
-"""``python -m harness list [KIND ...]``: what exists here, and whether it can be run."""
+"""``python -m harness list [KIND ...]``: prints the engines, data sets, suites, ... here and whether they can run."""
 
 import argparse
 import sys
@@ -16,7 +16,7 @@ Line = tuple[str, str]
 
 
 def main(arguments: list[str]) -> int:
-    """Print the named kinds, all of them if none is named; 2 for one that is unknown."""
+    """Print the named kinds, or all of them; 2 for an unknown kind."""
     parser = argparse.ArgumentParser(prog="python -m harness list", description="Print what exists here.")
     parser.add_argument("kind", nargs="*", metavar="KIND", help=f"any of {', '.join(KINDS)}")
     kinds = parser.parse_args(arguments).kind or list(KINDS)
@@ -28,12 +28,12 @@ def main(arguments: list[str]) -> int:
         lines = list(KINDS[kind]())
         width = max((len(name) for name, _ in lines), default=0)
         print(f"{kind}:")
-        for name, what in lines:
-            print(f"  {name:<{width}}  {what}".rstrip())
+        for name, description in lines:
+            print(f"  {name:<{width}}  {description}".rstrip())
     return 0
 
 
-def described(names: Iterable[str], describe: Callable[[str], str]) -> list[Line]:
+def describe_all(names: Iterable[str], describe: Callable[[str], str]) -> list[Line]:
     """Describe each name; a plug-in that cannot be imported is described by its error."""
     lines = []
     for name in names:
@@ -45,26 +45,26 @@ def described(names: Iterable[str], describe: Callable[[str], str]) -> list[Line
 
 
 def backends() -> list[Line]:
-    """Name every backend with what it can do, or what it lacks."""
-    return described(backend_names(), _backend)
+    """Name every backend with its scenarios, models, devices and ablations, and a package that it lacks."""
+    return describe_all(backend_names(), _backend)
 
 
 def _backend(name: str) -> str:
     kind = config_class(name)
     missing = kind().missing()
-    what = f"{', '.join(kind.runtimes)}; {', '.join(kind.models)}; {', '.join(kind.devices)}"
+    abilities = f"{', '.join(kind.runtimes)}; {', '.join(kind.models)}; {', '.join(kind.devices)}"
     ablations = f"; ablations {', '.join([*kind.ablations, 'base'])}" if kind.ablations else ""
-    return f"{'not installed: ' + missing if missing else 'installed'}; {what}{ablations}"
+    return f"{'not installed: ' + missing if missing else 'installed'}; {abilities}{ablations}"
 
 
 def data_sets() -> list[Line]:
     """Name every data set with its title and whether it is at hand."""
-    return described(dataset_names(), lambda name: f"{entry_of(name).title}; {available(name)[1]}")
+    return describe_all(dataset_names(), lambda name: f"{entry_of(name).title}; {available(name)[1]}")
 
 
 def orders() -> list[Line]:
     """Name every order."""
-    return described(order_names(), _order)
+    return describe_all(order_names(), _order)
 
 
 def _order(name: str) -> str:
@@ -87,7 +87,7 @@ def _comment(text: str) -> str:
 
 
 def plugin_targets() -> list[Line]:
-    """Name every plug-in with its kind, its target and its package, and say what is broken."""
+    """Name every plug-in with its kind, its target and its package, or with the error of a broken one."""
     return [(f"{kind} {plugin.name}", _plugin(plugin)) for kind in PLUGIN_KINDS for plugin in plugins(kind).values()]
 
 

@@ -1,4 +1,4 @@
-"""``python -m harness plan --out DIR [--with-data] OVERRIDES``: groups to be run on another machine."""
+"""``python -m harness plan --out DIR [--with-data] OVERRIDES``: writes groups to be run on another machine."""
 
 import argparse
 import json
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
 
 
 def write(plan: Plan, out: Path, with_data: bool) -> int:
-    """Write all groups of a plan: what is finished here is not finished there."""
+    """Write all groups of a plan, also those that are finished on this machine."""
     prepared: dict[str, PreparedGraph] = {}
     if with_data:
         prepared, failures = prepare_graphs(plan.groups, default_cache())
@@ -49,9 +49,9 @@ def write(plan: Plan, out: Path, with_data: bool) -> int:
 
 
 def copy_graph(folder: Path, out: Path) -> Path:
-    """Copy a prepared graph below ``out`` unless it is there; return its place relative to ``out``."""
-    place = Path("graphs", folder.parent.name[:12], folder.name)
-    if not (out / place).is_dir():
-        with atomic_folder(out / place) as temporary:
+    """Copy a prepared graph below ``out`` unless it is there; return its path relative to ``out``."""
+    relative = Path("graphs", folder.parent.name[:12], folder.name)
+    if not (out / relative).is_dir():
+        with atomic_folder(out / relative) as temporary:
             shutil.copytree(folder, temporary, dirs_exist_ok=True)
-    return place
+    return relative

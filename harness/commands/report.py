@@ -1,4 +1,4 @@
-"""``python -m harness report``: write the pages and figures from the records."""
+"""``python -m harness report``: writes the pages and figures from the records."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""``python -m harness sync``: replay records to W&B."""
+"""``python -m harness sync``: replays records to W&B."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from harness.track import start
 
 
 def main(argv: list[str]) -> int:
-    """Send every record; stops with 1 at the first that W&B does not take, 2 when there are none."""
+    """Send every record; 1 at the first that W&B refuses, 2 when there are none."""
     parser = argparse.ArgumentParser("python -m harness sync", description="Replay records to Weights & Biases.")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records")
     parser.add_argument("--project", default=TrackerConfig().project, help="W&B project")

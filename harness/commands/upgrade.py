@@ -1,4 +1,4 @@
-"""``python -m harness upgrade``: bring old records to today's schema."""
+"""``python -m harness upgrade``: brings old records to today's schema."""
 
 import argparse
 import sys
@@ -9,7 +9,7 @@ from harness.store.upgrade import upgrade_folder
 
 
 def main(argv: list[str]) -> int:
-    """Upgrade in place; 1 when a record cannot be, and then none is touched."""
+    """Upgrade all records in place; 1 when one cannot be upgraded, and then no file changes."""
     parser = argparse.ArgumentParser("python -m harness upgrade", description="Bring records to today's schema.")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records")
     arguments = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""``python -m harness validate``: are the records good, and is exactly that committed which the reports cite."""
+"""``python -m harness validate``: checks the records, and that exactly those that reports cite are committed."""
 
 import argparse
 import re
@@ -16,7 +16,9 @@ CITED = re.compile(r"\]\(([^)\s]*seed=[^)\s]*\.json)\)")
 
 def main(argv: list[str]) -> int:
     """Print every problem; 1 when there is one, 2 when the folder does not exist."""
-    parser = argparse.ArgumentParser("python -m harness validate", description="Check records and what cites them.")
+    parser = argparse.ArgumentParser(
+        "python -m harness validate", description="Check the records and the reports that cite them."
+    )
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records")
     parser.add_argument("--reports", type=Path, default=Path("reports"), help="folder of the pages")
     arguments = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""One cell of a group from its start to its record: every failure ends it with a record that says so."""
+"""One cell of a group from its start to its record; a failure is recorded as well."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,12 +21,12 @@ QUIET_TICKS = 2
 
 
 class CellRun:
-    """A planned cell with its worker while one is open, what it answered so far, and its record once it is written."""
+    """A planned cell, its worker while one is open, its answers so far, and its record once that is written."""
 
     def __init__(
         self, cell: PlannedCell, outcome: Outcome, results: Path, guard: Guard | None, tell: Callable[[Event], None]
     ) -> None:
-        """``tell`` hears the events of this cell."""
+        """Take a planned cell; ``tell`` is called with each of its events."""
         self.cell, self.outcome, self.results, self.guard, self.tell = cell, outcome, results, guard, tell
         self.worker: CellWorker | None = None
         self.record: dict[str, Any] | None = None
@@ -49,57 +49,57 @@ class CellRun:
         return None if self.worker is None else self.worker.tree
 
     def start(self) -> None:
-        """Let a worker import the engine; nobody waits."""
+        """Let a worker import the engine, without waiting for it."""
         self.tell({"event": "start", "path": self.cell["path"]})
-        with self._failing():
+        with self._failure_recorded():
             self.worker = worker_of(self.cell, self.guard, self.tell)
             self.worker.start()
 
     def started(self) -> None:
         """Wait until the engine is imported."""
         if self.worker is not None:
-            with self._failing():
+            with self._failure_recorded():
                 self.worker.started()
 
     def open(self) -> None:
         """Load, prepare, verify and warm up."""
         if self.worker is None:
             return
-        with self._failing():
+        with self._failure_recorded():
             answer = self.worker.open()
             self.device_share = answer.pop("device_share", 0.0)
-            self.outcome.opened(answer)
+            self.outcome.add_opened(answer)
             ready = {"event": "ready", "prepare": answer["prepare"], "parity": answer.get("parity")}
             self.tell(ready)
 
-    def sample(self, budget: Budget, token: int, ticks_of_others: Callable[[], int]) -> None:
-        """Take sample number ``token`` of the group; it does not count where the waiting cells were busy meanwhile."""
+    def sample(self, budget: Budget, position: int, ticks_of_others: Callable[[], int]) -> None:
+        """Take sample number ``position`` of the group; it does not count if the waiting cells were busy meanwhile."""
         assert self.worker is not None
-        before = ticks_of_others()
-        with self._failing():
+        ticks_before = ticks_of_others()
+        with self._failure_recorded():
             sample = self.worker.sample()
-            stolen = TICK * (ticks_of_others() - before)
-            quiet = max(QUIET_SHARE * sample["cpu_seconds"] * sample["ran"], QUIET_TICKS * TICK)
-            counts = budget.accepts(stolen > quiet)
+            disturbance = TICK * (ticks_of_others() - ticks_before)
+            tolerated = max(QUIET_SHARE * sample["cpu_seconds"] * sample["ran"], QUIET_TICKS * TICK)
+            counts = budget.accepts(disturbance > tolerated)
             if counts:
                 budget.seconds.append(sample["seconds"])
             else:
                 budget.disturbed += 1
-            self.outcome.sampled(sample, token, counts)
+            self.outcome.add_sample(sample, position, counts)
             event = {"event": "sample" if counts else "repeat", "seconds": sample["seconds"]}
             self.tell(event | {"samples": len(budget.seconds)})
 
     def conclude(self, shared: dict[str, Any]) -> dict[str, Any]:
-        """Take the passes that need the machine alone and write the record; returns ``shared`` with what was added."""
+        """Take the passes for memory and accuracy, write the record, end the worker; returns the updated ``shared``."""
         assert self.worker is not None
-        with self._failing():
+        with self._failure_recorded():
             if self.measure["memory"]:
-                self.outcome.remembered(self.worker.memory())
+                self.outcome.add_memory(self.worker.memory())
             if self.config["scenario"]["name"] == "train" and self.config["scenario"]["train_to_end"]:
-                self.outcome.concluded(self.worker.accuracy())
+                self.outcome.add_answer(self.worker.accuracy())
             answer = self.worker.finish(shared)
             shared = answer.pop("shared")
-            self.outcome.concluded(answer)
+            self.outcome.add_answer(answer)
             self.close()
             self._write()
         return shared
@@ -111,7 +111,7 @@ class CellRun:
         self._write()
 
     @contextmanager
-    def _failing(self) -> Iterator[None]:
+    def _failure_recorded(self) -> Iterator[None]:
         try:
             yield
         except CellFailed as failure:
@@ -126,10 +126,10 @@ class CellRun:
             worker.close()
 
     def _write(self) -> None:
-        described = self.outcome.environment or environment.describe(
+        description = self.outcome.environment or environment.describe(
             self.config["backend"]["name"], self.config["threads"], self.config["device"]
         )
-        name = write_environment(self.results, with_sources(described, self.outcome.modules))
+        name = write_environment(self.results, with_sources(description, self.outcome.modules))
         path = self.cell["path"].replace("{environment}", name)
         if "{machine}" in path:  # a plan made elsewhere
             path = path.replace("{machine}", machine_slug())

@@ -1,11 +1,11 @@
-"""Statuses of cells that failed, derived from exceptions, exit codes and what was printed."""
+"""Statuses of failed cells, derived from exceptions, exit codes and output."""
 
 import re
 import signal
 
 from harness.store.record import STATUSES
 
-# torch, numpy, libstdc++ and glibc each have their own words for it.
+# Messages of torch, numpy, libstdc++, glibc and CUDA.
 _NO_MEMORY = re.compile(
     r"MemoryError|not enough memory|can't allocate memory|cannot allocate memory|Unable to allocate|"
     r"std::bad_alloc|CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|failed to allocate",
@@ -14,7 +14,7 @@ _NO_MEMORY = re.compile(
 
 
 class CellFailed(Exception):
-    """A cell has no result: its record's status, one sentence, and the end of what was printed."""
+    """A cell ended without a result: the status of its record, one sentence, and the end of its output."""
 
     def __init__(self, status: str, message: str, log_tail: str = "", parity: dict[str, object] | None = None) -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class CellFailed(Exception):
 def status_of(error: BaseException) -> tuple[str, str]:
     """Return status and message of an exception that ended a cell.
 
-    An exception may say its status itself by an attribute ``status``, as those of ranks do; its message names the rank.
+    An attribute ``status`` of the exception counts first: ranks set it, and their message names the rank.
     """
     text = f"{type(error).__name__}: {error}"
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]

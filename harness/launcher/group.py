@@ -1,4 +1,4 @@
-"""Runs groups of cells: starts workers, deals the turns to measure, writes records; standard library only."""
+"""Runs groups of cells: starts workers, deals their turns, writes records; standard library only."""
 
 import os
 import signal
@@ -69,7 +69,7 @@ def _terminate_as_interrupt() -> Iterator[None]:
 
 
 class GroupRun:
-    """One group from start to records, all of which bear the id of this run."""
+    """One run of a group, from the start of its cells to their records, which all have the id of this run."""
 
     def __init__(
         self, group: PlannedGroup, results: Path, guard: Guard | None, on_event: Callable[[Event], None]
@@ -81,7 +81,7 @@ class GroupRun:
             self.cells.append(CellRun(cell, Outcome(cell, group["id"], run), results, guard, tell))
         self.seed = f"{group['key']} {self.cells[0].config['seed']}" if self.cells else ""
         self.shared: dict[str, Any] = {}
-        self.token = 0
+        self.position = 0
 
     def run(self) -> list[dict[str, Any]]:
         """Measure all cells and return their records in the order of the cells."""
@@ -89,7 +89,7 @@ class GroupRun:
             for cell in self.cells:
                 if status := cell.cell["status"]:
                     cell.fail(CellFailed(status, cell.cell["message"]))
-            if not self._together():
+            if not self._side_by_side():
                 self._in_fresh_processes()
         except KeyboardInterrupt:
             for cell in self._open_cells():
@@ -108,7 +108,7 @@ class GroupRun:
         """Cells with an open worker."""
         return [cell for cell in self.cells if cell.worker is not None]
 
-    def _together(self) -> bool:
+    def _side_by_side(self) -> bool:
         """Deal turns to workers that live side by side; False when they do not fit into memory together."""
         self._start_all()
         for cell in self._at_work():
@@ -127,7 +127,7 @@ class GroupRun:
         return True
 
     def _in_fresh_processes(self) -> None:
-        """Deal rounds of fresh processes, each alone, that share the samples of a cell until it has enough of them."""
+        """Measure each cell in several fresh processes, one process at a time, in shuffled rounds of the cells."""
         for part in range(FRESH_PROCESSES):
             for cell in shuffled(self._open_cells(), self.seed, part):
                 cell.start()
@@ -142,13 +142,13 @@ class GroupRun:
                 cell.close()
 
     def _start_all(self) -> None:
-        """Let all cells import their engines, one on each core; what follows is timed and done in turns."""
+        """Let all cells import their engines, as many at once as there are cores; all later steps are done in turns."""
         cells, cores = self._open_cells(), max(1, len(os.sched_getaffinity(0)))
         for first in range(0, len(cells), cores):
-            side_by_side = cells[first : first + cores]
-            for cell in side_by_side:
+            wave = cells[first : first + cores]
+            for cell in wave:
                 cell.start()
-            for cell in side_by_side:
+            for cell in wave:
                 cell.started()
 
     def _fit(self) -> bool:
@@ -158,8 +158,8 @@ class GroupRun:
 
     def _sample(self, cell: CellRun, budget: Budget) -> None:
         waiting = {other.tree for other in self._at_work() if other is not cell and other.tree is not None}
-        cell.sample(budget, self.token, partial(cpu_ticks, waiting))
-        self.token += cell.worker is not None
+        cell.sample(budget, self.position, partial(cpu_ticks, waiting))
+        self.position += cell.worker is not None
 
 
 def _of_cell(on_event: Callable[[Event], None], number: int, event: Event) -> None:

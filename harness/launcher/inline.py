@@ -1,4 +1,4 @@
-"""The worker of a cell that runs in this very process: for tests and debuggers, not for numbers."""
+"""The worker of a cell that runs in this process: for tests and debuggers, not for published numbers."""
 
 import traceback
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from harness.session import Session
 class InlineCell:
     """The worker of one cell without process, pipe, limits or deadline."""
 
-    tree: int | None = None  # it has no other process: a waiting inline cell does nothing
+    tree: int | None = None  # no process of its own that could disturb the others' samples
 
     def __init__(self, cell: PlannedCell, progress: Callable[[Event], None]) -> None:
         self.environment: dict[str, Any] | None = None
@@ -43,7 +43,7 @@ class InlineCell:
         self._guarded(self._session.start)
 
     def started(self) -> None:
-        """Nothing to wait for: ``start`` returned when the engine was imported."""
+        """Return at once: ``start`` has imported the engine already."""
 
     def open(self) -> Opened:
         """Load, prepare, verify and warm up."""
@@ -56,8 +56,8 @@ class InlineCell:
     def memory(self) -> MemoryPass:
         """Run the timed call once more and watch this process's memory."""
         resident = self._session.trim()["resident"]
-        with memory.watched_from_inside() as peak:
-            answer = dict(self._guarded(self._session.watched))
+        with memory.watch_this_process() as peak:
+            answer = dict(self._guarded(self._session.memory_growth))
         answer["peak"] = max(peak.bytes, resident + answer.pop("growth"))
         return cast(MemoryPass, {"resident": resident, **answer})
 
@@ -70,11 +70,11 @@ class InlineCell:
         return dict(self._guarded(lambda: self._session.finish(shared)))
 
     def resident(self) -> int:
-        """No bytes of its own: this process is there anyway."""
+        """Zero: no process beside this one."""
         return 0
 
     def close(self) -> None:
-        """Let the engine end, whatever state a failure left it in."""
+        """Close the engine, in whatever state a failure left it."""
         self._session.tell_modules()
         with suppress(Exception):
             self._session.close()

@@ -1,4 +1,4 @@
-"""The machine's lock: one run measures at a time, the others wait and say for whom."""
+"""The machine's lock: one run measures at a time, the others wait and name the run that holds it."""
 
 import fcntl
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class Busy(Exception):
-    """Another run measures on this machine, and this one was told not to wait."""
+    """Another run measures on this machine, and this one must not wait (``wait=false``)."""
 
 
 def lock_path() -> Path:
@@ -57,6 +57,6 @@ def _acquire(descriptor: int, wait: bool, on_wait: Callable[[str], None]) -> Non
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         if not wait:
-            raise Busy(f"this machine is measured on by {holder()}: wait for it, or run with wait=true") from None
+            raise Busy(f"{holder()} is measuring on this machine: wait for it, or run with wait=true") from None
         on_wait(holder())
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -2,7 +2,7 @@
 
 from typing import Any, NotRequired, TypedDict
 
-Event = dict[str, Any]  # what a run tells its listener: ``event``, ``cell``, and more by kind
+Event = dict[str, Any]  # sent by a run to its listener: ``event``, ``cell``, and more keys by kind of event
 Modules = dict[str, str]  # loaded module -> the file or folder that holds its code
 
 
@@ -66,7 +66,7 @@ class CellConfig(TypedDict):
 
 
 class PlannedCell(TypedDict):
-    """One cell as the planner hands it over; ``status`` is set where the outcome is known without starting it.
+    """One cell of a plan; ``status`` is set where the outcome is known without starting the cell.
 
     ``path`` is the record's, with ``{environment}`` to be filled in; ``graph`` the folder of the prepared graph,
     ``prepare`` the seconds that it took by phase.
@@ -85,7 +85,7 @@ class PlannedCell(TypedDict):
 
 
 class PlannedGroup(TypedDict):
-    """Cells that are measured in turns; ``key`` holds what they have in common."""
+    """Cells that are measured in turns; ``key`` holds the settings that they share."""
 
     id: str
     key: dict[str, Any]
@@ -117,7 +117,7 @@ class TimedSample(TypedDict):
 
 
 class MemoryPass(TypedDict):
-    """Bytes resident just before one watched call, and at its highest."""
+    """Bytes resident just before one call, and at their peak during it."""
 
     resident: int
     peak: int

@@ -1,4 +1,4 @@
-"""The answers of one cell, collected into its record."""
+"""Collects the answers of one cell into its record."""
 
 from typing import Any
 
@@ -16,19 +16,19 @@ class Outcome:
         self.modules: Modules = {}
         self.failure: CellFailed | None = None
         self._opened: dict[str, Any] = {}
-        self._rest: dict[str, Any] = {}
+        self._answers: dict[str, Any] = {}
         self._rounds: list[int] = []
         self._epochs: dict[str, Any] = {"phases": {}}
         self._epochs |= {name: [] for name in ("seconds", "cpu_seconds", "loss", "disturbed", "calls")}
         self.resident = 0
 
-    def opened(self, answer: Opened) -> None:
+    def add_opened(self, answer: Opened) -> None:
         """Add the answer of a process that is ready; of several the first one counts."""
         self.resident = self.resident or answer.pop("resident", 0)
         answer["prepare"] = self.cell["prepare"] | answer["prepare"]
         self._opened = self._opened or {key: value for key, value in answer.items() if value is not None}
 
-    def sampled(self, sample: TimedSample, position: int, counts: bool) -> None:
+    def add_sample(self, sample: TimedSample, position: int, counts: bool) -> None:
         """Add one sample, number ``position`` of the group; one that does not count goes to the disturbed."""
         if not counts:
             self._epochs["disturbed"].append(sample["seconds"])
@@ -45,19 +45,19 @@ class Outcome:
         if sample["loss"] is not None:
             self._epochs["loss"].append(sample["loss"])
 
-    def remembered(self, memory: MemoryPass) -> None:
+    def add_memory(self, memory: MemoryPass) -> None:
         """Add the memory pass."""
-        above = max(0, memory["peak"] - memory["resident"])
-        self._rest["memory"] = {"resident_after_prepare": self.resident, **memory, "peak_minus_resident": above}
+        growth = max(0, memory["peak"] - memory["resident"])
+        self._answers["memory"] = {"resident_after_prepare": self.resident, **memory, "peak_minus_resident": growth}
 
-    def concluded(self, answer: dict[str, Any]) -> None:
+    def add_answer(self, answer: dict[str, Any]) -> None:
         """Add record keys as they are: metrics, validation, facts, cache, limits."""
-        self._rest |= {key: value for key, value in answer.items() if value is not None}
+        self._answers |= {key: value for key, value in answer.items() if value is not None}
 
     def record(self, environment: str) -> dict[str, Any]:
-        """Return the record; what was measured is left out when the cell failed."""
+        """Return the record; that of a failed cell has no measurements."""
         config = self.cell["config"]
-        names = [name for name, named in config["ablations"].items() if named]
+        names = [name for name, on in config["ablations"].items() if on]
         status = "ok" if self.failure is None else self.failure.status
         record: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "protocol": PROTOCOL, "status": status}
         record |= {"config": config, "ablations": sorted(names), "config_diff": self.cell["config_diff"]}
@@ -65,7 +65,7 @@ class Outcome:
         if "overrides" in self.cell:
             record["overrides"] = self.cell["overrides"]
         if self.failure is None:
-            return record | self._opened | {"rounds": self._rounds, "epochs": self._epochs} | self._rest
-        before = {key: self._opened[key] for key in ("dataset", "prepare", "parity") if key in self._opened}
-        failed = {"message": self.failure.message, "parity": self.failure.parity, "log_tail": self.failure.log_tail}
-        return record | before | {key: value for key, value in failed.items() if value}
+            return record | self._opened | {"rounds": self._rounds, "epochs": self._epochs} | self._answers
+        prepared = {key: self._opened[key] for key in ("dataset", "prepare", "parity") if key in self._opened}
+        failure = {"message": self.failure.message, "parity": self.failure.parity, "log_tail": self.failure.log_tail}
+        return record | prepared | {key: value for key, value in failure.items() if value}

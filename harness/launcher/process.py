@@ -1,4 +1,4 @@
-"""Child processes, messages to and from them, and their process trees, which end as a whole.
+"""Child processes, the messages to and from them, and their process trees, which are ended whole.
 
 A child leads a POSIX session of its own; the processes of that session are its *process tree* and bear its process id,
 whatever process groups they form. Run as a program this file is the guard: it waits until its parent is gone, then ends
@@ -94,7 +94,7 @@ class Guard:
 
 
 class Child:
-    """One started process, JSON lines to and from it, and what it printed."""
+    """A started process, JSON lines to and from it, and its output."""
 
     def __init__(self, command: list[str], environment: dict[str, str], guard: Guard) -> None:
         """Start ``command`` followed by the two inherited file descriptors and this process's id."""
@@ -143,7 +143,7 @@ class Child:
         return message
 
     def tail(self, limit: int = 4096) -> str:
-        """Return the last bytes that the process tree printed."""
+        """Return the last bytes of the process tree's output."""
         size = self.output.seek(0, os.SEEK_END)
         self.output.seek(max(0, size - limit))
         return self.output.read().decode(errors="replace")
@@ -166,8 +166,8 @@ def guard_trees(lines: IO[bytes]) -> None:
     for line in lines:
         word, tree = line.split()
         (watched.add if word == b"watch" else watched.discard)(int(tree))
-    for tree_left in watched:
-        end_tree(tree_left)
+    for orphan in watched:
+        end_tree(orphan)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ from harness.measure import memory
 ROOT = Path(__file__).resolve().parents[2]
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-# Above any block, so that glibc keeps freed memory; stock it returns large blocks, and page faults rule CPU epochs.
+# Larger than any block, so that glibc keeps freed memory: stock glibc returns large blocks to the kernel, and page
+# faults then dominate CPU epochs.
 TUNED_ALLOCATOR = {
     "MALLOC_MMAP_THRESHOLD_": str(1 << 40),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
@@ -28,7 +29,7 @@ Answer = dict[str, Any]
 def child_environment(config: CellConfig) -> dict[str, str]:
     """Return the environment variables of a cell: this checkout importable, its threads, its allocator."""
     path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH")) if part)
-    # The safe path keeps a folder named "datasets" where the user stands from hiding ours.
+    # With the safe path a folder named "datasets" in the user's working directory does not hide ours.
     variables = {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
     variables |= dict.fromkeys(THREAD_VARIABLES, str(config["threads"]))
     return dict(os.environ) | variables | (TUNED_ALLOCATOR if config["launcher"]["allocator"] == "tuned" else {})
@@ -51,7 +52,7 @@ class RemoteCell:
         self.tree: int | None = self._child.tree
 
     def start(self) -> None:
-        """Let the child import its engine; nobody waits."""
+        """Let the child import its engine, without waiting for it."""
         self._send("start", cell=self._cell)
 
     def started(self) -> None:
@@ -63,7 +64,7 @@ class RemoteCell:
         return cast(Opened, self._ask("open"))
 
     def sample(self) -> TimedSample:
-        """Take one sample; the CPU seconds of processes that live beside the child are among its own."""
+        """Take one sample; its CPU seconds include those of the processes that the child started."""
         before = cpu_ticks({self._child.tree})
         answer = self._ask("sample")
         tree = TICK * (cpu_ticks({self._child.tree}) - before)
@@ -71,9 +72,9 @@ class RemoteCell:
         return cast(TimedSample, answer | {"cpu_seconds": cpu_seconds})
 
     def memory(self) -> MemoryPass:
-        """Run the timed call once more; this process samples the tree's memory, the child reads its own high water."""
+        """Run the timed call once more; the parent reads the tree's memory, the child its own high-water mark."""
         resident, peak = self._ask("trim")["resident"], memory.Peak()
-        answer = self._ask("watched", meanwhile=lambda: peak.see(members(self._child.tree)))
+        answer = self._ask("memory_growth", meanwhile=lambda: peak.read(members(self._child.tree)))
         answer["peak"] = max(peak.bytes, resident + answer.pop("growth"))
         return cast(MemoryPass, {"resident": resident, **answer})
 
@@ -86,7 +87,7 @@ class RemoteCell:
         return self._ask("finish", shared=shared)
 
     def resident(self) -> int:
-        """Bytes that the process tree has in memory now."""
+        """Resident bytes of the process tree now."""
         return memory.proportional(members(self._child.tree))
 
     def close(self) -> None:

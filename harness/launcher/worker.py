@@ -12,7 +12,7 @@ from harness.launcher.remote import RemoteCell
 class CellWorker(Protocol):
     """One cell at work; methods raise CellFailed.
 
-    ``environment`` and ``modules`` are the last that it told of where and what it runs, ``tree`` is its process tree.
+    ``environment`` and ``modules`` are what its session told last; ``tree`` is its process tree, None without one.
     """
 
     environment: dict[str, Any] | None
@@ -20,7 +20,7 @@ class CellWorker(Protocol):
     tree: int | None
 
     def start(self) -> None:
-        """Begin to import the engine; returns at once where that happens in another process."""
+        """Begin to import the engine; does not wait where another process imports it."""
         ...
 
     def started(self) -> None:
@@ -48,11 +48,11 @@ class CellWorker(Protocol):
         ...
 
     def resident(self) -> int:
-        """Bytes that the process tree has in memory now."""
+        """Resident bytes of the process tree now."""
         ...
 
     def close(self) -> None:
-        """End it."""
+        """End the worker."""
         ...
 
 
@@ -61,7 +61,7 @@ def worker_of(cell: PlannedCell, guard: Guard | None, progress: Callable[[Event]
     if in_process(cell):
         assert guard is not None
         return RemoteCell(cell, guard, progress)
-    # Not imported above: it needs numpy and the engine, which a parent of processes does without.
+    # Not imported above: it imports numpy and the session, which the parent of processes does not need.
     worker: CellWorker = importlib.import_module("harness.launcher.inline").InlineCell(cell, progress)
     return worker
 

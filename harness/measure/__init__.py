@@ -1,1 +1,1 @@
-"""What is measured beside results: time, memory, caches, the machine."""
+"""Measurement: clocks, memory, cache model, limits of the machine, scores, environment, digests of code."""

@@ -3,7 +3,7 @@
 The model follows the gathered feature rows only: ``for row, for edge of row: read the source's row`` of a dense
 [columns, width] matrix that starts at a line boundary, every line that the row's bytes touch. Left out are the streams
 (indptr, indices, weights, output), which a prefetcher serves and nobody reads twice, and prefetching itself. Every SpMM
-starts with cold caches, since the dense kernels between two SpMMs stream through them, and has all of the last level.
+starts with cold caches, because the dense kernels between two SpMMs stream through them, and has the last level alone.
 """
 
 from dataclasses import dataclass, replace
@@ -160,29 +160,29 @@ class _Gather:
         return counts
 
 
-def _gather(item: dict[str, Any], caches: tuple[Cache, ...]) -> _Gather:
+def _gather(product: dict[str, Any], caches: tuple[Cache, ...]) -> _Gather:
     """Reduce an SpMM to one residue class of its lines, exactly.
 
     With rows of L whole lines and g = gcd(L, sets of every level), lines of different residues modulo g never share a
     set, and all g classes of them see the same sequence of rows: the hits of one are the hits of each.
     """
-    line, row_bytes = caches[0].line, item["width"] * item["itemsize"]
+    line, row_bytes = caches[0].line, product["width"] * product["itemsize"]
     fold = 1 if row_bytes % line else gcd(row_bytes // line, *(cache.sets for cache in caches))
-    return _Gather(item["name"], item["csr"], item["count"], row_bytes // fold, fold, line)
+    return _Gather(product["name"], product["csr"], product["count"], row_bytes // fold, fold, line)
 
 
 def simulate(
     spmm: list[dict[str, Any]], accesses: int, caches: tuple[Cache, ...] | None = None, seed: int = 0
 ) -> dict[str, Any]:
-    """Model the caches under the gathers of a list of SpMMs; a sample of rows where they make over ``accesses`` steps.
+    """Model the caches under the gathers of a list of SpMMs; rows are sampled beyond ``accesses`` simulated accesses.
 
     Each item has ``name``, ``csr``, ``width`` and ``itemsize`` of the dense operand, and ``count``, how often it ran.
     ``levels`` holds the line accesses and hits of everything that ran, scaled up from the sample. ``hit_rate`` is the
-    share of line accesses that no DRAM served, ``None`` when nothing was gathered; ``sampled`` the share of line
+    share of line accesses that DRAM did not serve, ``None`` when nothing was gathered; ``sampled`` the share of line
     accesses simulated. Lines are those of the first level.
     """
     levels, source = (caches, "given") if caches is not None else machine_caches()
-    gathers = [_gather(item, levels) for item in spmm]
+    gathers = [_gather(product, levels) for product in spmm]
     totals = [gather.accesses for gather in gathers]
     fraction = min(1.0, accesses / max(1, sum(totals)))
     reach = np.array([gather.reaching(fraction, levels, seed) for gather in gathers]).reshape(-1, len(levels) + 1)

@@ -1,4 +1,4 @@
-"""Ceilings of this machine, measured on the spot: streams, multiply-adds, rows gathered from a table."""
+"""Ceilings of this machine, measured when they are needed: streams, multiply-adds, rows gathered from a table."""
 
 import time
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from harness.measure.shared_values import digest_of_arrays, get_or_compute
 LINE = 64
 STREAM_BYTES = 96 << 20
 GATHER_BYTES = 64 << 20
-TRIAL_BYTES = 512 << 20  # a longer list is read in part to choose how to read it
+TRIAL_BYTES = 512 << 20  # of a longer list a part is read to choose distance and block size
 SEGMENTS = 16
 AHEAD = (0, 4, 8, 16, 32)  # distances of prefetching in rows; the best depends on width and caches
-BLOCKS = (64, 1 << 10, 1 << 14)  # rows whose first GROUP values are read before their next, where they are wide
+BLOCKS = (64, 1 << 10, 1 << 14)  # rows in a block; of wide rows the first GROUP values of a block are read first
 GROUP = 64  # values of a row that are read together
 REPEATS = 5
-TRIAL_SECONDS = 0.4  # for so long a short call is repeated
+TRIAL_SECONDS = 0.4  # a short call is repeated for that long
 Rows = NDArray[np.integer]
 
 
@@ -31,7 +31,7 @@ def best_of(
     seconds: float = 0.0,
     before: Callable[[], object] = lambda: None,
 ) -> float:
-    """Least seconds of several calls after one that does not count; a ceiling is the best that was ever reached.
+    """Least seconds of several calls after one that does not count, because a ceiling is the best speed reached.
 
     Calls are repeated beyond ``repeats`` until they took ``seconds`` together; ``before`` precedes each, not counted.
     """
@@ -96,10 +96,10 @@ def gather_bandwidth(rows: int, width: int, threads: int) -> float:
 
 
 def order_seconds(indices: Rows, rows: int, width: int, threads: int, between: int = 0) -> float:
-    """Seconds of reading the rows ``indices`` of a table [rows, width] in just that order, and doing nothing else.
+    """Seconds of only reading the rows ``indices`` of a table [rows, width], in that order.
 
     Hubs and neighbours hit the caches as they do in a kernel that walks the edges in this order. The list is read
-    whole, as a part of it would have more cold misses and take longer than its share. ``between`` other bytes are
+    whole, because a part of it would have more cold misses per row. ``between`` other bytes are
     read before each pass, so that as much of the table is left in the caches as when a timed call starts.
     """
     if len(indices) == 0:
@@ -122,12 +122,12 @@ def _segments(indices: Rows, most: int) -> Rows:
 
 
 def _least_seconds(indices: Rows, rows: int, width: int, threads: int, between: int = 0) -> float:
-    """Seconds of reading a list of rows, after ``between`` other bytes, in the way that is fastest on a part of it."""
+    """Seconds of reading rows after ``between`` other bytes, at the distance and block size fastest on a part."""
     torch.set_num_threads(threads)
     table = table_of(rows, width)
     others = partial(read_stream, table_of(between // 4, 1), threads)
     parts = (_segments(indices, max(1, TRIAL_BYTES // _row_bytes(width))), indices)
     trial, whole = (gathering(table, torch.from_numpy(np.array(part, dtype=np.int32))) for part in parts)
-    ways = list(product(AHEAD, BLOCKS if width > GROUP else BLOCKS[1:2]))
-    _, way = min((best_of(partial(trial, *way, threads), 2, before=others), way) for way in ways)
-    return best_of(partial(whole, *way, threads), seconds=TRIAL_SECONDS, before=others)
+    variants = list(product(AHEAD, BLOCKS if width > GROUP else BLOCKS[1:2]))
+    _, fastest = min((best_of(partial(trial, *variant, threads), 2, before=others), variant) for variant in variants)
+    return best_of(partial(whole, *fastest, threads), seconds=TRIAL_SECONDS, before=others)

@@ -31,8 +31,8 @@ _CPP_TOKEN = re.compile(
 def digest_of(path: Path) -> str:
     """Digest a Python file, a folder of C++ sources, or the bytes of any other file; computed once per process.
 
-    A file written since this process started may not be what the measured process had loaded: its digest is one that
-    only this process gives.
+    A file written since this process started may differ from what the measured process had loaded: it gets a digest
+    that no other process computes.
     """
     files = cpp_files(path) if path.is_dir() else [path]
     if any(file.stat().st_mtime > _STARTED for file in files):
@@ -73,7 +73,7 @@ def cpp_digest(text: str) -> str:
 
 
 def _cpp_tokens(text: str) -> Iterator[str]:
-    """Yield the tokens; of white space only the ends of preprocessor lines, which mean something."""
+    """Yield the tokens, without white space but for the ends of preprocessor lines, which have a meaning."""
     directive = line_start = False
     for match in _CPP_TOKEN.finditer("\n" + text):
         if token := match["token"]:

@@ -38,8 +38,8 @@ def dense_floor(spec: ModelSpec, graph: Graph, state: State, threads: int) -> fl
 def _layer(spec: ModelSpec, parameters: dict[str, Tensor], layer: int, hidden: Tensor) -> Tensor:
     bias = parameters[f"layers.{layer}.bias"]
     if spec.name == "sage":
-        own = torch.addmm(bias, hidden, parameters[f"layers.{layer}.weight_self"])
-        out = own + hidden @ parameters[f"layers.{layer}.weight_neigh"]
+        itself = torch.addmm(bias, hidden, parameters[f"layers.{layer}.weight_self"])
+        out = itself + hidden @ parameters[f"layers.{layer}.weight_neigh"]
     elif spec.name == "gat" and spec.is_last(layer):
         heads = hidden @ parameters[f"layers.{layer}.weight"]
         out = heads.view(len(hidden), spec.heads_of(layer), -1).mean(1) + bias

@@ -1,4 +1,4 @@
-"""Description of where a cell runs: processor, packages, protocol, which must be equal for records to be compared.
+"""Environment of a cell: processor, packages, protocol, which must be equal for records to be compared.
 
 The code that ran is added by ``harness.measure.sources`` when the record is written. No torch is needed. As a program
 (``python -m harness.measure.environment BACKEND THREADS DEVICE``) it describes another interpreter.
@@ -26,7 +26,7 @@ def describe(backend: str, threads: int, device: str = "cpu") -> dict[str, Any]:
 
 
 def checked(backend: str, threads: int, device: str = "cpu") -> dict[str, Any]:
-    """Return what must be equal for records to be compared and is known before a cell starts."""
+    """Return what must be equal for records to be compared, as far as it is known before a cell starts."""
     kind = config_class(backend)
     values: dict[str, Any] = {
         "cpu": cpu_model(),

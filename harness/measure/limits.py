@@ -32,19 +32,19 @@ def limits(
     Before each such reading as many other bytes are read as the call moves between two uses of the table.
     ``dense_floor``, the seconds of the same layers without aggregation, is passed on.
     """
-    orders = {str(item["name"]): item for item in operands}
-    products = [_product(item, threads) for item in facts.get("spmm", ())]
+    orders = {str(operand["name"]): operand for operand in operands}
+    products = [_product(spmm, threads) for spmm in facts.get("spmm", ())]
     if not products or seconds <= 0:
         return {}
     between = _total(products, "bytes_best")
-    for item in products:
-        item["order"] = _in_order(item, orders.get(item["name"], {}).get("csr"), between, threads)
+    for product in products:
+        product["order"] = _in_order(product, orders.get(product["name"], {}).get("csr"), between, threads)
     stream, rate = ceilings.stream_bandwidth(threads), ceilings.multiply_add_rate(threads)
     dense = float(facts.get("dense_flops", 0))
-    for item in products:
-        item["floor"] = max(item["bytes_best"] / stream, item["flops"] / rate)
+    for product in products:
+        product["floor"] = max(product["bytes_best"] / stream, product["flops"] / rate)
     floor = _total(products, "floor") + dense / rate
-    widest = max(products, key=lambda item: item["bytes_worst"])
+    widest = max(products, key=lambda product: product["bytes_worst"])
     answer = {
         "ceilings": _ceilings(threads) | {"gather": widest["gather"], "kernel": description()},
         **{key: _total(products, key) for key in ("flops", "bytes_best", "bytes_worst")},
@@ -54,8 +54,10 @@ def limits(
         "fraction_of_limit": floor / seconds,
         "fraction_of_gather": (_total(products, "gathered") + dense / rate) / seconds,
     }
-    if all(item["order"] is not None for item in products):
-        attainable = sum(item["count"] * max(item["floor"], item["order"]) for item in products) + dense / rate
+    if all(product["order"] is not None for product in products):
+        attainable = (
+            sum(product["count"] * max(product["floor"], product["order"]) for product in products) + dense / rate
+        )
         answer |= {"attainable_seconds": attainable, "fraction_of_ceiling": attainable / seconds}
     return answer | ({} if dense_floor is None else {"dense_floor": dense_floor})
 
@@ -66,23 +68,23 @@ def _ceilings(threads: int) -> Json:
 
 
 def _total(products: Iterable[Json], key: str) -> float:
-    total: float = sum(item["count"] * item[key] for item in products)
+    total: float = sum(product["count"] * product[key] for product in products)
     return total
 
 
-def _product(item: Mapping[str, Any], threads: int) -> Json:
+def _product(spmm: Mapping[str, Any], threads: int) -> Json:
     """Operations, bytes and ceilings of one SpMM."""
-    nnz, rows, columns, width = (int(item[key]) for key in ("nnz", "rows", "columns", "width"))
+    nnz, rows, columns, width = (int(spmm[key]) for key in ("nnz", "rows", "columns", "width"))
     row = width * 4
     stream = (rows + 1) * INDEX + nnz * (INDEX + 4) + rows * row
     worst = stream + rows * row + nnz * -(-row // ceilings.LINE) * ceilings.LINE
     gather, table = ceilings.gather_bandwidth(columns, width, threads), min(columns, nnz) * row
     return {
-        "name": str(item.get("name")),
+        "name": str(spmm.get("name")),
         "columns": columns,
         "width": width,
         "table": table,
-        "count": item.get("count", 1),
+        "count": spmm.get("count", 1),
         "flops": 2 * nnz * width,
         "bytes_best": stream + table,
         "bytes_worst": worst,
@@ -91,9 +93,9 @@ def _product(item: Mapping[str, Any], threads: int) -> Json:
     }
 
 
-def _in_order(item: Json, csr: Csr | None, moved: float, threads: int) -> float | None:
+def _in_order(product: Json, csr: Csr | None, moved: float, threads: int) -> float | None:
     """Seconds of reading one product's rows, after the other bytes that the call moves; None without its edges."""
     if csr is None:
         return None
-    between = max(0, int(moved - item["table"]))
-    return ceilings.order_seconds(csr.indices, item["columns"], item["width"], threads, between)
+    between = max(0, int(moved - product["table"]))
+    return ceilings.order_seconds(csr.indices, product["columns"], product["width"], threads, between)

@@ -1,4 +1,4 @@
-"""Memory of process trees in bytes, as proportional set sizes, in which shared pages count once over all processes."""
+"""Memory of process trees in bytes, as proportional set sizes (PSS): shared pages count once over all processes."""
 
 import ctypes
 import gc
@@ -61,41 +61,41 @@ def limit_data(limit: int) -> None:
 
 
 class HighWater:
-    """Peak resident memory of this process as the kernel counts it, from now on; sampling would miss short peaks."""
+    """Peak resident memory of this process from now on, as the kernel counts it: readings would miss short peaks."""
 
     def __init__(self) -> None:
         with suppress(OSError):  # where the kernel cannot reset it, the growth is too small
             Path("/proc/self/clear_refs").write_text("5")
-        self.start = _own("VmHWM")
+        self.start = _bytes_of("VmHWM")
 
     def growth(self) -> int:
         """Bytes by which peak resident memory exceeds that at the start."""
-        return max(0, _own("VmHWM") - self.start)
+        return max(0, _bytes_of("VmHWM") - self.start)
 
 
-def _own(key: str) -> int:
+def _bytes_of(key: str) -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:")), 0)
 
 
 class Peak:
-    """The largest PSS of several samples."""
+    """The largest of several readings of PSS, bytes."""
 
     bytes: int = 0
 
-    def see(self, pids: list[int]) -> None:
-        """Take one sample."""
+    def read(self, pids: list[int]) -> None:
+        """Take one reading."""
         self.bytes = max(self.bytes, proportional(pids))
 
 
 @contextmanager
-def watched_from_inside() -> Iterator[Peak]:
-    """Sample the memory of this process from a thread, where no parent process can."""
+def watch_this_process() -> Iterator[Peak]:
+    """Read the memory of this process from a thread, for cells without a parent process that does it."""
     peak, ended = Peak(), threading.Event()
 
     def watch() -> None:
         while not ended.wait(INTERVAL):
-            peak.see([os.getpid()])
+            peak.read([os.getpid()])
 
     thread = threading.Thread(target=watch)
     thread.start()
@@ -104,4 +104,4 @@ def watched_from_inside() -> Iterator[Peak]:
     finally:
         ended.set()
         thread.join()
-        peak.see([os.getpid()])
+        peak.read([os.getpid()])

@@ -44,7 +44,7 @@ def auc(logits: Floats, labels: Labels) -> float:
 
 
 def loss(logits: Floats, labels: Labels) -> float:
-    """Mean cross entropy [n], or binary cross entropy [n, classes], over what is labelled."""
+    """Mean cross entropy [n], or binary cross entropy [n, classes], over the labelled entries."""
     labelled, wide = labels >= 0, logits.astype(np.float64)
     if labels.ndim == 2:
         z, y = wide[labelled], labels[labelled]
@@ -54,7 +54,7 @@ def loss(logits: Floats, labels: Labels) -> float:
 
 
 def scorers(graph: Graph) -> dict[str, Callable[[Floats, Labels], float]]:
-    """Return the metrics of a graph's task, the one that decides first: micro-F1, AUC of two classes, accuracy."""
+    """Return the metrics of a graph's task, the deciding one first: micro-F1, AUC of two classes, accuracy."""
     if graph.task == "multilabel":
         return {"micro_f1": micro_f1}
     if graph.task == "multiclass":
@@ -73,8 +73,8 @@ def scores_of_splits(graph: Graph, predict: Predict) -> dict[str, Any]:
     """Score every split: ``name`` and one number per split for the deciding metric, the others under ``also``."""
     assert graph.labels is not None
     splits = {split: nodes for split in SPLITS if len(nodes := graph.nodes_of(split))}
-    everything = np.concatenate(list(splits.values()))
-    logits = checked_logits(predict(graph, everything), graph, everything)
+    scored = np.concatenate(list(splits.values()))
+    logits = checked_logits(predict(graph, scored), graph, scored)
     parts = dict(zip(splits, np.split(logits, np.cumsum([len(nodes) for nodes in splits.values()])[:-1]), strict=True))
     scores = {
         name: {split: score(parts[split], graph.labels[nodes]) for split, nodes in splits.items()}

@@ -1,6 +1,6 @@
-"""Values that hold for every cell of a group: computed by the first that needs them, sent on to the others.
+"""Values that are the same for every cell of a group: the first cell that needs one computes it for all.
 
-The run carries them from process to process: ``snapshot`` of one is what the next one ``adopt``-s.
+The run carries them from process to process: it passes the ``snapshot`` of one to ``adopt`` of the next.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ _VALUES: dict[str, Any] = {}
 
 
 def get_or_compute(key: str, compute: Callable[[], T]) -> T:
-    """Return the value of ``key``, computed now where no cell did before; plain values only, as they travel."""
+    """Return the value of ``key``, computed unless a cell did; it must be plain JSON, which crosses processes."""
     if key not in _VALUES:
         _VALUES[key] = compute()
     value: T = _VALUES[key]
@@ -35,7 +35,7 @@ def snapshot() -> dict[str, Any]:
 
 
 def clear() -> None:
-    """Drop all values, as at the start."""
+    """Drop all values."""
     _VALUES.clear()
 
 

@@ -1,4 +1,4 @@
-"""The code that a measured process ran: which modules count, their digests, and whether they still are the same.
+"""The code that a measured process ran: which modules count, their digests, and whether these are still the same.
 
 A record is finished only while the modules that its own process had loaded digest as they did. What Ray workers, ranks
 and parameter servers import beyond the process that started them does not count; they run modules of the same packages,
@@ -17,9 +17,9 @@ from typing import Any
 from harness.measure.code import digest_of
 
 ROOT = Path(__file__).resolve().parents[2]
-# What can move a time: engines, data, and the part of the harness that runs inside the clock.
+# Code that can change a time: engines, data, and the part of the harness that runs while the clock does.
 TIMED = ("backends", "datasets", "harness.session", "harness.scenario", "harness.measure.clock")
-OWN = ("backends", "datasets", "harness")
+PACKAGES = ("backends", "datasets", "harness")
 
 
 def loaded_modules(packages: Iterable[str] = ()) -> dict[str, str]:
@@ -31,7 +31,7 @@ def loaded_modules(packages: Iterable[str] = ()) -> dict[str, str]:
 
 
 def _source_of(name: str, file: str | None) -> Path | None:
-    """A module's Python file; of an extension the folder ``cpp`` of its package, or its binary without one."""
+    """The Python file of a module; for an extension the folder ``cpp`` of its package or, without one, the binary."""
     if file is None or file.endswith(".py"):
         return None if file is None else Path(file)
     package = getattr(sys.modules.get(name.rpartition(".")[0]), "__file__", None)
@@ -40,7 +40,7 @@ def _source_of(name: str, file: str | None) -> Path | None:
 
 
 def with_sources(environment: Mapping[str, Any], modules: Mapping[str, str]) -> dict[str, Any]:
-    """Add the digests of ``modules`` (name -> path) to an environment, checked, and the commit, which is not."""
+    """Add the digests of ``modules`` (name -> path) to the checked part of an environment, and the commit beside it."""
     digests = {name: digest_of(Path(path)) for name, path in sorted(modules.items())}
     checked = dict(environment["checked"]) | {"sources": combined(digests)}
     return dict(environment) | {"checked": checked, "modules": digests, "commit": commit()}
@@ -68,18 +68,18 @@ def digest_today(name: str) -> str:
 
 
 def _path_today(name: str) -> Path | None:
-    top, *inner = name.split(".")
-    base = ROOT / top if top in OWN else _folder_of(top)
+    top, *submodules = name.split(".")
+    base = ROOT / top if top in PACKAGES else _folder_of(top)
     if base is None or base.is_file():
         return base
-    place = base.joinpath(*inner)
-    extensions = sorted(place.parent.glob(f"{place.name}.*.so"))
-    candidates = (place.with_name(f"{place.name}.py"), place / "__init__.py", place.parent / "cpp", *extensions)
+    stem = base.joinpath(*submodules)
+    extensions = sorted(stem.parent.glob(f"{stem.name}.*.so"))
+    candidates = (stem.with_name(f"{stem.name}.py"), stem / "__init__.py", stem.parent / "cpp", *extensions)
     return next((path for path in candidates if path.exists()), None)
 
 
 def _folder_of(package: str) -> Path | None:
-    """Folder of an installed top-level package, or the file of a module that is none."""
+    """Folder of an installed top-level package, or the file of a single module."""
     spec = find_spec(package)
     if spec is None:
         return None
@@ -93,7 +93,7 @@ def commit() -> dict[str, Any] | None:
     revision, top = _git("rev-parse", "HEAD"), _git("rev-parse", "--show-toplevel")
     if revision is None or top is None or Path(top) != ROOT:
         return None
-    return {"revision": revision, "dirty": bool(_git("status", "--porcelain", "--", *OWN, "conf"))}
+    return {"revision": revision, "dirty": bool(_git("status", "--porcelain", "--", *PACKAGES, "conf"))}
 
 
 def _git(*arguments: str) -> str | None:

@@ -1,1 +1,1 @@
-"""The parent process with Hydra: from a command line to cells, groups and what is still to be measured."""
+"""Planning, in the parent, with Hydra: from a command line to cells, groups and those that are still to be measured."""

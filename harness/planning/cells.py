@@ -1,4 +1,4 @@
-"""Cells: configurations whose ablations are resolved to switches, with the outcome of those that cannot run."""
+"""Cells: configurations with ablations resolved to switches; for those that cannot run, the status of their record."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -19,7 +19,8 @@ from harness.usage import UsageError
 class Cell:
     """One child process, one record; ``status`` is set where the outcome is known without starting it.
 
-    ``labels`` are the ablations by which the command line named it: two when naming every switch met naming none.
+    ``labels`` are the lists of ablations that led to it: two where a list that names every switch and the empty list
+    led to the same cell.
     """
 
     config: RunConfig
@@ -49,15 +50,15 @@ class Cell:
 def resolve_cell(config: RunConfig, overrides: Sequence[str] = ()) -> Cell:
     """Resolve the switches of a configuration; raises UsageError for ablations that contradict or change nothing."""
     names = sorted(name for name, on in config.ablations.items() if on)
-    plain = replace(config, backend=resolve(config.backend, ()))
+    without = replace(config, backend=resolve(config.backend, ()))
     try:
         resolved = replace(config, backend=resolve(config.backend, names))
     except Unsupported as error:
-        name = digest([execution_config(plain), names])
-        return Cell(plain, [names], name, {}, "unsupported", str(error), list(overrides))
+        name = digest([execution_config(without), names])
+        return Cell(without, [names], name, {}, "unsupported", str(error), list(overrides))
     except AblationError as error:
         raise UsageError(str(error)) from error
-    difference = config_diff(plain, resolved)
+    difference = config_diff(without, resolved)
     if names and not difference and not _names_all(config, names):
         raise UsageError(_without_effect(config, names))
     status, message = _known_outcome(resolved)

@@ -1,4 +1,4 @@
-"""Hydra as a parser of command lines: each of its jobs appends a composition to a list and runs nothing."""
+"""Composition of command lines by Hydra, whose jobs append their values to a list and run nothing."""
 
 import os
 import re
@@ -50,21 +50,21 @@ def compose_arguments(arguments: list[str]) -> list[Composition]:
     append.__module__ = "harness.planning.compose"
     register_configs()
     entry = hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(append)
-    with _hydra_alone(arguments), usage_errors():
+    with _hydra_run(arguments), usage_errors():
         entry()
     return compositions
 
 
 @cache
 def register_configs() -> None:
-    """Tell Hydra of the typed schemas and of the folders of plug-ins; raises PluginError where a file is in two."""
+    """Register the typed schemas and the folders of plug-ins with Hydra; raises PluginError for a file in two."""
     files = {path.relative_to(CONF): f"gnn-harness ({CONF})" for path in CONF.rglob("*.yaml")}
     for folder, plugin in conf_folders().items():
         for path in sorted(folder.rglob("*.yaml")):
-            place = path.relative_to(folder)
-            if place in files:
-                raise plugin.error(f"has a file {place}, as has {files[place]}: rename one of the two")
-            files[place] = f"{plugin.package} ({folder})"
+            relative = path.relative_to(folder)
+            if relative in files:
+                raise plugin.error(f"has a file {relative}, as has {files[relative]}: rename one of the two")
+            files[relative] = f"{plugin.package} ({folder})"
     register_schemas()
     Plugins.instance().register(PluginFolders)
 
@@ -92,8 +92,8 @@ def _plain(config: DictConfig) -> dict[str, Any]:
 
 
 @contextmanager
-def _hydra_alone(arguments: list[str]) -> Iterator[None]:
-    """Give Hydra its own arguments, a sweep folder that is deleted, and let its exceptions through."""
+def _hydra_run(arguments: list[str]) -> Iterator[None]:
+    """Run Hydra on ``arguments`` with a temporary sweep folder, and let its exceptions through."""
     saved, full = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
     folder = tempfile.mkdtemp(prefix="gnn-harness-")
     OmegaConf.register_new_resolver("harness_sweep", lambda: folder, replace=True)

@@ -1,4 +1,4 @@
-"""Strict loading: composed values become a typed configuration, or a UsageError that says what is allowed."""
+"""Strict loading of composed values into a typed configuration; a UsageError names the allowed values."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
@@ -57,16 +57,16 @@ def load(values: dict[str, Any]) -> RunConfig:
 
 
 def check_keys(kind: type, values: dict[str, Any], prefix: str = "") -> None:
-    """Refuse a key that is no field of its dataclass: Hydra lets ``+backend.prunning=true`` pass."""
+    """Raise UsageError for a key that is no field of its dataclass: Hydra accepts ``+backend.prunning=true``."""
     hints = get_type_hints(kind)
     allowed = [item.name for item in fields(kind)]
     for key, value in values.items():
         if key not in allowed:
             names = [f"{prefix}{name}" for name in allowed]
             raise unknown("key", f"{prefix}{key}", names)
-        inner = config_class(value["name"]) if hints[key] is BackendConfig else hints[key]
-        if isinstance(inner, type) and is_dataclass(inner) and isinstance(value, dict):
-            check_keys(inner, value, f"{prefix}{key}.")
+        section = config_class(value["name"]) if hints[key] is BackendConfig else hints[key]
+        if isinstance(section, type) and is_dataclass(section) and isinstance(value, dict):
+            check_keys(section, value, f"{prefix}{key}.")
 
 
 def validate(config: RunConfig) -> None:
@@ -88,7 +88,7 @@ def _check_choice(key: str, value: Any, allowed: tuple[str, ...]) -> None:
 
 def _named_values(config: RunConfig) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield the values whose choices are registered names, and the switches of the backend."""
-    # numpy comes with the orders, and --help does without it.
+    # Not imported above: orders import numpy, which --help does not need.
     from datasets.order import order_names
 
     yield "dataset.name", config.dataset.name, dataset_names()

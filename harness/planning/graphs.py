@@ -1,4 +1,4 @@
-"""The graphs of a plan: each is prepared once, before any cell starts, and its cells memory-map it."""
+"""Preparation of a plan's graphs: each once, before any cell starts; its cells memory-map it."""
 
 import errno
 import pickle
@@ -29,7 +29,7 @@ def graph_keys(group: Group) -> list[str]:
 
 
 def prepare_graphs(groups: Iterable[Group], cache: Path) -> tuple[dict[str, PreparedGraph], list[str]]:
-    """Prepare the graphs of all cells to be started; also return one sentence per graph that could not be had.
+    """Prepare the graphs of all cells to be started; also return one sentence per graph that is not available.
 
     A full disk or a cache that cannot be written ends the run: raises OSError.
     """

@@ -8,7 +8,7 @@ from harness.store.naming import flatten
 
 
 def execution_config(config: RunConfig) -> dict[str, Any]:
-    """Return what is executed of a resolved config: its hash names the cell."""
+    """Return the executed part of a resolved config, whose hash names the cell."""
     return executed_values(config)
 
 
@@ -26,5 +26,5 @@ def cell_folder(config: RunConfig, name: str, machine: str) -> str:
 
 
 def record_path(config: RunConfig, name: str, machine: str, group: str) -> str:
-    """Return a record's path; ``{environment}`` is filled in when the child has described its own."""
+    """Return a record's path; ``{environment}`` is filled in when the environment is known."""
     return f"{cell_folder(config, name, machine)}/seed={config.seed}.{{environment}}.{group}.json"

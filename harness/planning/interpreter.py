@@ -1,4 +1,4 @@
-"""The checked environment of a cell, which decides whether its record still counts, by this interpreter or another."""
+"""Checked environment of a cell under its interpreter, which may be another one than this; a group's id hashes it."""
 
 import json
 import os
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def checked_environment(config: dict[str, Any]) -> dict[str, Any]:
     """Return CPU or GPU, threads, versions and protocol as a cell of this config would record them.
 
-    The sources of an order of a plug-in, which the parent applies, stand beside them.
+    A plug-in's order adds the hash of its sources, because the parent applies it and no child loads its module.
     """
     backend, launcher = config["backend"]["name"], config["launcher"]
     order = plugins("orders").get(config["order"]["name"])

@@ -59,7 +59,7 @@ class Group:
 
 @dataclass
 class Plan:
-    """All groups of a command line; ``config`` is any of its configurations, for what they share."""
+    """All groups of a command line; ``config`` is one of its configurations, read for the keys that all share."""
 
     config: RunConfig
     groups: list[Group]
@@ -90,7 +90,7 @@ class PlannedRun:
 
 
 def make_plan(compositions: Iterable[Composition], environment: Environment = checked_environment) -> Plan:
-    """Expand, load and group compositions, and look up what is measured already; raises UsageError."""
+    """Expand, load and group compositions, and look up the records that exist already; raises UsageError."""
     runs = configurations(compositions)
     plan = Plan(runs[0].config, form_groups(runs, environment), machine_slug())
     plan.find_records()
@@ -100,9 +100,9 @@ def make_plan(compositions: Iterable[Composition], environment: Environment = ch
 def configurations(compositions: Iterable[Composition]) -> list[PlannedRun]:
     """Expand suites and load every composition strictly; raises UsageError, also when nothing is left to run."""
     runs = [
-        PlannedRun(load(inner.values), inner.overrides, suite)
-        for outer in compositions
-        for inner, suite in expand(outer)
+        PlannedRun(load(composition.values), composition.overrides, suite)
+        for unexpanded in compositions
+        for composition, suite in expand(unexpanded)
     ]
     if not runs:
         raise UsageError("nothing to run: the suite's tier has no cells")
@@ -119,7 +119,7 @@ def form_groups(runs: Iterable[PlannedRun], environment: Environment) -> list[Gr
     for run in runs:
         key = group_key(run.config, run.suite.vary if run.suite else [])
         _, cells = gathered.setdefault(digest(key), (key, []))
-        _add(cells, resolve_cell(run.config, run.overrides))
+        _add_cell(cells, resolve_cell(run.config, run.overrides))
     return [Group(group_id(key, cells, environment), key, cells) for key, cells in gathered.values()]
 
 
@@ -128,15 +128,15 @@ def group_key(config: RunConfig, vary: Iterable[str]) -> dict[str, Any]:
     free = tuple(vary)
     key: dict[str, Any] = {}
     settings: dict[str, Any] = {}
-    for item in fields(config):
-        value = getattr(config, item.name)
-        if not setting_of(item).shared:
+    for entry in fields(config):
+        value = getattr(config, entry.name)
+        if not setting_of(entry).shared:
             continue
         if is_dataclass(value):
-            settings |= flatten({item.name: executed_values(value)})
+            settings |= flatten({entry.name: executed_values(value)})
             value = getattr(value, "name", None)
-        if value is not None and item.name not in free:
-            key[item.name] = value
+        if value is not None and entry.name not in free:
+            key[entry.name] = value
     return key | {"settings": digest({name: value for name, value in settings.items() if not _below(name, free)})}
 
 
@@ -151,7 +151,7 @@ def group_id(key: dict[str, Any], cells: Iterable[Cell], environment: Environmen
 def find_group_records(group: Group, results: Path, machine: str) -> list[StoredRecord | None]:
     """Return the record that each cell of a group has *of that group*, measured on today's data with today's code.
 
-    All are of one run of the group: the one with records of the most cells, of equals the newest.
+    All belong to one run of the group: the run with records of the most cells, among equal ones the newest.
     """
     runs = [_records_by_run(cell, group.id, results, machine) for cell in group.cells]
     names = {name for records in runs for name in records}
@@ -169,13 +169,18 @@ def _records_by_run(cell: Cell, group: str, results: Path, machine: str) -> dict
     folder = results / cell_folder(cell.config, cell.hash, machine)
     records = [(path, read_record(path)) for path in folder.glob(f"seed={cell.config.seed}.*.{group}.json")]
     known = known_sha256(cell.config.dataset, default_cache())
-    records = [item for item in records if known in (None, item[1].get("dataset", {}).get("sha256", known))]
-    records = [item for item in records if _of_todays_code(results, item[1]["environment"])]
-    return {item[1].get("run", ""): item for item in sorted(records, key=lambda item: str(item[1].get("written", "")))}
+    valid = [
+        (path, record)
+        for path, record in records
+        if known in (None, record.get("dataset", {}).get("sha256", known))
+        and _of_todays_code(results, record["environment"])
+    ]
+    by_time = sorted(valid, key=lambda stored: str(stored[1].get("written", "")))
+    return {record.get("run", ""): (path, record) for path, record in by_time}
 
 
 def _of_todays_code(results: Path, environment: str) -> bool:
-    """Whether the code that a record's process had loaded is as it was; False without the environment's file."""
+    """Whether the code that a record's process had loaded is unchanged; False without the environment's file."""
     with suppress(RecordError):
         return is_current(environment_of(results, environment))
     return False
@@ -185,7 +190,7 @@ def _below(name: str, prefixes: tuple[str, ...]) -> bool:
     return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
 
 
-def _add(cells: list[Cell], cell: Cell) -> None:
+def _add_cell(cells: list[Cell], cell: Cell) -> None:
     """Append a cell, or add its labels to those of an equal one."""
     for other in cells:
         if (other.hash, other.config.launcher.python) == (cell.hash, cell.config.launcher.python):

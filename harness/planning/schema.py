@@ -1,6 +1,6 @@
 """Types of a cell's configuration: plain dataclasses, so that a measured process can read them without Hydra.
 
-What a setting may be, and whether two cells that differ in it are the same cell, stands at its field (``setting``).
+A field's ``setting`` declares its allowed values, and whether cells that differ in it are different cells.
 """
 
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -99,14 +99,14 @@ class LauncherConfig:
     """Where a cell runs: ``process`` (a child) or ``inline`` (this process, for tests)."""
 
     name: str = setting("process", choices=("process", "inline"), executed=False)
-    allocator: str = setting("tuned", choices=("tuned", "stock"), labels=False)  # a label says it already
+    allocator: str = setting("tuned", choices=("tuned", "stock"), labels=False)  # a label names it already
     python: str | None = setting(None, executed=False, labels=True)
     memory_limit_gib: float | None = setting(None, executed=False)
 
 
 @dataclass
 class TrackerConfig:
-    """Where records are shown beside the results folder."""
+    """The tracker to which records are sent, beside the results folder."""
 
     name: str = setting("none", choices=TRACKERS)
     mode: str = setting("offline", choices=("offline", "online"))
@@ -140,24 +140,24 @@ class RunConfig:
 
 @cache
 def _settings() -> dict[str, Setting]:
-    return {key: known for key, known, _ in settings_in(RunConfig())}
+    return {key: declared for key, declared, _ in settings_in(RunConfig())}
 
 
 def _settings_above(key: str) -> list[Setting]:
-    """Return the settings of a dotted key and of the sections that it lies in; what an engine adds has none."""
+    """Return the settings of a dotted key and of the sections that it lies in; an engine's own keys have none."""
     parts = key.split(".")
     names = (".".join(parts[: length + 1]) for length in range(len(parts)))
     return [_settings()[name] for name in names if name in _settings()]
 
 
 def is_executed(key: str) -> bool:
-    """Whether cells that differ at a dotted key are different cells."""
-    return all(known.executed for known in _settings_above(key))
+    """Whether cells that differ in a dotted key are different cells."""
+    return all(declared.executed for declared in _settings_above(key))
 
 
 def is_label(key: str) -> bool:
-    """Whether the value at a dotted key tells rows of the same name apart."""
-    return all(known.labels for known in _settings_above(key))
+    """Whether the value of a dotted key may distinguish rows of the same name."""
+    return all(declared.labels for declared in _settings_above(key))
 
 
 def from_dict(kind: type[T], values: dict[str, Any]) -> T:

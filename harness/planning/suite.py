@@ -18,8 +18,8 @@ class Suite:
 
     ``tiers`` maps quick and full to products (axis -> values), ``vary`` names the dotted keys that may differ inside
     a group, ``published`` the numbers to stand beside the measured ones. ``report`` names the sections of its page,
-    ``claims`` what the paper says in words, ``paper`` its numbers as rows of a section's table (section -> rows),
-    ``unfair`` what is unfair in the published comparison, ``assumed`` what a model of the page assumes, ``constants``
+    ``claims`` the paper's claims in words, ``paper`` its numbers as rows of a section's table (section -> rows),
+    ``unfair`` flaws of the published comparison, ``assumed`` the assumptions of a model on the page, ``constants``
     numbers of the paper that sections of the page compute with.
     """
 
@@ -39,7 +39,7 @@ class Suite:
 def read_suite(values: Any) -> Suite:
     """Check the content of a suite's file; raises UsageError."""
     if not isinstance(values, dict):
-        raise UsageError(f"suite={values} is no suite's content: write +suite=NAME")
+        raise UsageError(f"suite={values} is not the content of a suite's file: write +suite=NAME")
     keys = [item.name for item in fields(Suite)]
     for key in values:
         if key not in keys:
@@ -51,30 +51,30 @@ def read_suite(values: Any) -> Suite:
     return Suite(**values)
 
 
-def expand(outer: Composition, compose: Compose = compose_one) -> Iterator[tuple[Composition, Suite | None]]:
+def expand(composition: Composition, compose: Compose = compose_one) -> Iterator[tuple[Composition, Suite | None]]:
     """Yield a composition itself, or those of the suite that it names; the command line wins over an axis.
 
-    Of a value on the command line that some products list for its axis, only those products are expanded, so that
-    ``backend=agl`` meets no axis of another engine; a value that no product lists replaces the values of all.
+    Where the command line gives a value that some products list for its axis, only those products are expanded, so that
+    ``backend=agl`` is not combined with axes of other engines; a value that no product lists replaces those of all.
     """
-    if outer.values.get("suite") is None:
-        yield outer, None
+    if composition.values.get("suite") is None:
+        yield composition, None
         return
-    suite = read_suite(outer.values["suite"])
-    tier = outer.values["tier"]
+    suite = read_suite(composition.values["suite"])
+    tier = composition.values["tier"]
     if tier not in suite.tiers:
         raise unknown(f"tier of suite {suite.name}", tier, suite.tiers)
-    overrides = [override for override in outer.overrides if key_of(override) != "suite"]
+    overrides = [override for override in composition.overrides if key_of(override) != "suite"]
     seen: set[str] = set()
     for product in matching_products(suite.tiers[tier], overrides):
-        for inner in _compositions(product, overrides, compose):
-            if repr(inner.values) not in seen:
-                seen.add(repr(inner.values))
-                yield Composition(inner.values | {"suite": suite.name}, inner.overrides), suite
+        for cell in _compositions(product, overrides, compose):
+            if repr(cell.values) not in seen:
+                seen.add(repr(cell.values))
+                yield Composition(cell.values | {"suite": suite.name}, cell.overrides), suite
 
 
 def matching_products(products: list[Product], overrides: list[str]) -> list[Product]:
-    """Drop the products that list only other values for an axis of which an override names a listed value."""
+    """Drop products without the value of an override, where another product lists that value for the axis."""
     for override in overrides:
         axis, value = key_of(override), override.partition("=")[2]
         listed = [{key_of(key): values for key, values in product.items()}.get(axis) for product in products]
@@ -99,7 +99,7 @@ def _compositions(product: Product, overrides: list[str], compose: Compose) -> I
         chosen = [f"{axis}={_text(value)}" for axis, value in zip(axes, choice, strict=True) if value is not None]
         values = compose(chosen + overrides)
         for seed in seeds:
-            # A seed chooses no file, so that composing once serves all of them.
+            # Composed once for all seeds, because a seed selects no file.
             if seed is None:
                 yield Composition(values, chosen + overrides)
             else:

@@ -1,4 +1,4 @@
-"""The command that measures a row again: the overrides that lead from today's configuration files to its record."""
+"""The command that measures a row again: overrides of today's configuration files that give its record's config."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -16,7 +16,7 @@ from harness.usage import UsageError
 
 
 def overrides(record: Record) -> list[str]:
-    """Overrides without the seed that give a record's execution config; the shortest list that does.
+    """Shortest list of overrides, without the seed, that give a record's execution config.
 
     Groups are chosen by name first, then every key that still differs is given. Where the configuration files lack a
     choice that the record names, all keys are given.
@@ -34,9 +34,9 @@ def overrides(record: Record) -> list[str]:
 
 
 def _nearest_measure(values: Mapping[str, Any]) -> list[str]:
-    """The choice of ``measure`` that leaves the fewest keys to give; none where the default is as near."""
+    """The choice of ``measure`` after which the fewest keys differ; none where the default is as good."""
 
-    def keys_to_give(choice: list[str]) -> int:
+    def differing(choice: list[str]) -> int:
         composed = _composed(tuple(choice))
         unlike = [
             key
@@ -45,17 +45,15 @@ def _nearest_measure(values: Mapping[str, Any]) -> list[str]:
         ]
         return len(choice) + len(unlike)
 
-    return min(
-        [[], *([f"measure={path.stem}"] for path in sorted((CONF / "measure").glob("*.yaml")))], key=keys_to_give
-    )
+    return min([[], *([f"measure={path.stem}"] for path in sorted((CONF / "measure").glob("*.yaml")))], key=differing)
 
 
-def command(backends: Iterable[str], rest: Sequence[str], seeds: Iterable[int]) -> str:
+def command(backends: Iterable[str], choices: Sequence[str], seeds: Iterable[int]) -> str:
     """One command line for cells that differ in nothing but the backend and the seed."""
     names = ",".join(dict.fromkeys(backends))
     numbers = ",".join(str(seed) for seed in sorted(set(seeds)))
     sweep = "-m " if "," in names + numbers else ""
-    arguments = [f"backend={names}", *rest, f"seed={numbers}"]
+    arguments = [f"backend={names}", *choices, f"seed={numbers}"]
     return f"python -m harness {sweep}{' '.join(quoted(text) for text in arguments)}"
 
 
@@ -65,16 +63,16 @@ def quoted(override: str) -> str:
 
 
 def execution_values(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted keys of a plain config that are executed and can be said on the command line."""
+    """The executed values of a plain config by dotted key, without the names that choose a group."""
     flat = flatten(config)
-    return {key: _listed(value) for key, value in flat.items() if value != {} and not _unasked(key)}
+    return {key: _as_list(value) for key, value in flat.items() if value != {} and not _not_on_command_line(key)}
 
 
-def _unasked(key: str) -> bool:
+def _not_on_command_line(key: str) -> bool:
     return key.partition(".")[2] == "name" or not is_executed(key)
 
 
-def _listed(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -1,4 +1,4 @@
-"""Records sorted into comparisons: one table per model and scenario, by data set and machine."""
+"""Records grouped into comparisons: one table per model and scenario, by data set and machine."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ class Comparison:
 
     @property
     def scenario(self) -> str:
-        """What was timed."""
+        """Name of the scenario that was timed."""
         return str(self.rows[0].record["config"]["scenario"]["name"])
 
 
@@ -47,7 +47,7 @@ class DatasetComparisons:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the records know of the data set; nothing but its name where no cell got as far as reading it."""
+        """The key ``dataset`` of a record; little more than the name where no cell has read the data set."""
         unread = {"name": self.name, "synthetic": False, "sha256": None, "notes": []}
         return next((row.record["dataset"] for row in self.rows if row.record.get("dataset")), unread)
 
@@ -89,7 +89,7 @@ def of_scenarios(
 
 
 def _table_key(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """What all rows of a table share: precision and the engine's options are rows, the order too but for ``spmm``."""
+    """The settings that all rows of a table share; engine options, precision and (but in ``spmm``) order may differ."""
     training = {key: value for key, value in config["training"].items() if key != "dtype"}
     measure = {key: value for key, value in config.get("measure", {}).items() if key != "deadline_seconds"}
     order = config.get("order", {}) if config["scenario"]["name"] == "spmm" else {}
@@ -104,11 +104,13 @@ def _with_different_titles(comparisons: Sequence[Comparison]) -> list[Comparison
     for comparison in comparisons:
         *form, device, threads = comparison.title.split(", ")
         same = [_settings(other) for other in comparisons if other.title == comparison.title]
-        own = _settings(comparison)
-        keys = [key for key in own if any(str(other.get(key)) != str(own[key]) for other in same)]
+        settings = _settings(comparison)
+        keys = [key for key in settings if any(str(other.get(key)) != str(settings[key]) for other in same)]
         if len({other["suite"] for other in same}) == len(same) > 1:
             keys = ["suite"]
-        added = [f"{key.rpartition('.')[2].replace('_', ' ')} {_spaced(own[key])}" for key in keys if own[key]]
+        added = [
+            f"{key.rpartition('.')[2].replace('_', ' ')} {_spaced(settings[key])}" for key in keys if settings[key]
+        ]
         renamed.append(replace(comparison, title=", ".join([*form, *added, device, threads])))
     return renamed
 

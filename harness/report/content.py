@@ -1,4 +1,4 @@
-"""Content of a page as data: sections, texts, tables, figures; a renderer writes them in its format."""
+"""Content of a page as data: sections, texts, tables, figures; a renderer writes it in one format."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ Text = Span | Sequence[Span]
 
 @dataclass(frozen=True)
 class Value:
-    """A number and the format that prints it; a dash where it was not measured, never a zero."""
+    """A number and its format; ``None`` is printed as a dash, never as zero: it was not measured."""
 
     number: float | None
     form: str = "{:.3g}"
@@ -149,7 +149,7 @@ def columns(*heads: str | tuple[str, str]) -> list[Column]:
 
 
 def spans(text: Text) -> Sequence[Span]:
-    """The spans of a text, also of one that is a single span."""
+    """Return the spans of a text, which may be a single span."""
     return (text,) if isinstance(text, str | Strong | Code | Hyperlink) else text
 
 

@@ -1,4 +1,4 @@
-"""Figures of the reports: SVG that is the same bytes for the same rows; matplotlib is imported when one is drawn."""
+"""Figures of the reports as SVG, the same bytes for the same rows; matplotlib is imported when one is drawn."""
 
 import io
 from collections.abc import Sequence
@@ -40,9 +40,9 @@ def draw_speedups(aggregations: "Sequence[AggregationSpeedup]") -> "Figure":
     figure = Figure(figsize=(7.5, 0.3 * len(names) + 1.1), layout="constrained")
     axes = figure.subplots()
     for attention, colour, what in ((False, OWN, "gcn, sage"), (True, ATTENTION, "gat")):
-        mine = [one for one in aggregations if one.attention == attention]
-        places = [names.index(one.dataset.name) + (0.14 if attention else -0.14) for one in mine]
-        axes.plot([one.factor for one in mine], places, "o", color=colour, alpha=0.7, markersize=5, label=what)
+        selected = [one for one in aggregations if one.attention == attention]
+        places = [names.index(one.dataset.name) + (0.14 if attention else -0.14) for one in selected]
+        axes.plot([one.factor for one in selected], places, "o", color=colour, alpha=0.7, markersize=5, label=what)
     axes.axvline(1, color=PEER, linewidth=1)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
@@ -90,7 +90,7 @@ def _title(axes: "Axes", text: str) -> None:
     from matplotlib.transforms import blended_transform_factory
 
     assert axes.figure is not None
-    axes.set_title(" ", fontsize=9)  # keeps the room
+    axes.set_title(" ", fontsize=9)  # keeps the space above the axes
     place = blended_transform_factory(axes.figure.transFigure, axes.transAxes)
     style: dict[str, Any] = {"fontsize": 9, "fontweight": "bold", "xytext": (0, 5), "textcoords": "offset points"}
     axes.annotate(text, (0.01, 1), xycoords=place, annotation_clip=False, **style).set_in_layout(False)

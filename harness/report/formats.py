@@ -1,4 +1,4 @@
-"""Printed forms of what is derived from records: times with their spread, ratios, scores, bytes, statuses."""
+"""Printed forms of times with their spread, ratios, scores, bytes and statuses."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ LONGEST_MESSAGE = 160
 
 
 def unit_of(rows: Sequence[Row]) -> tuple[str, float]:
-    """Unit in which the smallest time of a table is at least one, and its number per second."""
+    """Unit in which the smallest time of a table is at least one, and how many of them make a second."""
     smallest = min((row.time.median for row in rows if row.time), default=1.0)
     return next(((name, factor) for name, factor in UNITS if smallest * factor >= 1), UNITS[-1])
 
@@ -43,7 +43,7 @@ def measured(summary: Summary, factor: float = 1.0) -> str:
 
 
 def ratio(row: Row) -> str:
-    """Time as a multiple of the fastest peer's; ``~`` where the interval holds 1."""
+    """Time as a multiple of the fastest peer's; ``~`` where the interval contains 1."""
     if row.ratio is None:
         return NOTHING
     if row.ratio_to == row.label:
@@ -61,7 +61,7 @@ def status(row: Row) -> str:
 
 
 def mean(scores: Sequence[float]) -> str:
-    """Mean and sample standard deviation over seeds, which is what papers print."""
+    """Mean and sample standard deviation over seeds, as papers print them."""
     if not scores:
         return NOTHING
     spread = f" ± {np.std(scores, ddof=1):.3f}" if len(scores) > 1 else ""

@@ -11,7 +11,7 @@ SUITES = Path(__file__).resolve().parent.parent.parent / "conf" / "suite"
 
 @dataclass(frozen=True)
 class Published:
-    """A number of a paper: its data set, model, metric, value and where it stands."""
+    """A published number: its data set, model, metric, value and the place in the paper."""
 
     dataset: str
     model: str
@@ -21,18 +21,18 @@ class Published:
 
 
 def published_scores(folder: Path = SUITES) -> list[Published]:
-    """Read what the suites say was published, each number once, sorted."""
+    """Read the published numbers of all suites, each once, sorted."""
     from omegaconf import OmegaConf
 
     scores = set()
     for path in sorted(folder.glob("*.yaml")):
         for values in OmegaConf.to_container(OmegaConf.load(path)).get("published") or []:  # type: ignore[union-attr]
             scores.add(Published(**values))
-    return sorted(scores, key=lambda item: (item.dataset, item.model, item.metric, item.source))
+    return sorted(scores, key=lambda score: (score.dataset, score.model, score.metric, score.source))
 
 
 def published_for(record: Record, scores: Iterable[Published]) -> Published | None:
-    """The published number that a record's test score may stand beside, if there is one."""
+    """The published number for a record's data set, model and metric, if there is one."""
     name = (record["config"]["dataset"]["name"], record["config"]["model"]["name"])
     metric = record.get("metrics", {}).get("name", "")
-    return next((item for item in scores if (item.dataset, item.model) == name and item.metric == metric), None)
+    return next((score for score in scores if (score.dataset, score.model) == name and score.metric == metric), None)

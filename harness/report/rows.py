@@ -1,4 +1,4 @@
-"""Rows of a table: the records that count for each engine, and what is derived from them."""
+"""Rows of a table: the records that count for each engine, and the numbers derived from them."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ class Row:
 
     @property
     def record(self) -> Record:
-        """A record that stands for the row: the first good one, else the first."""
+        """The first good record of the row, else the first."""
         return self.ok[0] if self.ok else self.cells[0][1]
 
     @cached_property
@@ -47,13 +47,13 @@ class Row:
 
     @property
     def peer(self) -> bool:
-        """Whether this is an engine to be compared with, not one of ours."""
+        """Whether the engine is a peer, not one of ours."""
         kind = usable_class(self.record["config"]["backend"]["name"])
         return kind is None or kind.engine == "peer"
 
     @property
     def fastest_peer(self) -> bool:
-        """Whether the others are compared with this one."""
+        """Whether this is the peer that the other rows are compared with."""
         return self.peer and self.ratio_to == self.label
 
     @property
@@ -63,7 +63,7 @@ class Row:
 
     @property
     def timed(self) -> bool:
-        """Whether its time was what the run was for: suites of scores take one sample."""
+        """Whether the run was meant to measure time: suites of scores take one sample."""
         return int(self.record["config"].get("measure", {}).get("max_samples", 2)) > 1
 
     def samples(self) -> dict[str, list[float]]:
@@ -71,17 +71,17 @@ class Row:
         return {f"{record['group']} {record.get('run', '')}".strip(): seconds(record) for record in self.ok}
 
     def values(self, *keys: str) -> list[float]:
-        """The numbers at a place in the good records, where they are given."""
+        """The numbers at nested ``keys`` of the good records, as far as they are there."""
         numbers = [_at(record, keys) for record in self.ok]
         return [float(value) for value in numbers if isinstance(value, int | float)]
 
-    def middle(self, *keys: str) -> float | None:
-        """Median over the good records of the numbers at a place."""
+    def median(self, *keys: str) -> float | None:
+        """Median over the good records of the numbers at nested ``keys``."""
         values = self.values(*keys)
         return statistics.median(values) if values else None
 
     def phases(self) -> dict[str, float]:
-        """Median seconds of each phase of the timed call, and of the rest that no phase claims."""
+        """Median seconds of each phase of the timed call; ``rest`` is the time outside all phases."""
         named: dict[str, list[float]] = {}
         for record in self.ok:
             factor, epochs = record.get("extrapolated", 1.0), record["epochs"]
@@ -94,7 +94,7 @@ class Row:
         return {name: statistics.median(values) for name, values in named.items()}
 
     def prepare(self) -> dict[str, float]:
-        """Median seconds of each phase of what is done once."""
+        """Median seconds of each phase of the preparation, which is done once."""
         names = dict.fromkeys(name for record in self.ok for name in record.get("prepare", {}))
         return {name: statistics.median(self.values("prepare", name)) for name in names}
 
@@ -148,7 +148,7 @@ def rows(records: Iterable[StoredRecord], environments: Mapping[str, Mapping[str
 
 
 def checked(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> str:
-    """What must be equal before two records are pooled: the checked environment and the protocol, as one text."""
+    """The checked environment and the protocol as one text, which must be equal for two records to be pooled."""
     environment = environments.get(record["environment"], {})
     return json.dumps([record["protocol"], environment.get("checked", environment)], sort_keys=True)
 
@@ -156,13 +156,13 @@ def checked(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> st
 def _current(
     records: Sequence[StoredRecord], environments: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[StoredRecord], int]:
-    """Keep the newest record of every seed among those of the newest environment; also count the rest."""
-    ordered = sorted(records, key=lambda item: (item[1].get("written", ""), str(item[0])))
+    """Keep the newest record of every seed among those of the newest environment; also count the other records."""
+    ordered = sorted(records, key=lambda stored: (stored[1].get("written", ""), str(stored[0])))
     today = checked(ordered[-1][1], environments)
     newest = {
         record["config"]["seed"]: (path, record) for path, record in ordered if checked(record, environments) == today
     }
-    current = sorted(newest.values(), key=lambda item: int(item[1]["config"]["seed"]))
+    current = sorted(newest.values(), key=lambda stored: int(stored[1]["config"]["seed"]))
     return current, len(records) - len(current)
 
 

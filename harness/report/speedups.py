@@ -14,7 +14,7 @@ MEANS = ("tables", "geometric mean", "lowest", "highest")
 
 @dataclass
 class Speedup:
-    """Our fastest row of a comparison and the peer's that it is compared with."""
+    """Our fastest row of a comparison and the row of the fastest peer."""
 
     dataset: DatasetComparisons
     comparison: Comparison

@@ -36,9 +36,9 @@ def _result(row: Row, factor: float, published: Published | None, timed_score: b
         formats.measured(row.time, factor) + (" ≈" if row.record.get("extrapolated") else ""),
         n,
         formats.ratio(row),
-        Value(row.middle("limits", "fraction_of_limit"), "{:.0%}"),
-        Value(row.middle("limits", "xnr")),
-        Value(row.middle("cache", "hit_rate"), "{:.1%}"),
+        Value(row.median("limits", "fraction_of_limit"), "{:.0%}"),
+        Value(row.median("limits", "xnr")),
+        Value(row.median("cache", "hit_rate"), "{:.1%}"),
         formats.mean(scores),
         formats.beside(scores, published),
         *[Value(row.time_to_accuracy(), "{:.3g} s")] * timed_score,
@@ -47,14 +47,14 @@ def _result(row: Row, factor: float, published: Published | None, timed_score: b
 
 
 def _memories(row: Row) -> str:
-    above, resident = row.middle("memory", "peak_minus_resident"), row.middle("memory", "resident")
-    if resident is None:  # records of before 2026-11-21 count from there
-        resident = row.middle("memory", "resident_after_prepare")
+    above, resident = row.median("memory", "peak_minus_resident"), row.median("memory", "resident")
+    if resident is None:  # records from before 2026-11-21 lack it
+        resident = row.median("memory", "resident_after_prepare")
     return formats.memory(above) if resident is None else f"{formats.memory(above)} + {formats.memory(resident)}"
 
 
 def phases(rows: Sequence[Row]) -> Table:
-    """Where the time goes: the phases of the timed call, CPU seconds per second, and what is done once before."""
+    """Where the time goes: the phases of the timed call, CPU seconds per second, and the preparation."""
     unit, factor = formats.unit_of(rows)
     good = [row for row in rows if row.ok]
     known = {name for row in good for name in row.phases()} - {"rest"}

@@ -97,7 +97,7 @@ def _place(row: Row, root: Path) -> str:
 
 
 def _checked(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What must be equal; the sources of an own engine may differ, because they are what is compared."""
+    """The values that must be equal. Sources may differ: ``compare`` exists to compare versions of the code."""
     environment = environments[record["environment"]]
     values = flatten(environment.get("checked", environment)) | {"protocol": record["protocol"]}
     values |= {"data": record.get("dataset", {}).get("sha256", "")}
@@ -128,7 +128,7 @@ def _engines(name: str, a: Row, b: Row, threshold: float) -> Verdict:
 
 
 def _by_status(name: str, a: Row, b: Row) -> Verdict:
-    """A cell that fails now is worse, whatever it took before; one that never ran is not."""
+    """Judge a cell of which one side has no time: it is worse if it was ok before and fails now."""
     status = f"{a.record['status']}, then {b.record['status']}"
     verdict = "fails now" if a.time else "works now" if b.time else "not comparable"
     return Verdict(_title(a, name), a.time, b.time, None, verdict, status)

@@ -1,4 +1,4 @@
-"""Writing of ``reports/``: a pure function of the records and of this checkout, twice the same bytes."""
+"""Writing of ``reports/``: the same records and checkout give the same bytes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -23,8 +23,8 @@ MARK = "gnn-harness report"
 def write_reports(results: Path, out: Path, on_page: Callable[[str], None] = lambda name: None) -> list[Path]:
     """Write all pages and figures below ``out`` and return them; raises RecordError when there is no record.
 
-    Nothing is written before all of them are built; ``on_page`` hears the name of each that is. Files of an earlier
-    report that are no longer built are deleted; what carries no mark of a report is left alone.
+    Nothing is written before all of them are built; ``on_page`` is called with the name of each that is. Files of an
+    earlier report that are no longer built are deleted; files without the mark of a report are left alone.
     """
     records = list(find_records(results))
     if not records:
@@ -37,7 +37,7 @@ def write_reports(results: Path, out: Path, on_page: Callable[[str], None] = lam
 
 
 def pages(results: Path, records: list[StoredRecord]) -> Iterator[Page]:
-    """Build every page that the records fill, in no format yet."""
+    """Yield every page that the records fill, as data."""
     names = sorted({record["environment"] for _, record in records})
     environments = {name: environment_of(results, name) for name in names}
     datasets = dataset_comparisons(results, records, environments)

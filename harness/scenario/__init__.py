@@ -30,7 +30,7 @@ class Scenario(Protocol):
         ...
 
     def run(self, index: int, clock: Clock) -> float | None:
-        """Do what is timed; returns the loss where there is one."""
+        """Run the timed call once; returns the loss where there is one."""
         ...
 
     def accuracy(self, progress: Any) -> dict[str, Any]:
@@ -38,11 +38,11 @@ class Scenario(Protocol):
         ...
 
     def metrics(self) -> dict[str, Any] | None:
-        """Score what the timed call returned, where that means something."""
+        """Score the answer of the last timed call; None where it predicts nothing."""
         ...
 
     def close(self) -> None:
-        """Let the engine end."""
+        """Close the engine."""
         ...
 
 

@@ -1,11 +1,11 @@
-"""Base of scenarios around one engine that neither train nor score anything."""
+"""Base class of scenarios: one engine and, unless a scenario overrides them, no accuracy pass and no scores."""
 
 from collections.abc import Callable
 from typing import Any
 
 
 class EngineScenario:
-    """A scenario around one engine."""
+    """A scenario of one engine."""
 
     engine: Any
 
@@ -15,13 +15,13 @@ class EngineScenario:
         return getattr(self.engine, "now", None)
 
     def accuracy(self, progress: Callable[[int, float], None]) -> dict[str, Any]:
-        """Nothing to train."""
+        """Return no scores: only ``train`` has an accuracy pass."""
         return {}
 
     def metrics(self) -> dict[str, Any] | None:
-        """Nothing to score."""
+        """Return None: the timed call makes no predictions."""
         return None
 
     def close(self) -> None:
-        """Let the engine end."""
+        """Close the engine."""
         self.engine.close()

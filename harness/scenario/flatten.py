@@ -1,4 +1,4 @@
-"""Scenario ``flatten``: the neighbourhoods of all labelled nodes as records are timed."""
+"""Scenario ``flatten``: writing the neighbourhoods of all labelled nodes as records is timed."""
 
 from backends.batches import BatchPlan
 from backends.contract import Clock, Flattener

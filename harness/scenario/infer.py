@@ -1,4 +1,4 @@
-"""Scenario ``infer``: the scores of all nodes are timed."""
+"""Scenario ``infer``: computing the scores of all nodes is timed."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ class Infer(EngineScenario):
         self.config, self.graph = config, graph
         self.spec = spec_of(config, graph)
         self.start = start_of(config, self.spec)
-        # Always whole: an engine may score all nodes in one pass, whatever the batches, so parts cannot be scaled up.
+        # One part only: an engine may score all nodes in one pass, whatever the batches, so a part cannot be scaled up.
         self.batches = 1
         self.nodes = np.arange(graph.nodes)
         self.logits: Floats | None = None
@@ -39,7 +39,7 @@ class Infer(EngineScenario):
         self.logits = self.engine.infer(clock)
 
     def metrics(self) -> dict[str, Any] | None:
-        """Score the last answer where the parameters were trained; those drawn from a seed predict nothing."""
+        """Score the last answer; None where the parameters were drawn from a seed and predict nothing."""
         if self.config.scenario.state is None or self.logits is None or self.graph.labels is None:
             return None
         logits = self.logits

@@ -1,4 +1,4 @@
-"""Scenario ``sample``: the neighbourhoods of all batches of an epoch are timed, without features and compute."""
+"""Scenario ``sample``: drawing the neighbourhoods of all batches of an epoch is timed, without features and compute."""
 
 from backends.batches import BatchPlan
 from backends.contract import Clock, Sampler

@@ -1,4 +1,4 @@
-"""Specifications made from a configuration and a graph, and files of trained parameters; for all scenarios."""
+"""Specifications of model and training for the scenarios of a configuration; files of trained parameters."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +20,7 @@ def spec_of(config: RunConfig, graph: Graph) -> ModelSpec:
 
 
 def neighbourhood_spec_of(config: RunConfig, graph: Graph) -> ModelSpec:
-    """Return the model whose layers and fanouts say what a neighbourhood is; needs no features."""
+    """Return the model whose layers and fanouts define a neighbourhood; needs no features."""
     return model_spec(asdict(config.model), graph.width, graph.classes)
 
 
@@ -37,7 +37,7 @@ def product_spec_of(config: RunConfig) -> ModelSpec:
 
 
 def training_of(config: RunConfig) -> TrainingSpec:
-    """Return how the engine trains."""
+    """Return the training options of an engine."""
     values = {key: value for key, setting, value in settings_in(config.training) if setting.for_engine}
     return TrainingSpec(**values, threads=config.threads, device=config.device, seed=config.seed)
 

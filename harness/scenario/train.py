@@ -1,4 +1,4 @@
-"""Scenario ``train``: one optimization epoch is timed; the accuracy pass trains once more, to the end."""
+"""Scenario ``train``: an optimization epoch is timed; the accuracy pass then trains from the start to the end."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class Train(EngineScenario):
         """Seconds of a full-batch epoch's layers without aggregation; mini batches have no such floor."""
         if self.config.training.batch_size is not None:
             return None
-        # torch is what it measures with: engines without it have no floor.
+        # Not imported above: it imports torch, which a cell whose engine works without torch must not load.
         from harness.measure.dense import dense_floor
 
         return dense_floor(self.spec, self.view, self.start, self.config.threads)
@@ -79,13 +79,11 @@ class Train(EngineScenario):
         return self._scored(curve, epoch + 1)
 
     def _validate(self) -> tuple[float, float]:
-        """Loss and score on the validation nodes, of the training nodes where there are none."""
+        """Loss and score on the validation nodes, or on the training nodes where there are none."""
         nodes = self.graph.nodes_of("validation")
-        return metrics.loss_and_score(self.graph, nodes if len(nodes) else self.nodes_of_view(), self.engine.predict)
-
-    def nodes_of_view(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Training nodes, numbered as in the whole graph."""
-        return self.graph.nodes_of("train")
+        return metrics.loss_and_score(
+            self.graph, nodes if len(nodes) else self.graph.nodes_of("train"), self.engine.predict
+        )
 
     def _scored(self, curve: "ValidationCurve", epochs: int) -> dict[str, Any]:
         self.engine.load(curve.best_state)
@@ -94,13 +92,13 @@ class Train(EngineScenario):
         scores = metrics.scores_of_splits(self.graph, self.engine.predict)
         scores |= {"best_epoch": curve.best_epoch, "epochs_run": epochs}
         if self.config.scenario.target is not None:
-            scores |= {"target": self.config.scenario.target, "epochs_to_target": curve.reached}
+            scores |= {"target": self.config.scenario.target, "epochs_to_target": curve.epochs_to_target}
         return {"metrics": scores, "validation": thinned(curve.points, curve.best_epoch)}
 
 
 @dataclass
 class ValidationCurve:
-    """The validation curve so far, its best epoch, and the first one that reached the target."""
+    """The validation curve so far, its best epoch, and the first epoch that reached the target."""
 
     target: float | None
     points: list[list[float]] = field(default_factory=list)
@@ -108,19 +106,19 @@ class ValidationCurve:
     best_score: float = float("-inf")
     best_loss: float = float("inf")
     best_state: State = field(default_factory=dict)
-    reached: int | None = None
+    epochs_to_target: int | None = None
 
     def add(self, epoch: int, loss: float, score: float, state: Callable[[], State]) -> None:
         """Add a point; keep a copy of the state when it is the best."""
         self.points.append([epoch, loss, score])
-        if self.reached is None and self.target is not None and score >= self.target:
-            self.reached = epoch
+        if self.epochs_to_target is None and self.target is not None and score >= self.target:
+            self.epochs_to_target = epoch
         if (score, -loss) > (self.best_score, -self.best_loss):
             self.best_epoch, self.best_score, self.best_loss = epoch, score, loss
             self.best_state = {name: np.array(value) for name, value in state().items()}
 
 
 def thinned(points: list[list[float]], best_epoch: int) -> list[list[float]]:
-    """Keep at most some 200 points of a curve, the last and the best among them."""
+    """Thin a curve to about ``LONGEST_CURVE`` points, the last and the best among them."""
     step = -(-len(points) // LONGEST_CURVE)
     return [point for i, point in enumerate(points) if i % step == 0 or point[0] == best_epoch or i == len(points) - 1]

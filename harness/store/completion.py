@@ -1,4 +1,4 @@
-"""Completion of a record before it is written: versions, time, rounded floats; what must not be there is dropped."""
+"""Completion of a record before it is written: versions, time, rounded floats; a failed cell keeps no measurements."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ EXACT = ("config", "config_diff", "overrides")
 
 
 def complete(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Add versions and time, round floats to 6 digits and drop what was measured unless the status is ok.
+    """Add versions and time, round floats to 6 digits and drop measurements unless the status is ok.
 
     A measured number that is not finite makes the status ``error``. Raises RecordError for keys or a status that the
     schema lacks.
@@ -48,11 +48,11 @@ def not_finite(value: Any, where: str = "") -> Iterator[str]:
     if isinstance(value, float) and not math.isfinite(value):
         yield where
     elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from not_finite(item, f"{where}.{key}" if where else str(key))
+        for key, part in value.items():
+            yield from not_finite(part, f"{where}.{key}" if where else str(key))
     elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from not_finite(item, f"{where}[{index}]")
+        for index, part in enumerate(value):
+            yield from not_finite(part, f"{where}[{index}]")
 
 
 def _plain(value: Any, rounded: bool) -> Any:
@@ -61,5 +61,5 @@ def _plain(value: Any, rounded: bool) -> Any:
             return None
         return float(f"{value:.6g}") if rounded else value
     if isinstance(value, Mapping):
-        return {str(key): _plain(item, rounded) for key, item in value.items()}
-    return [_plain(item, rounded) for item in value] if isinstance(value, list | tuple) else value
+        return {str(key): _plain(part, rounded) for key, part in value.items()}
+    return [_plain(part, rounded) for part in value] if isinstance(value, list | tuple) else value

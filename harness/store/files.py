@@ -19,7 +19,7 @@ from harness.store.record import (
     check_version,
 )
 
-LARGEST = 16 * 1024
+LARGEST_BYTES = 16 * 1024
 NEVER_ASIDE = frozenset((*REQUIRED, "message", "ablations", "dataset", "written", "side"))
 
 
@@ -53,10 +53,10 @@ def _gpu_names() -> list[str]:
 
 
 def write_record(results: Path, relative: Path | str, record: Mapping[str, Any]) -> Path:
-    """Write a record to ``results/relative`` and return its path; it is there whole or not at all.
+    """Write a record to ``results/relative``, whole or not at all, and return its path.
 
-    Floats keep 6 significant digits; what makes it larger than 16 KB goes to ``<name>.side.json``, largest keys first.
-    Versions and the time are added. What was measured is dropped unless the status is ok, and a measured number that
+    Floats keep 6 significant digits; where it is larger than 16 KB, its largest keys go to ``<name>.side.json``.
+    Versions and the time are added. Measurements are dropped unless the status is ok, and a measured number that
     is not finite makes the status ``error``. Raises RecordError for keys or a status that the schema lacks, OSError
     as the disk gives it.
     """
@@ -143,7 +143,7 @@ def split_side(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     sizes = {key: len(json.dumps(value)) for key, value in record.items() if key not in NEVER_ASIDE}
     main, side = dict(record), dict[str, Any]()
     for key in sorted(sizes, key=lambda key: -sizes[key]):
-        if len(dump(main).encode()) <= LARGEST:
+        if len(dump(main).encode()) <= LARGEST_BYTES:
             break
         side[key] = main.pop(key)
         main["side"] = sorted(side)

@@ -30,8 +30,8 @@ def frame(records: Iterable[tuple[Path, Record]]) -> "pandas.DataFrame":
 
     rows = [row(path, record) for path, record in records]
     first = ["path", "label", "status"]
-    rest = sorted({key for values in rows for key in values} - set(first))
-    return pandas.DataFrame(rows, columns=[*first, *rest])
+    others = sorted({key for values in rows for key in values} - set(first))
+    return pandas.DataFrame(rows, columns=[*first, *others])
 
 
 def write(table: "pandas.DataFrame", out: Path) -> None:

@@ -1,4 +1,4 @@
-"""Labels of rows: the backend, its variant, what differs from the defaults, its ablations."""
+"""Labels of rows: backend, variant, values other than the defaults, ablations."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ def label(record: Record) -> str:
     config = record["config"]
     backend, order = config["backend"], config.get("order", {}).get("name", "none")
     dtype = config.get("training", {}).get("dtype", "float32")
-    # An engine that chose its variant itself says which in its facts.
+    # The facts name the variant of an engine that chose it itself.
     words = [backend["name"], record.get("facts", {}).get("variant") or backend.get("variant") or ""]
     words += ["" if order == "none" else f"order={order}", "" if dtype == "float32" else dtype]
     words += ["stock" if config.get("launcher", {}).get("allocator") == "stock" else ""]
@@ -21,7 +21,7 @@ def label(record: Record) -> str:
 
 
 def labels(records: Sequence[Record]) -> list[str]:
-    """Name several cells apart: where labels are equal, the config keys that differ are added."""
+    """Give several cells different names: equal labels are extended by the config keys in which their cells differ."""
     names = [label(record) for record in records]
     flat = [flatten(record["config"]) for record in records]
     for name in {name for name in names if names.count(name) > 1}:

@@ -32,7 +32,7 @@ class Record(TypedDict, total=False):
     environment: str  # hash, see environments/<hash>.json
     group: str
     run: str  # id shared by the records that one run of a group wrote; absent in older records
-    rounds: list[int]  # position of each sample in the group's token order
+    rounds: list[int]  # position of each sample among those of its group
     prepare: dict[str, float]  # phase -> seconds
     warmup: list[float]
     epochs: Epochs
@@ -46,7 +46,7 @@ class Record(TypedDict, total=False):
     parity: dict[str, Any]  # graph -> worst forward, worst gradient, tensor, tries; of flatten: targets, nodes, edges
     log_tail: str
     overrides: list[str]  # the command-line overrides that led to this cell, as given
-    written: str  # when the record was written, ISO 8601 in UTC; set by the store
+    written: str  # time of writing, ISO 8601 in UTC; set by the store
     side: list[str]  # keys that stand in the side file; readers put them back
 
 

@@ -31,12 +31,12 @@ class Summary:
     kind: str
 
     def scaled(self, factor: float) -> "Summary":
-        """The same in another unit."""
+        """Convert to another unit."""
         return Summary(self.median * factor, self.low * factor, self.high * factor, self.n, self.kind)
 
 
 def median(values: Values) -> float:
-    """Middle of the values."""
+    """Median of the values."""
     return float(np.median(_checked(values)))
 
 
@@ -68,7 +68,7 @@ def interval(values: Values, seed: int = 0) -> tuple[float, float]:
 
 
 def summarize(processes: Sequence[Values], seed: int = 0) -> Summary:
-    """Summarise the samples of several processes by the median of their medians."""
+    """Summarize the samples of several processes by the median of their medians."""
     centres = [median(samples) for samples in processes]
     centre = median(centres)
     if len(centres) >= ENOUGH:
@@ -81,7 +81,7 @@ def paired_ratio(above: Mapping[str, Values], below: Mapping[str, Values], seed:
     """Ratio above / below over the groups that hold both; ``None`` when no group does.
 
     Per group the ratio of medians, over groups their median. With fewer than three groups the interval is the
-    bootstrap over the rounds of the groups: it tells the noise inside, not between, processes (kind ``spread``).
+    bootstrap over the rounds of the groups: the noise inside processes, not between them (kind ``spread``).
     """
     shared = sorted(set(above) & set(below))
     if not shared:
@@ -109,7 +109,7 @@ def independent_ratio(above: Sequence[Values], below: Sequence[Values], seed: in
 
 
 def outliers(values: Values) -> list[int]:
-    """Positions whose modified z-score exceeds 3.5 (Iglewicz and Hoaglin 1993); they are named, never dropped."""
+    """Positions of values with a modified z-score above 3.5 (Iglewicz and Hoaglin 1993), which tables name but keep."""
     array = _checked(values)
     scale = mad(array)
     if scale == 0:

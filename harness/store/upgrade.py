@@ -34,7 +34,7 @@ def upgrade_folder(
 ) -> list[Path]:
     """Upgrade all records below ``results`` in place and return the files that changed.
 
-    All are read and upgraded before the first is written, so that a record that cannot be leaves every file as it was.
+    All are read and upgraded before the first is written: a record that cannot be upgraded leaves every file unchanged.
     """
     changed: dict[Path, Values] = {}
     for path in record_paths(results):

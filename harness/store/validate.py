@@ -1,4 +1,4 @@
-"""Rules of a valid record; each problem names the key that breaks a rule."""
+"""Validation of records; each problem names the key that breaks a rule."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -95,7 +95,7 @@ def _below_zero(values: list[Any]) -> bool:
 
 
 def _misplaced(relative: Path, record: Record) -> Iterator[str]:
-    """Compare what the path says with what the record says."""
+    """Compare the names in a record's path with those in its config."""
     if len(relative.parts) != len(LEVELS) + 1:
         yield f"lies at {relative}: allowed is {'/'.join(f'<{level}>' for level in LEVELS)}/seed=<n>.<...>.json"
         return

@@ -1,4 +1,4 @@
-"""One line of progress on stderr for a run: which cell, what it does, its last sample."""
+"""One line of progress on stderr for a run: the cell, its step, its last sample."""
 
 import sys
 from time import monotonic
@@ -18,7 +18,7 @@ class RunProgress:
         self.printed = monotonic()
         self.console = Console(file=sys.stderr, soft_wrap=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        # Drawn at events only, which fall between samples: a thread that draws would disturb them.
+        # Drawn at events only, which come between samples: a thread that draws would disturb the samples.
         self.bar = Progress(
             *columns,
             console=self.console,
@@ -41,7 +41,7 @@ class RunProgress:
         """Show one event."""
         cell = f"cell {event['cell'] + 1}"
         if event["event"] == "waiting":
-            self.console.print(f"waiting: this machine is measured on by {event['for']}", markup=False)
+            self.console.print(f"waiting: {event['for']} is measuring on this machine", markup=False)
         elif event["event"] == "done":
             self.console.print(f"{event['status']:<12} {event['path']}", markup=False, highlight=False)
             self.bar.advance(self.task)

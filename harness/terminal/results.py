@@ -23,7 +23,7 @@ HEAD = ("cell", "status", "median epoch", "to fastest peer", "hit rate", "score"
 def print_plan(plan: Plan) -> None:
     """Print every cell with its path and whether it would run, then the time that earlier records suggest."""
     console = _console()
-    expected: list[float | None] = []
+    estimates: list[float | None] = []
     for group in plan.groups:
         run, reason = group.state(plan.config.retry)
         console.print(f"group {group.id}: {'run' if run else 'skip'}, {reason}", markup=False)
@@ -32,24 +32,24 @@ def print_plan(plan: Plan) -> None:
             outcome = f"  ({cell.status}: {cell.message})" if cell.status else ""
             console.print(f"  {path}{outcome}", markup=False)
             if run and cell.status is None:
-                expected.append(estimated_seconds(cell, plan.results, plan.machine))
-    console.print(_expectation(expected), markup=False)
+                estimates.append(estimated_seconds(cell, plan.results, plan.machine))
+    console.print(_total_estimate(estimates), markup=False)
 
 
 def _console() -> Console:
-    """Return a console that breaks no line; a pipe is as wide as a table needs."""
+    """Return a console that breaks no line; on a pipe it is as wide as the tables."""
     return Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else WIDE)
 
 
-def _expectation(expected: Sequence[float | None]) -> str:
-    known = [seconds for seconds in expected if seconds is not None]
-    if not expected:
+def _total_estimate(estimates: Sequence[float | None]) -> str:
+    known = [seconds for seconds in estimates if seconds is not None]
+    if not estimates:
         return "nothing to run"
     if not known:
-        return f"{len(expected)} cells to run; no earlier record tells how long they take"
-    others = len(expected) - len(known)
-    rest = f", and {others} cells that no earlier record knows" if others else ""
-    return f"{len(expected)} cells to run: about {_duration(sum(known))} for {len(known)} of them{rest}"
+        return f"{len(estimates)} cells to run; no earlier record tells how long they take"
+    unknown = len(estimates) - len(known)
+    remark = f", and {unknown} cells without an earlier record" if unknown else ""
+    return f"{len(estimates)} cells to run: about {_duration(sum(known))} for {len(known)} of them{remark}"
 
 
 def _duration(seconds: float) -> str:
@@ -92,7 +92,7 @@ def _cells(row: Row, unit: str, factor: float) -> list[str]:
         ", ".join(statuses),
         f"{formats.measured(row.time, factor)} {unit}",
         formats.ratio(row),
-        str(Value(row.middle("cache", "hit_rate"), "{:.1%}")),
+        str(Value(row.median("cache", "hit_rate"), "{:.1%}")),
         formats.mean(row.values("metrics", "test")),
-        formats.memory(row.middle("memory", "peak_minus_resident")),
+        formats.memory(row.median("memory", "peak_minus_resident")),
     ]

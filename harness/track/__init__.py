@@ -1,4 +1,4 @@
-"""Trackers show records elsewhere; the results folder stays the truth, so a tracker that fails is only a warning."""
+"""Trackers send records elsewhere. Reports are made from the results folder alone, so a failing tracker only warns."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,17 +9,17 @@ from harness.usage import unknown
 
 
 class Tracker(Protocol):
-    """A sink for records, used by the parent process only; ``failed`` counts the records that did not get through."""
+    """A destination of records, in the parent process only; ``failed`` counts the records that could not be sent."""
 
     failed: int
 
     def record(self, record: Mapping[str, Any]) -> None:
-        """Show one record; never raises."""
+        """Send one record; never raises."""
         ...
 
 
 class NoTracker:
-    """Shows nothing."""
+    """Sends nothing."""
 
     failed = 0
 
@@ -28,7 +28,7 @@ class NoTracker:
 
 
 def start(config: TrackerConfig, folder: Path = Path()) -> Tracker:
-    """Return the sink of a configuration; what it stores lies below ``folder``. Raises UsageError for its name."""
+    """Return the tracker of a configuration, with its files below ``folder``; raises UsageError for an unknown name."""
     if config.name == "wandb":
         from harness.track.wandb import WandbTracker
 

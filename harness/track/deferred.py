@@ -1,4 +1,4 @@
-"""Records on their way to the tracker: kept back while any cell is at work, because a tracker takes processor time."""
+"""Records for the tracker, deferred while any cell is at work, because a tracker takes processor time."""
 
 from types import TracebackType
 from typing import Any
@@ -16,7 +16,7 @@ class DeferredTracker:
         self.working: set[int] = set()
 
     def __call__(self, event: dict[str, Any]) -> None:
-        """Take one event; a start while no cell works is the moment between two groups."""
+        """Take one event; a cell that starts while none works begins the next group."""
         if event["event"] == "start":
             if not self.working:
                 self.flush()
@@ -26,7 +26,7 @@ class DeferredTracker:
             self.records.append(event["record"])
 
     def flush(self) -> None:
-        """Hand over the records that were kept back."""
+        """Hand over the deferred records."""
         records, self.records = self.records, []
         for record in records:
             self.tracker.record(record)

@@ -16,13 +16,13 @@ SUMMARIZED = ("status", "message", "group", "environment", "prepare", "metrics",
 
 
 class WandbTracker:
-    """Writes each record as a finished run; its id is a hash of the record, so that a replay meets the same run."""
+    """Writes each record as a finished run; its id is a hash of the cell, so that a replay overwrites the same run."""
 
     def __init__(self, config: TrackerConfig, folder: Path) -> None:
         self.config, self.folder, self.failed = config, folder, 0
 
     def record(self, record: Mapping[str, Any]) -> None:
-        """Show one record; a failure is a warning that names the command which replays it."""
+        """Send one record; a failure becomes a warning that names the command which replays it."""
         try:
             self._send(cast(Record, record))
         except Exception as error:
@@ -61,7 +61,7 @@ def run_id(record: Record) -> str:
 
 
 def run_name(record: Record) -> str:
-    """Say data set, model, engine and seed of a record."""
+    """Name data set, model, engine and seed of a record."""
     config = record["config"]
     return f"{config['dataset']['name']} {config['model']['name']} {label(record)} seed {config['seed']}"
 
@@ -79,7 +79,7 @@ def history(record: Record) -> list[dict[str, float]]:
 
 
 def summary(record: Record) -> dict[str, Any]:
-    """What a table of runs shows: status, scores, memory, hit rate, the median epoch (seconds)."""
+    """Values for W&B's table of runs: status, scores, memory, hit rate, the median epoch (seconds)."""
     values = flatten({key: value for key, value in record.items() if key in SUMMARIZED})
     if "epochs" in record:
         values["epoch_median_seconds"] = median(record["epochs"]["seconds"])

@@ -21,7 +21,7 @@ GATES = {
 def gate_of(scenario: str) -> Gate:
     """Return the gate of a scenario: it answers with the record's ``parity`` and raises Incorrect.
 
-    Raises Unsupported where a scenario has none, with those that have.
+    Raises Unsupported for a scenario without a gate, with the names of those that have one.
     """
     if scenario not in GATES:
         raise Unsupported(f"scenario {scenario!r} has no parity gate: allowed are {', '.join(GATES)}")

@@ -1,7 +1,7 @@
-"""Errors of an engine's tensors against their definition, and what is wrong.
+"""Errors of an engine's tensors against their definition, and the bounds beyond which they are wrong.
 
 The error of a tensor is ``max|a - r| / max(max|r|, 1e-3 * largest gradient of its layer)``. A forward error above its
-bound is wrong at once. A gradient above it is tried from two more states and wrong only if it exceeds in all three:
+bound is wrong at once. A gradient above it is tried from two more states and wrong only if it is above in all three:
 a ReLU whose sign flips between float32 and float64 fails by chance, a wrong gradient always.
 """
 
@@ -19,12 +19,12 @@ from harness.verify.outcome import Incorrect
 FORWARD = {"float32": 1e-5, "tf32": 5e-3, "bf16": 2e-2}
 GRADIENT = {"float32": 2e-5, "tf32": 5e-3, "bf16": 2e-2}
 TRIES = 3
-INFINITE = 1e30  # as records take no infinity
+INFINITE = 1e30  # records must not contain an infinity
 Answer = tuple[Floats, float | None, dict[str, Floats]]
 
 
 class Subject(Protocol):
-    """An engine on one graph beside its definition; a state's seed gives the answers of both."""
+    """An engine and its definition on one graph; both answer for the state of a seed."""
 
     graph: Graph
 
@@ -110,7 +110,7 @@ def forward_errors(answer: Answer, definition: Answer) -> dict[str, float]:
 
 
 def gradient_errors(gradients: dict[str, Floats], definition: dict[str, Floats]) -> dict[str, float]:
-    """Error of every gradient that the definition has; one that is missing is infinitely wrong."""
+    """Error of every gradient of the definition; one that the engine lacks has the error ``INFINITE``."""
     largest: dict[str, float] = {}
     for name, value in definition.items():
         layer = name.rpartition(".")[0]

@@ -17,15 +17,15 @@ from harness.verify.graphs import small_graph
 from harness.verify.outcome import Incorrect
 
 DEFINITION = "backends.kernels.definition"
-SAMPLE = 16  # targets of the data set
+TARGETS = 16  # of the data set
 
 
 def verify_flattening(config: RunConfig, graph: Graph) -> dict[str, Any]:
     """Flatten a small graph and a sample of the targets of ``graph``, and compare; raises Incorrect.
 
-    Returns per graph: targets, their nodes and edges together.
+    Returns per graph the numbers of targets, of their nodes and of their edges.
     """
-    drawn = hash_ids(config.seed, "verified targets", np.arange(SAMPLE)) % np.uint64(graph.nodes)
+    drawn = hash_ids(config.seed, "verified targets", np.arange(TARGETS)) % np.uint64(graph.nodes)
     targets, small = np.unique(drawn.astype(np.int64)), _small(graph)
     parts = {"small graph": (small, np.arange(small.nodes)), f"{len(targets)} targets": (graph, targets)}
     parity: dict[str, Any] = {}
@@ -37,12 +37,12 @@ def verify_flattening(config: RunConfig, graph: Graph) -> dict[str, Any]:
 
 
 def _small(graph: Graph) -> Graph:
-    """The gate's small graph with every column that ``graph`` has, since samplers and filters may name any."""
+    """The gate's small graph with every column that ``graph`` has, because samplers and filters may name any."""
     weighted = graph.edge_weights is not None
     small = small_graph(graph.task, graph.classes, weighted=weighted, width=graph.width)
     random = np.random.Generator(np.random.Philox(key=19))
 
-    def drawn(like: Any, count: int) -> Any:
+    def random_like(like: Any, count: int) -> Any:
         if like is None:
             return None
         if like.ndim == 1:
@@ -51,14 +51,14 @@ def _small(graph: Graph) -> Graph:
 
     return replace(
         small,
-        node_types=drawn(graph.node_types, small.nodes),
-        edge_types=drawn(graph.edge_types, small.csr.nnz),
-        edge_features=drawn(graph.edge_features, small.csr.nnz),
+        node_types=random_like(graph.node_types, small.nodes),
+        edge_types=random_like(graph.edge_types, small.csr.nnz),
+        edge_features=random_like(graph.edge_features, small.csr.nnz),
     )
 
 
 def _compare(config: RunConfig, graph: Graph, targets: Nodes) -> tuple[dict[str, int], str]:
-    """Count the compared targets, nodes and edges; also say what is wrong, or nothing."""
+    """Count the compared targets, nodes and edges; also return a sentence on the first difference, or an empty one."""
     engine: Flattener = runtime(config.backend, "flatten")
     plan = BatchPlan(targets, None, None, config.seed)
     engine.prepare(graph, neighbourhood_spec_of(config, graph), training_of(config), plan, Clock())
@@ -66,7 +66,10 @@ def _compare(config: RunConfig, graph: Graph, targets: Nodes) -> tuple[dict[str,
         engine.flatten(Clock())
         stored = {int(record.nodes[0]): record for record in engine.stored()}
         sampling = engine.sampling()
-        expected = {int(record.nodes[0]): record for record in (defined(graph, sampling, int(at)) for at in targets)}
+        expected = {
+            int(record.nodes[0]): record
+            for record in (definition_of(graph, sampling, int(target)) for target in targets)
+        }
     finally:
         engine.close()
     counts = {"targets": len(expected)} | {
@@ -81,9 +84,9 @@ def _compare(config: RunConfig, graph: Graph, targets: Nodes) -> tuple[dict[str,
     return counts, ""
 
 
-def defined(graph: Graph, sampling: Sampling, target: int) -> GraphFeature:
-    """Return the record of a target as the definition in numpy has it."""
-    # The kernels' package imports torch, which cells without a gate can do without.
+def definition_of(graph: Graph, sampling: Sampling, target: int) -> GraphFeature:
+    """Compute the record of a target by the definition in numpy."""
+    # Loaded here: the kernels' package imports torch, which cells without a gate do not need.
     reaches = load_object("backends.kernels.neighbourhood:reaches")
     drawing = load_object(f"{DEFINITION}:Drawing")(
         sampling.sampler, sampling.seed, sampling.weight, sampling.replacement

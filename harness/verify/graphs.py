@@ -16,20 +16,20 @@ SLICE_EDGES = 40_000
 def small_graph(task: str, classes: int, *, weighted: bool, nodes: int = 60, width: int = 12) -> Graph:
     """A fixed asymmetric graph with a hub (node 0), an isolated node (the last) and parallel edges."""
     random = np.random.Generator(np.random.Philox(key=17))
-    inner = nodes - 1
-    source, destination = random.integers(0, inner, 4 * nodes), random.integers(0, inner, 4 * nodes)
-    hub = np.arange(1, inner)
+    connected = nodes - 1
+    source, destination = random.integers(0, connected, 4 * nodes), random.integers(0, connected, 4 * nodes)
+    hub = np.arange(1, connected)
     source = np.concatenate((source, hub, source[:10]))
     destination = np.concatenate((destination, np.zeros(len(hub), dtype=np.int64), destination[:10]))
-    proper = source != destination
-    csr = csr_from_edges(source[proper], destination[proper], (nodes, nodes))
+    no_loop = source != destination
+    csr = csr_from_edges(source[no_loop], destination[no_loop], (nodes, nodes))
     classes = min(max(classes, 2), 8)
-    many = (random.random((nodes, classes)) < 0.4).astype(np.int8)
+    label_sets = (random.random((nodes, classes)) < 0.4).astype(np.int8)
     return Graph(
         "small graph",
         csr,
         features=random.standard_normal((nodes, width)).astype(np.float32),
-        labels=many if task == "multilabel" else random.integers(0, classes, nodes),
+        labels=label_sets if task == "multilabel" else random.integers(0, classes, nodes),
         split=(np.arange(nodes) % 3).astype(np.int8),
         classes=classes,
         task="multilabel" if task == "multilabel" else "multiclass",
@@ -38,7 +38,7 @@ def small_graph(task: str, classes: int, *, weighted: bool, nodes: int = 60, wid
 
 
 def slice_of(graph: Graph, config: RunConfig) -> dict[str, Graph]:
-    """Name and cut a part of a data set: its first graph, or one block of targets with what they aggregate."""
+    """Cut a part of a data set: its first graph, or one block of targets with the nodes that they aggregate."""
     if graph.labels is None and config.scenario.name != "spmm":
         return {}
     if graph.graph_ids is not None and graph.inductive:
@@ -52,7 +52,7 @@ def slice_of(graph: Graph, config: RunConfig) -> dict[str, Graph]:
 
 
 def neighbourhood(graph: Graph, targets: Nodes, hops: int) -> NDArray[np.int64]:
-    """Return ``targets`` and what they aggregate over some hops, cut where the slice would grow beyond its bounds."""
+    """Return ``targets`` and their in-neighbours over some hops, as many as fit into the bounds of a slice."""
     nodes = targets[: _affordable(graph, targets, 0)]
     frontier = nodes
     for _ in range(hops):
@@ -63,7 +63,7 @@ def neighbourhood(graph: Graph, targets: Nodes, hops: int) -> NDArray[np.int64]:
 
 
 def _affordable(graph: Graph, nodes: Nodes, taken: int) -> int:
-    """How many of ``nodes`` fit beside those ``taken``: all their in-edges count, also from outside the slice."""
+    """How many of ``nodes`` fit beside the ``taken`` ones; in-edges from outside the slice count too."""
     edges = np.cumsum(graph.csr.in_degrees[nodes])
     by_edges = int(np.searchsorted(edges, SLICE_EDGES * (SLICE_NODES - taken) // SLICE_NODES, side="right"))
     return max(1 if taken == 0 else 0, min(by_edges, SLICE_NODES - taken))

@@ -58,7 +58,7 @@ class ModelSubject:
     def definition(self, seed: int) -> Answer:
         """Compute the same from the definition."""
         state = initial_state(self.spec, seed)
-        # torch is loaded for the comparison only, so that cells without a gate can do without.
+        # Not imported above: cells without a gate do not need torch.
         import torch
 
         if self.scenario == "train":

@@ -1,8 +1,8 @@
-"""Parity gate of ``sample``: drawn neighbourhoods keep the contract of sampling, whatever an engine draws at random.
+"""Parity gate of ``sample``: drawn neighbourhoods must keep the contract of sampling, whatever the random draws are.
 
-A hop expands nodes that were reached before it, among them every one that no earlier hop expanded. Each expanded node
-has exactly min(fanout, in-degree) of its in-edges, none twice. Where fanouts reach every in-degree nothing is random,
-and nodes and edges are those of the whole neighbourhood.
+A hop expands nodes that were reached before it, and must expand each of them that no earlier hop has expanded. Each
+expanded node has exactly min(fanout, in-degree) of its in-edges, none twice. Where fanouts reach every in-degree
+nothing is random, and nodes and edges are those of the whole neighbourhood.
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ from harness.scenario.setup import labelled_of, neighbourhood_spec_of, training_
 from harness.verify.graphs import BLOCK, small_graph
 from harness.verify.outcome import Incorrect
 
-FEW = 5  # targets of the small graph whose neighbourhood is only a part of it
+FEW = 5  # targets of the small graph, so few that their neighbourhood is not the whole graph
 
 
 def verify_sampling(config: RunConfig, graph: Graph) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def verify_sampling(config: RunConfig, graph: Graph) -> dict[str, Any]:
 
 
 def _draw(config: RunConfig, graph: Graph, spec: ModelSpec, targets: Nodes) -> list[Hop]:
-    """Let a new sampler draw one batch after a whole epoch, which must leave nothing behind that matters."""
+    """Let a new sampler draw one batch after a whole epoch, which must not change later draws."""
     engine: Sampler = runtime(config.backend.for_parity_gate(), "sample")
     engine.prepare(graph, spec, training_of(config), BatchPlan(targets, None, None, config.seed), Clock())
     try:
@@ -63,7 +63,7 @@ def _draw(config: RunConfig, graph: Graph, spec: ModelSpec, targets: Nodes) -> l
 
 
 def broken(csr: Csr, targets: Nodes, spec: ModelSpec, hops: list[Hop]) -> str:
-    """Say how the hops of one batch break the contract, or nothing."""
+    """Return a sentence on how the hops of one batch break the contract, empty if they keep it."""
     fanouts: list[int | None] = [*reversed(spec.fanouts)] or [None] * spec.layers
     if len(hops) != len(fanouts):
         return f"{len(hops)} hops were drawn, the model has {len(fanouts)}"
@@ -78,7 +78,7 @@ def broken(csr: Csr, targets: Nodes, spec: ModelSpec, hops: list[Hop]) -> str:
 
 
 def _wrong_nodes(nodes: Nodes, reached: NDArray[np.integer], expanded: NDArray[np.integer]) -> str:
-    """Check the nodes of a hop: all that were reached and not expanded; others again, where each layer draws anew."""
+    """Check the nodes of a hop: all that were reached and not expanded yet, and perhaps nodes that are drawn again."""
     if len(np.unique(nodes)) != len(nodes):
         return "expands a node twice"
     if len(strange := np.setdiff1d(nodes, reached)):
@@ -88,11 +88,11 @@ def _wrong_nodes(nodes: Nodes, reached: NDArray[np.integer], expanded: NDArray[n
     return ""
 
 
-def _wrong_fanout(hop: Hop, own: int | None, fanouts: list[int | None]) -> str:
-    """Check the fanout of a hop: its own, or a larger one of another layer, whose edges include this one's."""
-    most = None if None in fanouts else max(fanout for fanout in fanouts if fanout is not None)
-    least, drawn, highest = (np.inf if fanout is None else fanout for fanout in (own, hop.fanout, most))
-    return "" if least <= drawn <= highest else f"draws with fanout {hop.fanout}, its layers ask for {own}"
+def _wrong_fanout(hop: Hop, fanout: int | None, fanouts: list[int | None]) -> str:
+    """Check the fanout of a hop: that of its layer, or a larger one of another layer that shares its draw."""
+    most = None if None in fanouts else max(other for other in fanouts if other is not None)
+    least, drawn, highest = (np.inf if bound is None else bound for bound in (fanout, hop.fanout, most))
+    return "" if least <= drawn <= highest else f"draws with fanout {hop.fanout}, its layer asks for {fanout}"
 
 
 def _wrong_edges(csr: Csr, hop: Hop) -> str:

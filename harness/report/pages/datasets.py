@@ -1,4 +1,4 @@
-"""Content about a data set: its counts beside the published ones, its structure, where its files come from."""
+"""Content about a data set: its counts beside the published ones, its structure, the origin of its files."""
 
 from harness.report.comparisons import DatasetComparisons
 from harness.report.content import NOTHING, Block, Cell, Paragraph, Table, bullets, columns
@@ -42,10 +42,10 @@ def structure(dataset: DatasetComparisons) -> list[Block]:
 
 
 def trust(origin: str | None) -> str:
-    """Say why a data set's files are believed."""
+    """Say how a data set's files were checked."""
     return TRUST.get(origin or "", origin or "unchecked")
 
 
 def notes(dataset: DatasetComparisons) -> list[Block]:
-    """What the data set's loader noted."""
+    """The notes of the data set's loader."""
     return bullets(dataset.facts.get("notes") or [])

@@ -66,7 +66,7 @@ def table(dataset: DatasetComparisons) -> Table:
 
 def _row(speedup: Speedup) -> list[Cell]:
     ours, peer, comparison = speedup.ours, speedup.peer, speedup.comparison
-    floors = [floor for row in comparison.rows if (floor := row.middle("limits", "dense_floor")) is not None]
+    floors = [floor for row in comparison.rows if (floor := row.median("limits", "dense_floor")) is not None]
     floor = min(floors, default=None)
     times = [row.time.median if row.time else None for row in (ours, peer)]
     return [
@@ -81,15 +81,15 @@ def _row(speedup: Speedup) -> list[Cell]:
 
 
 def _memories(ours: Row, rows: Sequence[Row]) -> list[Cell]:
-    """Peak above what was resident just before the watched epoch, ours and that of DGL where it is least."""
-    own = _above_resident(ours)
+    """Peak above the memory resident just before the epoch, ours and the least of DGL's rows, and their ratio."""
+    our_peak = _above_resident(ours)
     others = [row for row in rows if row.record["config"]["backend"]["name"] == "dgl"]
     least = min((value for row in others if (value := _above_resident(row)) is not None), default=None)
-    share = own / least if own is not None and least else None
-    return [formats.memory(own), formats.memory(least), Value(share, "{:.2f}")]
+    share = our_peak / least if our_peak is not None and least else None
+    return [formats.memory(our_peak), formats.memory(least), Value(share, "{:.2f}")]
 
 
 def _above_resident(row: Row) -> float | None:
-    """None for records that do not tell what was resident just before: after preparing, all may be there already."""
-    known = row.middle("memory", "resident") is not None
-    return row.middle("memory", "peak_minus_resident") if known else None
+    """Peak above the memory resident before the call; None in old records, whose base was taken after preparation."""
+    known = row.median("memory", "resident") is not None
+    return row.median("memory", "peak_minus_resident") if known else None

@@ -142,8 +142,8 @@ def _overview_row(speedup: AggregationSpeedup) -> list[Cell]:
         *times,
         speedup.peer.label,
         Value(speedup.factor, "{:.3g}x"),
-        Value(speedup.ours.middle("limits", "xnr")),
-        Value(speedup.ours.middle("limits", "fraction_of_ceiling"), "{:.0%}"),
+        Value(speedup.ours.median("limits", "xnr")),
+        Value(speedup.ours.median("limits", "fraction_of_ceiling"), "{:.0%}"),
     ]
 
 
@@ -157,18 +157,18 @@ def results(rows: Sequence[Row]) -> Table:
 def _result(row: Row, factor: float) -> list[Cell]:
     if row.time is None:
         return [row.label, formats.status(row), *[NOTHING] * (len(PHASES) + len(HEADS))]
-    phases, moved = row.phases(), row.middle("limits", "bytes_worst")
-    fractions = [row.middle("limits", f"fraction_of_{name}") for name in ("ceiling", "limit")]
+    phases, moved = row.phases(), row.median("limits", "bytes_worst")
+    fractions = [row.median("limits", f"fraction_of_{name}") for name in ("ceiling", "limit")]
     return [
         f"{row.label}{' ★' if row.fastest_peer else ''}",
         formats.measured(row.time, factor),
         *[Value(phases[name] * factor if name in phases else None) for name in PHASES],
         formats.ratio(row),
         Value(moved / row.time.median / 1e9 if moved else None),
-        Value(row.middle("limits", "xnr")),
+        Value(row.median("limits", "xnr")),
         *[Value(fraction, "{:.0%}") for fraction in fractions],
-        Value(row.middle("cache", "hit_rate"), "{:.1%}"),
-        formats.memory(row.middle("memory", "peak")),
+        Value(row.median("cache", "hit_rate"), "{:.1%}"),
+        formats.memory(row.median("memory", "peak")),
     ]
 
 
@@ -182,18 +182,18 @@ def below_ceiling(datasets: Iterable[DatasetComparisons]) -> list[str]:
     """A sentence from the record for each large matrix on which ours stays below three quarters of the ceiling."""
     lines = []
     for one in aggregations(datasets):
-        reached = one.ours.middle("limits", "fraction_of_ceiling")
+        reached = one.ours.median("limits", "fraction_of_ceiling")
         if one.large and reached is not None and reached < NEAR:
             lines.append(f"{one.name}: {reached:.0%}. {_reason(one.ours)}")
     return lines
 
 
 def _reason(row: Row) -> str:
-    """Which bound holds, whether rows came from caches, what the threads did: from the record, no guess."""
-    reached, limit = (row.middle("limits", f"fraction_of_{name}") or 0.0 for name in ("ceiling", "limit"))
+    """Say from the record which bound holds, whether rows came from caches, and whether the threads were busy."""
+    reached, limit = (row.median("limits", f"fraction_of_{name}") or 0.0 for name in ("ceiling", "limit"))
     bound = "reading the rows in order" if limit < reached else "the streams"
     words = [f"The bound is {bound}"]
-    if (hits := row.middle("cache", "hit_rate")) is not None:
+    if (hits := row.median("cache", "hit_rate")) is not None:
         place = "caches serve nearly all rows" if hits > 0.9 else "rows come from memory"
         words.append(f"{hits:.0%} of the accesses hit: {place}")
     phases, threads = row.phases(), int(row.record["config"]["threads"])

@@ -1,4 +1,4 @@
-"""Content about where numbers come from: settings, notes on rows, commands and records of a table, environments."""
+"""Content on the origin of numbers: settings, notes on rows, commands and records of a table, environments."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -38,7 +38,7 @@ def settings(comparison: Comparison) -> str:
 
 
 def row_notes(comparison: Comparison) -> list[Block]:
-    """The rows of which a reader must know more than their numbers."""
+    """Notes on rows: extrapolated epochs, repeated samples, outliers, older records, failed seeds."""
     noted = [(row.label, text) for row in comparison.rows if (text := _note(row))]
     return bullets([f"{label}: {text}." for label, text in noted])
 
@@ -51,8 +51,8 @@ def _note(row: Row) -> str:
         "older records, superseded and not pooled": row.older,
     }
     notes = [f"epoch extrapolated from 1/{limited:.3g} of its batches"] if limited else []
-    maker = row.record.get("facts", {}).get("batches_by")
-    notes += [f"its mini batches are made by {maker}"] if maker else []
+    sampler = row.record.get("facts", {}).get("batches_by")
+    notes += [f"its mini batches are made by {sampler}"] if sampler else []
     notes += [f"{name}: {count}" for name, count in counted.items() if count]
     bad = [record for _, record in row.cells if record["status"] != "ok"]
     notes += [f"seed {record['config']['seed']} ended as {record['status']}" for record in bad if row.ok]
@@ -77,12 +77,12 @@ def commands(comparison: Comparison) -> list[str]:
     """Commands that measure a table again: rows that differ in the backend only in one, as ratios need one group."""
     gathered: dict[tuple[str, ...], list[Row]] = {}
     for row in comparison.rows:
-        rest = tuple(text for text in overrides(row.record) if not text.startswith("backend="))
-        gathered.setdefault(rest, []).append(row)
+        shared = tuple(text for text in overrides(row.record) if not text.startswith("backend="))
+        gathered.setdefault(shared, []).append(row)
     lines = []
-    for rest, rows in gathered.items():
+    for shared, rows in gathered.items():
         seeds = {record["config"]["seed"] for row in rows for _, record in row.cells}
-        lines.append(command((row.record["config"]["backend"]["name"] for row in rows), rest, seeds))
+        lines.append(command((row.record["config"]["backend"]["name"] for row in rows), shared, seeds))
     return lines
 
 

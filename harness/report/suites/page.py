@@ -1,4 +1,4 @@
-"""Page of a suite: the paper's claims, what is unfair in them, its sections, its records."""
+"""Page of a suite: the paper's claims, flaws of its comparison, the suite's sections and records."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,7 +32,7 @@ CLAIMS = (
 
 
 def suite_page(records: SuiteRecords, environments: Mapping[str, Mapping[str, Any]]) -> Page:
-    """Build the page of one suite; raises UsageError where its file names a section or a measure that is none."""
+    """Build the page of one suite; raises UsageError where its file names an unknown section or measure."""
     suite = records.suite
     count = sum(len(row.cells) for dataset in records.datasets for row in dataset.rows)
     intro: list[Span] = [
@@ -52,7 +52,7 @@ def suite_page(records: SuiteRecords, environments: Mapping[str, Mapping[str, An
 
 
 def claims(records: SuiteRecords) -> Table:
-    """The paper's claims, what is measured here, and the same against the fairest baseline."""
+    """The paper's claims beside our measurements of them and those against the fairest baseline."""
     rows: list[list[Cell]] = []
     for claim in records.suite.claims:
         measure = measure_of(claim["measure"])

@@ -1,4 +1,4 @@
-"""A suite with the records that it measured, and how its rows are told apart."""
+"""A suite with its records, and functions over its rows: names, engines, seconds, rates."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from harness.report.published import SUITES
 from harness.report.rows import Row, StoredRecord
 from harness.usage import UsageError
 
-GENERAL = ("parse", "order", "import", "load")  # what every engine needs before its own preparation
+GENERAL = ("parse", "order", "import", "load")  # phases of preparation that are not the engine's own
 
 
 @dataclass
@@ -59,11 +59,11 @@ def suite_records(
     from omegaconf import OmegaConf
 
     suites = []
-    for path in sorted(folder.glob("*.yaml")):
-        suite = read_suite(OmegaConf.to_container(OmegaConf.load(path)))
-        own = [(at, record) for at, record in records if record["config"].get("suite") == suite.name]
-        if suite.report and own:
-            suites.append(SuiteRecords(suite, dataset_comparisons(results, own, environments)))
+    for file in sorted(folder.glob("*.yaml")):
+        suite = read_suite(OmegaConf.to_container(OmegaConf.load(file)))
+        measured = [(path, record) for path, record in records if record["config"].get("suite") == suite.name]
+        if suite.report and measured:
+            suites.append(SuiteRecords(suite, dataset_comparisons(results, measured, environments)))
     return suites
 
 
@@ -81,7 +81,7 @@ def name_of(dataset: DatasetComparisons, comparison: Comparison) -> str:
 
 
 def option(row: Row, name: str) -> Any:
-    """An option of a row's engine, ``None`` where it has none of that name."""
+    """An option of a row's engine, ``None`` where the engine has no option of that name."""
     return row.record["config"]["backend"].get(name)
 
 
@@ -111,32 +111,32 @@ def fastest_peer(rows: Sequence[Row], name: str | None = None) -> Row | None:
     return next((row for row in rows if row.peer and row.ok and name in (None, backend(row))), None)
 
 
-def prepared(row: Row) -> float:
-    """Seconds that an engine spends once, before its first epoch, on what is its own, all targets flattened."""
+def preparation_seconds(row: Row) -> float:
+    """Seconds of an engine's own preparation, done once; flattening is scaled to all targets."""
     phases = {name: seconds for name, seconds in row.prepare().items() if name not in GENERAL}
     if "flatten" in phases:
-        phases["flatten"] *= unflattened(row)
+        phases["flatten"] *= scale_to_all_targets(row)
     return sum(phases.values())
 
 
-def unflattened(row: Row) -> float:
-    """All targets over those whose GraphFeatures were made: a limited epoch needs no more."""
-    stored, targets = row.middle("facts", "records"), row.middle("dataset", "counts", "train")
+def scale_to_all_targets(row: Row) -> float:
+    """All targets divided by the flattened ones: a limited epoch flattens only the targets of its batches."""
+    stored, targets = row.median("facts", "records"), row.median("dataset", "counts", "train")
     return max(1.0, targets / stored) if stored and targets else 1.0
 
 
 def seconds(row: Row) -> float:
-    """Median seconds of the timed call of a row that has some."""
+    """Median seconds of the timed call of a row with samples."""
     assert row.time is not None
     return row.time.median
 
 
-def called(row: Row) -> float:
+def call_seconds(row: Row) -> float:
     """Median seconds of the timed call as it ran, not scaled to all targets."""
     return seconds(row) / float(row.record.get("extrapolated") or 1.0)
 
 
 def rate(row: Row, count: str) -> float | None:
     """A count among a row's facts per second of its calls."""
-    total = row.middle("facts", count)
-    return None if total is None or row.time is None else total / called(row)
+    total = row.median("facts", count)
+    return None if total is None or row.time is None else total / call_seconds(row)

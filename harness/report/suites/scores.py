@@ -28,7 +28,7 @@ def scores(records: SuiteRecords) -> list[Block]:
     scored = []
     for dataset, comparison in records.comparisons("train"):
         ours = at_its_best(comparison.rows)
-        if ours is not None and tested(ours):
+        if ours is not None and scores_on_test(ours):
             name = name_of(dataset, comparison)
             gaps = sorted(gaps_of(name, comparison.rows), key=lambda gap: abs(gap.value))
             title = f"{name} ({ours.record['metrics']['name']})"
@@ -53,20 +53,20 @@ def _seeds(values: Sequence[float]) -> str:
 def by_engine(rows: Sequence[Row]) -> dict[str, list[float]]:
     """Test scores by backend; by the row's whole label where a backend has several."""
     engines = Counter(backend(row) for row in rows)
-    return {backend(row) if engines[backend(row)] == 1 else row.label: tested(row) for row in rows}
+    return {backend(row) if engines[backend(row)] == 1 else row.label: scores_on_test(row) for row in rows}
 
 
 def gaps_of(table: str, rows: Sequence[Row]) -> list[Gap]:
-    """Our distance from each peer of a comparison, over common seeds only: a seed more would be another mean."""
+    """Our distance from each peer of a comparison, over the seeds that both have; other seeds would shift the means."""
     ours = at_its_best(rows)
     if ours is None:
         return []
-    own, gaps = by_seed(ours), []
+    our_scores, gaps = by_seed(ours), []
     for row in rows:
-        others = by_seed(row)
-        both = sorted(own.keys() & others.keys())
+        peer_scores = by_seed(row)
+        both = sorted(our_scores.keys() & peer_scores.keys())
         if row.peer and both:
-            value = float(np.mean([own[seed] - others[seed] for seed in both]))
+            value = float(np.mean([our_scores[seed] - peer_scores[seed] for seed in both]))
             gaps.append(Gap(table, ours.record["metrics"]["name"], row.label, len(both), value))
     return gaps
 
@@ -77,7 +77,7 @@ def by_seed(row: Row) -> dict[int, float]:
     return {int(record["config"]["seed"]): float(record["metrics"]["test"]) for record in scored}
 
 
-def tested(row: Row) -> list[float]:
+def scores_on_test(row: Row) -> list[float]:
     """Test scores of a row, one per seed."""
     return row.values("metrics", "test")
 

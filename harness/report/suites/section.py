@@ -1,4 +1,4 @@
-"""Entries of the registry: a section that a suite's file may name, and a measure beside a claim of the paper."""
+"""Types of the registry's entries: a section of a suite's page, and a measure beside a claim of the paper."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class SuiteSection:
 
 
 def no_measure(suite: SuiteRecords) -> str:
-    """A dash: there is nothing to stand beside the claim."""
+    """Return a dash, for a claim without a number of ours."""
     return NOTHING
 
 

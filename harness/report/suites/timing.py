@@ -13,7 +13,7 @@ from harness.report.suites.records import (
     fastest_peer,
     label_with_form,
     name_of,
-    prepared,
+    preparation_seconds,
     seconds,
 )
 from harness.store.statistics import geometric_mean
@@ -44,8 +44,8 @@ def _cell(row: Row, factor: float, base: Row | None) -> list[Cell]:
         Value(row.busy(), "{:.2f}"),
         formats.ratio(row),
         Value(None if base is None else seconds(base) / row.time.median),
-        formats.memory(row.middle("memory", "peak")),
-        Value(prepared(row)),
+        formats.memory(row.median("memory", "peak")),
+        Value(preparation_seconds(row)),
     ]
 
 

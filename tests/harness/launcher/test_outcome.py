@@ -12,11 +12,11 @@ def sample(seconds, **phases):
 
 def test_phases_of_all_samples_have_one_length():
     outcome = Outcome(cell(None), "group", "run")
-    outcome.opened({"prepare": {"load": 1.0}, "warmup": [], "resident": 10, "parity": None})
-    outcome.sampled(sample(1.0, forward=0.5), 0, True)
-    outcome.sampled(sample(2.0, forward=0.5, step=0.25), 1, True)
-    outcome.sampled(sample(9.0, forward=9.0), 2, False)
-    outcome.sampled(sample(3.0, step=0.25), 3, True)
+    outcome.add_opened({"prepare": {"load": 1.0}, "warmup": [], "resident": 10, "parity": None})
+    outcome.add_sample(sample(1.0, forward=0.5), 0, True)
+    outcome.add_sample(sample(2.0, forward=0.5, step=0.25), 1, True)
+    outcome.add_sample(sample(9.0, forward=9.0), 2, False)
+    outcome.add_sample(sample(3.0, step=0.25), 3, True)
     record = outcome.record("environment")
     assert record["epochs"]["phases"] == {"forward": [0.5, 0.5, 0.0], "step": [0.0, 0.25, 0.25]}
     assert record["epochs"]["disturbed"] == [9.0]
@@ -26,8 +26,8 @@ def test_phases_of_all_samples_have_one_length():
 
 def test_a_failed_cell_keeps_nothing_measured():
     outcome = Outcome(cell(None), "group", "run")
-    outcome.opened({"prepare": {"load": 1.0}, "warmup": [1.0], "resident": 10, "dataset": {"name": "tiny"}})
-    outcome.sampled(sample(1.0), 0, True)
+    outcome.add_opened({"prepare": {"load": 1.0}, "warmup": [1.0], "resident": 10, "dataset": {"name": "tiny"}})
+    outcome.add_sample(sample(1.0), 0, True)
     outcome.failure = CellFailed("timeout", "too late", "tail")
     record = outcome.record("environment")
     assert not set(record) & set(MEASURED)

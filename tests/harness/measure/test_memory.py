@@ -66,7 +66,7 @@ def test_trimming_gives_freed_blocks_back():
 
 
 def test_the_peak_inside_a_process_is_seen():
-    with memory.watched_from_inside() as peak:
+    with memory.watch_this_process() as peak:
         before = memory.proportional([os.getpid()])
         array = np.ones(BIG, dtype=np.int8)
         del array

@@ -41,7 +41,7 @@ def test_the_best_epoch_has_the_best_score_then_the_lowest_loss_then_comes_first
     best = min(range(len(points)), key=lambda i: (-points[i][1], points[i][0], i))
     assert curve.best_epoch == best + 1
     assert curve.best_state["at"] == best + 1
-    assert curve.reached == next((i + 1 for i, (_, score) in enumerate(points) if score >= target), None)
+    assert curve.epochs_to_target == next((i + 1 for i, (_, score) in enumerate(points) if score >= target), None)
 
 
 @given(st.integers(1, 3000), st.data())

@@ -66,7 +66,7 @@ def test_config_keeps_every_digit(tmp_path: Path) -> None:
 def test_large_tables_go_to_the_side_and_come_back(tmp_path: Path) -> None:
     table = [[rank, 0.1234567 * rank] for rank in range(4000)]
     path = factory.write(tmp_path, factory.record(facts={"blocks": table}))
-    assert path.stat().st_size <= files.LARGEST
+    assert path.stat().st_size <= files.LARGEST_BYTES
     assert "blocks" not in path.read_text()
     assert files.read_record(path)["facts"]["blocks"][3999] == [3999, pytest.approx(493.703, rel=1e-5)]
     assert [record_path for record_path, _ in files.find_records(tmp_path)] == [path]

@@ -1,11 +1,19 @@
-"""Preparation of GraphTrainer with GraphFlat, and the epochs after which it has paid off beside the fastest peer."""
+"""Preparation of GraphTrainer with GraphFlat, and the epochs after which it pays off against the fastest peer."""
 
 from collections.abc import Sequence
 
 from harness.report import formats
 from harness.report.content import Block, Cell, Table, Value, columns
 from harness.report.rows import Row
-from harness.report.suites.records import SuiteRecords, ablations, fastest_peer, name_of, prepared, seconds, unflattened
+from harness.report.suites.records import (
+    SuiteRecords,
+    ablations,
+    fastest_peer,
+    name_of,
+    preparation_seconds,
+    scale_to_all_targets,
+    seconds,
+)
 
 HEADS = (
     *("", "ours", ("prepared once", "s"), ("of that flatten", "s"), "bytes on disk", "copies of a node"),
@@ -27,10 +35,10 @@ def breakeven(records: SuiteRecords) -> list[Block]:
 
 
 def _preparation(row: Row) -> list[Cell]:
-    flattened, size = row.prepare().get("flatten"), row.middle("facts", "bytes_on_disk")
-    copies, factor = row.middle("facts", "duplication"), unflattened(row)
+    flattened, size = row.prepare().get("flatten"), row.median("facts", "bytes_on_disk")
+    copies, factor = row.median("facts", "duplication"), scale_to_all_targets(row)
     return [
-        Value(prepared(row)),
+        Value(preparation_seconds(row)),
         Value(None if flattened is None else flattened * factor),
         formats.memory(None if size is None else size * factor),
         Value(copies, "{:.1f}"),
@@ -38,8 +46,11 @@ def _preparation(row: Row) -> list[Cell]:
 
 
 def _epochs(row: Row, peer: Row) -> list[Cell]:
-    times = [Value(prepared(peer)), Value(seconds(row)), Value(seconds(peer))]
-    return [*times, epochs_until_even(prepared(row) - prepared(peer), seconds(peer) - seconds(row))]
+    times = [Value(preparation_seconds(peer)), Value(seconds(row)), Value(seconds(peer))]
+    return [
+        *times,
+        epochs_until_even(preparation_seconds(row) - preparation_seconds(peer), seconds(peer) - seconds(row)),
+    ]
 
 
 def epochs_until_even(extra: float, saved: float) -> str:

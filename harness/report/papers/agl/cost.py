@@ -1,4 +1,4 @@
-"""Costs by size: seconds per unit of work, a law fitted on them, and what it says of the published graph.
+"""Costs by size: seconds per unit of work, a law fitted on them, and its extrapolation to the published graph.
 
 A stage's work is counted in units (targets flattened, targets trained, edges inferred over). On a graph of V nodes a
 unit takes ``s(V)`` seconds. Beyond the largest measured ``V_m`` it grows with the logarithm of the size, as cache and
@@ -47,7 +47,7 @@ class Series:
 
     stage: str
     name: str
-    own: bool
+    ours: bool
     key: str
     points: list[Point]
 
@@ -59,9 +59,9 @@ class PublishedGraph:
     nodes: float
     work: Mapping[str, Mapping[str, Any]]
 
-    def hours(self, item: Series) -> float:
+    def hours(self, curve: Series) -> float:
         """Machine hours of a series' stage by the law."""
-        return self.hours_at(extrapolated(item.points, self.nodes), item.stage)
+        return self.hours_at(extrapolated(curve.points, self.nodes), curve.stage)
 
     def hours_at(self, each: float, stage: str) -> float:
         """Machine hours of a stage when a unit takes ``each`` seconds."""
@@ -78,7 +78,7 @@ def extrapolated(points: Sequence[Point], nodes: float) -> float:
 
 
 def error(points: Sequence[Point]) -> float | None:
-    """The law fitted on all but the largest graph, over what was measured there, minus 1."""
+    """Relative error on the largest graph of the law fitted on all smaller ones; ``None`` for a single size."""
     if len(points) < 2:
         return None
     return extrapolated(points[:-1], points[-1].nodes) / points[-1].each - 1.0
@@ -97,8 +97,8 @@ def series(records: SuiteRecords) -> list[Series]:
         if point is not None:
             key = _key(row, stage)
             by_key.setdefault(key, Series(stage, _name(row, stage), not row.peer, key, [])).points.append(point)
-    for item in by_key.values():
-        item.points.sort(key=lambda point: point.nodes)
+    for curve in by_key.values():
+        curve.points.sort(key=lambda point: point.nodes)
     return list(by_key.values())
 
 
@@ -112,18 +112,18 @@ def _point(row: Row, stage: str) -> Point | None:
     if row.time is None or "nodes" not in counts:
         return None
     if stage == "flatten":
-        units = row.middle("facts", "records")
-        # its facts are those of the batches that were flattened, so that a part is not scaled to the whole
+        units = row.median("facts", "records")
+        # the facts count the flattened batches only, so the seconds must not be scaled to a whole epoch
         seconds = row.time.median / float(row.record.get("extrapolated") or 1.0)
     else:
         units, seconds = float(counts["edges" if stage == "infer" else "train"]), row.time.median
     if not units:
         return None
-    return Point(float(counts["nodes"]), units, seconds, row.busy() or 1.0, row.middle("memory", "peak"))
+    return Point(float(counts["nodes"]), units, seconds, row.busy() or 1.0, row.median("memory", "peak"))
 
 
 def _key(row: Row, stage: str) -> str:
-    """Everything that two points of a series share: all but the number of nodes."""
+    """The settings that all points of a series share: all but the number of nodes."""
     config = row.record["config"]
     options = {name: value for name, value in (config["dataset"].get("options") or {}).items() if name != "nodes"}
     shared: list[Any] = [stage, config["dataset"]["name"], options, config["model"], config["backend"]]
@@ -142,16 +142,16 @@ def _name(row: Row, stage: str) -> str:
 
 
 def cost(records: SuiteRecords) -> list[Block]:
-    """Measured points of each series, and what ended badly; the law, its error on the largest, the published graph."""
-    items, graph = series(records), published_graph(records)
+    """Measured points of each series and failed cells; the law, its error on the largest size, the published graph."""
+    curves, graph = series(records), published_graph(records)
     measured: list[list[Cell]] = [
-        [item.stage, item.name, f"{point.nodes:,.0f}", f"{point.units:,.0f}", *_numbers(point)]
-        for item in items
-        for point in item.points
+        [curve.stage, curve.name, f"{point.nodes:,.0f}", f"{point.units:,.0f}", *_numbers(point)]
+        for curve in curves
+        for point in curve.points
     ]
     if not measured:
         return []
-    laws: list[Sequence[Cell]] = [*[_law(item, graph) for item in items], *records.published("cost", len(LAWS))]
+    laws: list[Sequence[Cell]] = [*[_law(curve, graph) for curve in curves], *records.published("cost", len(LAWS))]
     remark = Paragraph(f"On {graph.nodes:.3g} nodes, extrapolated:")
     return [Table(columns(*POINTS), measured + _failed(records)), remark, Table(columns(*LAWS), laws)]
 
@@ -166,7 +166,7 @@ def _failed(records: SuiteRecords) -> list[list[Cell]]:
 
 
 def _configured_nodes(row: Row) -> str:
-    """Nodes of the graph by the cell's options: one that ended badly may not have counted them."""
+    """Nodes of the graph by the cell's options: a failed cell may not have counted them."""
     nodes = (row.record["config"]["dataset"].get("options") or {}).get("nodes")
     return NOTHING if nodes is None else f"{nodes:,}"
 
@@ -176,35 +176,37 @@ def _numbers(point: Point) -> list[Cell]:
     return [*times, formats.memory(point.peak)]
 
 
-def _law(item: Series, graph: PublishedGraph) -> list[Cell]:
-    work, last = graph.work[item.stage], item.points[-1]
-    hours, flat = graph.hours(item), graph.hours_at(last.each, item.stage)
+def _law(curve: Series, graph: PublishedGraph) -> list[Cell]:
+    work, last = graph.work[curve.stage], curve.points[-1]
+    hours, flat = graph.hours(curve), graph.hours_at(last.each, curve.stage)
     numbers = [Value(value, "{:,.3g}") for value in (hours, hours * last.busy, flat * last.busy)]
-    missed = Value(error(item.points), "{:+.0%}")
-    return [item.stage, item.name, str(len(item.points)), missed, work["unit"], f"{work['units']:.3g}", *numbers]
+    missed = Value(error(curve.points), "{:+.0%}")
+    return [curve.stage, curve.name, str(len(curve.points)), missed, work["unit"], f"{work['units']:.3g}", *numbers]
 
 
 def hours_of(records: SuiteRecords, stage: str, ours: bool) -> str:
     """Extrapolated CPU hours of a stage, of our cheapest series or of the peers' cheapest, as the claims show them."""
     graph = published_graph(records)
-    items = [item for item in series(records) if item.stage == stage and item.own == ours]
-    hours, name = min(((graph.hours(item) * item.points[-1].busy, item.name) for item in items), default=(None, ""))
+    curves = [curve for curve in series(records) if curve.stage == stage and curve.ours == ours]
+    hours, name = min(
+        ((graph.hours(curve) * curve.points[-1].busy, curve.name) for curve in curves), default=(None, "")
+    )
     return NOTHING if hours is None else f"{hours:,.3g} CPU hours, extrapolated ({name})"
 
 
 def largest_memory(records: SuiteRecords, stage: str) -> str:
     """Highest peak of a process tree of ours on the largest graph in a stage, of any series."""
-    points = [point for item in series(records) if item.stage == stage and item.own for point in item.points]
+    points = [point for curve in series(records) if curve.stage == stage and curve.ours for point in curve.points]
     most = max((point for point in points if point.peak), key=lambda point: (point.nodes, point.peak), default=None)
     return NOTHING if most is None else f"{formats.memory(most.peak)} on {most.nodes:,.0f} nodes"
 
 
 def panels(records: SuiteRecords) -> dict[str, list[Series]]:
     """The series of each stage by the title of its panel."""
-    items = series(records)
+    curves = series(records)
     stages = {stage: work["unit"] for stage, work in published_graph(records).work.items()}
     return {
-        f"{stage}: µs per unit of work ({unit.split(',')[0]})": [item for item in items if item.stage == stage]
+        f"{stage}: µs per unit of work ({unit.split(',')[0]})": [curve for curve in curves if curve.stage == stage]
         for stage, unit in stages.items()
-        if any(item.stage == stage for item in items)
+        if any(curve.stage == stage for curve in curves)
     }

@@ -18,11 +18,10 @@ STYLES = ("-", "--", ":", "-.")
 
 
 def _panels(titles: Sequence[str]) -> "tuple[Figure, list[Axes]]":
-    """One panel below the other, each with its title; one that says so where there is nothing."""
+    """Panels below each other, one per title; without titles a single panel that says so."""
     from matplotlib.figure import Figure
 
     titles = titles or ["nothing was measured that could be drawn"]
-
     figure = Figure(figsize=(7.5, 2.9 * len(titles)), layout="constrained")
     panels = list(figure.subplots(len(titles), 1, squeeze=False)[:, 0])
     for axes, title in zip(panels, titles, strict=True):
@@ -51,11 +50,12 @@ def draw_speedups(data: tuple[Sequence[tuple[str, Sequence[dict[str, Any]]]], tu
 def _speedup(axes: "Axes", rows: Sequence[dict[str, Any]], paper: tuple[int, float]) -> None:
     networks = list(dict.fromkeys(row["network"] for row in rows if row["kind"] == "model"))
     for place, strategy in enumerate(dict.fromkeys(row["strategy"] for row in rows)):
-        own, colour = [row for row in rows if row["strategy"] == strategy], COLOURS[place % len(COLOURS)]
+        colour = COLOURS[place % len(COLOURS)]
+        of_strategy = [row for row in rows if row["strategy"] == strategy]
         for style, network in zip(STYLES, networks, strict=False):
-            line = [(row["workers"], row["speedup"]) for row in own if row.get("network") == network]
+            line = [(row["workers"], row["speedup"]) for row in of_strategy if row.get("network") == network]
             axes.plot(*zip(*line, strict=True), style, color=colour, label=f"{strategy}, model, {network}")
-        dots = [(row["workers"], row["speedup"]) for row in own if row["kind"] == "measured"]
+        dots = [(row["workers"], row["speedup"]) for row in of_strategy if row["kind"] == "measured"]
         axes.plot(*zip(*dots, strict=True), "o", color=colour, label=f"{strategy}, measured")
     axes.plot([1, paper[0]], [1, paper[0]], color=PEER, linewidth=0.8, label="linear")
     axes.plot(*paper, "x", color="black", label="paper, its cluster")
@@ -66,7 +66,7 @@ def draw_curves(data: tuple[str, Mapping[str, Sequence[tuple[int, Mapping[int, f
     metric, curves = data
     figure, panels = _panels(sorted(curves))
     for axes, title in zip(panels, sorted(curves), strict=False):
-        for place, (workers, scores) in enumerate(sorted(curves[title], key=lambda item: item[0])):
+        for place, (workers, scores) in enumerate(sorted(curves[title], key=lambda line: line[0])):
             style: dict[str, Any] = {"color": COLOURS[place % len(COLOURS)], "label": f"workers={workers}"}
             axes.plot(list(scores), list(scores.values()), "o-", markersize=3, **style)
         _label(axes, "epoch", f"validation {metric}")
@@ -76,16 +76,16 @@ def draw_curves(data: tuple[str, Mapping[str, Sequence[tuple[int, Mapping[int, f
 def draw_costs(panels: Mapping[str, Sequence[Series]]) -> "Figure":
     """Microseconds of a unit of work by nodes, both logarithmic, a panel per stage, a line per engine."""
     figure, all_axes = _panels(list(panels))
-    for axes, items in zip(all_axes, panels.values(), strict=False):
-        _cost(axes, items)
+    for axes, curves in zip(all_axes, panels.values(), strict=False):
+        _cost(axes, curves)
         _label(axes, "nodes", "µs")
     return figure
 
 
-def _cost(axes: "Axes", items: Sequence[Series]) -> None:
-    for place, item in enumerate(items):
-        points = [(point.nodes, point.each * 1e6) for point in item.points]
-        axes.loglog(*zip(*points, strict=True), "o-", color=COLOURS[place % len(COLOURS)], label=item.name)
+def _cost(axes: "Axes", curves: Sequence[Series]) -> None:
+    for place, curve in enumerate(curves):
+        points = [(point.nodes, point.each * 1e6) for point in curve.points]
+        axes.loglog(*zip(*points, strict=True), "o-", color=COLOURS[place % len(COLOURS)], label=curve.name)
     low, high = axes.get_ylim()
     # whole decades: an axis that shows a part of one exaggerates small differences
     axes.set_ylim(10 ** math.floor(math.log10(low)), 10 ** math.ceil(math.log10(high)))

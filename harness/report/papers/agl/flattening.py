@@ -1,9 +1,9 @@
-"""GraphFeatures per second of GraphFlat, beside the paper's rate and what the disk takes."""
+"""GraphFeatures per second of GraphFlat, beside the paper's rate and the disk's."""
 
 from harness.report import formats
 from harness.report.content import NOTHING, Block, Cell, Section, Table, Value, columns
 from harness.report.rows import Row
-from harness.report.suites.records import SuiteRecords, called, name_of, option, rate
+from harness.report.suites.records import SuiteRecords, call_seconds, name_of, option, rate
 
 
 def graphfeatures(records: SuiteRecords) -> list[Block]:
@@ -24,12 +24,12 @@ def graphfeatures(records: SuiteRecords) -> list[Block]:
 
 
 def _row(row: Row, paper: float, share: float, width: int) -> list[Cell]:
-    count = row.middle("facts", "records")
+    count = row.median("facts", "records")
     if row.time is None or not count:
         return [row.label, formats.status(row), *[NOTHING] * (width - 2)]
     core = per_core(row)
-    sizes = [row.middle("facts", f"{form}_bytes") for form in ("embedded", "shared")]
-    numbers = [count / called(row), core, core / paper if core else None]
+    sizes = [row.median("facts", f"{form}_bytes") for form in ("embedded", "shared")]
+    numbers = [count / call_seconds(row), core, core / paper if core else None]
     numbers += [size / count if size else None for size in sizes]
     return [
         row.label,
@@ -46,12 +46,12 @@ def per_core(row: Row) -> float | None:
 
 
 def _disk(row: Row, count: float, share: float) -> list[Cell]:
-    copies = Value(row.middle("facts", "duplication"), "{:.1f}")
-    size, disk = row.middle("facts", "file_bytes"), row.middle("facts", "write_rate")
+    copies = Value(row.median("facts", "duplication"), "{:.1f}")
+    size, disk = row.median("facts", "file_bytes"), row.median("facts", "write_rate")
     if not size or disk is None:
         return [copies, *[NOTHING] * 5]
-    written, cores = size / called(row), float(row.record["config"]["threads"])
-    rates = [written, disk, row.middle("facts", "synced_write_rate")]
+    written, cores = size / call_seconds(row), float(row.record["config"]["threads"])
+    rates = [written, disk, row.median("facts", "synced_write_rate")]
     limit = share * disk * count / size / cores
     numbers = [Value(value / 1e6 if value else None, "{:,.0f}") for value in rates]
     return [copies, *numbers, Value(written / disk, "{:.0%}"), Value(limit, "{:,.0f}")]

@@ -1,4 +1,4 @@
-"""In-edges that come to each reducer of GraphFlat's tasks, with and without re-indexing of hubs."""
+"""Load of each reducer of GraphFlat (in-edges that it receives), with and without re-indexing of hubs."""
 
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.rows import Row
@@ -24,11 +24,11 @@ def measured(records: SuiteRecords) -> list[tuple[str, Row, list[int]]]:
         for row in comparison.rows
         if row.ok and row.record["facts"].get("reducer_loads")
     ]
-    return sorted(rows, key=lambda item: (item[0], int(option(item[1], "hub_threshold"))))
+    return sorted(rows, key=lambda run: (run[0], int(option(run[1], "hub_threshold"))))
 
 
 def threshold(row: Row) -> str:
-    """From how many in-edges on a node is a hub; none where no node can have so many."""
+    """The in-degree above which a node is a hub; ``none`` where no node can reach it."""
     in_edges = int(option(row, "hub_threshold"))
     return "none" if in_edges >= int(row.record["dataset"]["counts"]["edges"]) else f"above {in_edges:,}"
 

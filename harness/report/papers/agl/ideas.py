@@ -8,13 +8,13 @@ ALL, DEFAULT = "all", "default"
 
 
 def ideas(records: SuiteRecords) -> list[Block]:
-    """One row per comparison with a base: how many times as fast as it each idea alone, some and all of them are."""
+    """One row per comparison with a base: the speed of one, some and all ideas as a multiple of the base's."""
     measured: list[tuple[str, float, dict[str, float]]] = []
     for dataset, comparison in records.comparisons():
-        own = [row for row in comparison.rows if not row.peer and row.ok and option(row, "source") in (None, "graph")]
-        base = next((row for row in own if ablations(row) == ("base",)), None)
+        ours = [row for row in comparison.rows if not row.peer and row.ok and option(row, "source") in (None, "graph")]
+        base = next((row for row in ours if ablations(row) == ("base",)), None)
         if base is not None:
-            factors = {_idea(row): seconds(base) / seconds(row) for row in reversed(own) if row is not base}
+            factors = {_idea(row): seconds(base) / seconds(row) for row in reversed(ours) if row is not base}
             measured.append((name_of(dataset, comparison), seconds(base), factors))
     names = {name for *_, factors in measured for name in factors}
     ordered = sorted(names, key=lambda name: (name in (ALL, DEFAULT), len(name), name))

@@ -12,7 +12,7 @@ from harness.report.suites.records import (
     label_with_form,
     name_of,
     option,
-    prepared,
+    preparation_seconds,
     seconds,
 )
 
@@ -39,7 +39,7 @@ def replaced(rows: Sequence[Row]) -> Row | None:
 
 
 def best_peer(rows: Sequence[Row]) -> Row | None:
-    """(b): the fastest peer: all make each embedding once, of batches of blocks or of the whole graph at once."""
+    """(b): the fastest peer, layer by layer over blocks or over the whole graph at once."""
     return fastest_peer(rows)
 
 
@@ -56,7 +56,7 @@ def cpu(row: Row) -> float | None:
 
 def peak(row: Row) -> float | None:
     """Highest memory of the process tree in bytes."""
-    return row.middle("memory", "peak")
+    return row.median("memory", "peak")
 
 
 def _row(row: Row, old: Row | None, peer: Row | None) -> list[Cell]:
@@ -66,7 +66,7 @@ def _row(row: Row, old: Row | None, peer: Row | None) -> list[Cell]:
     mark = " (a)" if row is old else " (b)" if row is peer else ""
     return [
         label_with_form(row) + mark,
-        Value(prepared(row)),
+        Value(preparation_seconds(row)),
         Value(median(first) if first else None),
         formats.measured(row.time),
         Value(cpu(row)),
@@ -78,14 +78,14 @@ def _row(row: Row, old: Row | None, peer: Row | None) -> list[Cell]:
 
 def share(row: Row, other: Row | None, quantity: Callable[[Row], float | None]) -> float | None:
     """A quantity of a row as a share of another row's."""
-    own, others = quantity(row), quantity(other) if other else None
-    return own / others if own is not None and others else None
+    value, reference = quantity(row), quantity(other) if other else None
+    return value / reference if value is not None and reference else None
 
 
 def against(
     records: SuiteRecords, rival: Callable[[Sequence[Row]], Row | None], quantity: Callable[[Row], float | None]
 ) -> str:
-    """What GraphInfer takes as a share of what a rival takes, from least to most over the tables."""
+    """GraphInfer's quantity divided by a rival's, lowest and highest over the tables."""
     pairs = [(graphinfer(one.rows), rival(one.rows)) for _, one in records.comparisons("infer")]
     shares = sorted(value for row, other in pairs if row and (value := share(row, other, quantity)) is not None)
     ends = (shares[0], shares[-1]) if shares else ()

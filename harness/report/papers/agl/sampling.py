@@ -7,7 +7,7 @@ from harness.report.comparisons import Comparison
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.papers.agl.inference import cpu
 from harness.report.rows import Row
-from harness.report.suites.records import SuiteRecords, called, rate
+from harness.report.suites.records import SuiteRecords, call_seconds, rate
 
 HEADS = (
     *("engine", ("epoch", "ms"), "targets/s", "edges/s", "times the fastest peer's edges/s", "its targets/s"),
@@ -30,24 +30,24 @@ def peer_of(row: Row, rows: Sequence[Row]) -> Row | None:
 
 
 def _row(row: Row, peer: Row | None) -> list[Cell]:
-    targets = row.middle("facts", "targets")
+    targets = row.median("facts", "targets")
     if row.time is None or not targets:
         return [row.label, formats.status(row), *[NOTHING] * (len(HEADS) - 2)]
-    counts, cpu_seconds = [row.middle("facts", name) for name in ("edges", "nodes")], cpu(row)
+    counts, cpu_seconds = [row.median("facts", name) for name in ("edges", "nodes")], cpu(row)
     return [
         row.label,
-        Value(called(row) * 1e3),
+        Value(call_seconds(row) * 1e3),
         *[Value(rate(row, name), "{:,.0f}") for name in ("targets", "edges")],
         *[Value(times(row, peer, name), "{:.2f}") for name in ("edges", "targets")],
         *[Value(count / targets if count else None, "{:.1f}") for count in counts],
-        Value(cpu_seconds / called(row) if cpu_seconds else None, "{:.2f}"),
+        Value(cpu_seconds / call_seconds(row) if cpu_seconds else None, "{:.2f}"),
     ]
 
 
 def times(row: Row, peer: Row | None, count: str) -> float | None:
-    """How many times as many per second as a peer's."""
-    own, others = rate(row, count), rate(peer, count) if peer else None
-    return own / others if own and others else None
+    """Rate of a count (per second) as a multiple of a peer's."""
+    ours, theirs = rate(row, count), rate(peer, count) if peer else None
+    return ours / theirs if ours and theirs else None
 
 
 def sampling_range(records: SuiteRecords) -> str:

@@ -1,4 +1,4 @@
-"""Speed-up by number of workers: what was measured, and beyond the cores of this machine the engine's own model."""
+"""Speed-up by number of workers: measured up to the cores of this machine, beyond them by the engine's model."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,13 +28,13 @@ def speedup(records: SuiteRecords) -> list[Block]:
 def predicted(records: SuiteRecords, rows: list[Row]) -> Iterator[dict[str, Any]]:
     """Rows of the model that an engine's config names under ``predictions``, for each engine that has one.
 
-    It stands without a network and with each of those that the suite assumes.
+    The model is computed without a network and with each network that the suite assumes.
     """
     for name in dict.fromkeys(backend(row) for row in rows):
         kind = usable_class(name)
         model = None if kind is None else kind.predictions.get("speedup")
-        own = [row for row in rows if backend(row) == name and row.ok]
-        measured = [row.record for row in own if row.record["facts"].get("servers")]
+        of_engine = [row for row in rows if backend(row) == name and row.ok]
+        measured = [row.record for row in of_engine if row.record["facts"].get("servers")]
         alone = {option(row, "strategy") for row in rows if row.ok and option(row, "workers") == 1}
         usable = [record for record in measured if record["config"]["backend"]["strategy"] in alone]
         if model is not None and usable:
@@ -44,10 +44,10 @@ def predicted(records: SuiteRecords, rows: list[Row]) -> Iterator[dict[str, Any]
 
 
 def _without_model(rows: list[Row]) -> Iterator[list[Cell]]:
-    """Rows of strategies without servers, which no model is for."""
-    own = [row for row in rows if row.ok and option(row, "workers") and not row.record["facts"].get("servers")]
-    alone = {option(row, "strategy"): row for row in own if option(row, "workers") == 1}
-    for row in sorted(own, key=lambda row: (str(option(row, "strategy")), int(option(row, "workers")))):
+    """Rows of strategies without servers, which the model does not cover."""
+    serverless = [row for row in rows if row.ok and option(row, "workers") and not row.record["facts"].get("servers")]
+    alone = {option(row, "strategy"): row for row in serverless if option(row, "workers") == 1}
+    for row in sorted(serverless, key=lambda row: (str(option(row, "strategy")), int(option(row, "workers")))):
         one, time = alone.get(option(row, "strategy")), row.time
         factor = one.time.median / time.median if one is not None and one.time and time else None
         numbers = [Value(time.median if time else None), Value(factor)]

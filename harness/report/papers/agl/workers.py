@@ -1,4 +1,4 @@
-"""Scores by number of workers: how far training on several ends from training on one, and after how many epochs."""
+"""Scores by number of workers: their distance from one worker's score, and the epochs it took."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -9,7 +9,7 @@ from harness.report import formats
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.rows import Row
 from harness.report.suites.records import SuiteRecords, name_of, option
-from harness.report.suites.scores import tested
+from harness.report.suites.scores import scores_on_test
 
 NEAR = 0.005  # from the best score of one worker
 
@@ -19,15 +19,15 @@ def workers(records: SuiteRecords) -> list[Block]:
     rows: list[list[Cell]] = []
     for dataset, comparison in records.comparisons("train"):
         for alone, row in beside_one(comparison.rows):
-            distance = float(np.mean(tested(row)) - np.mean(tested(alone)))
+            distance = float(np.mean(scores_on_test(row)) - np.mean(scores_on_test(alone)))
             rows.append(
                 [
                     f"{name_of(dataset, comparison)}: {option(row, 'strategy')}",
                     str(option(row, "workers")),
-                    formats.mean(tested(row)),
+                    formats.mean(scores_on_test(row)),
                     Value(distance, "{:+.4f}"),
                     Value(_epochs_until_near(row, alone)),
-                    Value(row.middle("metrics", "epochs_run")),
+                    Value(row.median("metrics", "epochs_run")),
                     Value(_last_score(row), "{:.3f}"),
                     Value(row.time.median if row.time else None),
                 ]
@@ -47,7 +47,7 @@ def _metric(records: SuiteRecords) -> str:
 def beside_one(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
     """Each scored row of several workers' strategies after the row of one worker of that strategy."""
     scored = sorted(
-        (row for row in rows if row.ok and tested(row) and option(row, "workers") and not row.peer),
+        (row for row in rows if row.ok and scores_on_test(row) and option(row, "workers") and not row.peer),
         key=lambda row: (str(option(row, "strategy")), int(option(row, "workers"))),
     )
     alone = {option(row, "strategy"): row for row in scored if option(row, "workers") == 1}
@@ -57,12 +57,16 @@ def beside_one(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
 def largest_distance(records: SuiteRecords) -> str:
     """Largest distance of many workers' mean score from one worker's."""
     pairs = [pair for _, comparison in records.comparisons("train") for pair in beside_one(comparison.rows)]
-    gaps = [abs(float(np.mean(tested(row)) - np.mean(tested(alone)))) for alone, row in pairs if row is not alone]
+    gaps = [
+        abs(float(np.mean(scores_on_test(row)) - np.mean(scores_on_test(alone))))
+        for alone, row in pairs
+        if row is not alone
+    ]
     return f"{max(gaps):.4f}" if gaps else NOTHING
 
 
 def _last_score(row: Row) -> float | None:
-    """Median over seeds of the last epoch's validation score: the best one hides a worker that strayed afterwards."""
+    """Median over seeds of the last epoch's validation score: the best one would hide a later divergence."""
     ends = [record["validation"][-1][2] for record in row.ok if record.get("validation")]
     return float(np.median(ends)) if ends else None
 
