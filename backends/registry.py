@@ -21,7 +21,8 @@ MODULES = {
 class BackendConfig:
     """Options of a backend; the class variables are what the harness must know before it starts the engine.
 
-    A switch is a field of the values ``auto``, ``true`` or ``false``; ``ablations`` maps an ablation's name to the
+    ``kind`` is ``native`` for our engines, ``peer`` for those that we measure against, ``test`` for none of them. A
+    switch is a field of the values ``auto``, ``true`` or ``false``; ``ablations`` maps an ablation's name to the
     switches it keeps on. ``base`` gives the baseline's value of every switch and of other options. ``draws`` are the
     scenarios in which the engine can compute on the edges that the definition draws for ``model.fanouts``; in other
     scenarios the parity gate checks it with all neighbours. ``predictions`` names functions that turn measured records
@@ -34,7 +35,7 @@ class BackendConfig:
     models: ClassVar[tuple[str, ...]] = ()
     devices: ClassVar[tuple[str, ...]] = ("cpu",)
     packages: ClassVar[tuple[str, ...]] = ()
-    engine: ClassVar[str] = "peer"
+    kind: ClassVar[str] = "peer"
     draws: ClassVar[tuple[str, ...]] = ()
     ablations: ClassVar[dict[str, tuple[str, ...]]] = {}
     base: ClassVar[dict[str, Any]] = {}

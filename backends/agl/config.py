@@ -69,7 +69,7 @@ class AglConfig(BackendConfig):
         "sample": "backends.agl.sampler:AglSampler",
     }
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
-    engine: ClassVar[str] = "native"
+    kind: ClassVar[str] = "native"
     draws: ClassVar[tuple[str, ...]] = ("train", "infer")
     ablations: ClassVar[dict[str, tuple[str, ...]]] = {
         "pruning": ("pruning",),

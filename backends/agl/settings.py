@@ -9,15 +9,18 @@ from backends.agl.config import RUN_ON
 Settings = TypeVar("Settings")
 
 TRAIN_MINIMA = {
-    **dict.fromkeys(("hidden", "heads", "output_heads", "epochs", "batch", "threads", "workers"), 1),
+    **dict.fromkeys(("hidden", "heads", "output_heads", "epochs", "batch_size", "threads"), 1),
+    "workers": 1,
     **dict.fromkeys(("servers", "staleness", "checkpoint_every", "rate", "decay", "dropout", "attention_dropout"), 0),
 }
+# Keys of earlier versions, now named as the options of the harness are.
+RENAMED = {"batch": "batch_size", "engine": "run_on", "replace": "replacement", "hub": "hub_threshold"}
 TRAIN_CHOICES = {"head": ("none", "linear"), "optimizer": ("adam", "sgd")}
 
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """Settings of one training; ``batch`` counts records of a worker, ``servers=0`` is one server in this process."""
+    """Settings of one training; ``batch_size`` counts records of a worker, ``servers=0`` is one server in this process."""
 
     hidden: int = 64
     heads: int = 1
@@ -25,7 +28,7 @@ class TrainSettings:
     slope: float = 0.2
     head: str = "none"
     epochs: int = 10
-    batch: int = 1024
+    batch_size: int = 1024
     optimizer: str = "adam"
     rate: float = 0.01
     decay: float = 0.0
@@ -43,14 +46,14 @@ class TrainSettings:
 class InferSettings:
     """Settings of one inference; ``fanouts`` has one entry per layer, first layer first."""
 
-    engine: str = "local"
+    run_on: str = "local"
     partitions: int = 0
     threads: int = 2
     seed: int = 0
     fanouts: tuple[int, ...] = ()
     sampler: str = "uniform"
-    replace: bool = False
-    hub: int = 10_000
+    replacement: bool = False
+    hub_threshold: int = 10_000
     unmap: bool = False
     slope: float = 0.2
 
@@ -74,12 +77,13 @@ def read_train_settings(pairs: list[str]) -> TrainSettings:
 def read_infer_settings(pairs: list[str]) -> InferSettings:
     """Read ``key=value`` pairs; raises ValueError naming what is allowed."""
     settings = read_pairs(pairs, InferSettings)
-    if settings.engine not in RUN_ON:
-        raise ValueError(f"-c engine={settings.engine} is not allowed: one of {', '.join(RUN_ON)}")
+    if settings.run_on not in RUN_ON:
+        raise ValueError(f"-c run_on={settings.run_on} is not allowed: one of {', '.join(RUN_ON)}")
     if settings.threads < 1:
         raise ValueError(f"-c threads={settings.threads} is not allowed: at least 1")
-    if settings.hub < 0:
-        raise ValueError(f"-c hub={settings.hub} is not allowed: at least 1, or 0 to cut no node into pieces")
+    if settings.hub_threshold < 0:
+        given = f"-c hub_threshold={settings.hub_threshold}"
+        raise ValueError(f"{given} is not allowed: at least 1, or 0 to cut no node into pieces")
     return settings
 
 
@@ -89,6 +93,8 @@ def read_pairs(pairs: list[str], kind: type[Settings]) -> Settings:
     values: dict[str, Any] = {}
     for pair in pairs:
         key, sign, text = pair.partition("=")
+        if RENAMED.get(key) in types:
+            raise ValueError(f"-c {key} is now {RENAMED[key]}: give {RENAMED[key]}={text}")
         if key not in types or not sign:
             raise ValueError(f"-c {pair} is not understood: give key=value with a key of {', '.join(types)}")
         values[key] = _parse_value(key, text, types[key])

@@ -18,7 +18,7 @@ class BlocksparseConfig(BackendConfig):
         "spmm": "backends.blocksparse.backend:BlocksparseMultiplier",
     }
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
-    engine: ClassVar[str] = "native"
+    kind: ClassVar[str] = "native"
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Also refuse mini batches, which are backend agl's."""

@@ -30,7 +30,7 @@ class DummyConfig(BackendConfig):
         "infer": "backends.dummy.backend:DummyInferrer",
     }
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
-    engine: ClassVar[str] = "test"
+    kind: ClassVar[str] = "test"
 
     def __post_init__(self) -> None:
         """Refuse unknown failures and places."""

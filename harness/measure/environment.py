@@ -27,18 +27,18 @@ def describe(backend: str, threads: int, device: str = "cpu") -> dict[str, Any]:
 
 def checked(backend: str, threads: int, device: str = "cpu") -> dict[str, Any]:
     """Return what must be equal for records to be compared, as far as it is known before a cell starts."""
-    kind = config_class(backend)
+    config = config_class(backend)
     values: dict[str, Any] = {
         "cpu": cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
         "threads": threads,
         "python": platform.python_version(),
-        "packages": {name: installed(name) for name in dict.fromkeys((*ALWAYS, *kind.packages))},
+        "packages": {name: installed(name) for name in dict.fromkeys((*ALWAYS, *config.packages))},
         "protocol": PROTOCOL,
     }
     if device.startswith("cuda"):
         values["gpu"] = gpu_models()
-    if kind.engine != "peer":
+    if config.kind != "peer":
         values["kernels"] = "native" if kernels_built() else "plain torch"
     return values
 

@@ -48,8 +48,8 @@ class Row:
     @property
     def peer(self) -> bool:
         """Whether the engine is a peer, not one of ours."""
-        kind = usable_class(self.record["config"]["backend"]["name"])
-        return kind is None or kind.engine == "peer"
+        backend = usable_class(self.record["config"]["backend"]["name"])
+        return backend is None or backend.kind == "peer"
 
     @property
     def fastest_peer(self) -> bool:

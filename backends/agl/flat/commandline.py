@@ -44,9 +44,10 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--shared", action="store_true", help="store features once per shard, not in every record")
     options.add_argument("--shard-records", type=int, default=1024, help="targets per shard (1024)")
-    options.add_argument("--engine", default="local", choices=RUN_ON, help="this process or Ray tasks (local)")
-    options.add_argument("--threads", type=int, default=1, help="of engine local (1)")
-    options.add_argument("--partitions", type=int, default=4, help="reducers of engine ray (4)")
+    options.add_argument("--run-on", default="local", choices=RUN_ON, help="this process or Ray tasks (local)")
+    options.add_argument("--engine", help=argparse.SUPPRESS)  # the name of --run-on in earlier versions
+    options.add_argument("--threads", type=int, default=1, help="of --run-on local (1)")
+    options.add_argument("--partitions", type=int, default=4, help="reducers of --run-on ray (4)")
     options.add_argument(
         "--hub-threshold", type=int, default=10_000, help="in-edges above which all reducers sample a node"
     )
@@ -97,12 +98,14 @@ def failure_message(error: Exception, output: Path) -> str:
 
 def flatten_job_of(parsed: argparse.Namespace) -> FlattenJob:
     """The job of the arguments; raises ValueError for an unknown sampler or a missing Ray."""
-    if parsed.engine == "ray":
-        cluster.require("--engine ray", "--engine local")
+    if parsed.engine is not None:
+        raise ValueError(f"--engine is now --run-on: give --run-on {parsed.engine}")
+    if parsed.run_on == "ray":
+        cluster.require("--run-on ray", "--run-on local")
     strategy = parse_sampling(parsed.sampling, parsed.hops, parsed.scope, parsed.seed)
     names = ("shard_records", "threads", "partitions", "hub_threshold")
     options = {name: getattr(parsed, name) for name in names}
-    return FlattenJob(strategy, parsed.filter, not parsed.shared, run_on=parsed.engine, **options)
+    return FlattenJob(strategy, parsed.filter, not parsed.shared, run_on=parsed.run_on, **options)
 
 
 def flatten_tables(parsed: argparse.Namespace, job: FlattenJob) -> dict[str, Any]:

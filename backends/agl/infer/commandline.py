@@ -69,7 +69,7 @@ def inference_job_of(parsed: argparse.Namespace, settings: InferSettings) -> Inf
         raise ValueError(
             f"{parsed.input} holds edge weights, which {spec.name} would drop: give a gcn, or sampler=weighted"
         )
-    sampling = settings.partitions, settings.sampler, settings.replace
+    sampling = settings.partitions, settings.sampler, settings.replacement
     job = InferenceJob(graph, spec, state, targets, settings.seed, *sampling)
     for layer in range(spec.layers):
         job.in_edges(np.empty(0, dtype=np.int64), layer)  # raises for an impossible sampling before a file is written
@@ -96,15 +96,15 @@ def infer(job: InferenceJob, settings: InferSettings, output: Path) -> int:
     start = time.perf_counter()
     space = Workspace(output / "work", job.identity(), settings.unmap)
     with step_progress() as progress:
-        if settings.engine == "ray":
+        if settings.run_on == "ray":
             from backends.agl.infer.distributed import infer_with_ray
 
-            scores, facts = infer_with_ray(job, settings.threads, settings.hub, progress, space)
+            scores, facts = infer_with_ray(job, settings.threads, settings.hub_threshold, progress, space)
         else:
             inference = LocalInference(job, space, progress)
             inference.map()
             scores, facts = inference.run(), inference.facts()
-    facts |= {"seconds": time.perf_counter() - start, "engine": settings.engine}
+    facts |= {"seconds": time.perf_counter() - start, "engine": settings.run_on}
     write_results(output, job, scores, facts)
     print(f"{len(scores)} nodes scored in {facts['seconds']:.1f} s: {output / 'scores.npy'}")
     return 0

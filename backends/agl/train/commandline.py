@@ -93,7 +93,7 @@ def prepared_trainer(model: str, folder: Path, strategy: str, settings: TrainSet
     if settings.servers and strategy not in ("local", "allreduce"):
         cluster.require(f"-t {strategy} with -c servers={settings.servers}", "-c servers=0")
     trainer = ShardTrainer(config) if strategy == "local" else DistributedShardTrainer(config)
-    plan = shard_plan_of(reader, settings.batch, settings.seed)
+    plan = shard_plan_of(reader, settings.batch_size, settings.seed)
     trainer.prepare(graph, spec, training, initial_state(spec, settings.seed), plan, WorkerClock())
     return trainer
 
@@ -139,7 +139,7 @@ def summary(trainer: ShardTrainer, best: BestEpoch, seconds: float, path: Path) 
     validated = "" if best.validated is None else f", validation loss {best.validated:.4f}"
     settings = [f"fanouts={','.join(map(str, trainer.spec.fanouts))}"] if trainer.spec.fanouts else []
     settings += [f"seed={trainer.strategy.seed}", f"sampler={trainer.strategy.method}"] if trainer.spec.fanouts else []
-    settings += ["replace=true"] if trainer.strategy.replacement else []
+    settings += ["replacement=true"] if trainer.strategy.replacement else []
     settings += [f"slope={trainer.spec.slope}"] if trainer.spec.name == "gat" else []
     score = " ".join(
         ["python -m backends.agl.infer -m", str(path), "-i GRAPH -o SCORES", *(["-c"] if settings else [])]

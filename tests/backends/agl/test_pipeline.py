@@ -55,7 +55,7 @@ def test_tables_become_shards_parameters_and_scores_of_all_nodes(tmp_path):
     graph, model = uug(), str(tmp_path / "model.safetensors")
     flatten = [*tables(tmp_path), "-h", "2", "-s", "uniform(5)", "--shard-records", "256"]
     assert flat.main([*flatten, "-o", str(tmp_path / "shards")]) == 0
-    settings = ["hidden=8", "epochs=6", "batch=128", "workers=4", "rate=0.02"]
+    settings = ["hidden=8", "epochs=6", "batch_size=128", "workers=4", "rate=0.02"]
     arguments = ["-m", "gat", "-i", str(tmp_path / "shards"), "-t", "sync", "-o", model]
     assert train.main([*arguments, "-c", *settings]) == 0
     (tmp_path / "graph").mkdir()
@@ -87,7 +87,7 @@ def test_a_training_worker_holds_few_batches_however_many_shards_there_are(tmp_p
 
     monkeypatch.setattr(GraphFeatureTrainer, "vectorized", watched)
     trainer = train.prepared_trainer(
-        "sage", tmp_path / "flat", "local", read_train_settings(["batch=32", "hidden=8", "threads=1"])
+        "sage", tmp_path / "flat", "local", read_train_settings(["batch_size=32", "hidden=8", "threads=1"])
     )
     trainer.epoch(0, WorkerClock())
     trainer.close()

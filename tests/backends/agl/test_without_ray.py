@@ -40,10 +40,10 @@ def last_line(capsys) -> str:
 
 def test_graphflat_says_what_to_install_or_give(tmp_path: Path, without_ray, capsys):
     arguments = write(tmp_path)
-    assert flat.main([*arguments, "--engine", "ray"]) == 2
+    assert flat.main([*arguments, "--run-on", "ray"]) == 2
     assert (
         last_line(capsys)
-        == "error: --engine ray needs the package ray: pip install -e '.[ray]', or give --engine local"
+        == "error: --run-on ray needs the package ray: pip install -e '.[ray]', or give --run-on local"
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.parquet", "nodes.parquet"]
     assert flat.main(arguments) == 0

@@ -42,6 +42,7 @@ def test_tables_become_shards(tmp_path, ending, capsys):
 
 
 MISTAKES = [
+    ({}, ["--engine", "ray"], "--engine is now --run-on: give --run-on ray"),
     ({"nodes": NODES | {"id": [10, 20, 10, 40]}}, [], r"nodes.parquet: row 3: id 10 appeared before"),
     ({"nodes": NODES | {"id": [10, None, 30, 40]}}, [], r"nodes.parquet: row 2, column 'id': is empty"),
     ({"nodes": NODES | {"a": [1.0, float("nan"), 1.0, 1.0]}}, [], r"nodes.parquet: row 2, column 'a': a number is NaN"),

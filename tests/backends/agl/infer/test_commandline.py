@@ -72,13 +72,14 @@ def test_finished_scores_are_never_overwritten(saved_inference, capsys):
     ("settings", "message"),
     [
         ("partitions=x", "-c partitions=x is not understood: give one int"),
-        ("speed=9", "give key=value with a key of engine, partitions"),
-        ("engine=spark", "engine=spark is not allowed: one of local, ray"),
+        ("speed=9", "give key=value with a key of run_on, partitions"),
+        ("run_on=spark", "run_on=spark is not allowed: one of local, ray"),
         ("fanouts=5", "are not one per layer: the model has 2"),
         ("sampler=best", "sampler='best' is unknown: allowed are uniform"),
         ("sampler=weighted", "sampler='weighted' needs weight"),
         ("fanouts=0,2", "fanout=0 is not allowed: at least 1"),
-        ("hub=-5", "-c hub=-5 is not allowed"),
+        ("hub=300", "hub is now hub_threshold: give hub_threshold=300"),
+        ("hub_threshold=-5", "-c hub_threshold=-5 is not allowed"),
     ],
 )
 def test_settings_that_do_not_exist_are_refused(saved_inference, capsys, settings, message):

@@ -105,7 +105,7 @@ def test_a_process_that_used_ray_leaves_no_process_and_no_file(tmp_path):
     graph = awkward_graph(2)
     spec, state = model_on(graph, "sage", 2)
     command = command_of(tmp_path, graph, state)
-    run = [sys.executable, "-m", "backends.agl.infer", *command, "-c", "engine=ray", "partitions=2"]
+    run = [sys.executable, "-m", "backends.agl.infer", *command, "-c", "run_on=ray", "partitions=2"]
     (mine := Path("/tmp") / f"gi{os.getpid()}").mkdir()
     root = Path(__file__).resolve().parents[4]
     done = subprocess.run(run, cwd=root, env=os.environ | {"TMPDIR": str(mine)}, capture_output=True, text=True)

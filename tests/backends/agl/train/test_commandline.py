@@ -89,7 +89,7 @@ def test_workers_on_their_own_shards_equal_one_batch_of_all_targets(tmp_path, mo
 def test_servers_without_waiting_learn_too(tmp_path, strategy, capsys):
     graph = awkward_graph(4)
     shards_of(tmp_path / "shards", graph, "uniform(4);uniform(3)", records=5)
-    assert main(command(tmp_path, "epochs=15", "workers=2", "batch=4", strategy=strategy)) == 0
+    assert main(command(tmp_path, "epochs=15", "workers=2", "batch_size=4", strategy=strategy)) == 0
     output = capsys.readouterr().out
     assert "validation loss" in output and "fanouts=3,4 seed=3 sampler=uniform" in output
     state = load_file(tmp_path / "model.safetensors")
@@ -132,7 +132,7 @@ def test_records_without_a_label_are_neither_trained_nor_validated(tmp_path, cap
     labels = graph.labels.copy()
     labels[[*trained[:3], *validated[:2]]] = -1
     shards_of(tmp_path / "shards", replace(graph, labels=labels), records=4, which="all")
-    assert main(command(tmp_path, "epochs=3", "batch=1")) == 0
+    assert main(command(tmp_path, "epochs=3", "batch_size=1")) == 0
     assert f"{len(trained) - 3} targets" in capsys.readouterr().out
     assert all(np.isfinite(value).all() for value in load_file(tmp_path / "model.safetensors").values())
 
@@ -173,7 +173,8 @@ def test_every_shard_is_dealt_to_one_worker(trained, workers, size):
 
 MISTAKES = [
     (["-c", "speed=9"], "give key=value with a key of hidden, heads"),
-    (["-c", "batch=0"], "-c batch=0 is not allowed: at least 1"),
+    (["-c", "batch=4"], "-c batch is now batch_size: give batch_size=4"),
+    (["-c", "batch_size=0"], "-c batch_size=0 is not allowed: at least 1"),
     (["-c", "rate=nan"], "-c rate=nan is not allowed"),
     (["-c", "dropout=1"], "-c dropout=1.0 is not allowed: below 1"),
     (["-c", "head=two"], "-c head=two is not allowed: one of none, linear"),

@@ -17,7 +17,7 @@ class ToyConfig(BackendConfig):
 
     runtimes: ClassVar[dict[str, str]] = {"train": "gnn_toy.engine:ToyTrainer", "infer": "gnn_toy.engine:ToyInferrer"}
     models: ClassVar[tuple[str, ...]] = ("gcn",)
-    engine: ClassVar[str] = "native"
+    kind: ClassVar[str] = "native"
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Also refuse mini batches."""
