@@ -20,7 +20,7 @@ TRAIN_CHOICES = {"head": ("none", "linear"), "optimizer": ("adam", "sgd")}
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """Settings of one training; ``batch_size`` counts records of a worker, ``servers=0`` is one server in this process."""
+    """Settings of one training; ``batch_size`` is per worker, ``servers=0`` is one server in this process."""
 
     hidden: int = 64
     heads: int = 1

@@ -76,16 +76,16 @@ def test_a_training_worker_holds_few_batches_however_many_shards_there_are(tmp_p
         FlattenJob(parse_sampling("uniform(5)", 2), shard_records=32),
     )
     batch_features, most = [], 0
-    vectorized = GraphFeatureTrainer.vectorized
+    vectorize = GraphFeatureTrainer.vectorize
 
-    def watched(trainer, stored):
+    def watched(trainer, records):
         nonlocal most
-        batch = vectorized(trainer, stored)
+        batch = vectorize(trainer, records)
         batch_features.append(weakref.ref(batch.features))
         most = max(most, sum(features() is not None for features in batch_features))
         return batch
 
-    monkeypatch.setattr(GraphFeatureTrainer, "vectorized", watched)
+    monkeypatch.setattr(GraphFeatureTrainer, "vectorize", watched)
     trainer = train.prepared_trainer(
         "sage", tmp_path / "flat", "local", read_train_settings(["batch_size=32", "hidden=8", "threads=1"])
     )
