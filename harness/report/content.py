@@ -84,12 +84,16 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing of ``data``, kept below the reports under ``figures`` by its ``name``."""
+    """A drawing of ``data``, kept below the reports under ``figures`` by its ``name``, which ends in ``.svg``."""
 
     title: str
     name: str
     data: Any
     draw: "Callable[[Any], matplotlib.figure.Figure]"
+
+    def __post_init__(self) -> None:
+        if not self.name.endswith(".svg"):
+            raise ValueError(f"figure {self.name!r} is written as SVG: give a name that ends in .svg")
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,12 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from backends.registry import MODULES
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = "import harness, backends, datasets; from datasets.csr import Csr; from backends.registry import MODULES"
@@ -54,3 +57,11 @@ def test_imports_point_one_way() -> None:
     linter = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([linter], cwd=ROOT, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_harness_may_import_no_engine_but_the_definition():
+    """The contract names engines one by one, so that a new one must not be forgotten."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    forbidden = next(contract for contract in contracts if contract.get("source_modules") == ["harness"])
+    engines = {f"backends.{name}" for name in MODULES if name != "reference"}
+    assert engines | {"backends.base", "backends.parallel"} <= set(forbidden["forbidden_modules"])

@@ -24,7 +24,8 @@ def front_page(
     ]
     reading = (
         "How many times as fast our fastest engine is as the fastest form of any peer (PyTorch Geometric, DGL, plain "
-        "PyTorch) that was measured in turns with it; below 1 the peer is faster. All rows passed the parity gate."
+        "PyTorch) that was measured in turns with it; below 1 the peer is faster. All rows "
+        "with a number passed the parity gate."
     )
     content: list[Block] = [Paragraph(origin), Paragraph(reading)]
     if multiplied:

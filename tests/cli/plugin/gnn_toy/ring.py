@@ -7,7 +7,8 @@ import numpy as np
 
 from datasets.csr import Csr, csr_from_edges
 from datasets.graph import Graph
-from datasets.synthetic import options_from, with_content_hash
+from datasets.options import options_from
+from datasets.synthetic.content_hash import with_content_hash
 
 
 @dataclass(frozen=True)
