@@ -7,9 +7,11 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from backends.kernels.extension import extension
 from harness.measure import sources
 from harness.measure.code import digest_of
 from harness.measure.sources import ROOT, is_current, loaded_modules, with_sources
@@ -18,6 +20,7 @@ LONG_AGO = time.time() - 24 * 3600
 # Imports of a cell: an engine, the kernels with their extension, a part of the harness, and a plug-in.
 LOADED = """
 import importlib, json, sys
+sys.meta_path = [finder for finder in sys.meta_path if isinstance(finder, type)]  # without those of editable installs
 for name in {names}:
     importlib.import_module(name)
 from harness.measure.sources import loaded_modules
@@ -37,6 +40,8 @@ def checkout(tmp_path, monkeypatch):
     root = tmp_path / "checkout"
     for folder in ("backends", "datasets", "harness"):
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in Path(extension.__file__).parent.glob("_native*.so"):  # built into the checkout or into site-packages
+        shutil.copy(file, root / "backends" / "kernels")
     plugin = root / "plugins" / "toy"
     plugin.mkdir(parents=True)
     (plugin / "__init__.py").write_text("")
@@ -135,9 +140,6 @@ def test_plug_ins_count_and_only_those_of_the_cell(checkout):
 
 
 def test_native_kernels_count_by_the_tokens_of_their_sources(checkout):
-    extension = next((checkout / "backends" / "kernels").glob("_native.*.so"), None)
-    if extension is None:
-        pytest.skip("the kernels are not built")
     environment = with_sources({"checked": {}}, loaded(checkout, "backends.kernels.native"))
     native = [name for name in environment["modules"] if name.startswith("backends.kernels._native")]
     assert native
