@@ -82,8 +82,8 @@ def read_infer_settings(pairs: list[str]) -> InferSettings:
     if settings.threads < 1:
         raise ValueError(f"-c threads={settings.threads} is not allowed: at least 1")
     if settings.hub_threshold < 0:
-        given = f"-c hub_threshold={settings.hub_threshold}"
-        raise ValueError(f"{given} is not allowed: at least 1, or 0 to cut no node into pieces")
+        setting = f"-c hub_threshold={settings.hub_threshold}"
+        raise ValueError(f"{setting} is not allowed: at least 1, or 0 to cut no node into pieces")
     return settings
 
 

@@ -29,20 +29,20 @@ def tensor(array: NDArray[Any]) -> Tensor:
 def send(model_slice: Slice, layer: int, embeddings: Floats) -> Messages:
     """Messages from embeddings [nodes, width]: ``sent.*`` for out-neighbours, ``kept.*`` for the nodes themselves."""
     with torch.inference_mode():
-        sent, kept = model_slice.send(layer, tensor(embeddings), len(embeddings))
-    named = {SENT + name: value for name, value in sent.items()} | {KEPT + name: value for name, value in kept.items()}
+        sent, own = model_slice.send(layer, tensor(embeddings), len(embeddings))
+    named = {SENT + name: value for name, value in sent.items()} | {KEPT + name: value for name, value in own.items()}
     return {name: value.numpy() for name, value in named.items()}
 
 
 def receive(model_slice: Slice, layer: int, matrix: LayerMatrix, messages: Messages) -> Floats:
     """Embeddings [rows, width] of a partition from the messages of its matrix's columns and of its rows."""
-    sent, kept = (
+    sent, own = (
         {key.removeprefix(mark): tensor(value) for key, value in messages.items() if key.startswith(mark)}
         for mark in (SENT, KEPT)
     )
     with torch.inference_mode():
         activation = "none" if model_slice.spec.is_last(layer) else model_slice.spec.activation()
-        out = model_slice.receive(layer, sent, kept, matrix, activation)
+        out = model_slice.receive(layer, sent, own, matrix, activation)
     embeddings: Floats = out.numpy()
     return embeddings
 
