@@ -184,6 +184,8 @@ class Session:
 
         ``shared`` are values that other cells of the group computed; the answer's ``shared`` adds those of this one.
         """
+        # Before the machine is measured: a change of the kernels that this takes must not make a peer's record stale.
+        self.tell_modules()
         shared_values.adopt(shared or {})
         facts = self.scenario.engine.facts()
         if self.scenario.now is not None:
@@ -192,7 +194,6 @@ class Session:
         answer = {"facts": facts, "metrics": self.scenario.metrics(), "cache": self._cache(operands)}
         answer["limits"] = self._limits(facts, operands or ())
         answer["shared"] = shared_values.snapshot()
-        self.tell_modules()
         self.close()
         return plain(answer)
 

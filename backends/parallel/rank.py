@@ -8,7 +8,6 @@ import ctypes
 import faulthandler
 import os
 import pickle
-import re
 import resource
 import signal
 import sys
@@ -21,16 +20,13 @@ from typing import Any
 import torch
 from torch import distributed
 
+from backends.memory_errors import is_out_of_memory
 from backends.parallel import mapped
 from backends.parallel.deadline import seconds_left
 from backends.registry import load_object
 
 PR_SET_PDEATHSIG = 1
 PATIENCE = timedelta(minutes=30)  # timeout of a collective where there is no deadline
-_NO_MEMORY = re.compile(
-    r"not enough memory|can'?t allocate memory|cannot allocate memory|bad_alloc|out of memory", re.I
-)
-
 
 # Status of the cell, one sentence, trace. A plain tuple, as the pool cannot unpickle a class of this ``__main__``.
 Failure = tuple[str, str, str]
@@ -39,8 +35,7 @@ Failure = tuple[str, str, str]
 def failure_of(error: BaseException) -> Failure:
     """Describe an exception; its ``status``, if it has one, goes before the one guessed from its message."""
     message = traceback.format_exception_only(error)[-1].strip()
-    no_memory = isinstance(error, MemoryError) or _NO_MEMORY.search(message)
-    status = getattr(error, "status", "oom" if no_memory else "error")
+    status = getattr(error, "status", "oom" if is_out_of_memory(error) else "error")
     return status, message.splitlines()[0], "".join(traceback.format_exception(error))
 
 

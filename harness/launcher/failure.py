@@ -1,16 +1,9 @@
 """Statuses of failed cells, derived from exceptions, exit codes and output."""
 
-import re
 import signal
 
+from backends.memory_errors import NO_MEMORY, is_out_of_memory
 from harness.store.record import STATUSES
-
-# Messages of torch, numpy, libstdc++, glibc and CUDA.
-_NO_MEMORY = re.compile(
-    r"MemoryError|not enough memory|can't allocate memory|cannot allocate memory|Unable to allocate|"
-    r"std::bad_alloc|CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|failed to allocate",
-    re.I,
-)
 
 
 class CellFailed(Exception):
@@ -30,7 +23,7 @@ def status_of(error: BaseException) -> tuple[str, str]:
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if (status := getattr(error, "status", None)) in STATUSES:
         return str(status), first
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError | OSError) and _NO_MEMORY.search(text)):
+    if is_out_of_memory(error):
         return "oom", f"out of memory: {text.splitlines()[0]}"
     if type(error).__name__ == "Unsupported":
         return "unsupported", first
@@ -44,6 +37,6 @@ def status_of_exit(returncode: int, log_tail: str) -> tuple[str, str]:
     name = signal.Signals(-returncode).name if returncode < 0 else f"exit code {returncode}"
     if returncode == -signal.SIGKILL:
         return "oom", "killed by the kernel (SIGKILL), which it does when memory runs out"
-    if _NO_MEMORY.search(log_tail):
+    if NO_MEMORY.search(log_tail):
         return "oom", f"out of memory, ended by {name}"
     return "error", f"the process ended by {name}"

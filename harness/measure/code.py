@@ -48,8 +48,15 @@ def cpp_files(folder: Path) -> list[Path]:
 
 
 def python_digest(text: str) -> str:
-    """Digest the syntax tree of Python source, without positions and without strings that stand as statements."""
-    return _hex(_written_out(ast.parse(text)).encode())
+    """Digest the syntax tree of Python source, without positions and without strings that stand as statements.
+
+    Source that cannot be parsed, as while somebody edits it, is digested as it is.
+    """
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return _hex(text.encode())
+    return _hex(_written_out(tree).encode())
 
 
 def _written_out(node: Any) -> str:

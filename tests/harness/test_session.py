@@ -1,4 +1,7 @@
-"""Samples: one call, or the mean of several short ones."""
+"""Samples: one call, or the mean of several short ones; the code that a session tells to have run."""
+
+import sys
+from types import ModuleType
 
 import numpy as np
 from hypothesis import given
@@ -25,10 +28,10 @@ def test_a_sample_of_several_calls_is_their_mean(drawn):
     assert (sample["calls"], sample["ran"], sample["loss"]) == (len(drawn), len(drawn) + 1, len(drawn) - 1.0)
 
 
-def session(tmp_path, repeat_seconds):
+def session(tmp_path, repeat_seconds, tell=lambda message: None):
     planned = cell(saved_graph(tmp_path / "graph"), launcher="inline", measure={"repeat_seconds": repeat_seconds})
     planned["config"]["backend"] = vars(config_class("reference")())
-    opened = Session(planned, lambda message: None)
+    opened = Session(planned, tell)
     opened.open()
     return opened
 
@@ -43,3 +46,17 @@ def test_short_calls_are_repeated_only_with_repeat_seconds(tmp_path):
     assert often.index - before == sample["ran"] == sample["calls"] + 1
     assert sample["calls"] > 1
     assert len(often.seconds) == often.config.measure.warmup + 1
+
+
+def test_code_that_measures_the_machine_is_not_told_as_code_that_ran(tmp_path, monkeypatch):
+    measuring = ModuleType("backends.only_for_limits")
+    measuring.__file__ = __file__
+
+    def limits(*_):
+        monkeypatch.setitem(sys.modules, measuring.__name__, measuring)
+
+    monkeypatch.setattr(Session, "_limits", limits)
+    events = []
+    session(tmp_path, 0.0, events.append).finish()
+    modules = [event["modules"] for event in events if event["event"] == "modules"][-1]
+    assert "backends.reference.backend" in modules and measuring.__name__ not in modules

@@ -56,6 +56,10 @@ def test_code_changes_the_digest_of_python(old, new):
     assert python_digest(PYTHON.replace(old, new)) != python_digest(PYTHON)
 
 
+def test_python_that_cannot_be_parsed_is_digested_as_it_is():
+    assert python_digest("def broken(:") != python_digest("def broken(:  # again")
+
+
 def test_the_digest_of_python_is_the_same_in_every_version_of_python():
     # Of this text in 3.11.7, 3.12.1 and 3.13.0; another value here means that records of other versions go stale.
     assert python_digest(PYTHON) == "fff2029c9407"
