@@ -129,7 +129,12 @@ def usage_errors() -> Iterator[None]:
 
 def _missing(error: MissingConfigException) -> str:
     group, _, name = str(error.missing_cfg_file or "").rpartition("/")
-    if group == "schema/backend" and name in backend_names():
+    if group == "backend" and name in backend_names():
+        return f"backend {name!r} is registered and has no conf/backend/{name}.yaml: add that file"
+    if group == "schema/backend" and name not in backend_names():
+        where = "MODULES of backends/registry.py, or as an entry point of its package"
+        return f"conf/backend/{name}.yaml is of a backend that is not registered: add {name!r} to {where}"
+    if group == "schema/backend":
         try:
             config_class(name)
         except PluginError as broken:
