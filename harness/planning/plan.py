@@ -20,11 +20,10 @@ from harness.planning.schema import RunConfig
 from harness.planning.suite import Suite, expand
 from harness.store.files import environment_of, machine_slug, read_record
 from harness.store.naming import flatten
-from harness.store.record import Record, RecordError
+from harness.store.record import RecordError, StoredRecord
 from harness.usage import UsageError
 
 FINAL = ("ok", "unsupported", "not_installed")
-StoredRecord = tuple[Path, Record]
 Environment = Callable[[dict[str, Any]], dict[str, Any]]
 
 

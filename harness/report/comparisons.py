@@ -8,8 +8,9 @@ from typing import Any
 
 from harness.report.formats import plural
 from harness.report.published import Published, published_for, published_scores
-from harness.report.rows import Row, StoredRecord, rows
+from harness.report.rows import Row, rows
 from harness.store.naming import flatten
+from harness.store.record import StoredRecord
 
 
 @dataclass

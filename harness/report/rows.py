@@ -4,16 +4,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from backends.registry import usable_class
 from harness.store import statistics
 from harness.store.naming import labels
-from harness.store.record import Record
+from harness.store.record import Record, StoredRecord
 from harness.store.statistics import Summary
-
-StoredRecord = tuple[Path, Record]
 
 
 @dataclass

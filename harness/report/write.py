@@ -11,11 +11,10 @@ from harness.report.pages.epochs import epochs_page, full_batches
 from harness.report.pages.front import front_page
 from harness.report.pages.kernels import kernels_page
 from harness.report.render import markdown
-from harness.report.rows import StoredRecord
 from harness.report.suites.page import suite_page
 from harness.report.suites.records import suite_records
 from harness.store.files import environment_of, find_records
-from harness.store.record import RecordError
+from harness.store.record import RecordError, StoredRecord
 
 MARK = "gnn-harness report"
 

@@ -1,5 +1,6 @@
 """The record of one cell: its keys, its schema version, its statuses."""
 
+from pathlib import Path
 from typing import Any, TypedDict
 
 SCHEMA_VERSION = 1
@@ -48,6 +49,9 @@ class Record(TypedDict, total=False):
     overrides: list[str]  # the command-line overrides that led to this cell, as given
     written: str  # time of writing, ISO 8601 in UTC; set by the store
     side: list[str]  # keys that stand in the side file; readers put them back
+
+
+StoredRecord = tuple[Path, Record]  # a record with the path of its file
 
 
 class RecordError(ValueError):

@@ -11,10 +11,11 @@ from rich.table import Table
 from datasets.hashes import digest
 from harness.planning.estimate import estimated_seconds
 from harness.planning.identity import record_path
-from harness.planning.plan import Group, Plan, StoredRecord
+from harness.planning.plan import Group, Plan
 from harness.report import formats
 from harness.report.content import NOTHING, Value
 from harness.report.rows import Row, rows
+from harness.store.record import StoredRecord
 
 WIDE = 160
 HEAD = ("cell", "status", "median epoch", "to fastest peer", "hit rate", "score", "peak memory")

@@ -9,7 +9,8 @@ from harness.planning.suite import Suite, read_suite
 from harness.report.comparisons import Comparison, DatasetComparisons, dataset_comparisons
 from harness.report.content import Block, Section, Table
 from harness.report.published import SUITES
-from harness.report.rows import Row, StoredRecord
+from harness.report.rows import Row
+from harness.store.record import StoredRecord
 from harness.usage import UsageError
 
 GENERAL = ("parse", "order", "import", "load")  # phases of preparation that are not the engine's own
