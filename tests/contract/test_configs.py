@@ -143,9 +143,11 @@ def test_a_glob_matches_every_backend_and_no_schema() -> None:
 
 
 def every_value_once(product: dict[str, list[Any]]) -> list[dict[str, list[Any]]]:
-    """Single cells of a product in which each value of each axis occurs."""
-    cells = max(len(values) for values in product.values())
-    return [{axis: [values[place % len(values)]] for axis, values in product.items()} for place in range(cells)]
+    """Single cells of a product in which each value of each axis occurs, each with all seeds."""
+    seeds = {"seed": product["seed"]}
+    axes = {axis: values for axis, values in product.items() if axis != "seed"}
+    cells = max(map(len, axes.values()))
+    return [{axis: [values[at % len(values)]] for axis, values in axes.items()} | seeds for at in range(cells)]
 
 
 @pytest.mark.parametrize("name", names("suite"))
