@@ -7,14 +7,16 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 import hydra
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException, OverrideParseException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
@@ -27,6 +29,8 @@ from harness.planning.config import register_schemas
 from harness.usage import UsageError, nearest
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
+SWEEP_FOLDER = "gnn-harness-sweep-"  # then a process id; Hydra writes there what nobody reads
+VALUE = re.compile(r"(tier|seed|threads|device|results|\w+\.[\w.]+)=")  # sets a key that exists and chooses no file
 
 
 @dataclass
@@ -79,10 +83,26 @@ class PluginFolders(SearchPathPlugin):
 
 
 def compose_one(overrides: list[str]) -> dict[str, Any]:
-    """Compose one list of overrides without a command line; raises UsageError."""
+    """Compose one list of overrides without a command line; raises UsageError.
+
+    Each choice of files is composed once; as Hydra does, the values of keys are then set in the order of the overrides.
+    """
     register_configs()
-    with usage_errors(), hydra.initialize_config_dir(str(CONF), job_name="harness", version_base="1.3"):
-        return _plain(hydra.compose("config", overrides))
+    with usage_errors():
+        values = [override for override in overrides if VALUE.match(override)]
+        config = deepcopy(_composed(tuple(override for override in overrides if override not in values)))
+        try:
+            for override in OverridesParser.create().parse_overrides(values):
+                OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
+        except (HydraException, OmegaConfBaseException, ValueError):
+            config = _composed(tuple(overrides))  # fails as well, with Hydra's explanation
+        return _plain(config)
+
+
+@lru_cache(maxsize=64)
+def _composed(overrides: tuple[str, ...]) -> DictConfig:
+    with hydra.initialize_config_dir(str(CONF), job_name="harness", version_base="1.3"):
+        return hydra.compose("config", list(overrides))
 
 
 def _plain(config: DictConfig) -> dict[str, Any]:
@@ -95,7 +115,8 @@ def _plain(config: DictConfig) -> dict[str, Any]:
 def _hydra_run(arguments: list[str]) -> Iterator[None]:
     """Run Hydra on ``arguments`` with a temporary sweep folder, and let its exceptions through."""
     saved, full = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    folder = tempfile.mkdtemp(prefix="gnn-harness-")
+    _remove_abandoned_folders()
+    folder = tempfile.mkdtemp(prefix=f"{SWEEP_FOLDER}{os.getpid()}-")
     OmegaConf.register_new_resolver("harness_sweep", lambda: folder, replace=True)
     sys.argv, os.environ["HYDRA_FULL_ERROR"] = [saved[0], *arguments], "1"
     try:
@@ -106,6 +127,14 @@ def _hydra_run(arguments: list[str]) -> Iterator[None]:
         if full is not None:
             os.environ["HYDRA_FULL_ERROR"] = full
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_abandoned_folders() -> None:
+    """Remove the sweep folders of processes that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{SWEEP_FOLDER}*-*"):
+        process = folder.name.removeprefix(SWEEP_FOLDER).partition("-")[0]
+        if not Path("/proc", process).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

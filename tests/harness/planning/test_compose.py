@@ -1,13 +1,17 @@
-"""Errors of composition: a backend of which one half is missing."""
+"""Composition of one list of overrides, and its errors."""
 
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import hydra
 import pytest
+from omegaconf import OmegaConf
 
 from backends.registry import MODULES
-from harness.planning.compose import compose_one
+from harness.planning.compose import CONF, compose_arguments, compose_one
 from harness.usage import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,3 +36,42 @@ def test_a_file_of_a_backend_that_is_not_registered_names_the_registry() -> None
     assert "conf/backend/blocksparse.yaml is of a backend that is not registered: add 'blocksparse' to MODULES" in (
         ended.stderr
     )
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["seed=3", "dataset=cora", "backend=agl", "training.epochs=7", "tier=full", "model=gat"],
+        ["training.epochs=7", "+ablation=[pruning,partition]", "training.epochs=8", "model.fanouts=[3,5]"],
+        ["+dataset.options.scale=9", "dataset=uug", "training.batch_size=null", "results=/tmp/some where"],
+    ],
+)
+def test_values_set_in_a_copy_equal_those_of_a_whole_composition(overrides: list[str]) -> None:
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        whole = OmegaConf.to_container(hydra.compose("config", overrides), resolve=True)
+    assert compose_one(overrides) == whole == compose_one(overrides)
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("training.epoch=3", "key 'training.epoch' is unknown: allowed are .*did you mean 'training.epochs'"),
+        ("seed=1,2", "Ambiguous value for argument .seed=1,2."),
+        ("training.epochs=many", "training.epochs: .*'many'"),
+    ],
+)
+def test_a_value_that_cannot_be_set_is_explained(override: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        compose_one([override])
+
+
+def test_the_sweep_folder_of_a_killed_process_goes_with_the_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for process in (ended.pid, os.getpid()):
+        (tmp_path / f"gnn-harness-sweep-{process}-x").mkdir()
+    compose_arguments(["dataset=cora"])
+    assert [path.name for path in tmp_path.iterdir()] == [f"gnn-harness-sweep-{os.getpid()}-x"]
