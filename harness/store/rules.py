@@ -9,7 +9,7 @@ from typing import Any
 from harness.store.record import MEASURED, Environment, Epochs, FreshProcess, PageFaults, Record
 from harness.store.sections import SECTIONS
 from harness.store.versions import PROTOCOL
-from harness.store.violations import abridged, violations
+from harness.store.violations import abridged, unsound, violations
 
 CLOSED: frozenset[Any] = frozenset((Record, Epochs, FreshProcess, PageFaults))
 NEEDED = ("dataset", "prepare", "warmup", "rounds", "epochs", "facts")  # by a record whose status is ok
@@ -21,21 +21,25 @@ LEVELS = ("dataset", "model", "backend", "scenario")
 
 def problems(record: Mapping[str, Any]) -> Iterator[str]:
     """Yield one sentence for every rule that a record breaks; none for a good record."""
-    mistyped = violations(dict(record), Record, closed=CLOSED)
-    for name, kind in SECTIONS.items():
-        if not mistyped and name in record:
-            mistyped += violations(record[name], kind, name)
-    yield from mistyped
-    if not mistyped:
+    if wrong := unsound(record) or _type_problems(record):
+        yield from wrong
+    else:
         yield from _protocol_problems(record)
         yield from _status_problems(record)
         yield from _date_problems(record["written"])
         yield from _length_problems(record)
 
 
+def _type_problems(record: Mapping[str, Any]) -> list[str]:
+    if wrong := violations(record, Record, closed=CLOSED):
+        return wrong
+    sections = ((name, kind) for name, kind in SECTIONS.items() if name in record)
+    return [problem for name, kind in sections for problem in violations(record[name], kind, name)]
+
+
 def environment_problems(environment: Mapping[str, Any]) -> list[str]:
     """List one sentence for every place in an environment that breaks its type."""
-    return violations(dict(environment), Environment)
+    return unsound(environment) or violations(environment, Environment)
 
 
 def place_problems(path: Path, record: Mapping[str, Any]) -> Iterator[str]:

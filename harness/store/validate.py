@@ -19,8 +19,8 @@ def problems_in(results: Path) -> Iterator[tuple[Path, str]]:
         try:
             environment(read_record(path)["environment"])
         except RecordError as error:
-            damaged = isinstance(error, DamagedFile) and error.path == path
-            yield from ((path, problem) for problem in (error.problems if damaged else (str(error),)))
+            own = error.problems if isinstance(error, DamagedFile) and error.path == path else (str(error),)
+            yield from ((path, problem) for problem in own)
         if len(path.relative_to(results).parts) != len(LEVELS) + 1:
             allowed = "/".join(f"<{level}>" for level in LEVELS)
             yield path, f"lies at {path.relative_to(results)}: allowed is {allowed}/seed=<n>.<...>.json"

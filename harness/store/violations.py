@@ -5,7 +5,7 @@ in open types numbers that no run measures (NaN, beyond 1e30) and deep nesting.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from math import isfinite
 from types import UnionType
@@ -31,22 +31,38 @@ WORD = re.compile(r"[\w .<>=/:-]{1,60}", re.ASCII)
 
 def violations(value: Any, kind: Any, where: str = "", closed: frozenset[Any] = frozenset()) -> list[str]:
     """List a sentence for each place in ``value`` that breaks ``kind``; ``closed`` are the types without other keys."""
-    if _sound(value, 0) and _accepted(value, kind, closed):
-        return []
-    return list(unsound(value, where)) or list(mistyped(value, kind, where, closed))
+    return [] if _accepted(value, kind, closed) else list(_mistyped(value, kind, where, closed))
 
 
-def unsound(value: Any, where: str = "", depth: int = 0) -> Iterator[str]:
-    """Yield the places of values that a record may hold under no key."""
+def unsound(value: Any) -> list[str]:
+    """List a sentence for each place whose value a record may hold under no key."""
+    return [] if _sound((value,), 0) else list(_unsound(value, "", 0))
+
+
+def _sound(values: Iterable[Any], depth: int) -> bool:
+    """Whether there is nothing to list, found without the names of places."""
+    for value in values:
+        kind = type(value)
+        if kind is float or kind is int:
+            if not -LARGEST <= value <= LARGEST:
+                return False
+        elif kind is dict or kind is list:
+            if depth > DEEPEST or not _sound(value.values() if kind is dict else value, depth + 1):
+                return False
+        elif kind is not str and kind is not bool and value is not None:
+            return False
+    return True
+
+
+def _unsound(value: Any, where: str, depth: int) -> Iterator[str]:
     if depth > DEEPEST:
         yield f"{where} is nested more than {DEEPEST} deep"
     elif isinstance(value, dict):
         for key, part in value.items():
-            yield from unsound(part, place(where, key), depth + 1)
+            yield from _unsound(part, place(where, key), depth + 1)
     elif isinstance(value, list):
         for index, part in enumerate(value):
-            if type(part) is not float or not -LARGEST <= part <= LARGEST:
-                yield from unsound(part, f"{where}[{index}]", depth + 1)
+            yield from _unsound(part, f"{where}[{index}]", depth + 1)
     elif isinstance(value, float) and not isfinite(value):
         yield f"{where} is {value}, not finite: allowed are numbers up to {LARGEST:g}"
     elif isinstance(value, int | float) and abs(value) > LARGEST:
@@ -55,7 +71,7 @@ def unsound(value: Any, where: str = "", depth: int = 0) -> Iterator[str]:
         yield _sentence(where, value, "a text, number, list, object, true, false or null")
 
 
-def mistyped(value: Any, kind: Any, where: str, closed: frozenset[Any]) -> Iterator[str]:
+def _mistyped(value: Any, kind: Any, where: str, closed: frozenset[Any]) -> Iterator[str]:
     """Yield the places whose values are of another type than ``kind`` says, or outside its bounds."""
     container = _container(kind, value)
     if kind is Any:
@@ -72,7 +88,7 @@ def mistyped(value: Any, kind: Any, where: str, closed: frozenset[Any]) -> Itera
         yield _sentence(where, value, "an object")
     elif get_origin(container) is dict:
         for key, part in value.items():
-            yield from mistyped(part, get_args(container)[1], place(where, key), closed)
+            yield from _mistyped(part, get_args(container)[1], place(where, key), closed)
     else:
         yield from _of_fields(value, container, where, closed)
 
@@ -93,17 +109,6 @@ def abridged(value: object) -> str:
         return f"a number of {value.bit_length()} bits"
     text = ascii(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _sound(value: Any, depth: int) -> bool:
-    """Whether ``unsound`` yields nothing, without the names of places."""
-    if isinstance(value, str | None | bool):
-        return True
-    if isinstance(value, int | float):
-        return -LARGEST <= value <= LARGEST
-    if not isinstance(value, dict | list) or depth > DEEPEST:
-        return False
-    return all(_sound(part, depth + 1) for part in (value.values() if isinstance(value, dict) else value))
 
 
 def _accepted(value: Any, kind: Any, closed: frozenset[Any]) -> bool:
@@ -127,7 +132,7 @@ def _of_list(value: list[Any], kind: Any, container: Any, where: str, closed: fr
     if _is_single(element) and _refusal(value, container) is None:
         return
     for index, part in enumerate(value):
-        yield from mistyped(part, element, f"{where}[{index}]", closed)
+        yield from _mistyped(part, element, f"{where}[{index}]", closed)
 
 
 def _of_fields(value: dict[str, Any], kind: Any, where: str, closed: frozenset[Any]) -> Iterator[str]:
@@ -135,7 +140,7 @@ def _of_fields(value: dict[str, Any], kind: Any, where: str, closed: frozenset[A
     yield from (f"{place(where, key)} is missing" for key in sorted(kind.__required_keys__ - set(value)))
     for key, part in value.items():
         if key in fields:
-            yield from mistyped(part, fields[key], place(where, key), closed)
+            yield from _mistyped(part, fields[key], place(where, key), closed)
         elif kind in closed:
             yield f"{place(where, key)} is unknown: allowed are {', '.join(fields)}"
 

@@ -68,9 +68,7 @@ def test_every_rule_reports_a_record_that_breaks_it(good: Any, problem: str) -> 
     assert any(problem in sentence for sentence in problems(bad)), list(problems(bad))
 
 
-@pytest.mark.parametrize(
-    "key", ["config", "group", "written", "dataset", "prepare", "warmup", "rounds", "epochs", "facts"]
-)
+@pytest.mark.parametrize("key", [*REQUIRED, *NEEDED])
 def test_a_key_that_a_good_record_needs_is_missed(good: Any, key: str) -> None:
     assert any(f"{key} is missing" in problem for problem in problems({k: v for k, v in good.items() if k != key}))
 
