@@ -3,13 +3,16 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 
-def write_atomic(texts: Mapping[Path, str]) -> None:
-    """Write text files under temporary names and fsync them, rename them in order; an OSError leaves none."""
+def write_atomic(texts: Mapping[Path, str], deleted_first: Iterable[Path] = ()) -> None:
+    """Write text files under temporary names and fsync them, rename them in order; an OSError leaves none.
+
+    ``deleted_first`` are files that must not stand beside a part of the new ones: they go when all is written.
+    """
     temporaries = {path: _temporary_name(path) for path in texts}
     try:
         for path, temporary in temporaries.items():
@@ -17,6 +20,8 @@ def write_atomic(texts: Mapping[Path, str]) -> None:
                 file.write(texts[path])
                 file.flush()
                 os.fsync(file.fileno())
+        for path in deleted_first:
+            path.unlink(missing_ok=True)
         for path, temporary in temporaries.items():
             temporary.replace(path)
     finally:

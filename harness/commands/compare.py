@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from harness.store.left_out import LeftOut
 from harness.store.record import RecordError
 
 REGRESSION = 3
@@ -15,7 +16,10 @@ ABOUT = (
 
 
 def main(argv: list[str]) -> int:
-    """Print a line per cell; 3 when one became slower or fails now, 2 when nothing can be compared."""
+    """Print a line per cell; 3 when one became slower or fails now, 2 when nothing can be compared.
+
+    Else 1 when damaged records were left out.
+    """
     parser = argparse.ArgumentParser("python -m harness compare", description=ABOUT)
     parser.add_argument("a", metavar="A", help="the older folder, or an engine as a table names it, like 'pyg csr'")
     parser.add_argument("b", metavar="B", help="the newer folder, or the other engine")
@@ -25,11 +29,14 @@ def main(argv: list[str]) -> int:
     from harness.report import verdicts
     from harness.report.render.markdown import markdown_table
 
+    left_out = LeftOut()
     try:
         if Path(arguments.a).is_dir() and Path(arguments.b).is_dir():
-            judgements = verdicts.compare_folders(Path(arguments.a), Path(arguments.b), arguments.threshold)
+            judgements = verdicts.compare_folders(Path(arguments.a), Path(arguments.b), arguments.threshold, left_out)
         else:
-            judgements = verdicts.compare_engines(arguments.results, arguments.a, arguments.b, arguments.threshold)
+            judgements = verdicts.compare_engines(
+                arguments.results, arguments.a, arguments.b, arguments.threshold, left_out
+            )
     except RecordError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -39,4 +46,5 @@ def main(argv: list[str]) -> int:
     if all(verdict.verdict == "not comparable" for verdict in judgements):
         print("error: nothing is comparable: measure both on the same machine with the same packages", file=sys.stderr)
         return 2
-    return REGRESSION if worse else 0
+    damaged = left_out.exit_code()
+    return REGRESSION if worse else damaged

@@ -4,11 +4,12 @@ import argparse
 import sys
 from pathlib import Path
 
+from harness.store.left_out import LeftOut
 from harness.store.record import RecordError
 
 
 def main(argv: list[str]) -> int:
-    """Write all reports; 2 when there are no records to report."""
+    """Write all reports; 1 when damaged records were left out, 2 when there are no records to report."""
     parser = argparse.ArgumentParser("python -m harness report", description="Write reports/ from results/ alone.")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records")
     parser.add_argument("--out", type=Path, default=Path("reports"), help="folder of the pages")
@@ -17,12 +18,15 @@ def main(argv: list[str]) -> int:
 
     from harness.report.write import write_reports
 
+    left_out = LeftOut()
     try:
         with Console(file=sys.stderr).status("reading the records") as status:
-            written = write_reports(arguments.results, arguments.out, lambda name: status.update(f"built {name}"))
+            written = write_reports(
+                arguments.results, arguments.out, lambda name: status.update(f"built {name}"), left_out
+            )
     except RecordError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     for path in written:
         print(path)
-    return 0
+    return left_out.exit_code()

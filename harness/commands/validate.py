@@ -7,8 +7,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.store.files import read_json, record_paths, side_path
+from harness.store.files import record_paths, side_path
 from harness.store.record import RecordError
+from harness.store.schema import NAME
+from harness.store.strict_json import read_object
 from harness.store.validate import problems_in
 
 CITED = re.compile(r"\]\(([^)\s]*seed=[^)\s]*\.json)\)")
@@ -27,7 +29,9 @@ def main(argv: list[str]) -> int:
         return 2
     problems = [*problems_in(arguments.results), *unsupported_claims(arguments.results, arguments.reports)]
     for path, problem in problems:
-        print(f"{path}: {problem}")
+        print(f"{ascii(str(path))[1:-1]}: {problem}")
+    if problems and (schema := arguments.results / NAME).is_file():
+        print(f"the keys of a record and what they may hold: {schema}")
     print(f"{sum(1 for _ in record_paths(arguments.results))} records, {len(problems)} problems")
     return 1 if problems else 0
 
@@ -44,7 +48,7 @@ def unsupported_claims(results: Path, reports: Path) -> Iterator[tuple[Path, str
     files = committed(results)
     needed = cited | {side_path(path) for path in cited}
     for path in sorted(files):
-        if path.parent.name != "environments" and path not in needed:
+        if path.parent.name != "environments" and path not in needed and path.name != NAME:
             yield path, "is committed, but no report cites it: report it, or git rm it"
     used = {_environment(path) for path in record_paths(results)}
     for path in sorted(files):
@@ -65,6 +69,6 @@ def committed(results: Path) -> set[Path]:
 
 def _environment(path: Path) -> str:
     try:
-        return str(read_json(path).get("environment"))
+        return str(read_object(path).get("environment"))
     except RecordError:
         return ""

@@ -1,1 +1,1 @@
-"""The parent of measured processes, standard library only: groups in turns, deadlines, how cells end."""
+"""The parent of measured processes, standard library and msgspec only: groups in turns, deadlines, how cells end."""

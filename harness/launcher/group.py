@@ -1,4 +1,4 @@
-"""Runs groups of cells: starts workers, deals their turns, writes records; standard library only."""
+"""Runs groups of cells: starts workers, deals their turns, writes records; standard library and msgspec only."""
 
 import os
 import signal

@@ -4,7 +4,7 @@ from typing import Any
 
 from harness.launcher.failure import CellFailed
 from harness.launcher.messages import MemoryPass, Modules, Opened, PlannedCell, TimedSample
-from harness.store.record import PROTOCOL, SCHEMA_VERSION
+from harness.store.versions import PROTOCOL, SCHEMA_VERSION
 
 
 class Outcome:

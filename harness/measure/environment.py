@@ -15,7 +15,7 @@ from typing import Any
 
 from backends.registry import config_class
 from harness.measure.memory import total
-from harness.store.record import PROTOCOL
+from harness.store.versions import PROTOCOL
 
 ALWAYS = ("torch", "numpy")
 

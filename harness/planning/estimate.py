@@ -5,14 +5,15 @@ from pathlib import Path
 
 from harness.planning.cells import Cell
 from harness.planning.identity import cell_folder
-from harness.store.files import read_record
+from harness.store.files import readable_records, record_paths
+from harness.store.left_out import LeftOut
 from harness.store.record import Record
 
 
 def estimated_seconds(cell: Cell, results: Path, machine: str) -> float | None:
     """Return the median over earlier records of any seed and group, ``None`` where there are none."""
     folder = results / cell_folder(cell.config, cell.hash, machine)
-    records = [read_record(path) for path in folder.glob("seed=*.json") if not path.name.endswith(".side.json")]
+    records = [record for _, record in readable_records(record_paths(folder), LeftOut(quiet=True))]
     seconds = [total_seconds(record) for record in records if record["status"] == "ok"]
     return statistics.median(seconds) if seconds else None
 

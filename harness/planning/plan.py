@@ -18,7 +18,8 @@ from harness.planning.identity import cell_folder
 from harness.planning.interpreter import checked_environment
 from harness.planning.schema import RunConfig
 from harness.planning.suite import Suite, expand
-from harness.store.files import environment_of, machine_slug, read_record
+from harness.store.files import environment_of, machine_slug, readable_records
+from harness.store.left_out import LeftOut
 from harness.store.naming import flatten
 from harness.store.record import RecordError, StoredRecord
 from harness.usage import UsageError
@@ -58,11 +59,15 @@ class Group:
 
 @dataclass
 class Plan:
-    """All groups of a command line; ``config`` is one of its configurations, read for the keys that all share."""
+    """All groups of a command line; ``config`` is one of its configurations, read for the keys that all share.
+
+    A damaged record does not count: it is named once and kept in ``left_out``.
+    """
 
     config: RunConfig
     groups: list[Group]
     machine: str
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     @property
     def results(self) -> Path:
@@ -76,7 +81,7 @@ class Plan:
     def find_records(self) -> None:
         """Look up the records of each group."""
         for group in self.groups:
-            group.records = find_group_records(group, self.results, self.machine)
+            group.records = find_group_records(group, self.results, self.machine, self.left_out)
 
 
 @dataclass
@@ -147,12 +152,16 @@ def group_id(key: dict[str, Any], cells: Iterable[Cell], environment: Environmen
     return digest([key, identities])
 
 
-def find_group_records(group: Group, results: Path, machine: str) -> list[StoredRecord | None]:
+def find_group_records(
+    group: Group, results: Path, machine: str, left_out: LeftOut | None = None
+) -> list[StoredRecord | None]:
     """Return the record that each cell of a group has *of that group*, measured on today's data with today's code.
 
-    All belong to one run of the group: the run with records of the most cells, among equal ones the newest.
+    All belong to one run of the group: the run with records of the most cells, among equal ones the newest. Damaged
+    records are added to ``left_out`` and count as not measured.
     """
-    runs = [_records_by_run(cell, group.id, results, machine) for cell in group.cells]
+    left_out = LeftOut() if left_out is None else left_out
+    runs = [_records_by_run(cell, group.id, results, machine, left_out) for cell in group.cells]
     names = {name for records in runs for name in records}
 
     def rank(name: str) -> tuple[int, str]:
@@ -163,14 +172,14 @@ def find_group_records(group: Group, results: Path, machine: str) -> list[Stored
     return [by_run.get(best) for by_run in runs]
 
 
-def _records_by_run(cell: Cell, group: str, results: Path, machine: str) -> dict[str, StoredRecord]:
+def _records_by_run(cell: Cell, group: str, results: Path, machine: str, left_out: LeftOut) -> dict[str, StoredRecord]:
     """Newest record of a cell by run, among those of this group, of today's data and of today's code."""
     folder = results / cell_folder(cell.config, cell.hash, machine)
-    records = [(path, read_record(path)) for path in folder.glob(f"seed={cell.config.seed}.*.{group}.json")]
+    paths = sorted(folder.glob(f"seed={cell.config.seed}.*.{group}.json"))
     known = known_sha256(cell.config.dataset, default_cache())
     valid = [
         (path, record)
-        for path, record in records
+        for path, record in readable_records(paths, left_out)
         if known in (None, record.get("dataset", {}).get("sha256", known))
         and _of_todays_code(results, record["environment"])
     ]

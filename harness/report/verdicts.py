@@ -9,7 +9,8 @@ from harness.report import formats
 from harness.report.comparisons import dataset_comparisons, of_scenarios
 from harness.report.content import NOTHING, Cell, Table, columns
 from harness.report.rows import Row, rows
-from harness.store.files import environment_of, find_records
+from harness.store.files import environment_of, environments_root, find_records
+from harness.store.left_out import LeftOut
 from harness.store.naming import flatten, label
 from harness.store.record import Record, RecordError
 from harness.store.statistics import Summary, independent_ratio, paired_ratio
@@ -44,12 +45,12 @@ def judge(factor: Summary, threshold: float) -> str:
     return "not significant"
 
 
-def compare_folders(a: Path, b: Path, threshold: float) -> list[Verdict]:
+def compare_folders(a: Path, b: Path, threshold: float, left_out: LeftOut | None = None) -> list[Verdict]:
     """Compare the cells that both folders hold, their newest environments; two single cells whatever their config.
 
     Raises RecordError when a folder has no records or no cell is in both.
     """
-    older, newer = _cells(a), _cells(b)
+    older, newer = _cells(a, left_out), _cells(b, left_out)
     pairs = [(name, older[name], newer[name]) for name in sorted(set(older) & set(newer))]
     if not pairs and len(older) == len(newer) == 1:
         pairs = [(name, old, new) for (name, old), new in zip(older.items(), newer.values(), strict=True)]
@@ -58,12 +59,12 @@ def compare_folders(a: Path, b: Path, threshold: float) -> list[Verdict]:
     return [_verdict(name, old, new, threshold) for name, old, new in pairs]
 
 
-def compare_engines(results: Path, a: str, b: str, threshold: float) -> list[Verdict]:
+def compare_engines(results: Path, a: str, b: str, threshold: float, left_out: LeftOut | None = None) -> list[Verdict]:
     """Compare two engines, named as the tables name them, wherever they were measured in the same group.
 
     Raises RecordError with the names there are.
     """
-    records = list(find_records(results))
+    records = list(find_records(results, left_out))
     environments = {record["environment"]: environment_of(results, record["environment"]) for _, record in records}
     verdicts, names = [], set()
     for dataset in of_scenarios(dataset_comparisons(results, records, environments), lambda scenario: True):
@@ -80,10 +81,10 @@ def compare_engines(results: Path, a: str, b: str, threshold: float) -> list[Ver
     return verdicts
 
 
-def _cells(folder: Path) -> dict[str, CheckedRow]:
+def _cells(folder: Path, left_out: LeftOut | None = None) -> dict[str, CheckedRow]:
     """Rows of a folder by their place in the results folder, each with its checked environment."""
-    root = next((path for path in (folder, *folder.resolve().parents) if (path / "environments").is_dir()), folder)
-    records = list(find_records(folder))
+    root = environments_root(folder)
+    records = list(find_records(folder, left_out))
     if not records:
         raise RecordError(f"{folder} holds no records: give a results folder, or a part of one")
     environments = {record["environment"]: environment_of(root, record["environment"]) for _, record in records}

@@ -14,18 +14,25 @@ from harness.report.render import markdown
 from harness.report.suites.page import suite_page
 from harness.report.suites.records import suite_records
 from harness.store.files import environment_of, find_records
+from harness.store.left_out import LeftOut
 from harness.store.record import RecordError, StoredRecord
 
 MARK = "gnn-harness report"
 
 
-def write_reports(results: Path, out: Path, on_page: Callable[[str], None] = lambda name: None) -> list[Path]:
+def write_reports(
+    results: Path,
+    out: Path,
+    on_page: Callable[[str], None] = lambda name: None,
+    left_out: LeftOut | None = None,
+) -> list[Path]:
     """Write all pages and figures below ``out`` and return them; raises RecordError when there is no record.
 
     Nothing is written before all of them are built; ``on_page`` is called with the name of each that is. Files of an
-    earlier report that are no longer built are deleted; files without the mark of a report are left alone.
+    earlier report that are no longer built are deleted; files without the mark of a report are left alone. Damaged
+    records are added to ``left_out``.
     """
-    records = list(find_records(results))
+    records = list(find_records(results, left_out))
     if not records:
         raise RecordError(f"{results} holds no records: run `python -m harness` first, or name another folder")
     texts = {}

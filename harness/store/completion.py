@@ -5,42 +5,45 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from harness.store.record import (
-    KEYS,
-    MEASURED,
-    PROTOCOL,
-    REQUIRED,
-    SCHEMA_VERSION,
-    STATUSES,
-    RecordError,
-    check_version,
-)
+from harness.store.record import KEYS, MEASURED, REQUIRED, RecordError
+from harness.store.rules import problems
+from harness.store.versions import PROTOCOL, SCHEMA_VERSION
 
 EXACT = ("config", "config_diff", "overrides")
+SET_BY_FILES = ("side", "digest")
+OF_THE_ENGINE = (*MEASURED, "prepare", "dataset", "facts", "parity")
 
 
 def complete(record: Mapping[str, Any]) -> dict[str, Any]:
     """Add versions and time, round floats to 6 digits and drop measurements unless the status is ok.
 
-    A measured number that is not finite makes the status ``error``. Raises RecordError for keys or a status that the
-    schema lacks.
+    A measured value that is not finite, or that breaks another rule of a record, makes the status ``error``. Raises
+    RecordError for unknown or missing keys, and where what the harness itself wrote breaks a rule.
     """
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    completed = {"schema_version": SCHEMA_VERSION, "protocol": PROTOCOL} | dict(record)
-    completed = {"written": now} | {key: value for key, value in completed.items() if key != "side"}
+    completed = {"schema_version": SCHEMA_VERSION, "protocol": PROTOCOL, "written": now} | dict(record)
+    completed = {key: value for key, value in completed.items() if key not in SET_BY_FILES}
     unknown = sorted(set(completed) - set(KEYS))
     missing = [key for key in REQUIRED if key not in completed]
     if unknown or missing:
         wrong = [f"unknown {key}" for key in unknown] + [f"missing {key}" for key in missing]
         raise RecordError(f"not a record: {', '.join(wrong)}; allowed are {', '.join(KEYS)}")
-    if completed["status"] not in STATUSES:
-        raise RecordError(f"status {completed['status']!r} is unknown: allowed are {', '.join(STATUSES)}")
-    check_version(completed["schema_version"], "the record")
     if completed["status"] == "ok" and (bad := sorted(not_finite(completed))):
         completed |= {"status": "error", "message": f"a measured number is not finite: {', '.join(bad[:5])}"}
-    if completed["status"] != "ok":
-        completed = {key: value for key, value in completed.items() if key not in MEASURED}
-    return {key: _plain(completed[key], key not in EXACT) for key in KEYS if key in completed}
+    values = _ordered(completed)
+    if (wrong := list(problems(values))) and values["status"] == "ok":
+        measured = {key: value for key, value in completed.items() if key not in OF_THE_ENGINE}
+        values = _ordered(measured | {"status": "error", "message": f"the record is not valid: {'; '.join(wrong[:5])}"})
+        wrong = list(problems(values))
+    if wrong:
+        raise RecordError(f"not a record: {'; '.join(wrong)}")
+    return values
+
+
+def _ordered(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values in the order of the schema's keys, measured ones only where the status is ok."""
+    dropped = () if record["status"] == "ok" else MEASURED
+    return {key: _plain(record[key], key not in EXACT) for key in KEYS if key in record and key not in dropped}
 
 
 def not_finite(value: Any, where: str = "") -> Iterator[str]:
@@ -60,6 +63,9 @@ def _plain(value: Any, rounded: bool) -> Any:
         if not math.isfinite(value):
             return None
         return float(f"{value:.6g}") if rounded else value
+    if isinstance(value, str):
+        # Half of a surrogate pair, as a log may hold one, is no character that a file can hold.
+        return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, Mapping):
-        return {str(key): _plain(part, rounded) for key, part in value.items()}
+        return {_plain(str(key), rounded): _plain(part, rounded) for key, part in value.items()}
     return [_plain(part, rounded) for part in value] if isinstance(value, list | tuple) else value

@@ -1,4 +1,4 @@
-"""Files of records and environments: paths, atomic writes, side files; standard library only."""
+"""Files of records and environments: paths, atomic writes, side files, reading."""
 
 import hashlib
 import json
@@ -6,21 +6,25 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from datasets.files import write_atomic
 from harness.store.completion import complete
-from harness.store.record import (
-    REQUIRED,
-    Record,
-    RecordError,
-    check_version,
-)
+from harness.store.digest import digest_of
+from harness.store.left_out import LeftOut
+from harness.store.record import REQUIRED, DamagedFile, Record, RecordError, StoredRecord
+from harness.store.rules import environment_problems, place_problems, problems
+from harness.store.strict_json import read_object, read_with_bytes
+from harness.store.upgraders import upgrade
+from harness.store.violations import abridged
 
 LARGEST_BYTES = 16 * 1024
-NEVER_ASIDE = frozenset((*REQUIRED, "message", "ablations", "dataset", "written", "side"))
+NEVER_ASIDE = frozenset((*REQUIRED, "message", "ablations", "dataset", "side", "digest"))
+ENVIRONMENT_NAME = re.compile("[0-9a-f]{12}")
+RESTORE = "copy it from the machine that wrote the record"
+WITH_DIGEST = 2  # the first schema version whose files have one
 
 
 def machine_slug() -> str:
@@ -56,75 +60,169 @@ def write_record(results: Path, relative: Path | str, record: Mapping[str, Any])
     """Write a record to ``results/relative``, whole or not at all, and return its path.
 
     Floats keep 6 significant digits; where it is larger than 16 KB, its largest keys go to ``<name>.side.json``.
-    Versions and the time are added. Measurements are dropped unless the status is ok, and a measured number that
-    is not finite makes the status ``error``. Raises RecordError for keys or a status that the schema lacks, OSError
-    as the disk gives it.
+    Versions, time and digest are added. Measurements are dropped unless the status is ok, and a measured value that
+    breaks a rule makes the status ``error``. Raises RecordError for what else breaks one, OSError as the disk gives it.
     """
     completed = complete(record)
     path = Path(results) / relative
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_split(path, completed)
+    # An old record must never stand beside the side file of the new one.
+    write_split(path, completed, (path,) if side_path(path).exists() else ())
     return path
 
 
-def write_split(path: Path, record: dict[str, Any]) -> None:
-    """Write a complete record and, where it is too large, its side file."""
-    main, side = split_side(record)
-    write_atomic(({side_path(path): dump(side)} if side else {}) | {path: dump(main)})
+def write_split(path: Path, record: Mapping[str, Any], deleted_first: Sequence[Path] = ()) -> None:
+    """Write a complete record with its digest and, where it is too large, its side file."""
+    main, side = split_side(dict(record) | {"digest": digest_of(record, path)})
+    write_atomic(({side_path(path): dump(side)} if side else {}) | {path: dump(main)}, deleted_first)
     if not side:
         side_path(path).unlink(missing_ok=True)
 
 
 def write_environment(results: Path, environment: Mapping[str, Any]) -> str:
-    """Write ``environments/<hash>.json`` unless it is there, and return the hash of its content (12 hex digits)."""
+    """Write ``environments/<hash>.json`` unless it is there, and return the hash of its content (12 hex digits).
+
+    Raises RecordError for one that breaks its type.
+    """
+    if wrong := environment_problems(environment):
+        raise RecordError(f"not an environment: {'; '.join(wrong)}")
     text = json.dumps(environment, indent=1, sort_keys=True) + "\n"
-    name = hashlib.sha256(text.encode()).hexdigest()[:12]
+    name = _hash_of(text.encode())
     path = Path(results) / "environments" / f"{name}.json"
-    if not path.exists():
+    if not path.exists() or path.read_bytes() != text.encode():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic({path: text})
     return name
 
 
 def environment_of(results: Path, name: str) -> dict[str, Any]:
-    """Read the environment of a hash; raises RecordError when its file is missing."""
+    """Read the environment of a hash; raises RecordError when its file is missing or is not the one of that hash."""
+    if not ENVIRONMENT_NAME.fullmatch(name):
+        raise RecordError(f"environment is {abridged(name)}: allowed are 12 hexadecimal digits")
     path = Path(results) / "environments" / f"{name}.json"
-    if not path.is_file():
-        raise RecordError(f"environment {name} has no file {path}: copy it from the machine that wrote the record")
-    return cast(dict[str, Any], json.loads(path.read_text()))
+    try:
+        environment, content = read_with_bytes(path, RESTORE)
+    except DamagedFile as damaged:
+        if isinstance(damaged.__cause__, FileNotFoundError):
+            raise RecordError(f"environment {name} has no file {path}: {RESTORE}") from damaged
+        raise
+    wrong = environment_problems(environment)
+    if not wrong and _hash_of(content) != name:
+        wrong = [f"was changed, as its content has another hash: {RESTORE}"]
+    if wrong:
+        raise DamagedFile(path, tuple(wrong))
+    return environment
 
 
-def record_paths(results: Path) -> Iterator[Path]:
-    """Yield the files of all records below ``results``, sorted, side files left out."""
-    for path in sorted(Path(results).rglob("seed=*.json")):
-        if not path.name.endswith(".side.json"):
-            yield path
+def _hash_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
-def find_records(results: Path) -> Iterator[tuple[Path, Record]]:
-    """Read all records below ``results``, in the order of their paths; raises RecordError as ``read_record``."""
-    for path in record_paths(results):
-        yield path, read_record(path)
+def record_paths(results: Path, left_out: LeftOut | None = None) -> Iterator[Path]:
+    """Yield whatever below ``results`` is named like a record, sorted; side files are not.
+
+    Folders that cannot be read are added to ``left_out``.
+    """
+
+    def name_folder(error: OSError) -> None:
+        if left_out is not None:
+            left_out.add(Path(error.filename or results), [f"cannot be read ({error.strerror})"])
+
+    if not Path(results).is_dir():
+        return
+    paths = [
+        Path(folder, name)
+        for folder, folders, names in os.walk(results, onerror=name_folder)
+        for name in (*folders, *names)
+        if name.startswith("seed=") and name.endswith(".json") and not name.endswith(".side.json")
+    ]
+    yield from sorted(paths)
+
+
+def find_records(results: Path, left_out: LeftOut | None = None) -> Iterator[StoredRecord]:
+    """Read all records below ``results`` that are whole and have their environment, in the order of their paths.
+
+    The others are added to ``left_out`` and named on stderr.
+    """
+    left_out = LeftOut() if left_out is None else left_out
+    root, known = environments_root(results), dict[str, str]()
+    for path, record in readable_records(record_paths(results, left_out), left_out):
+        name = record["environment"]
+        if name not in known:
+            known[name] = _environment_problem(root, name)
+        if known[name]:
+            left_out.add(path, [known[name]])
+        else:
+            yield path, record
+
+
+def readable_records(paths: Iterable[Path], left_out: LeftOut) -> Iterator[StoredRecord]:
+    """Read the records of ``paths``; damaged ones are added to ``left_out`` and named on stderr."""
+    for path in paths:
+        try:
+            record = read_record(path)
+        except DamagedFile as damaged:
+            left_out.add(path, damaged.problems)
+        else:
+            yield path, record
+
+
+def environments_root(results: Path) -> Path:
+    """The folder at or above ``results`` that has the environments of its records."""
+    above = (results, *Path(results).resolve().parents)
+    return next((path for path in above if (path / "environments").is_dir()), results)
+
+
+def _environment_problem(root: Path, name: str) -> str:
+    try:
+        environment_of(root, name)
+    except RecordError as error:
+        return str(error)
+    return ""
 
 
 def read_record(path: Path) -> Record:
-    """Read a record and its side file; raises RecordError for another schema version or a damaged file."""
-    record = read_json(path)
-    check_version(record.get("schema_version"), path)
-    if record.get("side"):
-        record |= read_json(side_path(path))
-    return cast(Record, record)
+    """Read a record and its side file, in today's schema; raises DamagedFile for anything but a valid record."""
+    return cast(Record, _checked(path, _whole(path)))
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read one JSON object; raises RecordError naming the file when it is not one."""
+def _checked(path: Path, record: dict[str, Any]) -> dict[str, Any]:
+    """The record in today's schema; raises DamagedFile with all problems."""
     try:
-        values = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise RecordError(f"{path} cannot be read ({error}): delete it and measure the cell again") from error
-    if not isinstance(values, dict):
-        raise RecordError(f"{path} holds a {type(values).__name__}, not a record: delete it")
-    return values
+        upgraded = upgrade(record)
+    except RecordError as error:
+        raise DamagedFile(path, (str(error),)) from error
+    wrong = list(problems(upgraded)) or list(place_problems(path, upgraded))
+    if not wrong and (record["schema_version"] >= WITH_DIGEST or "digest" in record):
+        wrong = _digest_problems(path, record)
+    if wrong:
+        raise DamagedFile(path, tuple(wrong))
+    return upgraded
+
+
+def _digest_problems(path: Path, record: Mapping[str, Any]) -> list[str]:
+    if "digest" not in record:
+        return ["digest is missing: a record has one since schema version 2; measure the cell again"]
+    if record["digest"] != (digest := digest_of(record, path)):
+        change = "a value was changed, or the file renamed"
+        return [f"digest is {record['digest']}, but the content has {digest}: {change}; measure the cell again"]
+    return []
+
+
+def _whole(path: Path) -> dict[str, Any]:
+    """The keys of a record's file with those of its side file; raises DamagedFile where the two do not fit."""
+    record = read_object(path)
+    names = record.pop("side", None)
+    if names is None:
+        return record
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise DamagedFile(path, (f"side is {abridged(names)}: allowed is a list of keys",))
+    side = read_object(side_path(path))
+    both, absent = sorted(set(names) & set(record)), sorted(set(names) - set(side))
+    if both or absent:
+        what = [f"{key} stands here and in the side file" for key in both] + [f"{key} is missing" for key in absent]
+        raise DamagedFile(path, tuple(f"side names {len(names)} keys, but {part}" for part in what))
+    return record | {key: side[key] for key in names}
 
 
 def side_path(path: Path) -> Path:

@@ -79,10 +79,10 @@ def test_report_then_validate_over_a_checkout(tmp_path: Path) -> None:
 
 def test_validate_names_the_file_and_the_key(tmp_path: Path) -> None:
     path = factory.write(tmp_path / "results", factory.record())
-    path.write_text(path.read_text().replace('"parse": 0.2', '"parse": -0.2'))
+    path.write_text(path.read_text().replace('"parse": 0.2', '"parse": -0.2', 1))
     done = harness(tmp_path, "validate")
     assert done.returncode == 1
-    assert "prepare.parse holds a negative value" in done.stdout
+    assert "prepare.parse is -0.2: allowed is float >= 0" in done.stdout
     assert path.name in done.stdout
 
 
@@ -134,17 +134,27 @@ def test_import_copies_and_never_overwrites(tmp_path: Path) -> None:
     copied = {path.relative_to(tmp_path / "results") for path in (tmp_path / "results").rglob("*.json")}
     assert copied == {path.relative_to(tmp_path / "other") for path in (tmp_path / "other").rglob("*.json")}
     assert harness(tmp_path, "import", "other").stdout.startswith("0 records imported into results, 5 were there")
-    path = next((tmp_path / "other").rglob("agl/**/seed=0*.json"))
-    path.write_text(path.read_text().replace('"parse": 0.2', '"parse": 0.3'))
+    fill(tmp_path / "other", seconds=0.1, seeds=1)
+    changed = factory.write(tmp_path / "other", big | {"warmup": [7.0]})
     factory.write(tmp_path / "other", factory.record("reference"))
     before = {path: path.read_bytes() for path in (tmp_path / "results").rglob("*.json")}
     refused = harness(tmp_path, "import", "other")
     assert refused.returncode == 1
-    assert path.name in refused.stderr
+    assert changed.name in refused.stderr
     assert before == {path: path.read_bytes() for path in (tmp_path / "results").rglob("*.json")}
 
 
-def test_import_refuses_bad_records_before_it_copies(tmp_path: Path) -> None:
+def test_import_leaves_damaged_records_out(tmp_path: Path) -> None:
+    fill(tmp_path / "other", seeds=2)
+    bad = next((tmp_path / "other").rglob("agl/**/seed=0*.json"))
+    bad.write_text(bad.read_text().replace('"parse": 0.2', '"parse": 0.3'))
+    done = harness(tmp_path, "import", "other")
+    assert (done.returncode, done.stdout.split()[0]) == (1, "3")
+    assert f"{bad.name}: digest is" in done.stderr
+    assert not list((tmp_path / "results").rglob("agl/**/seed=0*.json"))
+
+
+def test_import_leaves_records_without_an_environment_out(tmp_path: Path) -> None:
     fill(tmp_path / "other", seeds=1)
     shutil.rmtree(tmp_path / "other" / "environments")
     done = harness(tmp_path, "import", "other")
@@ -153,13 +163,13 @@ def test_import_refuses_bad_records_before_it_copies(tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
 
 
-def test_upgrade_and_the_error_of_other_commands_on_an_old_record(tmp_path: Path) -> None:
+def test_upgrade_and_the_error_of_other_commands_on_an_unknown_record(tmp_path: Path) -> None:
     path = factory.write(tmp_path / "results", factory.record())
     assert harness(tmp_path, "upgrade").stdout.startswith("0 records upgraded")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 0}))
-    old = harness(tmp_path, "report")
-    assert old.returncode == 2
-    assert "python -m harness upgrade" in old.stderr
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema_version": 99}))
+    newer = harness(tmp_path, "report")
+    assert newer.returncode == 2
+    assert "update the harness" in newer.stderr
     assert harness(tmp_path, "upgrade").returncode == 1
 
 

@@ -1,6 +1,5 @@
 """The plan: which cells form a group, which groups are finished."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 
 from harness.measure.sources import with_sources
+from harness.planning.cells import Cell
 from harness.planning.compose import Composition, compose_one
 from harness.planning.config import load
 from harness.planning.identity import record_path
@@ -17,6 +17,7 @@ from harness.planning.schema import RunConfig
 from harness.planning.suite import Suite
 from harness.store.files import write_environment, write_record
 from harness.usage import UsageError
+from tests import factory
 
 MACHINE = "box"
 ROOT = Path(__file__).resolve().parents[3]
@@ -46,8 +47,14 @@ def write(
             continue
         name = write_environment(results, with_sources({"checked": same_environment(asdict(cell.config))}, modules))
         path = record_path(cell.config, cell.hash, MACHINE, group.id).replace("{environment}", name)
-        record = {"status": status, "config": asdict(cell.config), "environment": name, "group": group.id, "run": run}
-        write_record(results, path, record if status == "ok" else record | {"message": "on purpose"})
+        write_record(results, path, record_of(cell, status, name, group.id) | {"run": run})
+
+
+def record_of(cell: Cell, status: str, environment: str, group: str) -> dict[str, Any]:
+    """A record of a cell, with samples where it is ok."""
+    values = factory.record(status=status, config=asdict(cell.config), environment=environment, group=group)
+    del values["written"]
+    return values
 
 
 def test_engines_and_ablations_share_a_group_and_everything_else_parts_it() -> None:
@@ -124,8 +131,7 @@ def test_records_of_other_data_do_not_finish_a_group(tmp_path: Path, cache_folde
     prepare_graph(cell.config.dataset, cell.config.order, cache_folder)
     name = write_environment(tmp_path, with_sources({"checked": {}}, {}))
     path = record_path(cell.config, cell.hash, MACHINE, group.id).replace("{environment}", name)
-    record = {"status": "ok", "config": asdict(cell.config), "environment": name, "group": group.id}
-    write_record(tmp_path, path, record | {"dataset": {"sha256": "ab" * 32}})
+    write_record(tmp_path, path, record_of(cell, "ok", name, group.id))
     assert find_group_records(group, tmp_path, MACHINE) == [None]
 
 
@@ -147,11 +153,9 @@ def test_the_newest_of_several_records_of_a_cell_counts(tmp_path: Path) -> None:
     (group,) = groups(config())
     (cell,) = group.cells
     for number, date, status in ((1, "2026-02-01", "ok"), (2, "2026-03-01", "oom"), (3, "2026-01-01", "ok")):
-        name = write_environment(tmp_path, with_sources({"checked": {}, "machine": number}, {}))
-        path = tmp_path / record_path(cell.config, cell.hash, MACHINE, group.id).replace("{environment}", name)
-        record = {"status": status, "config": asdict(cell.config), "environment": name, "group": group.id}
-        write_record(tmp_path, path, record | {"message": "on purpose"})
-        path.write_text(re.sub(r'"written": "[^"]*"', f'"written": "{date}T12:00:00Z"', path.read_text()))
+        name = write_environment(tmp_path, with_sources({"checked": {}, "machine": {"number": number}}, {}))
+        path = record_path(cell.config, cell.hash, MACHINE, group.id).replace("{environment}", name)
+        write_record(tmp_path, path, record_of(cell, status, name, group.id) | {"written": f"{date}T12:00:00Z"})
     (newest,) = find_group_records(group, tmp_path, MACHINE)
     assert newest is not None and newest[1]["status"] == "oom"
 
@@ -173,6 +177,30 @@ def test_a_run_of_all_cells_wins_over_a_newer_one_that_was_cut_off(tmp_path: Pat
     write(group, tmp_path, ["oom", None], run="2", modules={"backends.batches": str(ROOT / "backends" / "batches.py")})
     group.records = find_group_records(group, tmp_path, MACHINE)
     assert [entry and entry[1]["status"] for entry in group.records] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "digit", "folder", "environment"])
+def test_a_damaged_record_does_not_finish_a_group(
+    tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (group,) = groups(config())
+    write(group, tmp_path, ["ok"])
+    plan = Plan(config(f"results={tmp_path}"), [group], MACHINE)
+    plan.find_records()
+    assert plan.open_groups() == [] and capsys.readouterr().err == ""
+    ((path, _),) = group.stored()
+    if damage == "environment":
+        path = next((tmp_path / "environments").iterdir())
+    text = path.read_text()
+    path.unlink()
+    if damage == "folder":
+        path.mkdir()
+    else:
+        path.write_text(text[:300] if damage == "cut" else text.replace("0", "1", 1))
+    plan.find_records()
+    plan.find_records()
+    assert plan.open_groups() == [group]
+    assert capsys.readouterr().err.count(path.name) == (0 if damage == "environment" else 1)
 
 
 def test_a_record_of_other_code_does_not_finish_a_group(tmp_path: Path) -> None:

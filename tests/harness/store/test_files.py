@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,14 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.store import files, validate
-from harness.store.record import MEASURED, SCHEMA_VERSION, RecordError
+from harness.store.left_out import LeftOut
+from harness.store.record import MEASURED, DamagedFile, RecordError
+from harness.store.rules import problems
+from harness.store.sections import EngineFacts
+from harness.store.versions import SCHEMA_VERSION
+from harness.store.violations import LARGEST
 from tests import factory
 
-FINITE = st.floats(allow_nan=False, allow_infinity=False)
+FINITE = st.floats(-LARGEST, LARGEST)
+WHOLE = st.integers(-(10**30), 10**30)
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | FINITE | st.text(),
+    st.none() | st.booleans() | WHOLE | FINITE | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=8,
 )
@@ -42,7 +49,7 @@ def test_a_record_comes_back_with_versions_and_time(tmp_path: Path) -> None:
     assert not list(validate.problems_in(tmp_path))
 
 
-@given(facts=st.dictionaries(st.text(), JSON))
+@given(facts=st.dictionaries(st.text().filter(lambda name: name not in EngineFacts.__annotations__), JSON))
 def test_any_facts_survive(tmp_path_factory: pytest.TempPathFactory, facts: dict[str, Any]) -> None:
     results = tmp_path_factory.mktemp("results")
     record = files.read_record(factory.write(results, factory.record(facts=facts)))
@@ -81,7 +88,7 @@ def test_a_failed_cell_keeps_no_measurement(tmp_path: Path, status: str) -> None
     values = factory.record() | {"status": status, "message": "it ended"}
     record = files.read_record(factory.write(tmp_path, values))
     assert not set(record) & set(MEASURED)
-    assert not list(validate.problems(record))
+    assert not list(problems(record))
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
@@ -142,20 +149,134 @@ def test_a_write_that_is_killed_leaves_whole_records_only(tmp_path: Path) -> Non
     assert [record["status"] for _, record in files.find_records(tmp_path)] == ["ok"]
 
 
-def test_old_and_new_schemas_are_refused_with_advice(tmp_path: Path) -> None:
+def test_records_of_other_schemas_are_refused_with_advice(tmp_path: Path) -> None:
     path = factory.write(tmp_path, factory.record())
     values = json.loads(path.read_text())
     for version, advice in (
-        (SCHEMA_VERSION - 1, "harness upgrade"),
+        (0, "allowed are 1 to"),
+        (True, "allowed are 1 to"),
+        (None, "allowed are 1 to"),
         (SCHEMA_VERSION + 1, "update the harness"),
-        (None, "allowed"),
     ):
         path.write_text(json.dumps(values | {"schema_version": version}))
-        with pytest.raises(RecordError, match=advice):
+        with pytest.raises(DamagedFile, match=advice):
             files.read_record(path)
     path.write_text("{")
-    with pytest.raises(RecordError, match="measure the cell again"):
+    with pytest.raises(DamagedFile, match="measure the cell again"):
         files.read_record(path)
+
+
+def test_an_older_record_is_upgraded_when_it_is_read_and_left_as_it_is(tmp_path: Path) -> None:
+    path = old_record(tmp_path)
+    before = path.read_bytes()
+    record = files.read_record(path)
+    assert (record["schema_version"], record["epochs"]["calls"]) == (SCHEMA_VERSION, [1] * 6)
+    assert "digest" not in record
+    assert path.read_bytes() == before
+
+
+def old_record(results: Path) -> Path:
+    """Write a record as protocol 1 did, and return its path."""
+    path = factory.write(results, factory.record())
+    values = json.loads(path.read_text())
+    for key in ("digest", "processes"):
+        del values[key]
+    for key in ("calls", "process", "first"):
+        del values["epochs"][key]
+    path.write_text(files.dump(values | {"schema_version": 1, "protocol": 1}))
+    return path
+
+
+@pytest.mark.parametrize("change", ["digit", "file name", "folder", "version 1", "no digest", "side file"])
+def test_a_change_that_leaves_a_valid_record_is_found(tmp_path: Path, change: str) -> None:
+    path = factory.write(tmp_path, factory.record(facts={"blocks": list(range(9000))}))
+    text, moved = path.read_text(), path
+    if change == "digit":
+        path.write_text(text.replace('"parse": 0.2', '"parse": 0.3'))
+    elif change == "version 1":
+        path.write_text(text.replace('"schema_version": 2', '"schema_version": 1'))
+    elif change == "no digest":
+        path.write_text(re.sub(r',\n "digest": "\w+"', "", text))
+    elif change == "side file":
+        side = files.side_path(path)
+        side.write_text(side.read_text().replace("8999", "8998"))
+    else:
+        name = path.name.replace(".g0.", ".g1.") if change == "file name" else path.name
+        moved = (path.parent.with_name("other") if change == "folder" else path.parent) / name
+        moved.parent.mkdir(exist_ok=True)
+        files.side_path(path).rename(files.side_path(moved))
+        path.rename(moved)
+    with pytest.raises(DamagedFile, match="group=g1" if change == "file name" else "digest"):
+        files.read_record(moved)
+
+
+@pytest.mark.parametrize("key", ["facts", "../../secret", "status"])
+def test_a_side_file_must_fit_its_record(tmp_path: Path, key: str) -> None:
+    path = factory.write(tmp_path, factory.record())
+    values = json.loads(path.read_text()) | {"side": [key]}
+    path.write_text(files.dump(values))
+    files.side_path(path).write_text(json.dumps({"other": 1}))
+    with pytest.raises(DamagedFile, match="stands here and in" if key in values else "is missing"):
+        files.read_record(path)
+
+
+def test_a_record_that_replaces_a_large_one_never_stands_beside_its_side_file(tmp_path: Path) -> None:
+    table = {"blocks": list(range(9000))}
+    path = factory.write(tmp_path, factory.record(facts=table))
+    script = (
+        "import os, pathlib, sys\nfrom tests import factory\nreplace = pathlib.Path.replace\n"
+        "def end(self, target):\n    replace(self, target)\n"
+        "    if str(target).endswith('.side.json'): os._exit(1)\n"
+        "pathlib.Path.replace = end\n"
+        "factory.write(pathlib.Path(sys.argv[1]), factory.record(seconds=9, facts={'blocks': list(range(9001))}))\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], env=environment, check=False)
+    assert done.returncode == 1 and not path.exists()
+
+
+def test_a_value_of_the_engine_that_breaks_a_rule_makes_an_error(tmp_path: Path) -> None:
+    record = files.read_record(factory.write(tmp_path, factory.record(facts={"spmm": [{"nnz": -1}]})))
+    assert record["status"] == "error"
+    assert "facts.spmm[0].nnz is -1" in record["message"] and "facts" not in record
+
+
+def test_a_log_with_half_a_character_is_written(tmp_path: Path) -> None:
+    record = files.read_record(factory.write(tmp_path, factory.record(status="error", log_tail="a\udcffb")))
+    assert record["log_tail"] == "a\\udcffb"
+
+
+def test_records_that_cannot_be_read_are_named_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = factory.write(tmp_path, factory.record())
+    bad = {name: good.with_name(f"seed={name}.json") for name in ("folder", "link", "pipe", "empty", "bytes", "deep")}
+    bad["folder"].mkdir()
+    bad["link"].symlink_to(tmp_path / "nowhere")
+    os.mkfifo(bad["pipe"])
+    bad["empty"].touch()
+    bad["bytes"].write_bytes(b'{"status": "\xff"}')
+    bad["deep"].write_text('{"config": ' * 100_000)
+    left_out = LeftOut()
+    assert [path for path, _ in files.find_records(tmp_path, left_out)] == [good]
+    assert set(left_out.files) == set(bad.values()) and left_out.exit_code() == 1
+    printed = capsys.readouterr().err
+    assert all(f"{path}: cannot be read (" in printed for path in bad.values())
+
+
+@pytest.mark.parametrize("name", ["../../../etc", "0" * 11, "A" * 12])
+def test_an_environment_outside_its_folder_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(RecordError, match="allowed are 12 hexadecimal digits"):
+        files.environment_of(tmp_path, name)
+
+
+def test_a_changed_environment_is_refused_and_written_anew(tmp_path: Path) -> None:
+    path = factory.write(tmp_path, factory.record())
+    (environment,) = (tmp_path / "environments").iterdir()
+    environment.write_text(environment.read_text().replace("2.13.0", "2.14.0"))
+    with pytest.raises(RecordError, match="was changed"):
+        files.environment_of(tmp_path, environment.stem)
+    assert not list(files.find_records(tmp_path))
+    factory.write(tmp_path, factory.record())
+    assert [whole for whole, _ in files.find_records(tmp_path)] == [path]
 
 
 def test_environments_are_named_by_content(tmp_path: Path) -> None:
@@ -172,9 +293,12 @@ def test_machine_slug_is_a_folder_name() -> None:
     assert files.slug("Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz 28-cores") == "intel-xeon-e5-2680-v4-28-cores"
 
 
-def test_the_store_needs_the_standard_library_only() -> None:
+def test_the_store_needs_the_standard_library_and_msgspec_only() -> None:
     code = (
-        "import sys, harness.store.files; print([m for m in ('numpy', 'torch', 'hydra', 'pandas') if m in sys.modules])"
+        "import sys; before = {name.partition('.')[0] for name in sys.modules}\n"
+        "import harness.store.files, harness.store.upgrade, harness.store.validate\n"
+        "after = {name.partition('.')[0] for name in sys.modules} - before - set(sys.stdlib_module_names)\n"
+        "print(sorted(after - {'typing_extensions'}))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == "['datasets', 'harness', 'msgspec']"
