@@ -1,9 +1,11 @@
 """The definition of each model in float64, by gathers and sums over the edge list; every engine is checked against it.
 
-It shares no code with an engine: it samples and normalises the graph's edges itself. It is slow.
+It shares no code with an engine: it samples and normalises the graph's edges itself. It is slow. Every operation runs
+in an ``Arithmetic``, the exact one by default; a noisy one shows how far rounding errors may lead.
 """
 
 from copy import copy
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,14 +15,40 @@ from torch.nn import functional
 
 from backends.base.operands import draw_operands
 from backends.model import ModelSpec, State
+from backends.reference.arithmetic import Arithmetic
 from datasets.graph import Graph
 from datasets.randomness import hash_ids
 
 Floats = NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class Masks:
+    """What dropout multiplies with, 0 or ``1 / (1 - rate)``; all ones where a list is empty.
+
+    ``inputs`` has one mask [nodes, width] per layer, ``attention`` one [edges and self loops, heads].
+    """
+
+    inputs: tuple[NDArray[np.floating], ...] = ()
+    attention: tuple[NDArray[np.floating], ...] = ()
+
+
+@dataclass(frozen=True)
+class _Context:
+    """How the layers are evaluated: the arithmetic, and the masks of dropout."""
+
+    arithmetic: Arithmetic
+    masks: Masks = Masks()  # noqa: RUF009
+
+    def drop(self, masks: tuple[NDArray[np.floating], ...], layer: int, values: Tensor) -> Tensor:
+        """Multiply with the mask of a layer, if there is one."""
+        if not masks:
+            return values
+        return self.arithmetic.round(values * torch.from_numpy(masks[layer]).to(values.dtype))
+
+
 class _Edges:
-    """The edge list of a model in float64: sources, destinations, weights, and each node's weighted in-degree."""
+    """The edge list of a model: sources, destinations, weights, and each node's weighted in-degree, float64."""
 
     def __init__(self, graph: Graph, model: str) -> None:
         self.nodes = graph.nodes
@@ -34,7 +62,8 @@ class _Edges:
             self.source = torch.cat([self.source, loops])
             self.destination = torch.cat([self.destination, loops])
             self.weight = torch.cat([self.weight, torch.ones(self.nodes, dtype=torch.float64)])
-        self.degree = self.sum(self.weight)
+        zeros = torch.zeros(self.nodes, dtype=torch.float64)
+        self.degree = zeros.index_add(0, self.destination, self.weight)
 
     def masked(self, marks: NDArray[np.bool_]) -> "_Edges":
         """The edges that are marked [nnz], and all self loops; degrees stay those of the whole graph."""
@@ -43,62 +72,97 @@ class _Edges:
         subset.source, subset.destination, subset.weight = self.source[mask], self.destination[mask], self.weight[mask]
         return subset
 
-    def sum(self, values: Tensor) -> Tensor:
-        """Add up edge values [edges, ...] at their destinations."""
-        out = torch.zeros((self.nodes, *values.shape[1:]), dtype=torch.float64)
-        return out.index_add(0, self.destination, values)
+    def aggregate(self, arithmetic: Arithmetic, weight: Tensor, x: Tensor) -> Tensor:
+        """Weighted sums [nodes, ...] of ``x`` over in-edges; ``weight`` is [edges], or [edges, heads] for wider x."""
+        if weight.dim() > 1:
+            return arithmetic.aggregate(weight, x, self.source, self.destination)
+        return arithmetic.aggregate(weight[:, None], x[:, None], self.source, self.destination)[:, 0]
 
 
-def _gcn(edges: _Edges, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    return _normalised_sum(edges, hidden @ weight) + bias
+def _plus_bias(arithmetic: Arithmetic, x: Tensor, bias: Tensor) -> Tensor:
+    """Add a bias to each row; its gradient is a sum over the rows."""
+    return arithmetic.round(x + arithmetic.gather(bias[None], torch.zeros(len(x), dtype=torch.int64)))
 
 
-def _normalised_sum(edges: _Edges, x: Tensor) -> Tensor:
+def _gcn(edges: _Edges, arithmetic: Arithmetic, hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return _plus_bias(arithmetic, _normalised_sum(edges, arithmetic, arithmetic.product(hidden, weight)), bias)
+
+
+def _normalised_sum(edges: _Edges, arithmetic: Arithmetic, x: Tensor) -> Tensor:
     scale = torch.where(edges.degree > 0, edges.degree.clamp(min=1e-300) ** -0.5, 0.0)
-    norm = scale[edges.destination] * edges.weight * scale[edges.source]
-    return edges.sum(norm[:, None] * x[edges.source])
+    norm = (scale[edges.destination] * edges.weight * scale[edges.source]).to(x.dtype)
+    return edges.aggregate(arithmetic, arithmetic.round(norm), x)
 
 
-def _sage(edges: _Edges, hidden: Tensor, weight_self: Tensor, weight_neigh: Tensor, bias: Tensor) -> Tensor:
-    return hidden @ weight_self + _mean(edges, hidden) @ weight_neigh + bias
+def _sage(
+    edges: _Edges, arithmetic: Arithmetic, hidden: Tensor, weight_self: Tensor, weight_neigh: Tensor, bias: Tensor
+) -> Tensor:
+    own = arithmetic.product(hidden, weight_self)
+    neighbours = arithmetic.product(_mean(edges, arithmetic, hidden), weight_neigh)
+    return _plus_bias(arithmetic, arithmetic.round(own + neighbours), bias)
 
 
-def _mean(edges: _Edges, x: Tensor) -> Tensor:
-    degree = edges.sum(torch.ones_like(edges.weight)).clamp(min=1.0)
-    return edges.sum(x[edges.source]) / degree[:, None]
+def _mean(edges: _Edges, arithmetic: Arithmetic, x: Tensor) -> Tensor:
+    ones = torch.ones(len(edges.source), dtype=x.dtype)
+    degree = torch.zeros(edges.nodes, dtype=x.dtype).index_add(0, edges.destination, ones).clamp(min=1.0)
+    return arithmetic.round(edges.aggregate(arithmetic, ones, x) / degree[:, None])
 
 
-def _gat_heads(edges: _Edges, hidden: Tensor, weight: Tensor, att_src: Tensor, att_dst: Tensor, slope: float) -> Tensor:
+def _gat_heads(
+    edges: _Edges,
+    context: _Context,
+    layer: int,
+    hidden: Tensor,
+    weight: Tensor,
+    att_src: Tensor,
+    att_dst: Tensor,
+    slope: float,
+) -> Tensor:
     """One GATv1 layer before its heads are joined, [nodes, heads, width]."""
     heads, width = att_src.shape
-    z = (hidden @ weight).view(-1, heads, width)
-    return _attend(edges, z, (z * att_src).sum(-1), (z * att_dst).sum(-1), slope)
+    z = context.arithmetic.product(hidden, weight).view(-1, heads, width)
+    scores = [context.arithmetic.product(z.transpose(0, 1), vector[:, :, None])[:, :, 0].T for vector in (att_src, att_dst)]
+    return _attend(edges, context, layer, z, *scores, slope)
 
 
-def _attend(edges: _Edges, z: Tensor, score_src: Tensor, score_dst: Tensor, slope: float) -> Tensor:
+def _attend(
+    edges: _Edges, context: _Context, layer: int, z: Tensor, score_src: Tensor, score_dst: Tensor, slope: float
+) -> Tensor:
     """Softmax of leaky scores over in-edges and the weighted sum of ``z``, [nodes, heads, width]."""
-    score = functional.leaky_relu(score_src[edges.source] + score_dst[edges.destination], slope)
+    arithmetic = context.arithmetic
+    gathered = arithmetic.gather(score_src, edges.source) + arithmetic.gather(score_dst, edges.destination)
+    score = arithmetic.round(gathered)
+    score = torch.where(arithmetic.is_positive(score), score, arithmetic.round(slope * score))
     row = edges.destination[:, None].expand_as(score)
-    largest = torch.full((edges.nodes, z.shape[1]), -torch.inf, dtype=torch.float64)
+    largest = torch.full((edges.nodes, z.shape[1]), -torch.inf, dtype=z.dtype)
     largest = largest.scatter_reduce(0, row, score.detach(), "amax")
-    exponent = torch.exp(score - largest[edges.destination])
-    alpha = exponent / edges.sum(exponent)[edges.destination]
-    return edges.sum(alpha[:, :, None] * z[edges.source])
+    exponent = arithmetic.round(torch.exp(arithmetic.round(score - largest[edges.destination])))
+    total = arithmetic.gather(arithmetic.sum(exponent, edges.destination, edges.nodes), edges.destination)
+    alpha = context.drop(context.masks.attention, layer, arithmetic.round(exponent / total))
+    return edges.aggregate(arithmetic, alpha, z)
 
 
-def _convolve(spec: ModelSpec, layer: int, edges: _Edges, hidden: Tensor, parameters: dict[str, Tensor]) -> Tensor:
-    prefix = f"layers.{layer}."
+def _convolve(
+    spec: ModelSpec, layer: int, edges: _Edges, context: _Context, hidden: Tensor, parameters: dict[str, Tensor]
+) -> Tensor:
+    prefix, arithmetic = f"layers.{layer}.", context.arithmetic
     arguments = {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
     if spec.name == "gcn":
-        return _gcn(edges, hidden, **arguments)
+        return _gcn(edges, arithmetic, hidden, **arguments)
     if spec.name == "sage":
-        return _sage(edges, hidden, **arguments)
+        return _sage(edges, arithmetic, hidden, **arguments)
     if spec.name == "gat":
         bias = arguments.pop("bias")
-        heads = _gat_heads(edges, hidden, slope=spec.slope, **arguments)
-        joined = heads.mean(1) if spec.is_last(layer) else heads.flatten(1)
-        return joined + bias
+        heads = _gat_heads(edges, context, layer, hidden, slope=spec.slope, **arguments)
+        joined = arithmetic.round(heads.mean(1)) if spec.is_last(layer) else heads.flatten(1)
+        return _plus_bias(arithmetic, joined, bias)
     raise ValueError(f"model {spec.name!r} has no definition: allowed are gcn, sage, gat")
+
+
+def _activate(spec: ModelSpec, arithmetic: Arithmetic, x: Tensor) -> Tensor:
+    """ReLU or ELU; the side of 0 is the arithmetic's."""
+    negative = arithmetic.round(torch.expm1(x.clamp(max=0.0))) if spec.activation() == "elu" else torch.zeros_like(x)
+    return torch.where(arithmetic.is_positive(x), x, negative)
 
 
 def ranks(graph: Graph, seed: int) -> NDArray[np.int64]:
@@ -121,63 +185,125 @@ def _edges_of_layers(graph: Graph, spec: ModelSpec, seed: int) -> list[_Edges]:
     return [edges.masked(places < fanout) for fanout in spec.fanouts]
 
 
-def forward(graph: Graph, spec: ModelSpec, parameters: dict[str, Tensor], seed: int = 0) -> Tensor:
-    """Logits of all nodes, [nodes, classes], float64, no dropout; ``seed`` draws the model's fanouts."""
+def forward(
+    graph: Graph,
+    spec: ModelSpec,
+    parameters: dict[str, Tensor],
+    seed: int = 0,
+    arithmetic: Arithmetic | None = None,
+    masks: Masks | None = None,
+) -> Tensor:
+    """Logits of all nodes, [nodes, classes]; ``seed`` draws the model's fanouts, ``masks`` are those of dropout."""
+    context = _Context(arithmetic or Arithmetic(), masks or Masks())
     edges = _edges_of_layers(graph, spec, seed)
-    hidden = torch.from_numpy(np.asarray(graph.features, dtype=np.float64))
-    activation = functional.elu if spec.activation() == "elu" else functional.relu
+    hidden = torch.from_numpy(np.array(graph.features)).to(context.arithmetic.dtype)
     for layer in range(spec.layers):
-        hidden = _convolve(spec, layer, edges[layer], hidden, parameters)
+        hidden = context.drop(context.masks.inputs, layer, hidden)
+        hidden = _convolve(spec, layer, edges[layer], context, hidden, parameters)
         if not spec.is_last(layer):
-            hidden = activation(hidden)
+            hidden = _activate(spec, context.arithmetic, hidden)
     if spec.head == "linear":
-        hidden = hidden @ parameters["head.weight"] + parameters["head.bias"]
+        product = context.arithmetic.product(hidden, parameters["head.weight"])
+        hidden = _plus_bias(context.arithmetic, product, parameters["head.bias"])
     return hidden
 
 
-def loss(logits: Tensor, labels: NDArray[np.integer]) -> Tensor:
+def loss(logits: Tensor, labels: NDArray[np.integer], arithmetic: Arithmetic | None = None) -> Tensor:
     """Mean loss over labelled entries: cross entropy of classes [n], binary cross entropy of rows [n, classes]."""
+    arithmetic = arithmetic or Arithmetic()
     target = torch.from_numpy(labels.astype(np.int64))
-    if labels.ndim == 1:
-        known = target >= 0
-        return functional.nll_loss(torch.log_softmax(logits[known], 1), target[known])
     known = target >= 0
-    z, y = logits[known], target[known].to(torch.float64)
-    return (functional.softplus(z) - y * z).mean()
+    z, y = logits[known], target[known]
+    if labels.ndim == 1:
+        each = _cross_entropy(z, y, arithmetic)
+    else:
+        each = arithmetic.round(arithmetic.round(functional.softplus(z)) - arithmetic.round(y.to(z.dtype) * z))
+    total = arithmetic.sum(each, torch.zeros_like(each, dtype=torch.int64), 1)[0]
+    return arithmetic.round(total / len(each))
+
+
+def _cross_entropy(z: Tensor, y: Tensor, arithmetic: Arithmetic) -> Tensor:
+    """Log-softmax with the largest logit of each row [n, classes] subtracted, at the labels, negated."""
+    shifted = arithmetic.round(z - z.detach().amax(1, keepdim=True))
+    exponents = arithmetic.round(torch.exp(shifted)).sum(1)
+    normaliser = arithmetic.round(torch.log(arithmetic.round(exponents)))
+    return arithmetic.round(normaliser - shifted[torch.arange(len(y)), y])
 
 
 def logits_and_loss(
-    graph: Graph, spec: ModelSpec, parameters: dict[str, Tensor], targets: NDArray[np.int64], seed: int = 0
+    graph: Graph,
+    spec: ModelSpec,
+    parameters: dict[str, Tensor],
+    targets: NDArray[np.int64],
+    seed: int = 0,
+    arithmetic: Arithmetic | None = None,
+    masks: Masks | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Logits [targets, classes] and loss of one batch of targets."""
     if graph.labels is None:
         raise ValueError(f"data set {graph.name} has no labels: a loss needs them")
-    logits = forward(graph, spec, parameters, seed)[torch.from_numpy(np.ascontiguousarray(targets))]
-    return logits, loss(logits, graph.labels[targets])
+    arithmetic = arithmetic or Arithmetic()
+    rows = torch.from_numpy(np.ascontiguousarray(targets))
+    logits = arithmetic.gather(forward(graph, spec, parameters, seed, arithmetic, masks), rows)
+    return logits, loss(logits, graph.labels[targets], arithmetic)
 
 
 def loss_and_gradients(
-    graph: Graph, spec: ModelSpec, state: State, targets: NDArray[np.int64], seed: int = 0
+    graph: Graph,
+    spec: ModelSpec,
+    state: State,
+    targets: NDArray[np.int64],
+    seed: int = 0,
+    arithmetic: Arithmetic | None = None,
+    masks: Masks | None = None,
 ) -> tuple[Floats, float, dict[str, Floats]]:
-    """Return logits [targets, classes], loss and the gradient of every canonical parameter, all float64."""
-    parameters = {name: torch.from_numpy(value.astype(np.float64)).requires_grad_() for name, value in state.items()}
-    logits, value = logits_and_loss(graph, spec, parameters, targets, seed)
+    """Return logits [targets, classes], loss and the gradient of every canonical parameter, in float64 by default."""
+    arithmetic = arithmetic or Arithmetic()
+    operands = _operands(state, arithmetic)
+    logits, value = logits_and_loss(graph, spec, _rounded(operands, arithmetic), targets, seed, arithmetic, masks)
     value.backward()
-    zero = {name: np.zeros(parameter.shape) for name, parameter in parameters.items()}
-    gradients = {name: zero[name] if p.grad is None else p.grad.numpy() for name, p in parameters.items()}
+    zero = {name: np.zeros(operand.shape) for name, operand in operands.items()}
+    gradients = {name: zero[name] if p.grad is None else p.grad.numpy() for name, p in operands.items()}
     return logits.detach().numpy(), float(value.detach()), gradients
 
 
-def products(graph: Graph, spec: ModelSpec, seed: int) -> tuple[Floats, dict[str, Floats]]:
+def scores(
+    graph: Graph,
+    spec: ModelSpec,
+    state: State,
+    targets: NDArray[np.int64],
+    seed: int = 0,
+    arithmetic: Arithmetic | None = None,
+) -> Floats:
+    """Return the logits [targets, classes] alone, in float64 by default."""
+    arithmetic = arithmetic or Arithmetic()
+    with torch.no_grad():
+        parameters = _rounded(_operands(state, arithmetic), arithmetic)
+        return forward(graph, spec, parameters, seed, arithmetic).numpy()[targets]
+
+
+def _operands(arrays: State, arithmetic: Arithmetic) -> dict[str, Tensor]:
+    """Arrays as leaves of a computation in an arithmetic."""
+    return {name: torch.tensor(value, dtype=arithmetic.dtype).requires_grad_() for name, value in arrays.items()}
+
+
+def _rounded(operands: dict[str, Tensor], arithmetic: Arithmetic) -> dict[str, Tensor]:
+    return {name: arithmetic.round(operand) for name, operand in operands.items()}
+
+
+def products(
+    graph: Graph, spec: ModelSpec, seed: int, arithmetic: Arithmetic | None = None
+) -> tuple[Floats, dict[str, Floats]]:
     """Output and gradients that scenario ``spmm`` should compute from the operands of ``seed``."""
-    edges = _Edges(graph, spec.name)
+    arithmetic, edges = arithmetic or Arithmetic(), _Edges(graph, spec.name)
     drawn = draw_operands(graph.nodes, graph.nodes, spec, seed)
-    tensors = {name: torch.from_numpy(value.astype(np.float64)) for name, value in drawn.items()}
-    gradient = tensors.pop("gradient")
-    operands = {name: value.requires_grad_() for name, value in tensors.items()}
+    gradient = torch.from_numpy(drawn.pop("gradient")).to(arithmetic.dtype)
+    operands = _operands(drawn, arithmetic)
+    rounded = _rounded(operands, arithmetic)
     if spec.name == "gat":
-        out = _attend(edges, operands["x"], operands["score_src"], operands["score_dst"], spec.slope)
+        arguments = rounded["x"], rounded["score_src"], rounded["score_dst"], spec.slope
+        out = _attend(edges, _Context(arithmetic), 0, *arguments)
     else:
-        out = (_normalised_sum if spec.name == "gcn" else _mean)(edges, operands["x"])
+        out = (_normalised_sum if spec.name == "gcn" else _mean)(edges, arithmetic, rounded["x"])
     gradients = torch.autograd.grad(out, list(operands.values()), gradient)
     return out.detach().numpy(), {name: value.numpy() for name, value in zip(operands, gradients, strict=True)}

@@ -7,9 +7,10 @@ import numpy as np
 
 from backends.batches import BatchPlan
 from backends.contract import Nodes
-from backends.model import ModelSpec, initial_state
+from backends.model import ModelSpec, State, initial_state
 from backends.registry import load_object, runtime
 from datasets.graph import Graph
+from datasets.randomness import stream
 from harness.measure.clock import Clock
 from harness.planning.schema import RunConfig
 from harness.scenario.setup import spec_of, training_of
@@ -22,6 +23,16 @@ def verify_model(config: RunConfig, graph: Graph) -> dict[str, Any]:
     """Compare the engine of ``config`` on a small graph and on a slice of ``graph``; raises Incorrect."""
     view = graph.training_view() if config.scenario.name == "train" else graph
     return verify_all(config, {name: ModelSubject(config, part) for name, part in parts_of(config, view).items()})
+
+
+def state_of(spec: ModelSpec, seed: int) -> State:
+    """The canonical state of a seed, with random biases: zeros would hide that an engine adds none."""
+    state = initial_state(spec, seed)
+    for name, value in state.items():
+        if name.endswith("bias"):
+            generator = np.random.Generator(np.random.Philox(key=stream(seed, name)))
+            state[name] = generator.uniform(-0.5, 0.5, value.shape).astype(np.float32)
+    return state
 
 
 class ModelSubject:
@@ -42,7 +53,7 @@ class ModelSubject:
 
     def answer(self, seed: int) -> Answer:
         """Let a new runtime object compute from the state of ``seed``."""
-        state = initial_state(self.spec, seed)
+        state = state_of(self.spec, seed)
         engine = runtime(self.backend, self.scenario)
         plan = BatchPlan(self.targets, self.size, None, self.config.seed)
         training = training_of(self.config).without_dropout()
@@ -55,16 +66,9 @@ class ModelSubject:
         finally:
             engine.close()
 
-    def definition(self, seed: int) -> Answer:
+    def definition(self, seed: int, arithmetic: Any) -> Answer:
         """Compute the same from the definition."""
-        state = initial_state(self.spec, seed)
-        # Not imported above: cells without a gate do not need torch.
-        import torch
-
-        if self.scenario == "train":
-            defined = load_object(f"{DEFINITION}:loss_and_gradients")
-            answer: Answer = defined(self.graph, self.spec, state, self.targets, self.config.seed)
-            return answer
-        parameters = {name: torch.from_numpy(value.astype(np.float64)) for name, value in state.items()}
-        forward = load_object(f"{DEFINITION}:forward")
-        return forward(self.graph, self.spec, parameters, self.config.seed).numpy()[self.targets], None, {}
+        state, function = state_of(self.spec, seed), "loss_and_gradients" if self.scenario == "train" else "scores"
+        defined = load_object(f"{DEFINITION}:{function}")
+        result = defined(self.graph, self.spec, state, self.targets, self.config.seed, arithmetic)
+        return result if self.scenario == "train" else (result, None, {})

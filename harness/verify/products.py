@@ -34,7 +34,7 @@ class ProductSubject:
         finally:
             engine.close()
 
-    def definition(self, seed: int) -> Answer:
+    def definition(self, seed: int, arithmetic: Any) -> Answer:
         """Compute the same from the definition."""
-        out, gradients = load_object(f"{DEFINITION}:products")(self.graph, self.spec, seed)
+        out, gradients = load_object(f"{DEFINITION}:products")(self.graph, self.spec, seed, arithmetic)
         return out, None, gradients

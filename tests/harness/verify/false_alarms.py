@@ -1,0 +1,52 @@
+"""Counts false alarms of the parity gate: ``python -m tests.harness.verify.false_alarms [CELLS] [FIRST SEED]``.
+
+Right engines compute random cells; the gate should pass all of them. Prints the largest multiples per engine and model,
+every cell that failed, and the counts; ends with 1 if any failed.
+"""
+
+import sys
+import traceback
+from collections import defaultdict
+
+import torch
+
+from harness.verify.comparison import ALLOWED, UNITS, compare
+from harness.verify.models import ModelSubject
+from harness.verify.products import ProductSubject
+from tests.harness.verify.random_cells import RandomCell, random_cell
+
+
+def verdict(cell: RandomCell) -> dict[str, object]:
+    """The gate's comparison of a cell on its whole graph."""
+    subject = ProductSubject if cell.config.scenario.name == "spmm" else ModelSubject
+    return compare(subject(cell.config, cell.graph), cell.config.seed, UNITS["float32"])
+
+
+def main(cells: int = 2000, first: int = 0) -> int:
+    """Compare many cells; returns the number of those that failed."""
+    torch.set_num_threads(1)
+    multiples: dict[tuple[str, str], list[float]] = defaultdict(list)
+    failed = retried = 0
+    for seed in range(first, first + cells):
+        cell = random_cell(seed)
+        try:
+            parity = verdict(cell)
+        except Exception:
+            parity = {"wrong": True, "error": traceback.format_exc(limit=-4), "forward": 0.0, "gradient": 0.0, "tries": 1}
+        multiples[cell.config.backend.name, cell.config.model.name].append(max(parity["forward"], parity["gradient"]))
+        retried += parity["tries"] > 1
+        if parity["wrong"]:
+            failed += 1
+            print(f"FALSE ALARM seed {seed}: {parity}\n  {cell}", flush=True)
+        if seed % 100 == 99:
+            print(f"{seed + 1 - first} cells, {failed} false alarms, {retried} tried again", flush=True)
+    print(f"{'engine':12} model {'cells':>6} {'median':>8} {'largest':>8}  (allowed {ALLOWED:g})")
+    for (engine, model), values in sorted(multiples.items()):
+        values.sort()
+        print(f"{engine:12} {model:5} {len(values):6} {values[len(values) // 2]:8.3f} {values[-1]:8.3f}")
+    print(f"{cells} right runs: {failed} false alarms, {retried} needed a second state")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main(*map(int, sys.argv[1:])) else 0)
