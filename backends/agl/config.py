@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
 from backends.registry import BackendConfig
-from backends.settings import setting
+from backends.settings import loss_setting, setting
 
 FORMS = ("tight", "paper")
 INFER = ("graphinfer", "neighbourhood", "fullgraph")
@@ -61,6 +61,7 @@ class AglConfig(BackendConfig):
     servers: int = 1
     staleness: int = 2
     checkpoint_every: int = 100
+    loss: str = loss_setting("fused")
 
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.agl.train.trainer:trainer_of",

@@ -7,10 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from backends.base.loss import Targets, loss_of
 from backends.base.network import Network
 from backends.base.trainer import TorchTrainer
-from backends.kernels import bias_activation, binary_cross_entropy, dense, gat, gat_layer, projection, spmm
+from backends.kernels import bias_activation, dense, gat, gat_layer, projection, spmm
 from backends.kernels.rows import MatrixRows, spmm_with_own
 from backends.model import ModelSpec, TrainingSpec
 from datasets.adjacency import adjacency_of
@@ -175,6 +174,8 @@ def attends_first(spec: ModelSpec, layer: int, csr: Csr) -> bool:
 class LayeredTrainer(TorchTrainer):
     """The trainer of engines over our kernels: whole-graph matrices, the fused loss."""
 
+    own_loss = "fused"
+
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
         """The network over our kernels."""
         return LayeredNetwork(spec, training)
@@ -182,12 +183,6 @@ class LayeredTrainer(TorchTrainer):
     def structure(self, graph: Graph) -> list[LayerMatrix]:
         """The whole graph's matrix, once per layer."""
         return [layer_matrix(graph, self.spec.name)] * self.spec.layers
-
-    def loss(self, logits: Tensor, targets: Targets) -> Tensor:
-        """Mean loss of a batch, fused with its gradient for 0/1 rows of labels."""
-        if targets.values.dim() == 1:
-            return loss_of(logits, targets)
-        return binary_cross_entropy(logits, targets.values, targets.share)
 
     def layer_csrs(self, structure: Any) -> list[Csr]:
         """The matrix of each layer."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from backends.base.facts import dense_flops, spmm_facts
-from backends.base.loss import Targets, loss_of, targets_of
+from backends.base.loss import Targets, loss_of, refuse_another_loss, targets_of
 from backends.base.network import Network
 from backends.base.optimizer import optimizer_of
 from backends.base.refusals import refuse_fanouts, refuse_weights
@@ -44,6 +44,7 @@ class TorchTrainer:
     """
 
     draws_fanouts = False  # whether mini batches are sampled by the model's fanouts
+    own_loss = "torch"  # the form of the loss that the engine has unless ``backend.loss`` names another
 
     def __init__(self, config: BackendConfig) -> None:
         self.config: Any = config
@@ -79,6 +80,7 @@ class TorchTrainer:
     ) -> None:
         """Build structure and network, take over labels and parameters; phases ``structure``, ``model``."""
         refuse_weights(graph, spec)
+        refuse_another_loss(graph, self.loss_form, self.own_loss)
         if not self.draws_fanouts:
             refuse_fanouts(spec, self.config.name)
         self.set_task(graph, spec, training, plan)
@@ -155,8 +157,13 @@ class TorchTrainer:
         return out if batch.rows is None else out[batch.rows]
 
     def loss(self, logits: Tensor, targets: Targets) -> Tensor:
-        """Mean loss of a batch; engines with a kernel of their own override this."""
-        return loss_of(logits, targets)
+        """Mean loss of a batch, in the form of ``backend.loss``."""
+        return loss_of(logits, targets, self.loss_form)
+
+    @property
+    def loss_form(self) -> str:
+        """The form of the loss: that of ``backend.loss``, the engine's own where its config has no such option."""
+        return str(getattr(self.config, "loss", self.own_loss))
 
     def batch_labels(self, batch: Batch) -> Targets:
         """Labels of the rows that ``logits`` returns."""

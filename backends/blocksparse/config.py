@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from backends.registry import BackendConfig
+from backends.settings import loss_setting
 
 
 @dataclass
@@ -11,6 +12,7 @@ class BlocksparseConfig(BackendConfig):
     """Our kernels over whole graphs in one process."""
 
     name: str = "blocksparse"
+    loss: str = loss_setting("fused")
 
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.blocksparse.backend:BlocksparseTrainer",

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from backends.registry import BackendConfig
+from backends.settings import loss_setting
 
 VARIANTS = ("best", "weighted", "int64")
 WORKERS = (0, 1, 2)
@@ -25,6 +26,7 @@ class DglConfig(BackendConfig):
     variant: str = "best"
     workers: int = 0
     infer: str = "full"
+    loss: str = loss_setting("torch")
 
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.dgl.backend:DglTrainer",

@@ -9,7 +9,6 @@ import torch
 from torch_geometric.data import Data
 
 from backends.base.inferrer import TorchInferrer
-from backends.base.loss import loss_of
 from backends.base.network import Network
 from backends.base.refusals import refuse_fanouts
 from backends.base.trainer import Batch, TorchTrainer
@@ -60,7 +59,7 @@ class PygTrainer(TorchTrainer):
         if self.variant == "compile":
             with clock.phase("compile"):
                 self.model.train()
-                torch.autograd.backward(loss_of(self.logits(self.full), self.batch_labels(self.full)))
+                torch.autograd.backward(self.loss(self.logits(self.full), self.batch_labels(self.full)))
                 self.model.zero_grad(set_to_none=True)
                 self.load(state)
 

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from typing import ClassVar
 
 from backends.registry import BackendConfig
+from backends.settings import loss_setting
 
 VARIANTS = ("best", "edge_index", "csr", "scatter", "torch_sparse", "compile")
 WORKERS = (0, 1, 2)
@@ -34,6 +35,7 @@ class PygConfig(BackendConfig):
     workers: int = 0
     loader: str = "auto"
     infer: str = "full"
+    loss: str = loss_setting("torch")
 
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.pyg.backend:PygTrainer",
