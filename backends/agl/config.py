@@ -36,6 +36,8 @@ class AglConfig(BackendConfig):
     Many workers: ``strategy`` combines the gradients of ``workers`` at parameter servers (``sync``, ``async``,
     ``bounded`` by ``staleness`` steps) or by ``allreduce``; ``local`` is one worker. ``servers`` are Ray actors; with 0
     the one server and all workers are threads of this process. ``checkpoint_every`` counts updates.
+
+    ``loss`` of 0/1 rows of labels is ``fused`` with its gradient, or ``torch``'s, to compare at equal losses.
     """
 
     name: str = "agl"

@@ -9,9 +9,12 @@ from torch import Tensor
 
 from backends.base.network import Network
 from backends.base.trainer import TorchTrainer
+from backends.batches import BatchPlan
+from backends.contract import Clock
 from backends.kernels import bias_activation, dense, gat, gat_layer, projection, spmm
+from backends.kernels.operand import build_transpose
 from backends.kernels.rows import MatrixRows, spmm_with_own
-from backends.model import ModelSpec, TrainingSpec
+from backends.model import ModelSpec, State, TrainingSpec
 from datasets.adjacency import adjacency_of
 from datasets.csr import Csr
 from datasets.graph import Graph
@@ -63,9 +66,13 @@ class LayeredNetwork(Network):
 
     def _uses_origin(self, layer: int, hidden: Tensor, matrix: LayerMatrix) -> bool:
         """Whether the gradient of an aggregated input is computed with the transpose of ``matrix.origin``."""
+        return hidden.requires_grad and self.transposes_origin(layer, matrix)
+
+    def transposes_origin(self, layer: int, matrix: LayerMatrix) -> bool:
+        """Whether gradients of an aggregated input use the transpose of ``matrix.origin``, not one of the matrix."""
         if matrix.origin is None or self.spec.name == "gat" or not self.aggregates_first(layer):
             return False
-        return self.row_parallel and hidden.requires_grad and matrix.origin.has_cheaper_transpose(matrix.csr)
+        return self.row_parallel and matrix.origin.has_cheaper_transpose(matrix.csr)
 
     def _convolve_with_origin(self, layer: int, hidden: Tensor, matrix: LayerMatrix, activation: str) -> Tensor:
         """Apply a layer whose input gradient, of neighbours and own rows together, uses the origin's transpose."""
@@ -183,6 +190,26 @@ class LayeredTrainer(TorchTrainer):
     def structure(self, graph: Graph) -> list[LayerMatrix]:
         """The whole graph's matrix, once per layer."""
         return [layer_matrix(graph, self.spec.name)] * self.spec.layers
+
+    def prepare(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
+    ) -> None:
+        """Also build the transposes of the matrices that all epochs share; phase ``transpose``."""
+        super().prepare(graph, spec, training, state, plan, clock)
+        with clock.phase("transpose"):
+            for layer, matrix in self.kept_matrices():
+                self._build_transpose(layer, matrix)
+
+    def kept_matrices(self) -> list[tuple[int, LayerMatrix]]:
+        """The matrices that all epochs share, with their layers."""
+        return list(enumerate(self.full.structure)) if self.plan.full_batch else []
+
+    def _build_transpose(self, layer: int, matrix: LayerMatrix) -> None:
+        if not self.has_backward_product(layer, matrix.csr):
+            return
+        origin = matrix.origin if self.model.transposes_origin(layer, matrix) else None
+        shared = matrix if origin is None else origin
+        build_transpose(shared.csr, shared.weight, mean=self.spec.name == "sage" and origin is None)
 
     def layer_csrs(self, structure: Any) -> list[Csr]:
         """The matrix of each layer."""

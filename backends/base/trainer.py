@@ -75,6 +75,10 @@ class TorchTrainer:
         """Whether the engine aggregates a layer's input over this matrix; some engines decide by its shape."""
         return self.aggregates_first(layer)
 
+    def has_backward_product(self, layer: int, csr: Csr) -> bool:
+        """Whether a layer multiplies with the transpose: not for constant features, but gat's scores have gradients."""
+        return layer > 0 or not self.gathers_input(layer, csr) or self.spec.name == "gat"
+
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
@@ -218,7 +222,7 @@ class TorchTrainer:
             width = self.spec.width_in(layer) if first else self.spec.width_out(layer) * self.spec.heads_of(layer)
             shared = {"width": width, "itemsize": 4, "count": count}
             operands.append({"name": f"layers.{layer} forward", "csr": csr, **shared})
-            if layer > 0 or not first or self.spec.name == "gat":  # its scores have gradients
+            if self.has_backward_product(layer, csr):
                 operands.append({"name": f"layers.{layer} backward", "csr": csr.transpose[0], **shared})
         return operands
 

@@ -9,7 +9,7 @@ from backends.settings import loss_setting
 
 @dataclass
 class BlocksparseConfig(BackendConfig):
-    """Our kernels over whole graphs in one process."""
+    """Our kernels over whole graphs in one process; ``loss=torch`` compares with the peers at equal losses."""
 
     name: str = "blocksparse"
     loss: str = loss_setting("fused")

@@ -19,7 +19,7 @@ class DglConfig(BackendConfig):
     ``workers`` loader processes; the parity gate trains a batch of the definition's samples. ``best`` runs gcn as
     ``copy_u_sum`` between two scalings of the rows, ``weighted`` as ``u_mul_e_sum`` with gcn's weights on the edges;
     ``int64`` samples on wider ids, for scenario ``sample`` alone. ``infer`` is one pass over the whole graph, or each
-    layer in batches of one-hop blocks.
+    layer in batches of one-hop blocks. ``loss=fused`` is the kernel of agl and blocksparse in place of torch's loss.
     """
 
     name: str = "dgl"

@@ -104,7 +104,7 @@ def ablations(row: Row) -> tuple[str, ...]:
 
 def at_its_best(rows: Sequence[Row]) -> Row | None:
     """Our fastest row that names no ablation."""
-    return next((row for row in rows if not row.peer and row.ok and not ablations(row)), None)
+    return next((row for row in rows if row.ours and row.ok and not ablations(row)), None)
 
 
 def fastest_peer(rows: Sequence[Row], name: str | None = None) -> Row | None:
