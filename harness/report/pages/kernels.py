@@ -103,8 +103,8 @@ def kernels_page(datasets: Sequence[DatasetComparisons], environments: Mapping[s
         ),
         *_below(datasets),
         Paragraph(tried),
-        *forms_tried(datasets),
         Section("How to read it", [Bullets([term(word, meaning) for word, meaning in LEGEND.items()])]),
+        *forms_tried(datasets),
         *[_dataset(dataset) for dataset in datasets],
         provenance.environments_of(datasets, environments),
     ]
