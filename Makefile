@@ -1,9 +1,10 @@
 VENV := .venv
+PEERS := .venv-peers
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint asan report clean setup
+.PHONY: help run test lint asan report peers clean setup
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -30,8 +31,10 @@ asan: setup ## pass the tests of the kernels under the address and undefined-beh
 report: setup ## write reports/ from results/
 	$(BIN)/python -m harness report $(ARGS)
 
-clean: ## remove .venv and what the tools leave; never results or reports
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+peers: $(PEERS)/.installed ## build a sampler of PyG's own into .venv-peers, for launcher.python=.venv-peers/bin/python (WHEELS=page or folder of wheels)
+
+clean: ## remove .venv, .venv-peers and what the tools leave; never results or reports
+	rm -rf $(VENV) $(PEERS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 setup: $(VENV)/.installed
@@ -44,6 +47,23 @@ $(VENV)/.installed: pyproject.toml constraints.txt $(wildcard $(addprefix backen
 	@$(PIP) $(shell grep '^torch==' constraints.txt)
 	@$(PIP) --editable '.[pyg,dgl,dev]'
 	@touch $@
+
+# .venv-peers sees every package of .venv, and has only the sampler of its own: pyg-lib where a wheel for this torch is
+# found, else torch-sparse from its sources, which compiles for a quarter of an hour
+$(PEERS)/.installed: $(VENV)/.installed
+	@rm -rf $(PEERS); $(BIN)/python -m venv $(PEERS)
+	@echo "import site; site.addsitedir('$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')')" \
+	  > $$($(PEERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/base.pth
+	@$(PEERS)/bin/python -m pip install -qq --upgrade setuptools wheel
+	@$(PEERS)/bin/python -m pip install -qq --no-deps --only-binary :all: $(if $(WHEELS),--find-links $(WHEELS)) pyg-lib 2>$(PEERS)/pyg-lib.log \
+	  || { echo "no wheel of pyg-lib (set WHEELS to a page that has one): building torch-scatter and torch-sparse"; \
+	    FORCE_ONLY_CPU=1 $(PEERS)/bin/python -m pip install --log $(PEERS)/build.log -qq --no-build-isolation --no-deps \
+	      --constraint constraints.txt $(if $(WHEELS),--find-links $(WHEELS)) torch-scatter torch-sparse; } \
+	  || { echo "missing: a sampler for PyG's NeighborLoader: pyg-lib has no wheel for this torch ($(PEERS)/pyg-lib.log) and torch-sparse does not build ($(PEERS)/build.log needs g++ and Python.h). PyG's mini batches stay ours (backend.loader=khop), and their rows say so" >&2; exit 1; }
+	@$(PEERS)/bin/python -c 'from torch_geometric import typing; assert typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE' \
+	  || { echo "missing: the sampler was installed into $(PEERS) but PyTorch Geometric cannot import it" >&2; exit 1; }
+	@touch $@
+	@echo "PyG samples its own mini batches with launcher.python=$(PEERS)/bin/python"
 
 # PYTHON=path overrules the search; DGL 1.1.3, the one that works with today's torch, has no wheel for Python 3.12
 define FIND_PYTHON

@@ -51,7 +51,15 @@ class BackendConfig:
         ):
             if name not in allowed:
                 return f"backend {self.name} has no {field} {name!r}: allowed are {', '.join(allowed)}"
+        if scenario != "train" and not self.has_own_loss:
+            return f"backend.loss belongs to scenario train, {scenario} has no loss: set backend.loss={type(self).loss}"
         return None
+
+    @property
+    def has_own_loss(self) -> bool:
+        """Whether the training loss is the engine's own, not one lent for a comparison at equal losses."""
+        own = getattr(type(self), "loss", None)
+        return getattr(self, "loss", own) == own
 
     def missing(self, full_batch: bool = True) -> str | None:
         """Name the missing package that full batches, or mini batches, need, in one sentence; or ``None``."""

@@ -68,3 +68,11 @@ def executed_values(config: Any) -> dict[str, Any]:
         if declared.executed and (declared.before is FROM_THE_START or value != declared.before):
             values[option.name] = executed_values(value) if is_dataclass(value) else value
     return values
+
+
+LOSSES = ("torch", "fused")
+
+
+def loss_setting(own: str) -> Any:
+    """Return an engine's option ``loss``, the form of its training loss: ``torch`` or ``fused``, ``own`` by default."""
+    return setting(own, choices=LOSSES, before=own)

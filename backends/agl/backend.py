@@ -11,7 +11,7 @@ from backends.agl.flat.flattener import strategy_of
 from backends.agl.sampled_graph import SampledGraph
 from backends.agl.unsampled_graph import UnsampledGraph
 from backends.base.inferrer import TorchInferrer
-from backends.base.layered import LayeredNetwork, LayeredTrainer
+from backends.base.layered import LayeredNetwork, LayeredTrainer, LayerMatrix
 from backends.base.loss import targets_of
 from backends.base.network import Network
 from backends.base.trainer import Batch
@@ -50,6 +50,19 @@ class AglTrainer(LayeredTrainer):
         if self.plan.full_batch:
             self.full = self._full_batch()
 
+    def kept_matrices(self) -> list[tuple[int, LayerMatrix]]:
+        """Also the whole graph's matrix, where layers of the first batch use its transpose."""
+        graph = self.neighbourhoods
+        if self.plan.full_batch or not isinstance(graph, UnsampledGraph) or self.form != "tight":
+            return super().kept_matrices()
+        layers = enumerate(graph.layers(np.sort(self.plan.targets(0)[0]), self.form)[0])
+        return [pair for pair in layers if pair[1].csr is graph.csr or self.model.transposes_origin(*pair)]
+
+    @property
+    def form(self) -> str:
+        """The form of the layer matrices: that of pruning, or not pruned."""
+        return str(self.config.form) if self.config.on("pruning") else "full"
+
     def _full_batch(self) -> Batch:
         return replace(self.mini_batch(self.plan.nodes), labels=targets_of(self.graph, self.plan.nodes))
 
@@ -62,8 +75,7 @@ class AglTrainer(LayeredTrainer):
 
     def mini_batch(self, targets: Nodes) -> Batch:
         """Vectorise the merged k-hop neighbourhood of ``targets``, pruned per layer (section 3.3.1)."""
-        form = self.config.form if self.config.on("pruning") else "full"
-        matrices, nodes = self.neighbourhoods.layers(targets, form)
+        matrices, nodes = self.neighbourhoods.layers(targets, self.form)
         in_row_order = matrices[-1].csr.shape[0] == len(targets) and bool((targets[1:] > targets[:-1]).all())
         rows = None if in_row_order else torch.from_numpy(np.unique(targets, return_inverse=True)[1])
         features = self.features if nodes is None else self.features.index_select(0, torch.from_numpy(nodes))

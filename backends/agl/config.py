@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
 from backends.registry import BackendConfig
-from backends.settings import setting
+from backends.settings import loss_setting, setting
 
 FORMS = ("tight", "paper")
 INFER = ("graphinfer", "neighbourhood", "fullgraph")
@@ -36,6 +36,8 @@ class AglConfig(BackendConfig):
     Many workers: ``strategy`` combines the gradients of ``workers`` at parameter servers (``sync``, ``async``,
     ``bounded`` by ``staleness`` steps) or by ``allreduce``; ``local`` is one worker. ``servers`` are Ray actors; with 0
     the one server and all workers are threads of this process. ``checkpoint_every`` counts updates.
+
+    ``loss`` of 0/1 rows of labels is ``fused`` with its gradient, or ``torch``'s, to compare at equal losses.
     """
 
     name: str = "agl"
@@ -61,6 +63,7 @@ class AglConfig(BackendConfig):
     servers: int = 1
     staleness: int = 2
     checkpoint_every: int = 100
+    loss: str = loss_setting("fused")
 
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.agl.train.trainer:trainer_of",

@@ -7,12 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from backends.base.loss import Targets, loss_of
 from backends.base.network import Network
 from backends.base.trainer import TorchTrainer
-from backends.kernels import bias_activation, binary_cross_entropy, dense, gat, gat_layer, projection, spmm
+from backends.batches import BatchPlan
+from backends.contract import Clock
+from backends.kernels import bias_activation, dense, gat, gat_layer, projection, spmm
+from backends.kernels.operand import build_transpose
 from backends.kernels.rows import MatrixRows, spmm_with_own
-from backends.model import ModelSpec, TrainingSpec
+from backends.model import ModelSpec, State, TrainingSpec
 from datasets.adjacency import adjacency_of
 from datasets.csr import Csr
 from datasets.graph import Graph
@@ -64,9 +66,13 @@ class LayeredNetwork(Network):
 
     def _uses_origin(self, layer: int, hidden: Tensor, matrix: LayerMatrix) -> bool:
         """Whether the gradient of an aggregated input is computed with the transpose of ``matrix.origin``."""
+        return hidden.requires_grad and self.transposes_origin(layer, matrix)
+
+    def transposes_origin(self, layer: int, matrix: LayerMatrix) -> bool:
+        """Whether gradients of an aggregated input use the transpose of ``matrix.origin``, not one of the matrix."""
         if matrix.origin is None or self.spec.name == "gat" or not self.aggregates_first(layer):
             return False
-        return self.row_parallel and hidden.requires_grad and matrix.origin.has_cheaper_transpose(matrix.csr)
+        return self.row_parallel and matrix.origin.has_cheaper_transpose(matrix.csr)
 
     def _convolve_with_origin(self, layer: int, hidden: Tensor, matrix: LayerMatrix, activation: str) -> Tensor:
         """Apply a layer whose input gradient, of neighbours and own rows together, uses the origin's transpose."""
@@ -175,6 +181,8 @@ def attends_first(spec: ModelSpec, layer: int, csr: Csr) -> bool:
 class LayeredTrainer(TorchTrainer):
     """The trainer of engines over our kernels: whole-graph matrices, the fused loss."""
 
+    own_loss = "fused"
+
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
         """The network over our kernels."""
         return LayeredNetwork(spec, training)
@@ -183,11 +191,25 @@ class LayeredTrainer(TorchTrainer):
         """The whole graph's matrix, once per layer."""
         return [layer_matrix(graph, self.spec.name)] * self.spec.layers
 
-    def loss(self, logits: Tensor, targets: Targets) -> Tensor:
-        """Mean loss of a batch, fused with its gradient for 0/1 rows of labels."""
-        if targets.values.dim() == 1:
-            return loss_of(logits, targets)
-        return binary_cross_entropy(logits, targets.values, targets.share)
+    def prepare(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
+    ) -> None:
+        """Also build the transposes of the matrices that all epochs share; phase ``transpose``."""
+        super().prepare(graph, spec, training, state, plan, clock)
+        with clock.phase("transpose"):
+            for layer, matrix in self.kept_matrices():
+                self._build_transpose(layer, matrix)
+
+    def kept_matrices(self) -> list[tuple[int, LayerMatrix]]:
+        """The matrices that all epochs share, with their layers."""
+        return list(enumerate(self.full.structure)) if self.plan.full_batch else []
+
+    def _build_transpose(self, layer: int, matrix: LayerMatrix) -> None:
+        if not self.has_backward_product(layer, matrix.csr):
+            return
+        origin = matrix.origin if self.model.transposes_origin(layer, matrix) else None
+        shared = matrix if origin is None else origin
+        build_transpose(shared.csr, shared.weight, mean=self.spec.name == "sage" and origin is None)
 
     def layer_csrs(self, structure: Any) -> list[Csr]:
         """The matrix of each layer."""

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from backends.base.facts import dense_flops, spmm_facts
-from backends.base.loss import Targets, loss_of, targets_of
+from backends.base.loss import Targets, loss_of, refuse_another_loss, targets_of
 from backends.base.network import Network
 from backends.base.optimizer import optimizer_of
 from backends.base.refusals import refuse_fanouts, refuse_weights
@@ -44,6 +44,7 @@ class TorchTrainer:
     """
 
     draws_fanouts = False  # whether mini batches are sampled by the model's fanouts
+    own_loss = "torch"  # the form of the loss that the engine has unless ``backend.loss`` names another
 
     def __init__(self, config: BackendConfig) -> None:
         self.config: Any = config
@@ -74,11 +75,16 @@ class TorchTrainer:
         """Whether the engine aggregates a layer's input over this matrix; some engines decide by its shape."""
         return self.aggregates_first(layer)
 
+    def has_backward_product(self, layer: int, csr: Csr) -> bool:
+        """Whether a layer multiplies with the transpose: not for constant features, but gat's scores have gradients."""
+        return layer > 0 or not self.gathers_input(layer, csr) or self.spec.name == "gat"
+
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
         """Build structure and network, take over labels and parameters; phases ``structure``, ``model``."""
         refuse_weights(graph, spec)
+        refuse_another_loss(graph, self.loss_form, self.own_loss)
         if not self.draws_fanouts:
             refuse_fanouts(spec, self.config.name)
         self.set_task(graph, spec, training, plan)
@@ -155,8 +161,13 @@ class TorchTrainer:
         return out if batch.rows is None else out[batch.rows]
 
     def loss(self, logits: Tensor, targets: Targets) -> Tensor:
-        """Mean loss of a batch; engines with a kernel of their own override this."""
-        return loss_of(logits, targets)
+        """Mean loss of a batch, in the form of ``backend.loss``."""
+        return loss_of(logits, targets, self.loss_form)
+
+    @property
+    def loss_form(self) -> str:
+        """The form of the loss: that of ``backend.loss``, the engine's own where its config has no such option."""
+        return str(getattr(self.config, "loss", self.own_loss))
 
     def batch_labels(self, batch: Batch) -> Targets:
         """Labels of the rows that ``logits`` returns."""
@@ -211,7 +222,7 @@ class TorchTrainer:
             width = self.spec.width_in(layer) if first else self.spec.width_out(layer) * self.spec.heads_of(layer)
             shared = {"width": width, "itemsize": 4, "count": count}
             operands.append({"name": f"layers.{layer} forward", "csr": csr, **shared})
-            if layer > 0 or not first or self.spec.name == "gat":  # its scores have gradients
+            if self.has_backward_product(layer, csr):
                 operands.append({"name": f"layers.{layer} backward", "csr": csr.transpose[0], **shared})
         return operands
 

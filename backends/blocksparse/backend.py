@@ -6,6 +6,7 @@ from backends.base.inferrer import TorchInferrer
 from backends.base.layered import LayeredTrainer, LayerMatrix, float_tensor
 from backends.base.multiplier import TorchMultiplier
 from backends.kernels import gat, spmm
+from backends.kernels.operand import build_transpose
 from datasets.adjacency import Adjacency
 
 
@@ -23,8 +24,10 @@ class BlocksparseMultiplier(TorchMultiplier):
     """The kernels themselves."""
 
     def structure(self, adjacency: Adjacency) -> LayerMatrix:
-        """The matrix, and gcn's weights."""
-        return LayerMatrix(adjacency.csr, float_tensor(adjacency.weight))
+        """The matrix with its transpose, and gcn's weights."""
+        matrix = LayerMatrix(adjacency.csr, float_tensor(adjacency.weight))
+        build_transpose(matrix.csr, matrix.weight, mean=self.spec.name == "sage")
+        return matrix
 
     def aggregate(self, structure: LayerMatrix, x: Tensor) -> Tensor:
         """Weighted sum or mean by the kernel ``spmm``."""

@@ -4,13 +4,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from backends.registry import BackendConfig
+from backends.settings import loss_setting
 
 
 @dataclass
 class BlocksparseConfig(BackendConfig):
-    """Our kernels over whole graphs in one process."""
+    """Our kernels over whole graphs in one process; ``loss=torch`` compares with the peers at equal losses."""
 
     name: str = "blocksparse"
+    loss: str = loss_setting("fused")
 
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.blocksparse.backend:BlocksparseTrainer",

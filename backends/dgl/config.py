@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from backends.registry import BackendConfig
+from backends.settings import loss_setting
 
 VARIANTS = ("best", "weighted", "int64")
 WORKERS = (0, 1, 2)
@@ -18,13 +19,14 @@ class DglConfig(BackendConfig):
     ``workers`` loader processes; the parity gate trains a batch of the definition's samples. ``best`` runs gcn as
     ``copy_u_sum`` between two scalings of the rows, ``weighted`` as ``u_mul_e_sum`` with gcn's weights on the edges;
     ``int64`` samples on wider ids, for scenario ``sample`` alone. ``infer`` is one pass over the whole graph, or each
-    layer in batches of one-hop blocks.
+    layer in batches of one-hop blocks. ``loss=fused`` is the kernel of agl and blocksparse in place of torch's loss.
     """
 
     name: str = "dgl"
     variant: str = "best"
     workers: int = 0
     infer: str = "full"
+    loss: str = loss_setting("torch")
 
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.dgl.backend:DglTrainer",

@@ -183,6 +183,16 @@ def operand(csr: Csr) -> Operand:
     return cached
 
 
+def build_transpose(csr: Csr, weight: Tensor | None = None, mean: bool = False) -> None:
+    """Build what the backward passes over ``csr`` share, its transpose and the weights in that order, ahead of them."""
+    matrix = operand(csr)
+    _ = matrix.backward
+    if weight is not None and not weight.requires_grad:
+        matrix.transposed_weight(weight)
+    if mean:
+        _ = matrix.mean_weights_backward
+
+
 def register_rows(csr: Csr, part: Csr) -> Csr:
     """Return ``part``, a copy of rows of ``csr``, with an operand that needs no checks, as ``csr`` passes them."""
     operand(csr)

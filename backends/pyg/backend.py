@@ -9,12 +9,11 @@ import torch
 from torch_geometric.data import Data
 
 from backends.base.inferrer import TorchInferrer
-from backends.base.loss import loss_of
 from backends.base.network import Network
 from backends.base.refusals import refuse_fanouts
 from backends.base.trainer import Batch, TorchTrainer
 from backends.batches import BatchPlan
-from backends.contract import Clock, Nodes
+from backends.contract import Clock, Nodes, Unsupported
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.pyg.loader import NeighbourBatches, batch_of, graph_data
 from backends.pyg.neighbourhoods import KhopBatches
@@ -24,7 +23,7 @@ from datasets.csr import Csr, csr_from_edges
 from datasets.graph import Graph
 
 BATCH_SOURCES = {
-    "neighbor_loader": "PyG's NeighborLoader",
+    "neighbor_loader": "PyG's NeighborLoader and its own sampler",
     "khop": "backends.kernels.khop: this project's code, not PyG's",
 }
 
@@ -60,7 +59,7 @@ class PygTrainer(TorchTrainer):
         if self.variant == "compile":
             with clock.phase("compile"):
                 self.model.train()
-                torch.autograd.backward(loss_of(self.logits(self.full), self.batch_labels(self.full)))
+                torch.autograd.backward(self.loss(self.logits(self.full), self.batch_labels(self.full)))
                 self.model.zero_grad(set_to_none=True)
                 self.load(state)
 
@@ -75,6 +74,8 @@ class PygTrainer(TorchTrainer):
     def _loader(self) -> NeighbourBatches | KhopBatches:
         if self.config.batches_by == "khop":
             return KhopBatches(self.graph, self.spec)
+        if (reason := self.config.missing(full_batch=False)) is not None:
+            raise Unsupported(reason)
         fanouts = list(self.spec.fanouts) or [-1] * self.spec.layers
         return NeighbourBatches(graph_data(self.graph, self.spec), fanouts, self.config.workers)
 

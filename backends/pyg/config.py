@@ -5,10 +5,12 @@ from importlib.util import find_spec
 from typing import ClassVar
 
 from backends.registry import BackendConfig
+from backends.settings import loss_setting
 
 VARIANTS = ("best", "edge_index", "csr", "scatter", "torch_sparse", "compile")
 WORKERS = (0, 1, 2)
 INFER = ("full", "layerwise")
+SAMPLERS = ("pyg_lib", "torch_sparse")  # NeighborLoader needs one of them; neither has a wheel on PyPI
 LOADERS = ("auto", "neighbor_loader", "khop")
 # Variants that cannot run scenario spmm: for gcn and sage, for gat.
 NO_AGGREGATION = (("compile",), ("compile", "csr", "torch_sparse"))
@@ -25,7 +27,7 @@ class PygConfig(BackendConfig):
     is that of its distance from the target, in every layer. ``trim`` applies ``trim_to_layer``. With ``loader=khop``,
     and with ``auto`` where NeighborLoader's sampler is not installed, this project's kernels make the same batches: the
     time to load is then ours and not PyG's. ``infer`` is one pass over the whole graph, or each layer in batches of
-    one-hop blocks.
+    one-hop blocks. ``loss=fused`` is the kernel of agl and blocksparse in place of torch's loss.
     """
 
     name: str = "pyg"
@@ -34,6 +36,7 @@ class PygConfig(BackendConfig):
     workers: int = 0
     loader: str = "auto"
     infer: str = "full"
+    loss: str = loss_setting("torch")
 
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.pyg.backend:PygTrainer",
@@ -80,21 +83,15 @@ class PygConfig(BackendConfig):
         """The source of mini batches: ``neighbor_loader`` or ``khop``."""
         if self.loader != "auto":
             return self.loader
-        return "neighbor_loader" if any(find_spec(name) for name in self._samplers) else "khop"
-
-    @property
-    def _samplers(self) -> tuple[str, ...]:
-        """The packages of which NeighborLoader needs one to sample; neither has a wheel on PyPI."""
-        return ("pyg_lib",) if self.trim else ("pyg_lib", "torch_sparse")
+        return "neighbor_loader" if any(map(find_spec, SAMPLERS)) else "khop"
 
     def missing(self, full_batch: bool = True) -> str | None:
         """Also name the sampler that NeighborLoader needs for mini batches."""
         if self.variant == "torch_sparse" and find_spec("torch_sparse") is None:
             return "backend pyg needs the package torch_sparse for backend.variant=torch_sparse: PyPI has its sources"
-        if full_batch or self.batches_by == "khop" or any(find_spec(name) for name in self._samplers):
+        if full_batch or self.batches_by == "khop" or any(map(find_spec, SAMPLERS)):
             return super().missing(full_batch)
         return (
-            f"backend pyg trains mini batches with NeighborLoader, which needs {' or '.join(self._samplers)}"
-            f"{' (backend.trim=false also runs on torch_sparse)' if self.trim else ''}: build it, name an "
-            "interpreter that has it by launcher.python, or set backend.loader=khop"
+            f"backend pyg trains mini batches with NeighborLoader, which needs {' or '.join(SAMPLERS)}: make peers "
+            "builds one into an interpreter of its own for launcher.python; or set backend.loader=khop"
         )

@@ -40,7 +40,25 @@ class NeighbourBatches:
             shuffle=False,
             num_workers=self.workers,
         )
-        return iter(loader)
+        return (with_counts(data, len(self.fanouts)) for data in loader)
+
+
+def with_counts(data: Data, hops: int) -> Data:
+    """Add what ``trim_to_layer`` needs, the nodes and edges of each hop, where torch-sparse sampled: it counts neither.
+
+    Its nodes and edges stand hop by hop, targets first.
+    """
+    if data.get("num_sampled_nodes") is not None:
+        return data
+    sources, destinations = data.edge_index
+    nodes, edges, first, last = [int(data.batch_size)], list[int](), 0, int(data.batch_size)
+    for _ in range(hops):
+        hop = sources[(destinations >= first) & (destinations < last)]
+        first, last = last, max(last, int(hop.max()) + 1 if len(hop) else 0)
+        nodes.append(last - first)
+        edges.append(len(hop))
+    data.num_sampled_nodes, data.num_sampled_edges = nodes, edges
+    return data
 
 
 def graph_data(graph: Graph, spec: ModelSpec) -> Data:

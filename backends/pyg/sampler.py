@@ -9,9 +9,8 @@ from torch_geometric.sampler import NeighborSampler, NodeSamplerInput, SamplerOu
 
 from backends.base.sampler import BatchSampler
 from backends.contract import Hop, Nodes, Unsupported
+from backends.pyg.config import SAMPLERS
 from backends.pyg.network import edge_list
-
-LIBRARIES = ("pyg_lib", "torch_sparse")
 
 
 class PygSampler(BatchSampler):
@@ -19,10 +18,10 @@ class PygSampler(BatchSampler):
 
     def prepare_structure(self) -> None:
         """Build PyG's sampler; raises Unsupported where the libraries that it needs are not installed."""
-        if not any(map(find_spec, LIBRARIES)):
+        if not any(map(find_spec, SAMPLERS)):
             raise Unsupported(
-                f"backend pyg samples by {' or '.join(LIBRARIES)}, neither is installed: PyPI has no wheels, build one "
-                "or name an interpreter that has it by launcher.python"
+                f"backend pyg samples by {' or '.join(SAMPLERS)}, neither is installed: make peers builds one into an "
+                "interpreter of its own for launcher.python"
             )
         data = Data(edge_index=edge_list(self.graph.csr), num_nodes=self.graph.nodes)
         fanouts = list(self.spec.fanouts) or [-1] * self.spec.layers

@@ -2,49 +2,59 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
-from torch.nn import functional
 
 from backends.base.inferrer import TorchInferrer
 from backends.base.multiplier import TorchMultiplier
 from backends.base.network import Network
 from backends.base.trainer import TorchTrainer
 from backends.model import ModelSpec, TrainingSpec
-from backends.reference.products import EdgeList, Matrix, attention, edge_list, matrix_of, scatter
+from backends.reference.attention import Attention, attention_of
+from backends.reference.products import Matrix, matrix_of
 from datasets.adjacency import Adjacency, adjacency_of
 from datasets.csr import Csr
 from datasets.graph import Graph
 
 
 class PlainNetwork(Network):
-    """The models in torch operations, transforming before aggregating where that is narrower."""
+    """The models in torch operations, aggregating where a layer is narrower."""
 
     def convolve(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
         """Apply one convolution without its activation."""
         if self.spec.name == "gat":
             return self._gat(layer, hidden, structure)
         if self.spec.name == "gcn":
-            return self._propagate(hidden, self.parameter(layer, "weight"), structure) + self.parameter(layer, "bias")
-        neighbours = self._propagate(hidden, self.parameter(layer, "weight_neigh"), structure)
-        return hidden @ self.parameter(layer, "weight_self") + neighbours + self.parameter(layer, "bias")
+            return self._propagate(layer, hidden, "weight", structure) + self.parameter(layer, "bias")
+        neighbours = self._propagate(layer, hidden, "weight_neigh", structure)
+        return torch.addmm(self.parameter(layer, "bias"), hidden, self.parameter(layer, "weight_self")) + neighbours
 
-    def _propagate(self, hidden: Tensor, weight: Tensor, matrix: Matrix) -> Tensor:
-        if weight.shape[0] < weight.shape[1]:
+    def _propagate(self, layer: int, hidden: Tensor, name: str, matrix: Matrix) -> Tensor:
+        weight = self.parameter(layer, name)
+        if aggregates_first(self.spec, layer, self.training):
             return matrix.multiply(hidden) @ weight
         return matrix.multiply(hidden @ weight)
 
-    def _gat(self, layer: int, hidden: Tensor, edges: EdgeList) -> Tensor:
+    def _gat(self, layer: int, hidden: Tensor, edges: Attention) -> Tensor:
         z = (hidden @ self.parameter(layer, "weight")).view(len(hidden), self.spec.heads_of(layer), -1)
         scores = [(z * self.parameter(layer, name)).sum(-1) for name in ("att_src", "att_dst")]
-        alpha = attention(edges, *scores, self.spec.slope)
-        alpha = functional.dropout(alpha, self.settings.attention_dropout, self.training)
-        out = scatter(edges, alpha, z)
+        dropout = self.settings.attention_dropout if self.training else 0.0
+        out = edges.attend(z, *scores, self.spec.slope, dropout)
         return (out.mean(1) if self.spec.is_last(layer) else out.flatten(1)) + self.parameter(layer, "bias")
 
 
-def structure_of(adjacency: Adjacency, model: str, variant: str) -> Matrix | EdgeList:
-    """Build the list of edges for gat, for other models a matrix in the form of the variant."""
-    return edge_list(adjacency.csr) if model == "gat" else matrix_of(adjacency, variant)
+def aggregates_first(spec: ModelSpec, layer: int, training: bool) -> bool:
+    """Whether a layer aggregates its input: where that is narrower than its output.
+
+    In training the first layer does so up to twice that width, because its constant input needs no backward product.
+    """
+    width, out = spec.width_in(layer), spec.width_out(layer)
+    return spec.name != "gat" and (width <= 2 * out if training and layer == 0 else width < out)
+
+
+def structure_of(adjacency: Adjacency, model: str, variant: str) -> Matrix | Attention:
+    """Build the edges in the form of the variant: for gat what attends, for other models what multiplies."""
+    return attention_of(adjacency.csr, variant) if model == "gat" else matrix_of(adjacency, variant)
 
 
 class ReferenceTrainer(TorchTrainer):
@@ -54,7 +64,7 @@ class ReferenceTrainer(TorchTrainer):
         """The network in torch operations."""
         return PlainNetwork(spec, training)
 
-    def structure(self, graph: Graph) -> Matrix | EdgeList:
+    def structure(self, graph: Graph) -> Matrix | Attention:
         """The whole graph in the form of the variant."""
         model = self.spec.name
         return structure_of(adjacency_of(graph, model), model, self.config.variant_for(model))
@@ -68,8 +78,8 @@ class ReferenceTrainer(TorchTrainer):
         return [structure.csr] * self.spec.layers
 
     def aggregates_first(self, layer: int) -> bool:
-        """Whether a layer aggregates its input, which it does where that is narrower than its output."""
-        return self.spec.name != "gat" and self.spec.width_in(layer) < self.spec.width_out(layer)
+        """Whether a layer aggregates its input, in training or in inference as the task is."""
+        return aggregates_first(self.spec, layer, not self.forward_only)
 
 
 class ReferenceInferrer(TorchInferrer):
@@ -79,9 +89,9 @@ class ReferenceInferrer(TorchInferrer):
 
 
 class ReferenceMultiplier(TorchMultiplier):
-    """A sparse product of torch or SciPy, or scatters; attention always scatters."""
+    """A sparse product of torch or SciPy, or scatters; attention by scatters or by torch's products."""
 
-    def structure(self, adjacency: Adjacency) -> Matrix | EdgeList:
+    def structure(self, adjacency: Adjacency) -> Matrix | Attention:
         """The edges in the form of the variant."""
         return structure_of(adjacency, self.spec.name, self.config.variant_for(self.spec.name))
 
@@ -89,10 +99,9 @@ class ReferenceMultiplier(TorchMultiplier):
         """Weighted sum or mean by a sparse product."""
         return structure.multiply(x)
 
-    def attend(self, structure: EdgeList, operands: dict[str, Tensor]) -> Tensor:
-        """Softmax over in-edges, then a scatter of weighted messages."""
-        alpha = attention(structure, operands["score_src"], operands["score_dst"], self.spec.slope)
-        return scatter(structure, alpha, operands["x"])
+    def attend(self, structure: Attention, operands: dict[str, Tensor]) -> Tensor:
+        """Softmax over in-edges and the weighted sum, in the form of the variant."""
+        return structure.attend(operands["x"], operands["score_src"], operands["score_dst"], self.spec.slope)
 
     def facts(self) -> dict[str, Any]:
         """Sizes of the products, and the variant that ran."""

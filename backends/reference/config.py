@@ -5,7 +5,9 @@ from importlib.util import find_spec
 from typing import ClassVar
 
 from backends.registry import BackendConfig
+from backends.settings import loss_setting
 
+ATTENTION = ("scatter", "cached", "reduce_cached")
 VARIANTS = ("usual", "csr", "cached", "reduce", "reduce_cached", "scatter", "scipy")
 
 
@@ -15,11 +17,14 @@ class ReferenceConfig(BackendConfig):
 
     ``csr`` is ``torch.sparse.mm`` and ``reduce`` its ``reduce=`` form, both with autograd's own backward; ``cached``
     and ``reduce_cached`` keep the transpose for it, ``scatter`` gathers and ``index_add``s, ``scipy`` multiplies with a
-    ``csr_matrix``. ``usual`` is what a user writes: ``csr``, and ``scatter`` for gat, whose values change.
+    ``csr_matrix``. gat has the forms ``scatter``, ``cached`` and ``reduce_cached``; the last two are products, sampled
+    products and segment sums of torch with a backward pass written by hand. ``usual`` is what a user writes: ``csr``,
+    and ``scatter`` for gat. ``loss=fused`` is the kernel of agl and blocksparse in place of torch's loss.
     """
 
     name: str = "reference"
     variant: str = "usual"
+    loss: str = loss_setting("torch")
 
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.reference.backend:ReferenceTrainer",
@@ -47,8 +52,8 @@ class ReferenceConfig(BackendConfig):
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Also refuse mini batches, as there is no neighbour loader, and variants with fixed weights for gat."""
-        if model == "gat" and self.variant_for(model) != "scatter":
-            return f"backend reference has no {self.variant} form of gat, which scatters: set backend.variant=scatter"
+        if model == "gat" and self.variant_for(model) not in ATTENTION:
+            return f"backend reference has no {self.variant} form of gat: set backend.variant={', '.join(ATTENTION)}"
         if scenario == "train" and not full_batch:
             return "backend reference trains full batches only: set training.batch_size=null"
         return super().unsupported(scenario, model, device, full_batch)

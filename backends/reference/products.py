@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from datasets.adjacency import Adjacency
-from datasets.csr import Csr
+from datasets.csr import Csr, index_dtype
 
 Multiply = Callable[[Tensor], Tensor]
 
@@ -63,13 +63,19 @@ def matrix_of(adjacency: Adjacency, variant: str) -> Matrix:
     if variant in ("csr", "reduce"):
         return Matrix(csr, product(csr, weight, np.int64))
     back, permutation = csr.transpose
-    both = product(csr, weight, np.int32), product(back, weight[permutation], np.int32)
+    kind = index_dtype(max(csr.nnz, *csr.shape))
+    both = product(csr, weight, kind), product(back, weight[permutation], kind)
     return Matrix(csr, lambda x: TransposedProduct.apply(x, *both))
+
+
+def sparse_matrix(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    """A CSR matrix of torch over these arrays, unchecked."""
+    return torch.sparse_csr_tensor(indptr, indices, values, shape, check_invariants=False)
 
 
 def _sparse(csr: Csr, weight: Any, kind: Any) -> Tensor:
     indptr, indices = (torch.from_numpy(np.array(array, dtype=kind)) for array in (csr.indptr, csr.indices))
-    return torch.sparse_csr_tensor(indptr, indices, torch.from_numpy(weight), csr.shape, check_invariants=False)
+    return sparse_matrix(indptr, indices, torch.from_numpy(weight), csr.shape)
 
 
 def _product(csr: Csr, weight: Any, kind: Any) -> Multiply:
@@ -94,17 +100,6 @@ def edge_list(csr: Csr) -> EdgeList:
     """Both ends of every edge."""
     ends = (torch.from_numpy(np.array(array, dtype=np.int64)) for array in (csr.indices, csr.destinations))
     return EdgeList(csr, *ends)
-
-
-def attention(edges: EdgeList, score_src: Tensor, score_dst: Tensor, slope: float) -> Tensor:
-    """Softmax of the leaky scores over in-edges, [nnz, heads]."""
-    score = torch.nn.functional.leaky_relu(score_src[edges.source] + score_dst[edges.destination], slope)
-    row = edges.destination[:, None].expand_as(score)
-    start = score.new_full((edges.csr.shape[0], score.shape[1]), -torch.inf)
-    largest = start.scatter_reduce(0, row, score.detach(), "amax")
-    exponent = torch.exp(score - largest[edges.destination])
-    total = score.new_zeros(start.shape).index_add(0, edges.destination, exponent)
-    return exponent / total[edges.destination]
 
 
 def scatter(edges: EdgeList, alpha: Tensor, z: Tensor) -> Tensor:

@@ -90,8 +90,12 @@ def of_scenarios(
 
 
 def _table_key(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The settings that all rows of a table share; engine options, precision and (but in ``spmm``) order may differ."""
-    training = {key: value for key, value in config["training"].items() if key != "dtype"}
+    """The settings that all rows of a table share; engine options, precision and (but in ``spmm``) order may differ.
+
+    In ``infer`` the batch size is an engine's choice too: it changes how all nodes are scored, not which.
+    """
+    free = ("dtype", "batch_size") if config["scenario"]["name"] == "infer" else ("dtype",)
+    training = {key: value for key, value in config["training"].items() if key not in free}
     measure = {key: value for key, value in config.get("measure", {}).items() if key != "deadline_seconds"}
     order = config.get("order", {}) if config["scenario"]["name"] == "spmm" else {}
     shared = (config["dataset"], config["model"], training, order, measure, config["scenario"].get("train_to_end"))
@@ -143,6 +147,8 @@ def _form(config: Mapping[str, Any]) -> str:
     """Batches and depth of a training or inference; width, heads and order of one aggregation."""
     if config["scenario"]["name"] != "spmm":
         batch = config["training"].get("batch_size")
+        if config["scenario"]["name"] == "infer":
+            return f"all nodes, {plural(config['model'].get('layers', 0), 'layer')}"
         batches = "full batch" if batch is None else f"batches of {batch:,}"
         return f"{batches}, {plural(config['model'].get('layers', 0), 'layer')}"
     heads = f", {plural(config['model']['heads'], 'head')}" if config["model"]["name"] == "gat" else ""

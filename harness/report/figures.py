@@ -116,7 +116,7 @@ def _dot(axes: "Axes", place: int, row: Row, factor: float) -> None:
         style: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "color": PEER}
         axes.text(0.01, place, row.record["status"].replace("_", " "), fontstyle="italic", fontsize=8, **style)
         return
-    time, colour = row.time.scaled(factor), PEER if row.peer else OWN
+    time, colour = row.time.scaled(factor), OWN if row.native else PEER
     axes.plot([time.low, time.high], [place, place], color=colour, linewidth=2.2, alpha=0.45, solid_capstyle="butt")
     axes.plot([time.median], [place], "o", color=colour, markersize=5)
     beside: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}

@@ -8,7 +8,7 @@ from typing import Any
 
 from backends.registry import usable_class
 from harness.store import statistics
-from harness.store.naming import labels
+from harness.store.naming import has_lent_loss, labels
 from harness.store.record import Record, StoredRecord
 from harness.store.statistics import Summary
 
@@ -43,10 +43,31 @@ class Row:
         return statistics.summarize([seconds(record) for record in self.ok]) if self.ok else None
 
     @property
-    def peer(self) -> bool:
-        """Whether the engine is a peer, not one of ours."""
+    def native(self) -> bool:
+        """Whether the engine is no peer's."""
         backend = usable_class(self.record["config"]["backend"]["name"])
-        return backend is None or backend.kind == "peer"
+        return backend is not None and backend.kind != "peer"
+
+    @property
+    def own_loss(self) -> bool:
+        """Whether the engine computed its own loss, not one lent to compare two engines at equal losses."""
+        return not has_lent_loss(self.record["config"])
+
+    @property
+    def ours(self) -> bool:
+        """Whether this is one of our engines as it is."""
+        return self.native and self.own_loss
+
+    @property
+    def peer(self) -> bool:
+        """Whether this is a peer as it is."""
+        return not self.native and self.own_loss
+
+    @property
+    def library(self) -> bool:
+        """Whether this is a peer with a library for graphs; the other peers are plain torch."""
+        backend = usable_class(self.record["config"]["backend"]["name"])
+        return self.peer and (backend is None or bool(backend.packages))
 
     @property
     def fastest_peer(self) -> bool:

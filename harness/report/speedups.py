@@ -1,20 +1,24 @@
 """Speed-up of our fastest engine over the fastest peer of each comparison in which both were measured in turns."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.report import formats
 from harness.report.comparisons import Comparison, DatasetComparisons
-from harness.report.content import Cell, Table, Value, columns
+from harness.report.content import NOTHING, Cell, Table, Value, columns
 from harness.report.rows import Row
-from harness.store.statistics import geometric_mean
+from harness.store.statistics import geometric_mean, paired_ratio
 
 MEANS = ("tables", "geometric mean", "lowest", "highest")
 
 
 @dataclass
 class Speedup:
-    """Our fastest row of a comparison and the row of the fastest peer."""
+    """Our fastest row of a comparison and the row of the fastest peer.
+
+    ``library`` is the fastest peer with a library for graphs, ``plain`` the fastest form of plain torch, as far as they
+    were measured in turns with ours.
+    """
 
     dataset: DatasetComparisons
     comparison: Comparison
@@ -25,6 +29,26 @@ class Speedup:
     def factor(self) -> float:
         """How many times as fast as the fastest peer, median over median inside their groups."""
         return 1.0 / self.ours.ratio.median if self.ours.ratio else 1.0
+
+    @property
+    def library(self) -> Row | None:
+        """The fastest peer that is a library for graphs."""
+        return self._fastest(lambda row: row.library)
+
+    @property
+    def plain(self) -> Row | None:
+        """The fastest form of plain torch."""
+        return self._fastest(lambda row: row.peer and not row.library)
+
+    def _fastest(self, accepts: Callable[[Row], bool]) -> Row | None:
+        rows = (row for row in self.comparison.rows if row.ok and accepts(row) and row.dtype == self.ours.dtype)
+        return next((row for row in rows if times_as_fast(self.ours, row) is not None), None)
+
+    def beside(self, row: Row | None, factor: float = 1.0) -> list[Cell]:
+        """A rival's time in units of 1 / ``factor`` s, its label, and how many times as fast ours is."""
+        if row is None or row.time is None:
+            return [NOTHING] * 3
+        return [Value(row.time.median * factor, "{:.4g}"), row.label, Value(times_as_fast(self.ours, row), "{:.3g}x")]
 
 
 def speedups(datasets: Iterable[DatasetComparisons]) -> Iterator[Speedup]:
@@ -37,9 +61,15 @@ def speedups(datasets: Iterable[DatasetComparisons]) -> Iterator[Speedup]:
                 yield Speedup(dataset, comparison, ours, peer)
 
 
+def times_as_fast(ours: Row, other: Row) -> float | None:
+    """How many times as fast a row is as another, median over median inside their groups; None without a common one."""
+    ratio = paired_ratio(other.samples(), ours.samples())
+    return None if ratio is None else ratio.median
+
+
 def fastest_of_ours(rows: Sequence[Row]) -> Row | None:
     """Our fastest row that was timed in turns with a peer; rows are sorted by time."""
-    return next((row for row in rows if not row.peer and row.ok and row.timed and row.ratio is not None), None)
+    return next((row for row in rows if row.ours and row.ok and row.timed and row.ratio is not None), None)
 
 
 def mean_speedups(factors: Mapping[str, Sequence[float]], beside: Mapping[str, Sequence[str]] | None = None) -> Table:
@@ -52,19 +82,24 @@ def mean_speedups(factors: Mapping[str, Sequence[float]], beside: Mapping[str, S
     return Table(columns("", *MEANS, *more), rows)
 
 
+def rival_heads(unit: str) -> tuple[str | tuple[str, str], ...]:
+    """Titles of the columns that ``Speedup.beside`` fills, for the fastest library and for plain torch."""
+    times = "times as fast"
+    return ("fastest library", unit), "which", times, ("fastest plain torch", unit), "which one", f"{times} as that"
+
+
 def overview(datasets: Iterable[DatasetComparisons]) -> Table:
-    """One row per comparison: our best form and the fastest peer, their times, how many times as fast, both scores."""
-    heads = ("", "ours", ("time", "s"), "fastest peer", ("time", "s"), "times as fast", "our score", "the peer's")
+    """One row per comparison: our best form, the fastest library and the fastest plain torch, and both scores."""
+    heads = ("", "ours", ("time", "s"), *rival_heads("s"), "our score", "the fastest peer's")
     return Table(columns(*heads), [_overview_row(speedup) for speedup in speedups(datasets)])
 
 
 def _overview_row(speedup: Speedup) -> list[Cell]:
-    engines: list[Cell] = []
-    for row in (speedup.ours, speedup.peer):
-        engines += [row.label, Value(row.time.median if row.time else None)]
+    ours = [speedup.ours.label, Value(speedup.ours.time.median if speedup.ours.time else None)]
+    rivals = [*speedup.beside(speedup.library), *speedup.beside(speedup.plain)]
     scores = [formats.mean(row.values("metrics", "test")) for row in (speedup.ours, speedup.peer)]
     name = f"{speedup.dataset.name}: {short_title(speedup.comparison)}"
-    return [name, *engines, Value(speedup.factor, "{:.3g}x"), *scores]
+    return [name, *ours, *rivals, *scores]
 
 
 def short_title(comparison: Comparison) -> str:

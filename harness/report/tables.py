@@ -75,7 +75,7 @@ def summary(tables: Iterable[Sequence[Row]]) -> Table:
     by_engine: dict[tuple[bool, str], list[float]] = {}
     missing: dict[tuple[bool, str], int] = {}
     for row in (row for rows in tables for row in rows):
-        key = (row.peer, row.label)
+        key = (not row.native, row.label)
         by_engine.setdefault(key, []).extend([row.ratio.median] if row.ratio else [])
         missing[key] = missing.get(key, 0) + (row.ratio is None)
     lines: list[list[Cell]] = []

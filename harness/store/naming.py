@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from backends.registry import usable_class
 from harness.planning.schema import is_label
 from harness.store.record import Record
 
@@ -16,8 +17,17 @@ def label(record: Record) -> str:
     words = [backend["name"], record.get("facts", {}).get("variant") or backend.get("variant") or ""]
     words += ["" if order == "none" else f"order={order}", "" if dtype == "float32" else dtype]
     words += ["stock" if config.get("launcher", {}).get("allocator") == "stock" else ""]
+    words += [f"loss={backend['loss']}" if has_lent_loss(config) else ""]
+    words += ["our khop" if "khop" in record.get("facts", {}).get("batches_by", "") else ""]
     words += [f"+{name}" for name in sorted(record.get("ablations", []))]
     return " ".join(word for word in words if word)
+
+
+def has_lent_loss(config: Mapping[str, Any]) -> bool:
+    """Whether an engine trained with another engine's form of the loss, to compare the two at equal losses."""
+    backend = usable_class(config["backend"]["name"])
+    own = getattr(backend, "loss", None)
+    return bool(config["backend"].get("loss", own) != own)
 
 
 def labels(records: Sequence[Record]) -> list[str]:

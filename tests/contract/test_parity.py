@@ -14,7 +14,8 @@ from backends.registry import config_class, runtime
 from tests.graphs import awkward_graph
 
 MODELS = ("gcn", "sage", "gat")
-NATIVE = [("reference", {}), ("reference", {"variant": "scatter"}), ("blocksparse", {})] + [
+NATIVE = [("reference", {})] + [("reference", {"variant": form}) for form in ("scatter", "cached", "reduce_cached")]
+NATIVE += [("blocksparse", {})] + [
     ("agl", {"pruning": pruning, "partition": partition, "pipeline": "true", "form": form})
     for pruning, partition, form in (
         ("true", "true", "tight"),

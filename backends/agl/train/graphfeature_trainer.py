@@ -20,6 +20,7 @@ from backends.agl.flat.local import flatten_batches
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.source import Source
 from backends.agl.vectorize import inverse_sqrt, matrices
+from backends.base.layered import LayeredTrainer, LayerMatrix
 from backends.base.loss import targets_of
 from backends.base.trainer import Batch
 from backends.batches import BatchPlan
@@ -65,6 +66,10 @@ class GraphFeatureTrainer(AglTrainer):
             batch = self.vectorize(next(self.reader.encoded_batches(len(self.reader))))
             self.full = replace(batch, labels=targets_of(self.graph, batch.targets))
 
+    def kept_matrices(self) -> list[tuple[int, LayerMatrix]]:
+        """The matrices of a full batch; those of mini batches are decoded from shards, each for itself."""
+        return LayeredTrainer.kept_matrices(self)
+
     def mini_batch(self, targets: Nodes) -> Batch:
         """Vectorise the GraphFeatures of any targets, encoded and decoded like those on disk."""
         encoded = flatten_batches(self.source, targets, self.strategy)
@@ -79,7 +84,7 @@ class GraphFeatureTrainer(AglTrainer):
     def vectorize(self, records: EncodedRecords) -> Batch:
         """Merge records and build each layer's pruned matrix from their edges, degrees and weights."""
         gcn, weighted = self.spec.name == "gcn", self.reader.manifest["weighted"]
-        form = self.config.form if self.config.on("pruning") else "full"
+        form = self.form
         merged, features = records.merge(
             self.strategy.fanouts,
             apart=self.strategy.scope == "target",

@@ -12,7 +12,6 @@ from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.train.graphfeature_trainer import GraphFeatureTrainer
 from backends.agl.train.worker_plan import WorkerPlan
-from backends.base.loss import loss_of
 from backends.batches import BatchPlan
 from backends.contract import Clock
 from backends.model import ModelSpec, State, TrainingSpec
@@ -75,7 +74,7 @@ class ShardTrainer(GraphFeatureTrainer):
         with torch.no_grad():
             for records in self.reader.encoded_batches(plan.size, split="validation", shards=plan.shards):
                 batch = self.vectorize(records)
-                total += float(loss_of(self.logits(batch), self.batch_labels(batch))) * len(batch.targets)
+                total += float(self.loss(self.logits(batch), self.batch_labels(batch))) * len(batch.targets)
                 count += len(batch.targets)
         return total / count if count else None
 

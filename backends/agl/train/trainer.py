@@ -13,6 +13,7 @@ from backends.agl.train.parameter_server import UpdateRules
 from backends.agl.train.pools import Pool, RayPool, ThreadPool
 from backends.agl.train.shard_trainer import ShardTrainer
 from backends.agl.train.worker import TrainingJob, training_job_of
+from backends.base.layered import LayerMatrix
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Nodes
 from backends.model import ModelSpec, State, TrainingSpec
@@ -64,6 +65,10 @@ class DistributedTrainer(AglTrainer):
         size = ParameterLayout(spec).size
         if self.config.strategy != "allreduce" and self.config.servers > size:
             raise ValueError(f"backend.servers={self.config.servers} is more than the {size} parameters: lower it")
+
+    def kept_matrices(self) -> list[tuple[int, LayerMatrix]]:
+        """None: this process does not train, and each worker keeps its own."""
+        return []
 
     def load(self, state: State) -> None:
         """Load parameters into the copy, the servers and all workers."""

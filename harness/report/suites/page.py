@@ -20,6 +20,7 @@ from harness.report.content import (
     columns,
     term,
 )
+from harness.report.forms import forms_tried
 from harness.report.pages import provenance
 from harness.report.suites.records import SuiteRecords, name_of
 from harness.report.suites.registry import measure_of, section_of
@@ -45,6 +46,7 @@ def suite_page(records: SuiteRecords, environments: Mapping[str, Mapping[str, An
     if suite.unfair:
         content.append(Section("What is unfair in the published comparison", [Bullets(suite.unfair)]))
     content += sections(records)
+    content += forms_tried(records.datasets)
     tables = [block for dataset, comparison in records.comparisons() for block in _records_of(dataset, comparison)]
     content.append(Section("Measure it again; the records", tables))
     content.append(provenance.environments_of(records.datasets, environments))

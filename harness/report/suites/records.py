@@ -1,7 +1,7 @@
 """A suite with its records, and functions over its rows: names, engines, seconds, rates."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ GENERAL = ("parse", "order", "import", "load")  # phases of preparation that are
 
 @dataclass
 class SuiteRecords:
-    """A suite's file and the comparisons of its records."""
+    """A suite's file and the comparisons of its records; ``elsewhere`` those of other records of its data sets."""
 
     suite: Suite
     datasets: list[DatasetComparisons]
+    elsewhere: list[DatasetComparisons] = field(default_factory=list)
 
     def comparisons(self, scenario: str | None = None) -> Iterator[tuple[DatasetComparisons, Comparison]]:
         """Comparisons with their data set, of one scenario or of all."""
@@ -29,6 +30,11 @@ class SuiteRecords:
             for comparison in dataset.comparisons:
                 if scenario in (None, comparison.scenario):
                     yield dataset, comparison
+
+    def comparisons_elsewhere(self, scenario: str) -> Iterator[Comparison]:
+        """Comparisons of a scenario that other suites and runs measured on these data sets and machines."""
+        for dataset in self.elsewhere:
+            yield from (one for one in dataset.comparisons if one.scenario == scenario)
 
     def published(self, section: str, width: int) -> list[list[str]]:
         """The paper's rows of a section's table of ``width`` columns; raises UsageError for a row of another width."""
@@ -60,12 +66,31 @@ def suite_records(
     from omegaconf import OmegaConf
 
     suites = []
+    others = dataset_comparisons(results, records, environments)
     for file in sorted(folder.glob("*.yaml")):
         suite = read_suite(OmegaConf.to_container(OmegaConf.load(file)))
         measured = [(path, record) for path, record in records if record["config"].get("suite") == suite.name]
         if suite.report and measured:
-            suites.append(SuiteRecords(suite, dataset_comparisons(results, measured, environments)))
+            datasets = dataset_comparisons(results, measured, environments)
+            suites.append(SuiteRecords(suite, datasets, _elsewhere(suite, datasets, others)))
     return suites
+
+
+def _elsewhere(
+    suite: Suite, datasets: Sequence[DatasetComparisons], others: Sequence[DatasetComparisons]
+) -> list[DatasetComparisons]:
+    """The comparisons of a suite's data sets and machines, without the rows that are its own."""
+    places = {(dataset.name, dataset.machine) for dataset in datasets}
+    return [
+        replace(dataset, comparisons=[rest for one in dataset.comparisons if (rest := _without(one, suite.name))])
+        for dataset in others
+        if (dataset.name, dataset.machine) in places
+    ]
+
+
+def _without(comparison: Comparison, suite: str) -> Comparison | None:
+    rows = [row for row in comparison.rows if row.record["config"].get("suite") != suite]
+    return replace(comparison, rows=rows) if rows else None
 
 
 def name_of(dataset: DatasetComparisons, comparison: Comparison) -> str:
@@ -104,7 +129,7 @@ def ablations(row: Row) -> tuple[str, ...]:
 
 def at_its_best(rows: Sequence[Row]) -> Row | None:
     """Our fastest row that names no ablation."""
-    return next((row for row in rows if not row.peer and row.ok and not ablations(row)), None)
+    return next((row for row in rows if row.ours and row.ok and not ablations(row)), None)
 
 
 def fastest_peer(rows: Sequence[Row], name: str | None = None) -> Row | None:

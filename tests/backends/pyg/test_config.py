@@ -49,9 +49,9 @@ def install_sampler(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("sampler", "trim", "named"),
     [
-        (None, True, ["pyg_lib", "trim=false", "launcher.python", "loader=khop"]),
+        (None, True, ["pyg_lib or torch_sparse", "make peers", "launcher.python", "loader=khop"]),
         (None, False, ["pyg_lib or torch_sparse"]),
-        ("torch_sparse", True, ["pyg_lib"]),
+        ("torch_sparse", True, []),
         ("torch_sparse", False, []),
         ("pyg_lib", True, []),
     ],
@@ -71,7 +71,7 @@ def test_a_mini_batch_without_its_sampler_is_not_installed(install_sampler, samp
     [
         (None, True, "khop"),
         (None, False, "khop"),
-        ("torch_sparse", True, "khop"),
+        ("torch_sparse", True, "neighbor_loader"),
         ("torch_sparse", False, "neighbor_loader"),
         ("pyg_lib", True, "neighbor_loader"),
     ],

@@ -27,7 +27,7 @@ def breakeven(records: SuiteRecords) -> list[Block]:
     for dataset, comparison in records.comparisons("train"):
         peer = fastest_peer(comparison.rows)
         for row in comparison.rows:
-            if peer is None or row.peer or not row.ok or ablations(row):
+            if peer is None or not row.ours or not row.ok or ablations(row):
                 continue
             name = name_of(dataset, comparison)
             rows.append([name, row.label, *_preparation(row), peer.label, *_epochs(row, peer)])

@@ -4,10 +4,13 @@ A stage's work is counted in units (targets flattened, targets trained, edges in
 unit takes ``s(V)`` seconds. Beyond the largest measured ``V_m`` it grows with the logarithm of the size, as cache and
 page-table misses do: ``s(V) = s(V_m) + max(b, 0) ln(V / V_m)`` with ``b`` the least-squares slope of ``s`` over
 ``ln V``. Fixed costs make ``b`` negative; a larger graph spreads them until they vanish. ``T = U s(V)``.
+
+A claim takes the fastest form at the published width: ours of this suite, a peer's of any suite. A law that misses its
+largest size by more than ``LARGEST_MISS`` is no claim.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +22,8 @@ from harness.report.rows import Row
 from harness.report.suites.records import SuiteRecords, backend, option
 
 POINTS = ("stage", "engine", "nodes", "units of work", "seconds", "µs per unit", "CPU s per s", "peak memory")
+LARGEST_MISS = 0.2
+BATCHED = ("layerwise", "neighbourhood")  # forms of inference that go batch by batch
 LAWS = (
     *("stage", "engine", "sizes", "error on the largest", "unit of work", "units", "machine hours", "CPU hours"),
     "CPU hours if a unit stays as dear",
@@ -43,20 +48,32 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """One engine's points in one stage, smallest graph first; ``key`` is all that they share."""
+    """One engine's points in one stage, smallest graph first; ``key`` is all that they share.
+
+    ``workload`` is the part of it that engines which do the same work have in common; ``features`` the input's width.
+    """
 
     stage: str
     name: str
     ours: bool
     key: str
     points: list[Point]
+    workload: str = ""
+    features: int | None = None
+
+    @property
+    def is_claim(self) -> bool:
+        """Whether the law may be extrapolated: it has several sizes and does not miss the largest by too much."""
+        missed = error(self.points)
+        return missed is not None and abs(missed) <= LARGEST_MISS
 
 
 @dataclass(frozen=True)
 class PublishedGraph:
-    """The paper's graph: its nodes, and by stage the unit of work with its number."""
+    """The paper's graph: its nodes, the width of its features, and by stage the unit of work with its number."""
 
     nodes: float
+    features: int
     work: Mapping[str, Mapping[str, Any]]
 
     def hours(self, curve: Series) -> float:
@@ -86,17 +103,32 @@ def error(points: Sequence[Point]) -> float | None:
 
 def published_graph(records: SuiteRecords) -> PublishedGraph:
     """The constants of the suite's file."""
-    return PublishedGraph(float(records.constant("nodes")), records.constant("work"))
+    return PublishedGraph(float(records.constant("nodes")), records.constant("features"), records.constant("work"))
 
 
 def series(records: SuiteRecords) -> list[Series]:
     """The stages and engines that were measured on several sizes of one kind of graph, stage by stage."""
+    return _series(_rows(records))
+
+
+def rivals(records: SuiteRecords) -> list[Series]:
+    """The peers' series of other suites that do the same work as one of this suite."""
+    stages, known = published_graph(records).work, {curve.workload for curve in series(records)}
+    rows = [(stage, row) for stage in stages for one in records.comparisons_elsewhere(stage) for row in one.rows]
+    return [curve for curve in _series(rows, in_other_suites=True) if curve.workload in known and not curve.ours]
+
+
+def _series(rows: Iterable[tuple[str, Row]], in_other_suites: bool = False) -> list[Series]:
     by_key: dict[str, Series] = {}
-    for stage, row in _rows(records):
+    for stage, row in rows:
         point = _point(row, stage)
-        if point is not None:
-            key = _key(row, stage)
-            by_key.setdefault(key, Series(stage, _name(row, stage), not row.peer, key, [])).points.append(point)
+        if point is not None and (row.ours or row.peer):
+            key, width = _key(row, stage), row.record["dataset"]["counts"].get("features")
+            name = _name(row, stage)
+            if in_other_suites:
+                name += f" (suite {row.record['config'].get('suite') or 'none'})"
+            curve = Series(stage, name, row.ours, key, [], _workload(row, stage), width)
+            by_key.setdefault(key, curve).points.append(point)
     for curve in by_key.values():
         curve.points.sort(key=lambda point: point.nodes)
     return list(by_key.values())
@@ -122,11 +154,17 @@ def _point(row: Row, stage: str) -> Point | None:
     return Point(float(counts["nodes"]), units, seconds, row.busy() or 1.0, row.median("memory", "peak"))
 
 
+def _workload(row: Row, stage: str) -> str:
+    """Stage, data set without its number of nodes, model: what engines have in common that do the same work."""
+    config = row.record["config"]
+    options = {name: value for name, value in (config["dataset"].get("options") or {}).items() if name != "nodes"}
+    return json.dumps([stage, config["dataset"]["name"], options, config["model"]], sort_keys=True)
+
+
 def _key(row: Row, stage: str) -> str:
     """The settings that all points of a series share: all but the number of nodes."""
     config = row.record["config"]
-    options = {name: value for name, value in (config["dataset"].get("options") or {}).items() if name != "nodes"}
-    shared: list[Any] = [stage, config["dataset"]["name"], options, config["model"], config["backend"]]
+    shared: list[Any] = [_workload(row, stage), config["backend"]]
     shared += [config["training"], config.get("launcher", {}).get("allocator"), row.record.get("ablations", [])]
     return json.dumps([*shared, config["device"], config["threads"], config.get("measure")], sort_keys=True)
 
@@ -137,8 +175,12 @@ def _name(row: Row, stage: str) -> str:
     source = "from shards" if option(row, "source") == "graphfeature" else ""
     sampled = f"fanouts {' '.join(map(str, model['fanouts']))}" if model.get("fanouts") else "all neighbours"
     width = f"{options['features']} features" if "features" in options else ""
-    engine = f"{backend(row)} {option(row, 'infer') or ''}".strip() if stage == "infer" else backend(row)
-    return ", ".join([engine, *[text for text in (source, sampled, width) if text]])
+    engine, loader = backend(row), f"{option(row, 'workers')} loader workers" if option(row, "workers") else ""
+    if stage == "infer":
+        engine, loader = f"{engine} {option(row, 'infer') or ''}".strip(), ""
+        size = row.record["config"]["training"].get("batch_size")
+        sampled += f", batches of {size:,}" if option(row, "infer") in BATCHED and size else ""
+    return ", ".join([engine, *[text for text in (source, sampled, width, loader) if text]])
 
 
 def cost(records: SuiteRecords) -> list[Block]:
@@ -151,9 +193,22 @@ def cost(records: SuiteRecords) -> list[Block]:
     ]
     if not measured:
         return []
-    laws: list[Sequence[Cell]] = [*[_law(curve, graph) for curve in curves], *records.published("cost", len(LAWS))]
+    with_rivals = [*curves, *rivals(records)]
+    laws: list[Sequence[Cell]] = [_law(curve, graph) for curve in with_rivals]
+    laws += records.published("cost", len(LAWS))
     remark = Paragraph(f"On {graph.nodes:.3g} nodes, extrapolated:")
-    return [Table(columns(*POINTS), measured + _failed(records)), remark, Table(columns(*LAWS), laws)]
+    tables = [Table(columns(*POINTS), measured + _failed(records)), remark, Table(columns(*LAWS), laws)]
+    return [*tables, *_left_out(with_rivals)]
+
+
+def _left_out(curves: Sequence[Series]) -> list[Block]:
+    """A sentence with the series whose law misses their largest size."""
+    missed = {f"{curve.stage}, {curve.name}": error(curve.points) for curve in curves if not curve.is_claim}
+    names = [f"{name} ({value:+.0%})" for name, value in missed.items() if value is not None]
+    if not names:
+        return []
+    text = f"Not extrapolated, because the law misses the largest size by more than {LARGEST_MISS:.0%}: "
+    return [Paragraph(f"{text}{'; '.join(names)}.")]
 
 
 def _failed(records: SuiteRecords) -> list[list[Cell]]:
@@ -179,26 +234,10 @@ def _numbers(point: Point) -> list[Cell]:
 def _law(curve: Series, graph: PublishedGraph) -> list[Cell]:
     work, last = graph.work[curve.stage], curve.points[-1]
     hours, flat = graph.hours(curve), graph.hours_at(last.each, curve.stage)
-    numbers = [Value(value, "{:,.3g}") for value in (hours, hours * last.busy, flat * last.busy)]
+    claimed = (hours, hours * last.busy) if curve.is_claim else (None, None)
+    numbers = [Value(value, "{:,.3g}") for value in (*claimed, flat * last.busy)]
     missed = Value(error(curve.points), "{:+.0%}")
     return [curve.stage, curve.name, str(len(curve.points)), missed, work["unit"], f"{work['units']:.3g}", *numbers]
-
-
-def hours_of(records: SuiteRecords, stage: str, ours: bool) -> str:
-    """Extrapolated CPU hours of a stage, of our cheapest series or of the peers' cheapest, as the claims show them."""
-    graph = published_graph(records)
-    curves = [curve for curve in series(records) if curve.stage == stage and curve.ours == ours]
-    hours, name = min(
-        ((graph.hours(curve) * curve.points[-1].busy, curve.name) for curve in curves), default=(None, "")
-    )
-    return NOTHING if hours is None else f"{hours:,.3g} CPU hours, extrapolated ({name})"
-
-
-def largest_memory(records: SuiteRecords, stage: str) -> str:
-    """Highest peak of a process tree of ours on the largest graph in a stage, of any series."""
-    points = [point for curve in series(records) if curve.stage == stage and curve.ours for point in curve.points]
-    most = max((point for point in points if point.peak), key=lambda point: (point.nodes, point.peak), default=None)
-    return NOTHING if most is None else f"{formats.memory(most.peak)} on {most.nodes:,.0f} nodes"
 
 
 def panels(records: SuiteRecords) -> dict[str, list[Series]]:

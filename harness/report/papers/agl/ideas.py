@@ -11,7 +11,7 @@ def ideas(records: SuiteRecords) -> list[Block]:
     """One row per comparison with a base: the speed of one, some and all ideas as a multiple of the base's."""
     measured: list[tuple[str, float, dict[str, float]]] = []
     for dataset, comparison in records.comparisons():
-        ours = [row for row in comparison.rows if not row.peer and row.ok and option(row, "source") in (None, "graph")]
+        ours = [row for row in comparison.rows if row.ours and row.ok and option(row, "source") in (None, "graph")]
         base = next((row for row in ours if ablations(row) == ("base",)), None)
         if base is not None:
             factors = {_idea(row): seconds(base) / seconds(row) for row in reversed(ours) if row is not base}

@@ -45,7 +45,7 @@ def best_peer(rows: Sequence[Row]) -> Row | None:
 
 def graphinfer(rows: Sequence[Row]) -> Row | None:
     """Our fastest row of GraphInfer's rounds."""
-    return next((row for row in rows if not row.peer and option(row, "infer") == "graphinfer" and row.ok), None)
+    return next((row for row in rows if row.ours and option(row, "infer") == "graphinfer" and row.ok), None)
 
 
 def cpu(row: Row) -> float | None:

@@ -59,4 +59,4 @@ def sampling_range(records: SuiteRecords) -> str:
 
 
 def _fastest_of_ours(rows: Sequence[Row]) -> Row | None:
-    return next((row for row in rows if not row.peer and row.ok), None)
+    return next((row for row in rows if row.ours and row.ok), None)

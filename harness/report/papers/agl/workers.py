@@ -47,7 +47,7 @@ def _metric(records: SuiteRecords) -> str:
 def beside_one(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
     """Each scored row of several workers' strategies after the row of one worker of that strategy."""
     scored = sorted(
-        (row for row in rows if row.ok and scores_on_test(row) and option(row, "workers") and not row.peer),
+        (row for row in rows if row.ok and scores_on_test(row) and option(row, "workers") and row.ours),
         key=lambda row: (str(option(row, "strategy")), int(option(row, "workers"))),
     )
     alone = {option(row, "strategy"): row for row in scored if option(row, "workers") == 1}

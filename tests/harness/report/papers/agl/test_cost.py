@@ -38,7 +38,7 @@ def test_a_unit_never_gets_cheaper_than_on_the_largest_measured_graph(each: list
 def test_cost_counts_units_of_each_stage_and_keeps_series_apart(tmp_path: Path) -> None:
     results = tmp_path / "results"
     for nodes in (1000, 10_000):
-        counts = {"nodes": nodes, "edges": 20 * nodes, "train": nodes // 2}
+        counts = {"nodes": nodes, "edges": 20 * nodes, "train": nodes // 2, "features": 656}
         shared: dict[str, Any] = {"dataset": {"name": "uug", "options": {"nodes": nodes}}}
         for stage, engine, seconds in (("infer", "agl", 1e-6), ("infer", "dgl", 4e-6), ("train", "agl", 1e-5)):
             values = factory.config(engine, 0, **shared, scenario={"name": stage}, suite="agl_cost")

@@ -1,0 +1,52 @@
+"""An epoch's ratio split into what the loss contributes and what is left at equal losses."""
+
+from collections.abc import Iterable, Sequence
+
+from harness.report.comparisons import DatasetComparisons
+from harness.report.content import NOTHING, Cell, Table, Value, columns
+from harness.report.rows import Row
+from harness.report.speedups import Speedup, short_title, speedups, times_as_fast
+from harness.store.naming import flatten
+
+HEADS = ("", "ours", "fastest peer", "times as fast", "both with torch's loss", "both with our loss", "from the loss")
+ONE_LOSS = "the same loss"
+READING = (
+    "Labels of several classes per node have a loss that ours computes together with its gradient; the peers take "
+    "torch's. Rows of ours with torch's loss and of the peer with ours, measured in turns with the others, say what an "
+    "epoch's ratio owes to it: the last column is our epoch with torch's loss divided by our epoch. Where a node has "
+    "one class, all engines take torch's cross entropy and the whole ratio is at equal losses. — means not measured."
+)
+
+
+def equal_losses(datasets: Iterable[DatasetComparisons]) -> Table:
+    """One row per full-batch epoch of ours beside the fastest peer: the ratio, at equal losses, and the loss's part."""
+    return Table(columns(*HEADS), [_row(speedup) for speedup in speedups(datasets)])
+
+
+def _row(speedup: Speedup) -> list[Cell]:
+    ours, peer = speedup.ours, speedup.peer
+    name = f"{speedup.dataset.name}: {short_title(speedup.comparison)}"
+    total: list[Cell] = [name, ours.label, peer.label, Value(speedup.factor, "{:.3g}x")]
+    if ours.record.get("dataset", {}).get("task") != "multilabel":
+        return [*total, Value(speedup.factor, "{:.3g}x"), Value(speedup.factor, "{:.3g}x"), ONE_LOSS]
+    rows = speedup.comparison.rows
+    slower, faster = with_lent_loss(ours, rows), with_lent_loss(peer, rows)
+    factors = [
+        times_as_fast(slower, peer) if slower else None,
+        times_as_fast(ours, faster) if faster else None,
+        times_as_fast(ours, slower) if slower else None,
+    ]
+    return [*total, *[NOTHING if factor is None else Value(factor, "{:.3g}x") for factor in factors]]
+
+
+def with_lent_loss(row: Row, rows: Sequence[Row]) -> Row | None:
+    """The row of the same engine in the same form with the other loss, ``None`` where it was not measured."""
+    same = (other for other in rows if other.ok and not other.own_loss and _form(other) == _form(row))
+    return next(same, None)
+
+
+def _form(row: Row) -> dict[str, str]:
+    """The settings of a row without its loss and those that change nothing that is timed."""
+    config = {key: row.record["config"].get(key) for key in ("backend", "order", "launcher", "training")}
+    flat = flatten({key: value for key, value in config.items() if value})
+    return {key: str(value) for key, value in flat.items() if key != "backend.loss"}

@@ -1,0 +1,38 @@
+"""Claims of the cost pages: hours of a stage on the published graph, and memory; or why there is no claim."""
+
+from harness.report import formats
+from harness.report.content import NOTHING
+from harness.report.papers.agl.cost import PublishedGraph, Series, error, published_graph, rivals, series
+from harness.report.suites.records import SuiteRecords
+
+
+def hours_of(records: SuiteRecords, stage: str, ours: bool) -> str:
+    """Extrapolated CPU hours of a stage for a claim: of our cheapest form, or of the peers' cheapest in any suite."""
+    graph = published_graph(records)
+    measured = series(records) if ours else [*series(records), *rivals(records)]
+    curves = [curve for curve in measured if curve.stage == stage and curve.ours == ours]
+    if not curves:
+        return NOTHING
+    at_width = [curve for curve in curves if curve.features == graph.features]
+    if not at_width:
+        return f"no claim: not measured with the published {graph.features} features"
+    return _claim(min(at_width, key=lambda curve: curve.points[-1].each * curve.points[-1].busy), graph)
+
+
+def _claim(curve: Series, graph: PublishedGraph) -> str:
+    """Hours of a series, or why there is no claim; a peer's single size gives a lower bound."""
+    missed, last = error(curve.points), curve.points[-1]
+    if curve.is_claim:
+        return f"{graph.hours(curve) * last.busy:,.3g} CPU hours, extrapolated ({curve.name})"
+    if missed is not None:
+        return f"no claim: the law misses the largest size of {curve.name} by {missed:+.0%}"
+    if curve.ours:
+        return f"no claim: {curve.name} was measured on one size"
+    return f"at least {graph.hours_at(last.each, curve.stage) * last.busy:,.3g} CPU hours ({curve.name}, one size)"
+
+
+def largest_memory(records: SuiteRecords, stage: str) -> str:
+    """Highest peak of a process tree of ours on the largest graph in a stage, of any series."""
+    points = [point for curve in series(records) if curve.stage == stage and curve.ours for point in curve.points]
+    most = max((point for point in points if point.peak), key=lambda point: (point.nodes, point.peak), default=None)
+    return NOTHING if most is None else f"{formats.memory(most.peak)} on {most.nodes:,.0f} nodes"

@@ -1,0 +1,81 @@
+"""Claims of cost: the fastest form of any suite at the published width, and none from a law that misses."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.report.papers.agl.claims import hours_of
+from harness.report.papers.agl.cost import LARGEST_MISS, error, rivals, series
+from tests import factory
+from tests.harness.report.suite_cells import page, parts_of
+
+EDGES = 20
+
+
+def inference(
+    results: Path, engine: str, each: dict[int, float], suite: str = "agl_cost", features: int = 656, **backend: Any
+) -> None:
+    """Write the records of one engine's inference: seconds per edge by nodes of the graph."""
+    for nodes, seconds in each.items():
+        counts = {"nodes": nodes, "edges": EDGES * nodes, "train": nodes // 2, "features": features}
+        options = {"nodes": nodes} | ({} if features == 656 else {"features": features})
+        config = factory.config(
+            engine,
+            0,
+            backend=backend,
+            dataset={"name": "uug", "options": options},
+            scenario={"name": "infer"},
+            suite=suite,
+        )
+        record = factory.record(engine, 0, seconds * counts["edges"], config=config) | {"facts": {}}
+        folder = f"{suite}-{nodes}-{features}-{backend.get('infer', '')}"
+        factory.write(results, record | {"dataset": factory.DATASET | {"counts": counts}}, folder=folder)
+
+
+def claim(results: Path, ours: bool) -> str:
+    (records,) = [part for part in parts_of(results) if part.suite.name == "agl_cost"]
+    return hours_of(records, "infer", ours)
+
+
+def hours(each: float) -> float:
+    return each * 3.38e11 / 3600 * 1.8
+
+
+def test_the_fair_baseline_is_the_fastest_form_of_any_suite(tmp_path: Path) -> None:
+    sizes = {1000: 4e-6, 10_000: 4e-6}
+    inference(tmp_path, "agl", sizes)
+    inference(tmp_path, "dgl", sizes, infer="layerwise")
+    assert float(claim(tmp_path, False).split()[0].replace(",", "")) == pytest.approx(hours(4e-6), rel=0.1)
+    inference(tmp_path, "dgl", {1000: 4e-7, 10_000: 4e-7}, suite="agl_inference", infer="full")
+    text = claim(tmp_path, False)
+    assert float(text.split()[0].replace(",", "")) == pytest.approx(hours(4e-7), rel=0.1)
+    assert "dgl full" in text and "suite agl_inference" in text
+    assert "(suite agl_inference)" in page(tmp_path, "agl_cost")
+
+
+def test_a_rival_of_one_size_is_a_lower_bound_and_other_work_is_none(tmp_path: Path) -> None:
+    inference(tmp_path, "agl", {1000: 4e-6, 10_000: 4e-6})
+    inference(tmp_path, "dgl", {10_000: 4e-7}, suite="agl_inference", infer="full")
+    inference(tmp_path, "pyg", {10_000: 4e-9}, suite="agl_inference", features=8)
+    assert claim(tmp_path, False).startswith("at least") and "dgl full" in claim(tmp_path, False)
+    (records,) = [part for part in parts_of(tmp_path) if part.suite.name == "agl_cost"]
+    assert [curve.ours for curve in rivals(records)] == [False]
+    assert all(curve.ours for curve in series(records))
+
+
+def test_a_law_that_misses_its_largest_size_is_no_claim(tmp_path: Path) -> None:
+    inference(tmp_path, "agl", {1000: 4e-6, 10_000: 4e-6, 100_000: 6e-6})
+    (records,) = parts_of(tmp_path)
+    (curve,) = series(records)
+    assert abs(error(curve.points) or 0) > LARGEST_MISS
+    assert claim(tmp_path, True).startswith("no claim: the law misses the largest size of agl, all neighbours by -3")
+    text = page(tmp_path, "agl_cost")
+    assert "Not extrapolated, because the law misses the largest size by more than 20%: infer, agl" in text
+
+
+def test_another_width_than_the_published_one_is_no_claim(tmp_path: Path) -> None:
+    inference(tmp_path, "agl", {1000: 4e-6, 10_000: 4e-6}, features=64)
+    assert claim(tmp_path, True) == "no claim: not measured with the published 656 features"
+    inference(tmp_path, "agl", {1000: 4e-6})
+    assert claim(tmp_path, True).endswith("was measured on one size")

@@ -1,0 +1,56 @@
+"""The split of an epoch's ratio at equal losses."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.report.write import write_reports
+from tests import factory
+from tests.harness.report.aggregations import line_with
+
+ROWS = (
+    ("blocksparse", "fused", 0.010),
+    ("blocksparse", "torch", 0.015),
+    ("dgl", "torch", 0.030),
+    ("dgl", "fused", 0.008),  # below all others: no rival, as it has our loss
+    ("reference", "torch", 0.060),
+)
+
+
+def write(results: Path, task: str, rows: Any = ROWS) -> tuple[str, str]:
+    """The pages of full-batch epochs and of all comparisons."""
+    for backend, loss, seconds in rows:
+        config = factory.config(backend, 0, backend={"name": backend, "loss": loss})
+        record = factory.record(backend, 0, seconds, config=config, dataset=factory.DATASET | {"task": task})
+        factory.write(results, record, folder=f"{backend}-{loss}")
+    write_reports(results, results.parent / "reports")
+    epochs, comparison = (results.parent / "reports" / f"{name}.md" for name in ("epochs", "comparison"))
+    return epochs.read_text(), comparison.read_text()
+
+
+def test_a_ratio_is_split_into_the_loss_and_what_is_left(tmp_path: Path) -> None:
+    epochs, comparison = write(tmp_path / "results", "multilabel")
+    section = epochs[epochs.index("## How much of it is the loss") :]
+    ours, peer, *factors = line_with(section, "cora: gat")[1:]
+    assert (ours, peer) == ("blocksparse", "dgl")
+    assert [float(factor.rstrip("x")) for factor in factors] == pytest.approx([3, 2, 0.8, 1.5], rel=0.05)
+    assert "| dgl loss=fused |" in comparison and "| blocksparse loss=torch |" in comparison
+
+
+def test_a_row_with_a_lent_loss_is_neither_ours_nor_a_peer(tmp_path: Path) -> None:
+    epochs, _ = write(tmp_path / "results", "multilabel")
+    cells = line_with(epochs, "gat, 2 layers (blocksparse)")
+    library, which, factor, plain, which_plain, factor_plain = cells[2:8]
+    assert (which, which_plain) == ("dgl", "reference")
+    assert [float(value) for value in (library, plain)] == pytest.approx([30, 60], rel=0.05)
+    assert [float(value.rstrip("x")) for value in (factor, factor_plain)] == pytest.approx([3, 6], rel=0.05)
+
+
+def test_classes_have_one_loss_and_unmeasured_forms_a_dash(tmp_path: Path) -> None:
+    own = [row for row in ROWS if (row[1] == "fused") == (row[0] == "blocksparse")]
+    epochs, _ = write(tmp_path / "a" / "results", "multiclass", own)
+    *factors, share = line_with(epochs[epochs.index("## How much") :], "cora: gat")[3:]
+    assert share == "the same loss" and len(set(factors)) == 1
+    epochs, _ = write(tmp_path / "b" / "results", "multilabel", own)
+    assert line_with(epochs[epochs.index("## How much") :], "cora: gat")[4:] == ["—"] * 3
