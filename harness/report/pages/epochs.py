@@ -25,7 +25,7 @@ def epochs_page(datasets: Sequence[DatasetComparisons]) -> Page:
     """Means per data set and model, then a table per data set."""
     intro: Text = [
         "One optimization epoch over the whole training graph, by model and depth: our fastest engine beside the "
-        "fastest form of any peer that was measured in turns with it, in either allocator. All rows with their "
+        "fastest form of any peer that was measured in turns with it, in any allocator. All rows with their "
         "intervals, phases and records are in ",
         Hyperlink(page="comparison"),
         ".",
