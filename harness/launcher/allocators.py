@@ -1,4 +1,4 @@
-"""Allocators of memory for measured processes: environment variables that choose one, and whether this machine has it."""
+"""Allocators of memory for measured processes: the environment variables of each, and whether this machine has it."""
 
 import ctypes
 import os

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from harness.launcher import allocators
 from harness.launcher.process import members
+from harness.measure import control_group
 
 INTERVAL = 0.01
 
@@ -36,12 +37,7 @@ def _sizes(pids: list[int]) -> tuple[int, int]:
 def total() -> int:
     """Memory that processes here may use together: of the machine, or of the control group where that is less."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limits = [machine]
-    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        path = Path(name)
-        if path.exists() and (text := path.read_text().strip()).isdigit():
-            limits.append(int(text))
-    return min(limits)
+    return min(machine, control_group.memory_limit() or machine)
 
 
 def resident() -> int:

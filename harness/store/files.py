@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from datasets.files import write_atomic
 from harness.store.completion import complete
+from harness.store.processor import processor
 from harness.store.record import (
     REQUIRED,
     Record,
@@ -20,25 +21,20 @@ from harness.store.record import (
 )
 
 LARGEST_BYTES = 16 * 1024
+LONGEST_NAME = 100
 NEVER_ASIDE = frozenset((*REQUIRED, "message", "ablations", "dataset", "written", "side"))
 
 
 def machine_slug() -> str:
-    """Name this machine by CPU model, cores and GPU, fit for a folder name."""
-    words = [_cpu_model(), f"{os.cpu_count() or 1}-cores", *_gpu_names()[:1]]
-    return slug(" ".join(words))
+    """Name this machine by its processor with its generation, cores and GPU, fit for a folder name."""
+    words = [processor().title, f"{os.cpu_count() or 1}c", *_gpu_names()[:1]]
+    return slug(" ".join(words))[:LONGEST_NAME].strip("-")
 
 
 def slug(text: str) -> str:
     """Lower-case ``text`` to letters, digits and single hyphens; marks such as (R) and the clock are dropped."""
     plain = re.sub(r"\((r|tm|c)\)|@.*?ghz|\bcpu\b|\bprocessor\b", " ", text.lower())
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
-
-
-def _cpu_model() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    match = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.M) if cpuinfo.exists() else None
-    return match.group(1) if match else os.uname().machine
 
 
 def _gpu_names() -> list[str]:

@@ -31,6 +31,7 @@ class Record(TypedDict, total=False):
     config_diff: dict[str, list[Any]]  # key -> [value without ablations, value run]
     dataset: dict[str, Any]  # name sha256 trust synthetic inductive task counts published notes structure
     environment: str  # hash, see environments/<hash>.json
+    commit: dict[str, Any]  # revision of the checkout and whether it was dirty; absent outside git
     group: str
     run: str  # id shared by the records that one run of a group wrote; absent in older records
     rounds: list[int]  # position of each sample among those of its group

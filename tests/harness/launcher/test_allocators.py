@@ -77,7 +77,7 @@ def test_without_huge_pages_or_with_an_old_glibc_the_sentence_says_what_to_do(tm
 
 @pytest.mark.parametrize("name", ["tcmalloc", "jemalloc"])
 def test_another_librarys_allocator_is_loaded_before_all_others(name: str, tmp_path: Path, monkeypatch) -> None:
-    # A library of glibc under the allocator's name: loading is what is tried here, and no allocator needs to be installed.
+    # Another library under the allocator's name: loading is tried, so that no allocator needs to be installed.
     stand_in = tmp_path / f"lib{name}.so.9"
     shutil.copy(
         next(Path(folder, find_library("z")) for folder in folders() if Path(folder, find_library("z")).exists()),
