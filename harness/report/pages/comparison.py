@@ -30,8 +30,9 @@ LEGEND = {
     "allocator that was measured",
     "huge, stock, tcmalloc, jemalloc": "the row's allocator, where it is not the tuned one: glibc's that also asks "
     "for huge pages, glibc's as it comes, or another library's",
-    "of the limit": "least possible time of the row's SpMMs and dense layers on this machine (fewest bytes at the "
-    "measured stream bandwidth, operations at the measured multiply-add rate), divided by the time",
+    "of the limit": "least possible time of the row's SpMMs and dense layers on this machine (the larger of fewest "
+    "bytes at the fastest stream of their size, and of operations at the multiply-add rate), divided by the time; "
+    "“bound beaten” where the time is below it: then the bound is wrong, and a note says by how much",
     "xNR": "speed divided by that of the no-reuse bound, which reads a row from DRAM for every edge; only caches bring "
     "it above 1",
     "hit rate": "modelled share of the cache line accesses of all SpMMs that were not served by DRAM (set-associative "

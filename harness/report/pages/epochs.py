@@ -2,9 +2,23 @@
 
 from collections.abc import Iterable, Sequence
 
-from harness.report import formats
+from harness.report import bounds, formats
 from harness.report.comparisons import Comparison, DatasetComparisons
-from harness.report.content import Bullets, Cell, Hyperlink, Page, Paragraph, Section, Table, Text, Value, columns, term
+from harness.report.content import (
+    Block,
+    Bullets,
+    Cell,
+    Hyperlink,
+    Page,
+    Paragraph,
+    Section,
+    Table,
+    Text,
+    Value,
+    bullets,
+    columns,
+    term,
+)
 from harness.report.rows import Row
 from harness.report.speedups import Speedup, fastest_of_ours, mean_speedups, short_title, speedups
 
@@ -14,9 +28,10 @@ HEADS = (
 )
 LEGEND = {
     "times as fast": "the peer's epoch divided by ours, inside groups; below 1 the peer is faster",
-    "dense floor": "forward, loss and backward of the same layers in plain torch with our loss where each node is its "
-    "own only neighbour, measured in the same processes; attention is 1, nothing is dropped, no optimizer steps. An "
-    "engine that fuses its dense layers can be below it",
+    "dense floor": "least time of the epoch's dense products alone: outputs, weights' gradients and, except in the "
+    "first layer, inputs' gradients, of the rows that a labelled node depends on; the fastest of several forms, in "
+    "several processes of the group. Bias, activation, loss, optimizer and aggregation are not in it",
+    bounds.BEATEN: "a time below the bound: the bound is wrong there, and no share of it is shown",
     "memory": "peak above what was resident just before the watched epoch; of DGL the row with the least",
 }
 
@@ -31,7 +46,9 @@ def epochs_page(datasets: Sequence[DatasetComparisons]) -> Page:
         ".",
     ]
     legend = Bullets([term(word, meaning) for word, meaning in LEGEND.items()])
-    sections = [Section(f"{dataset.name} on {dataset.machine}", [table(dataset)]) for dataset in datasets]
+    sections = [
+        Section(f"{dataset.name} on {dataset.machine}", [table(dataset), *_faults(dataset)]) for dataset in datasets
+    ]
     return Page("epochs", "Full-batch epochs", [Paragraph(intro), means(datasets), legend, *sections])
 
 
@@ -64,10 +81,15 @@ def table(dataset: DatasetComparisons) -> Table:
     return Table(columns(*HEADS), [_row(speedup) for speedup in speedups([dataset])])
 
 
+def _faults(dataset: DatasetComparisons) -> list[Block]:
+    pairs = [(row, one.comparison) for one in speedups([dataset]) for row in (one.ours, one.peer)]
+    sentences = [(row.label, bounds.beaten(row, bounds.floor_of(comparison.rows))) for row, comparison in pairs]
+    return bullets([f"{label}: {sentence}." for label, faults in sentences for sentence in faults])
+
+
 def _row(speedup: Speedup) -> list[Cell]:
     ours, peer, comparison = speedup.ours, speedup.peer, speedup.comparison
-    floors = [floor for row in comparison.rows if (floor := row.median("limits", "dense_floor")) is not None]
-    floor = min(floors, default=None)
+    floor = bounds.floor_of(comparison.rows)
     times = [row.time.median if row.time else None for row in (ours, peer)]
     return [
         f"{short_title(comparison).replace(', full batch', '')} ({ours.label})",
@@ -75,7 +97,7 @@ def _row(speedup: Speedup) -> list[Cell]:
         peer.label,
         Value(speedup.factor, "{:.3g}x"),
         Value(None if floor is None else floor * 1e3, "{:.4g}"),
-        *[Value(time / floor if time and floor else None, "{:.2f}") for time in times],
+        *[bounds.multiple(time, floor) for time in times],
         *_memories(ours, comparison.rows),
     ]
 
