@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
+from harness.launcher import allocators
 from harness.launcher.failure import CellFailed, status_of
 from harness.launcher.lock import Busy
 from harness.launcher.messages import CellConfig, Event, PlannedGroup
@@ -56,6 +57,8 @@ def child(read: int, write: int, parent: int) -> None:
 def _serve(requests: TextIO, tell: Callable[[Event], None]) -> None:
     first = json.loads(next(requests))
     _limit_memory(first["cell"]["config"])
+    if reason := allocators.missing_here(first["cell"]["config"]["launcher"]["allocator"]):
+        raise CellFailed("error", reason)
     # Imported after the limit is set, which numpy and the engine must obey.
     from harness.session import Session
 

@@ -49,7 +49,9 @@ class Session:
     def start(self) -> None:
         """Tell the environment and import the engine; cells of a group may do this side by side."""
         config = self.config
-        description = environment.describe(config.backend.name, config.threads, config.device)
+        description = environment.describe(
+            config.backend.name, config.threads, config.device, config.launcher.allocator
+        )
         self.tell({"event": "environment", "environment": description})
         with self.loading.phase("import"):
             self._import_engine()

@@ -15,7 +15,8 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
     Large results come from numpy. Torch's allocator asks for aligned blocks, into which a freed block of the same size
     does not fit, so that large results move through fresh pages for many calls. It also leaves them on small pages,
-    where a gather of random rows waits for the page table; numpy advises huge pages.
+    where a gather of random rows waits for the page table; numpy advises huge pages, whatever the allocator of the
+    process; peers get them by ``launcher.allocator=huge``.
     """
     count = prod(shape) * dtype.itemsize
     if count < _LARGE:

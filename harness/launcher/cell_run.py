@@ -15,7 +15,7 @@ from harness.launcher.process import Guard
 from harness.launcher.turns import Budget
 from harness.launcher.worker import CellWorker, worker_of
 from harness.measure import environment
-from harness.measure.sources import with_sources
+from harness.measure.sources import commit, with_sources
 from harness.store.files import machine_slug, read_record, write_environment, write_record
 
 
@@ -163,11 +163,15 @@ class CellRun:
 
     def _write(self) -> None:
         description = self.outcome.environment or environment.describe(
-            self.config["backend"]["name"], self.config["threads"], self.config["device"]
+            self.config["backend"]["name"],
+            self.config["threads"],
+            self.config["device"],
+            self.config["launcher"]["allocator"],
         )
+        revision = {} if (known := commit()) is None else {"commit": known}
         name = write_environment(self.results, with_sources(description, self.outcome.modules))
         path = self.cell["path"].replace("{environment}", name)
         if "{machine}" in path:  # a plan made elsewhere
             path = path.replace("{machine}", machine_slug())
-        self.record = dict(read_record(write_record(self.results, path, self.outcome.record(name))))
+        self.record = dict(read_record(write_record(self.results, path, self.outcome.record(name) | revision)))
         self.tell({"event": "done", "path": path, "status": self.record["status"], "record": self.record})

@@ -60,7 +60,7 @@ class InlineCell:
         with memory.watch_this_process() as peak:
             answer = dict(self._guarded(self._session.memory_growth))
         answer["peak"] = max(peak.bytes, resident + answer.pop("growth"))
-        return cast(MemoryPass, {"resident": resident, **answer})
+        return cast(MemoryPass, {"resident": resident, **answer, "huge_pages": peak.huge_pages})
 
     def accuracy(self) -> dict[str, Any]:
         """Train to the end."""

@@ -136,8 +136,9 @@ class TimedSample(TypedDict):
 
 
 class MemoryPass(TypedDict):
-    """Bytes resident just before one call, and at their peak during it."""
+    """Bytes resident just before one call, and at their peak during it; on huge pages at their peak."""
 
     resident: int
     peak: int
+    huge_pages: int
     device_peak: NotRequired[int]

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from harness.launcher import allocators
 from harness.launcher.failure import CellFailed, status_of_exit
 from harness.launcher.messages import CellConfig, Event, MemoryPass, Modules, Opened, PlannedCell, TimedSample
 from harness.launcher.process import Child, ChildEnded, Guard, cpu_ticks, members, page_faults_of_helpers
@@ -16,13 +17,6 @@ from harness.measure import memory
 ROOT = Path(__file__).resolve().parents[2]
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-# Larger than any block, so that glibc keeps freed memory: stock glibc returns large blocks to the kernel, and page
-# faults then dominate CPU epochs.
-TUNED_ALLOCATOR = {
-    "MALLOC_MMAP_THRESHOLD_": str(1 << 40),
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
-    "MALLOC_TOP_PAD_": str(64 << 20),
-}
 Answer = dict[str, Any]
 
 
@@ -32,7 +26,7 @@ def child_environment(config: CellConfig) -> dict[str, str]:
     # With the safe path a folder named "datasets" in the user's working directory does not hide ours.
     variables = {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
     variables |= dict.fromkeys(THREAD_VARIABLES, str(config["threads"]))
-    return dict(os.environ) | variables | (TUNED_ALLOCATOR if config["launcher"]["allocator"] == "tuned" else {})
+    return allocators.environment_with(config["launcher"]["allocator"], os.environ | variables)
 
 
 class RemoteCell:
@@ -44,6 +38,8 @@ class RemoteCell:
         self.modules: Modules = {}
         self._cell, self._progress = cell, progress
         self.left = float(config["measure"]["deadline_seconds"])
+        if refusal := allocators.ALLOCATORS[config["launcher"]["allocator"]].refusal():
+            raise CellFailed(*refusal)
         command = [config["launcher"]["python"] or sys.executable, "-m", "harness.cell", "--child"]
         try:
             self._child = Child(command, child_environment(config), guard)
@@ -78,7 +74,7 @@ class RemoteCell:
         resident, peak = self._ask("trim")["resident"], memory.Peak()
         answer = self._ask("memory_growth", meanwhile=lambda: peak.read(members(self._child.tree)))
         answer["peak"] = max(peak.bytes, resident + answer.pop("growth"))
-        return cast(MemoryPass, {"resident": resident, **answer})
+        return cast(MemoryPass, {"resident": resident, **answer, "huge_pages": peak.huge_pages})
 
     def accuracy(self) -> Answer:
         """Train to the end."""

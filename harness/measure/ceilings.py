@@ -1,7 +1,5 @@
 """Ceilings of this machine, measured when they are needed: streams, multiply-adds, rows gathered from a table."""
 
-import time
-from collections.abc import Callable
 from functools import partial
 from itertools import product
 
@@ -10,77 +8,73 @@ import torch
 from numpy.typing import NDArray
 
 from backends.kernels.ceiling import gathering, read_stream, table_of, triad
-from harness.measure.shared_values import digest_of_arrays, get_or_compute
+from harness.measure.best import best_of
+from harness.measure.shared_values import best_of_processes, digest_of_arrays
 
 LINE = 64
 STREAM_BYTES = 96 << 20
+SIZES = (1 << 18, 1 << 20, 1 << 22, 1 << 24, STREAM_BYTES)  # bytes of the arrays that streams are measured over
+ONE_THREAD_BYTES = 1 << 20  # up to here one thread may be faster than several
+SQUARES = (256, 512, 1024)  # rows of the matrices that multiply-adds are measured with
 GATHER_BYTES = 64 << 20
+SHORT_BYTES = 1 << 20  # rows of fewer bytes are read several times
 TRIAL_BYTES = 512 << 20  # of a longer list a part is read to choose distance and block size
 SEGMENTS = 16
 AHEAD = (0, 4, 8, 16, 32)  # distances of prefetching in rows; the best depends on width and caches
 BLOCKS = (64, 1 << 10, 1 << 14)  # rows in a block; of wide rows the first GROUP values of a block are read first
 GROUP = 64  # values of a row that are read together
-REPEATS = 5
 TRIAL_SECONDS = 0.4  # a short call is repeated for that long
 Rows = NDArray[np.integer]
 
 
-def best_of(
-    call: Callable[[], object],
-    repeats: int = REPEATS,
-    seconds: float = 0.0,
-    before: Callable[[], object] = lambda: None,
-) -> float:
-    """Least seconds of several calls after one that does not count, because a ceiling is the best speed reached.
-
-    Calls are repeated beyond ``repeats`` until they took ``seconds`` together; ``before`` precedes each, not counted.
-    """
-    call()
-    durations: list[float] = []
-    while len(durations) < repeats or sum(durations) < seconds:
-        before()
-        start = time.perf_counter()
-        call()
-        durations.append(time.perf_counter() - start)
-    return min(durations)
-
-
-def read_bandwidth(threads: int) -> float:
-    """Bytes per second of reading an array beyond the caches."""
+def read_bandwidth(threads: int, size: int = STREAM_BYTES) -> float:
+    """Bytes per second of reading an array of ``size`` bytes; by default one beyond most caches."""
 
     def measure() -> float:
-        torch.set_num_threads(threads)
-        source = table_of(STREAM_BYTES // 4, 1)
-        return STREAM_BYTES / best_of(lambda: read_stream(source, threads))
+        source = table_of(size // 4, 1)
+        return size / min(best_of(partial(read_stream, source, count)) for count in _counts(threads, size))
 
-    return get_or_compute(f"read, {threads} threads", measure)
+    return best_of_processes(f"read {size} bytes, {threads} threads", measure, max)
 
 
-def triad_bandwidth(threads: int) -> float:
-    """Bytes per second of ``a = b + s * c`` over arrays beyond the caches, the read before the write counted."""
+def triad_bandwidth(threads: int, size: int = STREAM_BYTES) -> float:
+    """Bytes per second of ``a = b + s * c`` over arrays of ``size`` bytes, the read before the write counted."""
 
     def measure() -> float:
-        torch.set_num_threads(threads)
-        a, b, c = (table_of(STREAM_BYTES // 4, 1) for _ in range(3))
-        return 4 * STREAM_BYTES / best_of(lambda: triad(a, b, c, 2.0, threads))
+        a, b, c = (table_of(size // 4, 1) for _ in range(3))
+        seconds = (best_of(partial(triad, a, b, c, 2.0, count)) for count in _counts(threads, size))
+        return 4 * size / min(seconds)
 
-    return get_or_compute(f"triad, {threads} threads", measure)
+    return best_of_processes(f"triad of {size} bytes, {threads} threads", measure, max)
 
 
-def stream_bandwidth(threads: int) -> float:
+def stream_bandwidth(threads: int, size: int = STREAM_BYTES) -> float:
     """Bytes per second of the faster of the two streams."""
-    return max(read_bandwidth(threads), triad_bandwidth(threads))
+    return max(read_bandwidth(threads, size), triad_bandwidth(threads, size))
 
 
-def multiply_add_rate(threads: int, size: int = 1024) -> float:
-    """Operations per second of a dense float32 product, two per multiply-add."""
+def fastest_bandwidth(threads: int, size: float) -> float:
+    """Bytes per second at which ``size`` bytes can move at most: those of arrays that are no larger, or of larger ones.
+
+    Arrays that fit a cache move at its speed; those below 256 KiB count as of 256 KiB, because starting a call would
+    be most of their time.
+    """
+    largest_below = max((known for known in SIZES if known <= size), default=SIZES[0])
+    return max(stream_bandwidth(threads, known) for known in SIZES if known >= largest_below)
+
+
+def multiply_add_rate(threads: int) -> float:
+    """Operations per second of a dense float32 product, two per multiply-add; of several sizes the fastest."""
 
     def measure() -> float:
         torch.set_num_threads(threads)
-        a, out = torch.ones(size, size), torch.empty(size, size)
-        return 2 * size**3 / best_of(lambda: torch.mm(a, a, out=out))
+        rates = []
+        for size in SQUARES:
+            a, out = torch.ones(size, size), torch.empty(size, size)
+            rates.append(2 * size**3 / best_of(partial(torch.mm, a, a, out=out)))
+        return max(rates)
 
-    return get_or_compute(f"multiply-adds, {threads} threads", measure)
+    return best_of_processes(f"multiply-adds, {threads} threads", measure, max)
 
 
 def gather_bandwidth(rows: int, width: int, threads: int) -> float:
@@ -92,21 +86,35 @@ def gather_bandwidth(rows: int, width: int, threads: int) -> float:
         indices = random.integers(0, rows, count, dtype=np.int32)
         return count * _row_bytes(width) / _least_seconds(indices, rows, width, threads)
 
-    return get_or_compute(f"random rows, {rows} of {width}, {threads} threads", measure)
+    return best_of_processes(f"random rows, {rows} of {width}, {threads} threads", measure, max)
 
 
 def order_seconds(indices: Rows, rows: int, width: int, threads: int, between: int = 0) -> float:
     """Seconds of only reading the rows ``indices`` of a table [rows, width], in that order.
 
     Hubs and neighbours hit the caches as they do in a kernel that walks the edges in this order. The list is read
-    whole, because a part of it would have more cold misses per row. ``between`` other bytes are
+    whole, because a part of it would have more cold misses per row; a short one is read several times within a call,
+    whose start would otherwise be most of the time. ``between`` other bytes are
     read before each pass, so that as much of the table is left in the caches as when a timed call starts.
     """
     if len(indices) == 0:
         return 0.0
     between = min(between, STREAM_BYTES)
     name = f"rows {digest_of_arrays(indices)}, {rows} of {width}, {threads} threads, after {between} bytes"
-    return get_or_compute(name, lambda: _least_seconds(indices, rows, width, threads, between))
+    times = max(1, SHORT_BYTES // (len(indices) * _row_bytes(width)))
+    repeated = np.tile(indices, times)
+
+    def measure() -> float:
+        counts = (1, threads) if times > 1 and threads > 1 else (threads,)
+        return min(_least_seconds(repeated, rows, width, count, between) for count in counts) / times
+
+    return best_of_processes(name, measure, min)
+
+
+def _counts(threads: int, size: int) -> tuple[int, ...]:
+    """Numbers of threads to try with arrays of ``size`` bytes."""
+    torch.set_num_threads(threads)
+    return (1, threads) if size <= ONE_THREAD_BYTES and threads > 1 else (threads,)
 
 
 def _row_bytes(width: int) -> int:

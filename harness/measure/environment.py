@@ -1,7 +1,7 @@
 """Environment of a cell: processor, packages, protocol, which must be equal for records to be compared.
 
 The code that ran is added by ``harness.measure.sources`` when the record is written. No torch is needed. As a program
-(``python -m harness.measure.environment BACKEND THREADS DEVICE``) it describes another interpreter.
+(``python -m harness.measure.environment BACKEND THREADS DEVICE ALLOCATOR``) it describes another interpreter.
 """
 
 import json
@@ -14,28 +14,44 @@ from pathlib import Path
 from typing import Any
 
 from backends.registry import config_class
+from harness.launcher import allocators
+from harness.measure import control_group
 from harness.measure.memory import total
+from harness.store.processor import processor
 from harness.store.versions import PROTOCOL
 
 ALWAYS = ("torch", "numpy")
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+DMI = Path("/sys/class/dmi/id")
+HYPERVISOR = Path("/sys/hypervisor/type")
+RESERVED_HUGE_PAGES = Path("/proc/sys/vm/nr_hugepages")
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def describe(backend: str, threads: int, device: str = "cpu") -> dict[str, Any]:
+def describe(backend: str, threads: int, device: str = "cpu", allocator: str = "tuned") -> dict[str, Any]:
     """Return ``{"checked": ..., "machine": ...}``, the same for all runs on one installation."""
-    return {"checked": checked(backend, threads, device), "machine": machine()}
+    return {"checked": checked(backend, threads, device, allocator), "machine": machine()}
 
 
-def checked(backend: str, threads: int, device: str = "cpu") -> dict[str, Any]:
-    """Return what must be equal for records to be compared, as far as it is known before a cell starts."""
+def checked(backend: str, threads: int, device: str = "cpu", allocator: str = "tuned") -> dict[str, Any]:
+    """Return what must be equal for records to be compared, as far as it is known before a cell starts.
+
+    An allocator adds its library or, where it asks for huge pages, the kernel's setting; a quota of a control group
+    stands beside the cores.
+    """
     config = config_class(backend)
     values: dict[str, Any] = {
-        "cpu": cpu_model(),
+        "cpu": processor().title,
         "cores": len(os.sched_getaffinity(0)),
         "threads": threads,
         "python": platform.python_version(),
         "packages": {name: installed(name) for name in dict.fromkeys((*ALWAYS, *config.packages))},
         "protocol": PROTOCOL,
     }
+    if (quota := control_group.cpu_quota()) is not None:
+        values["cpu_quota"] = quota
+    if (identity := allocators.identity(allocator)) is not None:
+        values["allocator"] = identity
     if device.startswith("cuda"):
         values["gpu"] = gpu_models()
     if config.kind != "peer":
@@ -44,19 +60,27 @@ def checked(backend: str, threads: int, device: str = "cpu") -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """Return kernel, C library, memory [bytes] and the CPU's cache sizes [bytes] per level."""
-    return {
-        "system": platform.release(),
+    """Return what describes this machine and makes no record stale; keys that it does not tell are absent.
+
+    Kernel and its setting of huge pages, C library, hypervisor and product, memory and the limit of its control group
+    [bytes], and the data caches of the first core: bytes, and the processors that share each.
+    """
+    values = {
+        "kernel": platform.release(),
         "libc": " ".join(platform.libc_ver()),
+        "hypervisor": hypervisor(),
+        "product": " ".join(text for name in ("sys_vendor", "product_name") if (text := _text(DMI / name))),
         "memory": total(),
+        "memory_limit": control_group.memory_limit() if control_group.memory_limit() == total() else None,
+        "huge_pages": allocators.huge_pages() | {"reserved": _text(RESERVED_HUGE_PAGES) or "0"},
         "caches": cache_sizes(),
     }
+    return {key: value for key, value in values.items() if value not in (None, "", {})}
 
 
-def cpu_model() -> str:
-    """The processor's name as the kernel gives it."""
-    line = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
-    return line.group(1) if line else platform.machine()
+def hypervisor() -> str | None:
+    """Name of the hypervisor below this machine, ``"unnamed"`` where the processor tells only that there is one."""
+    return _text(HYPERVISOR) or ("unnamed" if processor().virtual else None)
 
 
 def gpu_models() -> list[str]:
@@ -68,14 +92,29 @@ def gpu_models() -> list[str]:
     return [*names, f"driver {driver.read_text().strip()}"] if driver.exists() else names
 
 
-def cache_sizes() -> dict[str, int]:
-    """Bytes of each cache that serves data to the first core."""
-    sizes = {}
-    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
-        if (index / "type").read_text().strip() != "Instruction":
-            text = (index / "size").read_text().strip()
-            sizes[f"L{(index / 'level').read_text().strip()}"] = int(text.rstrip("K")) * 1024
-    return sizes
+def cache_sizes(folder: Path = CACHES) -> dict[str, dict[str, int]]:
+    """Bytes of each data cache of the first core, and how many processors share it; those unknown are left out."""
+    caches = {}
+    for index in sorted(folder.glob("index*")):
+        level, kind, size, shared = (_text(index / name) for name in ("level", "type", "size", "shared_cpu_list"))
+        match = re.fullmatch(r"(\d+)([KMG]?)", size or "")
+        if level and match and kind != "Instruction":
+            sharing = {"shared_by": _processors(shared)} if shared else {}
+            caches[f"L{level}"] = {"bytes": int(match[1]) * UNITS[match[2]]} | sharing
+    return caches
+
+
+def _processors(text: str) -> int:
+    """How many processors a list such as ``0-3,8`` names."""
+    spans = [re.findall(r"\d+", part) for part in text.split(",")]
+    return sum(int(span[-1]) - int(span[0]) + 1 for span in spans if span)
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return None
 
 
 def installed(package: str) -> str | None:
@@ -92,4 +131,4 @@ def kernels_built() -> bool:
 
 
 if __name__ == "__main__":
-    print(json.dumps(describe(sys.argv[1], int(sys.argv[2]), sys.argv[3])))
+    print(json.dumps(describe(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])))

@@ -1,6 +1,5 @@
 """Memory of process trees in bytes, as proportional set sizes (PSS): shared pages count once over all processes."""
 
-import ctypes
 import gc
 import os
 import resource
@@ -9,32 +8,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from harness.launcher import allocators
 from harness.launcher.process import members
+from harness.measure import control_group
 
 INTERVAL = 0.01
 
 
 def proportional(pids: list[int]) -> int:
-    """Sum the PSS of processes (``/proc/<pid>/smaps_rollup``); those that are gone count nothing."""
-    total = 0
+    """Sum the PSS of processes; those that are gone count nothing."""
+    return _sizes(pids)[0]
+
+
+def _sizes(pids: list[int]) -> tuple[int, int]:
+    """Sum PSS and bytes on transparent huge pages of processes (``/proc/<pid>/smaps_rollup``)."""
+    totals = {"Pss:": 0, "AnonHugePages:": 0}
     for pid in pids:
         try:
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         except OSError:
             continue
-        total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
-    return total
+        for key, size, *_ in (line.split() for line in lines):
+            if key in totals:
+                totals[key] += int(size) * 1024
+    return totals["Pss:"], totals["AnonHugePages:"]
 
 
 def total() -> int:
     """Memory that processes here may use together: of the machine, or of the control group where that is less."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limits = [machine]
-    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        path = Path(name)
-        if path.exists() and (text := path.read_text().strip()).isdigit():
-            limits.append(int(text))
-    return min(limits)
+    return min(machine, control_group.memory_limit() or machine)
 
 
 def resident() -> int:
@@ -43,10 +46,9 @@ def resident() -> int:
 
 
 def trim() -> None:
-    """Return freed blocks to the kernel, so that all that stays resident is in use; glibc only."""
+    """Return freed blocks to the kernel, so that all that stays resident is in use."""
     gc.collect()
-    if hasattr(library := ctypes.CDLL(None), "malloc_trim"):
-        library.malloc_trim(0)
+    allocators.return_memory()
 
 
 def limit_data(limit: int) -> None:
@@ -79,13 +81,15 @@ def _bytes_of(key: str) -> int:
 
 
 class Peak:
-    """The largest of several readings of PSS, bytes."""
+    """The largest of several readings, bytes: of PSS, and of memory on transparent huge pages."""
 
     bytes: int = 0
+    huge_pages: int = 0
 
     def read(self, pids: list[int]) -> None:
         """Take one reading."""
-        self.bytes = max(self.bytes, proportional(pids))
+        size, huge = _sizes(pids)
+        self.bytes, self.huge_pages = max(self.bytes, size), max(self.huge_pages, huge)
 
 
 @contextmanager

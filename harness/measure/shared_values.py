@@ -1,5 +1,7 @@
 """Values that are the same for every cell of a group: the first cell that needs one computes it for all.
 
+Measured bests are measured by several cells, each in a process of its own, until ``PROCESSES`` have.
+
 The run carries them from process to process: it passes the ``snapshot`` of one to ``adopt`` of the next.
 """
 
@@ -13,7 +15,9 @@ from numpy.typing import NDArray
 from datasets.csr import Csr
 
 T = TypeVar("T")
+PROCESSES = 5  # as many as stand behind a time that is compared with such a best
 _VALUES: dict[str, Any] = {}
+_MEASURED_HERE: set[str] = set()
 
 
 def get_or_compute(key: str, compute: Callable[[], T]) -> T:
@@ -22,6 +26,19 @@ def get_or_compute(key: str, compute: Callable[[], T]) -> T:
         _VALUES[key] = compute()
     value: T = _VALUES[key]
     return value
+
+
+def best_of_processes(key: str, measure: Callable[[], float], best: Callable[[list[float]], float]) -> float:
+    """Return the best value of ``key`` so far, by ``best`` (``min`` or ``max``); this process measures it once, too.
+
+    A bound is the best that was ever reached, and processes differ in their pages as samples do.
+    """
+    known: list[float] = _VALUES.get(key, [])
+    if key not in _MEASURED_HERE and len(known) < PROCESSES:
+        known = [*known, measure()]
+        _VALUES[key] = known
+        _MEASURED_HERE.add(key)
+    return best(known)
 
 
 def adopt(values: Mapping[str, Any]) -> None:
@@ -37,6 +54,7 @@ def snapshot() -> dict[str, Any]:
 def clear() -> None:
     """Drop all values."""
     _VALUES.clear()
+    _MEASURED_HERE.clear()
 
 
 def digest_of_operands(operands: Sequence[Mapping[str, Any]]) -> str:

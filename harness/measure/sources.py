@@ -40,10 +40,10 @@ def _source_of(name: str, file: str | None) -> Path | None:
 
 
 def with_sources(environment: Mapping[str, Any], modules: Mapping[str, str]) -> dict[str, Any]:
-    """Add the digests of ``modules`` (name -> path) to the checked part of an environment, and the commit beside it."""
+    """Add the digests of ``modules`` (name -> path) to an environment, and their hash to its checked part."""
     digests = {name: digest_of(Path(path)) for name, path in sorted(modules.items())}
     checked = dict(environment["checked"]) | {"sources": combined(digests)}
-    return dict(environment) | {"checked": checked, "modules": digests, "commit": commit()}
+    return dict(environment) | {"checked": checked, "modules": digests}
 
 
 def combined(digests: Mapping[str, str]) -> str:

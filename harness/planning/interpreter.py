@@ -21,15 +21,15 @@ def checked_environment(config: dict[str, Any]) -> dict[str, Any]:
     """
     backend, launcher = config["backend"]["name"], config["launcher"]
     order = plugins("orders").get(config["order"]["name"])
-    checked = _checked(backend, config["threads"], config["device"], launcher["python"])
+    checked = _checked(backend, config["threads"], config["device"], launcher["allocator"], launcher["python"])
     return checked if order is None else checked | {"order": order.source_hash()}
 
 
 @cache
-def _checked(backend: str, threads: int, device: str, python: str | None) -> dict[str, Any]:
+def _checked(backend: str, threads: int, device: str, allocator: str, python: str | None) -> dict[str, Any]:
     if python is None:
-        return environment.checked(backend, threads, device)
-    command = [python, "-m", "harness.measure.environment", backend, str(threads), device]
+        return environment.checked(backend, threads, device, allocator)
+    command = [python, "-m", "harness.measure.environment", backend, str(threads), device, allocator]
     path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH")) if part)
     variables = os.environ | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
     try:

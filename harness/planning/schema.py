@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 from backends.registry import BackendConfig, config_class
 from backends.settings import Setting, setting, settings_in
+from harness.launcher.allocators import ALLOCATORS
 
 T = TypeVar("T")
 TRACKERS = ("none", "wandb")
@@ -102,7 +103,7 @@ class LauncherConfig:
     """Where a cell runs: ``process`` (a child) or ``inline`` (this process, for tests)."""
 
     name: str = setting("process", choices=("process", "inline"), executed=False)
-    allocator: str = setting("tuned", choices=("tuned", "stock"), labels=False)  # a label names it already
+    allocator: str = setting("tuned", choices=tuple(ALLOCATORS), labels=False)  # a label names it already
     python: str | None = setting(None, executed=False, labels=True)
     memory_limit_gib: float | None = setting(None, executed=False)
 

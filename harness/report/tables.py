@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from harness.report import formats
+from harness.report import bounds, formats
 from harness.report.content import NOTHING, Cell, Table, Value, columns
 from harness.report.published import Published
 from harness.report.rows import Row
@@ -36,7 +36,7 @@ def _result(row: Row, factor: float, published: Published | None, timed_score: b
         formats.measured(row.time, factor) + (" ≈" if row.record.get("extrapolated") else ""),
         n,
         formats.ratio(row),
-        Value(row.median("limits", "fraction_of_limit"), "{:.0%}"),
+        bounds.share(row, "limit"),
         Value(row.median("limits", "xnr")),
         Value(row.median("cache", "hit_rate"), "{:.1%}"),
         formats.mean(scores),

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from harness.measure import metrics
 from harness.planning.schema import RunConfig
 from harness.scenario.base import EngineScenario
 from harness.scenario.setup import save_state, spec_of, start_of, training_of
+
+if TYPE_CHECKING:
+    from harness.measure.dense import DenseFloor
 
 LONGEST_CURVE = 200
 
@@ -47,14 +50,14 @@ class Train(EngineScenario):
         """Train one epoch."""
         return float(self.engine.epoch(index, clock))
 
-    def dense_floor(self) -> float | None:
-        """Seconds of a full-batch epoch's layers without aggregation; mini batches have no such floor."""
-        if self.config.training.batch_size is not None:
+    def dense_floor(self) -> "DenseFloor | None":
+        """Least time of a full-batch epoch's dense products in float32; mini batches have no such floor."""
+        if self.config.training.batch_size is not None or self.config.training.dtype != "float32":
             return None
         # Not imported above: it imports torch, which a cell whose engine works without torch must not load.
         from harness.measure.dense import dense_floor
 
-        return dense_floor(self.spec, self.view, self.start, self.config.threads)
+        return dense_floor(self.spec, self.view, self.nodes, self.config.threads)
 
     def accuracy(self, progress: Callable[[int, float], None]) -> dict[str, Any]:
         """Train from the initial state to ``epochs`` or ``patience``; score test at the best validation epoch.

@@ -14,6 +14,7 @@ from datasets.files import write_atomic
 from harness.store.completion import complete
 from harness.store.digest import digest_of
 from harness.store.left_out import LeftOut
+from harness.store.processor import processor
 from harness.store.record import REQUIRED, DamagedFile, Record, RecordError, StoredRecord
 from harness.store.rules import environment_problems, place_problems, problems
 from harness.store.strict_json import read_object, read_with_bytes
@@ -21,6 +22,7 @@ from harness.store.upgraders import upgrade
 from harness.store.violations import abridged
 
 LARGEST_BYTES = 16 * 1024
+LONGEST_NAME = 100
 NEVER_ASIDE = frozenset((*REQUIRED, "message", "ablations", "dataset", "side", "digest"))
 ENVIRONMENT_NAME = re.compile("[0-9a-f]{12}")
 RESTORE = "copy it from the machine that wrote the record"
@@ -28,21 +30,15 @@ WITH_DIGEST = 2  # the first schema version whose files have one
 
 
 def machine_slug() -> str:
-    """Name this machine by CPU model, cores and GPU, fit for a folder name."""
-    words = [_cpu_model(), f"{os.cpu_count() or 1}-cores", *_gpu_names()[:1]]
-    return slug(" ".join(words))
+    """Name this machine by its processor with its generation, cores and GPU, fit for a folder name."""
+    words = [processor().title, f"{os.cpu_count() or 1}c", *_gpu_names()[:1]]
+    return slug(" ".join(words))[:LONGEST_NAME].strip("-")
 
 
 def slug(text: str) -> str:
     """Lower-case ``text`` to letters, digits and single hyphens; marks such as (R) and the clock are dropped."""
     plain = re.sub(r"\((r|tm|c)\)|@.*?ghz|\bcpu\b|\bprocessor\b", " ", text.lower())
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
-
-
-def _cpu_model() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    match = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.M) if cpuinfo.exists() else None
-    return match.group(1) if match else os.uname().machine
 
 
 def _gpu_names() -> list[str]:

@@ -16,7 +16,8 @@ def label(record: Record) -> str:
     # The facts name the variant of an engine that chose it itself.
     words = [backend["name"], record.get("facts", {}).get("variant") or backend.get("variant") or ""]
     words += ["" if order == "none" else f"order={order}", "" if dtype == "float32" else dtype]
-    words += ["stock" if config.get("launcher", {}).get("allocator") == "stock" else ""]
+    allocator = config.get("launcher", {}).get("allocator", "tuned")
+    words += ["" if allocator == "tuned" else allocator]
     words += [f"loss={backend['loss']}" if has_lent_loss(config) else ""]
     words += ["our khop" if "khop" in record.get("facts", {}).get("batches_by", "") else ""]
     words += [f"+{name}" for name in sorted(record.get("ablations", []))]

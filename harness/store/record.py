@@ -60,6 +60,13 @@ class FreshProcess(TypedDict, total=False):
     steal: Share  # share of CPU time that the hypervisor gave to other machines
 
 
+class Commit(TypedDict):
+    """Revision of a checkout."""
+
+    revision: str
+    dirty: bool
+
+
 class Record(TypedDict, total=False):
     """JSON of one cell. Everything measured is absent unless ``status`` is ``ok``."""
 
@@ -72,6 +79,7 @@ class Record(TypedDict, total=False):
     config_diff: dict[str, Change]  # key -> [value without ablations, value run]
     dataset: dict[str, Any]  # name sha256 trust synthetic inductive task counts published notes structure
     environment: Required[EnvironmentHash]  # see environments/<hash>.json
+    commit: Commit  # of the checkout; absent outside git
     group: Required[Identifier]
     run: Identifier  # id shared by the records that one run of a group wrote; absent in older records
     rounds: list[Count]  # position of each sample among those of its group

@@ -12,7 +12,7 @@ from datasets.hashes import digest
 from harness.planning.estimate import estimated_seconds
 from harness.planning.identity import record_path
 from harness.planning.plan import Group, Plan
-from harness.report import formats
+from harness.report import bounds, formats
 from harness.report.content import NOTHING, Value
 from harness.report.rows import Row, rows
 from harness.store.record import StoredRecord
@@ -67,7 +67,11 @@ def print_results(groups: Iterable[Group], environments: dict[str, Any]) -> None
     console = _console()
     for key, records in gathered.values():
         if records:
-            console.print(_table(key, rows(records, environments)))
+            table_rows = rows(records, environments)
+            console.print(_table(key, table_rows))
+            for row in table_rows:
+                for sentence in bounds.beaten(row, bounds.floor_of(table_rows)):
+                    console.print(f"  {row.label}: {sentence}", markup=False)
             for message in sorted({text for _, record in records if (text := record.get("message"))}):
                 console.print(f"  {message}", markup=False)
 

@@ -26,11 +26,13 @@ LEGEND = {
     "interval over n processes (n ≥ 3). (low … high) is the 10th to 90th percentile of the samples inside the "
     "processes: with fewer than three, the spread between processes is unknown",
     "ratio to fastest peer": "time divided by that of the fastest peer (★) measured in turns with it, in the same "
-    "group. Below 1 is faster; ~ means that the interval contains 1. Every variant of a peer competes, in both "
-    "allocators where both were measured",
-    "stock": "a row with glibc's default allocator; all others run with the tuned one",
-    "of the limit": "least possible time of the row's SpMMs and dense layers on this machine (fewest bytes at the "
-    "measured stream bandwidth, operations at the measured multiply-add rate), divided by the time",
+    "group. Below 1 is faster; ~ means that the interval contains 1. Every variant of a peer competes, in every "
+    "allocator that was measured",
+    "huge, stock, tcmalloc, jemalloc": "the row's allocator, where it is not the tuned one: glibc's that also asks "
+    "for huge pages, glibc's as it comes, or another library's",
+    "of the limit": "least possible time of the row's SpMMs and dense layers on this machine (the larger of fewest "
+    "bytes at the fastest stream of their size, and of operations at the multiply-add rate), divided by the time; "
+    "“bound beaten” where the time is below it: then the bound is wrong, and a note says by how much",
     "xNR": "speed divided by that of the no-reuse bound, which reads a row from DRAM for every edge; only caches bring "
     "it above 1",
     "hit rate": "modelled share of the cache line accesses of all SpMMs that were not served by DRAM (set-associative "

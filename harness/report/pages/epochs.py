@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from harness.report import formats
+from harness.report import bounds, formats
 from harness.report.comparisons import Comparison, DatasetComparisons
 from harness.report.content import (
     Block,
@@ -15,6 +15,7 @@ from harness.report.content import (
     Table,
     Text,
     Value,
+    bullets,
     columns,
     term,
 )
@@ -32,9 +33,10 @@ LEGEND = {
     "(PyG or DGL) and the fastest that plain torch can do (or SciPy) stand in columns of their own; means count the "
     "faster of the two",
     "peer / floor": "of the faster of the two",
-    "dense floor": "forward, loss and backward of the same layers in plain torch with our loss where each node is its "
-    "own only neighbour, measured in the same processes; attention is 1, nothing is dropped, no optimizer steps. An "
-    "engine that fuses its dense layers can be below it",
+    "dense floor": "least time of the epoch's dense products alone: outputs, weights' gradients and, except in the "
+    "first layer, inputs' gradients, of the rows that a labelled node depends on; the fastest of several forms, in "
+    "several processes of the group. Bias, activation, loss, optimizer and aggregation are not in it",
+    bounds.BEATEN: "a time below the bound: the bound is wrong there, and no share of it is shown",
     "memory": "peak above what was resident just before the watched epoch; of DGL the row with the least",
 }
 
@@ -43,13 +45,15 @@ def epochs_page(datasets: Sequence[DatasetComparisons]) -> Page:
     """Means per data set and model, then a table per data set."""
     intro: Text = [
         "One optimization epoch over the whole training graph, by model and depth: our fastest engine beside the "
-        "fastest form of any peer that was measured in turns with it, in either allocator. All rows with their "
+        "fastest form of any peer that was measured in turns with it, in any allocator. All rows with their "
         "intervals, phases and records are in ",
         Hyperlink(page="comparison"),
         ".",
     ]
     legend = Bullets([term(word, meaning) for word, meaning in LEGEND.items()])
-    sections = [Section(f"{dataset.name} on {dataset.machine}", [table(dataset)]) for dataset in datasets]
+    sections = [
+        Section(f"{dataset.name} on {dataset.machine}", [table(dataset), *_faults(dataset)]) for dataset in datasets
+    ]
     losses = Section("How much of it is the loss", [Paragraph(READING), equal_losses(datasets)])
     content: list[Block] = [Paragraph(intro), means(datasets), legend, *sections, losses, *forms_tried(datasets)]
     return Page("epochs", "Full-batch epochs", content)
@@ -84,10 +88,15 @@ def table(dataset: DatasetComparisons) -> Table:
     return Table(columns(*HEADS), [_row(speedup) for speedup in speedups([dataset])])
 
 
+def _faults(dataset: DatasetComparisons) -> list[Block]:
+    pairs = [(row, one.comparison) for one in speedups([dataset]) for row in (one.ours, one.peer)]
+    sentences = [(row.label, bounds.beaten(row, bounds.floor_of(comparison.rows))) for row, comparison in pairs]
+    return bullets([f"{label}: {sentence}." for label, faults in sentences for sentence in faults])
+
+
 def _row(speedup: Speedup) -> list[Cell]:
     ours, peer, comparison = speedup.ours, speedup.peer, speedup.comparison
-    floors = [floor for row in comparison.rows if (floor := row.median("limits", "dense_floor")) is not None]
-    floor = min(floors, default=None)
+    floor = bounds.floor_of(comparison.rows)
     times = [row.time.median if row.time else None for row in (ours, peer)]
     return [
         f"{short_title(comparison).replace(', full batch', '')} ({ours.label})",
@@ -95,7 +104,7 @@ def _row(speedup: Speedup) -> list[Cell]:
         *speedup.beside(speedup.library, 1e3),
         *speedup.beside(speedup.plain, 1e3),
         Value(None if floor is None else floor * 1e3, "{:.4g}"),
-        *[Value(time / floor if time and floor else None, "{:.2f}") for time in times],
+        *[bounds.multiple(time, floor) for time in times],
         *_memories(ours, comparison.rows),
     ]
 

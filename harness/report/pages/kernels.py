@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.report import figures, formats
+from harness.report import bounds, figures, formats
 from harness.report.comparisons import Comparison, DatasetComparisons
 from harness.report.content import (
     NOTHING,
@@ -39,10 +39,11 @@ LEGEND = {
     "bootstrap interval, with ~ where that contains 1",
     "GB/s": "bytes of the streams and of a row for every edge, as if there were no caches, divided by the time",
     "xNR": "the same divided by this machine's stream bandwidth; only caches bring it above 1",
-    "of the ceiling": "least time divided by the time. The least time is the larger of two, per product: reading the "
-    "streams and each source row once at stream bandwidth; and reading the rows in the order of the edges with deep "
-    "prefetch, without the matrix and without stores, between reads of as many other bytes as the call moves between "
-    "two uses of the table. For gat it covers the two gathers of rows, not the exponentials",
+    "of the ceiling": "least time divided by the time. The least time is the larger of two, per product: moving "
+    "indices, each used source row and the output once at the fastest stream of that size; and reading the rows in the "
+    "order of the edges with deep prefetch, without the matrix and without stores, between reads of as many other "
+    "bytes as the call moves between two uses of the table. For gat it covers the two gathers of rows, not the "
+    "exponentials",
     "of the limit": "the first of the two times alone, which assumes that caches hold every row that is used twice",
     "hit rate": "modelled share of the gathers' cache line accesses that were not served by DRAM",
     "memory": "peak of the process with interpreter, graph and operands",
@@ -146,7 +147,7 @@ def _overview_row(speedup: AggregationSpeedup) -> list[Cell]:
         *speedup.beside(speedup.library, 1e3),
         *speedup.beside(speedup.plain, 1e3),
         Value(speedup.ours.median("limits", "xnr")),
-        Value(speedup.ours.median("limits", "fraction_of_ceiling"), "{:.0%}"),
+        bounds.share(speedup.ours, "ceiling"),
     ]
 
 
@@ -161,7 +162,6 @@ def _result(row: Row, factor: float) -> list[Cell]:
     if row.time is None:
         return [row.label, formats.status(row), *[NOTHING] * (len(PHASES) + len(HEADS))]
     phases, moved = row.phases(), row.median("limits", "bytes_worst")
-    fractions = [row.median("limits", f"fraction_of_{name}") for name in ("ceiling", "limit")]
     return [
         f"{row.label}{' ★' if row.fastest_peer else ''}",
         formats.measured(row.time, factor),
@@ -169,7 +169,7 @@ def _result(row: Row, factor: float) -> list[Cell]:
         formats.ratio(row),
         Value(moved / row.time.median / 1e9 if moved else None),
         Value(row.median("limits", "xnr")),
-        *[Value(fraction, "{:.0%}") for fraction in fractions],
+        *[bounds.share(row, name) for name in ("ceiling", "limit")],
         Value(row.median("cache", "hit_rate"), "{:.1%}"),
         formats.memory(row.median("memory", "peak")),
     ]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.report import bounds
 from harness.report.commandline import command, overrides
 from harness.report.comparisons import Comparison, DatasetComparisons
 from harness.report.content import (
@@ -39,11 +40,12 @@ def settings(comparison: Comparison) -> str:
 
 def row_notes(comparison: Comparison) -> list[Block]:
     """Notes on rows: extrapolated epochs, repeated samples, outliers, older records, failed seeds."""
-    noted = [(row.label, text) for row in comparison.rows if (text := _note(row))]
+    floor = bounds.floor_of(comparison.rows)
+    noted = [(row.label, text) for row in comparison.rows if (text := _note(row, floor))]
     return bullets([f"{label}: {text}." for label, text in noted])
 
 
-def _note(row: Row) -> str:
+def _note(row: Row, floor: float | None) -> str:
     limited = row.record.get("extrapolated")
     counted = {
         "disturbed samples, repeated": row.disturbed(),
@@ -54,6 +56,7 @@ def _note(row: Row) -> str:
     sampler = row.record.get("facts", {}).get("batches_by")
     notes += [f"its mini batches are made by {sampler}"] if sampler else []
     notes += [f"{name}: {count}" for name, count in counted.items() if count]
+    notes += bounds.beaten(row, floor)
     bad = [record for _, record in row.cells if record["status"] != "ok"]
     notes += [f"seed {record['config']['seed']} ended as {record['status']}" for record in bad if row.ok]
     return "; ".join(notes)

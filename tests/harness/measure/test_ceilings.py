@@ -1,36 +1,42 @@
 """Ceilings of a machine: what is timed, and how much of a long list is read."""
 
 import numpy as np
+import pytest
 
 from harness.measure import ceilings, shared_values
+from harness.measure.best import REPEATS
 
 
-def test_the_preparation_of_a_call_is_not_timed(monkeypatch):
-    now, order = [0.0], []
-
-    def step(name, seconds):
-        order.append(name)
-        now[0] += seconds
-
-    monkeypatch.setattr(ceilings.time, "perf_counter", lambda: now[0])
-    assert ceilings.best_of(lambda: step("call", 1), 2, before=lambda: step("before", 8)) == 1
-    assert order == ["call", "before", "call", "before", "call"]
+@pytest.fixture(autouse=True)
+def no_values():
+    shared_values.clear()
+    yield
+    shared_values.clear()
 
 
-def test_long_lists_are_tried_in_part_and_read_whole(monkeypatch):
+def test_lists_are_tried_in_part_and_read_whole_and_short_ones_several_times(monkeypatch):
     indices = np.arange(100_000, dtype=np.int64) % 1000
     gathered, read = [], []
 
     def gathering(table, rows):
         gathered.append(rows)
-        return lambda ahead, block, threads: read.append(len(rows))
+        return lambda ahead, block, threads: read.append((len(rows), threads))
 
     monkeypatch.setattr(ceilings, "gathering", gathering)
     monkeypatch.setattr(ceilings, "TRIAL_BYTES", 64 * 1600)
     monkeypatch.setattr(ceilings, "TRIAL_SECONDS", 0.0)
-    shared_values.clear()
     assert ceilings.order_seconds(indices, 1000, 16, 1) > 0
     assert ceilings.order_seconds(indices[:0], 1000, 16, 1) == 0
-    shared_values.clear()
     assert np.array_equal(gathered[1], indices)
-    assert read == [1600] * 3 * len(ceilings.AHEAD) + [100_000] * (1 + ceilings.REPEATS)
+    assert read == [(1600, 1)] * 3 * len(ceilings.AHEAD) + [(100_000, 1)] * (1 + REPEATS)
+    read.clear()
+    ceilings.order_seconds(indices[:3], 1000, 16, 2)
+    assert {length for length, _ in read} == {1600, 3 * (ceilings.SHORT_BYTES // (3 * 64))}
+    assert {threads for _, threads in read} == {1, 2}
+
+
+def test_a_small_array_moves_at_least_as_fast_as_a_larger_one(monkeypatch):
+    speeds = dict(zip(ceilings.SIZES, (5.0, 9.0, 3.0, 2.0, 1.0), strict=True))
+    monkeypatch.setattr(ceilings, "stream_bandwidth", lambda threads, size: speeds[size])
+    sizes = [0, 1, 1 << 18, 1 << 20, (1 << 22) - 1, 1 << 22, 1 << 40]
+    assert [ceilings.fastest_bandwidth(1, size) for size in sizes] == [9, 9, 9, 9, 9, 3, 1]

@@ -9,9 +9,9 @@ from harness.measure.sources import ROOT
 
 
 def test_another_process_of_this_interpreter_describes_the_same_environment():
-    command = [sys.executable, "-m", "harness.measure.environment", "dummy", "2", "cpu"]
+    command = [sys.executable, "-m", "harness.measure.environment", "dummy", "2", "cpu", "huge"]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert json.loads(answer.stdout) == json.loads(json.dumps(environment.describe("dummy", 2)))
+    assert json.loads(answer.stdout) == json.loads(json.dumps(environment.describe("dummy", 2, "cpu", "huge")))
 
 
 def test_threads_and_packages_are_checked():
@@ -27,3 +27,25 @@ def test_only_own_engines_name_their_kernels():
 
 def test_the_code_is_not_known_before_a_cell_ran():
     assert "sources" not in environment.checked("agl", 1)
+
+
+def test_what_only_describes_the_machine_is_not_checked():
+    machine = environment.machine()
+    assert {"kernel", "libc", "memory"} <= set(machine) and not set(machine) & set(environment.checked("dummy", 1))
+    assert all(sizes["bytes"] > 0 for sizes in machine.get("caches", {}).values())
+
+
+def test_the_allocators_library_is_checked():
+    assert "allocator" not in environment.checked("dummy", 1, allocator="stock")
+    assert environment.checked("dummy", 1, allocator="jemalloc")["allocator"]
+
+
+def test_caches_are_described_as_far_as_the_kernel_tells(tmp_path):
+    files = {"level": "3", "type": "Unified", "size": "32M", "shared_cpu_list": "0-3,64-67"}
+    for index, left_out in enumerate((None, "shared_cpu_list", "size", "level")):
+        (tmp_path / f"index{index}").mkdir()
+        for name, text in files.items():
+            if name != left_out:
+                (tmp_path / f"index{index}" / name).write_text(text.replace("3", str(index + 1), name == "level"))
+    assert environment.cache_sizes(tmp_path) == {"L1": {"bytes": 32 << 20, "shared_by": 8}, "L2": {"bytes": 32 << 20}}
+    assert environment.cache_sizes(tmp_path / "absent") == {}

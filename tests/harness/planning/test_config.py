@@ -78,7 +78,7 @@ def test_the_nearest_key_is_named() -> None:
         ("training__dtype", "fp16", ("fp16", "float32, tf32, bf16")),
         ("model__head", "mlp", ("mlp", "none, linear")),
         ("measure__cache", "perf", ("perf", "simulate, none")),
-        ("launcher__allocator", "jemalloc", ("jemalloc", "tuned, stock")),
+        ("launcher__allocator", "mimalloc", ("mimalloc", "tuned, huge, stock, tcmalloc, jemalloc")),
         ("launcher__name", "slurm", ("slurm", "process, inline")),
         ("tracker__name", "mlflow", ("mlflow", "none, wandb")),
         ("tracker__mode", "on", ("tracker.mode=on", "offline, online")),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from harness.store import files, validate
 from harness.store.left_out import LeftOut
+from harness.store.processor import processor
 from harness.store.record import MEASURED, DamagedFile, RecordError
 from harness.store.rules import problems
 from harness.store.sections import EngineFacts
@@ -288,8 +289,9 @@ def test_environments_are_named_by_content(tmp_path: Path) -> None:
         files.environment_of(tmp_path, "0" * 12)
 
 
-def test_machine_slug_is_a_folder_name() -> None:
+def test_machine_slug_is_a_folder_name_with_the_processors_generation_and_cores() -> None:
     assert set(files.machine_slug()) <= set("abcdefghijklmnopqrstuvwxyz0123456789-")
+    assert f"-{os.cpu_count()}c" in files.machine_slug() and processor().generation in files.machine_slug()
     assert files.slug("Intel(R) Xeon(R) CPU E5-2680 v4 @ 2.40GHz 28-cores") == "intel-xeon-e5-2680-v4-28-cores"
 
 
