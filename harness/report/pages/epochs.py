@@ -4,8 +4,22 @@ from collections.abc import Iterable, Sequence
 
 from harness.report import formats
 from harness.report.comparisons import Comparison, DatasetComparisons
-from harness.report.content import Bullets, Cell, Hyperlink, Page, Paragraph, Section, Table, Text, Value, columns, term
+from harness.report.content import (
+    Block,
+    Bullets,
+    Cell,
+    Hyperlink,
+    Page,
+    Paragraph,
+    Section,
+    Table,
+    Text,
+    Value,
+    columns,
+    term,
+)
 from harness.report.rows import Row
+from harness.report.scopes import on_each_machine
 from harness.report.speedups import Speedup, fastest_of_ours, mean_speedups, short_title, speedups
 
 HEADS = (
@@ -32,13 +46,20 @@ def epochs_page(datasets: Sequence[DatasetComparisons]) -> Page:
     ]
     legend = Bullets([term(word, meaning) for word, meaning in LEGEND.items()])
     sections = [Section(f"{dataset.name} on {dataset.machine}", [table(dataset)]) for dataset in datasets]
-    return Page("epochs", "Full-batch epochs", [Paragraph(intro), means(datasets), legend, *sections])
+    return Page(
+        "epochs", "Full-batch epochs", [Paragraph(intro), *on_each_machine(datasets, means_alone), legend, *sections]
+    )
+
+
+def means_alone(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]:
+    """The means of one machine."""
+    return [means(datasets)]
 
 
 def full_batches(datasets: Iterable[DatasetComparisons]) -> list[DatasetComparisons]:
     """The data sets on which a full-batch epoch of ours was measured beside a peer's."""
     selected = [
-        DatasetComparisons(dataset.name, dataset.machine, _full_batch(dataset), dataset.figure) for dataset in datasets
+        DatasetComparisons(dataset.name, dataset.scope, _full_batch(dataset), dataset.figure) for dataset in datasets
     ]
     return [dataset for dataset in selected if dataset.comparisons]
 

@@ -1,7 +1,7 @@
 """A suite with its records, and functions over its rows: names, engines, seconds, rates."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,8 @@ from harness.report.comparisons import Comparison, DatasetComparisons, dataset_c
 from harness.report.content import Block, Section, Table
 from harness.report.published import SUITES
 from harness.report.rows import Row
+from harness.report.scopes import Scope, by_scope, newest_protocol
+from harness.store.naming import distinctions
 from harness.store.record import StoredRecord
 from harness.usage import UsageError
 
@@ -18,9 +20,10 @@ GENERAL = ("parse", "order", "import", "load")  # phases of preparation that are
 
 @dataclass
 class SuiteRecords:
-    """A suite's file and the comparisons of its records."""
+    """A suite's file and the comparisons of its records, all of one machine and one protocol."""
 
     suite: Suite
+    scope: Scope
     datasets: list[DatasetComparisons]
 
     def comparisons(self, scenario: str | None = None) -> Iterator[tuple[DatasetComparisons, Comparison]]:
@@ -56,7 +59,7 @@ class SuiteRecords:
 def suite_records(
     results: Path, records: Sequence[StoredRecord], environments: Mapping[str, dict[str, Any]], folder: Path = SUITES
 ) -> list[SuiteRecords]:
-    """The suites that name sections of a page and have records, by name."""
+    """The suites that name sections of a page and have records: by name, the newest protocol, each machine apart."""
     from omegaconf import OmegaConf
 
     suites = []
@@ -64,8 +67,21 @@ def suite_records(
         suite = read_suite(OmegaConf.to_container(OmegaConf.load(file)))
         measured = [(path, record) for path, record in records if record["config"].get("suite") == suite.name]
         if suite.report and measured:
-            suites.append(SuiteRecords(suite, dataset_comparisons(results, measured, environments)))
+            newest = newest_protocol(measured)
+            measured = [(path, record) for path, record in measured if record["protocol"] == newest]
+            scopes = by_scope(dataset_comparisons(results, measured, environments))
+            suites += [SuiteRecords(suite, scope, _named_apart(datasets)) for scope, datasets in scopes.items()]
     return suites
+
+
+def _named_apart(datasets: Sequence[DatasetComparisons]) -> list[DatasetComparisons]:
+    """Give comparisons that would have the same name the settings that tell them apart."""
+    named = [(dataset, one) for dataset in datasets for one in dataset.comparisons]
+    words = iter(distinctions([name_of(dataset, one) for dataset, one in named], [one.settings for _, one in named]))
+    return [
+        replace(dataset, comparisons=[replace(one, distinction=tuple(next(words))) for one in dataset.comparisons])
+        for dataset in datasets
+    ]
 
 
 def name_of(dataset: DatasetComparisons, comparison: Comparison) -> str:
@@ -78,7 +94,9 @@ def name_of(dataset: DatasetComparisons, comparison: Comparison) -> str:
     fanouts, limit = config["model"].get("fanouts") or [], config["training"].get("batch_limit")
     sampled = [f"fanouts {' '.join(map(str, fanouts))}"] if fanouts else []
     limited = [f"the first {limit} of an epoch"] if limit else []
-    return f"{dataset.name}{size}, {', '.join([*task, form[0], *limited, *form[1:-2], *sampled])}"
+    return (
+        f"{dataset.name}{size}, {', '.join([*task, form[0], *limited, *form[1:-2], *sampled, *comparison.distinction])}"
+    )
 
 
 def option(row: Row, name: str) -> Any:
