@@ -91,18 +91,21 @@ def _remember_sha256(dataset: Choice, cache: Path, sha256: str) -> None:
 
 def _sha256_path(dataset: Choice, cache: Path) -> Path | None:
     """Return the file for a data set's hash, named by its options, the stamps of its files and the loaders."""
-    stamps = _stamps(dataset.name, entry_of(dataset.name), cache)
+    stamps = _stamps(dataset, entry_of(dataset.name), cache)
     if stamps is None:
         return None
     return cache / "prepared" / "known" / digest([dataset.name, dataset.options, stamps, loader_hash(dataset.name)])
 
 
-def _stamps(name: str, entry: Entry, cache: Path) -> list[Any] | None:
-    """Return path, size and modification time of a data set's files; ``None`` for user tables and absent files."""
+def _stamps(dataset: Choice, entry: Entry, cache: Path) -> list[Any] | None:
+    """Return path, size and modification time of a data set's files, nothing where its options name its content.
+
+    ``None`` for absent files, and for user tables of unknown content.
+    """
     if entry.kind != "real":
-        return [] if entry.kind == "synthetic" else None
+        return [] if entry.kind == "synthetic" or dataset.options.get("sha256") else None
     for needs in (entry.needs, *entry.also):
-        files = find_files(name, entry.family, needs, cache)
+        files = find_files(dataset.name, entry.family, needs, cache)
         if files:
             stats = [(path, path.stat()) for _, path in sorted(files.items())]
             return [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats]

@@ -19,7 +19,7 @@ from harness.planning.interpreter import checked_environment
 from harness.planning.schema import RunConfig
 from harness.planning.suite import Suite, expand
 from harness.store.files import environment_of, machine_slug, read_record
-from harness.store.naming import flatten
+from harness.store.naming import dataset_name, flatten
 from harness.store.record import RecordError, StoredRecord
 from harness.usage import UsageError
 
@@ -133,7 +133,7 @@ def group_key(config: RunConfig, vary: Iterable[str]) -> dict[str, Any]:
             continue
         if is_dataclass(value):
             settings |= flatten({entry.name: executed_values(value)})
-            value = getattr(value, "name", None)
+            value = dataset_name(asdict(config.dataset)) if entry.name == "dataset" else getattr(value, "name", None)
         if value is not None and entry.name not in free:
             key[entry.name] = value
     return key | {"settings": digest({name: value for name, value in settings.items() if not _below(name, free)})}

@@ -52,7 +52,8 @@ def _differing(configs: list[dict[str, Any]]) -> list[str]:
 
 def dataset_name(dataset: Mapping[str, Any]) -> str:
     """Name of the data set in a config's section ``dataset``: a user's tables have one of their own."""
-    own = (dataset.get("options") or {}).get("name") if dataset["name"] == "tables" else None
+    options = dataset.get("options")
+    own = options.get("name") if dataset["name"] == "tables" and isinstance(options, Mapping) else None
     return str(own or dataset["name"])
 
 

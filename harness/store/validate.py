@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.store.completion import not_finite
 from harness.store.files import environment_of, read_record, record_paths
+from harness.store.naming import dataset_name
 from harness.store.record import KEYS, MEASURED, REQUIRED, STATUSES, Record, RecordError
 
 SCORES = ("train", "validation", "test")
@@ -101,7 +102,8 @@ def _misplaced(relative: Path, record: Record) -> Iterator[str]:
         return
     config = record.get("config", {})
     for level, folder in list(zip(LEVELS, relative.parts, strict=False))[1:5]:
-        name = config.get(level, {}).get("name")
+        section = config.get(level, {})
+        name = dataset_name(section) if level == "dataset" and "name" in section else section.get("name")
         if name != folder:
             yield f"lies in the folder {folder}, but its {level} is {name!r}"
     seed = relative.name.split(".")[0].removeprefix("seed=")

@@ -6,7 +6,6 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from datasets.hashes import digest
@@ -68,7 +67,8 @@ def print_results(groups: Iterable[Group], environments: dict[str, Any]) -> None
     console = _console()
     for title, same in zip(titles(measured), measured.values(), strict=True):
         records = [stored for group in same for stored in group.stored()]
-        console.print(_table(title, rows(records, environments)))
+        console.print(title, markup=False)  # as the table's own title it would be wrapped to the table's width
+        console.print(_table(rows(records, environments)))
         for message in sorted({text for _, record in records if (text := record.get("message"))}):
             console.print(f"  {message}", markup=False)
 
@@ -95,8 +95,8 @@ def _settings(groups: Sequence[Group]) -> dict[str, Any]:
     }
 
 
-def _table(title: str, table_rows: Sequence[Row]) -> Table:
-    table = Table(title=escape(title), box=SIMPLE_HEAD, title_justify="left")
+def _table(table_rows: Sequence[Row]) -> Table:
+    table = Table(box=SIMPLE_HEAD)
     for index, name in enumerate(HEAD):
         table.add_column(name, justify="left" if index < 2 else "right", no_wrap=True)
     unit, factor = formats.unit_of(table_rows)
