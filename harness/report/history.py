@@ -20,7 +20,7 @@ Environments = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Point:
+class Measured:
     """A headline as one commit measured it in one scope; ``commit`` is empty where no record names it."""
 
     date: str
@@ -37,7 +37,7 @@ class Headline:
 
     dataset: str
     title: str
-    points: list[Point]
+    points: list[Measured]
 
 
 def headlines(results: Path, records: Iterable[StoredRecord], environments: Environments) -> list[Headline]:
@@ -70,7 +70,7 @@ def _defaults() -> dict[str, dict[str, Any]]:
     return {"model": asdict(ModelConfig()), "training": {key: training[key] for key in training if key != "dtype"}}
 
 
-def _points(results: Path, table: Sequence[StoredRecord], environments: Environments) -> list[Point]:
+def _points(results: Path, table: Sequence[StoredRecord], environments: Environments) -> list[Measured]:
     measured: dict[tuple[Any, ...], list[StoredRecord]] = {}
     for path, record in table:
         config, version = record["config"], commit_of(record, environments) or date_of(record)
@@ -81,7 +81,7 @@ def _points(results: Path, table: Sequence[StoredRecord], environments: Environm
     return sorted(known, key=lambda point: (point.date, point.scope, point.commit))
 
 
-def _point(scope: Scope, cells: Sequence[StoredRecord], environments: Environments) -> Point | None:
+def _point(scope: Scope, cells: Sequence[StoredRecord], environments: Environments) -> Measured | None:
     table = rows(cells, environments)
     ours = fastest_of_ours(table)
     peer = next((row for row in table if ours is not None and row.label == ours.ratio_to), None)
@@ -90,7 +90,7 @@ def _point(scope: Scope, cells: Sequence[StoredRecord], environments: Environmen
     ratio = ours.ratio
     factor = Summary(1 / ratio.median, 1 / ratio.high, 1 / ratio.low, ratio.n, ratio.kind)
     newest = max((record for row in (ours, peer) for record in row.ok), key=date_of)
-    return Point(date_of(newest), commit_of(newest, environments), scope, factor, ours, peer)
+    return Measured(date_of(newest), commit_of(newest, environments), scope, factor, ours, peer)
 
 
 def commit_of(record: Record, environments: Environments) -> str:

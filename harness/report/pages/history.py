@@ -21,7 +21,7 @@ from harness.report.content import (
     Value,
     columns,
 )
-from harness.report.history import Headline, Point
+from harness.report.history import Headline, Measured
 from harness.report.rows import Row
 
 INTRODUCTION = (
@@ -57,7 +57,7 @@ def _dataset(name: str, headlines: Sequence[Headline]) -> Section:
     return Section(name, [Table(columns(*HEADS), rows), *drawn])
 
 
-def _row(title: str, point: Point) -> list[Cell]:
+def _row(title: str, point: Measured) -> list[Cell]:
     machine, protocol = point.scope.machine, str(point.scope.protocol)
     commit: Cell = [Code(point.commit)] if point.commit else NOTHING
     return [
