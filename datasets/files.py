@@ -1,11 +1,15 @@
 """Files and folders written whole or not at all: under a temporary name, then renamed; standard library only."""
 
+import errno
+import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+ATTEMPTS = 10
 
 
 def write_atomic(texts: Mapping[Path, str], deleted_first: Iterable[Path] = ()) -> None:
@@ -44,11 +48,14 @@ def atomic_file(path: Path) -> Iterator[Path]:
 def atomic_folder(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder to fill; it becomes ``folder`` at the end of the block, or is deleted on an error.
 
-    A ``folder`` that another process completed in the meantime stays as it is.
+    A ``folder`` that another process completed in the meantime stays as it is. The temporary folder is locked (shared)
+    while it is written: without a lock it is what a killed process left.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    temporary = _temporary_folder(folder)
+    lock = os.open(temporary, os.O_RDONLY | os.O_DIRECTORY)
     try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_SH)
         yield temporary
         temporary.chmod(0o755)
         try:
@@ -58,6 +65,16 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
                 raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        os.close(lock)
+
+
+def _temporary_folder(folder: Path) -> Path:
+    """Make a folder beside ``folder``, whose parent another process may remove as long as it is empty."""
+    for _ in range(ATTEMPTS):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            return Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    raise FileNotFoundError(errno.ENOENT, "another process removes this folder again and again", str(folder.parent))
 
 
 def _temporary_name(path: Path) -> Path:

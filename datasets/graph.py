@@ -108,6 +108,11 @@ class Graph:
         arrays = {name: getattr(self, name) for name in functions}
         return {name: None if array is None else functions[name](array) for name, array in arrays.items()}
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(int(array.nbytes) for array in self._arrays().values())
+
     def save(self, folder: Path) -> None:
         """Write the graph as ``*.npy`` and ``graph.json`` into an existing ``folder``."""
         for name, array in self._arrays().items():

@@ -5,22 +5,29 @@ tiles, degrees) and ``phases.json`` (seconds of parse and order); ``prepared/kno
 was read before, so that its files need not be hashed again.
 """
 
+import errno
 import hashlib
 import json
 import time
 from collections.abc import Mapping
 from functools import cache as memoized
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from datasets.cache import make_room, remove_unused, use
 from datasets.files import atomic_folder, write_atomic
 from datasets.hashes import digest
 from datasets.paths import find_files
 from datasets.plugins import plugins
 from datasets.registry import Entry, entry_of, load_dataset
 
+if TYPE_CHECKING:
+    from datasets.graph import Graph
+
 Phases = dict[str, float]
 PHASES = "phases.json"
+ATTEMPTS = 3
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 STRUCTURE = "structure.json"
 PACKAGE = Path(__file__).resolve().parent
 
@@ -42,12 +49,19 @@ class Choice(Protocol):
 def prepare_graph(dataset: Choice, order: Choice, cache: Path) -> tuple[Path, Phases]:
     """Return the folder of a prepared graph and the seconds of ``parse`` and ``order`` at the time it was written.
 
-    The folder is written under a temporary name and renamed, so it is complete or absent. Raises OSError of the disk,
-    and the errors of loaders and orders for missing or wrong data.
+    The folder is written under a temporary name and renamed, so it is complete or absent, and stays until this process
+    ends. Where it would exceed the cache's bound, unused graphs are removed before it is written. Raises OSError of the
+    disk, and the errors of loaders and orders for missing or wrong data.
     """
-    folder = prepared_graph(dataset, order, cache)
-    if folder is not None:
-        return folder, json.loads((folder / PHASES).read_text())
+    for _ in range(ATTEMPTS):
+        folder = prepared_graph(dataset, order, cache) or _write_graph(dataset, order, cache)
+        if use(folder):
+            return folder, json.loads((folder / PHASES).read_text())
+    raise OSError(errno.EBUSY, f"another process removed the prepared graph {ATTEMPTS} times", str(folder))
+
+
+def _write_graph(dataset: Choice, order: Choice, cache: Path) -> Path:
+    """Read, order and write a graph; returns its folder."""
     start = time.perf_counter()
     graph = load_dataset(dataset.name, dataset.options, cache)
     phases = {"parse": time.perf_counter() - start, "order": 0.0}
@@ -61,12 +75,23 @@ def prepare_graph(dataset: Choice, order: Choice, cache: Path) -> tuple[Path, Ph
         phases["order"] = time.perf_counter() - start
     from datasets.statistics import graph_statistics
 
+    texts = {STRUCTURE: json.dumps(graph_statistics(graph.csr)), PHASES: json.dumps(phases)}
+    make_room(cache, graph.nbytes)
+    try:
+        _save(graph, texts, folder)
+    except OSError as error:
+        if error.errno not in DISK_FULL or not remove_unused(cache):
+            raise
+        _save(graph, texts, folder)
+    _remember_sha256(dataset, cache, graph.sha256)
+    return folder
+
+
+def _save(graph: "Graph", texts: Mapping[str, str], folder: Path) -> None:
     with atomic_folder(folder) as temporary:
         graph.save(temporary)
-        (temporary / STRUCTURE).write_text(json.dumps(graph_statistics(graph.csr)))
-        (temporary / PHASES).write_text(json.dumps(phases))
-    _remember_sha256(dataset, cache, graph.sha256)
-    return folder, json.loads((folder / PHASES).read_text())
+        for name, text in texts.items():
+            (temporary / name).write_text(text)
 
 
 def prepared_graph(dataset: Choice, order: Choice, cache: Path) -> Path | None:
@@ -91,18 +116,21 @@ def _remember_sha256(dataset: Choice, cache: Path, sha256: str) -> None:
 
 def _sha256_path(dataset: Choice, cache: Path) -> Path | None:
     """Return the file for a data set's hash, named by its options, the stamps of its files and the loaders."""
-    stamps = _stamps(dataset.name, entry_of(dataset.name), cache)
+    stamps = _stamps(dataset, entry_of(dataset.name), cache)
     if stamps is None:
         return None
     return cache / "prepared" / "known" / digest([dataset.name, dataset.options, stamps, loader_hash(dataset.name)])
 
 
-def _stamps(name: str, entry: Entry, cache: Path) -> list[Any] | None:
-    """Return path, size and modification time of a data set's files; ``None`` for user tables and absent files."""
+def _stamps(dataset: Choice, entry: Entry, cache: Path) -> list[Any] | None:
+    """Return path, size and modification time of a data set's files, nothing where its options name its content.
+
+    ``None`` for absent files, and for user tables of unknown content.
+    """
     if entry.kind != "real":
-        return [] if entry.kind == "synthetic" else None
+        return [] if entry.kind == "synthetic" or dataset.options.get("sha256") else None
     for needs in (entry.needs, *entry.also):
-        files = find_files(name, entry.family, needs, cache)
+        files = find_files(dataset.name, entry.family, needs, cache)
         if files:
             stats = [(path, path.stat()) for _, path in sorted(files.items())]
             return [[str(path), stat.st_size, stat.st_mtime_ns] for path, stat in stats]

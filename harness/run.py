@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
         raise
     except OSError as error:
         where = f" at {error.filename}" if error.filename else ""
-        remedy = "make room" if error.errno in DISK_FULL else "mend that"
+        remedy = "make room (python -m harness clean)" if error.errno in DISK_FULL else "mend that"
         problem = f"{error.strerror or error}{where}"
         return complain(f"{problem}: records so far are whole; {remedy}, and the same command resumes", FAILED)
     except KeyboardInterrupt:

@@ -27,3 +27,12 @@ def unknown(what: str, name: str, allowed: Iterable[str]) -> UsageError:
     """Build the error for a name that is not in a list."""
     names = sorted(allowed)
     return UsageError(f"{what} {name!r} is unknown: allowed are {', '.join(names) or 'none'}{nearest(name, names)}")
+
+
+def formatted_bytes(size: float) -> str:
+    """Bytes in binary units."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            break
+        size /= 1024
+    return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"

@@ -93,12 +93,18 @@ def measured(random: np.random.Generator, seconds: float) -> dict[str, Any]:
     }
 
 
-def write(results: Path, values: dict[str, Any], folder: str = "", environment: dict[str, Any] | None = None) -> Path:
-    """Write a record where a run would, with its environment."""
+def write(
+    results: Path,
+    values: dict[str, Any],
+    folder: str = "",
+    environment: dict[str, Any] | None = None,
+    machine: str = MACHINE,
+) -> Path:
+    """Write a record where a run on ``machine`` would, with its environment."""
     name = write_environment(results, environment or ENVIRONMENT)
     values = values | {"environment": name}
     cell = values["config"]
     variant = folder or f"hash-{cell['backend'].get('variant', 'x')}-{'-'.join(values['ablations']) or 'x'}"
     levels = (cell["dataset"]["name"], cell["model"]["name"], cell["backend"]["name"], cell["scenario"]["name"])
     file = f"seed={cell['seed']}.{name}.{values['group']}.json"
-    return write_record(results, Path(MACHINE, *levels, variant, file), values)
+    return write_record(results, Path(machine, *levels, variant, file), values)

@@ -9,8 +9,10 @@ from datasets.graph import Graph
 from datasets.hashes import combined_sha256
 from datasets.paths import Files, Options
 from datasets.tables.columns import edge_arrays, features_of, labels_of, positions_of, split_of, types_of
-from datasets.tables.options import table_options
+from datasets.tables.identity import content_sha256
+from datasets.tables.options import NamedTableOptions, table_options
 from datasets.tables.reading import read_table, table_sha256
+from datasets.tables.table import TableError
 
 
 def load(name: str, files: Files, options: Options) -> Graph:
@@ -30,7 +32,7 @@ def load(name: str, files: Files, options: Options) -> Graph:
     }
     labels, classes = labels_of(node_table, tables.label)
     return Graph(
-        name=name,
+        name=tables.name,
         csr=csr,
         features=features_of(node_table, tables.features, tables.roles, tables.width),
         labels=labels,
@@ -40,13 +42,17 @@ def load(name: str, files: Files, options: Options) -> Graph:
         node_ids=ids.astype(np.int64) if np.issubdtype(ids.dtype, np.integer) else None,
         node_types=types_of(node_table, tables.node_type),
         **arrays,
-        sha256=_sha256(options),
+        sha256=_sha256(tables, options),
         trust="local",
         self_loops_dropped=loops,
     )
 
 
-def _sha256(options: Options) -> str:
-    """Hash both files and all options except their paths."""
+def _sha256(tables: NamedTableOptions, options: Options) -> str:
+    """Hash both files and the options that say how they are read; raises TableError for files that were exchanged."""
     hashes = {role: table_sha256(options[role]) for role in ("nodes", "edges")}
-    return combined_sha256(hashes, {key: value for key, value in options.items() if key not in hashes})
+    if tables.sha256 and not content_sha256(**hashes).startswith(tables.sha256):
+        raise TableError(f"{tables.nodes} or {tables.edges} was changed since the run began: start it again")
+    return combined_sha256(
+        hashes, {key: value for key, value in options.items() if key not in (*hashes, "name", "sha256")}
+    )

@@ -38,9 +38,17 @@ class TableOptions:
         return {self.id, self.split, self.node_type, *([self.label] if isinstance(self.label, str) else self.label)}
 
 
-def table_options(options: Mapping[str, Any]) -> TableOptions:
+@dataclass(frozen=True)
+class NamedTableOptions(TableOptions):
+    """Options of tables that are a data set of their own: its name, and the beginning of the hash of both files."""
+
+    name: str = "tables"
+    sha256: str = ""
+
+
+def table_options(options: Mapping[str, Any]) -> NamedTableOptions:
     """Build the options; raises ValueError for unknown names and where a table is not named."""
-    tables = options_from(TableOptions, "tables", options)
+    tables = options_from(NamedTableOptions, "tables", options)
     for role in ("nodes", "edges"):
         if not getattr(tables, role):
             raise ValueError(

@@ -38,7 +38,7 @@ def fetch(config: DatasetConfig) -> int:
         graph = load_dataset(config.name, config.options, default_cache(), _progress())
     except DATA_ERRORS as error:
         return complain(error.args[0] if isinstance(error, KeyError) else error, FAILED)
-    print(f"{config.name}: {available(config.name)[1]}, sha256 {graph.sha256 or 'none'} ({graph.trust})")
+    print(f"{graph.name}: {available(config.name)[1]}, sha256 {graph.sha256 or 'none'} ({graph.trust})")
     for name, count in graph.counts().items():
         published = f"  published {graph.published[name]:,}" if name in graph.published else ""
         print(f"  {name:<20} {count:>14,}{published}")

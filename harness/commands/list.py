@@ -3,14 +3,17 @@
 import argparse
 import sys
 from collections.abc import Callable, Iterable
+from datetime import datetime
 
 from backends.registry import backend_names, config_class
+from datasets import cache
 from datasets.order import order_function, order_names
+from datasets.paths import default_cache
 from datasets.plugins import KINDS as PLUGIN_KINDS
 from datasets.plugins import Plugin, PluginError, conf_folder, conf_folders, plugins
 from datasets.registry import available, dataset_names, entry_of
 from harness.planning.compose import CONF
-from harness.usage import unknown
+from harness.usage import formatted_bytes, unknown
 
 Line = tuple[str, str]
 
@@ -99,6 +102,26 @@ def _plugin(plugin: Plugin) -> str:
     return str(plugin)
 
 
+def cached() -> list[Line]:
+    """Name every prepared graph with its order, size and last use, the downloads, the total and its bound."""
+    folder = default_cache()
+    prepared = cache.entries(folder)
+    lines = [(f"{entry.dataset} {entry.order}", _entry(entry)) for entry in prepared]
+    lines += [(f"{entry.dataset} (download)", _entry(entry)) for entry in cache.downloads(folder)]
+    try:
+        bound = f"of at most {formatted_bytes(cache.limit(folder))}"
+    except ValueError as error:
+        bound = str(error)
+    total = sum(entry.size for entry in prepared)
+    return [*lines, ("total", f"{formatted_bytes(total)} prepared, {bound}, in {folder}")]
+
+
+def _entry(entry: cache.CacheEntry) -> str:
+    used = datetime.fromtimestamp(entry.used).strftime("%Y-%m-%d %H:%M")
+    state = ", half written" if entry.half_written else ", in use" if cache.in_use(entry) else ""
+    return f"{formatted_bytes(entry.size):>10}  last used {used}{state}"
+
+
 KINDS: dict[str, Callable[[], list[Line]]] = {
     "backends": backends,
     "datasets": data_sets,
@@ -109,4 +132,5 @@ KINDS: dict[str, Callable[[], list[Line]]] = {
     "suites": files("suite"),
     "recipes": files("recipe"),
     "plugins": plugin_targets,
+    "cache": cached,
 }

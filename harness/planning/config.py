@@ -53,7 +53,18 @@ def load(values: dict[str, Any]) -> RunConfig:
     for name in switches(config.backend):
         setattr(config.backend, name, str(getattr(config.backend, name)).lower())
     validate(config)
+    if config.dataset.name == "tables":
+        config.dataset.options = _identified(config.dataset.options)
     return config
+
+
+def _identified(options: dict[str, Any]) -> dict[str, Any]:
+    from datasets.tables.identity import identified
+
+    try:
+        return identified(options, dataset_names())
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def check_keys(kind: type, values: dict[str, Any], prefix: str = "") -> None:

@@ -1,10 +1,11 @@
 """Identity of a cell: its execution config, the difference that its ablations make, the path of its record."""
 
+from dataclasses import asdict
 from typing import Any
 
 from backends.settings import executed_values
 from harness.planning.schema import RunConfig
-from harness.store.naming import flatten
+from harness.store.naming import dataset_name, flatten
 
 
 def execution_config(config: RunConfig) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def config_diff(without: RunConfig, with_ablations: RunConfig) -> dict[str, list
 
 def cell_folder(config: RunConfig, name: str, machine: str) -> str:
     """Return the folder of a cell's records, relative to the results folder; ``name`` is the cell's hash."""
-    parts = (config.dataset.name, config.model.name, config.backend.name, config.scenario.name)
+    parts = (dataset_name(asdict(config.dataset)), config.model.name, config.backend.name, config.scenario.name)
     return "/".join((machine, *parts, name))
 
 

@@ -20,7 +20,7 @@ from harness.planning.schema import RunConfig
 from harness.planning.suite import Suite, expand
 from harness.store.files import environment_of, machine_slug, readable_records
 from harness.store.left_out import LeftOut
-from harness.store.naming import flatten
+from harness.store.naming import dataset_name, flatten
 from harness.store.record import RecordError, StoredRecord
 from harness.usage import UsageError
 
@@ -138,7 +138,7 @@ def group_key(config: RunConfig, vary: Iterable[str]) -> dict[str, Any]:
             continue
         if is_dataclass(value):
             settings |= flatten({entry.name: executed_values(value)})
-            value = getattr(value, "name", None)
+            value = dataset_name(asdict(config.dataset)) if entry.name == "dataset" else getattr(value, "name", None)
         if value is not None and entry.name not in free:
             key[entry.name] = value
     return key | {"settings": digest({name: value for name, value in settings.items() if not _below(name, free)})}

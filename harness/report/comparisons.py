@@ -9,7 +9,8 @@ from typing import Any
 from harness.report.formats import plural
 from harness.report.published import Published, published_for, published_scores
 from harness.report.rows import Row, rows
-from harness.store.naming import flatten
+from harness.report.scopes import Scope, scope_of
+from harness.store.naming import distinctions, flatten
 from harness.store.record import StoredRecord
 
 
@@ -20,19 +21,28 @@ class Comparison:
     title: str
     rows: list[Row]
     published: Published | None
+    distinction: tuple[str, ...] = ()  # key=value of the settings that tell it from comparisons of the same name
 
     @property
     def scenario(self) -> str:
         """Name of the scenario that was timed."""
         return str(self.rows[0].record["config"]["scenario"]["name"])
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that all rows share, with dotted keys, and the suites that measured them."""
+        shared = shared_settings(self.rows[0].record["config"])
+        suites = sorted({str(record["config"].get("suite") or "none") for row in self.rows for _, record in row.cells})
+        named = {name: shared.pop(name) for name in ("dataset", "model", "training", "order")}
+        return flatten(named | {"suite": suites[0] if len(suites) == 1 else suites} | shared)
+
 
 @dataclass
 class DatasetComparisons:
-    """All comparisons on one data set and machine, and the name of their figure."""
+    """All comparisons on one data set in one scope, and the name of their figure."""
 
     name: str
-    machine: str
+    scope: Scope
     comparisons: list[Comparison]
     figure: str
 
@@ -40,6 +50,11 @@ class DatasetComparisons:
     def anchor(self) -> str:
         """Anchor of the data set's section in a page."""
         return f"{self.name}-{self.machine}"
+
+    @property
+    def machine(self) -> str:
+        """The machine that measured them."""
+        return self.scope.machine
 
     @property
     def rows(self) -> list[Row]:
@@ -61,16 +76,16 @@ class DatasetComparisons:
 def dataset_comparisons(
     results: Path, records: Sequence[StoredRecord], environments: Mapping[str, dict[str, Any]]
 ) -> list[DatasetComparisons]:
-    """Sort the records into data sets and comparisons."""
+    """Sort the records into data sets, scopes and comparisons."""
     scores = published_scores()
-    tree: dict[tuple[str, str], dict[tuple[str, ...], list[StoredRecord]]] = {}
+    tree: dict[tuple[str, Scope], dict[tuple[str, ...], list[StoredRecord]]] = {}
     for path, record in records:
-        machine, dataset = path.relative_to(results).parts[:2]
-        tree.setdefault((dataset, machine), {}).setdefault(_table_key(record["config"]), []).append((path, record))
+        key = (path.relative_to(results).parts[1], scope_of(results, path, record))
+        tree.setdefault(key, {}).setdefault(_table_key(record["config"]), []).append((path, record))
     datasets = []
-    for (dataset, machine), tables in sorted(tree.items()):
-        comparisons = [_comparison(key, records, environments, scores) for key, records in sorted(tables.items())]
-        datasets.append(DatasetComparisons(dataset, machine, comparisons, f"{dataset}-{machine}.svg"))
+    for (dataset, scope), tables in sorted(tree.items()):
+        comparisons = [_comparison(records, environments, scores) for _, records in sorted(tables.items())]
+        datasets.append(DatasetComparisons(dataset, scope, comparisons, f"{dataset}-{scope.machine}.svg"))
     return datasets
 
 
@@ -89,58 +104,50 @@ def of_scenarios(
     return [dataset for dataset in selected if dataset.comparisons]
 
 
-def _table_key(config: Mapping[str, Any]) -> tuple[str, ...]:
+def shared_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that all rows of a table share; engine options, precision and (but in ``spmm``) order may differ.
 
     In ``infer`` the batch size is an engine's choice too: it changes how all nodes are scored, not which.
     """
     free = ("dtype", "batch_size") if config["scenario"]["name"] == "infer" else ("dtype",)
-    training = {key: value for key, value in config["training"].items() if key not in free}
-    measure = {key: value for key, value in config.get("measure", {}).items() if key != "deadline_seconds"}
-    order = config.get("order", {}) if config["scenario"]["name"] == "spmm" else {}
-    shared = (config["dataset"], config["model"], training, order, measure, config["scenario"].get("train_to_end"))
-    texts = [json.dumps(values, sort_keys=True) for values in shared]
+    return {
+        "dataset": config["dataset"],
+        "model": config["model"],
+        "training": {key: value for key, value in config["training"].items() if key not in free},
+        "order": config.get("order", {}) if config["scenario"]["name"] == "spmm" else {},
+        "measure": {key: value for key, value in config.get("measure", {}).items() if key != "deadline_seconds"},
+        "scenario": {"train_to_end": config["scenario"].get("train_to_end")},
+    }
+
+
+def _table_key(config: Mapping[str, Any]) -> tuple[str, ...]:
+    texts = [json.dumps(values, sort_keys=True) for values in shared_settings(config).values()]
     return (config["model"]["name"], config["scenario"]["name"], config["device"], str(config["threads"]), *texts)
 
 
 def _with_different_titles(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Add to equal titles, before device and threads, their suites where each has its own, else what differs."""
+    """Add to equal titles, before device and threads, the settings that tell them apart."""
+    words = distinctions([one.title for one in comparisons], [one.settings for one in comparisons])
     renamed = []
-    for comparison in comparisons:
+    for comparison, added in zip(comparisons, words, strict=True):
         *form, device, threads = comparison.title.split(", ")
-        same = [_settings(other) for other in comparisons if other.title == comparison.title]
-        settings = _settings(comparison)
-        keys = [key for key in settings if any(str(other.get(key)) != str(settings[key]) for other in same)]
-        if len({other["suite"] for other in same}) == len(same) > 1:
-            keys = ["suite"]
-        added = [
-            f"{key.rpartition('.')[2].replace('_', ' ')} {_spaced(settings[key])}" for key in keys if settings[key]
-        ]
         renamed.append(replace(comparison, title=", ".join([*form, *added, device, threads])))
     return renamed
 
 
-def _settings(comparison: Comparison) -> dict[str, Any]:
-    config = comparison.rows[0].record["config"]
-    return flatten({name: config.get(name) for name in ("dataset", "model", "training", "suite")})
-
-
-def _spaced(value: Any) -> str:
-    """A list without commas, because commas separate the parts of a title."""
-    return " ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
-
-
 def _comparison(
-    key: tuple[str, ...],
-    records: Sequence[StoredRecord],
-    environments: Mapping[str, dict[str, Any]],
-    scores: list[Published],
+    records: Sequence[StoredRecord], environments: Mapping[str, dict[str, Any]], scores: list[Published]
 ) -> Comparison:
-    model, scenario, device, threads = key[:4]
     table = rows(records, environments)
-    title = f"{model}, {scenario}, {_form(table[0].record['config'])}, {device}, {plural(int(threads), 'thread')}"
+    title = comparison_title(table[0].record["config"])
     matches = [published_for(record, scores) for row in table for record in row.ok]
     return Comparison(title, table, next((match for match in matches if match), None))
+
+
+def comparison_title(config: Mapping[str, Any]) -> str:
+    """Model, scenario, form, device and threads of a table."""
+    threads = plural(int(config["threads"]), "thread")
+    return f"{config['model']['name']}, {config['scenario']['name']}, {_form(config)}, {config['device']}, {threads}"
 
 
 def _form(config: Mapping[str, Any]) -> str:

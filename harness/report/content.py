@@ -167,6 +167,23 @@ def bullets(items: Sequence[Text]) -> list[Block]:
     return [Bullets(items)] if items else []
 
 
+def linked_records(content: Sequence[Block]) -> Iterator[Path]:
+    """Yield the records that texts and tables link to."""
+    for block in walk(content):
+        texts: list[Any] = []
+        match block:
+            case Paragraph():
+                texts = [block.text]
+            case Bullets():
+                texts = list(block.items)
+            case Details():
+                texts = [block.title]
+            case Table():
+                texts = [cell for row in block.rows for cell in row if not isinstance(cell, Value)]
+        links = (span for text in texts for span in spans(text))
+        yield from (span.record for span in links if isinstance(span, Hyperlink) and span.record is not None)
+
+
 def walk(content: Sequence[Block]) -> Iterator[Block]:
     """Yield all blocks, those inside sections and details after the block that holds them."""
     for block in content:

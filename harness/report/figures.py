@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from harness.report import content
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from harness.report.history import Headline
     from harness.report.pages.kernels import AggregationSpeedup
 
 OWN, ATTENTION, PEER, FAINT = "#0b6e99", "#c05621", "#5f6368", "#d0d3d6"
@@ -54,6 +56,31 @@ def draw_speedups(aggregations: "Sequence[AggregationSpeedup]") -> "Figure":
     axes.grid(axis="x", color=FAINT, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    return figure
+
+
+def draw_history(headline: "Headline") -> "Figure":
+    """A dot with its interval per date; a line joins those of one machine and protocol, whose numbers compare."""
+    from matplotlib.figure import Figure
+
+    points = headline.points
+    figure = Figure(figsize=(7.5, 1.9), layout="constrained")
+    axes = figure.subplots()
+    for colour, scope in zip(
+        cycle((OWN, ATTENTION, PEER)), dict.fromkeys(point.scope for point in points), strict=False
+    ):
+        places = [place for place, point in enumerate(points) if point.scope == scope]
+        axes.plot(places, [points[place].factor.median for place in places], "o-", color=colour, label=scope.title)
+        low, high = ([getattr(points[place].factor, end) for place in places] for end in ("low", "high"))
+        axes.vlines(places, low, high, colors=colour, linewidth=2.2, alpha=0.45)
+    axes.axhline(1, color=PEER, linewidth=1)
+    axes.set_xticks(range(len(points)), [f"{point.date}\n{point.commit}".strip() for point in points], fontsize=7)
+    axes.set_xlim(-0.5, len(points) - 0.5)
+    axes.set_ylim(0, 1.15 * max(max(point.factor.high, point.factor.median) for point in points))
+    _title(axes, f"{headline.dataset}: {headline.title}, times as fast as the fastest peer")
+    axes.grid(axis="y", color=FAINT, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=7)
     return figure
 
 

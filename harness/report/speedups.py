@@ -7,6 +7,7 @@ from harness.report import formats
 from harness.report.comparisons import Comparison, DatasetComparisons
 from harness.report.content import NOTHING, Cell, Table, Value, columns
 from harness.report.rows import Row
+from harness.report.scopes import one_scope
 from harness.store.statistics import geometric_mean, paired_ratio
 
 MEANS = ("tables", "geometric mean", "lowest", "highest")
@@ -52,8 +53,11 @@ class Speedup:
 
 
 def speedups(datasets: Iterable[DatasetComparisons]) -> Iterator[Speedup]:
-    """Yield one per comparison in which an engine of ours and a peer were measured in the same group."""
-    for dataset in datasets:
+    """Yield one per comparison in which an engine of ours and a peer were measured in the same group.
+
+    Raises ValueError for data sets of several machines or protocols, whose speed-ups have no common mean.
+    """
+    for dataset in one_scope(list(datasets)):
         for comparison in dataset.comparisons:
             ours = fastest_of_ours(comparison.rows)
             peer = next((row for row in comparison.rows if ours and row.label == ours.ratio_to), None)

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from harness.report import figures
-from harness.report.comparisons import dataset_comparisons, of_scenarios
-from harness.report.content import Figure, Page, walk
-from harness.report.pages.comparison import comparison_page
-from harness.report.pages.epochs import epochs_page, full_batches
+from harness.report.content import Figure, Page, linked_records, walk
+from harness.report.history import headlines
+from harness.report.pages.comparison import comparison_page, other_protocol_page
+from harness.report.pages.epochs import epochs_page
 from harness.report.pages.front import front_page
+from harness.report.pages.history import history_page
 from harness.report.pages.kernels import kernels_page
 from harness.report.render import markdown
+from harness.report.reported import Reported
 from harness.report.suites.page import suite_page
-from harness.report.suites.records import suite_records
 from harness.store.files import environment_of, find_records
 from harness.store.left_out import LeftOut
 from harness.store.record import RecordError, StoredRecord
@@ -46,19 +48,27 @@ def pages(results: Path, records: list[StoredRecord]) -> Iterator[Page]:
     """Yield every page that the records fill, as data."""
     names = sorted({record["environment"] for _, record in records})
     environments = {name: environment_of(results, name) for name in names}
-    datasets = dataset_comparisons(results, records, environments)
-    trained = of_scenarios(datasets, lambda scenario: scenario != "spmm")
-    multiplied = of_scenarios(datasets, lambda scenario: scenario == "spmm", "-kernels")
-    full = full_batches(trained)
-    suites = suite_records(results, records, environments)
-    yield comparison_page(trained, environments)
-    if multiplied:
-        yield kernels_page(multiplied, environments)
-    if full:
-        yield epochs_page(full)
-    for suite in suites:
-        yield suite_page(suite, environments)
-    yield front_page(_statuses(records), trained, multiplied, full, suites)
+    reported = Reported.of(results, records, environments)
+    linked: set[Path] = set()
+    for page in _tables(reported, environments):
+        linked.update(linked_records(page.content))
+        yield page
+    yield history_page(headlines(results, records, environments), [path for path, _ in records if path not in linked])
+    yield front_page(_statuses(records), reported)
+
+
+def _tables(reported: Reported, environments: Mapping[str, Mapping[str, Any]]) -> Iterator[Page]:
+    """The pages of tables: of the newest protocol, of each suite, of each older protocol."""
+    if reported.trained:
+        yield comparison_page(reported.trained, environments)
+    if reported.multiplied:
+        yield kernels_page(reported.multiplied, environments)
+    if reported.full:
+        yield epochs_page(reported.full)
+    for machines in reported.suites.values():
+        yield suite_page(machines, environments)
+    for datasets in reported.superseded.values():
+        yield other_protocol_page(datasets, environments, reported.protocol)
 
 
 def _texts(built: Iterable[Page], out: Path) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,7 @@
-"""Labels of rows: backend, variant, values other than the defaults, ablations."""
+"""Labels of rows: backend, variant, values other than the defaults, ablations; settings that tell titles apart."""
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 from backends.registry import usable_class
@@ -58,3 +59,75 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def _differing(configs: list[dict[str, Any]]) -> list[str]:
     keys = sorted({key for config in configs for key in config})
     return [key for key in keys if is_label(key) and len({str(config.get(key)) for config in configs}) > 1]
+
+
+def dataset_name(dataset: Mapping[str, Any]) -> str:
+    """Name of the data set in a config's section ``dataset``: a user's tables have one of their own."""
+    options = dataset.get("options")
+    own = options.get("name") if dataset["name"] == "tables" and isinstance(options, Mapping) else None
+    return str(own or dataset["name"])
+
+
+def different_titles(
+    titles: Sequence[str], settings: Sequence[Mapping[str, Any]], identities: Sequence[str]
+) -> list[str]:
+    """Give the tables of one output different titles: equal ones get ``key=value`` of the settings that differ.
+
+    ``settings`` have dotted keys. Tables that no setting tells apart get their identity.
+    """
+    words = distinctions(titles, settings)
+    extended = [" ".join([title, *added]) for title, added in zip(titles, words, strict=True)]
+    return [
+        title if extended.count(title) == 1 else f"{title} ({identity})"
+        for title, identity in zip(extended, identities, strict=True)
+    ]
+
+
+def distinctions(titles: Sequence[str], settings: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """For each title the ``key=value`` that tell it from the equal ones, with as few keys as that takes."""
+    words: list[list[str]] = [[] for _ in titles]
+    for title in dict.fromkeys(titles):
+        same = [index for index, other in enumerate(titles) if other == title]
+        keys = _fewest_keys([settings[index] for index in same]) if len(same) > 1 else ()
+        for index in same:
+            words[index] = [
+                f"{_short(key, keys)}={_text(settings[index][key])}" for key in keys if key in settings[index]
+            ]
+    return words
+
+
+def _fewest_keys(settings: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The smallest set of keys, the first ones among equally small, that parts the settings as all keys do."""
+    texts = [{key: _text(value) for key, value in values.items()} for values in settings]
+    keys = [key for key in dict.fromkeys(key for values in texts for key in values) if _parts(texts, (key,)) > 1]
+    most = _parts(texts, keys)
+    for size in range(min(3, len(keys)) + 1):
+        for chosen in combinations(keys, size):
+            if _parts(texts, chosen) == most:
+                return chosen
+    chosen = ()
+    while _parts(texts, chosen) < most:
+        best = max(keys, key=lambda key: _parts(texts, (*chosen, key)))
+        chosen = (*chosen, best)
+    return tuple(key for key in keys if key in chosen)
+
+
+def _parts(texts: Sequence[Mapping[str, str]], keys: Sequence[str]) -> int:
+    """How many different settings there are when only ``keys`` are looked at."""
+    return len({tuple(values.get(key) for key in keys) for values in texts})
+
+
+def _short(key: str, keys: Sequence[str]) -> str:
+    """The last part of a dotted key where no other key ends in it; the section of a key ``name``."""
+    short = key.removesuffix(".name").rpartition(".")[2]
+    alike = [other for other in keys if other.removesuffix(".name").rpartition(".")[2] == short]
+    return short if len(alike) == 1 else key
+
+
+def _text(value: Any) -> str:
+    """Write a value without spaces, as an override has it."""
+    if isinstance(value, list | tuple):
+        return f"[{','.join(_text(item) for item in value)}]"
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from harness.store.record import MEASURED, Environment, Epochs, FreshProcess, PageFaults, Record
+from harness.store.naming import dataset_name
+from harness.store.record import MEASURED, Commit, Environment, Epochs, FreshProcess, PageFaults, Record
 from harness.store.sections import SECTIONS
 from harness.store.versions import PROTOCOL
 from harness.store.violations import abridged, unsound, violations
 
-CLOSED: frozenset[Any] = frozenset((Record, Epochs, FreshProcess, PageFaults))
+CLOSED: frozenset[Any] = frozenset((Record, Commit, Epochs, FreshProcess, PageFaults))
 NEEDED = ("dataset", "prepare", "warmup", "rounds", "epochs", "facts")  # by a record whose status is ok
 ONE_PER_SAMPLE = ("cpu_seconds", "calls", "process", "first")
 WITH_PROCESSES = 3  # the first protocol that names the process of each sample
@@ -54,8 +55,9 @@ def place_problems(path: Path, record: Mapping[str, Any]) -> Iterator[str]:
             yield f"is named {key}={in_name}, but its {key} is {abridged(value)}"
     folders = path.absolute().parent.parent.parts[-len(LEVELS) :]
     for level, folder in zip(LEVELS, folders, strict=False):
-        if config[level]["name"] != folder:
-            yield f"lies in the folder {folder}, but its {level} is {abridged(config[level]['name'])}"
+        name_inside = dataset_name(config[level]) if level == "dataset" else config[level]["name"]
+        if name_inside != folder:
+            yield f"lies in the folder {folder}, but its {level} is {abridged(name_inside)}"
 
 
 def _protocol_problems(record: Mapping[str, Any]) -> Iterator[str]:

@@ -10,12 +10,12 @@ from rich.table import Table
 
 from datasets.hashes import digest
 from harness.planning.estimate import estimated_seconds
-from harness.planning.identity import record_path
+from harness.planning.identity import execution_config, record_path
 from harness.planning.plan import Group, Plan
 from harness.report import bounds, formats
 from harness.report.content import NOTHING, Value
 from harness.report.rows import Row, rows
-from harness.store.record import StoredRecord
+from harness.store.naming import different_titles, flatten
 
 WIDE = 160
 HEAD = ("cell", "status", "median epoch", "to fastest peer", "hit rate", "score", "peak memory")
@@ -58,28 +58,49 @@ def _duration(seconds: float) -> str:
 
 
 def print_results(groups: Iterable[Group], environments: dict[str, Any]) -> None:
-    """Print one table per set of groups that differ in the seed only."""
-    gathered: dict[str, tuple[dict[str, Any], list[StoredRecord]]] = {}
+    """Print one table per set of groups that differ in the seed only, each under a title of its own."""
+    gathered: dict[str, list[Group]] = {}
     for group in groups:
         key = {name: value for name, value in group.key.items() if name != "seed"}
-        _, records = gathered.setdefault(digest(key), (key, []))
-        records += group.stored()
+        gathered.setdefault(digest(key), []).append(group)
+    measured = {name: same for name, same in gathered.items() if any(group.stored() for group in same)}
     console = _console()
-    for key, records in gathered.values():
-        if records:
-            table_rows = rows(records, environments)
-            console.print(_table(key, table_rows))
-            for row in table_rows:
-                for sentence in bounds.beaten(row, bounds.floor_of(table_rows)):
-                    console.print(f"  {row.label}: {sentence}", markup=False)
-            for message in sorted({text for _, record in records if (text := record.get("message"))}):
-                console.print(f"  {message}", markup=False)
+    for title, same in zip(titles(measured), measured.values(), strict=True):
+        records = [stored for group in same for stored in group.stored()]
+        table_rows = rows(records, environments)
+        console.print(title, markup=False)  # as the table's own title it would be wrapped to the table's width
+        console.print(_table(table_rows))
+        for row in table_rows:
+            for sentence in bounds.beaten(row, bounds.floor_of(table_rows)):
+                console.print(f"  {row.label}: {sentence}", markup=False)
+        for message in sorted({text for _, record in records if (text := record.get("message"))}):
+            console.print(f"  {message}", markup=False)
 
 
-def _table(key: Mapping[str, Any], table_rows: Sequence[Row]) -> Table:
-    title = " ".join(str(value) for name, value in key.items() if name not in ("settings", "order", "threads"))
+def titles(tables: Mapping[str, Sequence[Group]]) -> list[str]:
+    """Name the tables by what their groups measure; equal names are extended by the settings that differ."""
+    names = [_name(groups[0].key) for groups in tables.values()]
+    return different_titles(names, [_settings(groups) for groups in tables.values()], list(tables))
+
+
+def _name(key: Mapping[str, Any]) -> str:
+    title = " ".join(str(value) for name, value in key.items() if name not in ("settings", "order", "threads", "seed"))
     order = f" order={key['order']}" if key.get("order", "none") != "none" else ""
-    table = Table(title=f"{title}{order} threads={key.get('threads')}", box=SIMPLE_HEAD, title_justify="left")
+    return f"{title}{order} threads={key.get('threads')}"
+
+
+def _settings(groups: Sequence[Group]) -> dict[str, Any]:
+    """The settings that all cells of groups share, with dotted keys, without those of the engines and the seed."""
+    configs = [flatten(execution_config(cell.config)) for group in groups for cell in group.cells]
+    return {
+        key: value
+        for key, value in configs[0].items()
+        if not key.startswith("backend.") and all(other.get(key, ...) == value for other in configs)
+    }
+
+
+def _table(table_rows: Sequence[Row]) -> Table:
+    table = Table(box=SIMPLE_HEAD)
     for index, name in enumerate(HEAD):
         table.add_column(name, justify="left" if index < 2 else "right", no_wrap=True)
     unit, factor = formats.unit_of(table_rows)

@@ -16,10 +16,12 @@ from harness.report.content import (
     Paragraph,
     Section,
     Span,
+    Text,
     term,
 )
 from harness.report.pages import datasets as data
 from harness.report.pages import provenance
+from harness.report.scopes import on_each_machine
 
 LEGEND = {
     "time": "median of the medians of each process; one process is one seed. [low, high] is the 95 % bootstrap "
@@ -48,6 +50,10 @@ LEGEND = {
     "parity gate": "every row passed it before it was timed (logits and all gradients against float64), unless the "
     "record's parity says otherwise",
 }
+INTRODUCTION = (
+    "Every engine in every form, by data set, model and what was timed. The summary has a row per table: our "
+    "fastest form beside the fastest form of any peer that was measured in turns with it, in the same group."
+)
 SYNTHETIC = term(
     "synthetic",
     "a generated graph. Its counts and degree skew follow published ones: its times hold for a graph of that shape, "
@@ -63,20 +69,36 @@ RECOVERED = term(
 
 def comparison_page(datasets: Sequence[DatasetComparisons], environments: Mapping[str, Mapping[str, Any]]) -> Page:
     """Overview and summary over all tables, then each data set with its tables."""
-    content: list[Block] = [
-        Paragraph(
-            "Every engine in every form, by data set, model and what was timed. The summary has a row per table: our "
-            "fastest form beside the fastest form of any peer that was measured in turns with it, in the same group."
-        ),
-        _summary(datasets),
+    return Page("comparison", "Comparison", [Paragraph(INTRODUCTION), *_content(datasets, environments)])
+
+
+def other_protocol_page(
+    datasets: Sequence[DatasetComparisons], environments: Mapping[str, Mapping[str, Any]], newest: int
+) -> Page:
+    """The same for all records of a protocol that is not the newest with good records."""
+    protocol = datasets[0].scope.protocol
+    reason = "of which no record is good" if protocol > newest else f"which protocol {newest} has superseded"
+    remark = (
+        f" These records were measured under protocol {protocol}, {reason}: they stay as history, and the means of "
+        "other pages leave them out. "
+    )
+    introduction: Text = [INTRODUCTION, remark, Hyperlink(page="history"), " has every headline by date."]
+    content = [Paragraph(introduction), *_content(datasets, environments, current=False)]
+    return Page(f"protocol-{protocol}", f"Records of protocol {protocol}", content)
+
+
+def _content(
+    datasets: Sequence[DatasetComparisons], environments: Mapping[str, Mapping[str, Any]], current: bool = True
+) -> list[Block]:
+    return [
+        Section("Summary", on_each_machine(datasets, _summary)),
         Section("The tables", [Bullets([_entry(dataset) for dataset in datasets]), _legend(datasets)]),
-        *[_dataset(dataset) for dataset in datasets],
+        *[_dataset(dataset, current) for dataset in datasets],
         provenance.environments_of(datasets, environments),
     ]
-    return Page("comparison", "Comparison", content)
 
 
-def _summary(datasets: Sequence[DatasetComparisons]) -> Section:
+def _summary(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]:
     rows = [comparison.rows for dataset in datasets for comparison in dataset.comparisons]
     title = "Every form of every engine: geometric mean of its ratios to the fastest peer"
     remark = (
@@ -88,7 +110,7 @@ def _summary(datasets: Sequence[DatasetComparisons]) -> Section:
         "with us have no row"
     )
     means = Details(title, [tables.summary(rows), Paragraph(remark)])
-    return Section("Summary", [speedups.overview(datasets), Paragraph(term("times as fast", meaning)), means])
+    return [speedups.overview(datasets), Paragraph(term("times as fast", meaning)), means]
 
 
 def _entry(dataset: DatasetComparisons) -> list[Span]:
@@ -105,7 +127,7 @@ def _legend(datasets: Sequence[DatasetComparisons]) -> Details:
     return Details("How to read them", [Bullets(items)])
 
 
-def _dataset(dataset: DatasetComparisons) -> Section:
+def _dataset(dataset: DatasetComparisons, current: bool) -> Section:
     facts = dataset.facts
     draw = figures.draw_times
     content: list[Block] = [
@@ -114,7 +136,7 @@ def _dataset(dataset: DatasetComparisons) -> Section:
         *data.structure(dataset),
         *data.notes(dataset),
         Figure(f"Times of the timed call on {dataset.name}", dataset.figure, dataset.comparisons, draw),
-        *[_comparison(dataset, comparison) for comparison in dataset.comparisons],
+        *[_comparison(dataset, comparison, current) for comparison in dataset.comparisons],
     ]
     return Section(f"{dataset.title} on {dataset.machine}", content, dataset.anchor)
 
@@ -126,7 +148,7 @@ def _origin(facts: Mapping[str, Any]) -> list[Span]:
     return text
 
 
-def _comparison(dataset: DatasetComparisons, comparison: Comparison) -> Section:
+def _comparison(dataset: DatasetComparisons, comparison: Comparison, current: bool) -> Section:
     content: list[Block] = [
         Paragraph(f"{provenance.settings(comparison)}."),
         tables.results(comparison.rows, comparison.published),
@@ -135,5 +157,5 @@ def _comparison(dataset: DatasetComparisons, comparison: Comparison) -> Section:
         content.append(Paragraph(f"Published: {published.value:.3f} ({published.source})."))
     if any(row.ok for row in comparison.rows):
         content.append(Details("Where the time goes", [tables.phases(comparison.rows)]))
-    content += [*provenance.row_notes(comparison), provenance.records(comparison)]
+    content += [*provenance.row_notes(comparison), provenance.records(comparison, current)]
     return Section(f"{dataset.name}: {comparison.title}", content)

@@ -22,6 +22,7 @@ from harness.report.content import (
 from harness.report.equal_losses import READING, equal_losses
 from harness.report.forms import forms_tried
 from harness.report.rows import Row
+from harness.report.scopes import on_each_machine
 from harness.report.speedups import Speedup, fastest_of_ours, mean_speedups, rival_heads, short_title, speedups
 
 HEADS = (
@@ -54,15 +55,25 @@ def epochs_page(datasets: Sequence[DatasetComparisons]) -> Page:
     sections = [
         Section(f"{dataset.name} on {dataset.machine}", [table(dataset), *_faults(dataset)]) for dataset in datasets
     ]
-    losses = Section("How much of it is the loss", [Paragraph(READING), equal_losses(datasets)])
-    content: list[Block] = [Paragraph(intro), means(datasets), legend, *sections, losses, *forms_tried(datasets)]
-    return Page("epochs", "Full-batch epochs", content)
+    content: list[Block] = [Paragraph(intro), *on_each_machine(datasets, means_alone), legend, *sections]
+    content += [Section("How much of it is the loss", [Paragraph(READING), *on_each_machine(datasets, losses_alone)])]
+    return Page("epochs", "Full-batch epochs", [*content, *forms_tried(datasets)])
+
+
+def means_alone(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]:
+    """The means of one machine."""
+    return [means(datasets)]
+
+
+def losses_alone(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]:
+    """What the loss contributes on one machine."""
+    return [equal_losses(datasets)]
 
 
 def full_batches(datasets: Iterable[DatasetComparisons]) -> list[DatasetComparisons]:
     """The data sets on which a full-batch epoch of ours was measured beside a peer's."""
     selected = [
-        DatasetComparisons(dataset.name, dataset.machine, _full_batch(dataset), dataset.figure) for dataset in datasets
+        DatasetComparisons(dataset.name, dataset.scope, _full_batch(dataset), dataset.figure) for dataset in datasets
     ]
     return [dataset for dataset in selected if dataset.comparisons]
 

@@ -5,17 +5,13 @@ from collections.abc import Mapping, Sequence
 from harness.report.comparisons import DatasetComparisons
 from harness.report.content import Block, Cell, Code, Column, Details, Hyperlink, Page, Paragraph, Section, Span, Table
 from harness.report.pages import epochs, kernels
+from harness.report.reported import Reported
+from harness.report.scopes import machines_of, on_each_machine
 from harness.report.suites.records import SuiteRecords
 
 
-def front_page(
-    statuses: Mapping[str, int],
-    trained: Sequence[DatasetComparisons],
-    multiplied: Sequence[DatasetComparisons],
-    full: Sequence[DatasetComparisons],
-    suites: Sequence[SuiteRecords],
-) -> Page:
-    """Counts of records by status, the means of one aggregation and of full-batch epochs, the pages."""
+def front_page(statuses: Mapping[str, int], reported: Reported) -> Page:
+    """Counts of records by status, the means of one aggregation and of full-batch epochs by machine, the pages."""
     counts = ", ".join(f"{count} {status}" for status, count in statuses.items())
     origin: list[Span] = [
         *(f"Made from {sum(statuses.values())} records in ", Code("results/"), f" ({counts}) and nothing else. "),
@@ -27,28 +23,48 @@ def front_page(
         "PyTorch) that was measured in turns with it; below 1 the peer is faster. All rows "
         "with a number passed the parity gate."
     )
-    content: list[Block] = [Paragraph(origin), Paragraph(reading)]
-    if multiplied:
-        aggregation: list[Block] = [kernels.means(multiplied), kernels.figure(multiplied)]
+    content: list[Block] = [Paragraph(origin), Paragraph(reading), Paragraph(_scope(reported))]
+    if reported.multiplied:
+        aggregation = on_each_machine(reported.multiplied, kernels.means_and_figure)
         content.append(Section("One aggregation, forward and backward", aggregation))
-    if full:
-        content.append(Section("One full-batch epoch", [epochs.means(full)]))
-    content.append(Section("The pages", [_pages(bool(multiplied), bool(full), suites), _datasets(trained, multiplied)]))
+    if reported.full:
+        content.append(Section("One full-batch epoch", on_each_machine(reported.full, epochs.means_alone)))
+    content.append(Section("The pages", [_pages(reported), _datasets(reported.trained, reported.multiplied)]))
     return Page("README", "Reports", content)
 
 
-def _pages(multiplied: bool, full: bool, suites: Sequence[SuiteRecords]) -> Table:
+def _scope(reported: Reported) -> list[Span]:
+    """The machines and the protocol of this page's numbers, and where older ones are."""
+    machines = machines_of([*reported.trained, *reported.multiplied])
+    text: list[Span] = [
+        f"Measured on {machines} under protocol {reported.protocol}, the newest that has good records. ",
+        *("Every headline by date and commit is on ", Hyperlink(page="history")),
+    ]
+    for protocol in reported.superseded:
+        text += [f"; records of protocol {protocol} are on ", Hyperlink(page=f"protocol-{protocol}")]
+    return [*text, ". No mean goes over several machines or protocols."]
+
+
+def _pages(reported: Reported) -> Table:
     about = {
         "kernels": "one aggregation, forward and backward: every form of every engine, "
         "fraction of this machine's ceiling",
         "epochs": "full-batch epochs by depth: ours and the fastest peer, the dense floor, memory",
-        **{records.suite.name: records.suite.title for records in suites},
+        **{name: _suite(machines, reported.protocol) for name, machines in reported.suites.items()},
         "comparison": "epoch time with interval and ratio to the fastest peer, phases, hit rate, "
         "scores beside published ones, memory",
+        "history": "each headline by date and commit, superseded records",
+        **{f"protocol-{number}": f"all tables of protocol {number}" for number in reported.superseded},
     }
-    missing = {"kernels": not multiplied, "epochs": not full}
+    missing = {"kernels": not reported.multiplied, "epochs": not reported.full, "comparison": not reported.trained}
     rows: list[list[Cell]] = [[Hyperlink(page=name), text] for name, text in about.items() if not missing.get(name)]
     return Table(_left("page", "what it shows"), rows)
+
+
+def _suite(machines: Sequence[SuiteRecords], newest: int) -> str:
+    """A suite's title, and its protocol where that is not the newest."""
+    protocol = machines[0].scope.protocol
+    return machines[0].suite.title + ("" if protocol == newest else f" (protocol {protocol})")
 
 
 def _datasets(trained: Sequence[DatasetComparisons], multiplied: Sequence[DatasetComparisons]) -> Details:

@@ -26,6 +26,7 @@ from harness.report.forms import forms_tried
 from harness.report.pages import datasets as data
 from harness.report.pages import provenance
 from harness.report.rows import Row
+from harness.report.scopes import on_each_machine
 from harness.report.speedups import Speedup, mean_speedups, rival_heads, speedups
 
 LARGE = 1_000_000
@@ -99,10 +100,8 @@ def kernels_page(datasets: Sequence[DatasetComparisons], environments: Mapping[s
     ]
     content: list[Block] = [
         Paragraph(intro),
-        Section(
-            "Ours against the fastest peer", [means(datasets), Paragraph(reading), figure(datasets), overview(datasets)]
-        ),
-        *_below(datasets),
+        Section("Ours against the fastest peer", [Paragraph(reading), *on_each_machine(datasets, _speedups)]),
+        *on_each_machine(datasets, _below),
         Paragraph(tried),
         Section("How to read it", [Bullets([term(word, meaning) for word, meaning in LEGEND.items()])]),
         *forms_tried(datasets),
@@ -110,6 +109,15 @@ def kernels_page(datasets: Sequence[DatasetComparisons], environments: Mapping[s
         provenance.environments_of(datasets, environments),
     ]
     return Page("kernels", "One aggregation", content)
+
+
+def means_and_figure(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]:
+    """The means of one machine and their figure, whose name ends with ``suffix``."""
+    return [means(datasets), figure(datasets, suffix)]
+
+
+def _speedups(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]:
+    return [*means_and_figure(datasets, suffix), overview(datasets)]
 
 
 def aggregations(datasets: Iterable[DatasetComparisons]) -> list[AggregationSpeedup]:
@@ -128,10 +136,10 @@ def means(datasets: Iterable[DatasetComparisons]) -> Table:
     return mean_speedups(factors, {"slower than a peer": slower})
 
 
-def figure(datasets: Iterable[DatasetComparisons]) -> Figure:
-    """Speed-up of every comparison, by data set."""
+def figure(datasets: Iterable[DatasetComparisons], suffix: str) -> Figure:
+    """Speed-up of every comparison, by data set; the name of its file ends with ``suffix``."""
     title = "How many times as fast as the fastest peer"
-    return Figure(title, "speedups.svg", aggregations(datasets), figures.draw_speedups)
+    return Figure(title, f"speedups{suffix}.svg", aggregations(datasets), figures.draw_speedups)
 
 
 def overview(datasets: Iterable[DatasetComparisons]) -> Table:
@@ -175,7 +183,7 @@ def _result(row: Row, factor: float) -> list[Cell]:
     ]
 
 
-def _below(datasets: Sequence[DatasetComparisons]) -> list[Block]:
+def _below(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]:
     lines = below_ceiling(datasets)
     remark = "Large matrices (nnz > 10^6) only; the explanations are taken from the records."
     return [Section("Below three quarters of the ceiling", [Paragraph(remark), Bullets(lines)])] if lines else []

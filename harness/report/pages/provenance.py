@@ -62,9 +62,11 @@ def _note(row: Row, floor: float | None) -> str:
     return "; ".join(notes)
 
 
-def records(comparison: Comparison) -> Details:
-    """The commands that measure a table again, and its records."""
+def records(comparison: Comparison, current: bool = True) -> Details:
+    """The commands that measure a table again, and its records; no commands for those of an older protocol."""
     items = [_records_of(row) for row in comparison.rows]
+    if not current:
+        return Details("The records", [Bullets(items)])
     return Details("Measure it again; the records", [Commands(commands(comparison)), Bullets(items)])
 
 

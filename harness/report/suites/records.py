@@ -10,6 +10,8 @@ from harness.report.comparisons import Comparison, DatasetComparisons, dataset_c
 from harness.report.content import Block, Section, Table
 from harness.report.published import SUITES
 from harness.report.rows import Row
+from harness.report.scopes import Scope, by_scope, newest_protocol
+from harness.store.naming import distinctions
 from harness.store.record import StoredRecord
 from harness.usage import UsageError
 
@@ -18,9 +20,13 @@ GENERAL = ("parse", "order", "import", "load")  # phases of preparation that are
 
 @dataclass
 class SuiteRecords:
-    """A suite's file and the comparisons of its records; ``elsewhere`` those of other records of its data sets."""
+    """A suite's file and the comparisons of its records, all of one machine and one protocol.
+
+    ``elsewhere`` are the comparisons of other records of its data sets, of the same machine and protocol.
+    """
 
     suite: Suite
+    scope: Scope
     datasets: list[DatasetComparisons]
     elsewhere: list[DatasetComparisons] = field(default_factory=list)
 
@@ -62,7 +68,7 @@ class SuiteRecords:
 def suite_records(
     results: Path, records: Sequence[StoredRecord], environments: Mapping[str, dict[str, Any]], folder: Path = SUITES
 ) -> list[SuiteRecords]:
-    """The suites that name sections of a page and have records, by name."""
+    """The suites that name sections of a page and have records: by name, the newest protocol, each machine apart."""
     from omegaconf import OmegaConf
 
     suites = []
@@ -71,26 +77,41 @@ def suite_records(
         suite = read_suite(OmegaConf.to_container(OmegaConf.load(file)))
         measured = [(path, record) for path, record in records if record["config"].get("suite") == suite.name]
         if suite.report and measured:
-            datasets = dataset_comparisons(results, measured, environments)
-            suites.append(SuiteRecords(suite, datasets, _elsewhere(suite, datasets, others)))
+            newest = newest_protocol(measured)
+            measured = [(path, record) for path, record in measured if record["protocol"] == newest]
+            scopes = by_scope(dataset_comparisons(results, measured, environments))
+            suites += [
+                SuiteRecords(suite, scope, _named_apart(datasets), _elsewhere(suite, datasets, others))
+                for scope, datasets in scopes.items()
+            ]
     return suites
 
 
 def _elsewhere(
     suite: Suite, datasets: Sequence[DatasetComparisons], others: Sequence[DatasetComparisons]
 ) -> list[DatasetComparisons]:
-    """The comparisons of a suite's data sets and machines, without the rows that are its own."""
-    places = {(dataset.name, dataset.machine) for dataset in datasets}
+    """The comparisons of a suite's data sets and scope, without the rows that are its own."""
+    places = {(dataset.name, dataset.scope) for dataset in datasets}
     return [
         replace(dataset, comparisons=[rest for one in dataset.comparisons if (rest := _without(one, suite.name))])
         for dataset in others
-        if (dataset.name, dataset.machine) in places
+        if (dataset.name, dataset.scope) in places
     ]
 
 
 def _without(comparison: Comparison, suite: str) -> Comparison | None:
     rows = [row for row in comparison.rows if row.record["config"].get("suite") != suite]
     return replace(comparison, rows=rows) if rows else None
+
+
+def _named_apart(datasets: Sequence[DatasetComparisons]) -> list[DatasetComparisons]:
+    """Give comparisons that would have the same name the settings that tell them apart."""
+    named = [(dataset, one) for dataset in datasets for one in dataset.comparisons]
+    words = iter(distinctions([name_of(dataset, one) for dataset, one in named], [one.settings for _, one in named]))
+    return [
+        replace(dataset, comparisons=[replace(one, distinction=tuple(next(words))) for one in dataset.comparisons])
+        for dataset in datasets
+    ]
 
 
 def name_of(dataset: DatasetComparisons, comparison: Comparison) -> str:
@@ -103,7 +124,9 @@ def name_of(dataset: DatasetComparisons, comparison: Comparison) -> str:
     fanouts, limit = config["model"].get("fanouts") or [], config["training"].get("batch_limit")
     sampled = [f"fanouts {' '.join(map(str, fanouts))}"] if fanouts else []
     limited = [f"the first {limit} of an epoch"] if limit else []
-    return f"{dataset.name}{size}, {', '.join([*task, form[0], *limited, *form[1:-2], *sampled])}"
+    return (
+        f"{dataset.name}{size}, {', '.join([*task, form[0], *limited, *form[1:-2], *sampled, *comparison.distinction])}"
+    )
 
 
 def option(row: Row, name: str) -> Any:

@@ -15,4 +15,4 @@ def test_equal_titles_get_the_values_that_differ(tmp_path: Path) -> None:
     page = (tmp_path / "reports" / "comparison.md").read_text()
     titles = [line for line in page.splitlines() if line.startswith("### ")]
     start = "### cora: gat, train, full batch, 2 layers"
-    assert sorted(titles) == [f"{start}, hidden {hidden}, cpu, 2 threads" for hidden in (16, 8)]
+    assert sorted(titles) == [f"{start}, hidden={hidden}, cpu, 2 threads" for hidden in (16, 8)]

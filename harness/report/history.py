@@ -1,0 +1,106 @@
+"""Headlines by commit and date: how many times as fast ours is as the fastest peer, in every record there is."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from datasets.hashes import digest
+from harness.planning.schema import ModelConfig, TrainingConfig
+from harness.report.comparisons import comparison_title, shared_settings
+from harness.report.rows import Row, rows
+from harness.report.scopes import Scope, scope_of
+from harness.report.speedups import fastest_of_ours
+from harness.store.naming import dataset_name, distinctions, flatten
+from harness.store.record import Record, StoredRecord
+from harness.store.statistics import Summary
+
+Environments = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A headline as one commit measured it in one scope; ``commit`` is empty where no record names it."""
+
+    date: str
+    commit: str
+    scope: Scope
+    factor: Summary
+    ours: Row
+    peer: Row
+
+
+@dataclass(frozen=True)
+class Headline:
+    """What was timed, by name, and all measurements of it by date."""
+
+    dataset: str
+    title: str
+    points: list[Measured]
+
+
+def headlines(results: Path, records: Iterable[StoredRecord], environments: Environments) -> list[Headline]:
+    """Every timed call of which ours and a peer were measured in turns, by data set and title."""
+    tables: dict[str, list[StoredRecord]] = {}
+    for path, record in records:
+        tables.setdefault(digest(_settings(record["config"])), []).append((path, record))
+    measured = [(table, points) for table in tables.values() if (points := _points(results, table, environments))]
+    configs = [table[0][1]["config"] for table, _ in measured]
+    names = [f"{dataset_name(config['dataset'])}: {comparison_title(config)}" for config in configs]
+    words = distinctions(names, [flatten(_settings(config)) for config in configs])
+    built = [
+        Headline(dataset_name(config["dataset"]), ", ".join([comparison_title(config), *added]), points)
+        for config, added, (_, points) in zip(configs, words, measured, strict=True)
+    ]
+    return sorted(built, key=lambda headline: (headline.dataset, headline.title))
+
+
+def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What is timed, whatever was the protocol: keys that an old record lacks have today's defaults."""
+    shared = shared_settings(config)
+    shared["model"], shared["training"] = ({**_defaults()[name], **shared[name]} for name in ("model", "training"))
+    task = {name: config[name] for name in ("device", "threads")} | {"scenario": config["scenario"]["name"]}
+    return {name: shared[name] for name in ("dataset", "model", "training", "order")} | task
+
+
+@cache
+def _defaults() -> dict[str, dict[str, Any]]:
+    training = asdict(TrainingConfig())
+    return {"model": asdict(ModelConfig()), "training": {key: training[key] for key in training if key != "dtype"}}
+
+
+def _points(results: Path, table: Sequence[StoredRecord], environments: Environments) -> list[Measured]:
+    measured: dict[tuple[Any, ...], list[StoredRecord]] = {}
+    for path, record in table:
+        config, version = record["config"], commit_of(record, environments) or date_of(record)
+        passes = digest([config.get("measure", {}), config["scenario"].get("train_to_end")])
+        measured.setdefault((scope_of(results, path, record), version, passes), []).append((path, record))
+    points = (_point(scope, cells, environments) for (scope, _, _), cells in measured.items())
+    known = [point for point in points if point is not None]
+    return sorted(known, key=lambda point: (point.date, point.scope, point.commit))
+
+
+def _point(scope: Scope, cells: Sequence[StoredRecord], environments: Environments) -> Measured | None:
+    table = rows(cells, environments)
+    ours = fastest_of_ours(table)
+    peer = next((row for row in table if ours is not None and row.label == ours.ratio_to), None)
+    if ours is None or peer is None or ours.ratio is None:
+        return None
+    ratio = ours.ratio
+    factor = Summary(1 / ratio.median, 1 / ratio.high, 1 / ratio.low, ratio.n, ratio.kind)
+    newest = max((record for row in (ours, peer) for record in row.ok), key=date_of)
+    return Measured(date_of(newest), commit_of(newest, environments), scope, factor, ours, peer)
+
+
+def commit_of(record: Record, environments: Environments) -> str:
+    """The commit that a record or its environment names, 9 digits, with ``+`` for uncommitted changes; else empty."""
+    commit: Any = record.get("commit") or environments.get(record["environment"], {}).get("commit") or {}
+    if isinstance(commit, str):
+        return commit[:9]
+    return f"{commit['revision'][:9]}{'+' if commit.get('dirty') else ''}" if commit.get("revision") else ""
+
+
+def date_of(record: Record) -> str:
+    """The day on which a record was written; empty where it does not say."""
+    return str(record.get("written") or "")[:10]

@@ -1,0 +1,70 @@
+"""History: a point per commit or date, protocols and machines apart, every superseded record linked."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.report import figures
+from harness.report.history import Headline, headlines
+from harness.report.write import write_reports
+from harness.store.files import environment_of, find_records
+from tests import factory
+
+
+def measure(results: Path, factor: float, day: int, *, commit: str = "", protocol: int = 9, **keys: Any) -> None:
+    """Write ours and a peer that takes ``factor`` times as long, on a day of January."""
+    environment = {"checked": {"day": day}} | ({"commit": {"revision": commit, "dirty": False}} if commit else {})
+    written = f"2026-01-{day:02d}T12:00:00Z"
+    for backend, seconds in (("agl", 0.01), ("dgl", 0.01 * factor)):
+        record = factory.record(backend, 0, seconds, written=written, protocol=protocol, group=f"g{day}")
+        factory.write(results, record, environment=environment, **keys)
+
+
+def history(results: Path) -> list[Headline]:
+    records = list(find_records(results))
+    environments = {record["environment"]: environment_of(results, record["environment"]) for _, record in records}
+    return headlines(results, records, environments)
+
+
+def test_a_headline_has_a_point_per_commit_or_else_per_day(tmp_path: Path) -> None:
+    measure(tmp_path, 2, day=1)
+    measure(tmp_path, 3, day=2, commit="a" * 40)
+    measure(tmp_path, 4, day=3, commit="b" * 40)
+    (headline,) = history(tmp_path)
+    assert [point.commit for point in headline.points] == ["", "a" * 9, "b" * 9]
+    assert [point.date for point in headline.points] == ["2026-01-01", "2026-01-02", "2026-01-03"]
+    assert [point.factor.median for point in headline.points] == pytest.approx([2, 3, 4], rel=0.05)
+    assert all(point.factor.low <= point.factor.median <= point.factor.high for point in headline.points)
+
+
+def test_no_line_joins_two_protocols_or_machines(tmp_path: Path) -> None:
+    for day, (protocol, machine) in enumerate([(8, "one"), (8, "one"), (9, "one"), (9, "two")], start=1):
+        measure(tmp_path, day, day=day, protocol=protocol, machine=machine)
+    (headline,) = history(tmp_path)
+    (axes,) = figures.draw_history(headline).axes
+    lines = [line for line in axes.lines if line.get_marker() == "o"]
+    assert [list(map(float, line.get_xdata())) for line in lines] == [[0, 1], [2], [3]]  # type: ignore[arg-type]
+
+
+def test_settings_that_an_old_record_lacks_have_their_defaults(tmp_path: Path) -> None:
+    for day, training in ((1, {}), (2, {"patience": 0}), (3, {"patience": 7})):
+        for backend, seconds in (("agl", 0.01), ("dgl", 0.02)):
+            values = factory.config(backend, training=training)
+            record = factory.record(backend, 0, seconds, config=values, written=f"2026-01-0{day}T12:00:00Z")
+            factory.write(tmp_path, record, folder=f"{backend}{day}")
+    assert [(len(one.points), "patience=" in one.title) for one in history(tmp_path)] == [(2, True), (1, True)]
+
+
+def test_the_page_links_superseded_records_and_draws_only_what_has_several_points(tmp_path: Path) -> None:
+    results, out = tmp_path / "results", tmp_path / "reports"
+    measure(results, 2, day=1)
+    write_reports(results, out)
+    assert not list((out / "figures").glob("history-*"))
+    assert "Superseded records" not in (out / "history.md").read_text()
+    measure(results, 3, day=2)
+    write_reports(results, out)
+    text = (out / "history.md").read_text()
+    assert "figures/history-cora-0.svg" in text
+    old = [path.name for path, record in find_records(results) if record["written"].startswith("2026-01-01")]
+    assert len(old) == 2 and all(name in text.partition("Superseded records")[2] for name in old)

@@ -1,0 +1,57 @@
+"""Tables of a run: every one has a title of its own."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.planning.compose import compose_one
+from harness.planning.config import load
+from harness.planning.plan import PlannedRun, form_groups
+from harness.store.files import read_record
+from harness.terminal.results import print_results, titles
+from tests import factory
+
+BASE = ["backend=dummy", "dataset.options.nodes=500", "dataset=uug", "model=gat"]
+CHOICES = [
+    ["model.layers=3"],
+    ["model.hidden=32"],
+    ["model.heads=2"],
+    ["model.fanouts=[5,5]", "training.batch_size=64"],
+    ["training.batch_size=64"],
+    ["training.batch_size=128"],
+    ["dataset.options.nodes=600"],
+    ["order=rcm"],
+    ["threads=1"],
+    ["training.dtype=bf16"],
+    ["launcher.allocator=stock", "model.layers=4"],
+    ["measure=short", "model.layers=4"],
+    ["seed=1"],
+]
+
+
+def groups(*choices: list[str]) -> list[Any]:
+    runs = [PlannedRun(load(compose_one([*BASE, *choice]))) for choice in choices]
+    return form_groups(runs, lambda config: {"threads": config["threads"]})
+
+
+def test_every_table_of_one_output_has_its_own_title() -> None:
+    tables = {group.id: [group] for group in groups([], *CHOICES)}
+    names = titles(tables)
+    assert len(set(names)) == len(names) == len(CHOICES) + 1
+    assert titles(dict([next(iter(tables.items()))])) == ["uug gat train cpu threads=2"]
+
+
+def test_tables_of_another_depth_name_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    planned = groups(["model.layers=2"], ["model.layers=3"])
+    for group in planned:
+        (cell,) = group.cells
+        record = factory.record("dummy", 0, config=asdict(cell.config), group=group.id)
+        path = factory.write(tmp_path, record, folder=cell.hash)
+        group.records = [(path, read_record(path))]
+    print_results(planned, {})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("uug")] == [
+        f"uug gat train cpu threads=2 layers={layers}" for layers in (2, 3)
+    ]
