@@ -75,8 +75,8 @@ def adjacency_of(graph: Graph, model: str) -> Adjacency:
         return Adjacency(csr)
     edge_weight: NDArray[np.float32] | None = None
     if graph.edge_weights is not None:
-        raw = graph.edge_weights[np.maximum(old_positions, 0)]
-        edge_weight = np.where(old_positions >= 0, raw, np.float32(1)).astype(np.float32)
+        edge_weight = np.ones(csr.nnz, dtype=np.float32)
+        edge_weight[old_positions >= 0] = graph.edge_weights[old_positions[old_positions >= 0]]
     ones = np.ones(csr.nnz) if edge_weight is None else edge_weight.astype(np.float64)
     degree = np.bincount(csr.destinations, weights=ones, minlength=csr.shape[0])
     with np.errstate(divide="ignore"):

@@ -60,8 +60,8 @@ class UnsampledGraph:
     def _in_place(self, nodes: Nodes, depth: int) -> list[LayerMatrix] | None:
         """Matrices of the layers below ``depth`` hops, which compute ``nodes``; ``None`` to renumber this hop too."""
         all_edges = LayerMatrix(self.csr, self.weight)
-        if len(nodes) == self.csr.shape[0]:
-            return [all_edges] * (self.hops - depth)
+        if depth == 0 and len(nodes) == self.csr.shape[0]:
+            return [all_edges] * self.hops
         reads_features = self.sums_features and depth == self.hops - 1
         if not reads_features and self._edges_into(nodes) < self.csr.shape[1]:
             return None

@@ -49,6 +49,9 @@ class TargetBatches(list[Tensor]):
 
 def load_blocks(graph: Any, targets: Sequence[Tensor], sampler: Any, workers: int) -> Iterator[Any]:
     """Sample the blocks of each batch of targets, in their order, in ``workers`` loader processes."""
+    if all(len(batch) == 1 for batch in targets):
+        # DGL would take such a list for one tensor of nodes; nobody asks for the batch that prevents it.
+        targets = [*targets, targets[0][:0]]
     loader = dgl.dataloading.DataLoader(graph, TargetBatches(targets), sampler, batch_size=None, num_workers=workers)
     with warnings.catch_warnings():
         # DGL warns that loaders should be pinned to cores of their own; here they share the cell's.

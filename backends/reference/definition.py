@@ -217,7 +217,7 @@ def loss(logits: Tensor, labels: NDArray[np.integer], arithmetic: Arithmetic | N
     if labels.ndim == 1:
         each = _cross_entropy(z, y, arithmetic)
     else:
-        each = arithmetic.round(arithmetic.round(functional.softplus(z)) - arithmetic.round(y.to(z.dtype) * z))
+        each = _binary_cross_entropy(z, y.to(z.dtype), arithmetic)
     total = arithmetic.sum(each, torch.zeros_like(each, dtype=torch.int64), 1)[0]
     return arithmetic.round(total / len(each))
 
@@ -228,6 +228,13 @@ def _cross_entropy(z: Tensor, y: Tensor, arithmetic: Arithmetic) -> Tensor:
     exponents = arithmetic.round(torch.exp(shifted)).sum(1)
     normaliser = arithmetic.round(torch.log(arithmetic.round(exponents)))
     return arithmetic.round(normaliser - shifted[torch.arange(len(y)), y])
+
+
+def _binary_cross_entropy(z: Tensor, y: Tensor, arithmetic: Arithmetic) -> Tensor:
+    """``max(z, 0) - y z + log(1 + exp(-|z|))``; the logarithm's error is that of ``1 + exp(-|z|)``."""
+    one = arithmetic.round(torch.ones_like(z))
+    tail = torch.log1p(arithmetic.round(torch.exp(-z.abs())) + (one - 1.0))
+    return arithmetic.round(arithmetic.round(z.clamp(min=0.0)) - arithmetic.round(y * z) + arithmetic.round(tail))
 
 
 def logits_and_loss(
@@ -274,12 +281,13 @@ def scores(
     targets: NDArray[np.int64],
     seed: int = 0,
     arithmetic: Arithmetic | None = None,
+    masks: Masks | None = None,
 ) -> Floats:
     """Return the logits [targets, classes] alone, in float64 by default."""
     arithmetic = arithmetic or Arithmetic()
     with torch.no_grad():
         parameters = _rounded(_operands(state, arithmetic), arithmetic)
-        return forward(graph, spec, parameters, seed, arithmetic).numpy()[targets]
+        return forward(graph, spec, parameters, seed, arithmetic, masks).numpy()[targets]
 
 
 def _operands(arrays: State, arithmetic: Arithmetic) -> dict[str, Tensor]:

@@ -22,21 +22,30 @@ DEFINITION = "backends.reference.definition"
 def verify_model(config: RunConfig, graph: Graph) -> dict[str, Any]:
     """Compare the engine of ``config`` on a small graph and on a slice of ``graph``; raises Incorrect."""
     view = graph.training_view() if config.scenario.name == "train" else graph
-    return verify_all(config, {name: ModelSubject(config, part) for name, part in parts_of(config, view).items()})
+    parity = verify_all(config, {name: ModelSubject(config, part) for name, part in parts_of(config, view).items()})
+    if config.scenario.name == "train":
+        # Loaded here: it compares models, as this module does.
+        parity |= load_object("harness.verify.dropout:verify_dropout")(config)
+    return parity
 
 
-def state_of(spec: ModelSpec, seed: int) -> State:
-    """The canonical state of a seed, with random biases: zeros would hide that an engine adds none."""
+def state_of(spec: ModelSpec, seed: int, graph: Graph) -> State:
+    """The canonical state of a seed, with random biases: zeros would hide that an engine adds none.
+
+    They are of the size of the features, so that neither hides the other.
+    """
+    assert graph.features is not None
+    size = float(np.sqrt(np.mean(np.square(graph.features, dtype=np.float64)))) if graph.features.size else 1.0
     state = initial_state(spec, seed)
     for name, value in state.items():
         if name.endswith("bias"):
             generator = np.random.Generator(np.random.Philox(key=stream(seed, name)))
-            state[name] = generator.uniform(-0.5, 0.5, value.shape).astype(np.float32)
+            state[name] = generator.uniform(-0.5 * size, 0.5 * size, value.shape).astype(np.float32)
     return state
 
 
 class ModelSubject:
-    """Fresh runtime objects of one backend on one graph, without dropout.
+    """Fresh runtime objects of one backend on one graph; training without dropout, which has a gate of its own.
 
     Fanouts are sampled alike by engine and definition where the engine can be given the definition's draws; elsewhere
     both use all neighbours.
@@ -53,10 +62,12 @@ class ModelSubject:
 
     def answer(self, seed: int) -> Answer:
         """Let a new runtime object compute from the state of ``seed``."""
-        state = state_of(self.spec, seed)
+        state = state_of(self.spec, seed, self.graph)
         engine = runtime(self.backend, self.scenario)
         plan = BatchPlan(self.targets, self.size, None, self.config.seed)
-        training = training_of(self.config).without_dropout()
+        training = training_of(self.config)
+        if self.scenario == "train":
+            training = training.without_dropout()  # it has a gate of its own; inference must not drop anything
         engine.prepare(self.graph, self.spec, training, state, plan, Clock())
         try:
             if self.scenario == "infer":
@@ -68,7 +79,7 @@ class ModelSubject:
 
     def definition(self, seed: int, arithmetic: Any) -> Answer:
         """Compute the same from the definition."""
-        state, function = state_of(self.spec, seed), "loss_and_gradients" if self.scenario == "train" else "scores"
+        state, function = state_of(self.spec, seed, self.graph), "loss_and_gradients" if self.scenario == "train" else "scores"
         defined = load_object(f"{DEFINITION}:{function}")
         result = defined(self.graph, self.spec, state, self.targets, self.config.seed, arithmetic)
         return result if self.scenario == "train" else (result, None, {})

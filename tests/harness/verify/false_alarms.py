@@ -1,25 +1,39 @@
 """Counts false alarms of the parity gate: ``python -m tests.harness.verify.false_alarms [CELLS] [FIRST SEED]``.
 
-Right engines compute random cells; the gate should pass all of them. Prints the largest multiples per engine and model,
-every cell that failed, and the counts; ends with 1 if any failed.
+Right engines compute random cells; the gate should pass all of them. In each twentieth cell the gate of dropout is asked
+too. Prints the largest multiples per engine and model, every cell that failed, and the counts; ends with 1 if any failed.
 """
 
 import sys
 import traceback
 from collections import defaultdict
+from dataclasses import replace
+from typing import Any
 
 import torch
 
-from harness.verify.comparison import ALLOWED, UNITS, compare
+from harness.verify.comparison import ALLOWED, UNITS, Subject, compare
+from harness.verify.dropout import verify_dropout
 from harness.verify.models import ModelSubject
 from harness.verify.products import ProductSubject
 from tests.harness.verify.random_cells import RandomCell, random_cell
 
+DROPOUT_EVERY = 20  # seeds
+RATES = (0.1, 0.5, 0.8)
 
-def verdict(cell: RandomCell) -> dict[str, object]:
-    """The gate's comparison of a cell on its whole graph."""
-    subject = ProductSubject if cell.config.scenario.name == "spmm" else ModelSubject
-    return compare(subject(cell.config, cell.graph), cell.config.seed, UNITS["float32"])
+
+def verdict(cell: RandomCell) -> dict[str, Any]:
+    """The gate's comparison of a cell on its whole graph; raises Incorrect for a dropout that is not right."""
+    config = cell.config
+    subject: Subject
+    if config.scenario.name == "spmm":
+        subject = ProductSubject(config, cell.graph)
+    else:
+        subject = ModelSubject(config, cell.graph)
+    if config.scenario.name == "train" and config.seed % DROPOUT_EVERY == 0:
+        rate = RATES[config.seed // DROPOUT_EVERY % len(RATES)]
+        verify_dropout(replace(config, training=replace(config.training, dropout=rate, attention_dropout=rate)))
+    return compare(subject, config.seed, UNITS["float32"])
 
 
 def main(cells: int = 2000, first: int = 0) -> int:

@@ -1,0 +1,94 @@
+"""Parity gate of dropout: its rate, its scale, the gradient under the masks that were drawn, and none in prediction."""
+
+from dataclasses import replace
+from typing import Any
+
+from backends.batches import BatchPlan
+from backends.model import TrainingSpec, initial_state
+from backends.registry import load_object, runtime
+from harness.measure.clock import Clock
+from harness.planning.schema import RunConfig
+from harness.scenario.setup import training_of
+from harness.verify.comparison import UNITS, Answer, compare, raise_if_wrong
+from harness.verify.masks import DEFINITION, Probe, Recovered, pairs_graph, pairs_spec
+from harness.verify.models import state_of
+from harness.verify.outcome import Incorrect
+
+SIGMAS = 6.0
+NEAR = 1e-3  # relative: logits that are further from those of every mask have another scale
+
+
+def verify_dropout(config: RunConfig) -> dict[str, Any]:
+    """Check the dropout of the layers' inputs and that of attention, each alone; raises Incorrect.
+
+    Returns per kind what ``compare`` returns, the share of the entries that were dropped, and their number.
+    """
+    training, parity = training_of(config), {}
+    kinds = {"dropout": training.dropout}
+    if config.model.name == "gat":
+        kinds["attention_dropout"] = training.attention_dropout
+    for kind, rate in kinds.items():
+        if rate > 0:
+            only = replace(training.without_dropout(), **{kind: rate})
+            parity |= _verify_kind(config, kind.replace("_", " "), only, rate, parity)
+    return parity
+
+
+def _verify_kind(
+    config: RunConfig, kind: str, training: TrainingSpec, rate: float, parity: dict[str, Any]
+) -> dict[str, Any]:
+    """Recover the masks of one kind, then compare under them, and without them in prediction."""
+    subject = DropoutSubject(config, training)
+    try:
+        probe = Probe(subject.engine, subject.graph, subject.spec, rate)
+        drawn = probe.attention() if kind.startswith("attention") else probe.inputs()
+        if wrong := _wrong_rate(drawn, rate):
+            parity[kind] = {"rate": drawn.rate, "entries": drawn.entries}
+            raise Incorrect(f"backend {config.backend.name} computes another {kind}: {wrong}", parity)
+        subject.masks = drawn.masks
+        for name, predicts in ((kind, False), (f"prediction after {kind}", True)):
+            subject.predicts = predicts
+            parity[name] = compare(subject, config.seed, UNITS[config.training.dtype])
+            raise_if_wrong(config, name, parity)
+    finally:
+        subject.engine.close()
+    parity[kind] |= {"rate": drawn.rate, "entries": drawn.entries}
+    return parity
+
+
+def _wrong_rate(drawn: Recovered, rate: float) -> str:
+    """A sentence on how the masks differ from those of a rate, empty if they do not."""
+    if not drawn.distance <= NEAR:
+        return f"an entry is neither 0 nor multiplied by 1 / (1 - {rate:g}), or its mask does not repeat after load"
+    if abs(drawn.rate - rate) > SIGMAS * (rate * (1 - rate) / drawn.entries) ** 0.5:
+        return f"{drawn.rate:.3f} of {drawn.entries} entries are dropped, {rate:g} is the rate"
+    return ""
+
+
+class DropoutSubject:
+    """One trainer on the graph of pairs; the state's seed draws its parameters, its masks are the same in all calls."""
+
+    def __init__(self, config: RunConfig, training: TrainingSpec) -> None:
+        self.graph, self.spec = pairs_graph(), pairs_spec(config.model.name, config.model.layers)
+        self.targets = self.graph.nodes_of("train")
+        self.masks: Any = None
+        self.predicts = False
+        self.engine = runtime(config.backend.for_parity_gate(), "train")
+        size = None if config.training.batch_size is None else len(self.targets)
+        plan = BatchPlan(self.targets, size, None, config.seed)
+        self.engine.prepare(self.graph, self.spec, training, initial_state(self.spec, 0), plan, Clock())
+
+    def answer(self, seed: int) -> Answer:
+        """Let the trainer compute, or predict after it has trained."""
+        self.engine.load(state_of(self.spec, seed, self.graph))
+        logits, loss, gradients = self.engine.loss_and_gradients(self.targets)
+        if self.predicts:
+            return self.engine.predict(self.graph, self.targets), None, {}
+        return logits, float(loss), gradients
+
+    def definition(self, seed: int, arithmetic: Any) -> Answer:
+        """Compute the same from the definition, under the masks."""
+        function = load_object(f"{DEFINITION}:{'scores' if self.predicts else 'loss_and_gradients'}")
+        masks = None if self.predicts else self.masks
+        result = function(self.graph, self.spec, state_of(self.spec, seed, self.graph), self.targets, 0, arithmetic, masks)
+        return (result, None, {}) if self.predicts else result
