@@ -38,7 +38,7 @@ def settings(comparison: Comparison) -> str:
 
 
 def row_notes(comparison: Comparison) -> list[Block]:
-    """Notes on rows: extrapolated epochs, repeated samples, outliers, older records, failed seeds."""
+    """Notes on rows: extrapolated epochs, doubtful figures, repeated samples, outliers, older records, failed seeds."""
     noted = [(row.label, text) for row in comparison.rows if (text := _note(row))]
     return bullets([f"{label}: {text}." for label, text in noted])
 
@@ -53,6 +53,7 @@ def _note(row: Row) -> str:
     notes = [f"epoch extrapolated from 1/{limited:.3g} of its batches"] if limited else []
     sampler = row.record.get("facts", {}).get("batches_by")
     notes += [f"its mini batches are made by {sampler}"] if sampler else []
+    notes += [f"⚠ {doubt}" for doubt in row.doubts]
     notes += [f"{name}: {count}" for name, count in counted.items() if count]
     bad = [record for _, record in row.cells if record["status"] != "ok"]
     notes += [f"seed {record['config']['seed']} ended as {record['status']}" for record in bad if row.ok]
