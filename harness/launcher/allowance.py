@@ -35,9 +35,9 @@ class Allowance:
 
     def _sentence(self, cell_seconds: float, whole: float) -> str:
         return (
-            f"skipped: it would take about {cell_seconds / 60:.0f} of the {whole / 60:.0f} minutes that its group needs, "
-            f"and a group may take {self.seconds / 60:.0f} (measure.group_seconds={self.seconds:g}): raise that, or "
-            "lower measure.processes or training.epochs"
+            f"skipped: it would take about {cell_seconds / 60:.0f} of the {whole / 60:.0f} minutes that its group "
+            f"needs, and a group may take {self.seconds / 60:.0f} (measure.group_seconds={self.seconds:g}): raise "
+            "that, or lower measure.processes or training.epochs"
         )
 
 

@@ -8,7 +8,7 @@ from harness.report.content import NOTHING
 from harness.report.published import Published
 from harness.report.rows import Row
 from harness.store.record import Record
-from harness.store.statistics import Summary
+from harness.store.statistics import LEVEL, Summary
 
 GLYPHS = {
     "oom": "✗ oom",
@@ -18,6 +18,17 @@ GLYPHS = {
     "unsupported": "∅ unsupported",
     "not_installed": "∅ not installed",
     "interrupted": "✗ interrupted",
+}
+TIMES = {
+    "time": "median of the medians of each process. [low, high] holds the median of all processes with a probability "
+    "of at least 95 %, or with the one that stands inside: it lies between two values of the n processes. "
+    "(low … high) is the 10th to 90th percentile of the samples of a single process: a look, which says nothing about "
+    "other processes",
+    "first call": "the discarded call at the start of a turn, which finds caches and threads as another engine left "
+    "them; — in records before protocol 3",
+    "n": "fresh processes; each seed has its own",
+    "⚠": "the samples have two modes, drift, or many outliers, or were taken beside other load: the notes below the "
+    "table say so with numbers. Such a figure is no headline",
 }
 UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
 LONGEST_MESSAGE = 160
@@ -36,10 +47,27 @@ def timed(rows: Sequence[Row]) -> str:
 
 
 def measured(summary: Summary, factor: float = 1.0) -> str:
-    """``median [low, high]`` for an interval over processes, ``median (low … high)`` for the spread inside them."""
+    """``median [low, high]`` for an interval over processes, ``median (low … high)`` for the spread inside one.
+
+    The coverage of the interval stands inside it where it is below the usual 95 %.
+    """
     scaled = summary.scaled(factor)
-    ends = ("[", ", ", "]") if scaled.kind == "interval" else ("(", " … ", ")")
-    return f"{scaled.median:.3g} {ends[0]}{scaled.low:.3g}{ends[1]}{scaled.high:.3g}{ends[2]}"
+    if scaled.coverage is None:
+        return f"{scaled.median:.3g} ({scaled.low:.3g} … {scaled.high:.3g})"
+    less = f"; {100 * scaled.coverage:.3g} %" if scaled.coverage < LEVEL else ""
+    return f"{scaled.median:.3g} [{scaled.low:.3g}, {scaled.high:.3g}{less}]"
+
+
+def doubtful(row: Row) -> str:
+    """The names of what speaks against a row's figure, to stand behind it; nothing for a good one."""
+    return f" ⚠ {', '.join(doubt.name for doubt in row.doubts)}" if row.doubts else ""
+
+
+def processes(row: Row) -> str:
+    """Number of processes behind a row's figure, where one is a look, and of the seeds that did not fail."""
+    count = row.time.n if row.time else 0
+    failed = f", {len(row.ok)} of {len(row.cells)} seeds" if len(row.ok) < len(row.cells) else ""
+    return f"{count}{': a look' if count == 1 else ''}{failed}"
 
 
 def ratio(row: Row) -> str:

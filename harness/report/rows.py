@@ -7,9 +7,11 @@ from functools import cached_property
 from typing import Any
 
 from backends.registry import usable_class
-from harness.store import statistics
+from harness.report import load
+from harness.store import shape, statistics
 from harness.store.naming import has_lent_loss, labels
 from harness.store.record import Record, StoredRecord
+from harness.store.shape import Doubt
 from harness.store.statistics import Summary
 
 
@@ -40,7 +42,26 @@ class Row:
     @cached_property
     def time(self) -> Summary | None:
         """Seconds of the timed call, whole epochs also where only some batches were timed."""
-        return statistics.summarize([seconds(record) for record in self.ok]) if self.ok else None
+        return statistics.summarize(list(self.samples().values())) if self.ok else None
+
+    @cached_property
+    def first_call(self) -> float | None:
+        """Seconds of a call that follows another engine's: the median over processes; None before protocol 3."""
+        firsts = [_by_process(record, first_calls(record)) for record in self.ok if "first" in record["epochs"]]
+        medians = [statistics.median(values) for processes in firsts for values in processes.values()]
+        return statistics.median(medians) if medians else None
+
+    def first_call_of_all(self) -> float | None:
+        """Median over processes of the seconds of their very first timed call; None before protocol 3."""
+        calls = [process["first_call"] for record in self.ok for process in record.get("processes", ())]
+        return statistics.median(calls) if calls else None
+
+    @cached_property
+    def doubts(self) -> list[Doubt]:
+        """What the shape of the samples says against their median, and load beside them."""
+        if not self.ok or not self.timed:
+            return []
+        return [*shape.doubts(list(self.samples().values())), *load.doubts(self.ok)]
 
     @property
     def native(self) -> bool:
@@ -85,8 +106,12 @@ class Row:
         return int(self.record["config"].get("measure", {}).get("max_samples", 2)) > 1
 
     def samples(self) -> dict[str, list[float]]:
-        """Seconds of the timed call by group and run, as ratios exist only inside one run of a group."""
-        return {f"{record['group']} {record.get('run', '')}".strip(): seconds(record) for record in self.ok}
+        """Seconds of the timed call by group, run and fresh process: ratios exist only inside one pass of a run."""
+        return {
+            f"{record['group']} {record.get('run', '')} {process}": samples
+            for record in self.ok
+            for process, samples in _by_process(record, seconds(record)).items()
+        }
 
     def values(self, *keys: str) -> list[float]:
         """The numbers at nested ``keys`` of the good records, as far as they are there."""
@@ -137,7 +162,7 @@ class Row:
 
     def outlying(self) -> int:
         """Samples far from their process's median; they count like the others."""
-        return sum(len(statistics.outliers(record["epochs"]["seconds"])) for record in self.ok)
+        return sum(len(statistics.outliers(samples)) for samples in self.samples().values())
 
     def disturbed(self) -> int:
         """Samples that were repeated because something else used the processor."""
@@ -147,6 +172,20 @@ class Row:
 def seconds(record: Record) -> list[float]:
     """Samples of the timed call in seconds, scaled to whole epochs."""
     return [value * record.get("extrapolated", 1.0) for value in record["epochs"]["seconds"]]
+
+
+def first_calls(record: Record) -> list[float]:
+    """The discarded calls of the samples in seconds, scaled to whole epochs."""
+    return [value * record.get("extrapolated", 1.0) for value in record["epochs"]["first"]]
+
+
+def _by_process(record: Record, values: Sequence[float]) -> dict[int, list[float]]:
+    """Values of the samples of a record by fresh process; records before protocol 3 are of one process."""
+    numbers = record["epochs"].get("process") or [0] * len(values)
+    processes: dict[int, list[float]] = {}
+    for number, value in zip(numbers, values, strict=True):
+        processes.setdefault(number, []).append(value)
+    return processes
 
 
 def rows(records: Iterable[StoredRecord], environments: Mapping[str, Mapping[str, Any]]) -> list[Row]:

@@ -51,6 +51,12 @@ class Speedup:
             return [NOTHING] * 3
         return [Value(row.time.median * factor, "{:.4g}"), row.label, Value(times_as_fast(self.ours, row), "{:.3g}x")]
 
+    @property
+    def doubts(self) -> str:
+        """Why the factor is no headline: the doubtful figures of either side by name; empty for a good one."""
+        doubtful = [row for row in (self.ours, self.peer) if row.doubts]
+        return ", ".join(f"{row.label}: {', '.join(doubt.name for doubt in row.doubts)}" for row in doubtful)
+
 
 def speedups(datasets: Iterable[DatasetComparisons]) -> Iterator[Speedup]:
     """Yield one per comparison in which an engine of ours and a peer were measured in the same group.
@@ -76,14 +82,24 @@ def fastest_of_ours(rows: Sequence[Row]) -> Row | None:
     return next((row for row in rows if row.ours and row.ok and row.timed and row.ratio is not None), None)
 
 
-def mean_speedups(factors: Mapping[str, Sequence[float]], beside: Mapping[str, Sequence[str]] | None = None) -> Table:
-    """Geometric mean, lowest and highest factor of each row; ``beside`` maps titles of further columns to cells."""
-    more = beside or {}
+def mean_speedups(gathered: Mapping[str, Sequence[Speedup]], slower: bool = False) -> Table:
+    """Geometric mean, lowest and highest factor of each row, without doubtful figures, which a last column names.
+
+    With ``slower`` a column counts the factors below 1.
+    """
     rows: list[list[Cell]] = []
-    for place, (name, values) in enumerate(factors.items()):
-        ends = [Value(value, "{:.3g}x") for value in (geometric_mean(values), min(values), max(values))]
-        rows.append([name, str(len(values)), *ends, *[cells[place] for cells in more.values()]])
-    return Table(columns("", *MEANS, *more), rows)
+    for name, measured in gathered.items():
+        values = [one.factor for one in measured if not one.doubts]
+        ends = (geometric_mean(values), min(values), max(values)) if values else (None, None, None)
+        below = [str(sum(value < 1 for value in values))] * slower
+        rows.append([name, str(len(values)), *[Value(value, "{:.3g}x") for value in ends], *below, left_out(measured)])
+    return Table(columns("", *MEANS, *["slower than a peer"] * slower, "left out"), rows)
+
+
+def left_out(measured: Iterable[Speedup]) -> str:
+    """The speed-ups that are no headline, each with the reason; a dash where there is none."""
+    doubtful = [f"{one.dataset.name}, {short_title(one.comparison)} ({one.doubts})" for one in measured if one.doubts]
+    return f"{len(doubtful)}: {'; '.join(doubtful)}" if doubtful else NOTHING
 
 
 def rival_heads(unit: str) -> tuple[str | tuple[str, str], ...]:

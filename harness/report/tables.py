@@ -19,6 +19,7 @@ def results(rows: Sequence[Row], published: Published | None) -> Table:
     heads = columns(
         "engine",
         (formats.timed(rows), unit),
+        ("first call", unit),
         *("n", "ratio to fastest peer", "of the limit", "xNR", "hit rate", f"test {score}", "published"),
         *[f"time to {score}"] * timed_score,
         "peak memory",
@@ -28,13 +29,13 @@ def results(rows: Sequence[Row], published: Published | None) -> Table:
 
 def _result(row: Row, factor: float, published: Published | None, timed_score: bool) -> list[Cell]:
     if row.time is None:
-        return [row.label, formats.status(row), f"0 of {len(row.cells)}", *[NOTHING] * (7 + timed_score)]
-    n = str(len(row.ok)) if len(row.ok) == len(row.cells) else f"{len(row.ok)} of {len(row.cells)}"
+        return [row.label, formats.status(row), NOTHING, f"0 of {len(row.cells)}", *[NOTHING] * (7 + timed_score)]
     scores = row.values("metrics", "test")
     return [
         f"{row.label}{' ★' if row.fastest_peer else ''}",
-        formats.measured(row.time, factor) + (" ≈" if row.record.get("extrapolated") else ""),
-        n,
+        formats.measured(row.time, factor) + (" ≈" if row.record.get("extrapolated") else "") + formats.doubtful(row),
+        Value(None if row.first_call is None else row.first_call * factor),
+        formats.processes(row),
         formats.ratio(row),
         bounds.share(row, "limit"),
         Value(row.median("limits", "xnr")),
@@ -59,14 +60,16 @@ def phases(rows: Sequence[Row]) -> Table:
     good = [row for row in rows if row.ok]
     known = {name for row in good for name in row.phases()} - {"rest"}
     names = [*sorted(known, key=lambda name: (PHASES.index(name) if name in PHASES else len(PHASES), name)), "rest"]
-    heads = columns("engine", *[(name, unit) for name in names], "CPU s per s", ("prepared once", "s"))
+    heads = columns(
+        "engine", *[(name, unit) for name in names], "CPU s per s", ("prepared once", "s"), ("first call of all", "s")
+    )
     lines: list[list[Cell]] = []
     for row in good:
         seconds, once = row.phases(), row.prepare()
         parts = ", ".join(f"{name} {value:.3g}" for name, value in once.items())
         total = f"{sum(once.values()):.3g} ({parts})" if once else NOTHING
         cells = [Value(seconds[name] * factor if name in seconds else None) for name in names]
-        lines.append([row.label, *cells, Value(row.busy(), "{:.2f}"), total])
+        lines.append([row.label, *cells, Value(row.busy(), "{:.2f}"), total, Value(row.first_call_of_all())])
     return Table(heads, lines)
 
 

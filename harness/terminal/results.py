@@ -18,7 +18,7 @@ from harness.report.rows import Row, rows
 from harness.store.naming import different_titles, flatten
 
 WIDE = 160
-HEAD = ("cell", "status", "median epoch", "to fastest peer", "hit rate", "score", "peak memory")
+HEAD = ("cell", "status", "time", "n", "first call", "to fastest peer", "hit rate", "score", "peak memory")
 
 
 def print_plan(plan: Plan) -> None:
@@ -116,7 +116,9 @@ def _cells(row: Row, unit: str, factor: float) -> list[str]:
     return [
         row.label,
         ", ".join(statuses),
-        f"{formats.measured(row.time, factor)} {unit}",
+        f"{formats.measured(row.time, factor)} {unit}{formats.doubtful(row)}",
+        formats.processes(row),
+        NOTHING if row.first_call is None else f"{row.first_call * factor:.3g} {unit}",
         formats.ratio(row),
         str(Value(row.median("cache", "hit_rate"), "{:.1%}")),
         formats.mean(row.values("metrics", "test")),

@@ -208,9 +208,8 @@ def test_fresh_processes_take_samples_of_equally_many_calls_and_verify_once(tmp_
     monkeypatch.setattr(Child, "__init__", started)
     monkeypatch.setattr(Child, "send", asked)
     measure = {"processes": 3, "min_samples": 3, "max_samples": 3, "parity": True}
-    cells = [
-        cell(graph, label, backend={"seconds": seconds}, measure=measure) for label, seconds in zip("ab", (0.01, 0.25))
-    ]
+    lengths = {"a": 0.01, "b": 0.25}
+    cells = [cell(graph, label, backend={"seconds": length}, measure=measure) for label, length in lengths.items()]
     written, _ = run(tmp_path, *cells)
     assert [record["status"] for record in written] == ["ok", "ok"]
     assert all(record["epochs"]["calls"] == [5] * 3 for record in written)

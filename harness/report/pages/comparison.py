@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.report import figures, speedups, tables
+from harness.report import figures, formats, speedups, tables
 from harness.report.comparisons import Comparison, DatasetComparisons
 from harness.report.content import (
     Block,
@@ -24,9 +24,7 @@ from harness.report.pages import provenance
 from harness.report.scopes import on_each_machine
 
 LEGEND = {
-    "time": "median of the medians of each process; one process is one seed. [low, high] is the 95 % bootstrap "
-    "interval over n processes (n ≥ 3). (low … high) is the 10th to 90th percentile of the samples inside the "
-    "processes: with fewer than three, the spread between processes is unknown",
+    **formats.TIMES,
     "ratio to fastest peer": "time divided by that of the fastest peer (★) measured in turns with it, in the same "
     "group. Below 1 is faster; ~ means that the interval contains 1. Every variant of a peer competes, in every "
     "allocator that was measured",

@@ -88,10 +88,10 @@ def _whole(comparison: Comparison) -> bool:
 
 def means(datasets: Iterable[DatasetComparisons]) -> Table:
     """Geometric mean of our speed in units of the fastest peer's, per data set and model."""
-    factors: dict[str, list[float]] = {}
+    gathered: dict[str, list[Speedup]] = {}
     for one in speedups(datasets):
-        factors.setdefault(f"{one.dataset.name}, {one.comparison.title.split(',')[0]}", []).append(one.factor)
-    return mean_speedups(factors)
+        gathered.setdefault(f"{one.dataset.name}, {one.comparison.title.split(',')[0]}", []).append(one)
+    return mean_speedups(gathered)
 
 
 def table(dataset: DatasetComparisons) -> Table:

@@ -35,9 +35,9 @@ KINDS = {False: "spmm (gcn, sage)", True: "gat"}
 PHASES = ("forward", "backward")
 HEADS = ("ratio to fastest peer", "GB/s", "xNR", "of the ceiling", "of the limit", "hit rate", "memory")
 LEGEND = {
-    "time": "median of the samples with (10th … 90th percentile); with several seeds [95 % bootstrap interval]",
+    **formats.TIMES,
     "ratio to fastest peer": "time divided by that of the fastest peer (★). Below 1 is faster; in brackets its "
-    "bootstrap interval, with ~ where that contains 1",
+    "interval over pairs of processes, with ~ where that contains 1",
     "GB/s": "bytes of the streams and of a row for every edge, as if there were no caches, divided by the time",
     "xNR": "the same divided by this machine's stream bandwidth; only caches bring it above 1",
     "of the ceiling": "least time divided by the time. The least time is the larger of two, per product: moving "
@@ -127,13 +127,12 @@ def aggregations(datasets: Iterable[DatasetComparisons]) -> list[AggregationSpee
 
 def means(datasets: Iterable[DatasetComparisons]) -> Table:
     """Geometric means of our speed in units of the fastest peer's, large and small matrices apart."""
-    measured, factors = aggregations(datasets), dict[str, list[float]]()
+    measured, gathered = aggregations(datasets), dict[str, list[AggregationSpeedup]]()
     for attention, kind in KINDS.items():
         for large, size in ((True, "nnz > 10^6"), (False, "nnz ≤ 10^6")):
-            values = [one.factor for one in measured if (one.attention, one.large) == (attention, large)]
-            factors |= {f"{kind}, {size}": values} if values else {}
-    slower = [str(sum(value < 1 for value in values)) for values in factors.values()]
-    return mean_speedups(factors, {"slower than a peer": slower})
+            of_kind = [one for one in measured if (one.attention, one.large) == (attention, large)]
+            gathered |= {f"{kind}, {size}": of_kind} if of_kind else {}
+    return mean_speedups(gathered, slower=True)
 
 
 def figure(datasets: Iterable[DatasetComparisons], suffix: str) -> Figure:
@@ -162,17 +161,19 @@ def _overview_row(speedup: AggregationSpeedup) -> list[Cell]:
 def results(rows: Sequence[Row]) -> Table:
     """The table of one graph and width: every form of every engine."""
     unit, factor = formats.unit_of(rows)
-    heads = columns("engine", ("time", unit), *[(name, unit) for name in PHASES], *HEADS)
+    heads = columns("engine", ("time", unit), ("first call", unit), "n", *[(name, unit) for name in PHASES], *HEADS)
     return Table(heads, [_result(row, factor) for row in rows])
 
 
 def _result(row: Row, factor: float) -> list[Cell]:
     if row.time is None:
-        return [row.label, formats.status(row), *[NOTHING] * (len(PHASES) + len(HEADS))]
+        return [row.label, formats.status(row), *[NOTHING] * (2 + len(PHASES) + len(HEADS))]
     phases, moved = row.phases(), row.median("limits", "bytes_worst")
     return [
         f"{row.label}{' ★' if row.fastest_peer else ''}",
-        formats.measured(row.time, factor),
+        formats.measured(row.time, factor) + formats.doubtful(row),
+        Value(None if row.first_call is None else row.first_call * factor),
+        formats.processes(row),
         *[Value(phases[name] * factor if name in phases else None) for name in PHASES],
         formats.ratio(row),
         Value(moved / row.time.median / 1e9 if moved else None),

@@ -39,7 +39,7 @@ def settings(comparison: Comparison) -> str:
 
 
 def row_notes(comparison: Comparison) -> list[Block]:
-    """Notes on rows: extrapolated epochs, repeated samples, outliers, older records, failed seeds."""
+    """Notes on rows: extrapolated epochs, doubtful figures, repeated samples, outliers, older records, failed seeds."""
     floor = bounds.floor_of(comparison.rows)
     noted = [(row.label, text) for row in comparison.rows if (text := _note(row, floor))]
     return bullets([f"{label}: {text}." for label, text in noted])
@@ -55,6 +55,7 @@ def _note(row: Row, floor: float | None) -> str:
     notes = [f"epoch extrapolated from 1/{limited:.3g} of its batches"] if limited else []
     sampler = row.record.get("facts", {}).get("batches_by")
     notes += [f"its mini batches are made by {sampler}"] if sampler else []
+    notes += [f"⚠ {doubt}" for doubt in row.doubts]
     notes += [f"{name}: {count}" for name, count in counted.items() if count]
     notes += bounds.beaten(row, floor)
     bad = [record for _, record in row.cells if record["status"] != "ok"]

@@ -29,18 +29,19 @@ def cells(records: SuiteRecords) -> list[Block]:
 def _cells(comparison: Comparison) -> Table:
     unit, factor = formats.unit_of(comparison.rows)
     base = next((row for row in comparison.rows if ablations(row) == ("base",) and row.ok), None)
-    heads = columns("engine", (formats.timed(comparison.rows), unit), *CELLS)
+    heads = columns("engine", (formats.timed(comparison.rows), unit), ("first call", unit), *CELLS)
     return Table(heads, [_cell(row, factor, base) for row in comparison.rows])
 
 
 def _cell(row: Row, factor: float, base: Row | None) -> list[Cell]:
     label = label_with_form(row)
     if row.time is None:
-        return [label, formats.status(row), f"0 of {len(row.cells)}", *[NOTHING] * (len(CELLS) - 1)]
+        return [label, formats.status(row), NOTHING, f"0 of {len(row.cells)}", *[NOTHING] * (len(CELLS) - 1)]
     return [
         f"{label}{' ★' if row.fastest_peer else ''}",
-        formats.measured(row.time, factor) + (" ≈" if row.record.get("extrapolated") else ""),
-        str(len(row.ok)),
+        formats.measured(row.time, factor) + (" ≈" if row.record.get("extrapolated") else "") + formats.doubtful(row),
+        Value(None if row.first_call is None else row.first_call * factor),
+        formats.processes(row),
         Value(row.busy(), "{:.2f}"),
         formats.ratio(row),
         Value(None if base is None else seconds(base) / row.time.median),
@@ -57,22 +58,34 @@ def overview(records: SuiteRecords) -> list[Block]:
         ours, peer = at_its_best(comparison.rows), fastest_peer(comparison.rows)
         if ours is None or peer is None:
             continue
-        factors.append(seconds(peer) / seconds(ours))
-        times = [Value(seconds(row), "{:.4g}") for row in (ours, peer)]
-        factor = Value(factors[-1], "{:.3g}x")
-        rows.append([name_of(dataset, comparison), ours.label, *times, peer.label, factor])
+        factor = seconds(peer) / seconds(ours)
+        factors += [factor] * is_headline(ours, peer)
+        times = [f"{seconds(row):.4g}{formats.doubtful(row)}" for row in (ours, peer)]
+        rows.append([name_of(dataset, comparison), ours.label, *times, peer.label, Value(factor, "{:.3g}x")])
     if not rows:
         return []
-    rows.append(["geometric mean", "", "", "", "", Value(geometric_mean(factors), "{:.3g}x")])
+    name = "geometric mean" + (" without the rows with ⚠" if len(factors) < len(rows) else "")
+    mean = geometric_mean(factors) if factors else None
+    rows.append([name, "", "", "", "", Value(mean, "{:.3g}x")])
     heads = columns("", "ours", ("", "s"), ("fastest peer", "s"), "which", "times as fast")
     return [Table(heads, [*rows, *records.published("overview", len(heads))])]
 
 
 def peer_range(records: SuiteRecords, name: str | None) -> str:
-    """How many times as fast ours at its best is as a peer in its best form, from least to most over the tables."""
+    """How many times as fast ours at its best is as a peer in its best form, from least to most over the tables.
+
+    Doubtful figures are left out and counted.
+    """
     pairs = [(at_its_best(one.rows), fastest_peer(one.rows, name)) for _, one in records.comparisons()]
-    factors = sorted(seconds(peer) / seconds(ours) for ours, peer in pairs if ours is not None and peer is not None)
+    known = [(ours, peer) for ours, peer in pairs if ours is not None and peer is not None]
+    factors = sorted(seconds(peer) / seconds(ours) for ours, peer in known if is_headline(ours, peer))
+    doubtful = f"{len(known) - len(factors)} left out as doubtful (⚠)" if len(factors) < len(known) else ""
     if not factors:
-        return NOTHING
+        return doubtful or NOTHING
     ends = dict.fromkeys(f"{value:.3g}" for value in (factors[0], factors[-1]))
-    return f"{' to '.join(ends)} times"
+    return f"{' to '.join(ends)} times{f', {doubtful}' if doubtful else ''}"
+
+
+def is_headline(ours: Row, peer: Row) -> bool:
+    """Whether the samples of both sides give a figure that a summary may show."""
+    return not ours.doubts and not peer.doubts

@@ -1,0 +1,23 @@
+"""Other programs and the hypervisor beside the samples of a row, from its records."""
+
+from collections.abc import Sequence
+
+from harness.store.record import Record
+from harness.store.shape import Doubt
+from harness.store.statistics import median
+
+LOAD, STEAL = 0.05, 0.05  # per thread of the cell; of the CPU time
+
+
+def doubts(records: Sequence[Record]) -> list[Doubt]:
+    """Name load or steal above a bound in most of the processes: repeating their samples did not help."""
+    processes = [process for record in records for process in record.get("processes", ())]
+    threads = int(records[0]["config"]["threads"])
+    named = []
+    loads = [process["load"] for process in processes if "load" in process]
+    if loads and median(loads) > LOAD * threads:
+        named.append(Doubt("load", f"other programs kept {median(loads):.2g} cores busy", "an idle machine"))
+    stolen = [process["steal"] for process in processes if "steal" in process]
+    if stolen and median(stolen) > STEAL:
+        named.append(Doubt("steal", f"the hypervisor kept back {median(stolen):.0%} of the time", "another machine"))
+    return named
