@@ -54,8 +54,14 @@ def place_problems(path: Path, record: Mapping[str, Any]) -> Iterator[str]:
             yield f"is named {key}={in_name}, but its {key} is {abridged(value)}"
     folders = path.absolute().parent.parent.parts[-len(LEVELS) :]
     for level, folder in zip(LEVELS, folders, strict=False):
-        if config[level]["name"] != folder:
-            yield f"lies in the folder {folder}, but its {level} is {abridged(config[level]['name'])}"
+        if (own := _folder_of(config[level])) != folder:
+            yield f"lies in the folder {folder}, but its {level} is {abridged(own)}"
+
+
+def _folder_of(section: Mapping[str, Any]) -> str:
+    """The name of a config's section; a user's tables may have one of their own."""
+    own = (section.get("options") or {}).get("name") if section["name"] == "tables" else None
+    return str(own or section["name"])
 
 
 def _protocol_problems(record: Mapping[str, Any]) -> Iterator[str]:
