@@ -31,13 +31,21 @@ def complete(record: Mapping[str, Any]) -> dict[str, Any]:
     if completed["status"] == "ok" and (bad := sorted(not_finite(completed))):
         completed |= {"status": "error", "message": f"a measured number is not finite: {', '.join(bad[:5])}"}
     values = _ordered(completed)
-    if (wrong := list(problems(values))) and values["status"] == "ok":
-        measured = {key: value for key, value in completed.items() if key not in OF_THE_ENGINE}
-        values = _ordered(measured | {"status": "error", "message": f"the record is not valid: {'; '.join(wrong[:5])}"})
+    if wrong := list(problems(values)):
+        values = _ordered(_without_answers(completed, wrong))
         wrong = list(problems(values))
     if wrong:
         raise RecordError(f"not a record: {'; '.join(wrong)}")
     return values
+
+
+def _without_answers(record: Mapping[str, Any], wrong: list[str]) -> dict[str, Any]:
+    """Drop what came from the measured process, some of which is wrong, and say so in the message."""
+    own = {key: value for key, value in record.items() if key not in OF_THE_ENGINE}
+    message = f"the record is not valid: {'; '.join(wrong[:5])}"
+    if record["status"] == "ok":
+        return own | {"status": "error", "message": message}
+    return own | {"message": f"{record.get('message', '')} ({message})".strip()}
 
 
 def _ordered(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ Identifier = Annotated[str, Meta(pattern="^[0-9A-Za-z_-]{1,64}$", max_length=64)
 EnvironmentHash = Annotated[str, Meta(pattern="^[0-9a-f]{12}$", max_length=12)]
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{32}$", max_length=32)]
 Point = Annotated[list[Number], Meta(min_length=3, max_length=3)]
+Plain = str | int | float | bool | None
 Change = Annotated[list[Any], Meta(min_length=2, max_length=2)]
 
 
@@ -81,6 +82,7 @@ class Record(TypedDict, total=False):
     environment: Required[EnvironmentHash]  # see environments/<hash>.json
     commit: Commit  # of the checkout; absent outside git
     group: Required[Identifier]
+    commit: dict[str, Plain]  # revision of the checkout and whether its code had changes; absent outside git
     run: Identifier  # id shared by the records that one run of a group wrote; absent in older records
     rounds: list[Count]  # position of each sample among those of its group
     prepare: dict[str, Seconds]  # phase -> seconds
@@ -106,7 +108,6 @@ class Record(TypedDict, total=False):
 
 StoredRecord = tuple[Path, Record]  # a record with the path of its file
 
-Plain = str | int | float | bool | None
 Described = Plain | list[Plain] | dict[str, Plain | list[Plain] | dict[str, Plain]]
 
 

@@ -225,6 +225,7 @@ class LimitFacts(TypedDict, total=False):
     ceilings: Ceilings
     flops: Amount
     bytes_best: Amount
+    bytes_least: Amount
     bytes_worst: Amount
     dense_flops: Amount
     dense_seconds: Seconds
@@ -234,6 +235,7 @@ class LimitFacts(TypedDict, total=False):
     fraction_of_limit: Amount
     fraction_of_gather: Amount
     fraction_of_ceiling: Amount
+    beaten: dict[str, Seconds]
 
 
 SECTIONS: Mapping[str, type] = {

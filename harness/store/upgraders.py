@@ -5,6 +5,7 @@ from typing import Any
 
 from harness.store.record import RecordError
 from harness.store.versions import SCHEMA_VERSION
+from harness.store.violations import abridged
 
 Values = dict[str, Any]
 Upgrader = Callable[[Values], Values]
@@ -26,7 +27,7 @@ def upgrade(record: Values, upgraders: Mapping[int, Upgrader] = UPGRADERS, targe
     """Return a record of schema version ``target``; raises RecordError when it is newer, or when a step is missing."""
     version = record.get("schema_version")
     if type(version) is not int or version < 1:
-        raise RecordError(f"schema_version is {version!r:.60}: allowed are 1 to {target}; is it a record?")
+        raise RecordError(f"schema_version is {abridged(version)}: allowed are 1 to {target}; is it a record?")
     if version > target:
         raise RecordError(f"schema_version is {version}, this harness reads {target}: update the harness (git pull)")
     for step in range(version, target):

@@ -242,6 +242,13 @@ def test_a_value_of_the_engine_that_breaks_a_rule_makes_an_error(tmp_path: Path)
     assert "facts.spmm[0].nnz is -1" in record["message"] and "facts" not in record
 
 
+def test_a_failed_cell_keeps_its_status_when_an_answer_of_the_engine_breaks_a_rule(tmp_path: Path) -> None:
+    values = factory.record(status="incorrect", message="the loss is wrong", parity={"small graph": {"loss": 1e300}})
+    record = files.read_record(factory.write(tmp_path, values))
+    assert record["status"] == "incorrect" and "parity" not in record
+    assert "the loss is wrong" in record["message"] and "parity.small graph.loss is 1e+300" in record["message"]
+
+
 def test_a_log_with_half_a_character_is_written(tmp_path: Path) -> None:
     record = files.read_record(factory.write(tmp_path, factory.record(status="error", log_tail="a\udcffb")))
     assert record["log_tail"] == "a\\udcffb"

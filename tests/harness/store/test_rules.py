@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.store import files
+from harness.store import files, rules
 from harness.store.record import REQUIRED
 from harness.store.rules import NEEDED, problems
 from tests import factory
@@ -77,6 +77,16 @@ def test_all_problems_are_named_at_once(good: Any) -> None:
     bad = good | {"warmup": [1.0, -1.0, "a"], "surprise": 1, "ablations": None}
     named = " ".join(problems(bad))
     assert all(place in named for place in ("warmup[1]", "warmup[2]", "surprise", "ablations"))
+
+
+def test_protocol_3_names_the_process_of_each_sample(good: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules, "PROTOCOL", 3)
+    complete = good | {"protocol": 3}
+    assert not list(problems(complete))
+    epochs = {key: value for key, value in good["epochs"].items() if key not in ("process", "first")}
+    bare = {key: value for key, value in complete.items() if key != "processes"} | {"epochs": epochs}
+    assert sorted(problems(bare)) == ["epochs.first is missing", "epochs.process is missing", "processes is missing"]
+    assert not list(problems(bare | {"protocol": 2}))
 
 
 def test_nesting_is_bounded(good: Any) -> None:
