@@ -43,7 +43,7 @@ def pages(results: Path, records: list[StoredRecord]) -> Iterator[Page]:
     trained = of_scenarios(datasets, lambda scenario: scenario != "spmm")
     multiplied = of_scenarios(datasets, lambda scenario: scenario == "spmm", "-kernels")
     full = full_batches(trained)
-    suites = suite_records(results, records, environments)
+    suites = suite_records(results, records, environments, datasets)
     yield comparison_page(trained, environments)
     if multiplied:
         yield kernels_page(multiplied, environments)
