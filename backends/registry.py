@@ -52,7 +52,8 @@ class BackendConfig:
             if name not in allowed:
                 return f"backend {self.name} has no {field} {name!r}: allowed are {', '.join(allowed)}"
         if scenario != "train" and not self.has_own_loss:
-            return f"backend.loss belongs to scenario train, {scenario} has no loss: set backend.loss={type(self).loss}"
+            own = getattr(type(self), "loss", None)
+            return f"backend.loss belongs to scenario train, {scenario} has no loss: set backend.loss={own}"
         return None
 
     @property

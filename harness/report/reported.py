@@ -38,7 +38,7 @@ class Reported:
         trained = of_scenarios(current, lambda scenario: scenario != "spmm")
         multiplied = of_scenarios(current, lambda scenario: scenario == "spmm", "-kernels")
         suites: dict[str, list[SuiteRecords]] = {}
-        for suite in suite_records(results, records, environments):
+        for suite in suite_records(results, records, environments, datasets):
             suites.setdefault(suite.suite.name, []).append(suite)
         others = sorted({dataset.scope.protocol for dataset in datasets} - {protocol}, reverse=True)
         superseded = {

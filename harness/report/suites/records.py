@@ -66,13 +66,19 @@ class SuiteRecords:
 
 
 def suite_records(
-    results: Path, records: Sequence[StoredRecord], environments: Mapping[str, dict[str, Any]], folder: Path = SUITES
+    results: Path,
+    records: Sequence[StoredRecord],
+    environments: Mapping[str, dict[str, Any]],
+    others: Sequence[DatasetComparisons],
+    folder: Path = SUITES,
 ) -> list[SuiteRecords]:
-    """The suites that name sections of a page and have records: by name, the newest protocol, each machine apart."""
+    """The suites that name sections of a page and have records: by name, the newest protocol, each machine apart.
+
+    ``others`` compares all records.
+    """
     from omegaconf import OmegaConf
 
     suites = []
-    others = dataset_comparisons(results, records, environments)
     for file in sorted(folder.glob("*.yaml")):
         suite = read_suite(OmegaConf.to_container(OmegaConf.load(file)))
         measured = [(path, record) for path, record in records if record["config"].get("suite") == suite.name]

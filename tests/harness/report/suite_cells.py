@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from harness.report.comparisons import dataset_comparisons
 from harness.report.suites.records import SuiteRecords, suite_records
 from harness.report.write import write_reports
 from harness.store.files import environment_of, find_records
@@ -30,7 +31,7 @@ def parts_of(folder: Path) -> list[SuiteRecords]:
     """The suites that have records."""
     records = list(find_records(folder))
     environments = {record["environment"]: environment_of(folder, record["environment"]) for _, record in records}
-    return suite_records(folder, records, environments)
+    return suite_records(folder, records, environments, dataset_comparisons(folder, records, environments))
 
 
 def lines_of(text: str, heading: str) -> dict[str, list[str]]:
