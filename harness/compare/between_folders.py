@@ -12,8 +12,9 @@ from math import ceil, exp, inf, log, sqrt
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from harness.compare.factor import Factor
+from harness.compare.factor import FASTER, SLOWER, UNDECIDED, Factor, judge_with_doubt
 
+IN_TURNS = "python -m harness compare --run OLD NEW"
 ERROR = 0.02
 LARGEST_LOG = 700.0  # of a number that a float can hold; an interval that reaches further has no end
 
@@ -59,8 +60,25 @@ def different(changes: Sequence[Change]) -> list[bool]:
     return [change.chance <= level for change in changes]
 
 
-def processes_needed(factor: Factor, threshold: float) -> int | None:
-    """About how many processes each side needs for an interval that the threshold does not exceed."""
+def judge_together(changes: Sequence[Change], threshold: float) -> list[tuple[Factor, str, str]]:
+    """Factor, verdict and reason of each of the cells that are judged together."""
+    return [
+        (change.factor(), *_judged(change.factor(), differs, threshold))
+        for change, differs in zip(changes, different(changes), strict=True)
+    ]
+
+
+def _judged(factor: Factor, differs: bool, threshold: float) -> tuple[str, str]:
+    verdict = judge_with_doubt(factor, threshold)
+    if verdict in (SLOWER, FASTER) and not differs:
+        return UNDECIDED, f"among so many cells some look like this by chance: {IN_TURNS}"
+    if verdict != UNDECIDED:
+        return verdict, ""
     if factor.high == inf:
-        return None
+        return verdict, f"one process of each does not show how processes differ: measure several, or {IN_TURNS}"
+    return verdict, f"about {processes_needed(factor, threshold)} processes of each would decide, or {IN_TURNS}"
+
+
+def processes_needed(factor: Factor, threshold: float) -> int:
+    """About how many processes each side needs for an interval that reaches no further than the threshold."""
     return ceil(factor.n * (log(factor.high / factor.low) / 2 / log(threshold)) ** 2)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.between_folders import change_of, different, processes_needed
-from harness.compare.factor import FASTER, NOT_SIGNIFICANT, SLOWER, UNDECIDED, Factor, judge_with_doubt
+from harness.compare.between_folders import IN_TURNS, change_of, judge_together
+from harness.compare.factor import FASTER, NOT_SIGNIFICANT, SLOWER, Factor
 from harness.compare.verdict import NOT_COMPARABLE, Verdict, verdict_by_status
 from harness.report.rows import Row, rows, seconds
 from harness.store.files import environment_of, find_records
@@ -18,7 +18,6 @@ from harness.store.naming import flatten, label
 from harness.store.record import Record, RecordError, StoredRecord
 from harness.store.statistics import median
 
-IN_TURNS = "python -m harness compare --run OLD NEW"
 RunKey = tuple[str, str]  # a group and the id of one run of it
 
 
@@ -108,12 +107,8 @@ def compare_folders(a: Path, b: Path, threshold: float) -> list[Verdict]:
         change_of(older.logarithms(cell.places[0], cell.beside), newer.logarithms(cell.places[1], cell.beside))
         for cell in cells
     ]
-    judged = iter(
-        [
-            _judged(cell, change.factor(), differs, threshold)
-            for cell, change, differs in zip(cells, changes, different(changes), strict=True)
-        ]
-    )
+    judgements = zip(cells, judge_together(changes, threshold), strict=True)
+    judged = iter([_verdict(cell, *judgement, threshold) for cell, judgement in judgements])
     return [next(judged) if isinstance(outcome, ComparedCell) else outcome for outcome in outcomes]
 
 
@@ -172,14 +167,9 @@ def process_medians(record: Record) -> dict[int, float]:
     return {number: median(values) for number, values in gathered.items()}
 
 
-def _judged(cell: ComparedCell, factor: Factor, differs: bool, threshold: float) -> Verdict:
-    """Judge a factor; where the code of all cells beside it changed too, its own seconds must agree."""
-    verdict, reasons = judge_with_doubt(factor, threshold), []
-    if verdict == UNDECIDED:
-        reasons.append(_doubt(factor, threshold))
-    elif verdict != NOT_SIGNIFICANT and not differs:
-        verdict = UNDECIDED
-        reasons.append(f"some of so many cells look like this by chance: {IN_TURNS}")
+def _verdict(cell: ComparedCell, factor: Factor, verdict: str, reason: str, threshold: float) -> Verdict:
+    """Turn a judgement into the cell's verdict; beside code that changed as well, its own seconds must agree."""
+    reasons = [reason] if reason else []
     if not cell.unchanged:
         reasons.append("beside cells whose code changed as well")
         own = cell.medians[1] / cell.medians[0]
@@ -187,14 +177,6 @@ def _judged(cell: ComparedCell, factor: Factor, differs: bool, threshold: float)
             verdict = NOT_SIGNIFICANT
             reasons.append(f"its own seconds changed by a factor of {own:.3g}")
     return Verdict(cell.name, *cell.medians, factor, verdict, ", ".join(reasons))
-
-
-def _doubt(factor: Factor, threshold: float) -> str:
-    """Say what would decide."""
-    needed = processes_needed(factor, threshold)
-    if needed is None:
-        return f"one process of each does not show how processes differ: measure several, or {IN_TURNS}"
-    return f"about {needed} processes of each would decide, or {IN_TURNS}"
 
 
 def _title(row: Row, place: str) -> str:
