@@ -13,7 +13,7 @@ import pytest
 from tests.cells import eventually, mark_processes
 from tests.harness.compare.checkouts import ROOT, copy_checkout
 
-CELL = ["backend=dummy", "model=gcn", "dataset.options.nodes=300", "launcher=inline", "measure=short"]
+CELL = ["backend=dummy", "model=gcn", "dataset.options.nodes=500", "launcher=inline", "measure=short"]
 ENGINE = Path("backends", "dummy", "backend.py")
 SHARE = "self.config.seconds * share"
 
