@@ -81,6 +81,7 @@ def test_a_version_is_no_slower_than_itself_also_in_processes_of_their_own(compa
     assert "1 [1, 1] | 8 | not significant |" in out
 
 
+@pytest.mark.slow
 def test_a_cell_that_fails_in_the_newer_version_is_a_regression(compare: Comparison, copy: Path) -> None:
     edit(copy, ENGINE, SHARE, f"{SHARE} / 0")
     out, _ = compare("--run", ROOT, copy, *CELL, code=3)
