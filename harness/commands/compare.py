@@ -1,17 +1,25 @@
 """``python -m harness compare A B``: finds the cells in which B is slower than A."""
 
 import argparse
-import sys
+import signal
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from harness.compare.factor import THRESHOLD, UNDECIDED
 from harness.store.left_out import LeftOut
 from harness.store.record import RecordError
+from harness.usage import FAILED, OK, USAGE, UsageError, complain
+
+if TYPE_CHECKING:
+    from harness.compare.verdict import Verdict
 
 REGRESSION = 3
 ABOUT = (
-    "Compare two results folders (or parts of them) cell by cell, or two engines inside their groups. A cell is slower "
-    "when the 95 % interval of B's time divided by A's leaves out 1 and the factor exceeds the threshold. Folders are "
-    "compared only where the checked environment, the protocol and the data are equal."
+    "Compare two results folders (or parts of them) cell by cell, each by its ratio to what both measured beside it; "
+    "or two engines inside their groups; or, with --run, two checkouts, whose cells are then measured in turns. A cell "
+    "is slower when the interval of B's time divided by A's leaves out 1 and the factor exceeds the threshold. Folders "
+    "are compared only where the checked environment, the protocol and the data are equal."
 )
 
 
@@ -20,31 +28,73 @@ def main(argv: list[str]) -> int:
 
     Else 1 when damaged records were left out.
     """
-    parser = argparse.ArgumentParser("python -m harness compare", description=ABOUT)
-    parser.add_argument("a", metavar="A", help="the older folder, or an engine as a table names it, like 'pyg csr'")
-    parser.add_argument("b", metavar="B", help="the newer folder, or the other engine")
+    parser = _parser()
+    options, overrides = parser.parse_known_args(argv)
+    if overrides and not options.run:
+        parser.error(f"{' '.join(overrides)}: overrides need --run and two checkouts")
+    try:
+        if not options.threshold > 1:
+            raise UsageError(f"--threshold {options.threshold:g} is not allowed: give a factor above 1")
+        return _compare_checkouts(options, overrides) if options.run else _compare_records(options)
+    except (RecordError, UsageError) as error:
+        return complain(error, USAGE)
+    except KeyboardInterrupt:
+        return complain("interrupted: nothing is left of this comparison", FAILED)
+
+
+def _parser() -> argparse.ArgumentParser:
+    from harness.compare.signed_ranks import PAIRS
+
+    usage = "python -m harness compare [--threshold F] [--results DIR] A B\n       " + (
+        "python -m harness compare --run [--pairs N] [--threshold F] OLD NEW [overrides ...]"
+    )
+    parser = argparse.ArgumentParser("python -m harness compare", usage, ABOUT, allow_abbrev=False)
+    parser.add_argument("a", metavar="A", help="the older folder or checkout, or an engine: 'pyg csr'")
+    parser.add_argument("b", metavar="B", help="the newer folder or checkout, or the other engine")
+    parser.add_argument("--run", action="store_true", help="A and B are checkouts: measure the cells of the overrides")
+    parser.add_argument("--pairs", type=int, default=PAIRS, help=f"most pairs of runs with --run (default {PAIRS})")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of the records of two engines")
-    parser.add_argument("--threshold", type=float, default=1.05, help="smallest factor that counts (default 1.05)")
-    arguments = parser.parse_args(argv)
-    from harness.report import verdicts
-    from harness.report.render.markdown import markdown_table
+    parser.add_argument(
+        "--threshold", type=float, default=THRESHOLD, help=f"smallest factor that counts (default {THRESHOLD})"
+    )
+    return parser
+
+
+def _compare_records(options: argparse.Namespace) -> int:
+    from harness.compare.engines import compare_engines
+    from harness.compare.folders import compare_folders
 
     left_out = LeftOut()
+    if Path(options.a).is_dir() and Path(options.b).is_dir():
+        verdicts = compare_folders(Path(options.a), Path(options.b), options.threshold, left_out)
+    else:
+        verdicts = compare_engines(options.results, options.a, options.b, options.threshold, left_out)
+    return _print(verdicts, "n", "measure both on the same machine with the same packages") or left_out.exit_code()
+
+
+def _compare_checkouts(options: argparse.Namespace, overrides: list[str]) -> int:
+    from harness.compare.checkout import Checkout
+    from harness.compare.in_turns import measure_in_turns
+    from harness.compare.signed_ranks import SequentialRule
+
     try:
-        if Path(arguments.a).is_dir() and Path(arguments.b).is_dir():
-            judgements = verdicts.compare_folders(Path(arguments.a), Path(arguments.b), arguments.threshold, left_out)
-        else:
-            judgements = verdicts.compare_engines(
-                arguments.results, arguments.a, arguments.b, arguments.threshold, left_out
-            )
-    except RecordError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(markdown_table(verdicts.table(judgements)))
-    worse = sum(verdict.regression for verdict in judgements)
-    print(f"\n{len(judgements)} cells compared, {worse} worse")
-    if all(verdict.verdict == "not comparable" for verdict in judgements):
-        print("error: nothing is comparable: measure both on the same machine with the same packages", file=sys.stderr)
-        return 2
-    damaged = left_out.exit_code()
-    return REGRESSION if worse else damaged
+        rule = SequentialRule(options.pairs, options.threshold)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    verdicts = measure_in_turns(Checkout(Path(options.a)), Checkout(Path(options.b)), overrides, rule)
+    return _print(verdicts, "pairs", "give overrides of cells that both checkouts can measure")
+
+
+def _print(verdicts: Sequence["Verdict"], n: str, remedy: str) -> int:
+    """Print the table of the verdicts and how many there are of each kind that matters; return the exit code."""
+    from harness.compare.verdict import NOT_COMPARABLE, verdict_table
+    from harness.report.render.markdown import markdown_table
+
+    print(markdown_table(verdict_table(verdicts, n)))
+    worse = sum(verdict.regression for verdict in verdicts)
+    undecided = sum(verdict.verdict == UNDECIDED for verdict in verdicts)
+    print(f"\n{len(verdicts)} cells compared, {worse} worse, {undecided} undecided")
+    if all(verdict.verdict == NOT_COMPARABLE for verdict in verdicts):
+        return complain(f"nothing is comparable: {remedy}", USAGE)
+    return REGRESSION if worse else OK

@@ -82,7 +82,6 @@ class Record(TypedDict, total=False):
     environment: Required[EnvironmentHash]  # see environments/<hash>.json
     commit: Commit  # of the checkout; absent outside git
     group: Required[Identifier]
-    commit: dict[str, Plain]  # revision of the checkout and whether its code had changes; absent outside git
     run: Identifier  # id shared by the records that one run of a group wrote; absent in older records
     rounds: list[Count]  # position of each sample among those of its group
     prepare: dict[str, Seconds]  # phase -> seconds
@@ -117,7 +116,6 @@ class Environment(TypedDict, total=False):
     checked: Required[dict[str, Described]]
     machine: dict[str, Described]
     modules: dict[str, str]  # loaded module -> digest of its code
-    commit: dict[str, Plain] | None
 
 
 class RecordError(ValueError):

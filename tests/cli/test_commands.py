@@ -92,7 +92,7 @@ def test_validate_names_the_file_and_the_key(tmp_path: Path) -> None:
         ({"seconds": 0.1001}, 0, "not significant"),
         ({"seconds": 0.13}, 3, "slower"),
         ({"seconds": 0.07}, 0, "faster"),
-        ({"seconds": 0.13, "seeds": 1}, 3, "slower"),
+        ({"seconds": 0.13, "seeds": 1}, 0, "undecided: one process of each"),
         ({"status": "oom"}, 3, "fails now"),
         ({"seconds": 0.13, "torch": "2.14.0"}, 2, "not comparable"),
     ],
@@ -112,6 +112,8 @@ def test_compare_needs_the_factor_and_the_interval(tmp_path: Path) -> None:
     fill(tmp_path / "old")
     fill(tmp_path / "new", seconds=0.13)
     assert harness(tmp_path, "compare", "old", "new", "--threshold", "1.5").returncode == 0
+    refused = harness(tmp_path, "compare", "old", "new", "--threshold", "1")
+    assert refused.returncode == 2 and "give a factor above 1" in refused.stderr
 
 
 def test_compare_two_engines_inside_their_groups(tmp_path: Path) -> None:

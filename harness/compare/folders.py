@@ -1,0 +1,185 @@
+"""Two results folders compared: each cell by its ratio to what both folders measured beside it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.compare.between_folders import IN_TURNS, change_of, judge_together
+from harness.compare.factor import FASTER, NOT_SIGNIFICANT, SLOWER, Factor
+from harness.compare.verdict import NOT_COMPARABLE, Verdict, verdict_by_status
+from harness.report.rows import Row, rows, seconds
+from harness.store.files import environment_of, environments_root, find_records
+from harness.store.left_out import LeftOut
+from harness.store.naming import flatten, label
+from harness.store.record import Record, RecordError, StoredRecord
+from harness.store.statistics import median
+
+RunKey = tuple[str, str]  # a group and the id of one run of it
+
+
+@dataclass
+class MeasuredCell:
+    """A cell of a folder with its checked environment, and the digest of the code that it ran."""
+
+    row: Row
+    checked: dict[str, Any]
+    code: Any
+
+    @cached_property
+    def median(self) -> float | None:
+        """Median seconds of the timed call over the records, ``None`` without a good one."""
+        medians = [median(seconds(record)) for record in self.row.ok]
+        return median(medians) if medians else None
+
+    @cached_property
+    def runs(self) -> dict[RunKey, Record]:
+        """The good records by the run of the group that wrote them."""
+        return {(record["group"], record.get("run", "")): record for record in self.row.ok}
+
+
+class MeasuredFolder:
+    """The cells of a results folder by their place in it; those below ``folder``, a part of it, are compared."""
+
+    def __init__(self, folder: Path, left_out: LeftOut | None = None) -> None:
+        root = environments_root(folder)
+        records = list(find_records(root, left_out))
+        environments = {record["environment"]: environment_of(root, record["environment"]) for _, record in records}
+        gathered: dict[str, list[StoredRecord]] = {}
+        for path, record in records:
+            gathered.setdefault(_place(path, record, root), []).append((path, record))
+        self.cells = {place: _measured(stored, environments) for place, stored in gathered.items()}
+        inside = folder.resolve()
+        self.compared = [place for place, stored in gathered.items() if stored[0][0].resolve().is_relative_to(inside)]
+        if not self.compared:
+            raise RecordError(f"{folder} holds no records: give a results folder, or a part of one")
+        self.places: dict[RunKey, set[str]] = {}
+        for place, cell in self.cells.items():
+            for run in cell.runs:
+                self.places.setdefault(run, set()).add(place)
+
+    def beside(self, place: str) -> set[str]:
+        """Places of the cells that every run of a cell measured beside it."""
+        together = [self.places[run] for run in self.cells[place].runs]
+        return set.intersection(*together) - {place} if together else set()
+
+    def logarithms(self, place: str, beside: Sequence[str]) -> list[float]:
+        """Logarithm of the time over the geometric mean of the cells beside it, for each process of each run."""
+        values = []
+        for run, record in self.cells[place].runs.items():
+            others = [process_medians(self.cells[other].runs[run]) for other in beside]
+            for process, value in process_medians(record).items():
+                references = [medians.get(process, median(list(medians.values()))) for medians in others]
+                values.append(log(value) - float(np.mean(np.log(references))))
+        return values
+
+
+@dataclass
+class ComparedCell:
+    """A cell of both folders, and the places of the cells beside it that it is measured against."""
+
+    name: str
+    places: tuple[str, str]
+    medians: tuple[float, float]
+    beside: list[str]
+    unchanged: bool  # whether the code of the cells beside it is the same in both folders
+
+
+def compare_folders(a: Path, b: Path, threshold: float, left_out: LeftOut | None = None) -> list[Verdict]:
+    """Compare the cells that both folders hold, their newest environments; two single cells whatever their config.
+
+    Cells beside them count wherever they lie in the results folder of which ``a`` or ``b`` is a part. Raises
+    RecordError when a folder has no records or no cell is in both.
+    """
+    older, newer = MeasuredFolder(a, left_out), MeasuredFolder(b, left_out)
+    pairs = [(place, place) for place in sorted({*older.compared} & {*newer.compared})]
+    if not pairs and len(older.compared) == len(newer.compared) == 1:
+        pairs = [(older.compared[0], newer.compared[0])]
+    if not pairs:
+        raise RecordError(f"{a} and {b} share no cell: compare folders of the same cells, measured at two times")
+    outcomes = [_compared(older, newer, *places) for places in pairs]
+    cells = [outcome for outcome in outcomes if isinstance(outcome, ComparedCell)]
+    changes = [
+        change_of(older.logarithms(cell.places[0], cell.beside), newer.logarithms(cell.places[1], cell.beside))
+        for cell in cells
+    ]
+    judgements = zip(cells, judge_together(changes, threshold), strict=True)
+    judged = iter([_verdict(cell, *judgement, threshold) for cell, judgement in judgements])
+    return [next(judged) if isinstance(outcome, ComparedCell) else outcome for outcome in outcomes]
+
+
+def _place(path: Path, record: Record, root: Path) -> str:
+    """Folder of a cell, relative to the results folder, and the interpreter where another one was named."""
+    folder = path.parent.resolve().relative_to(root.resolve()).as_posix()
+    return f"{folder} {record['config'].get('launcher', {}).get('python') or ''}".strip()
+
+
+def _measured(stored: Sequence[StoredRecord], environments: Mapping[str, Mapping[str, Any]]) -> MeasuredCell:
+    """Separate the values that must be equal from the digest of the sources, which may differ between versions."""
+    (row,) = rows(stored, environments)
+    environment = environments[row.record["environment"]]
+    values = flatten(environment.get("checked", environment)) | {"protocol": row.record["protocol"]}
+    values |= {"data": row.record.get("dataset", {}).get("sha256", "")}
+    code = values.pop("sources", None)
+    return MeasuredCell(row, values, code)
+
+
+def _compared(older: MeasuredFolder, newer: MeasuredFolder, place_a: str, place_b: str) -> ComparedCell | Verdict:
+    """Find what a cell is measured against; the verdict itself where nothing is."""
+    a, b = older.cells[place_a], newer.cells[place_b]
+    name = _title(a.row, place_a)
+    if a.median is None or b.median is None:
+        statuses = (a.row.record["status"], b.row.record["status"])
+        return verdict_by_status(name, a.median, b.median, statuses)
+    if differing := _differing(a, b):
+        return Verdict(name, a.median, b.median, None, NOT_COMPARABLE, differing)
+    both = sorted(older.beside(place_a) & newer.beside(place_b))
+    beside = [place for place in both if not _differing(older.cells[place], newer.cells[place])]
+    if not beside:
+        overrides = " ".join(b.row.record.get("overrides", [])) or "OVERRIDES"
+        reason = f"both measured nothing beside it in its group: measure them in turns, {IN_TURNS} {overrides}"
+        return Verdict(name, a.median, b.median, None, NOT_COMPARABLE, reason)
+    unchanged = [place for place in beside if _same_code(older.cells[place], newer.cells[place])]
+    return ComparedCell(name, (place_a, place_b), (a.median, b.median), unchanged or beside, bool(unchanged))
+
+
+def _differing(a: MeasuredCell, b: MeasuredCell) -> str:
+    """Name the values that must be equal and are not."""
+    keys = [key for key in sorted({*a.checked, *b.checked}) if a.checked.get(key) != b.checked.get(key)]
+    return "; ".join(f"{key} {a.checked.get(key)} against {b.checked.get(key)}" for key in keys)
+
+
+def _same_code(a: MeasuredCell, b: MeasuredCell) -> bool:
+    return a.code is not None and a.code == b.code
+
+
+def process_medians(record: Record) -> dict[int, float]:
+    """Median seconds of the samples of each fresh process; records without their numbers are of one process."""
+    samples = seconds(record)
+    numbers: Sequence[int] = record["epochs"].get("process") or [0] * len(samples)
+    gathered: dict[int, list[float]] = {}
+    for number, value in zip(numbers, samples, strict=True):
+        gathered.setdefault(number, []).append(value)
+    return {number: median(values) for number, values in gathered.items()}
+
+
+def _verdict(cell: ComparedCell, factor: Factor, verdict: str, reason: str, threshold: float) -> Verdict:
+    """Turn a judgement into the cell's verdict; beside code that changed as well, its own seconds must agree."""
+    reasons = [reason] if reason else []
+    if not cell.unchanged:
+        reasons.append("beside cells whose code changed as well")
+        own = cell.medians[1] / cell.medians[0]
+        if (verdict == SLOWER and own <= threshold) or (verdict == FASTER and own >= 1 / threshold):
+            verdict = NOT_SIGNIFICANT
+            reasons.append(f"its own seconds changed by a factor of {own:.3g}")
+    return Verdict(cell.name, *cell.medians, factor, verdict, ", ".join(reasons))
+
+
+def _title(row: Row, place: str) -> str:
+    config = row.record["config"]
+    names = [config["dataset"]["name"], config["model"]["name"], label(row.record), config["scenario"]["name"]]
+    return f"{' '.join(names)} ({place.split('/')[-1]})"

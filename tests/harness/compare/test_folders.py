@@ -1,0 +1,147 @@
+"""Folders: ratios to what both measured beside a cell, and what is said where there is nothing to compare with."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.compare.folders import compare_folders, process_medians
+from harness.compare.verdict import Verdict
+from harness.store.record import RecordError
+from tests import factory
+from tests.harness.compare.noise import folder_seconds
+
+ENGINES = ("agl", "dgl", "pyg")
+SAMPLES = 3
+
+
+def write_group(
+    folder: Path,
+    seconds: dict[str, list[float]],
+    changed: str = "agl",
+    version: str = "1",
+    overrides: tuple[str, ...] = (),
+) -> Path:
+    """Write one group: for each engine the seconds of its processes; the code of ``changed`` is of a version."""
+    for engine, processes in seconds.items():
+        samples = [value for value in processes for _ in range(SAMPLES)]
+        numbers = [number for number in range(len(processes)) for _ in range(SAMPLES)]
+        epochs = {"seconds": samples, "cpu_seconds": samples, "phases": {}, "loss": [1.0] * len(samples)}
+        epochs |= {"disturbed": [], "calls": [1] * len(samples), "process": numbers, "first": samples}
+        sources = version if engine in changed.split() else "same"
+        environment: dict[str, Any] = {"checked": factory.ENVIRONMENT["checked"] | {"sources": sources}}
+        record = factory.record(engine, epochs=epochs, overrides=list(overrides))
+        factory.write(folder, record, environment=environment)
+    return folder
+
+
+def folders(
+    tmp_path: Path, before: dict[str, list[float]], after: dict[str, list[float]], changed: str = "agl"
+) -> dict[str, Verdict]:
+    """Write two folders and return the verdicts by engine."""
+    a, b = write_group(tmp_path / "a", before, changed), write_group(tmp_path / "b", after, changed, "2")
+    return {verdict.cell.split()[2]: verdict for verdict in compare_folders(a, b, 1.05)}
+
+
+def times(factor: float, processes: int = 5) -> list[float]:
+    """Times of some processes, 1 % apart."""
+    return [factor * (1 + 0.01 * (number % 3)) for number in range(processes)]
+
+
+def test_a_machine_that_became_slower_is_no_regression(tmp_path: Path) -> None:
+    before = {engine: times(1.0) for engine in ENGINES}
+    verdicts = folders(tmp_path, before, {engine: times(1.5) for engine in ENGINES})
+    assert {verdict.verdict for verdict in verdicts.values()} == {"not significant"}
+    assert verdicts["agl"].factor is not None and verdicts["agl"].factor.value == pytest.approx(1.0)
+    assert (verdicts["agl"].a, verdicts["agl"].b) == pytest.approx((1.01, 1.515))
+
+
+def test_a_regression_shows_on_a_machine_that_became_faster(tmp_path: Path) -> None:
+    after = {"agl": times(1.0), "dgl": times(0.8), "pyg": times(0.8)}
+    verdicts = folders(tmp_path, {engine: times(1.0) for engine in ENGINES}, after)
+    assert {engine: verdict.verdict for engine, verdict in verdicts.items()} == {
+        "agl": "slower", "dgl": "not significant", "pyg": "not significant",
+    }  # fmt: skip
+    assert verdicts["agl"].regression and not verdicts["agl"].reason
+
+
+def test_cells_whose_code_changed_are_no_yardstick_while_others_are_left(tmp_path: Path) -> None:
+    """Two of our engines became faster; the third cell, unchanged, must not look slower beside them."""
+    before = {engine: times(1.0) for engine in (*ENGINES, "reference")}
+    after = before | {"agl": times(0.5), "dgl": times(0.5)}
+    verdicts = folders(tmp_path, before, after, changed="agl dgl")
+    assert verdicts["pyg"].verdict == "not significant"
+    assert verdicts["agl"].verdict == verdicts["dgl"].verdict == "faster"
+
+
+def test_beside_changed_code_alone_a_cell_needs_seconds_of_its_own(tmp_path: Path) -> None:
+    before = {engine: times(1.0) for engine in ("agl", "dgl")}
+    verdicts = folders(tmp_path, before, before | {"agl": times(0.5)}, changed="agl dgl")
+    assert verdicts["agl"].verdict == "faster"
+    assert verdicts["dgl"].verdict == "not significant"
+    assert "code changed as well" in verdicts["dgl"].reason and "factor of 1" in verdicts["dgl"].reason
+
+
+def test_a_cell_with_nothing_beside_it_names_the_command_that_can_tell(tmp_path: Path) -> None:
+    folder = write_group(tmp_path / "a", {"agl": times(1.0)}, overrides=("backend=agl", "model=gat"))
+    (verdict,) = compare_folders(folder, folder, 1.05)
+    assert verdict.verdict == "not comparable"
+    assert "python -m harness compare --run OLD NEW backend=agl model=gat" in verdict.reason
+
+
+def test_what_lies_beside_a_part_of_a_folder_counts(tmp_path: Path) -> None:
+    before = {engine: times(1.0) for engine in ENGINES}
+    a, b = write_group(tmp_path / "a", before), write_group(tmp_path / "b", before | {"agl": times(1.3)})
+    part = Path(factory.MACHINE, "cora", "gat", "agl")
+    (verdict,) = compare_folders(a / part, b / part, 1.05)
+    assert verdict.verdict == "slower"
+
+
+def test_two_single_cells_are_compared_whatever_their_config(tmp_path: Path) -> None:
+    root = tmp_path / "results"
+    for engine in ENGINES:
+        factory.write(root, factory.record(engine), folder=f"variant-{engine}")
+    cells = [next(root.rglob(f"variant-{engine}")) for engine in ("dgl", "pyg")]
+    (verdict,) = compare_folders(cells[0], cells[1], 1.05)
+    assert "one process of each" in verdict.reason
+
+
+def test_folders_without_a_common_cell_or_without_records_are_refused(tmp_path: Path) -> None:
+    a = write_group(tmp_path / "a", {engine: times(1.0) for engine in ENGINES})
+    b = write_group(tmp_path / "b", {"reference": times(1.0), "blocksparse": times(1.0)})
+    with pytest.raises(RecordError, match="share no cell"):
+        compare_folders(a, b, 1.05)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RecordError, match="holds no records"):
+        compare_folders(a, tmp_path / "empty", 1.05)
+
+
+def test_records_without_numbers_of_processes_are_of_one_process() -> None:
+    plain = factory.record("agl")
+    assert set(process_medians(plain)) == {0}  # type: ignore[arg-type]
+    numbered = plain | {"epochs": plain["epochs"] | {"process": [0, 0, 1, 1, 2, 2]}, "extrapolated": 2.0}
+    medians = process_medians(numbered)  # type: ignore[arg-type]
+    assert medians[1] == pytest.approx(2 * float(np.mean(plain["epochs"]["seconds"][2:4])))
+
+
+def test_of_40_identical_folders_at_most_one_is_called_different(tmp_path: Path) -> None:
+    random, false = np.random.default_rng(8), 0
+    for pair in range(40):
+        before, after = (_noisy(random, 0.06, 1.0) for _ in range(2))
+        verdicts = folders(tmp_path / str(pair), before, after)
+        false += bool({"slower", "faster"} & {verdict.verdict for verdict in verdicts.values()})
+    assert false <= 1
+
+
+def test_of_10_folders_that_are_a_tenth_slower_at_least_9_are_found(tmp_path: Path) -> None:
+    random, found = np.random.default_rng(9), 0
+    for pair in range(10):
+        before, after = _noisy(random, 0.015, 1.0), _noisy(random, 0.015, 1.1)
+        found += folders(tmp_path / str(pair), before, after)["agl"].verdict == "slower"
+    assert found >= 9
+
+
+def _noisy(random: np.random.Generator, sigma: float, factor: float) -> dict[str, list[float]]:
+    seconds = folder_seconds(random, 5, sigma, [factor, 2.0, 0.5])
+    return {engine: [float(value) for value in values] for engine, values in zip(ENGINES, seconds, strict=True)}
