@@ -50,14 +50,14 @@ def pages(results: Path, records: list[StoredRecord]) -> Iterator[Page]:
     environments = {name: environment_of(results, name) for name in names}
     reported = Reported.of(results, records, environments)
     linked: set[Path] = set()
-    for page in _tables(reported, environments):
+    for page in table_pages(reported, environments):
         linked.update(linked_records(page.content))
         yield page
     yield history_page(headlines(results, records, environments), [path for path, _ in records if path not in linked])
     yield front_page(_statuses(records), reported)
 
 
-def _tables(reported: Reported, environments: Mapping[str, Mapping[str, Any]]) -> Iterator[Page]:
+def table_pages(reported: Reported, environments: Mapping[str, Mapping[str, Any]]) -> Iterator[Page]:
     """The pages of tables: of the newest protocol, of each suite, of each older protocol."""
     if reported.trained:
         yield comparison_page(reported.trained, environments)
