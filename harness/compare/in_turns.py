@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 from harness.compare.checkout import CellOutcome, Checkout, Plan
 from harness.compare.factor import UNDECIDED
@@ -18,6 +18,7 @@ from harness.compare.signed_ranks import SequentialRule
 from harness.compare.verdict import Verdict, verdict_by_status
 from harness.launcher.process import Guard
 from harness.store.naming import flatten, label
+from harness.store.record import Record
 from harness.terminal.pairs_progress import PairsProgress
 from harness.usage import UsageError
 
@@ -190,7 +191,7 @@ def titles(cells: Sequence[dict[str, Any]]) -> list[str]:
 def _title(planned: dict[str, Any]) -> str:
     config = planned["config"]
     ablations = planned["labels"][0] if planned.get("labels") else []
-    engine = label({"config": config, "ablations": ablations})
+    engine = label(cast(Record, {"config": config, "ablations": ablations}))
     return f"{config['dataset']['name']} {config['model']['name']} {engine} {config['scenario']['name']}"
 
 
