@@ -50,9 +50,9 @@ class Checkout:
     @cached_property
     def environment(self) -> dict[str, str]:
         """Environment variables in which the packages are this checkout's; relative folders are the caller's."""
-        others = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
-        kept = [str(path) for path in map(Path, others) if not (path / "harness" / "cell.py").is_file()]
-        values = {"PYTHONPATH": os.pathsep.join([str(self.root), *map(os.path.abspath, kept)])}
+        parts = [Path(part).absolute() for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+        others = [str(path) for path in parts if not (path / "harness" / "cell.py").is_file()]
+        values = {"PYTHONPATH": os.pathsep.join([str(self.root), *others])}
         for name in ("HARNESS_DATA", "HARNESS_CACHE"):
             if folders := [part for part in os.environ.get(name, "").split(os.pathsep) if part]:
                 values[name] = os.pathsep.join(str(Path(part).expanduser().absolute()) for part in folders)

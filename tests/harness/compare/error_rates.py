@@ -2,7 +2,7 @@
 
     python -m tests.harness.compare.error_rates
 
-Run from the root of a checkout, on a machine that does nothing else; it takes about 15 minutes on 2 cores. Each pair is
+Run from the root of a checkout, on a machine that does nothing else; it takes 15 to 20 minutes on 2 cores. Each pair is
 one whole call of ``compare``, whose verdict counts. Exit code 0 if at most one identical pair was called slower or
 faster, and at least nine of ten slow-downs were found.
 """
@@ -22,6 +22,8 @@ CELL = ["backend=paced", "model=gcn", "dataset=uug", "dataset.options.nodes=500"
 QUICK = ["measure=short", "measure.parity=false", "measure.repeat_seconds=0.02", "threads=1"]
 # Each run is a fresh process anyway; a cell in a process of its own takes half as long again.
 LAUNCHERS = ("inline", "process")
+# An inline cell has the threads and the allocator of its process, which the launcher would set.
+INLINE = {"OMP_NUM_THREADS": "1", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_TOP_PAD_": str(64 << 20)}
 VERDICTS = ("slower", "faster", "not significant", "undecided")
 
 
@@ -30,7 +32,8 @@ def verdict(old: Path, new: Path, launcher: str) -> str:
     start = time.monotonic()
     cell = [*CELL, *QUICK, f"launcher={launcher}"]
     command = [sys.executable, "-m", "harness", "compare", "--run", str(old), str(new), *cell]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    environment = os.environ | INLINE | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     rows = [line for line in done.stdout.splitlines() if line.startswith("| uug")]
     if done.returncode not in (0, 3) or len(rows) != 1:
         sys.exit(f"compare ended with {done.returncode}: {done.stdout}{done.stderr}")
