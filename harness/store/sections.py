@@ -20,9 +20,13 @@ class NamedSection(TypedDict, total=False):
 
 
 class RecordedBackend(TypedDict, total=False):
-    """The engine; its options are its own."""
+    """The engine; other options are its own."""
 
     name: Required[Name]
+    variant: str | None
+    infer: Scalar
+    strategy: Scalar
+    workers: Scalar
 
 
 class ModelSection(TypedDict, total=False):
