@@ -95,7 +95,7 @@ def overview(datasets: Iterable[DatasetComparisons]) -> Table:
 
 
 def _overview_row(speedup: Speedup) -> list[Cell]:
-    ours = [speedup.ours.label, Value(speedup.ours.time.median if speedup.ours.time else None)]
+    ours: list[Cell] = [speedup.ours.label, Value(speedup.ours.time.median if speedup.ours.time else None)]
     rivals = [*speedup.beside(speedup.library), *speedup.beside(speedup.plain)]
     scores = [formats.mean(row.values("metrics", "test")) for row in (speedup.ours, speedup.peer)]
     name = f"{speedup.dataset.name}: {short_title(speedup.comparison)}"

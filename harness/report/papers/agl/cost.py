@@ -197,7 +197,7 @@ def cost(records: SuiteRecords) -> list[Block]:
     laws: list[Sequence[Cell]] = [_law(curve, graph) for curve in with_rivals]
     laws += records.published("cost", len(LAWS))
     remark = Paragraph(f"On {graph.nodes:.3g} nodes, extrapolated:")
-    tables = [Table(columns(*POINTS), measured + _failed(records)), remark, Table(columns(*LAWS), laws)]
+    tables: list[Block] = [Table(columns(*POINTS), measured + _failed(records)), remark, Table(columns(*LAWS), laws)]
     return [*tables, *_left_out(with_rivals)]
 
 
