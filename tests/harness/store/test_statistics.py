@@ -39,7 +39,7 @@ def test_repeating_samples_adds_no_certainty(processes: list[list[float]]) -> No
 
 @pytest.mark.parametrize("count", range(2, 13))
 def test_the_stated_coverage_is_what_simulation_finds(count: int) -> None:
-    random, cases = np.random.default_rng(count), 4000
+    random, cases = np.random.default_rng(count), 2000
     intervals = [statistics.interval(random.lognormal(0.0, 0.3, count)) for _ in range(cases)]
     stated = intervals[0][2]
     share = np.mean([low <= 1.0 <= high for low, high, _ in intervals])
