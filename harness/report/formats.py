@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.report.content import NOTHING
+from harness.report.content import NOTHING, Value
 from harness.report.published import Published
 from harness.report.rows import Row
 from harness.store.record import Record
@@ -61,6 +61,11 @@ def measured(summary: Summary, factor: float = 1.0) -> str:
 def doubtful(row: Row) -> str:
     """The names of what speaks against a row's figure, to stand behind it; nothing for a good one."""
     return f" ⚠ {', '.join(doubt.name for doubt in row.doubts)}" if row.doubts else ""
+
+
+def first_call(row: Row, factor: float) -> Value:
+    """Time of a call that follows another engine's, in the unit of its table."""
+    return Value(None if row.first_call is None else row.first_call * factor)
 
 
 def processes(row: Row) -> str:

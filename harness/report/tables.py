@@ -19,22 +19,21 @@ def results(rows: Sequence[Row], published: Published | None) -> Table:
     heads = columns(
         "engine",
         (formats.timed(rows), unit),
-        ("first call", unit),
         *("n", "ratio to fastest peer", "of the limit", "xNR", "hit rate", f"test {score}", "published"),
         *[f"time to {score}"] * timed_score,
         "peak memory",
+        ("first call", unit),
     )
     return Table(heads, [_result(row, factor, published, timed_score) for row in rows])
 
 
 def _result(row: Row, factor: float, published: Published | None, timed_score: bool) -> list[Cell]:
     if row.time is None:
-        return [row.label, formats.status(row), NOTHING, f"0 of {len(row.cells)}", *[NOTHING] * (7 + timed_score)]
+        return [row.label, formats.status(row), f"0 of {len(row.cells)}", *[NOTHING] * (8 + timed_score)]
     scores = row.values("metrics", "test")
     return [
         f"{row.label}{' ★' if row.fastest_peer else ''}",
         formats.measured(row.time, factor) + (" ≈" if row.record.get("extrapolated") else "") + formats.doubtful(row),
-        Value(None if row.first_call is None else row.first_call * factor),
         formats.processes(row),
         formats.ratio(row),
         bounds.share(row, "limit"),
@@ -44,6 +43,7 @@ def _result(row: Row, factor: float, published: Published | None, timed_score: b
         formats.beside(scores, published),
         *[Value(row.time_to_accuracy(), "{:.3g} s")] * timed_score,
         _memories(row),
+        formats.first_call(row, factor),
     ]
 
 

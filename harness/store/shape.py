@@ -36,8 +36,10 @@ class Doubt:
 
 def doubts(processes: Sequence[Values]) -> list[Doubt]:
     """Name every shape of the samples of some processes that makes their median doubtful."""
-    tests = (two_modes, drift, many_outliers)
-    return [doubt for test in tests if (doubt := test(processes)) is not None]
+    modes = two_modes(processes)
+    # The samples of the smaller mode are far from the median as well: that is said already.
+    others = (drift(processes), None if modes else many_outliers(processes))
+    return [doubt for doubt in (modes, *others) if doubt is not None]
 
 
 def two_modes(processes: Sequence[Values]) -> Doubt | None:

@@ -18,7 +18,7 @@ from harness.report.rows import Row, rows
 from harness.store.naming import different_titles, flatten
 
 WIDE = 160
-HEAD = ("cell", "status", "time", "n", "first call", "to fastest peer", "hit rate", "score", "peak memory")
+HEAD = ("cell", "status", "time", "n", "to fastest peer", "hit rate", "score", "peak memory", "first call")
 
 
 def print_plan(plan: Plan) -> None:
@@ -28,13 +28,26 @@ def print_plan(plan: Plan) -> None:
     for group in plan.groups:
         run, reason = group.state(plan.config.retry)
         console.print(f"group {group.id}: {'run' if run else 'skip'}, {reason}", markup=False)
+        of_group: list[float | None] = []
         for cell in group.cells:
             path = record_path(cell.config, cell.hash, plan.machine, group.id)
             outcome = f"  ({cell.status}: {cell.message})" if cell.status else ""
             console.print(f"  {path}{outcome}", markup=False)
             if run and cell.status is None:
-                estimates.append(estimated_seconds(cell, plan.results, plan.machine))
+                of_group.append(estimated_seconds(cell, plan.results, plan.machine))
+        if too_long := _too_long(of_group, group):
+            console.print(f"  {too_long}", markup=False)
+        estimates += of_group
     console.print(_total_estimate(estimates), markup=False)
+
+
+def _too_long(estimates: Sequence[float | None], group: Group) -> str:
+    """A sentence for a group of which some cells will be skipped, as it would take too long."""
+    seconds = sum(estimate for estimate in estimates if estimate is not None)
+    limit = min(cell.config.measure.group_seconds for cell in group.cells)
+    if seconds <= limit:
+        return ""
+    return f"about {_duration(seconds)}: its longest cells will be skipped (measure.group_seconds={limit:g})"
 
 
 def _console() -> Console:
@@ -118,9 +131,9 @@ def _cells(row: Row, unit: str, factor: float) -> list[str]:
         ", ".join(statuses),
         f"{formats.measured(row.time, factor)} {unit}{formats.doubtful(row)}",
         formats.processes(row),
-        NOTHING if row.first_call is None else f"{row.first_call * factor:.3g} {unit}",
         formats.ratio(row),
         str(Value(row.median("cache", "hit_rate"), "{:.1%}")),
         formats.mean(row.values("metrics", "test")),
         formats.memory(row.median("memory", "peak_minus_resident")),
+        NOTHING if row.first_call is None else f"{formats.first_call(row, factor)} {unit}",
     ]

@@ -161,7 +161,7 @@ def _overview_row(speedup: AggregationSpeedup) -> list[Cell]:
 def results(rows: Sequence[Row]) -> Table:
     """The table of one graph and width: every form of every engine."""
     unit, factor = formats.unit_of(rows)
-    heads = columns("engine", ("time", unit), ("first call", unit), "n", *[(name, unit) for name in PHASES], *HEADS)
+    heads = columns("engine", ("time", unit), *[(name, unit) for name in PHASES], *HEADS, "n", ("first call", unit))
     return Table(heads, [_result(row, factor) for row in rows])
 
 
@@ -172,8 +172,6 @@ def _result(row: Row, factor: float) -> list[Cell]:
     return [
         f"{row.label}{' ★' if row.fastest_peer else ''}",
         formats.measured(row.time, factor) + formats.doubtful(row),
-        Value(None if row.first_call is None else row.first_call * factor),
-        formats.processes(row),
         *[Value(phases[name] * factor if name in phases else None) for name in PHASES],
         formats.ratio(row),
         Value(moved / row.time.median / 1e9 if moved else None),
@@ -181,6 +179,8 @@ def _result(row: Row, factor: float) -> list[Cell]:
         *[bounds.share(row, name) for name in ("ceiling", "limit")],
         Value(row.median("cache", "hit_rate"), "{:.1%}"),
         formats.memory(row.median("memory", "peak")),
+        formats.processes(row),
+        formats.first_call(row, factor),
     ]
 
 

@@ -29,24 +29,24 @@ def cells(records: SuiteRecords) -> list[Block]:
 def _cells(comparison: Comparison) -> Table:
     unit, factor = formats.unit_of(comparison.rows)
     base = next((row for row in comparison.rows if ablations(row) == ("base",) and row.ok), None)
-    heads = columns("engine", (formats.timed(comparison.rows), unit), ("first call", unit), *CELLS)
+    heads = columns("engine", (formats.timed(comparison.rows), unit), *CELLS, ("first call", unit))
     return Table(heads, [_cell(row, factor, base) for row in comparison.rows])
 
 
 def _cell(row: Row, factor: float, base: Row | None) -> list[Cell]:
     label = label_with_form(row)
     if row.time is None:
-        return [label, formats.status(row), NOTHING, f"0 of {len(row.cells)}", *[NOTHING] * (len(CELLS) - 1)]
+        return [label, formats.status(row), f"0 of {len(row.cells)}", *[NOTHING] * len(CELLS)]
     return [
         f"{label}{' ★' if row.fastest_peer else ''}",
         formats.measured(row.time, factor) + (" ≈" if row.record.get("extrapolated") else "") + formats.doubtful(row),
-        Value(None if row.first_call is None else row.first_call * factor),
         formats.processes(row),
         Value(row.busy(), "{:.2f}"),
         formats.ratio(row),
         Value(None if base is None else seconds(base) / row.time.median),
         formats.memory(row.median("memory", "peak")),
         Value(preparation_seconds(row)),
+        formats.first_call(row, factor),
     ]
 
 

@@ -62,7 +62,7 @@ def test_a_cell_measured_again_counts_once(results: Path) -> None:
     row = rows_by_label(results)["agl"]
     assert len(row.ok) == 3
     assert row.older == 1
-    assert row.samples()["again"][0] == pytest.approx(0.5, rel=0.03)
+    assert row.samples()["again  0"][0] == pytest.approx(0.5, rel=0.03)
 
 
 def test_one_process_gives_a_spread_and_no_interval(tmp_path: Path) -> None:
@@ -77,3 +77,35 @@ def test_a_faster_peer_of_another_group_is_not_compared(results: Path) -> None:
     csr = factory.config("pyg", 0, backend={"variant": "csr"})
     factory.write(results, factory.record("pyg", 0, 0.001, config=csr, group="another"))
     assert rows_by_label(results)["agl"].ratio_to == "dgl"
+
+
+def in_processes(backend, seconds, **process):
+    """A record of protocol 3: a process per item of ``seconds``, three equal samples each."""
+    values = factory.record(backend, 0)
+    samples = [value for value in seconds for _ in range(3)]
+    numbers = [number for number in range(len(seconds)) for _ in range(3)]
+    first = [2 * value for value in samples]
+    values["epochs"] |= {"seconds": samples, "process": numbers, "first": first}
+    values["epochs"] |= dict.fromkeys(("cpu_seconds", "loss"), samples) | {"phases": {}}
+    return values | {"processes": [{"first_call": 9.0} | process for _ in seconds]}
+
+
+def test_processes_are_the_unit_and_ratios_are_paired_by_pass(tmp_path: Path) -> None:
+    drift = [1.0, 1.1, 1.2, 1.3, 1.4]
+    factory.write(tmp_path / "results", in_processes("agl", drift))
+    factory.write(tmp_path / "results", in_processes("dgl", [2 * value for value in drift]))
+    table = rows_by_label(tmp_path / "results")
+    time, ratio = table["agl"].time, table["agl"].ratio
+    assert time is not None and (time.median, time.low, time.high, time.n) == (1.2, 1.0, 1.4, 5)
+    assert formats.measured(time) == "1.2 [1, 1.4; 93.8 %]"
+    assert ratio is not None and (ratio.low, ratio.median, ratio.high, ratio.n) == (0.5, 0.5, 0.5, 5)
+    assert table["agl"].first_call == pytest.approx(2.4)
+    assert table["agl"].first_call_of_all() == 9.0
+
+
+def test_two_modes_and_load_stand_behind_the_figure(tmp_path: Path) -> None:
+    factory.write(tmp_path / "results", in_processes("dgl", [0.23, 0.98, 0.231, 0.981, 0.982]))
+    factory.write(tmp_path / "results", in_processes("agl", [0.2] * 5, load=1.5, steal=0.3))
+    table = rows_by_label(tmp_path / "results")
+    assert formats.doubtful(table["dgl"]) == " ⚠ two modes"
+    assert formats.doubtful(table["agl"]) == " ⚠ load, steal"

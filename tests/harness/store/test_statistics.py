@@ -1,5 +1,7 @@
 """Statistics: properties that hold for any samples."""
 
+from math import comb
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,8 +18,10 @@ PROCESSES = st.lists(SAMPLES, min_size=1, max_size=6)
 def test_summary_counts_processes_and_names_the_kind_of_its_interval(processes: list[list[float]]) -> None:
     summary = statistics.summarize(processes)
     assert summary.n == len(processes)
-    assert summary.kind == ("interval" if len(processes) >= 3 else "spread")
+    assert summary.kind == ("interval" if len(processes) >= 2 else "spread")
+    assert (summary.coverage is None) == (len(processes) == 1)
     assert summary.median == pytest.approx(float(np.median([np.median(samples) for samples in processes])))
+    assert summary.low <= summary.median * (1 + 1e-12) and summary.median <= summary.high * (1 + 1e-12)
     assert min(map(min, processes)) * 0.999 <= summary.low <= summary.high <= max(map(max, processes)) * 1.001
 
 
@@ -28,21 +32,33 @@ def test_unit_does_not_matter(processes: list[list[float]], factor: float) -> No
     assert (scaled.median, scaled.low, scaled.high) == pytest.approx((expected.median, expected.low, expected.high))
 
 
-@given(st.lists(SAMPLES, min_size=3, max_size=6))
-def test_bootstrap_is_deterministic_and_repeating_epochs_adds_no_certainty(processes: list[list[float]]) -> None:
-    once, again = statistics.summarize(processes), statistics.summarize(processes)
-    tripled = statistics.summarize([samples * 3 for samples in processes])
-    assert once == again
-    assert tripled == once
+@given(st.lists(SAMPLES, min_size=2, max_size=9))
+def test_repeating_samples_adds_no_certainty(processes: list[list[float]]) -> None:
+    assert statistics.summarize([samples * 3 for samples in processes]) == statistics.summarize(processes)
 
 
-def test_interval_covers_the_true_median_about_as_often_as_it_says() -> None:
-    random = np.random.default_rng(7)
-    hits = 0
-    for _ in range(300):
-        low, high = statistics.interval(random.lognormal(0.0, 0.3, 25))
-        hits += low <= 1.0 <= high
-    assert 0.88 <= hits / 300 <= 0.995
+@pytest.mark.parametrize("count", range(2, 13))
+def test_the_stated_coverage_is_what_simulation_finds(count: int) -> None:
+    random, cases = np.random.default_rng(count), 2000
+    intervals = [statistics.interval(random.lognormal(0.0, 0.3, count)) for _ in range(cases)]
+    stated = intervals[0][2]
+    share = np.mean([low <= 1.0 <= high for low, high, _ in intervals])
+    assert share == pytest.approx(stated, abs=4 * np.sqrt(stated * (1 - stated) / cases))
+    assert stated >= 0.95 or count < 6
+
+
+def test_coverages_below_six_processes() -> None:
+    stated = [statistics.interval(range(1, count + 1))[2] for count in range(2, 7)]
+    assert stated == [0.5, 0.75, 0.875, 0.9375, 0.96875]
+    assert statistics.interval(range(1, 10))[:2] == (2, 8)
+
+
+@pytest.mark.parametrize("count", [6, 9, 20, 51])
+def test_the_interval_is_the_narrowest_with_its_level(count: int) -> None:
+    low, high, coverage = statistics.interval(range(count))
+    assert coverage >= statistics.LEVEL and low + high == count - 1
+    narrower = sum(comb(count, below) for below in range(int(low) + 2, count - int(low) - 1)) / 2**count
+    assert narrower < statistics.LEVEL
 
 
 def test_interval_narrows_with_more_processes() -> None:
@@ -50,7 +66,7 @@ def test_interval_narrows_with_more_processes() -> None:
     widths = []
     for count in (5, 20, 80):
         ends = [statistics.interval(random.normal(10, 1, count)) for _ in range(20)]
-        widths.append(np.mean([high - low for low, high in ends]))
+        widths.append(np.mean([high - low for low, high, _ in ends]))
     assert widths[0] > widths[1] > widths[2]
 
 

@@ -37,12 +37,12 @@ def test_a_failed_row_shows_its_status_and_never_a_number(results: Path, tmp_pat
 def test_a_row_shows_what_its_records_hold(results: Path, tmp_path: Path) -> None:
     write_reports(results, tmp_path / "reports")
     cells = line_of(main_table((tmp_path / "reports" / "comparison.md").read_text()), "agl")
-    time, n, ratio, limit, reuse, hit_rate, score, published, until, memory = cells[1:]
+    time, n, ratio, limit, reuse, hit_rate, score, published, until, memory, first_call = cells[1:]
     assert (limit, reuse) == (NOTHING, NOTHING)
-    low, high = map(float, re.findall(r"\[([\d.]+), ([\d.]+)\]", time)[0])
+    low, high = map(float, re.findall(r"\[([\d.]+), ([\d.]+); 75 %\]", time)[0])
     assert low <= float(time.split()[0]) <= high
     assert 9.8 <= low <= high <= 10.2
-    assert n == "3"
+    assert n == "3" and first_call == NOTHING
     assert float(ratio.split()[0]) == pytest.approx(0.5, rel=0.03)
     assert hit_rate == "87.0%"
     assert re.fullmatch(r"0\.8\d\d ± 0\.0\d\d", score)
@@ -60,7 +60,7 @@ def test_time_to_accuracy_has_a_column_only_where_a_target_was_reached(tmp_path:
         write_reports(tmp_path / folder, tmp_path / "reports" / folder)
     page, bare = ((tmp_path / "reports" / folder / "comparison.md").read_text() for folder in ("both", "none"))
     assert line_of(main_table(page), "agl")[9] == NOTHING and line_of(main_table(page), "dgl")[9].endswith(" s")
-    assert "time to accuracy" not in main_table(bare) and len(line_of(main_table(bare), "agl")) == 10
+    assert "time to accuracy" not in main_table(bare) and len(line_of(main_table(bare), "agl")) == 11
 
 
 def test_limits_and_structure_are_shown_where_they_are_known(tmp_path: Path) -> None:
