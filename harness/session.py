@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from datasets.graph import Graph
 from harness.launcher.failure import CellFailed
 from harness.launcher.messages import Event, Opened, PlannedCell, TimedSample
 from harness.measure import environment, memory, shared_values
-from harness.measure.clock import Clock, cpu_seconds
+from harness.measure.clock import Clock, PageFaults, cpu_seconds, page_faults
 from harness.measure.sources import loaded_modules
 from harness.planning.schema import RunConfig, from_dict
 from harness.scenario import Scenario, scenario_class
@@ -25,6 +25,15 @@ BATCH_LIMIT = 8
 Json = dict[str, Any]
 
 
+class Call(TypedDict):
+    """One timed call, seconds."""
+
+    seconds: float
+    cpu_seconds: float
+    phases: dict[str, float]
+    loss: float | None
+
+
 class Session:
     """Answers the requests of one cell; failures are raised, events on the way go to ``tell``."""
 
@@ -32,7 +41,7 @@ class Session:
         self.cell, self.tell = cell, tell
         self.config: RunConfig = from_dict(RunConfig, dict(cell["config"]))
         self.index = 0
-        self.seconds: list[float] = []
+        self.first_call: float | None = None
         self.extrapolated: float | None = None
         self.closed = True
         self.loading = Clock()
@@ -54,22 +63,27 @@ class Session:
         packages = {path.replace(":", ".").partition(".")[0] for path in paths} - {"", "__main__"}
         self.tell({"event": "modules", "modules": loaded_modules(packages)})
 
-    def open(self) -> Opened:
-        """Load, prepare, verify and warm up; answers with the record keys that are known then."""
+    def open(self, first: bool = True, batch_limit: int | None = None) -> Opened:
+        """Load, prepare, verify and warm up; answers with the record keys that are known then.
+
+        Only the ``first`` process of a cell verifies; the later ones take the ``batch_limit`` that it chose.
+        """
         config = self.config
         with self.loading.phase("load"):
             self.graph = self._graph()
         self.scenario: Scenario = scenario_class(config.scenario.name)(config, self.graph)
-        limit = self._prepare_with_limit()
+        limit = self._prepare_with_limit() if first else self._prepare(batch_limit)
         facts = dataset_facts(self.graph) | self._structure()
         answer: Opened = {"dataset": facts, "prepare": self.loading.seconds | self.preparing.seconds}
-        answer["parity"] = self._verify()
+        answer["parity"] = self._verify() if first else None
         # After the gate: the libraries that it loaded stay resident and are no memory of the timed call.
         memory.trim()
         answer["resident"] = memory.resident()
-        answer["warmup"] = [self.sample()["seconds"] for _ in range(config.measure.warmup)]
+        answer["warmup"] = [self._call()["seconds"] for _ in range(config.measure.warmup)]
+        answer["warm_call"] = self._warm_call(answer["warmup"])
+        answer["first_call"] = self.first_call
         self.extrapolated = self.scenario.batches / limit if limit else None
-        answer["extrapolated"] = self.extrapolated
+        answer["extrapolated"], answer["batch_limit"] = self.extrapolated, limit
         if cuda := self._cuda():
             answer["device_share"] = cuda.memory_reserved() / cuda.mem_get_info()[1]
         self.tell_modules()
@@ -95,25 +109,24 @@ class Session:
         path = Path(self.cell["graph"] or "") / "structure.json"
         return {"structure": json.loads(path.read_text())} if path.is_file() else {}
 
-    def _prepare(self, limit: int | None) -> None:
+    def _prepare(self, limit: int | None) -> int | None:
         self.preparing = Clock(synchronize=self._synchronize)
         self.closed = False
+        self.first_call = None
         self.scenario.prepare(self.preparing, limit)
+        return limit
 
     def _prepare_with_limit(self) -> int | None:
         """Prepare, for a few batches per epoch where whole epochs would take too long; returns that limit."""
         scenario, configured = self.scenario, self.config.training.batch_limit
         if configured or scenario.batches <= BATCH_LIMIT:
-            limit = configured if configured and configured < scenario.batches else None
-            self._prepare(limit)
-            return limit
+            return self._prepare(configured if configured and configured < scenario.batches else None)
         self._prepare(BATCH_LIMIT)
-        seconds = [self.sample()["seconds"] for _ in range(2)][-1]
+        seconds = [self._call()["seconds"] for _ in range(2)][-1]
         if seconds * scenario.batches / BATCH_LIMIT > self.config.measure.max_seconds:
             return BATCH_LIMIT
         scenario.close()
-        self._prepare(None)
-        return None
+        return self._prepare(None)
 
     def _verify(self) -> Json | None:
         if not self.config.measure.parity:
@@ -123,36 +136,40 @@ class Session:
         except Incorrect as wrong:
             raise CellFailed("incorrect", str(wrong), parity=wrong.parity) from wrong
 
-    def sample(self) -> TimedSample:
-        """Run the timed call and answer with one sample.
+    def sample(self, calls: int = 1) -> TimedSample:
+        """Run the timed call once and discard it, then ``calls`` times: their mean is the sample.
 
-        A call shorter than ``measure.repeat_seconds`` is repeated for that long, and the sample is the mean of all
-        calls but the first, which finds caches and threads as the cell before left them.
+        The discarded call finds caches and threads as the cell before left them.
         """
-        answer = self._call()
-        if self.scenario.now is None and answer["seconds"] < self.config.measure.repeat_seconds:
-            answer = mean_of(self._calls_for(self.config.measure.repeat_seconds))
-        self.seconds.append(answer["seconds"])
+        first = self._call()
+        before = page_faults()
+        counted = [self._call() for _ in range(calls)]
+        answer = mean_of(first["seconds"], counted, page_faults().since(before))
         if cuda := self._cuda():
             answer["device_peak"] = int(cuda.max_memory_allocated())
         return answer
 
-    def _calls_for(self, seconds: float) -> list[TimedSample]:
-        calls, end = [self._call()], time.perf_counter() + seconds
+    def _warm_call(self, warmup: Sequence[float]) -> float | None:
+        """Seconds of a warm call: of the last warm-up where that is long, else the median of some more calls."""
+        if not warmup or self.scenario.now is not None or warmup[-1] > self.config.measure.turn_seconds / 2:
+            return warmup[-1] if warmup else None
+        calls, end = [self._call()["seconds"]], time.perf_counter() + self.config.measure.repeat_seconds
         while time.perf_counter() < end:
-            calls.append(self._call())
-        return calls
+            calls.append(self._call()["seconds"])
+        return float(np.median(calls))
 
-    def _call(self) -> TimedSample:
+    def _call(self) -> Call:
         clock = Clock(self.scenario.now or time.perf_counter, self._synchronize)
         cpu, start = cpu_seconds(), clock.now()
         loss = self.scenario.run(self.index, clock)
         seconds = clock.now() - start
         self.index += 1
+        if self.first_call is None:
+            self.first_call = seconds
         if loss is not None and not np.isfinite(loss):
             raise CellFailed("error", f"the loss of epoch {self.index - 1} is {loss}: lower training.rate")
         cpu = cpu_seconds() - cpu
-        return {"seconds": seconds, "cpu_seconds": cpu, "phases": clock.seconds, "loss": loss, "calls": 1, "ran": 1}
+        return {"seconds": seconds, "cpu_seconds": cpu, "phases": clock.seconds, "loss": loss}
 
     def trim(self) -> Json:
         """Return unused memory to the kernel before the memory pass; answers with the bytes that stay resident."""
@@ -181,10 +198,11 @@ class Session:
 
         return self.scenario.accuracy(progress)
 
-    def finish(self, shared: Json | None = None) -> Json:
+    def finish(self, shared: Json | None = None, seconds: float | None = None) -> Json:
         """Answer with facts, metrics, hit rates and limits; then close the engine.
 
         ``shared`` are values that other cells of the group computed; the answer's ``shared`` adds those of this one.
+        ``seconds`` is the cell's time of a timed call over all of its processes.
         """
         # Before the machine is measured: a change of the kernels that this takes must not make a peer's record stale.
         self.tell_modules()
@@ -194,7 +212,7 @@ class Session:
             facts["clock"] = "simulated"
         operands = self._operands()
         answer = {"facts": facts, "metrics": self.scenario.metrics(), "cache": self._cache(operands)}
-        answer["limits"] = self._limits(facts, operands or ())
+        answer["limits"] = self._limits(facts, operands or (), seconds)
         answer["shared"] = shared_values.snapshot()
         self.close()
         return plain(answer)
@@ -222,22 +240,21 @@ class Session:
         key = f"cache of {accesses} accesses: {shared_values.digest_of_operands(operands)}"
         return dict(shared_values.get_or_compute(key, lambda: simulate(operands, accesses)))
 
-    def _limits(self, facts: Json, operands: Sequence[Json]) -> Json | None:
-        """Compare the samples with this machine's ceilings, measured now, while no other cell runs."""
-        samples = self.seconds[self.config.measure.warmup :]
+    def _limits(self, facts: Json, operands: Sequence[Json], seconds: float | None) -> Json | None:
+        """Compare the time of a call with this machine's ceilings, measured now, while no other cell runs."""
         if (
             not self.config.measure.limits
             or self.config.device != "cpu"
             or self.scenario.now is not None
-            or not samples
+            or seconds is None
         ):
             return None
         # Not imported above: it imports torch, which a cell whose engine works without torch must not load.
         from harness.measure.limits import limits
 
-        seconds = float(np.median(samples)) * (self.extrapolated or 1.0)
+        whole = seconds * (self.extrapolated or 1.0)
         floor = getattr(self.scenario, "dense_floor", None)
-        return limits(facts, seconds, self.config.threads, operands, floor() if floor else None) or None
+        return limits(facts, whole, self.config.threads, operands, floor() if floor else None) or None
 
     def _cuda(self) -> Any:
         torch = sys.modules.get("torch")
@@ -248,16 +265,21 @@ class Session:
             cuda.synchronize()
 
 
-def mean_of(calls: Sequence[TimedSample]) -> TimedSample:
-    """Average calls into one sample, with the loss of the last; one more call ran before them, which does not count."""
+def mean_of(first: float, calls: Sequence[Call], faults: PageFaults) -> TimedSample:
+    """Average the counted calls into one sample, with the loss of the last.
+
+    ``first`` are the seconds of the call before them, ``faults`` the page faults of all of them.
+    """
     count, names = len(calls), dict.fromkeys(name for call in calls for name in call["phases"])
     return {
         "seconds": sum(call["seconds"] for call in calls) / count,
         "cpu_seconds": sum(call["cpu_seconds"] for call in calls) / count,
         "phases": {name: sum(call["phases"].get(name, 0.0) for call in calls) / count for name in names},
         "loss": calls[-1]["loss"],
+        "first": first,
         "calls": count,
         "ran": count + 1,
+        "page_faults": {"minor": faults.minor, "major": faults.major},
     }
 
 

@@ -21,7 +21,15 @@ from harness.planning.schema import (
 )
 from harness.verify.graphs import small_graph
 
-QUICK = {"warmup": 1, "min_samples": 3, "max_samples": 3, "cache": "none", "memory": False, "parity": False}
+QUICK = {
+    "processes": 1,
+    "warmup": 1,
+    "min_samples": 3,
+    "max_samples": 3,
+    "cache": "none",
+    "memory": False,
+    "parity": False,
+}
 
 
 def saved_graph(folder: Path, task: str = "multiclass", classes: int = 4, nodes: int = 120) -> str:

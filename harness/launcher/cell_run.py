@@ -1,23 +1,22 @@
 """One cell of a group from its start to its record; a failure is recorded as well."""
 
-from collections.abc import Callable, Iterator
+import os
+import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from harness.launcher.failure import CellFailed
-from harness.launcher.messages import CellConfig, Event, MeasureSection, PlannedCell
+from harness.launcher.interference import between, read
+from harness.launcher.messages import CellConfig, Event, MeasureSection, Opened, PlannedCell
 from harness.launcher.outcome import Outcome
 from harness.launcher.process import Guard
-from harness.launcher.remote import TICK
 from harness.launcher.turns import Budget
 from harness.launcher.worker import CellWorker, worker_of
 from harness.measure import environment
 from harness.measure.sources import commit, with_sources
 from harness.store.files import machine_slug, read_record, write_environment, write_record
-
-QUIET_SHARE = 0.01
-QUIET_TICKS = 2
 
 
 class CellRun:
@@ -32,6 +31,10 @@ class CellRun:
         self.record: dict[str, Any] | None = None
         self.budget = Budget(self.measure)
         self.device_share = 0.0
+        self.opened: Opened | None = None
+        self.opening_seconds = 0.0
+        self.left = float(self.measure["deadline_seconds"])
+        self.tried_alone: Callable[[CellRun, CellFailed], bool] = lambda cell, failure: False
 
     @property
     def config(self) -> CellConfig:
@@ -44,15 +47,26 @@ class CellRun:
         return self.config["measure"]
 
     @property
+    def warm_call(self) -> float | None:
+        """Seconds of a warm call, once a process of the cell is ready; None without warm-ups."""
+        return None if self.opened is None else self.opened["warm_call"]
+
+    @property
+    def processes(self) -> int:
+        """Fresh processes that take the cell's samples."""
+        return self.measure["processes"]
+
+    @property
     def tree(self) -> int | None:
         """The worker's process tree, while it has one."""
         return None if self.worker is None else self.worker.tree
 
     def start(self) -> None:
-        """Let a worker import the engine, without waiting for it."""
+        """Let a fresh worker import the engine, without waiting for it."""
         self.tell({"event": "start", "path": self.cell["path"]})
         with self._failure_recorded():
             self.worker = worker_of(self.cell, self.guard, self.tell)
+            self.worker.left = self.left
             self.worker.start()
 
     def started(self) -> None:
@@ -61,33 +75,55 @@ class CellRun:
             with self._failure_recorded():
                 self.worker.started()
 
-    def open(self) -> None:
-        """Load, prepare, verify and warm up."""
-        if self.worker is None:
-            return
-        with self._failure_recorded():
-            answer = self.worker.open()
-            self.device_share = answer.pop("device_share", 0.0)
-            self.outcome.add_opened(answer)
-            ready = {"event": "ready", "prepare": answer["prepare"], "parity": answer.get("parity")}
-            self.tell(ready)
+    def open(self, *, beside: bool = False) -> bool:
+        """Load, prepare, verify in the first process, and warm up.
 
-    def sample(self, budget: Budget, position: int, ticks_of_others: Callable[[], int]) -> None:
-        """Take sample number ``position`` of the group; it does not count if the waiting cells were busy meanwhile."""
+        Returns False where a cell ran out of memory ``beside`` others: that says nothing about the cell alone.
+        """
+        if self.worker is None:
+            return True
+        begin = time.monotonic()
+        first, limit = self.opened is None, None if self.opened is None else self.opened["batch_limit"]
+        try:
+            answer = self.worker.open(first, limit)
+        except CellFailed as failure:
+            if beside and failure.status == "oom":
+                self.close()
+                return False
+            self._end_by(failure)
+            return True
+        self.opening_seconds = time.monotonic() - begin + answer["prepare"].get("import", 0.0)
+        self.device_share = answer.pop("device_share", 0.0)
+        self.opened = answer
+        self.outcome.add_opened(answer)
+        self.tell({"event": "ready", "prepare": answer["prepare"], "parity": answer.get("parity")})
+        return True
+
+    def begin_samples(self) -> None:
+        """Begin to take the samples of the open worker."""
+        if self.worker is not None:
+            assert self.opened is not None
+            self.budget = Budget(self.measure)
+            self.outcome.add_process(self.opened)
+
+    def sample(self, calls: int, position: int, waiting: Collection[int]) -> None:
+        """Take sample number ``position`` of the group; it does not count if others used the processor meanwhile."""
         assert self.worker is not None
-        ticks_before = ticks_of_others()
+        ours = () if self.worker.tree is None else (self.worker.tree,)
         with self._failure_recorded():
-            sample = self.worker.sample()
-            disturbance = TICK * (ticks_of_others() - ticks_before)
-            tolerated = max(QUIET_SHARE * sample["cpu_seconds"] * sample["ran"], QUIET_TICKS * TICK)
-            counts = budget.accepts(disturbance > tolerated)
+            before = read(ours, waiting, first=True)
+            sample = self.worker.sample(calls)
+            interference = between(before, read(ours, waiting, first=False))
+            used, cores = sample["cpu_seconds"] * sample["ran"], len(os.sched_getaffinity(0))
+            counts = self.budget.accepts(interference.disturbs(used, self.config["threads"], cores))
+            self.budget.spent += sample["first"] + sample["seconds"] * sample["calls"]
             if counts:
-                budget.seconds.append(sample["seconds"])
+                self.budget.seconds.append(sample["seconds"])
             else:
-                budget.disturbed += 1
-            self.outcome.add_sample(sample, position, counts)
+                self.budget.disturbed += 1
+            self.outcome.add_sample(sample, interference, position, counts)
             event = {"event": "sample" if counts else "repeat", "seconds": sample["seconds"]}
-            self.tell(event | {"samples": len(budget.seconds)})
+            self.tell(event | {"samples": self.outcome.samples})
 
     def conclude(self, shared: dict[str, Any]) -> dict[str, Any]:
         """Take the passes for memory and accuracy, write the record, end the worker; returns the updated ``shared``."""
@@ -97,7 +133,7 @@ class CellRun:
                 self.outcome.add_memory(self.worker.memory())
             if self.config["scenario"]["name"] == "train" and self.config["scenario"]["train_to_end"]:
                 self.outcome.add_answer(self.worker.accuracy())
-            answer = self.worker.finish(shared)
+            answer = self.worker.finish(shared, self.outcome.seconds)
             shared = answer.pop("shared")
             self.outcome.add_answer(answer)
             self.close()
@@ -115,6 +151,14 @@ class CellRun:
         try:
             yield
         except CellFailed as failure:
+            self._end_by(failure)
+
+    def _end_by(self, failure: CellFailed) -> None:
+        """Record a failure, unless the cell is to be measured again alone."""
+        if self.tried_alone(self, failure):
+            self.close()
+            self.opened, self.outcome = None, self.outcome.anew()
+        else:
             self.fail(failure)
 
     def close(self) -> None:
@@ -123,6 +167,7 @@ class CellRun:
             self.worker = None
             self.outcome.environment = worker.environment or self.outcome.environment
             self.outcome.modules |= worker.modules
+            self.left = worker.left
             worker.close()
 
     def _write(self) -> None:

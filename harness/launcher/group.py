@@ -10,20 +10,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from harness.launcher.allowance import Allowance
 from harness.launcher.cell_run import CellRun
 from harness.launcher.failure import CellFailed
 from harness.launcher.lock import Busy, machine_lock
 from harness.launcher.messages import Event, PlannedGroup
 from harness.launcher.outcome import Outcome
-from harness.launcher.process import Guard, cpu_ticks
-from harness.launcher.turns import Budget, shuffled
+from harness.launcher.process import Guard
+from harness.launcher.retry_alone import RetryAlone
+from harness.launcher.turns import calls_of_a_turn, shuffled
 from harness.launcher.worker import in_process
 from harness.measure import memory
 
 __all__ = ["Busy", "run_groups"]
 
 RESIDENT_SHARE = 0.6
-FRESH_PROCESSES = 3
 
 
 def run_groups(
@@ -69,7 +70,11 @@ def _terminate_as_interrupt() -> Iterator[None]:
 
 
 class GroupRun:
-    """One run of a group, from the start of its cells to their records, which all have the id of this run."""
+    """One run of a group, from the start of its cells to their records, which all have the id of this run.
+
+    Every cell is first opened once, which verifies it and tells how long its calls take; then its samples are taken by
+    fresh processes, in as many passes over the group as there are processes of a cell.
+    """
 
     def __init__(
         self, group: PlannedGroup, results: Path, guard: Guard | None, on_event: Callable[[Event], None]
@@ -80,8 +85,14 @@ class GroupRun:
             tell = partial(_of_cell, on_event, number)
             self.cells.append(CellRun(cell, Outcome(cell, group["id"], run), results, guard, tell))
         self.seed = f"{group['key']} {self.cells[0].config['seed']}" if self.cells else ""
+        self.allowance = Allowance(min((cell.measure["group_seconds"] for cell in self.cells), default=0.0))
+        self.retry = RetryAlone[CellRun]()
+        for cell_run in self.cells:
+            cell_run.tried_alone = self._tried_alone
         self.shared: dict[str, Any] = {}
+        self.calls = 1
         self.position = 0
+        self.round = 0
 
     def run(self) -> list[dict[str, Any]]:
         """Measure all cells and return their records in the order of the cells."""
@@ -89,8 +100,7 @@ class GroupRun:
             for cell in self.cells:
                 if status := cell.cell["status"]:
                     cell.fail(CellFailed(status, cell.cell["message"]))
-            if not self._side_by_side():
-                self._in_fresh_processes()
+            self._measure()
         except KeyboardInterrupt:
             for cell in self._open_cells():
                 cell.fail(CellFailed("interrupted", "ended by Ctrl-C or SIGTERM"))
@@ -100,6 +110,26 @@ class GroupRun:
                 cell.close()
         return [cell.record for cell in self.cells if cell.record is not None]
 
+    def _measure(self) -> None:
+        side_by_side = self._open_first()
+        warm_calls = [cell.warm_call for cell in self._open_cells() if cell.warm_call is not None]
+        self.calls = calls_of_a_turn(warm_calls, self.cells[0].measure) if self.cells else 1
+        self.allowance.skip_what_does_not_fit(self._open_cells(), self.calls)
+        for number in range(max((cell.processes for cell in self._open_cells()), default=0)):
+            cells = [cell for cell in self._open_cells() if number < cell.processes and cell not in self.retry.waiting]
+            if side_by_side:
+                self._side_by_side(cells, number)
+            else:
+                self._one_after_the_other(cells, number)
+        while self.retry.waiting:
+            alone = self.retry.waiting.pop(0)
+            for number in range(alone.processes):
+                if alone.record is None:
+                    self._one_after_the_other([alone], number)
+
+    def _tried_alone(self, cell: CellRun, failure: CellFailed) -> bool:
+        return self.retry.takes(cell, failure, sum(other is not cell for other in self._at_work()))
+
     def _open_cells(self) -> list[CellRun]:
         """Cells without a record."""
         return [cell for cell in self.cells if cell.record is None]
@@ -108,45 +138,65 @@ class GroupRun:
         """Cells with an open worker."""
         return [cell for cell in self.cells if cell.worker is not None]
 
-    def _side_by_side(self) -> bool:
-        """Deal turns to workers that live side by side; False when they do not fit into memory together."""
-        self._start_all()
+    def _open_first(self) -> bool:
+        """Open each cell for the first time; False when the workers cannot live side by side and are closed again."""
+        self._start(self._open_cells())
         for cell in self._at_work():
-            cell.open()
-            if len(self._at_work()) > 1 and not self._fit():
-                for other in self._at_work():
-                    other.close()
+            fits = cell.open(beside=len(self._at_work()) > 1)
+            if not fits or (len(self._at_work()) > 1 and not self._fit()):
+                self._open_alone()
                 return False
-        round_number = 0
-        while waiting := [cell for cell in self._at_work() if not cell.budget.done]:
-            for cell in shuffled(waiting, self.seed, round_number):
-                self._sample(cell, cell.budget)
-            round_number += 1
-        for cell in self._at_work():
-            self.shared = cell.conclude(self.shared)
         return True
 
-    def _in_fresh_processes(self) -> None:
-        """Measure each cell in several fresh processes, one process at a time, in shuffled rounds of the cells."""
-        for part in range(FRESH_PROCESSES):
-            for cell in shuffled(self._open_cells(), self.seed, part):
-                cell.start()
-                cell.started()
+    def _open_alone(self) -> None:
+        """Close all workers and open the cells that were not open yet, one at a time."""
+        for cell in self._at_work():
+            cell.close()
+        for cell in self._open_cells():
+            if cell.opened is None:
+                self._start([cell])
                 cell.open()
-                budget = Budget(cell.measure, 1.0 / FRESH_PROCESSES)
-                while cell.worker is not None and not budget.done:
-                    self._sample(cell, budget)
-                cell.budget.seconds += budget.seconds
-                if cell.worker is not None and (cell.budget.done or part == FRESH_PROCESSES - 1):
-                    self.shared = cell.conclude(self.shared)
                 cell.close()
 
-    def _start_all(self) -> None:
-        """Let all cells import their engines, as many at once as there are cores; all later steps are done in turns."""
-        cells, cores = self._open_cells(), max(1, len(os.sched_getaffinity(0)))
+    def _side_by_side(self, cells: list[CellRun], number: int) -> None:
+        """Deal turns to fresh workers that live side by side; those of the first opening take pass number 0."""
+        if number > 0:
+            self._start(cells)
+            for cell in cells:
+                cell.open()
+        for cell in self._at_work():
+            cell.begin_samples()
+        while waiting := [cell for cell in self._at_work() if not cell.budget.done]:
+            for cell in shuffled(waiting, self.seed, self.round):
+                self._sample(cell)
+            self.round += 1
+        for cell in self._at_work():
+            self._end_process(cell, number)
+
+    def _one_after_the_other(self, cells: list[CellRun], number: int) -> None:
+        """Measure each cell in a fresh process that is alone, the cells in shuffled order."""
+        for cell in shuffled(cells, self.seed, number):
+            self._start([cell])
+            cell.open()
+            cell.begin_samples()
+            while cell.worker is not None and not cell.budget.done:
+                self._sample(cell)
+            self._end_process(cell, number)
+
+    def _end_process(self, cell: CellRun, number: int) -> None:
+        """End process ``number`` of a cell, the last one with the other passes and the record."""
+        self.allowance.limit(cell)
+        if cell.worker is not None and number + 1 == cell.processes:
+            self.shared = cell.conclude(self.shared)
+        cell.close()
+
+    def _start(self, cells: list[CellRun]) -> None:
+        """Let cells import their engines, as many at once as there are cores; all later steps are done in turns."""
+        cores = max(1, len(os.sched_getaffinity(0)))
         for first in range(0, len(cells), cores):
             wave = cells[first : first + cores]
             for cell in wave:
+                self.allowance.limit(cell)
                 cell.start()
             for cell in wave:
                 cell.started()
@@ -156,9 +206,10 @@ class GroupRun:
         host = sum(cell.worker.resident() for cell in self.cells if cell.worker is not None) / memory.total()
         return max(host, sum(cell.device_share for cell in self._at_work())) <= RESIDENT_SHARE
 
-    def _sample(self, cell: CellRun, budget: Budget) -> None:
+    def _sample(self, cell: CellRun) -> None:
         waiting = {other.tree for other in self._at_work() if other is not cell and other.tree is not None}
-        cell.sample(budget, self.position, partial(cpu_ticks, waiting))
+        self.allowance.limit(cell)
+        cell.sample(self.calls, self.position, waiting)
         self.position += cell.worker is not None
 
 

@@ -18,6 +18,7 @@ class InlineCell:
 
     def __init__(self, cell: PlannedCell, progress: Callable[[Event], None]) -> None:
         self.environment: dict[str, Any] | None = None
+        self.left = 0.0  # no deadline
         self.modules: Modules = {}
         self._progress = progress
         self._session: Session = self._guarded(lambda: Session(cell, self._hear))
@@ -45,13 +46,13 @@ class InlineCell:
     def started(self) -> None:
         """Return at once: ``start`` has imported the engine already."""
 
-    def open(self) -> Opened:
-        """Load, prepare, verify and warm up."""
-        return cast(Opened, self._guarded(self._session.open))
+    def open(self, first: bool, batch_limit: int | None) -> Opened:
+        """Load, prepare, verify in the first worker of the cell, and warm up."""
+        return cast(Opened, self._guarded(lambda: self._session.open(first, batch_limit)))
 
-    def sample(self) -> TimedSample:
+    def sample(self, calls: int) -> TimedSample:
         """Take one sample."""
-        return cast(TimedSample, self._guarded(self._session.sample))
+        return cast(TimedSample, self._guarded(lambda: self._session.sample(calls)))
 
     def memory(self) -> MemoryPass:
         """Run the timed call once more and watch this process's memory."""
@@ -65,9 +66,9 @@ class InlineCell:
         """Train to the end."""
         return dict(self._guarded(self._session.accuracy))
 
-    def finish(self, shared: dict[str, Any]) -> dict[str, Any]:
+    def finish(self, shared: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Return facts, metrics, hit rates and limits, and ``shared`` with the values that this cell added."""
-        return dict(self._guarded(lambda: self._session.finish(shared)))
+        return dict(self._guarded(lambda: self._session.finish(shared, seconds)))
 
     def resident(self) -> int:
         """Zero: no process beside this one."""

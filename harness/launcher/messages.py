@@ -19,12 +19,15 @@ class ScenarioSection(TypedDict):
 class MeasureSection(TypedDict):
     """Section ``measure`` of a cell's configuration."""
 
+    processes: int
     warmup: int
     min_samples: int
     max_samples: int
     max_seconds: float
     repeat_seconds: float
+    turn_seconds: float
     deadline_seconds: float
+    group_seconds: float
     cache: str
     cache_accesses: int
     memory: bool
@@ -93,26 +96,42 @@ class PlannedGroup(TypedDict):
 
 
 class Opened(TypedDict, total=False):
-    """Answer of a cell that is ready to be timed; bytes and seconds."""
+    """Answer of a cell that is ready to be timed; bytes and seconds.
+
+    ``first_call`` is the first timed call of the process, ``warm_call`` one that finds it warm, None without warm-ups;
+    ``batch_limit`` the number of batches to which an epoch was cut, None for whole epochs.
+    """
 
     dataset: dict[str, Any]
     prepare: dict[str, float]
     parity: dict[str, Any] | None
     resident: int
     warmup: list[float]
+    first_call: float | None
+    warm_call: float | None
+    batch_limit: int | None
     extrapolated: float | None
     device_share: float
 
 
+class CountedFaults(TypedDict):
+    """Page faults of the counted calls of a sample, without a disk (minor) and with one (major)."""
+
+    minor: int
+    major: int
+
+
 class TimedSample(TypedDict):
-    """One sample: the mean of ``calls`` timed calls out of ``ran``, seconds."""
+    """One sample: the mean of ``calls`` timed calls out of ``ran``, seconds; ``first`` is the one that is discarded."""
 
     seconds: float
     cpu_seconds: float
     phases: dict[str, float]
     loss: float | None
+    first: float
     calls: int
     ran: int
+    page_faults: CountedFaults
     device_peak: NotRequired[int]
 
 

@@ -1,10 +1,15 @@
 """Collects the answers of one cell into its record."""
 
+import statistics
 from typing import Any
 
 from harness.launcher.failure import CellFailed
+from harness.launcher.interference import Interference
 from harness.launcher.messages import MemoryPass, Modules, Opened, PlannedCell, TimedSample
+from harness.launcher.process_sums import ProcessSums
 from harness.store.record import PROTOCOL, SCHEMA_VERSION
+
+NOT_RECORDED = ("first_call", "warm_call", "batch_limit", "resident")
 
 
 class Outcome:
@@ -17,19 +22,33 @@ class Outcome:
         self.failure: CellFailed | None = None
         self._opened: dict[str, Any] = {}
         self._answers: dict[str, Any] = {}
+        self._processes: list[ProcessSums] = []
         self._rounds: list[int] = []
         self._epochs: dict[str, Any] = {"phases": {}}
-        self._epochs |= {name: [] for name in ("seconds", "cpu_seconds", "loss", "disturbed", "calls")}
+        names = ("seconds", "cpu_seconds", "loss", "disturbed", "calls", "process", "first")
+        self._epochs |= {name: [] for name in names}
         self.resident = 0
+
+    def anew(self) -> "Outcome":
+        """The outcome of the same cell without any answer yet."""
+        return Outcome(self.cell, self.group, self.run)
 
     def add_opened(self, answer: Opened) -> None:
         """Add the answer of a process that is ready; of several the first one counts."""
-        self.resident = self.resident or answer.pop("resident", 0)
-        answer["prepare"] = self.cell["prepare"] | answer["prepare"]
-        self._opened = self._opened or {key: value for key, value in answer.items() if value is not None}
+        self.resident = self.resident or answer.get("resident", 0)
+        known = {key: value for key, value in answer.items() if value is not None and key not in NOT_RECORDED}
+        known["prepare"] = self.cell["prepare"] | answer["prepare"]
+        self._opened = self._opened or known
 
-    def add_sample(self, sample: TimedSample, position: int, counts: bool) -> None:
+    def add_process(self, answer: Opened) -> None:
+        """Begin the samples of a fresh process; ``answer`` is the one with which it was ready."""
+        if not self._processes:
+            self._opened |= {"prepare": self.cell["prepare"] | answer["prepare"], "warmup": answer["warmup"]}
+        self._processes.append(ProcessSums(answer))
+
+    def add_sample(self, sample: TimedSample, interference: Interference, position: int, counts: bool) -> None:
         """Add one sample, number ``position`` of the group; one that does not count goes to the disturbed."""
+        self._processes[-1].add(sample, interference)
         if not counts:
             self._epochs["disturbed"].append(sample["seconds"])
             return
@@ -39,11 +58,24 @@ class Outcome:
             seconds = phases.setdefault(phase, [0.0] * len(self._rounds))
             seconds.append(sample["phases"].get(phase, 0.0))
         self._rounds.append(position)
-        self._epochs["seconds"].append(sample["seconds"])
-        self._epochs["cpu_seconds"].append(sample["cpu_seconds"])
-        self._epochs["calls"].append(sample["calls"])
+        for name in ("seconds", "cpu_seconds", "calls", "first"):
+            self._epochs[name].append(sample[name])
+        self._epochs["process"].append(len(self._processes) - 1)
         if sample["loss"] is not None:
             self._epochs["loss"].append(sample["loss"])
+
+    @property
+    def samples(self) -> int:
+        """Samples that count so far."""
+        return len(self._rounds)
+
+    @property
+    def seconds(self) -> float:
+        """Time of a call: the median over the processes of the medians of their samples."""
+        by_process: dict[int, list[float]] = {}
+        for process, seconds in zip(self._epochs["process"], self._epochs["seconds"], strict=True):
+            by_process.setdefault(process, []).append(seconds)
+        return statistics.median(statistics.median(samples) for samples in by_process.values())
 
     def add_memory(self, memory: MemoryPass) -> None:
         """Add the memory pass."""
@@ -65,7 +97,9 @@ class Outcome:
         if "overrides" in self.cell:
             record["overrides"] = self.cell["overrides"]
         if self.failure is None:
-            return record | self._opened | {"rounds": self._rounds, "epochs": self._epochs} | self._answers
+            processes = [process.values() for process in self._processes]
+            measured = {"rounds": self._rounds, "processes": processes, "epochs": self._epochs}
+            return record | self._opened | measured | self._answers
         prepared = {key: self._opened[key] for key in ("dataset", "prepare", "parity") if key in self._opened}
         failure = {"message": self.failure.message, "parity": self.failure.parity, "log_tail": self.failure.log_tail}
         return record | prepared | {key: value for key, value in failure.items() if value}

@@ -38,6 +38,12 @@ def cpu_ticks(trees: Collection[int]) -> int:
     return sum(sum(map(int, fields[11:15])) for _, fields in _running(trees)) if trees else 0
 
 
+def page_faults_of_helpers(tree: int) -> tuple[int, int]:
+    """Minor and major page faults so far of a tree's processes but its first, which counts its own."""
+    fields = [fields for pid, fields in _running({tree}) if pid != tree]
+    return sum(sum(map(int, one[7:9])) for one in fields), sum(sum(map(int, one[9:11])) for one in fields)
+
+
 def _running(trees: Collection[int]) -> Iterator[tuple[int, list[str]]]:
     for entry in os.listdir("/proc"):  # noqa: PTH208 - one of the few lines that run between samples
         if entry.isdigit():

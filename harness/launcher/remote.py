@@ -11,7 +11,7 @@ from typing import Any, cast
 from harness.launcher import allocators
 from harness.launcher.failure import CellFailed, status_of_exit
 from harness.launcher.messages import CellConfig, Event, MemoryPass, Modules, Opened, PlannedCell, TimedSample
-from harness.launcher.process import Child, ChildEnded, Guard, cpu_ticks, members
+from harness.launcher.process import Child, ChildEnded, Guard, cpu_ticks, members, page_faults_of_helpers
 from harness.measure import memory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +37,7 @@ class RemoteCell:
         self.environment: dict[str, Any] | None = None
         self.modules: Modules = {}
         self._cell, self._progress = cell, progress
-        self._deadline = self._left = float(config["measure"]["deadline_seconds"])
+        self.left = float(config["measure"]["deadline_seconds"])
         if refusal := allocators.ALLOCATORS[config["launcher"]["allocator"]].refusal():
             raise CellFailed(*refusal)
         command = [config["launcher"]["python"] or sys.executable, "-m", "harness.cell", "--child"]
@@ -55,16 +55,18 @@ class RemoteCell:
         """Wait until the engine is imported."""
         self._answer("start")
 
-    def open(self) -> Opened:
-        """Load, prepare, verify and warm up."""
-        return cast(Opened, self._ask("open"))
+    def open(self, first: bool, batch_limit: int | None) -> Opened:
+        """Load, prepare, verify in the first process of the cell, and warm up."""
+        return cast(Opened, self._ask("open", first=first, batch_limit=batch_limit))
 
-    def sample(self) -> TimedSample:
-        """Take one sample; its CPU seconds include those of the processes that the child started."""
-        before = cpu_ticks({self._child.tree})
-        answer = self._ask("sample")
-        tree = TICK * (cpu_ticks({self._child.tree}) - before)
+    def sample(self, calls: int) -> TimedSample:
+        """Take one sample; CPU seconds and page faults include those of the processes that the child started."""
+        before, faults_before = cpu_ticks({self._child.tree}), page_faults_of_helpers(self._child.tree)
+        answer = self._ask("sample", calls=calls)
+        tree, faults = TICK * (cpu_ticks({self._child.tree}) - before), page_faults_of_helpers(self._child.tree)
         cpu_seconds = max(answer["cpu_seconds"], (tree - 2 * TICK) / answer["ran"])
+        for kind, after, earlier in zip(("minor", "major"), faults, faults_before, strict=True):
+            answer["page_faults"][kind] += max(0, after - earlier) * calls // answer["ran"]
         return cast(TimedSample, answer | {"cpu_seconds": cpu_seconds})
 
     def memory(self) -> MemoryPass:
@@ -78,9 +80,9 @@ class RemoteCell:
         """Train to the end."""
         return self._ask("accuracy")
 
-    def finish(self, shared: Answer) -> Answer:
+    def finish(self, shared: Answer, seconds: float) -> Answer:
         """Return facts, metrics, hit rates and limits, and ``shared`` with the values that this cell added."""
-        return self._ask("finish", shared=shared)
+        return self._ask("finish", shared=shared, seconds=seconds)
 
     def resident(self) -> int:
         """Resident bytes of the process tree now."""
@@ -96,7 +98,7 @@ class RemoteCell:
 
     def _send(self, do: str, **more: Any) -> None:
         with self._alive():
-            self._child.send({"do": do, "left": self._left, **more})
+            self._child.send({"do": do, "left": self.left, **more})
 
     def _answer(self, do: str, meanwhile: Callable[[], None] | None = None) -> Answer:
         start = time.monotonic()
@@ -104,7 +106,7 @@ class RemoteCell:
             with self._alive():
                 return self._received(do, start, meanwhile)
         finally:
-            self._left -= time.monotonic() - start
+            self.left -= time.monotonic() - start
 
     @contextmanager
     def _alive(self) -> Iterator[None]:
@@ -116,10 +118,9 @@ class RemoteCell:
 
     def _received(self, do: str, start: float, meanwhile: Callable[[], None] | None) -> Answer:
         while True:
-            left = self._left - (time.monotonic() - start)
+            left = self.left - (time.monotonic() - start)
             if left <= 0:
-                late = f"no answer to {do!r} within measure.deadline_seconds={self._deadline:g}: raise it"
-                raise CellFailed("timeout", late, self._child.tail())
+                raise CellFailed("timeout", self._late(do), self._child.tail())
             message = self._child.receive(left if meanwhile is None else memory.INTERVAL)
             if meanwhile is not None:
                 meanwhile()
@@ -136,3 +137,9 @@ class RemoteCell:
                 raise CellFailed(log_tail=self._child.tail(), **message)
             else:
                 self._progress({"event": kind} | message)
+
+    def _late(self, do: str) -> str:
+        measure = self._cell["config"]["measure"]
+        cell, group = measure["deadline_seconds"], measure["group_seconds"]
+        limits = f"measure.deadline_seconds={cell:g} of the cell and measure.group_seconds={group:g} of its group"
+        return f"no answer to {do!r} within {limits}: raise the one that ended it"

@@ -12,12 +12,14 @@ from harness.launcher.remote import RemoteCell
 class CellWorker(Protocol):
     """One cell at work; methods raise CellFailed.
 
-    ``environment`` and ``modules`` are what its session told last; ``tree`` is its process tree, None without one.
+    ``environment`` and ``modules`` are what its session told last; ``tree`` is its process tree, None without one;
+    ``left`` the seconds until the cell's deadline.
     """
 
     environment: dict[str, Any] | None
     modules: Modules
     tree: int | None
+    left: float
 
     def start(self) -> None:
         """Begin to import the engine; does not wait where another process imports it."""
@@ -27,12 +29,12 @@ class CellWorker(Protocol):
         """Wait until the engine is imported."""
         ...
 
-    def open(self) -> Opened:
-        """Load, prepare, verify and warm up."""
+    def open(self, first: bool, batch_limit: int | None) -> Opened:
+        """Load, prepare, verify in the first process of the cell, and warm up; later ones take its batch limit."""
         ...
 
-    def sample(self) -> TimedSample:
-        """Take one sample."""
+    def sample(self, calls: int) -> TimedSample:
+        """Take one sample: a discarded call, then ``calls`` counted ones."""
         ...
 
     def memory(self) -> MemoryPass:
@@ -43,8 +45,11 @@ class CellWorker(Protocol):
         """Train to the end."""
         ...
 
-    def finish(self, shared: dict[str, Any]) -> dict[str, Any]:
-        """Return facts, metrics, hit rates and limits, and ``shared`` with the values that this cell added."""
+    def finish(self, shared: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """Return facts, metrics, hit rates and limits, and ``shared`` with the values that this cell added.
+
+        ``seconds`` is the cell's time of a timed call over all of its processes.
+        """
         ...
 
     def resident(self) -> int:

@@ -1,10 +1,11 @@
-"""Seconds of named phases, and CPU seconds of a process with its ended children."""
+"""Seconds of named phases; CPU seconds and page faults of a process with its ended children."""
 
 import resource
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 
 class Clock:
@@ -41,3 +42,21 @@ def cpu_seconds() -> float:
     """CPU seconds, user and system, of this process and of its children that have ended."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+@dataclass(frozen=True)
+class PageFaults:
+    """Page faults without a disk (minor) and with one (major)."""
+
+    minor: int
+    major: int
+
+    def since(self, before: "PageFaults") -> "PageFaults":
+        """The page faults between an earlier reading and this one."""
+        return PageFaults(self.minor - before.minor, self.major - before.major)
+
+
+def page_faults() -> PageFaults:
+    """Page faults so far of this process and of its children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return PageFaults(sum(usage.ru_minflt for usage in used), sum(usage.ru_majflt for usage in used))

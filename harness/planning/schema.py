@@ -80,14 +80,17 @@ class ScenarioConfig:
 
 @dataclass
 class MeasureConfig:
-    """How much is measured: counts, and seconds where the name says so."""
+    """How much is measured: counts, and seconds where the name says so; samples are those of all processes together."""
 
+    processes: int = setting(5, least=1)
     warmup: int = setting(2, least=0)
     min_samples: int = setting(5, least=1)
     max_samples: int = setting(30, least=1)
     max_seconds: float = setting(60.0, least=0)
     repeat_seconds: float = setting(0.05, least=0)
+    turn_seconds: float = setting(2.0, least=0)
     deadline_seconds: float = setting(3600.0, least=0, executed=False)
+    group_seconds: float = setting(9000.0, least=0, executed=False)
     cache: str = setting("simulate", choices=("simulate", "none"))
     cache_accesses: int = 20_000_000
     memory: bool = True

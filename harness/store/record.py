@@ -4,12 +4,15 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 SCHEMA_VERSION = 1
-PROTOCOL = 2
+PROTOCOL = 3
 STATUSES = ("ok", "oom", "timeout", "error", "incorrect", "unsupported", "not_installed", "interrupted")
 
 
 class Epochs(TypedDict):
-    """Samples of the timed call, in order, each the mean of its ``calls``; the ``disturbed`` do not count."""
+    """Samples of the timed call, in order, each the mean of its ``calls``; the ``disturbed`` do not count.
+
+    ``process`` and ``first`` are absent before protocol 3.
+    """
 
     seconds: list[float]
     cpu_seconds: list[float]
@@ -17,6 +20,8 @@ class Epochs(TypedDict):
     loss: list[float]
     disturbed: list[float]
     calls: list[int]  # absent in records of protocol 1, whose samples are single calls
+    process: list[int]  # which fresh process took the sample, from 0
+    first: list[float]  # seconds of the discarded call before the counted ones
 
 
 class Record(TypedDict, total=False):
@@ -37,6 +42,7 @@ class Record(TypedDict, total=False):
     rounds: list[int]  # position of each sample among those of its group
     prepare: dict[str, float]  # phase -> seconds
     warmup: list[float]
+    processes: list[dict[str, Any]]  # per fresh process: prepare warmup first_call page_faults load steal
     epochs: Epochs
     extrapolated: float  # batches in an epoch / batches timed; absent when whole epochs were timed
     validation: list[list[float]]  # [epoch, loss, score]
@@ -60,7 +66,18 @@ class RecordError(ValueError):
 
 
 # Keys that a record has only when its status is ok: a run that ended badly says nothing about speed.
-MEASURED = ("rounds", "warmup", "epochs", "extrapolated", "validation", "metrics", "memory", "cache", "limits")
+MEASURED = (
+    "rounds",
+    "warmup",
+    "processes",
+    "epochs",
+    "extrapolated",
+    "validation",
+    "metrics",
+    "memory",
+    "cache",
+    "limits",
+)
 REQUIRED = ("schema_version", "protocol", "status", "config", "environment", "group")
 KEYS = tuple(Record.__annotations__)
 

@@ -1,4 +1,4 @@
-"""Samples: one call, or the mean of several short ones; the code that a session tells to have run."""
+"""Samples: the mean of counted calls after a discarded one; the code that a session tells to have run."""
 
 import sys
 from types import ModuleType
@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.registry import config_class
+from harness.measure.clock import PageFaults
 from harness.session import Session, mean_of
 from tests.cells import cell, saved_graph
 
@@ -20,32 +21,50 @@ def test_a_sample_of_several_calls_is_their_mean(drawn):
         {"seconds": wall, "cpu_seconds": cpu, "phases": {"forward": wall} if has_phase else {}, "loss": float(number)}
         for number, (wall, cpu, has_phase) in enumerate(drawn)
     ]
-    sample = mean_of(measured_calls)
+    sample = mean_of(7.0, measured_calls, PageFaults(3, 1))
     assert np.isclose(sample["seconds"], np.mean([wall for wall, _, _ in drawn]))
     assert np.isclose(
         sample["phases"].get("forward", 0.0), np.sum([w for w, _, has_phase in drawn if has_phase]) / len(drawn)
     )
     assert (sample["calls"], sample["ran"], sample["loss"]) == (len(drawn), len(drawn) + 1, len(drawn) - 1.0)
+    assert (sample["first"], sample["page_faults"]) == (7.0, {"minor": 3, "major": 1})
 
 
-def session(tmp_path, repeat_seconds, tell=lambda message: None):
-    planned = cell(saved_graph(tmp_path / "graph"), launcher="inline", measure={"repeat_seconds": repeat_seconds})
+def session(tmp_path, tell=lambda message: None, **measure):
+    planned = cell(saved_graph(tmp_path / "graph"), launcher="inline", measure=measure)
     planned["config"]["backend"] = vars(config_class("reference")())
-    opened = Session(planned, tell)
+    return Session(planned, tell)
+
+
+def test_a_sample_discards_one_call_and_counts_as_many_as_asked_for(tmp_path):
+    opened = session(tmp_path)
     opened.open()
-    return opened
+    for calls in (1, 4):
+        before = opened.index
+        sample = opened.sample(calls)
+        assert opened.index - before == sample["ran"] == calls + 1
+        assert sample["calls"] == calls and sample["first"] > 0
+        assert sample["page_faults"]["minor"] >= 0
 
 
-def test_short_calls_are_repeated_only_with_repeat_seconds(tmp_path):
-    once = session(tmp_path / "once", 0.0)
-    assert once.sample()["calls"] == 1
-    assert once.index == once.config.measure.warmup + 1
-    often = session(tmp_path / "often", 0.2)
-    before = often.index
-    sample = often.sample()
-    assert often.index - before == sample["ran"] == sample["calls"] + 1
-    assert sample["calls"] > 1
-    assert len(often.seconds) == often.config.measure.warmup + 1
+def test_a_short_warm_call_is_a_median_and_a_long_one_the_last_warm_up(tmp_path):
+    short = session(tmp_path / "short", warmup=2, turn_seconds=60.0)
+    answer = short.open()
+    assert len(answer["warmup"]) == 2 < short.index
+    assert answer["first_call"] == answer["warmup"][0] and answer["warm_call"] > 0
+    long = session(tmp_path / "long", warmup=2, turn_seconds=0.0)
+    answer = long.open()
+    assert long.index == 2 and answer["warm_call"] == answer["warmup"][-1]
+    without = session(tmp_path / "without", warmup=0)
+    answer = without.open()
+    assert without.index == 0 and answer["warm_call"] is answer["first_call"] is None
+
+
+def test_only_the_first_process_of_a_cell_verifies_and_the_others_take_its_batch_limit(tmp_path):
+    opened = session(tmp_path, parity=True)
+    answer = opened.open(first=False, batch_limit=2)
+    assert answer["parity"] is None and answer["batch_limit"] == opened.scenario.limit == 2
+    assert session(tmp_path / "again", parity=True).open()["parity"] is not None
 
 
 def test_code_that_measures_the_machine_is_not_told_as_code_that_ran(tmp_path, monkeypatch):
@@ -57,6 +76,8 @@ def test_code_that_measures_the_machine_is_not_told_as_code_that_ran(tmp_path, m
 
     monkeypatch.setattr(Session, "_limits", limits)
     events = []
-    session(tmp_path, 0.0, events.append).finish()
+    opened = session(tmp_path, events.append)
+    opened.open()
+    opened.finish()
     modules = [event["modules"] for event in events if event["event"] == "modules"][-1]
     assert "backends.reference.backend" in modules and measuring.__name__ not in modules

@@ -1,22 +1,31 @@
 """Records made from the answers of a cell."""
 
 from harness.launcher.failure import CellFailed
+from harness.launcher.interference import Interference
 from harness.launcher.outcome import Outcome
 from harness.store.record import MEASURED
 from tests.cells import cell
 
+QUIET = Interference(seconds=2.0, waiting=0.0, busy=1.0, others=0.5, stolen=0.25)
+
 
 def sample(seconds, **phases):
-    return {"seconds": seconds, "cpu_seconds": seconds, "phases": phases, "loss": 1.0, "calls": 1, "ran": 1}
+    values = {"seconds": seconds, "cpu_seconds": seconds, "phases": phases, "loss": 1.0, "calls": 1, "ran": 2}
+    return values | {"first": 2 * seconds, "page_faults": {"minor": 3, "major": 1}}
+
+
+def opened(**keys):
+    return {"prepare": {"load": 1.0}, "warmup": [], "first_call": None, "resident": 10, "parity": None} | keys
 
 
 def test_phases_of_all_samples_have_one_length():
     outcome = Outcome(cell(None), "group", "run")
-    outcome.add_opened({"prepare": {"load": 1.0}, "warmup": [], "resident": 10, "parity": None})
-    outcome.add_sample(sample(1.0, forward=0.5), 0, True)
-    outcome.add_sample(sample(2.0, forward=0.5, step=0.25), 1, True)
-    outcome.add_sample(sample(9.0, forward=9.0), 2, False)
-    outcome.add_sample(sample(3.0, step=0.25), 3, True)
+    outcome.add_opened(opened())
+    outcome.add_process(opened())
+    outcome.add_sample(sample(1.0, forward=0.5), QUIET, 0, True)
+    outcome.add_sample(sample(2.0, forward=0.5, step=0.25), QUIET, 1, True)
+    outcome.add_sample(sample(9.0, forward=9.0), QUIET, 2, False)
+    outcome.add_sample(sample(3.0, step=0.25), QUIET, 3, True)
     record = outcome.record("environment")
     assert record["epochs"]["phases"] == {"forward": [0.5, 0.5, 0.0], "step": [0.0, 0.25, 0.25]}
     assert record["epochs"]["disturbed"] == [9.0]
@@ -24,10 +33,37 @@ def test_phases_of_all_samples_have_one_length():
     assert record["prepare"] == {"parse": 0.5, "order": 0.25, "load": 1.0}
 
 
+def test_every_process_has_its_preparation_and_sums_and_the_time_is_a_median_of_medians():
+    outcome = Outcome(cell(None), "group", "run")
+    outcome.add_opened(opened(prepare={"load": 9.0}))
+    samples = [[1.0, 1.0, 8.0], [4.0], [2.0, 3.0, 2.0]]
+    for number, seconds in enumerate(samples):
+        outcome.add_process(opened(prepare={"load": float(number)}))
+        for one in seconds:
+            outcome.add_sample(sample(one), QUIET, number, True)
+    record = outcome.record("environment")
+    assert outcome.seconds == 2.0
+    assert record["prepare"]["load"] == 0.0
+    assert record["epochs"]["process"] == [0, 0, 0, 1, 2, 2, 2]
+    assert record["epochs"]["first"] == [2 * seconds for seconds in record["epochs"]["seconds"]]
+    first, second, _ = record["processes"]
+    assert (first["prepare"], second["prepare"]) == ({"load": 0.0}, {"load": 1.0})
+    assert first["page_faults"] == {"minor": 9, "major": 3} and second["first_call"] == 8.0
+    assert (first["load"], first["steal"]) == (0.25, 0.2)
+
+
+def test_what_the_machine_does_not_tell_is_absent():
+    outcome = Outcome(cell(None), "group", "run")
+    outcome.add_process(opened())
+    outcome.add_sample(sample(1.0), Interference(2.0, 0.0, None, None, None), 0, True)
+    assert set(outcome.record("environment")["processes"][0]) == {"prepare", "warmup", "first_call", "page_faults"}
+
+
 def test_a_failed_cell_keeps_nothing_measured():
     outcome = Outcome(cell(None), "group", "run")
-    outcome.add_opened({"prepare": {"load": 1.0}, "warmup": [1.0], "resident": 10, "dataset": {"name": "tiny"}})
-    outcome.add_sample(sample(1.0), 0, True)
+    outcome.add_opened(opened(warmup=[1.0], dataset={"name": "tiny"}))
+    outcome.add_process(opened(warmup=[1.0]))
+    outcome.add_sample(sample(1.0), QUIET, 0, True)
     outcome.failure = CellFailed("timeout", "too late", "tail")
     record = outcome.record("environment")
     assert not set(record) & set(MEASURED)
