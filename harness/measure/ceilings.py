@@ -8,13 +8,13 @@ import torch
 from numpy.typing import NDArray
 
 from backends.kernels.ceiling import gathering, read_stream, table_of, triad
-from harness.measure.best import best_of
+from harness.measure.best import best_of, stable_best
 from harness.measure.shared_values import best_of_processes, digest_of_arrays
 
 LINE = 64
 STREAM_BYTES = 96 << 20
 SIZES = (1 << 18, 1 << 20, 1 << 22, 1 << 24, STREAM_BYTES)  # bytes of the arrays that streams are measured over
-ONE_THREAD_BYTES = 1 << 20  # up to here one thread may be faster than several
+ONE_THREAD_BYTES = 1 << 24  # up to here one thread may be faster than several, above all on a busy machine
 SQUARES = (256, 512, 1024)  # rows of the matrices that multiply-adds are measured with
 GATHER_BYTES = 64 << 20
 SHORT_BYTES = 1 << 20  # rows of fewer bytes are read several times
@@ -32,7 +32,7 @@ def read_bandwidth(threads: int, size: int = STREAM_BYTES) -> float:
 
     def measure() -> float:
         source = table_of(size // 4, 1)
-        return size / min(best_of(partial(read_stream, source, count)) for count in _counts(threads, size))
+        return size / stable_best([partial(read_stream, source, count) for count in _counts(threads, size)])
 
     return best_of_processes(f"read {size} bytes, {threads} threads", measure, max)
 
@@ -42,8 +42,7 @@ def triad_bandwidth(threads: int, size: int = STREAM_BYTES) -> float:
 
     def measure() -> float:
         a, b, c = (table_of(size // 4, 1) for _ in range(3))
-        seconds = (best_of(partial(triad, a, b, c, 2.0, count)) for count in _counts(threads, size))
-        return 4 * size / min(seconds)
+        return 4 * size / stable_best([partial(triad, a, b, c, 2.0, count) for count in _counts(threads, size)])
 
     return best_of_processes(f"triad of {size} bytes, {threads} threads", measure, max)
 
@@ -67,11 +66,12 @@ def multiply_add_rate(threads: int) -> float:
     """Operations per second of a dense float32 product, two per multiply-add; of several sizes the fastest."""
 
     def measure() -> float:
-        torch.set_num_threads(threads)
         rates = []
-        for size in SQUARES:
+        for size, count in product(SQUARES, dict.fromkeys((1, threads))):
+            torch.set_num_threads(count)
             a, out = torch.ones(size, size), torch.empty(size, size)
-            rates.append(2 * size**3 / best_of(partial(torch.mm, a, a, out=out)))
+            rates.append(2 * size**3 / stable_best([partial(torch.mm, a, a, out=out)]))
+        torch.set_num_threads(threads)
         return max(rates)
 
     return best_of_processes(f"multiply-adds, {threads} threads", measure, max)
@@ -105,7 +105,7 @@ def order_seconds(indices: Rows, rows: int, width: int, threads: int, between: i
     repeated = np.tile(indices, times)
 
     def measure() -> float:
-        counts = (1, threads) if times > 1 and threads > 1 else (threads,)
+        counts = _counts(threads, len(repeated) * _row_bytes(width))
         return min(_least_seconds(repeated, rows, width, count, between) for count in counts) / times
 
     return best_of_processes(name, measure, min)

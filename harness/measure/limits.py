@@ -47,6 +47,8 @@ def limits(
     if dense is not None:
         dense_flops = min(dense_flops, dense.flops)
     dense_seconds = dense_flops / ceilings.multiply_add_rate(threads)
+    if dense is not None:
+        dense_seconds = min(dense_seconds, dense.seconds)
     bounds = _bounds(products, dense_seconds, dense, threads)
     answer = _totals(products, dense_flops, dense_seconds, seconds, threads)
     answer["fraction_of_limit"] = bounds["limit"] / seconds
