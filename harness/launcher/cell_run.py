@@ -34,6 +34,7 @@ class CellRun:
         self.opened: Opened | None = None
         self.opening_seconds = 0.0
         self.left = float(self.measure["deadline_seconds"])
+        self.tried_alone: Callable[[CellRun, CellFailed], bool] = lambda cell, failure: False
 
     @property
     def config(self) -> CellConfig:
@@ -89,7 +90,7 @@ class CellRun:
             if beside and failure.status == "oom":
                 self.close()
                 return False
-            self.fail(failure)
+            self._end_by(failure)
             return True
         self.opening_seconds = time.monotonic() - begin + answer["prepare"].get("import", 0.0)
         self.device_share = answer.pop("device_share", 0.0)
@@ -150,6 +151,14 @@ class CellRun:
         try:
             yield
         except CellFailed as failure:
+            self._end_by(failure)
+
+    def _end_by(self, failure: CellFailed) -> None:
+        """Record a failure, unless the cell is to be measured again alone."""
+        if self.tried_alone(self, failure):
+            self.close()
+            self.opened, self.outcome = None, self.outcome.anew()
+        else:
             self.fail(failure)
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from harness.launcher.lock import Busy, machine_lock
 from harness.launcher.messages import Event, PlannedGroup
 from harness.launcher.outcome import Outcome
 from harness.launcher.process import Guard
+from harness.launcher.retry_alone import RetryAlone
 from harness.launcher.turns import calls_of_a_turn, shuffled
 from harness.launcher.worker import in_process
 from harness.measure import memory
@@ -85,6 +86,9 @@ class GroupRun:
             self.cells.append(CellRun(cell, Outcome(cell, group["id"], run), results, guard, tell))
         self.seed = f"{group['key']} {self.cells[0].config['seed']}" if self.cells else ""
         self.allowance = Allowance(min((cell.measure["group_seconds"] for cell in self.cells), default=0.0))
+        self.retry = RetryAlone[CellRun]()
+        for cell_run in self.cells:
+            cell_run.tried_alone = self._tried_alone
         self.shared: dict[str, Any] = {}
         self.calls = 1
         self.position = 0
@@ -112,11 +116,19 @@ class GroupRun:
         self.calls = calls_of_a_turn(warm_calls, self.cells[0].measure) if self.cells else 1
         self.allowance.skip_what_does_not_fit(self._open_cells(), self.calls)
         for number in range(max((cell.processes for cell in self._open_cells()), default=0)):
-            cells = [cell for cell in self._open_cells() if number < cell.processes]
+            cells = [cell for cell in self._open_cells() if number < cell.processes and cell not in self.retry.waiting]
             if side_by_side:
                 self._side_by_side(cells, number)
             else:
                 self._one_after_the_other(cells, number)
+        while self.retry.waiting:
+            alone = self.retry.waiting.pop(0)
+            for number in range(alone.processes):
+                if alone.record is None:
+                    self._one_after_the_other([alone], number)
+
+    def _tried_alone(self, cell: CellRun, failure: CellFailed) -> bool:
+        return self.retry.takes(cell, failure, sum(other is not cell for other in self._at_work()))
 
     def _open_cells(self) -> list[CellRun]:
         """Cells without a record."""

@@ -29,6 +29,10 @@ class Outcome:
         self._epochs |= {name: [] for name in names}
         self.resident = 0
 
+    def anew(self) -> "Outcome":
+        """The outcome of the same cell without any answer yet."""
+        return Outcome(self.cell, self.group, self.run)
+
     def add_opened(self, answer: Opened) -> None:
         """Add the answer of a process that is ready; of several the first one counts."""
         self.resident = self.resident or answer.get("resident", 0)

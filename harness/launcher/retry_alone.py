@@ -1,19 +1,21 @@
 """Cells that ran out of memory beside others: each is tried once more alone before ``oom`` is its status."""
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from harness.launcher.failure import CellFailed
 
+Cell = TypeVar("Cell")
+
 
 @dataclass
-class RetryAlone:
+class RetryAlone(Generic[Cell]):
     """The cells of one group that wait for their second try, in the order in which they ran out of memory."""
 
-    waiting: list[Hashable] = field(default_factory=list)
-    tried: set[Hashable] = field(default_factory=set)
+    waiting: list[Cell] = field(default_factory=list)
+    tried: set[Cell] = field(default_factory=set)
 
-    def takes(self, cell: Hashable, failure: CellFailed, others: int) -> bool:
+    def takes(self, cell: Cell, failure: CellFailed, others: int) -> bool:
         """Whether a failure is not the cell's status yet: it ran out of memory while ``others`` had processes.
 
         What it shared with them says nothing about the cell alone. A second failure is its status, whatever it is.
@@ -23,7 +25,3 @@ class RetryAlone:
         self.tried.add(cell)
         self.waiting.append(cell)
         return True
-
-    def next(self) -> Hashable | None:
-        """Take the next cell that is to be measured alone; None when there is none."""
-        return self.waiting.pop(0) if self.waiting else None

@@ -14,6 +14,7 @@ import pytest
 from harness.launcher import group as group_module
 from harness.launcher import interference
 from harness.launcher.failure import CellFailed
+from harness.launcher.failure import CellFailed
 from harness.launcher.group import Busy, run_groups
 from harness.launcher.process import Child
 from harness.launcher.remote import RemoteCell, child_environment
@@ -416,3 +417,32 @@ def test_a_results_folder_that_cannot_be_written_ends_the_run(tmp_path, graph):
     (tmp_path / "results").write_text("a file, not a folder")
     with mark_processes("unwritable"), pytest.raises(OSError):
         run_groups([group(cell(graph))], tmp_path / "results", on_event=lambda event: None)
+
+
+@pytest.mark.parametrize("enough_alone", [True, False])
+def test_a_cell_out_of_memory_beside_others_is_tried_once_more_alone(tmp_path, graph, monkeypatch, enough_alone):
+    sample, refused = RemoteCell.sample, []
+
+    def short_of_memory(worker, calls):
+        if worker._cell["hash"] == "large" and not (enough_alone and refused):
+            refused.append(worker.tree)
+            raise CellFailed("oom", "out of memory")
+        return sample(worker, calls)
+
+    monkeypatch.setattr(RemoteCell, "sample", short_of_memory)
+    cells = [
+        cell(graph, label, measure={"processes": 2, "min_samples": 2, "max_samples": 2}) for label in ("large", "b")
+    ]
+    (large, other), events = run(tmp_path, *cells)
+    assert other["status"] == "ok" and large["status"] == ("ok" if enough_alone else "oom")
+    assert len(refused) == (1 if enough_alone else 2) == len(set(refused))
+    last = max(place for place, event in enumerate(events) if event["cell"] == 1)
+    again = [place for place, event in enumerate(events) if event["cell"] == 0 and event["event"] == "start"]
+    assert again[-1] > last
+    assert not enough_alone or sorted(set(large["epochs"]["process"])) == [0, 1]
+
+
+def test_a_cell_out_of_memory_without_others_is_not_tried_again(tmp_path, graph):
+    (record,), events = run(tmp_path, cell(graph, backend={"fail": "oom"}, launcher="process"))
+    assert record["status"] == "oom"
+    assert [event["event"] for event in events].count("start") == 1

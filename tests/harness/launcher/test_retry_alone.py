@@ -17,8 +17,7 @@ def test_a_cell_is_tried_once_more_when_it_ran_out_of_memory_beside_others(failu
         again = status == "oom" and others > 0 and cell not in expected
         expected += [cell] * again
         assert retry.takes(cell, CellFailed(status, "a message"), others) == again
-    assert [retry.next() for _ in expected] == expected
-    assert retry.next() is None
+    assert retry.waiting == expected
 
 
 def test_killed_by_the_kernel_is_out_of_memory() -> None:
