@@ -136,7 +136,7 @@ def _attend(
     row = edges.destination[:, None].expand_as(score)
     largest = torch.full((edges.nodes, z.shape[1]), -torch.inf, dtype=z.dtype)
     largest = largest.scatter_reduce(0, row, score.detach(), "amax")
-    exponent = arithmetic.round(torch.exp(arithmetic.round(score - largest[edges.destination])))
+    exponent = arithmetic.exp(arithmetic.round(score - largest[edges.destination]))
     total = arithmetic.gather(arithmetic.sum(exponent, edges.destination, edges.nodes), edges.destination)
     alpha = context.drop(context.masks.attention, layer, arithmetic.round(exponent / total))
     return edges.aggregate(arithmetic, alpha, z)
@@ -225,16 +225,17 @@ def loss(logits: Tensor, labels: NDArray[np.integer], arithmetic: Arithmetic | N
 def _cross_entropy(z: Tensor, y: Tensor, arithmetic: Arithmetic) -> Tensor:
     """Log-softmax with the largest logit of each row [n, classes] subtracted, at the labels, negated."""
     shifted = arithmetic.round(z - z.detach().amax(1, keepdim=True))
-    exponents = arithmetic.round(torch.exp(shifted)).sum(1)
+    exponents = arithmetic.exp(shifted).sum(1)
     normaliser = arithmetic.round(torch.log(arithmetic.round(exponents)))
     return arithmetic.round(normaliser - shifted[torch.arange(len(y)), y])
 
 
 def _binary_cross_entropy(z: Tensor, y: Tensor, arithmetic: Arithmetic) -> Tensor:
     """``max(z, 0) - y z + log(1 + exp(-|z|))``; the logarithm's error is that of ``1 + exp(-|z|)``."""
-    one = arithmetic.round(torch.ones_like(z))
-    tail = torch.log1p(arithmetic.round(torch.exp(-z.abs())) + (one - 1.0))
-    return arithmetic.round(arithmetic.round(z.clamp(min=0.0)) - arithmetic.round(y * z) + arithmetic.round(tail))
+    one, positive = arithmetic.round(torch.ones_like(z)), z > 0
+    tail = torch.log1p(arithmetic.exp(torch.where(positive, -z, z)) + (one - 1.0))
+    linear = arithmetic.round(torch.where(positive, z, 0.0)) - arithmetic.round(y * z)
+    return arithmetic.round(linear + arithmetic.round(tail))
 
 
 def logits_and_loss(
