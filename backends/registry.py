@@ -25,7 +25,8 @@ class BackendConfig:
     switch is a field of the values ``auto``, ``true`` or ``false``; ``ablations`` maps an ablation's name to the
     switches it keeps on. ``base`` gives the baseline's value of every switch and of other options. ``draws`` are the
     scenarios in which the engine can compute on the edges that the definition draws for ``model.fanouts``; in other
-    scenarios the parity gate checks it with all neighbours. ``dtypes`` are the types that the engine computes in. ``predictions`` names functions that turn measured records
+    scenarios the parity gate checks it with all neighbours. ``dtypes`` are the types that the engine computes in.
+    ``predictions`` names functions that turn measured records
     into rows of a report, and into rows that a model predicts from them.
     """
 

@@ -1,9 +1,9 @@
 """Arithmetics in which the definition is evaluated: without rounding errors, or with random ones (Parker 1997).
 
-Monte Carlo arithmetic: every result gets a random relative error of the unit roundoff ``u``. A sum of K terms is rounded
-K - 1 times: with partial sums S_k its error has the variance ``u^2 sum(S_k^2)``, of which the mean over all orders of
-the terms has a closed form. So the errors grow with the length of a sum as they do in an engine that adds up one term
-after another.
+Monte Carlo arithmetic: every result gets a random relative error of the unit roundoff ``u``. A sum of K terms is
+rounded K - 1 times: with partial sums S_k its error has the variance ``u^2 sum(S_k^2)``, of which the mean over all
+orders of the terms has a closed form. So the errors grow with the length of a sum as they do in an engine that adds
+up one term after another.
 """
 
 from typing import Any, cast

@@ -44,7 +44,9 @@ class Record(TypedDict, total=False):
     cache: dict[str, Any]
     facts: dict[str, Any]
     limits: dict[str, Any]
-    parity: dict[str, Any]  # graph -> worst multiples of the deviation, tensor, tries; of flatten: targets, nodes, edges
+    parity: dict[
+        str, Any
+    ]  # graph -> worst multiples of the deviation, tensor, tries; of flatten: targets, nodes, edges
     log_tail: str
     overrides: list[str]  # the command-line overrides that led to this cell, as given
     written: str  # time of writing, ISO 8601 in UTC; set by the store

@@ -1,4 +1,4 @@
-"""Multiples of the deviation that rounding causes: degenerate tensors, tries, long sums, the noisy arithmetic itself."""
+"""Multiples of the deviation that rounding causes: degenerate tensors, tries, long sums, the noisy arithmetic."""
 
 from itertools import permutations
 
@@ -94,7 +94,8 @@ def test_the_error_of_a_naive_sum_stays_below_the_bound_at_any_length(kind, leng
     single = Arithmetic(torch.float32).sum(torch.from_numpy(terms), index, 1).numpy()
     deviation = max(np.abs(run - exact).max() for run in (*noisy, single))
     assert 0 < error <= ALLOWED * deviation
-    assert deviation < 1e-7 * np.abs(terms).sum() * length**0.5
+    if kind != "equal":  # of which each rounding error has the same sign
+        assert deviation < 1e-7 * np.abs(terms).sum() * length**0.5
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat"])

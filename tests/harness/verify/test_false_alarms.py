@@ -12,7 +12,7 @@ INSTALLED = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(0, 40))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_right_engine_passes(seed):
     cell = random_cell(seed, engines=INSTALLED)
     parity = verdict(cell)

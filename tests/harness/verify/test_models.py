@@ -97,6 +97,7 @@ def test_engines_that_draw_the_definitions_samples_are_checked_on_them(model, sc
     sampled.model.fanouts = [2, 3]
     parity = verify_model(sampled, graph)
     assert all(part["forward"] <= ALLOWED and part["gradient"] <= ALLOWED for part in parity.values())
+
     def drawn(subject):
         return subject.definition(0, Arithmetic())[0]
 

@@ -10,8 +10,14 @@ from harness.verify.models import verify_model
 from harness.verify.outcome import Incorrect
 from tests.harness.verify.wrong_engines import ALL, INFERENCE, WRONG, WRONG_DROPOUT, MutantConfig
 
-CASES = [(wrong, model) for wrong, models in WRONG.items() for model in models]
-DROPOUT_CASES = [(wrong, model) for wrong, models in WRONG_DROPOUT.items() for model in models]
+
+def cases(mistakes):
+    """Each mistake in one model, and in the other ones where slow tests run."""
+    return [
+        pytest.param(wrong, model, id=f"{wrong}-{model}", marks=[] if model == models[0] else [pytest.mark.slow])
+        for wrong, models in mistakes.items()
+        for model in models
+    ]
 
 
 def config(wrong, model, scenario="train", dropout=0.0, fanouts=()):
@@ -42,7 +48,7 @@ def test_the_list_is_long():
     assert len(WRONG) + len(WRONG_DROPOUT) >= 50
 
 
-@pytest.mark.parametrize(("wrong", "model"), CASES, ids=str)
+@pytest.mark.parametrize(("wrong", "model"), cases(WRONG))
 def test_a_wrong_engine_is_caught(wrong, model):
     with pytest.raises(Incorrect):
         verify(wrong, model)
@@ -62,13 +68,13 @@ def test_wrong_inference_is_caught(wrong, model):
         verify_model(config(wrong, model, "infer", dropout=0.5), graph_for(wrong, model))
 
 
-@pytest.mark.parametrize(("wrong", "model"), DROPOUT_CASES, ids=str)
+@pytest.mark.parametrize(("wrong", "model"), cases(WRONG_DROPOUT))
 def test_a_wrong_dropout_is_caught(wrong, model):
     with pytest.raises(Incorrect, match=r"dropout|prediction"):
         verify_dropout(config(wrong, model, dropout=0.3))
 
 
-@pytest.mark.parametrize("rate", [0.05, 0.6])
+@pytest.mark.parametrize("rate", [pytest.param(0.05, marks=pytest.mark.slow), 0.6])
 @pytest.mark.parametrize("model", ALL)
 def test_right_dropout_passes(model, rate):
     parity = verify_dropout(config("", model, dropout=rate))
