@@ -54,7 +54,7 @@ class Trainer(Protocol):
         ...
 
     def load(self, state: State) -> None:
-        """Take over canonical parameters; reset the optimizer and seed the random numbers again."""
+        """Take over canonical parameters; reset the optimizer and seed the random numbers: masks of dropout repeat."""
         ...
 
     def state(self) -> State:

@@ -96,7 +96,7 @@ class TrainingSpec:
     seed: int = 0
 
     def without_dropout(self) -> "TrainingSpec":
-        """The same training without any dropout, as the parity gate needs it."""
+        """The same training without any dropout, for what the parity gate compares without it."""
         return TrainingSpec(**(asdict(self) | {"dropout": 0.0, "attention_dropout": 0.0}))
 
 

@@ -25,7 +25,8 @@ class BackendConfig:
     switch is a field of the values ``auto``, ``true`` or ``false``; ``ablations`` maps an ablation's name to the
     switches it keeps on. ``base`` gives the baseline's value of every switch and of other options. ``draws`` are the
     scenarios in which the engine can compute on the edges that the definition draws for ``model.fanouts``; in other
-    scenarios the parity gate checks it with all neighbours. ``predictions`` names functions that turn measured records
+    scenarios the parity gate checks it with all neighbours. ``dtypes`` are the types that the engine computes in.
+    ``predictions`` names functions that turn measured records
     into rows of a report, and into rows that a model predicts from them.
     """
 
@@ -34,6 +35,7 @@ class BackendConfig:
     runtimes: ClassVar[dict[str, str]] = {}
     models: ClassVar[tuple[str, ...]] = ()
     devices: ClassVar[tuple[str, ...]] = ("cpu",)
+    dtypes: ClassVar[tuple[str, ...]] = ("float32",)
     packages: ClassVar[tuple[str, ...]] = ()
     kind: ClassVar[str] = "peer"
     draws: ClassVar[tuple[str, ...]] = ()
@@ -61,6 +63,13 @@ class BackendConfig:
         """Whether the training loss is the engine's own, not one lent for a comparison at equal losses."""
         own = getattr(type(self), "loss", None)
         return getattr(self, "loss", own) == own
+
+    def unsupported_type(self, dtype: str) -> str | None:
+        """Say in one sentence that this engine does not compute in a type, or ``None``."""
+        if dtype in self.dtypes:
+            return None
+        allowed = ", ".join(self.dtypes)
+        return f"backend {self.name} does not compute in {dtype}: set training.dtype to one of {allowed}"
 
     def missing(self, full_batch: bool = True) -> str | None:
         """Name the missing package that full batches, or mini batches, need, in one sentence; or ``None``."""

@@ -8,7 +8,7 @@ from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Nodes
 from backends.dummy.config import DummyConfig
 from backends.dummy.failures import fail
-from backends.dummy.network import NumpyNetwork, loss_and_gradient
+from backends.dummy.network import Dropout, NumpyNetwork, loss_and_gradient
 from backends.model import ModelSpec, State, TrainingSpec
 from datasets.graph import Graph
 
@@ -16,7 +16,7 @@ SHARES = {"forward": 0.4, "backward": 0.5, "step": 0.1}
 
 
 class DummyTrainer:
-    """A trainer with simulated epochs; with ``learn`` it takes plain gradient steps, without dropout."""
+    """A trainer with simulated epochs; with ``learn`` it takes plain gradient steps."""
 
     def __init__(self, config: DummyConfig) -> None:
         self.config, self.simulated = config, 0.0
@@ -43,6 +43,8 @@ class DummyTrainer:
         """Take over parameters."""
         self.parameters = {name: np.array(value, dtype=np.float32) for name, value in state.items()}
         self.predictions: dict[int, tuple[Graph, Floats]] = {}
+        rates = self.training.dropout, self.training.attention_dropout
+        self.dropout = Dropout(np.random.default_rng(self.training.seed), *rates)
 
     def epoch(self, index: int, clock: Clock) -> float:
         """Advance the simulated clock; with ``learn`` also take gradient steps."""
@@ -66,7 +68,7 @@ class DummyTrainer:
     def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
         """Compute logits, loss and gradients of some targets, on the whole graph."""
         assert self.graph.labels is not None
-        logits = self.network.forward(self.parameters)
+        logits = self.network.forward(self.parameters, self.dropout)
         loss, target_gradient = loss_and_gradient(logits[targets], self.graph.labels[targets])
         logit_gradient = np.zeros_like(logits)
         logit_gradient[targets] = target_gradient

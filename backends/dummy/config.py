@@ -29,6 +29,7 @@ class DummyConfig(BackendConfig):
         "train": "backends.dummy.backend:DummyTrainer",
         "infer": "backends.dummy.backend:DummyInferrer",
     }
+    dtypes: ClassVar[tuple[str, ...]] = ("float32",)  # float64 inside, float32 for the harness
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
     kind: ClassVar[str] = "test"
 

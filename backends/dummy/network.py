@@ -62,6 +62,28 @@ def _sum(indptr: NDArray[np.integer], values: Array) -> Array:
     return out
 
 
+@dataclass(frozen=True)
+class Dropout:
+    """Masks of 0 and ``1 / (1 - rate)``, drawn from a generator; without one nothing is dropped."""
+
+    generator: np.random.Generator | None = None
+    input_rate: float = 0.0
+    attention_rate: float = 0.0
+
+    def input(self, shape: tuple[int, ...]) -> Array:
+        """Mask of a layer's input."""
+        return self._mask(shape, self.input_rate)
+
+    def attention(self, shape: tuple[int, ...]) -> Array:
+        """Mask of normalised scores."""
+        return self._mask(shape, self.attention_rate)
+
+    def _mask(self, shape: tuple[int, ...], rate: float) -> Array:
+        if self.generator is None or rate == 0:
+            return np.ones(shape)
+        return np.asarray(self.generator.random(shape) >= rate) / (1.0 - rate)
+
+
 class Gcn:
     """One gcn layer."""
 
@@ -97,8 +119,8 @@ class Sage:
 class Gat:
     """One gat layer; ``average`` joins the heads by their mean."""
 
-    def __init__(self, slope: float, average: bool) -> None:
-        self.slope, self.average = slope, average
+    def __init__(self, slope: float, average: bool, dropout: "Dropout") -> None:
+        self.slope, self.average, self.dropout = slope, average, dropout
 
     def forward(self, edges: NumpyEdges, hidden: Array, p: Parameters) -> Array:
         """Return the joined heads, each an attention-weighted sum of ``H W``."""
@@ -109,21 +131,22 @@ class Gat:
         # One shift for all rows is enough: the scores of a small network stay in the range of exp.
         exponent = np.exp(leaky - leaky.max(initial=0.0))
         share = exponent / edges.to_destinations(exponent)[edges.destination]
-        out = edges.to_destinations(share[:, :, None] * z[edges.source])
-        self.saved = edges, hidden, p, z, score, share
+        mask = self.dropout.attention(share.shape)
+        out = edges.to_destinations((share * mask)[:, :, None] * z[edges.source])
+        self.saved = edges, hidden, p, z, score, share, mask
         return (out.mean(axis=1) if self.average else out.reshape(len(out), -1)) + p["bias"]
 
     def backward(self, above: Array) -> tuple[Array, Parameters]:
         """Return the gradients of the input and of the parameters."""
-        edges, hidden, p, z, score, share = self.saved
+        edges, hidden, p, z, score, share, mask = self.saved
         heads, width = p["att_src"].shape
         out = np.repeat(above[:, None] / heads, heads, axis=1) if self.average else above.reshape(-1, heads, width)
         at_edge = out[edges.destination]
-        share_gradient = (at_edge * z[edges.source]).sum(-1)
+        share_gradient = mask * (at_edge * z[edges.source]).sum(-1)
         mean = edges.to_destinations(share * share_gradient)[edges.destination]
         leaky = share * (share_gradient - mean) * np.where(score > 0, 1.0, self.slope)
         source, destination = edges.to_sources(leaky)[:, :, None], edges.to_destinations(leaky)[:, :, None]
-        dz = edges.to_sources(share[:, :, None] * at_edge) + source * p["att_src"] + destination * p["att_dst"]
+        dz = edges.to_sources((share * mask)[:, :, None] * at_edge) + source * p["att_src"] + destination * p["att_dst"]
         flat = dz.reshape(len(dz), -1)
         gradients = {"weight": hidden.T @ flat, "bias": above.sum(axis=0)}
         gradients |= {"att_src": (source * z).sum(axis=0), "att_dst": (destination * z).sum(axis=0)}
@@ -138,14 +161,17 @@ class NumpyNetwork:
         self.spec, self.edges = spec, NumpyEdges(graph, spec.name)
         self.features = np.asarray(graph.features, dtype=np.float64)
 
-    def forward(self, state: State) -> Array:
-        """Return logits [nodes, classes]."""
+    def forward(self, state: State, dropout: Dropout | None = None) -> Array:
+        """Return logits [nodes, classes]; without ``dropout`` nothing is dropped."""
+        self.dropout = dropout or Dropout()
+        self.masks: list[Array] = []
         self.parameters = {name: value.astype(np.float64) for name, value in state.items()}
         self.layers: list[Any] = []
         self.before: list[Array] = []
         hidden = self.features
         for index in range(self.spec.layers):
-            hidden = self._layer(index).forward(self.edges, hidden, self._parameters(index))
+            self.masks.append(self.dropout.input(hidden.shape))
+            hidden = self._layer(index).forward(self.edges, hidden * self.masks[-1], self._parameters(index))
             self.before.append(hidden)
             if not self.spec.is_last(index):
                 hidden = _activation(self.spec.activation(), hidden)
@@ -163,13 +189,15 @@ class NumpyNetwork:
             if not self.spec.is_last(index):
                 above = above * _slope(self.spec.activation(), self.before[index])
             above, layer_gradients = self.layers[index].backward(above)
+            above = above * self.masks[index]
             gradients |= {f"layers.{index}.{name}": value for name, value in layer_gradients.items()}
         return gradients
 
     def _layer(self, index: int) -> Any:
         kinds = {"gcn": Gcn, "sage": Sage}
         last = self.spec.is_last(index)
-        self.layers.append(Gat(self.spec.slope, last) if self.spec.name == "gat" else kinds[self.spec.name]())
+        is_gat = self.spec.name == "gat"
+        self.layers.append(Gat(self.spec.slope, last, self.dropout) if is_gat else kinds[self.spec.name]())
         return self.layers[-1]
 
     def _parameters(self, index: int) -> Parameters:

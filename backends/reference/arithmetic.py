@@ -1,9 +1,9 @@
 """Arithmetics in which the definition is evaluated: without rounding errors, or with random ones (Parker 1997).
 
-Monte Carlo arithmetic: every result gets a random relative error of the unit roundoff ``u``. A sum of K terms is rounded
-K - 1 times: with partial sums S_k its error has the variance ``u^2 sum(S_k^2)``, of which the mean over all orders of
-the terms has a closed form. So the errors grow with the length of a sum as they do in an engine that adds up one term
-after another.
+Monte Carlo arithmetic: every result gets a random relative error of the unit roundoff ``u``. A sum of K terms is
+rounded K - 1 times: with partial sums S_k its error has the variance ``u^2 sum(S_k^2)``, of which the mean over all
+orders of the terms has a closed form. So the errors grow with the length of a sum as they do in an engine that adds
+up one term after another.
 """
 
 from typing import Any, cast
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 TINY = 2.0**-126  # the smallest normal float32: an engine may flush what is below to zero
+LEAST = 1e-300  # an exponential is never 0
 
 
 class Arithmetic:
@@ -35,6 +36,10 @@ class Arithmetic:
     def round(self, x: Tensor) -> Tensor:
         """The result of an operation on single numbers, and the gradient that arrives at it."""
         return x
+
+    def exp(self, x: Tensor) -> Tensor:
+        """Exponential."""
+        return torch.exp(x)
 
     def product(self, a: Tensor, b: Tensor) -> Tensor:
         """Matrix product."""
@@ -67,6 +72,10 @@ class NoisyArithmetic(Arithmetic):
     def round(self, x: Tensor) -> Tensor:
         """Add an error of one rounding to a result and to its gradient."""
         return self._apply(_Round, x)
+
+    def exp(self, x: Tensor) -> Tensor:
+        """Add an error of one rounding, that of underflow where the result is too small for a float64 too."""
+        return self._apply(_Exp, x)
 
     def product(self, a: Tensor, b: Tensor) -> Tensor:
         """Add the errors of sums over the inner dimension, and over outer ones to the gradients."""
@@ -130,6 +139,19 @@ class _Round(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         return None, None, ctx.arithmetic.rounded(gradients[0])
+
+
+class _Exp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, arithmetic: NoisyArithmetic, _: int, x: Tensor) -> Tensor:
+        out = arithmetic.rounded(torch.exp(x).clamp(min=LEAST))
+        ctx.arithmetic = arithmetic
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return None, None, ctx.arithmetic.rounded(gradients[0] * ctx.saved_tensors[0])
 
 
 class _Product(torch.autograd.Function):

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from backends.base.operands import draw_operands
 from backends.model import ModelSpec, State
@@ -38,7 +37,7 @@ class _Context:
     """How the layers are evaluated: the arithmetic, and the masks of dropout."""
 
     arithmetic: Arithmetic
-    masks: Masks = Masks()  # noqa: RUF009
+    masks: Masks = Masks()
 
     def drop(self, masks: tuple[NDArray[np.floating], ...], layer: int, values: Tensor) -> Tensor:
         """Multiply with the mask of a layer, if there is one."""
@@ -121,7 +120,9 @@ def _gat_heads(
     """One GATv1 layer before its heads are joined, [nodes, heads, width]."""
     heads, width = att_src.shape
     z = context.arithmetic.product(hidden, weight).view(-1, heads, width)
-    scores = [context.arithmetic.product(z.transpose(0, 1), vector[:, :, None])[:, :, 0].T for vector in (att_src, att_dst)]
+    scores = [
+        context.arithmetic.product(z.transpose(0, 1), vector[:, :, None])[:, :, 0].T for vector in (att_src, att_dst)
+    ]
     return _attend(edges, context, layer, z, *scores, slope)
 
 
@@ -136,7 +137,7 @@ def _attend(
     row = edges.destination[:, None].expand_as(score)
     largest = torch.full((edges.nodes, z.shape[1]), -torch.inf, dtype=z.dtype)
     largest = largest.scatter_reduce(0, row, score.detach(), "amax")
-    exponent = arithmetic.round(torch.exp(arithmetic.round(score - largest[edges.destination])))
+    exponent = arithmetic.exp(arithmetic.round(score - largest[edges.destination]))
     total = arithmetic.gather(arithmetic.sum(exponent, edges.destination, edges.nodes), edges.destination)
     alpha = context.drop(context.masks.attention, layer, arithmetic.round(exponent / total))
     return edges.aggregate(arithmetic, alpha, z)
@@ -214,10 +215,7 @@ def loss(logits: Tensor, labels: NDArray[np.integer], arithmetic: Arithmetic | N
     target = torch.from_numpy(labels.astype(np.int64))
     known = target >= 0
     z, y = logits[known], target[known]
-    if labels.ndim == 1:
-        each = _cross_entropy(z, y, arithmetic)
-    else:
-        each = _binary_cross_entropy(z, y.to(z.dtype), arithmetic)
+    each = _cross_entropy(z, y, arithmetic) if labels.ndim == 1 else _binary_cross_entropy(z, y, arithmetic)
     total = arithmetic.sum(each, torch.zeros_like(each, dtype=torch.int64), 1)[0]
     return arithmetic.round(total / len(each))
 
@@ -225,16 +223,17 @@ def loss(logits: Tensor, labels: NDArray[np.integer], arithmetic: Arithmetic | N
 def _cross_entropy(z: Tensor, y: Tensor, arithmetic: Arithmetic) -> Tensor:
     """Log-softmax with the largest logit of each row [n, classes] subtracted, at the labels, negated."""
     shifted = arithmetic.round(z - z.detach().amax(1, keepdim=True))
-    exponents = arithmetic.round(torch.exp(shifted)).sum(1)
+    exponents = arithmetic.exp(shifted).sum(1)
     normaliser = arithmetic.round(torch.log(arithmetic.round(exponents)))
     return arithmetic.round(normaliser - shifted[torch.arange(len(y)), y])
 
 
 def _binary_cross_entropy(z: Tensor, y: Tensor, arithmetic: Arithmetic) -> Tensor:
     """``max(z, 0) - y z + log(1 + exp(-|z|))``; the logarithm's error is that of ``1 + exp(-|z|)``."""
-    one = arithmetic.round(torch.ones_like(z))
-    tail = torch.log1p(arithmetic.round(torch.exp(-z.abs())) + (one - 1.0))
-    return arithmetic.round(arithmetic.round(z.clamp(min=0.0)) - arithmetic.round(y * z) + arithmetic.round(tail))
+    one, positive, y = arithmetic.round(torch.ones_like(z)), z > 0, y.to(z.dtype)
+    tail = torch.log1p(arithmetic.exp(torch.where(positive, -z, z)) + (one - 1.0))
+    linear = arithmetic.round(torch.where(positive, z, 0.0)) - arithmetic.round(y * z)
+    return arithmetic.round(linear + arithmetic.round(tail))
 
 
 def logits_and_loss(

@@ -96,7 +96,7 @@ class Record(TypedDict, total=False):
     cache: dict[str, Any]
     facts: dict[str, Any]
     limits: dict[str, Any]
-    # Graph -> worst forward, worst gradient, tensor, tries; of flatten: targets, nodes, edges.
+    # Graph -> worst multiples of the deviation, tensor, tries; of flatten: targets, nodes, edges.
     parity: dict[str, dict[str, Any]]
     log_tail: str
     overrides: list[str]  # the command-line overrides that led to this cell, as given

@@ -1,10 +1,11 @@
 """Errors of an engine's tensors, as multiples of what rounding may do to them.
 
 The definition is evaluated several times with random rounding errors of the engine's type in every operation (Monte
-Carlo arithmetic, Parker 1997), and once in the engine's type itself, where the errors of a sum of equal terms have all
-one sign. The largest difference to the exact tensor is its deviation; an engine's tensor is wrong when its error exceeds
-``ALLOWED`` times that. A forward tensor is wrong at once. A gradient is tried from two more states and wrong only if it
-is so in all three: a ReLU whose sign flips between float32 and float64 fails by chance, a wrong gradient always.
+Carlo arithmetic, Parker 1997), and once in the engine's type itself, where the errors of a sum of equal terms have
+all one sign. The largest difference to the exact tensor is its deviation; an engine's tensor is wrong when its error
+exceeds ``ALLOWED`` times that. A forward tensor is wrong at once. A gradient is tried from two more states and wrong
+only if it is so in all three: a ReLU whose sign flips between float32 and float64 fails by chance, a wrong gradient
+always.
 """
 
 from collections.abc import Mapping
@@ -85,7 +86,9 @@ def raise_if_wrong(config: RunConfig, name: str, parity: dict[str, Any]) -> None
     worst = parity[name]
     if worst.pop("wrong"):
         multiple = max(worst["forward"], worst["gradient"])
-        size = "of another shape, absent or not finite" if multiple >= INFINITE else f"{multiple:.3g} times that far off"
+        size = (
+            "of another shape, absent or not finite" if multiple >= INFINITE else f"{multiple:.3g} times that far off"
+        )
         raise Incorrect(
             f"backend {config.backend.name} disagrees with the definition on {name}: rounding errors take "
             f"{worst['tensor']} up to {ALLOWED:g} times as far as in the definition, here it is {size}",

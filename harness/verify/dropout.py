@@ -90,5 +90,7 @@ class DropoutSubject:
         """Compute the same from the definition, under the masks."""
         function = load_object(f"{DEFINITION}:{'scores' if self.predicts else 'loss_and_gradients'}")
         masks = None if self.predicts else self.masks
-        result = function(self.graph, self.spec, state_of(self.spec, seed, self.graph), self.targets, 0, arithmetic, masks)
+        result = function(
+            self.graph, self.spec, state_of(self.spec, seed, self.graph), self.targets, 0, arithmetic, masks
+        )
         return (result, None, {}) if self.predicts else result

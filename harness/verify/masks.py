@@ -1,8 +1,8 @@
 """Recovers the masks that an engine's dropout drew, from its logits alone.
 
-The graph has pairs of nodes: a target and the source of its two parallel in-edges. The parameters of a probe copy single
-entries of a layer's input to the logits. What the definition says for each value that the masks may have is compared
-with what the engine says. Masks repeat after ``Trainer.load``, which seeds the random numbers again.
+The graph has pairs of nodes: a target and the source of its two parallel in-edges. The parameters of a probe copy
+single entries of a layer's input to the logits. What the definition says for each value that the masks may have is
+compared with what the engine says. Masks repeat after ``Trainer.load``, which seeds the random numbers again.
 """
 
 from collections.abc import Iterator
@@ -101,8 +101,9 @@ class Probe:
     def differences(self, state: State, guesses: Iterator[Any]) -> Array:
         """Distances of the engine's logits [guesses, targets, classes] from the definition's under each guess."""
         logits, scores = self.logits(state), load_object(f"{DEFINITION}:scores")
-        away = np.stack([np.abs(logits - scores(self.graph, self.spec, state, self.targets, masks=m)) for m in guesses])
-        return away
+        return np.stack(
+            [np.abs(logits - scores(self.graph, self.spec, state, self.targets, masks=masks)) for masks in guesses]
+        )
 
     def _keep_distance(self, away: Array) -> None:
         """Remember the largest distance of an entry from the nearest guess."""
@@ -155,10 +156,16 @@ class Probe:
             self._keep_distance(away)
             best = guesses[away.argmin(0)]
             masks = self._attention_masks(best[:, :, 0], best[:, :, 1])
-            return Recovered(masks, float(1 - best.sum() / (3 * best[:, :, 0].size)), 3 * best[:, :, 0].size, self.distance)
+            return Recovered(
+                masks, float(1 - best.sum() / (3 * best[:, :, 0].size)), 3 * best[:, :, 0].size, self.distance
+            )
         guesses = np.array(list(product(range(3), range(2), range(2), *LAST_VALUES)))
         per_head = np.stack(
-            [self._attention_differences(guesses, self._scored_state(head))[:, :, head].max(2) for head in range(HEADS)], 2
+            [
+                self._attention_differences(guesses, self._scored_state(head))[:, :, head].max(2)
+                for head in range(HEADS)
+            ],
+            2,
         )
         last_values = np.array(list(product(*LAST_VALUES)))
         together = np.array([per_head[(guesses[:, 3:] == last).all(1)].min(0).max(1) for last in last_values])

@@ -79,7 +79,10 @@ class ModelSubject:
 
     def definition(self, seed: int, arithmetic: Any) -> Answer:
         """Compute the same from the definition."""
-        state, function = state_of(self.spec, seed, self.graph), "loss_and_gradients" if self.scenario == "train" else "scores"
+        state, function = (
+            state_of(self.spec, seed, self.graph),
+            "loss_and_gradients" if self.scenario == "train" else "scores",
+        )
         defined = load_object(f"{DEFINITION}:{function}")
         result = defined(self.graph, self.spec, state, self.targets, self.config.seed, arithmetic)
         return result if self.scenario == "train" else (result, None, {})

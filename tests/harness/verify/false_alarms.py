@@ -1,7 +1,8 @@
 """Counts false alarms of the parity gate: ``python -m tests.harness.verify.false_alarms [CELLS] [FIRST SEED]``.
 
-Right engines compute random cells; the gate should pass all of them. In each twentieth cell the gate of dropout is asked
-too. Prints the largest multiples per engine and model, every cell that failed, and the counts; ends with 1 if any failed.
+Right engines compute random cells; the gate should pass all of them. In each twentieth cell the gate of dropout is
+asked too. Prints the largest multiples per engine and model, every cell that failed, and the counts; ends with 1 if any
+failed.
 """
 
 import sys
@@ -25,11 +26,8 @@ RATES = (0.1, 0.5, 0.8)
 def verdict(cell: RandomCell) -> dict[str, Any]:
     """The gate's comparison of a cell on its whole graph; raises Incorrect for a dropout that is not right."""
     config = cell.config
-    subject: Subject
-    if config.scenario.name == "spmm":
-        subject = ProductSubject(config, cell.graph)
-    else:
-        subject = ModelSubject(config, cell.graph)
+    kind = ProductSubject if config.scenario.name == "spmm" else ModelSubject
+    subject: Subject = kind(config, cell.graph)
     if config.scenario.name == "train" and config.seed % DROPOUT_EVERY == 0:
         rate = RATES[config.seed // DROPOUT_EVERY % len(RATES)]
         verify_dropout(replace(config, training=replace(config.training, dropout=rate, attention_dropout=rate)))
@@ -46,7 +44,13 @@ def main(cells: int = 2000, first: int = 0) -> int:
         try:
             parity = verdict(cell)
         except Exception:
-            parity = {"wrong": True, "error": traceback.format_exc(limit=-4), "forward": 0.0, "gradient": 0.0, "tries": 1}
+            parity = {
+                "wrong": True,
+                "error": traceback.format_exc(limit=-4),
+                "forward": 0.0,
+                "gradient": 0.0,
+                "tries": 1,
+            }
         multiples[cell.config.backend.name, cell.config.model.name].append(max(parity["forward"], parity["gradient"]))
         retried += parity["tries"] > 1
         if parity["wrong"]:

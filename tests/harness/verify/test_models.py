@@ -10,11 +10,12 @@ from backends.contract import Unsupported
 from backends.dummy.network import NumpyNetwork, loss_and_gradient
 from backends.model import ModelSpec, initial_state
 from backends.reference import definition
+from backends.reference.arithmetic import Arithmetic
 from backends.registry import config_class
 from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
 from harness.scenario import SCENARIOS
 from harness.verify import GATES, gate_of
-from harness.verify.comparison import TRIES, gradient_errors
+from harness.verify.comparison import ALLOWED, TRIES
 from harness.verify.graphs import small_graph
 from harness.verify.models import ModelSubject, verify_model
 from harness.verify.outcome import Incorrect
@@ -39,8 +40,8 @@ def config(model="gcn", scenario="train", batch_size=None, **backend):
 def test_a_right_engine_passes(model, task, batch_size):
     graph = small_graph(task, 4, weighted=model == "gcn", nodes=150)
     parity = verify_model(config(model, batch_size=batch_size), graph)
-    assert len(parity) == 2
-    assert all(part["forward"] <= 1e-5 and part["gradient"] <= 2e-5 for part in parity.values())
+    assert len(parity) == 4
+    assert all(part["forward"] <= ALLOWED and part["gradient"] <= ALLOWED for part in parity.values())
     assert all(part["tries"] == 1 for part in parity.values())
 
 
@@ -51,14 +52,14 @@ def test_a_wrong_engine_is_caught(model, scenario):
     with pytest.raises(Incorrect, match="disagrees with the definition on small graph") as caught:
         verify_model(config(model, scenario, fail="wrong"), graph)
     worst = caught.value.parity["small graph"]
-    assert max(worst["forward"], worst["gradient"]) > 2e-5
+    assert max(worst["forward"], worst["gradient"]) > ALLOWED
     assert worst["tries"] == (TRIES if scenario == "train" else 1)
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_inference_is_compared_too(model):
     parity = verify_model(config(model, "infer"), small_graph("multiclass", 4, weighted=False, nodes=150))
-    assert all(part["gradient"] == 0.0 and part["forward"] <= 1e-5 for part in parity.values())
+    assert all(part["gradient"] == 0.0 and part["forward"] <= ALLOWED for part in parity.values())
 
 
 def test_inductive_sets_are_compared_on_their_first_graph():
@@ -84,8 +85,8 @@ def test_the_dummy_engine_computes_the_definition(model, multilabel, head):
     above[targets] = gradient
     np.testing.assert_allclose(output[targets], logits, rtol=1e-5, atol=1e-7)
     assert value == pytest.approx(loss, rel=1e-5)
-    errors = gradient_errors(network.backward(above), gradients)
-    assert max(errors.values()) < 2e-5
+    for name, value in network.backward(above).items():
+        np.testing.assert_allclose(value, gradients[name], rtol=1e-5, atol=1e-7 * np.abs(gradients[name]).max())
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -95,10 +96,14 @@ def test_engines_that_draw_the_definitions_samples_are_checked_on_them(model, sc
     sampled = replace(config(model, scenario, batch_size=16), backend=resolve(config_class("agl")(scope="target"), []))
     sampled.model.fanouts = [2, 3]
     parity = verify_model(sampled, graph)
-    assert all(part["forward"] <= 1e-5 and part["gradient"] <= 2e-5 for part in parity.values())
+    assert all(part["forward"] <= ALLOWED and part["gradient"] <= ALLOWED for part in parity.values())
+
+    def drawn(subject):
+        return subject.definition(0, Arithmetic())[0]
+
     engine = ModelSubject(sampled, graph)
     other = ModelSubject(replace(sampled, seed=1), graph)
-    assert engine.spec.fanouts == (2, 3) and not np.allclose(engine.definition(0)[0], other.definition(0)[0], rtol=1e-3)
+    assert engine.spec.fanouts == (2, 3) and not np.allclose(drawn(engine), drawn(other), rtol=1e-3)
 
 
 def test_engines_that_cannot_draw_the_samples_are_checked_on_all_neighbours():
