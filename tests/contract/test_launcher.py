@@ -14,7 +14,6 @@ import pytest
 from harness.launcher import group as group_module
 from harness.launcher import interference
 from harness.launcher.failure import CellFailed
-from harness.launcher.failure import CellFailed
 from harness.launcher.group import Busy, run_groups
 from harness.launcher.process import Child
 from harness.launcher.remote import RemoteCell, child_environment
