@@ -14,7 +14,7 @@ from tests.graphs import awkward_graph
 ENGINES = [
     ("blocksparse", {}, None),
     ("agl", {}, None),
-    ("agl", {}, 30),  # most of the graph, so that layers read it in place
+    ("agl", {}, 30),  # most of the graph, so that lower layers read it in place
     ("reference", {"variant": "cached"}, None),
     ("reference", {"variant": "reduce_cached"}, None),
 ]
@@ -38,7 +38,7 @@ def no_transposing(monkeypatch):
 @pytest.mark.parametrize(("backend", "options", "size"), ENGINES)
 def test_epochs_use_the_transpose_of_the_preparation(backend, options, size, model, no_transposing):
     graph = awkward_graph(2, multilabel=True)
-    spec = ModelSpec(model, 2, graph.width, 5, graph.classes)
+    spec = ModelSpec(model, 3, graph.width, 5, graph.classes)
     trainer, clock = runtime(resolve(config_class(backend)(**options), []), "train"), PlainClock()
     plan = BatchPlan(np.arange(graph.nodes - 1), size, limit=None if size is None else 1)
     trainer.prepare(graph, spec, TrainingSpec(threads=1), initial_state(spec, 0), plan, clock)
