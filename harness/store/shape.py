@@ -107,11 +107,7 @@ def _significant_change(places: NDArray[np.int64], values: NDArray[np.float64]) 
     ranks = [_ranks(places.astype(np.float64)), _ranks(values)]
     if min(np.std(rank) for rank in ranks) == 0:
         return None
-<<<<<<< HEAD
-    score = abs(np.asarray(np.corrcoef(np.stack(ranks)))[0, 1]) * np.sqrt(len(values) - 1)
-=======
     score = abs(np.asarray(np.corrcoef(ranks[0], ranks[1]))[0, 1]) * np.sqrt(len(values) - 1)
->>>>>>> samples
     ends = np.quantile(places, [1 / 3, 2 / 3])
     change = float(np.median(values[places >= ends[1]]) / np.median(values[places <= ends[0]]) - 1)
     return change if score > DRIFT_SCORE and abs(change) > SMALLEST_DRIFT else None

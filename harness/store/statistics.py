@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Values = Sequence[float] | NDArray[np.floating]
-RESAMPLES = 2000
 LEVEL = 0.95
 OUTLIER = 3.5
 
@@ -116,20 +115,6 @@ def _spread(samples: Values, centre: float) -> Summary:
     return Summary(centre, min(centre, ends[0]), max(centre, ends[1]), 1, "spread")
 
 
-def independent_ratio(above: Sequence[Values], below: Sequence[Values], seed: int = 0) -> Summary:
-    """Ratio above / below of processes that were not measured together, as ``compare`` needs it; n is the smaller."""
-    n = min(len(above), len(below))
-    if n < 3:
-        pooled = [np.concatenate([_checked(samples) for samples in side]) for side in (above, below)]
-        drawn, kind = _ratio_draws(pooled[0], pooled[1], seed), "spread"
-    else:
-        centres = [[median(samples) for samples in side] for side in (above, below)]
-        drawn, kind = _ratio_draws(centres[0], centres[1], seed), "interval"
-    centre = median([median(samples) for samples in above]) / median([median(samples) for samples in below])
-    low, high = np.percentile(drawn, _tails())
-    return Summary(centre, float(low), float(high), n, kind)
-
-
 def outliers(values: Values) -> list[int]:
     """Positions of values with a modified z-score above 3.5 (Iglewicz and Hoaglin 1993), which tables name but keep."""
     array = _checked(values)
@@ -137,22 +122,6 @@ def outliers(values: Values) -> list[int]:
     if scale == 0:
         return []
     return [int(i) for i in np.flatnonzero(np.abs(0.6745 * (array - np.median(array)) / scale) > OUTLIER)]
-
-
-def _ratio_draws(above: Values, below: Values, seed: int) -> NDArray[np.floating]:
-    """Bootstrap the ratio of two medians, each side drawn on its own, [RESAMPLES]."""
-    top, bottom = _checked(above), _checked(below)
-    centres = np.median(top[_draws(len(top), seed)], axis=1)
-    ratios: NDArray[np.floating] = centres / np.median(bottom[_draws(len(bottom), seed + 1_000_003)], axis=1)
-    return ratios
-
-
-def _draws(count: int, seed: int) -> NDArray[np.int64]:
-    return np.random.Generator(np.random.Philox(key=seed)).integers(0, count, (RESAMPLES, count))
-
-
-def _tails() -> tuple[float, float]:
-    return 50 * (1 - LEVEL), 100 - 50 * (1 - LEVEL)
 
 
 def _checked(values: Values) -> NDArray[np.float64]:

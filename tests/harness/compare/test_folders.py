@@ -31,7 +31,8 @@ def write_group(
         epochs |= {"disturbed": [], "calls": [1] * len(samples), "process": numbers, "first": samples}
         sources = version if engine in changed.split() else "same"
         environment: dict[str, Any] = {"checked": factory.ENVIRONMENT["checked"] | {"sources": sources}}
-        record = factory.record(engine, epochs=epochs, overrides=list(overrides))
+        record = factory.record(engine, epochs=epochs, overrides=list(overrides), rounds=list(range(len(samples))))
+        record["processes"] = [record["processes"][0]] * len(processes)
         factory.write(folder, record, environment=environment)
     return folder
 
@@ -101,7 +102,9 @@ def test_what_lies_beside_a_part_of_a_folder_counts(tmp_path: Path) -> None:
 def test_two_single_cells_are_compared_whatever_their_config(tmp_path: Path) -> None:
     root = tmp_path / "results"
     for engine in ENGINES:
-        factory.write(root, factory.record(engine), folder=f"variant-{engine}")
+        record = factory.record(engine)
+        record["epochs"]["process"], record["processes"] = [0] * 6, record["processes"][:1]
+        factory.write(root, record, folder=f"variant-{engine}")
     cells = [next(root.rglob(f"variant-{engine}")) for engine in ("dgl", "pyg")]
     (verdict,) = compare_folders(cells[0], cells[1], 1.05)
     assert "one process of each" in verdict.reason
@@ -119,6 +122,7 @@ def test_folders_without_a_common_cell_or_without_records_are_refused(tmp_path: 
 
 def test_records_without_numbers_of_processes_are_of_one_process() -> None:
     plain = factory.record("agl")
+    del plain["epochs"]["process"]
     assert set(process_medians(plain)) == {0}  # type: ignore[arg-type]
     numbered = plain | {"epochs": plain["epochs"] | {"process": [0, 0, 1, 1, 2, 2]}, "extrapolated": 2.0}
     medians = process_medians(numbered)  # type: ignore[arg-type]
