@@ -23,13 +23,15 @@ def verify_dropout(config: RunConfig) -> dict[str, Any]:
 
     Returns per kind what ``compare`` returns, the share of the entries that were dropped, and their number.
     """
-    training, parity = training_of(config), {}
+    training = training_of(config)
+    parity: dict[str, Any] = {}
     kinds = {"dropout": training.dropout}
     if config.model.name == "gat":
         kinds["attention_dropout"] = training.attention_dropout
     for kind, rate in kinds.items():
         if rate > 0:
-            only = replace(training.without_dropout(), **{kind: rate})
+            without = training.without_dropout()
+            only = replace(without, dropout=rate) if kind == "dropout" else replace(without, attention_dropout=rate)
             parity |= _verify_kind(config, kind.replace("_", " "), only, rate, parity)
     return parity
 

@@ -88,3 +88,15 @@ def test_the_pipeline_needs_a_thread_of_its_own(threads, overlaps):
     engine.epoch(0, clock)
     assert engine.facts()["overlaps"] == overlaps
     assert ("load" in clock.seconds) == overlaps and ("vectorize" in clock.seconds) != overlaps
+
+
+def test_a_batch_that_reaches_all_nodes_from_few_sources_keeps_their_order():
+    from backends.agl.unsampled_graph import UnsampledGraph
+    from datasets.adjacency import Adjacency
+    from datasets.csr import csr_from_edges
+
+    ends = np.arange(10)
+    csr = csr_from_edges(2 * ends, 2 * ends + 1, (20, 20))  # targets are odd: every node is reached, half are sources
+    lower, upper = UnsampledGraph(Adjacency(csr), 2, sums_features=False).layers(2 * ends + 1, "tight")[0]
+    assert lower.csr.shape[0] == upper.csr.shape[1] == 20
+    assert lower.csr.in_degrees.tolist() == [1] * 10 + [0] * 10  # rows stand in the order in which nodes were reached
