@@ -43,7 +43,7 @@ class Epochs(TypedDict):
     first: NotRequired[list[Seconds]]  # the turn's first, discarded call; since protocol 3
 
 
-class PageFaults(TypedDict, total=False):
+class FaultCounts(TypedDict, total=False):
     """Page faults of a process while it was sampled."""
 
     minor: Count
@@ -56,7 +56,7 @@ class FreshProcess(TypedDict, total=False):
     prepare: dict[str, Seconds]
     warmup: list[Seconds]
     first_call: Seconds
-    page_faults: PageFaults
+    page_faults: FaultCounts
     load: Amount  # mean number of runnable others
     steal: Share  # share of CPU time that the hypervisor gave to other machines
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.store.naming import dataset_name
-from harness.store.record import MEASURED, Commit, Environment, Epochs, FreshProcess, PageFaults, Record
+from harness.store.record import MEASURED, Commit, Environment, Epochs, FreshProcess, FaultCounts, Record
 from harness.store.sections import SECTIONS
 from harness.store.versions import PROTOCOL
 from harness.store.violations import abridged, unsound, violations
 
-CLOSED: frozenset[Any] = frozenset((Record, Commit, Epochs, FreshProcess, PageFaults))
+CLOSED: frozenset[Any] = frozenset((Record, Commit, Epochs, FreshProcess, FaultCounts))
 NEEDED = ("dataset", "prepare", "warmup", "rounds", "epochs", "facts")  # by a record whose status is ok
 ONE_PER_SAMPLE = ("cpu_seconds", "calls", "process", "first")
 WITH_PROCESSES = 3  # the first protocol that names the process of each sample
