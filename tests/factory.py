@@ -72,11 +72,11 @@ def measured(random: np.random.Generator, seconds: float) -> dict[str, Any]:
             "loss": [1.0] * 6,
             "disturbed": [],
             "calls": [1] * 6,
-            "process": [0, 0, 0, 1, 1, 1],
+            "process": [0] * 6,
             "first": [1.1 * value for value in epochs],
         },
         "rounds": list(range(1, 7)),
-        "processes": [{"prepare": {"parse": 0.2}, "warmup": [seconds], "first_call": seconds, "load": 0.1}] * 2,
+        "processes": [{"prepare": {"parse": 0.2}, "warmup": [seconds], "first_call": seconds, "load": 0.1}],
         "facts": {},
         "validation": [[epoch, 1.0 / (epoch + 1), 0.5 + 0.01 * epoch] for epoch in range(10)],
         "metrics": {

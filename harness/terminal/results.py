@@ -107,7 +107,7 @@ def _settings(groups: Sequence[Group]) -> dict[str, Any]:
     configs = [flatten(execution_config(cell.config)) for group in groups for cell in group.cells]
     return {
         key: value
-        for key, value in configs[0].items()
+        for key, value in (configs or [{}])[0].items()
         if not key.startswith("backend.") and all(other.get(key, ...) == value for other in configs)
     }
 

@@ -5,6 +5,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from backends.registry import MODULES
@@ -41,11 +42,13 @@ def test_listing_the_engines_imports_no_framework() -> None:
     assert run(code, ROOT) == "False"
 
 
-def test_the_launcher_imports_the_standard_library_alone() -> None:
-    """Without site-packages, as on a machine where only the children's interpreter has any."""
+def test_the_launcher_imports_the_standard_library_and_msgspec_alone(tmp_path: Path) -> None:
+    """Without other site-packages, as on a machine where only the children's interpreter has any."""
+    (tmp_path / "msgspec").symlink_to(Path(msgspec.__file__).parent)
     done = subprocess.run(
         [sys.executable, "-S", "-c", "import harness.launcher.group"],
         cwd=ROOT,
+        env={"PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=200,

@@ -25,6 +25,7 @@ ELSEWHERE = (
     "launcher.python",
     "launcher.memory_limit_gib",
     "measure.deadline_seconds",
+    "measure.group_seconds",
     "scenario.save_state",
 )
 KEYS = sorted(flatten(asdict(CONFIG)))

@@ -15,7 +15,7 @@ def test_keys_that_are_not_executed() -> None:
         *("seed", "ablations", "ablations.base", "results", "dry_run", "wait", "retry", "suite", "tier"),
         *("tracker.name", "tracker.mode", "tracker.project"),
         *("launcher.name", "launcher.python", "launcher.memory_limit_gib"),
-        *("measure.deadline_seconds", "scenario.save_state"),
+        *("measure.deadline_seconds", "measure.group_seconds", "scenario.save_state"),
     }
 
 

@@ -87,7 +87,9 @@ def in_processes(backend, seconds, **process):
     first = [2 * value for value in samples]
     values["epochs"] |= {"seconds": samples, "process": numbers, "first": first}
     values["epochs"] |= dict.fromkeys(("cpu_seconds", "loss"), samples) | {"phases": {}}
-    return values | {"processes": [{"first_call": 9.0} | process for _ in seconds]}
+    values["epochs"]["calls"] = [1] * len(samples)
+    processes = [{"first_call": 9.0} | process for _ in seconds]
+    return values | {"rounds": list(range(len(samples))), "processes": processes}
 
 
 def test_processes_are_the_unit_and_ratios_are_paired_by_pass(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests import factory
 from tests.harness.report.aggregations import aggregation, line_with
 
 # How many times as fast ours is in each scope; a mean over two of them is none of these.
-FACTORS = {("first", 8): 2.0, ("first", 9): 3.0, ("second", 8): 5.0, ("second", 9): 7.0}
+FACTORS = {("first", 2): 2.0, ("first", 3): 3.0, ("second", 2): 5.0, ("second", 3): 7.0}
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +44,11 @@ def factor_in(cells: list[str]) -> float:
 @pytest.mark.parametrize("name", ["README", "epochs", "comparison", "agl_efficiency"])
 def test_pages_show_the_newest_protocol_with_a_part_for_each_machine(reports: Path, name: str) -> None:
     text = page(reports, name).partition("## Environments")[0]
-    assert "protocol-8" not in text or name == "README"
+    assert "protocol-2" not in text or name == "README"
     for machine in ("first", "second"):
         heading = next(title for title in re.findall(r"^#+ (.+)$", text, flags=re.M) if machine in title)
         below = text.rpartition(f"# {heading}\n")[2]
-        assert factor_in(line_with(below, "cora")) == pytest.approx(FACTORS[machine, 9], rel=0.05)
+        assert factor_in(line_with(below, "cora")) == pytest.approx(FACTORS[machine, 3], rel=0.05)
 
 
 def test_no_page_contains_a_factor_that_no_scope_measured(reports: Path) -> None:
@@ -59,15 +59,15 @@ def test_no_page_contains_a_factor_that_no_scope_measured(reports: Path) -> None
 
 def test_the_front_page_names_its_protocol_and_where_the_older_one_is(reports: Path) -> None:
     text = page(reports, "README")
-    assert "Measured on first and second under protocol 9" in text
-    assert "[protocol-8.md](protocol-8.md)" in text and "[history.md](history.md)" in text
+    assert "Measured on first and second under protocol 3" in text
+    assert "[protocol-2.md](protocol-2.md)" in text and "[history.md](history.md)" in text
 
 
 def test_records_of_the_older_protocol_stay_on_a_page_of_their_own(reports: Path) -> None:
-    text = page(reports, "protocol-8").partition("## Environments")[0]
+    text = page(reports, "protocol-2").partition("## Environments")[0]
     for machine in ("first", "second"):
         below = text.partition(f"### On {machine}\n")[2]
-        assert factor_in(line_with(below, "cora")) == pytest.approx(FACTORS[machine, 8], rel=0.05)
+        assert factor_in(line_with(below, "cora")) == pytest.approx(FACTORS[machine, 2], rel=0.05)
     assert "python -m harness backend" not in text
 
 
@@ -86,7 +86,7 @@ def test_a_mean_over_several_scopes_is_refused(reports: Path) -> None:
     environments = {record["environment"]: environment_of(results, record["environment"]) for _, record in records}
     datasets = of_scenarios(dataset_comparisons(results, records, environments), lambda scenario: True)
     assert len(by_scope(datasets)) == 4
-    with pytest.raises(ValueError, match="first, protocol 8; first, protocol 9"):
+    with pytest.raises(ValueError, match="first, protocol 2; first, protocol 3"):
         list(speedups(datasets))
 
 

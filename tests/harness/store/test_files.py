@@ -310,4 +310,4 @@ def test_the_store_needs_the_standard_library_and_msgspec_only() -> None:
         "print(sorted(after - {'typing_extensions'}))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['datasets', 'harness', 'msgspec']"
+    assert done.stdout.strip() == "['backends', 'datasets', 'harness', 'msgspec']"

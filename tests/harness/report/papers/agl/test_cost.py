@@ -63,6 +63,6 @@ def test_cost_counts_units_of_each_stage_and_keeps_series_apart(tmp_path: Path) 
 
 
 def all_law_lines(text: str) -> list[list[str]]:
-    law = text[text.index("extrapolated:") :].partition("\n## ")[0]
+    law = text[text.index("extrapolated:") :].partition("\n## ")[0].partition("<details>")[0]
     rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in law.splitlines() if line.startswith("| ")]
     return [[value.strip() for value in row] for row in rows[2:]]
