@@ -12,8 +12,8 @@ help: ## list the targets
 run: setup ## set up, then one cell: uug, agl, gat, train (ARGS="model=gcn ..." changes it)
 	$(BIN)/python -m harness $(ARGS)
 
-test: setup ## set up, then pass the tests (ARGS="-k cache" narrows them; real graphs from HARNESS_DATA or ../shared/data)
-	$(BIN)/python -m pytest $(ARGS)
+test: setup ## set up, then pass the tests, two at a time (ARGS="-k cache" narrows them, ARGS="-n 0" takes one at a time; real graphs from HARNESS_DATA or ../shared/data)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 lint: setup ## ruff, mypy, import-linter, names and docstrings
 	$(BIN)/ruff check

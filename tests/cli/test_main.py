@@ -88,11 +88,11 @@ def test_a_run_writes_one_record_and_a_table_and_the_second_call_runs_nothing(ha
     (record,) = harness.records()
     assert record["status"] == "ok" and record["overrides"] == QUICK
     assert set(record["prepare"]) >= {"parse", "order"}
-    for word in ("uug gat train cpu", "dummy", "ok", "median epoch", "to fastest peer", "hit rate", "peak memory"):
+    for word in ("uug gat train cpu", "dummy", "ok", "time", "to fastest peer", "hit rate", "peak memory"):
         assert word in first.stdout
     assert harness.left() == ["results"]
     second = harness(*QUICK)
-    assert "nothing to run: all 1 groups are finished" in second.stdout and "median epoch" in second.stdout
+    assert "nothing to run: all 1 groups are finished" in second.stdout and "first call" in second.stdout
     assert harness.records() == [record]
 
 

@@ -14,7 +14,8 @@ def aggregation(folder: Path, backend: str, seconds: float, *, nnz: int = 2_000_
     config = {"model": {"name": "gcn", "layers": 2, "hidden": 64, "heads": 1}, "scenario": {"name": "spmm"}} | sections
     values = factory.config(backend, 0, **config)
     record = factory.record(backend, 0, seconds, config=values, group=f"{sections}".encode().hex()[:8] or "g")
-    record |= {"limits": LIMITS, "facts": {"spmm": [{"nnz": nnz}, {"nnz": 5}]}, "metrics": {}}
+    size = {"rows": 9, "columns": 9, "width": 64}
+    record |= {"limits": LIMITS, "facts": {"spmm": [size | {"nnz": nnz}, size | {"nnz": 5}]}, "metrics": {}}
     del record["metrics"], record["validation"]
     factory.write(folder, record, folder=f"{backend}-{sections}".encode().hex()[:60])
 

@@ -29,7 +29,7 @@ def test_a_failed_row_shows_its_status_and_never_a_number(results: Path, tmp_pat
     cells = line_of(main_table(page), "pyg compile")
     assert cells[1].startswith("✗ oom: it ended as oom \\| on purpose")
     assert cells[2] == "0 of 3"
-    assert set(cells[3:]) == {NOTHING}
+    assert set(cells[3:-1]) == {NOTHING}
     assert all(cell not in ("0", "0.0", "nan", "0.000") for cell in cells)
     assert "oom" in next((tmp_path / "reports" / "figures").iterdir()).read_text()
 
@@ -42,7 +42,7 @@ def test_a_row_shows_what_its_records_hold(results: Path, tmp_path: Path) -> Non
     low, high = map(float, re.findall(r"\[([\d.]+), ([\d.]+); 75 %\]", time)[0])
     assert low <= float(time.split()[0]) <= high
     assert 9.8 <= low <= high <= 10.2
-    assert n == "3" and first_call == NOTHING
+    assert n == "3" and float(first_call) == pytest.approx(11, rel=0.03)
     assert float(ratio.split()[0]) == pytest.approx(0.5, rel=0.03)
     assert hit_rate == "87.0%"
     assert re.fullmatch(r"0\.8\d\d ± 0\.0\d\d", score)
@@ -129,4 +129,4 @@ def test_missing_values_are_dashes_not_zeros(tmp_path: Path) -> None:
     factory.write(tmp_path / "results", values)
     write_reports(tmp_path / "results", tmp_path / "reports")
     cells = line_of(main_table((tmp_path / "reports" / "comparison.md").read_text()), "agl")
-    assert set(cells[3:]) == {NOTHING}
+    assert set(cells[3:-1]) == {NOTHING}
