@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.store.naming import dataset_name
-from harness.store.record import MEASURED, Commit, Environment, Epochs, FreshProcess, FaultCounts, Record
+from harness.store.record import MEASURED, Commit, Environment, Epochs, FaultCounts, FreshProcess, Record
 from harness.store.sections import SECTIONS
 from harness.store.versions import PROTOCOL
 from harness.store.violations import abridged, unsound, violations
