@@ -3,7 +3,7 @@
 import signal
 
 from backends.memory_errors import NO_MEMORY, is_out_of_memory
-from harness.store.record import STATUSES
+from harness.store.statuses import STATUSES
 
 
 class CellFailed(Exception):

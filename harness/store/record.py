@@ -1,16 +1,15 @@
-"""The record of one cell: its keys with their types and bounds, its statuses.
+"""The record of one cell: its keys with their types and bounds.
 
 The types are checked when a record is written and when it is read (``harness.store.rules``), and are the JSON Schema
 beside the records (``harness.store.schema``). Rules that tie several keys together stand in ``harness.store.rules``.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict, get_args
+from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 
 from msgspec import Meta
 
-Status = Literal["ok", "oom", "timeout", "error", "incorrect", "unsupported", "not_installed", "interrupted"]
-STATUSES: tuple[str, ...] = get_args(Status)
+from harness.store.statuses import Status
 
 Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
 Amount = Annotated[float, Meta(ge=0, le=1e30)]

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from harness.launcher.failure import CellFailed
 from harness.launcher.retry_alone import RetryAlone
-from harness.store.record import STATUSES
+from harness.store.statuses import STATUSES
 
 FAILURES = st.lists(st.tuples(st.integers(0, 4), st.sampled_from(STATUSES), st.integers(0, 3)))
 
