@@ -49,7 +49,9 @@ def checkout(tmp_path, monkeypatch):
     settle(root)
     monkeypatch.setattr(sources, "ROOT", root)
     monkeypatch.syspath_prepend(str(root / "plugins"))
-    return root
+    yield root
+    digest_of.cache_clear()
+    sources.digest_today.cache_clear()
 
 
 def loaded(root, *names, packages=()):
