@@ -4,7 +4,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from backends.kernels import extension
+from backends.kernels.extension import extension
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("harness", "backends", "datasets", "conf")
