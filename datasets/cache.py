@@ -15,7 +15,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,11 +42,9 @@ class CacheEntry:
 
 def entries(cache: Path) -> list[CacheEntry]:
     """The prepared graphs of a cache and what killed processes left, least recently used first."""
-    found = []
-    for graph in _folders(cache / "prepared"):
-        if KEY.fullmatch(graph.name):
-            found += [_entry(path) for path in _folders(graph)]
-    return sorted((entry for entry in found if entry is not None), key=lambda entry: (entry.used, entry.path))
+    prepared = [graph for graph in _folders(cache / "prepared") if KEY.fullmatch(graph.name)]
+    stored = [_entry(path) for graph in prepared for path in _folders(graph)]
+    return sorted((entry for entry in stored if entry is not None), key=lambda entry: (entry.used, entry.path))
 
 
 def limit(cache: Path) -> int:
@@ -125,41 +123,49 @@ def beyond(stored: Sequence[CacheEntry], bound: int) -> list[CacheEntry]:
 def remove(entry: CacheEntry) -> bool:
     """Delete an entry unless a process uses it; says whether it is gone. Raises OSError as the disk gives it."""
     try:
-        descriptor = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except FileNotFoundError:
-        return True
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        if not _is_still(entry.path, descriptor) or (entry.half_written and _just_begun(descriptor)):
-            return False
-        hidden = entry.path
-        if not entry.half_written:
-            hidden = entry.path.with_name(f".{entry.path.name}.{os.getpid()}-{time.time_ns()}.removed")
-            entry.path.rename(hidden)
-        shutil.rmtree(hidden)
-        with suppress(OSError):  # other orders of the graph are there
-            entry.path.parent.rmdir()
-        return True
-    finally:
-        os.close(descriptor)
+        with _unused(entry.path) as descriptor:
+            if descriptor is None or not _is_still(entry.path, descriptor):
+                return False
+            if entry.half_written and _just_begun(descriptor):
+                return False
+            _delete(entry)
+    except FileNotFoundError:  # another process deleted it
+        pass
+    return True
+
+
+def _delete(entry: CacheEntry) -> None:
+    hidden = entry.path
+    if not entry.half_written:
+        hidden = entry.path.with_name(f".{entry.path.name}.{os.getpid()}-{time.time_ns()}.removed")
+        entry.path.rename(hidden)
+    shutil.rmtree(hidden)
+    with suppress(OSError):  # other orders of the graph are there
+        entry.path.parent.rmdir()
 
 
 def in_use(entry: CacheEntry) -> bool:
     """Whether a process uses an entry, or is writing it."""
     try:
-        descriptor = os.open(entry.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        with _unused(entry.path) as descriptor:
+            return descriptor is None
     except OSError:
         return False
+
+
+@contextmanager
+def _unused(path: Path) -> Iterator[int | None]:
+    """Lock a folder that no process uses; yields its descriptor, or None where one does. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            unused: int | None = descriptor
+        except OSError:
+            unused = None
+        yield unused
     finally:
         os.close(descriptor)
-    return False
 
 
 def downloads(cache: Path) -> list[CacheEntry]:

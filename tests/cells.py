@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.registry import config_class
+from harness.launcher.group import run_groups
 from harness.planning.schema import (
     DatasetConfig,
     LauncherConfig,
@@ -60,6 +61,14 @@ def cell(graph: str | None, label: str = "a", launcher: str = "process", **secti
 def group(*cells: dict[str, Any], name: str = "group") -> dict[str, Any]:
     """Return a planned group of cells."""
     return {"id": name, "key": {"dataset": "tiny"}, "cells": list(cells)}
+
+
+def run(folder: Path, *cells: dict[str, Any], **options: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Run one group and return its records and its events; no process may be left."""
+    events: list[dict[str, Any]] = []
+    with mark_processes("run"):
+        written = run_groups([group(*cells)], folder / "results", on_event=events.append, **options)
+    return written, events
 
 
 def marked(mark: str) -> list[int]:

@@ -54,6 +54,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     absent = {f"needs_{name}" for name in PEERS if f"needs_{name}" in used and not importable(PEERS[name])}
     if real_data_folder() is None:
         absent.add("real_data")
+    if os.geteuid():
+        absent.add("needs_root")
     if "slow" not in config.option.markexpr:
         absent.add("slow")
     runnable = [item for item in items if not any(mark.name in absent for mark in item.iter_markers())]
@@ -77,3 +79,17 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setenv("HARNESS_CACHE", str(folder))
     return folder
+
+
+@pytest.fixture
+def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests do not wait for a measurement on this machine, nor the other way round."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+
+
+@pytest.fixture
+def unknown_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What else runs on this machine does not repeat samples: the tests count them."""
+    monkeypatch.setattr("harness.launcher.interference._machine", lambda: (None, None))

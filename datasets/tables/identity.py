@@ -22,23 +22,23 @@ def identified(options: Mapping[str, Any], taken: Iterable[str] = ()) -> dict[st
     name is by default that of the folder of the node table, with the beginning of the hash. Raises ValueError for a
     name that is not allowed or ``taken``, and where the files are others than a given ``sha256`` says.
     """
-    sha256, given = _sha256(options), options.get("sha256")
-    if given is not None and sha256 is not None and not sha256.startswith(str(given)):
+    sha256, expected = _sha256(options), options.get("sha256")
+    if expected is not None and sha256 is not None and not sha256.startswith(str(expected)):
         raise ValueError(
-            f"{options['nodes']} and {options['edges']} have sha256 {sha256}, but dataset.options.sha256={given}: "
+            f"{options['nodes']} and {options['edges']} have sha256 {sha256}, but dataset.options.sha256={expected}: "
             "these are other tables; leave the option out to measure them"
         )
     name = options.get("name")
     name = _derived(options, sha256) if name is None else _checked(name, taken)
-    found = {"name": name, "sha256": sha256 or given}
-    return dict(options) | {key: value for key, value in found.items() if value is not None}
+    identity = {"name": name, "sha256": sha256 or expected}
+    return dict(options) | {key: value for key, value in identity.items() if value is not None}
 
 
 def _checked(name: object, taken: Iterable[str]) -> str:
     text = str(name)
     if isinstance(name, bool | list | dict) or NAME.fullmatch(text) is None:
-        shown = repr(text if len(text) <= 60 else f"{text[:60]}...")
-        raise ValueError(f"dataset.options.name={shown} is not allowed: give {ALLOWED}")
+        abridged = repr(text if len(text) <= 60 else f"{text[:60]}...")
+        raise ValueError(f"dataset.options.name={abridged} is not allowed: give {ALLOWED}")
     if text.lower() in {other.lower() for other in taken}:
         raise ValueError(f"dataset.options.name={text} is the name of another data set: give your tables another one")
     return text

@@ -35,7 +35,7 @@ class Allocator:
     package: str = ""
     refusal: Callable[[], Refusal | None] = lambda: None
 
-    def library(self) -> str | None:
+    def preloaded_file(self) -> str | None:
         """File name of the library to load before all others, ``None`` where none is needed or installed."""
         return next((file for name in self.libraries if (file := _library(name))), None)
 
@@ -43,7 +43,7 @@ class Allocator:
 def _library_missing(name: str) -> Callable[[], Refusal | None]:
     def refusal() -> Refusal | None:
         allocator = ALLOCATORS[name]
-        if allocator.library() is not None:
+        if allocator.preloaded_file() is not None:
             return None
         files = " or ".join(f"lib{library}.so" for library in allocator.libraries)
         return "not_installed", f"launcher.allocator={name} needs {files}: apt-get install {allocator.package}"
@@ -97,7 +97,7 @@ def environment_with(name: str, environment: Mapping[str, str]) -> dict[str, str
     variables |= allocator.variables
     tunables += [value for key, value in allocator.variables.items() if key == "GLIBC_TUNABLES"]
     # Behind the user's: a sanitizer must be the first.
-    preloads += [file] if (file := allocator.library()) else []
+    preloads += [file] if (file := allocator.preloaded_file()) else []
     lists = {"GLIBC_TUNABLES": tunables, "LD_PRELOAD": preloads}
     return variables | {key: ":".join(filter(None, parts)) for key, parts in lists.items() if any(parts)}
 
@@ -106,12 +106,12 @@ def identity(name: str) -> str | None:
     """What of this machine an allocator depends on beyond glibc as it comes: its library, or the huge-page setting."""
     if name == "huge":
         return f"huge pages {huge_pages().get('enabled')}"
-    return (ALLOCATORS[name].library() or "not installed") if ALLOCATORS[name].libraries else None
+    return (ALLOCATORS[name].preloaded_file() or "not installed") if ALLOCATORS[name].libraries else None
 
 
 def missing_here(name: str) -> str | None:
     """Say what is wrong when this process does not have the allocator that its environment asked for."""
-    file = ALLOCATORS[name].library()
+    file = ALLOCATORS[name].preloaded_file()
     if file is not None and Path(file).name.partition(".so")[0] not in Path("/proc/self/maps").read_text():
         return f"launcher.allocator={name}: {file} was not loaded; the dynamic linker's message is in the log"
     # prctl(PR_SET_THP_DISABLE), which a container's runtime may have called

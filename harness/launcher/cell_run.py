@@ -75,29 +75,19 @@ class CellRun:
             with self._failure_recorded():
                 self.worker.started()
 
-    def open(self, *, beside: bool = False) -> bool:
-        """Load, prepare, verify in the first process, and warm up.
-
-        Returns False where a cell ran out of memory ``beside`` others: that says nothing about the cell alone.
-        """
+    def open(self) -> None:
+        """Load, prepare, verify in the first process, and warm up."""
         if self.worker is None:
-            return True
+            return
         begin = time.monotonic()
         first, limit = self.opened is None, None if self.opened is None else self.opened["batch_limit"]
-        try:
+        with self._failure_recorded():
             answer = self.worker.open(first, limit)
-        except CellFailed as failure:
-            if beside and failure.status == "oom":
-                self.close()
-                return False
-            self._end_by(failure)
-            return True
-        self.opening_seconds = time.monotonic() - begin + answer["prepare"].get("import", 0.0)
-        self.device_share = answer.pop("device_share", 0.0)
-        self.opened = answer
-        self.outcome.add_opened(answer)
-        self.tell({"event": "ready", "prepare": answer["prepare"], "parity": answer.get("parity")})
-        return True
+            self.opening_seconds = time.monotonic() - begin + answer["prepare"].get("import", 0.0)
+            self.device_share = answer.pop("device_share", 0.0)
+            self.opened = answer
+            self.outcome.add_opened(answer)
+            self.tell({"event": "ready", "prepare": answer["prepare"], "parity": answer.get("parity")})
 
     def begin_samples(self) -> None:
         """Begin to take the samples of the open worker."""
@@ -116,7 +106,7 @@ class CellRun:
             interference = between(before, read(ours, waiting, first=False))
             used, cores = sample["cpu_seconds"] * sample["ran"], len(os.sched_getaffinity(0))
             counts = self.budget.accepts(interference.disturbs(used, self.config["threads"], cores))
-            self.budget.spent += sample["first"] + sample["seconds"] * sample["calls"]
+            self.budget.used_seconds += sample["first"] + sample["seconds"] * sample["calls"]
             if counts:
                 self.budget.seconds.append(sample["seconds"])
             else:
@@ -148,18 +138,15 @@ class CellRun:
 
     @contextmanager
     def _failure_recorded(self) -> Iterator[None]:
+        """Record a failure, unless the cell is to be measured again alone."""
         try:
             yield
         except CellFailed as failure:
-            self._end_by(failure)
-
-    def _end_by(self, failure: CellFailed) -> None:
-        """Record a failure, unless the cell is to be measured again alone."""
-        if self.tried_alone(self, failure):
-            self.close()
-            self.opened, self.outcome = None, self.outcome.anew()
-        else:
-            self.fail(failure)
+            if self.tried_alone(self, failure):
+                self.close()
+                self.opened, self.outcome = None, self.outcome.anew()
+            else:
+                self.fail(failure)
 
     def close(self) -> None:
         """End the worker; its environment and modules stay for the record."""

@@ -112,11 +112,11 @@ class GroupRun:
 
     def _measure(self) -> None:
         side_by_side = self._open_first()
-        warm_calls = [cell.warm_call for cell in self._open_cells() if cell.warm_call is not None]
+        warm_calls = [cell.warm_call for cell in self._together() if cell.warm_call is not None]
         self.calls = calls_of_a_turn(warm_calls, self.cells[0].measure) if self.cells else 1
-        self.allowance.skip_what_does_not_fit(self._open_cells(), self.calls)
-        for number in range(max((cell.processes for cell in self._open_cells()), default=0)):
-            cells = [cell for cell in self._open_cells() if number < cell.processes and cell not in self.retry.waiting]
+        self.allowance.skip_what_does_not_fit(self._together(), self.calls)
+        for number in range(max((cell.processes for cell in self._together()), default=0)):
+            cells = [cell for cell in self._together() if number < cell.processes]
             if side_by_side:
                 self._side_by_side(cells, number)
             else:
@@ -134,6 +134,10 @@ class GroupRun:
         """Cells without a record."""
         return [cell for cell in self.cells if cell.record is None]
 
+    def _together(self) -> list[CellRun]:
+        """Cells without a record that are measured in turns; the others of them are tried alone at the end."""
+        return [cell for cell in self._open_cells() if cell not in self.retry.waiting]
+
     def _at_work(self) -> list[CellRun]:
         """Cells with an open worker."""
         return [cell for cell in self.cells if cell.worker is not None]
@@ -142,8 +146,8 @@ class GroupRun:
         """Open each cell for the first time; False when the workers cannot live side by side and are closed again."""
         self._start(self._open_cells())
         for cell in self._at_work():
-            fits = cell.open(beside=len(self._at_work()) > 1)
-            if not fits or (len(self._at_work()) > 1 and not self._fit()):
+            cell.open()
+            if len(self._at_work()) > 1 and not self._fit():
                 self._open_alone()
                 return False
         return True
@@ -152,7 +156,7 @@ class GroupRun:
         """Close all workers and open the cells that were not open yet, one at a time."""
         for cell in self._at_work():
             cell.close()
-        for cell in self._open_cells():
+        for cell in self._together():
             if cell.opened is None:
                 self._start([cell])
                 cell.open()

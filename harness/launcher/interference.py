@@ -52,8 +52,8 @@ class Interference:
         inexact = QUIET_TICKS * TICK * (1 + math.sqrt(cores))  # errors of the cores' counters are independent
         if self.others is not None and self.others > max(tolerated * self.seconds, inexact):
             return True
-        asked = (self.busy or 0.0) + (self.stolen or 0.0)
-        return self.stolen is not None and self.stolen > max(STEAL_SHARE * asked, inexact)
+        demand = (self.busy or 0.0) + (self.stolen or 0.0)
+        return self.stolen is not None and self.stolen > max(STEAL_SHARE * demand, inexact)
 
 
 def read(sampled: Collection[int], waiting: Collection[int], first: bool) -> Reading:

@@ -13,7 +13,7 @@ class ProcessSums:
         self.opened = opened
         self.first_call = opened.get("first_call")
         self.faults = {"minor": 0, "major": 0}
-        self.seconds = self.others = self.stolen = self.asked = 0.0
+        self.seconds = self.others = self.stolen = self.demand = 0.0
         self.knows_others = self.knows_stolen = True
 
     def add(self, sample: TimedSample, interference: Interference) -> None:
@@ -25,7 +25,7 @@ class ProcessSums:
         self.seconds += interference.seconds
         self.others += interference.others or 0.0
         self.stolen += interference.stolen or 0.0
-        self.asked += (interference.busy or 0.0) + (interference.stolen or 0.0)
+        self.demand += (interference.busy or 0.0) + (interference.stolen or 0.0)
         self.knows_others &= interference.others is not None
         self.knows_stolen &= interference.stolen is not None
 
@@ -35,6 +35,6 @@ class ProcessSums:
         values |= {"first_call": self.first_call, "page_faults": self.faults}
         if self.knows_others and self.seconds > 0:
             values["load"] = self.others / self.seconds
-        if self.knows_stolen and self.asked > 0:
-            values["steal"] = self.stolen / self.asked
+        if self.knows_stolen and self.demand > 0:
+            values["steal"] = self.stolen / self.demand
         return {key: value for key, value in values.items() if value is not None}

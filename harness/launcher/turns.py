@@ -13,13 +13,13 @@ T = TypeVar("T")
 class Budget:
     """The samples that one process may still take; ``limits`` is the ``measure`` section of its cell's configuration.
 
-    The limits are those of all processes of the cell together. ``spent`` counts the seconds of all turns, discarded
+    The limits are those of all processes of the cell together. ``used_seconds`` counts those of all turns, discarded
     calls and disturbed samples included.
     """
 
     limits: Mapping[str, Any]
     seconds: list[float] = field(default_factory=list)
-    spent: float = 0.0
+    used_seconds: float = 0.0
     disturbed: int = 0
 
     @property
@@ -42,11 +42,11 @@ class Budget:
         """Whether the process has its samples: the least, and then the most or those of its seconds."""
         if len(self.seconds) < self.least:
             return False
-        return len(self.seconds) >= self.most or self.spent >= self.longest
+        return len(self.seconds) >= self.most or self.used_seconds >= self.longest
 
     def accepts(self, disturbed: bool) -> bool:
         """Whether a sample counts; disturbed ones are repeated while number and time of the repetitions allow it."""
-        return not disturbed or self.disturbed >= self.most or self.spent >= self.longest
+        return not disturbed or self.disturbed >= self.most or self.used_seconds >= self.longest
 
     def expected(self, turn: float) -> int:
         """Samples that the process will take when a turn takes ``turn`` seconds and nothing disturbs it."""

@@ -177,8 +177,8 @@ def weight_gradient_forms(x: Tensor, gradient: Tensor) -> list[Call]:
 def _layer_call(x: Tensor, weight: Tensor, gradient: Tensor, needs_input_gradient: bool) -> Call:
     """A call of our fused layer, forward and backward."""
     x, weight = x.clone().requires_grad_(needs_input_gradient), weight.clone().requires_grad_()
-    wanted = (x, weight) if needs_input_gradient else (weight,)
-    return lambda: torch.autograd.grad(dense(x, weight), wanted, gradient)
+    inputs = (x, weight) if needs_input_gradient else (weight,)
+    return lambda: torch.autograd.grad(dense(x, weight), inputs, gradient)
 
 
 def _on_threads(forms: list[Call], small: bool, threads: int) -> Iterator[Call]:

@@ -85,7 +85,7 @@ class Row:
         return not self.native and self.own_loss
 
     @property
-    def library(self) -> bool:
+    def uses_library(self) -> bool:
         """Whether this is a peer with a library for graphs; the other peers are plain torch."""
         backend = usable_class(self.record["config"]["backend"]["name"])
         return self.peer and (backend is None or bool(backend.packages))

@@ -17,8 +17,8 @@ MEANS = ("tables", "geometric mean", "lowest", "highest")
 class Speedup:
     """Our fastest row of a comparison and the row of the fastest peer.
 
-    ``library`` is the fastest peer with a library for graphs, ``plain`` the fastest form of plain torch, as far as they
-    were measured in turns with ours.
+    ``fastest_library`` is the fastest peer with a library for graphs, ``fastest_plain_torch`` the fastest form of plain
+    torch, as far as they were measured in turns with ours.
     """
 
     dataset: DatasetComparisons
@@ -32,14 +32,14 @@ class Speedup:
         return 1.0 / self.ours.ratio.median if self.ours.ratio else 1.0
 
     @property
-    def library(self) -> Row | None:
+    def fastest_library(self) -> Row | None:
         """The fastest peer that is a library for graphs."""
-        return self._fastest(lambda row: row.library)
+        return self._fastest(lambda row: row.uses_library)
 
     @property
-    def plain(self) -> Row | None:
+    def fastest_plain_torch(self) -> Row | None:
         """The fastest form of plain torch."""
-        return self._fastest(lambda row: row.peer and not row.library)
+        return self._fastest(lambda row: row.peer and not row.uses_library)
 
     def _fastest(self, accepts: Callable[[Row], bool]) -> Row | None:
         rows = (row for row in self.comparison.rows if row.ok and accepts(row) and row.dtype == self.ours.dtype)
@@ -116,7 +116,7 @@ def overview(datasets: Iterable[DatasetComparisons]) -> Table:
 
 def _overview_row(speedup: Speedup) -> list[Cell]:
     ours: list[Cell] = [speedup.ours.label, Value(speedup.ours.time.median if speedup.ours.time else None)]
-    rivals = [*speedup.beside(speedup.library), *speedup.beside(speedup.plain)]
+    rivals = [*speedup.beside(speedup.fastest_library), *speedup.beside(speedup.fastest_plain_torch)]
     scores: list[Cell] = [formats.mean(row.values("metrics", "test")) for row in (speedup.ours, speedup.peer)]
     name = f"{speedup.dataset.name}: {short_title(speedup.comparison)}"
     return [name, *ours, *rivals, *scores]

@@ -1,42 +1,17 @@
 """Progress of two checkouts that are measured in turns, on stderr."""
 
-import sys
 from collections.abc import Sequence
 from statistics import geometric_mean
-from time import monotonic
-from types import TracebackType
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-PLAIN_SECONDS = 60.0
+from harness.terminal.quiet_progress import QuietProgress
 
 
-class PairsProgress:
+class PairsProgress(QuietProgress):
     """Shows steps and pairs, drawn between runs only; where stderr is no terminal, a line at most once a minute."""
 
     def __init__(self, pairs: int) -> None:
-        self.printed = monotonic()
-        self.console = Console(file=sys.stderr, soft_wrap=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self.bar = Progress(
-            *columns,
-            console=self.console,
-            transient=True,
-            auto_refresh=False,
-            disable=not self.console.is_terminal,
-        )
-        self.task = self.bar.add_task("pairs", total=pairs)
+        super().__init__(pairs, "pairs")
         self.state = "starting"
-
-    def __enter__(self) -> "PairsProgress":
-        self.bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.bar.stop()
 
     def step(self, text: str) -> None:
         """Show what is done now."""
@@ -57,6 +32,4 @@ class PairsProgress:
             self.state = f"{name}: B / A {ratio:.3f}" + (f" (and {len(cells) - 1} more)" if len(cells) > 1 else "")
         self.bar.update(self.task, completed=number, description=self.state)
         self.bar.refresh()
-        if self.bar.disable and monotonic() - self.printed > PLAIN_SECONDS:
-            self.console.print(f"{number} pairs, {self.state}", markup=False, highlight=False)
-            self.printed = monotonic()
+        self.print_sometimes(f"{number} pairs, {self.state}")

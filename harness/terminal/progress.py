@@ -1,41 +1,15 @@
 """One line of progress on stderr for a run: the cell, its step, its last sample."""
 
-import sys
-from time import monotonic
-from types import TracebackType
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-PLAIN_SECONDS = 60.0
+from harness.terminal.quiet_progress import QuietProgress
 
 
-class RunProgress:
+class RunProgress(QuietProgress):
     """Shows the events of ``run_groups``; where stderr is no terminal, a line per finished cell and one per minute."""
 
     def __init__(self, cells: int) -> None:
-        self.printed = monotonic()
-        self.console = Console(file=sys.stderr, soft_wrap=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        # Drawn at events only, which come between samples: a thread that draws would disturb the samples.
-        self.bar = Progress(
-            *columns,
-            console=self.console,
-            transient=True,
-            auto_refresh=False,
-            disable=not self.console.is_terminal,
-        )
-        self.task = self.bar.add_task("starting", total=cells)
-
-    def __enter__(self) -> "RunProgress":
-        self.bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.bar.stop()
+        super().__init__(cells, "starting")
 
     def __call__(self, event: dict[str, Any]) -> None:
         """Show one event."""
@@ -54,6 +28,4 @@ class RunProgress:
 
     def _describe(self, step: str) -> None:
         self.bar.update(self.task, description=step)
-        if self.bar.disable and monotonic() - self.printed > PLAIN_SECONDS:
-            self.console.print(step, markup=False, highlight=False)
-            self.printed = monotonic()
+        self.print_sometimes(step)

@@ -114,19 +114,19 @@ class Probe:
         masks = [np.full((self.graph.nodes, WIDTH), self.scale) for _ in range(self.spec.layers)]
         dropped = []
         for layer in reversed(range(self.spec.layers)):
-            kept, sure = self._input(layer, masks)
-            masks[layer] = kept * self.scale
-            dropped.append(~kept[sure])
+            retained, sure = self._input(layer, masks)
+            masks[layer] = retained * self.scale
+            dropped.append(~retained[sure])
         every = np.concatenate(dropped)
         return Recovered(_masks(inputs=tuple(masks)), float(every.mean()), len(every), self.distance)
 
     def _input(self, layer: int, masks: list[Array]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which entries of a layer's input [nodes, width] are kept, and for which of them the logits tell it.
+        """Which entries of a layer's input [nodes, width] are retained, and for which of them the logits tell it.
 
         An entry that reaches no logit by one shift of the columns may do so by another.
         """
-        kept = np.ones((self.graph.nodes, WIDTH), dtype=bool)
-        margin = np.zeros(kept.shape)
+        retained = np.ones((self.graph.nodes, WIDTH), dtype=bool)
+        margin = np.zeros(retained.shape)
         values = list(product((0.0, self.scale), repeat=2))  # of a pair's source, of its target
         for shift in range(WIDTH):
             state = _constant_input(self.spec, layer, _copying_state(self.spec, shift, layer))
@@ -134,12 +134,12 @@ class Probe:
             self._keep_distance(away)
             away = np.roll(away, -shift, axis=2).reshape(2, 2, PAIRS, WIDTH)
             for first, axis in ((0, 1), (1, 0)):  # rows of the sources, of the targets
-                dropped, held = away.min(axis)
+                if_dropped, if_retained = away.min(axis)
                 rows = slice(first, None, 2)
-                clearer = np.abs(dropped - held) > margin[rows]
-                kept[rows] = np.where(clearer, dropped > held, kept[rows])
-                margin[rows] = np.maximum(margin[rows], np.abs(dropped - held))
-        return kept, margin > 1e-2
+                clearer = np.abs(if_dropped - if_retained) > margin[rows]
+                retained[rows] = np.where(clearer, if_dropped > if_retained, retained[rows])
+                margin[rows] = np.maximum(margin[rows], np.abs(if_dropped - if_retained))
+        return retained, margin > 1e-2
 
     def _guess(self, masks: list[Array], layer: int, pair: tuple[float, ...]) -> tuple[Array, ...]:
         guess = np.tile(np.array(pair)[:, None], (PAIRS, WIDTH))
@@ -190,10 +190,10 @@ class Probe:
     def _recovered(self, first: Any, loops: Any, last: Any) -> Recovered:
         """The masks of two layers; counts those entries of the first that the last one lets through."""
         masks = self._attention_masks(first[:, :, 0], first[:, :, 1], loops, last[:, :1], last[:, 1:])
-        shown, shown_loops = first[last[:, 1] == 1], loops[last[:, 0] > 0]
-        entries = 3 * shown[:, :, 0].size + shown_loops.size + 3 * len(last)
-        kept = shown.sum() + shown_loops.sum() + last.sum()
-        return Recovered(masks, float(1 - kept / entries), entries, self.distance)
+        visible, visible_loops = first[last[:, 1] == 1], loops[last[:, 0] > 0]
+        entries = 3 * visible[:, :, 0].size + visible_loops.size + 3 * len(last)
+        retained = visible.sum() + visible_loops.sum() + last.sum()
+        return Recovered(masks, float(1 - retained / entries), entries, self.distance)
 
     def _attention_masks(
         self, edges: Any, own: Any, source: Any = 1, last_edges: Any = None, last_own: Any = None

@@ -102,8 +102,8 @@ def test_a_cell_that_fails_in_the_newer_version_is_a_regression(compare: Compari
 def test_misuse_ends_with_2_and_says_what_to_do(
     compare: Comparison, arguments: list[object], words: tuple[str, ...]
 ) -> None:
-    given = [str(argument).format(home=compare.home) for argument in arguments]
-    _, err = compare(*given, code=2)
+    values = [str(argument).format(home=compare.home) for argument in arguments]
+    _, err = compare(*values, code=2)
     for word in words:
         assert word in err
 

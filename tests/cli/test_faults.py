@@ -1,6 +1,5 @@
 """A few of the faults of ``faults.py``, whose program injects hundreds."""
 
-import os
 import random
 
 import pytest
@@ -18,10 +17,10 @@ def test_a_killed_run_leaves_whole_records_and_the_next_call_makes_the_rest(harn
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.needs_root] * (name in ("disks", "folders"))) for name in FAULTS]
+)
 def test_no_fault_does_damage(name: str, harness: FaultyCommandLine) -> None:
-    if name in ("disks", "folders") and os.geteuid():
-        pytest.skip("mounting a small disk takes root")
     for seed in range(3):
         inject(name, harness, random.Random(seed))
 

@@ -118,8 +118,8 @@ def test_what_a_killed_process_left_is_removed_and_a_living_ones_is_not(cache_fo
     place = cache_folder / "prepared" / ("ab" * 32) / "none"
     with started(HALF, place) as process:
         folder = line_of(process)
-        (found,) = cache.entries(cache_folder)
-        assert found.half_written and cache.in_use(found) and not cache.remove(found)
+        (entry,) = cache.entries(cache_folder)
+        assert entry.half_written and cache.in_use(entry) and not cache.remove(entry)
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert (folder / "indptr.npy").is_file()
@@ -219,11 +219,11 @@ def test_downloads_go_unless_they_are_being_fetched(cache_folder: Path) -> None:
     folder = cache_folder / "datasets" / "cora"
     folder.mkdir(parents=True)
     (folder / "ind.cora.x").write_bytes(bytes(10))
-    (found,) = cache.downloads(cache_folder)
+    (download,) = cache.downloads(cache_folder)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert not cache.remove_download(found)
-    assert cache.remove_download(found) and not folder.exists()
+        assert not cache.remove_download(download)
+    assert cache.remove_download(download) and not folder.exists()
 
 
 def test_a_cache_that_cannot_be_written_still_serves_its_graphs(tmp_path: Path) -> None:

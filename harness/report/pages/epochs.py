@@ -112,8 +112,8 @@ def _row(speedup: Speedup) -> list[Cell]:
     return [
         f"{short_title(comparison).replace(', full batch', '')} ({ours.label})",
         Value(times[0] * 1e3 if times[0] else None, "{:.4g}"),
-        *speedup.beside(speedup.library, 1e3),
-        *speedup.beside(speedup.plain, 1e3),
+        *speedup.beside(speedup.fastest_library, 1e3),
+        *speedup.beside(speedup.fastest_plain_torch, 1e3),
         Value(None if floor is None else floor * 1e3, "{:.4g}"),
         *[bounds.multiple(time, floor) for time in times],
         *_memories(ours, comparison.rows),

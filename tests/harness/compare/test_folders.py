@@ -137,11 +137,11 @@ def test_of_40_identical_folders_at_most_one_is_called_different(tmp_path: Path)
 
 
 def test_of_10_folders_that_are_a_tenth_slower_at_least_9_are_found(tmp_path: Path) -> None:
-    random, found = np.random.default_rng(9), 0
+    random, regressions = np.random.default_rng(9), 0
     for pair in range(10):
         before, after = _noisy(random, 0.015, 1.0), _noisy(random, 0.015, 1.1)
-        found += folders(tmp_path / str(pair), before, after)["agl"].verdict == "slower"
-    assert found >= 9
+        regressions += folders(tmp_path / str(pair), before, after)["agl"].verdict == "slower"
+    assert regressions >= 9
 
 
 def _noisy(random: np.random.Generator, sigma: float, factor: float) -> dict[str, list[float]]:

@@ -52,7 +52,8 @@ def test_several_cells_share_the_error() -> None:
     for _ in range(TRIALS // 4):
         series = [pair_ratios(random, rule.pairs, 0.065, 1.0) for _ in range(cells)]
         verdicts = [
-            next(found[1] for look in rule.looks if (found := rule.verdict(ratios[:look], cells))) for ratios in series
+            next(verdict[1] for look in rule.looks if (verdict := rule.verdict(ratios[:look], cells)))
+            for ratios in series
         ]
         false += bool({"slower", "faster"} & set(verdicts))
     assert false <= TRIALS / 4 / 40

@@ -43,14 +43,14 @@ def test_counters_that_cannot_be_read_are_unknown(monkeypatch):
     assert quiet.others is None and not quiet.disturbs(1.0, 2, 2)
 
 
-@given(st.integers(1, 64), st.integers(1, 64), st.floats(0.05, 100.0))
+@given(st.integers(1, 64), st.integers(1, 64), st.floats(0.2, 100.0))  # longer than the errors of the counters
 def test_a_program_on_every_core_disturbs_and_an_idle_machine_does_not(threads, cores, seconds):
     idle = Interference(seconds, 0.0, seconds, 0.0, 0.0)
     assert not idle.disturbs(seconds, threads, cores)
     busy = Interference(seconds, 0.0, seconds * cores, seconds * cores, 0.0)
-    assert busy.disturbs(seconds, threads, cores) or seconds * cores <= 2 * TICK * (1 + cores**0.5)
+    assert busy.disturbs(seconds, threads, cores)
     stolen = Interference(seconds, 0.0, seconds, 0.0, seconds)
-    assert stolen.disturbs(seconds, threads, cores) or seconds <= 2 * TICK * (1 + cores**0.5)
+    assert stolen.disturbs(seconds, threads, cores)
 
 
 def test_one_busy_program_disturbs_a_cell_on_all_cores_and_not_two_threads_of_sixty_four():

@@ -23,7 +23,7 @@ SECONDS = st.floats(1e-7, 100.0)
 def take(budget: Budget, turn: float) -> int:
     while not budget.done:
         budget.seconds.append(turn / 2)
-        budget.spent += turn
+        budget.used_seconds += turn
     return len(budget.seconds)
 
 
@@ -34,7 +34,7 @@ def test_processes_share_the_samples_and_the_seconds_of_their_cell(limits, turn)
     taken = take(budget, turn)
     assert 1 <= budget.least <= taken <= budget.most
     if budget.least < taken < budget.most:
-        assert budget.spent >= limits["max_seconds"] / limits["processes"] > budget.spent - turn * 1.001
+        assert budget.used_seconds >= limits["max_seconds"] / limits["processes"] > budget.used_seconds - turn * 1.001
     assert abs(taken - expected) <= 1
     together = taken * limits["processes"]
     assert limits["min_samples"] <= together < limits["max_samples"] + limits["processes"]
@@ -45,9 +45,9 @@ def test_disturbed_samples_are_repeated_within_bounds_of_number_and_time(limits,
     budget = Budget(limits)
     while not budget.accepts(disturbed=True):
         budget.disturbed += 1
-        budget.spent += turn
+        budget.used_seconds += turn
     assert budget.disturbed <= budget.most
-    assert budget.spent < budget.longest + turn * 1.001
+    assert budget.used_seconds < budget.longest + turn * 1.001
     assert budget.accepts(disturbed=False)
 
 

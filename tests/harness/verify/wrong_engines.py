@@ -128,14 +128,17 @@ def edges_of(graph: Graph, model: str, wrong: str, marks: Any) -> Edges:
         loops = loops[:, :1] if wrong == "self loop added" else loops[:, :0]
     every = np.concatenate((ends, loops), 1), np.concatenate((weight, np.ones(loops.shape[1])))
     degree = np.bincount(every[0][0 if wrong == "out-degrees" else 1], every[1], graph.nodes)
-    kept = np.flatnonzero(marks)
+    positions = np.flatnonzero(marks)
     if wrong == "edge lost":
-        kept = np.delete(kept, len(kept) // 2)
+        positions = np.delete(positions, len(positions) // 2)
     if wrong == "edge twice":
-        kept = np.sort(np.append(kept, kept[len(kept) // 2]))
+        positions = np.sort(np.append(positions, positions[len(positions) // 2]))
     if wrong == "parallel edges merged":
-        kept = kept[np.unique(ends[:, kept], axis=1, return_index=True)[1]]
-    ends, weight = np.concatenate((ends[:, kept], loops), 1), np.concatenate((weight[kept], every[1][csr.nnz :]))
+        positions = positions[np.unique(ends[:, positions], axis=1, return_index=True)[1]]
+    ends, weight = (
+        np.concatenate((ends[:, positions], loops), 1),
+        np.concatenate((weight[positions], every[1][csr.nnz :])),
+    )
     if wrong == "degrees of the sample" or model == "sage":
         degree = np.bincount(ends[0 if wrong == "out-degrees" else 1], weight, graph.nodes)
     if wrong == "degree off by one":

@@ -1,0 +1,147 @@
+"""Turns and processes of a group with real processes: equal calls, fresh processes, second tries, the group's time."""
+
+import os
+import signal
+
+import pytest
+
+from harness.launcher import group as group_module
+from harness.launcher.failure import CellFailed
+from harness.launcher.process import Child
+from harness.launcher.remote import RemoteCell
+from tests.cells import cell, run, saved_graph
+
+pytestmark = pytest.mark.usefixtures("own_lock", "unknown_load")
+
+
+@pytest.fixture
+def graph(tmp_path):
+    return saved_graph(tmp_path / "graph")
+
+
+def test_samples_are_taken_in_turns_by_fixed_times(tmp_path, graph):
+    written, events = run(tmp_path, *(cell(graph, label, backend={"seconds": 0.25}) for label in "abc"))
+    positions = sorted(position for record in written for position in record["rounds"])
+    assert positions == list(range(9))
+    assert all(record["epochs"]["seconds"] == [0.25, 0.25, 0.25] for record in written)
+    order = [event["cell"] for event in events if event["event"] == "sample"]
+    assert all(sorted(order[i : i + 3]) == [0, 1, 2] for i in (0, 3, 6))
+
+
+def test_a_busy_neighbour_marks_samples_as_disturbed_but_does_not_stop_them(tmp_path, graph):
+    # The sample has to outlast the kernel's tick: a real epoch, thousands of nodes.
+    large = saved_graph(tmp_path / "large", nodes=20_000)
+    busy = cell(graph, "busy", backend={"fail": "slow_child", "fail_epoch": 0})
+    busy["config"]["measure"] |= {"warmup": 1, "min_samples": 1, "max_samples": 1}
+    (quiet, _), events = run(tmp_path, cell(large, "quiet", backend={"learn": True}), busy)
+    assert quiet["status"] == "ok"
+    assert len(quiet["epochs"]["seconds"]) == 3
+    assert len(quiet["epochs"]["disturbed"]) == 3
+    assert "repeat" in {event["event"] for event in events}
+
+
+def test_cells_too_large_together_run_in_fresh_processes(tmp_path, graph, monkeypatch):
+    monkeypatch.setattr(group_module, "RESIDENT_SHARE", 0.0)
+    written, events = run(tmp_path, *(cell(graph, label, measure={"processes": 2}) for label in "ab"))
+    assert [record["status"] for record in written] == ["ok", "ok"]
+    assert all(record["epochs"]["process"] == [0, 0, 1, 1] for record in written)
+    # Cell b is started twice before a fills the memory, as all cells import their engines together.
+    assert [event["cell"] for event in events if event["event"] == "start"].count(0) == 1 + 2
+
+
+@pytest.mark.parametrize("memory", [1.0, 0.0], ids=["side by side", "one after the other"])
+def test_fresh_processes_take_samples_of_equally_many_calls_and_verify_once(tmp_path, graph, monkeypatch, memory):
+    monkeypatch.setattr(group_module, "RESIDENT_SHARE", memory)
+    pids, opened, start, send = [], [], Child.__init__, Child.send
+
+    def start_and_note(child, *arguments):
+        start(child, *arguments)
+        pids.append(child.tree)
+
+    def send_and_note(child, message):
+        opened.extend([message["first"]] if message["do"] == "open" else [])
+        send(child, message)
+
+    monkeypatch.setattr(Child, "__init__", start_and_note)
+    monkeypatch.setattr(Child, "send", send_and_note)
+    measure = {"processes": 3, "min_samples": 3, "max_samples": 3, "parity": True}
+    lengths = {"a": 0.01, "b": 0.25}
+    cells = [cell(graph, label, backend={"seconds": length}, measure=measure) for label, length in lengths.items()]
+    written, _ = run(tmp_path, *cells)
+    assert [record["status"] for record in written] == ["ok", "ok"]
+    assert all(record["epochs"]["calls"] == [5] * 3 for record in written)
+    assert all(record["epochs"]["process"] == [0, 1, 2] for record in written)
+    assert written[1]["epochs"]["first"] == written[1]["epochs"]["seconds"] == [0.25] * 3
+    assert all(len(record["processes"]) == 3 and record["parity"]["small graph"] for record in written)
+    assert all({"prepare", "warmup", "first_call", "page_faults"} == set(one) for one in written[0]["processes"])
+    assert len(set(pids)) == len(pids) == (6 if memory else 9)
+    assert opened.count(True) == 2 and opened.count(False) == (4 if memory else 6)
+
+
+def test_a_cell_that_ends_in_a_later_process_is_a_failed_cell(tmp_path, graph, monkeypatch):
+    killed, send = [], Child.send
+
+    def kill_third(child, message):
+        killed.extend([child.tree] if message["do"] == "open" and message["first"] is False else [])
+        if message["do"] == "sample" and len(killed) == 2:
+            os.kill(child.tree, signal.SIGKILL)
+        send(child, message)
+
+    monkeypatch.setattr(Child, "send", kill_third)
+    (record,), events = run(tmp_path, cell(graph, measure={"processes": 3}))
+    assert record["status"] == "oom" and "SIGKILL" in record["message"]
+    assert "epochs" not in record and "processes" not in record
+    assert sum(event["event"] == "sample" for event in events) == 2
+
+
+def test_a_cell_that_ran_out_of_memory_beside_others_is_tried_alone(tmp_path, graph, monkeypatch):
+    tried, open_worker = [], RemoteCell.open
+
+    def open_once(worker, first, batch_limit):
+        tried.append(worker.tree)
+        if len(tried) == 2:
+            raise CellFailed("oom", "beside the first cell")
+        return open_worker(worker, first, batch_limit)
+
+    monkeypatch.setattr(RemoteCell, "open", open_once)
+    written, _ = run(tmp_path, cell(graph, "a"), cell(graph, "b"))
+    assert [record["status"] for record in written] == ["ok", "ok"]
+    assert len(set(tried)) == 3
+
+
+def test_cells_that_cannot_fit_the_time_of_their_group_are_skipped_with_a_sentence(tmp_path, graph):
+    limit = {"group_seconds": 1000.0}
+    long = cell(graph, "long", backend={"seconds": 500.0}, measure=limit)
+    (skipped, other), events = run(tmp_path, long, cell(graph, "short", measure=limit))
+    assert (skipped["status"], other["status"]) == ("timeout", "ok")
+    assert "skipped" in skipped["message"] and "measure.group_seconds=1000" in skipped["message"]
+    assert {event["cell"] for event in events if event["event"] == "sample"} == {1}
+
+
+@pytest.mark.parametrize("enough_alone", [True, False])
+def test_a_cell_out_of_memory_beside_others_is_tried_once_more_alone(tmp_path, graph, monkeypatch, enough_alone):
+    sample, refused = RemoteCell.sample, []
+
+    def short_of_memory(worker, calls):
+        if worker._cell["hash"] == "large" and not (enough_alone and refused):
+            refused.append(worker.tree)
+            raise CellFailed("oom", "out of memory")
+        return sample(worker, calls)
+
+    monkeypatch.setattr(RemoteCell, "sample", short_of_memory)
+    cells = [
+        cell(graph, label, measure={"processes": 2, "min_samples": 2, "max_samples": 2}) for label in ("large", "b")
+    ]
+    (large, other), events = run(tmp_path, *cells)
+    assert other["status"] == "ok" and large["status"] == ("ok" if enough_alone else "oom")
+    assert len(refused) == (1 if enough_alone else 2) == len(set(refused))
+    last = max(place for place, event in enumerate(events) if event["cell"] == 1)
+    again = [place for place, event in enumerate(events) if event["cell"] == 0 and event["event"] == "start"]
+    assert again[-1] > last
+    assert not enough_alone or sorted(set(large["epochs"]["process"])) == [0, 1]
+
+
+def test_a_cell_out_of_memory_without_others_is_not_tried_again(tmp_path, graph):
+    (record,), events = run(tmp_path, cell(graph, backend={"fail": "oom"}, launcher="process"))
+    assert record["status"] == "oom"
+    assert [event["event"] for event in events].count("start") == 1
