@@ -4,8 +4,8 @@ import re
 
 # Messages of torch, numpy, libstdc++, glibc and CUDA.
 NO_MEMORY = re.compile(
-    r"MemoryError|not enough memory|can't allocate memory|cannot allocate memory|Unable to allocate|"
-    r"std::bad_alloc|CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|failed to allocate",
+    r"MemoryError|not enough memory|can(no|'?)t allocate memory|unable to allocate|bad_alloc|"
+    r"(CUDA|cuda error:|device)( is)? out of memory|CUDA_ERROR_OUT_OF_MEMORY|failed to allocate",
     re.I,
 )
 

@@ -204,14 +204,13 @@ class Session:
         ``shared`` are values that other cells of the group computed; the answer's ``shared`` adds those of this one.
         ``seconds`` is the cell's time of a timed call over all of its processes.
         """
-        # Before the machine is measured: a change of the kernels that this takes must not make a peer's record stale.
-        self.tell_modules()
         shared_values.adopt(shared or {})
-        facts = self.scenario.engine.facts()
+        facts, metrics, operands = self.scenario.engine.facts(), self.scenario.metrics(), self._operands()
         if self.scenario.now is not None:
             facts["clock"] = "simulated"
-        operands = self._operands()
-        answer = {"facts": facts, "metrics": self.scenario.metrics(), "cache": self._cache(operands)}
+        # Before the machine is measured: a change of the kernels that this takes must not make a peer's record stale.
+        self.tell_modules()
+        answer = {"facts": facts, "metrics": metrics, "cache": self._cache(operands)}
         answer["limits"] = self._limits(facts, operands or (), seconds)
         answer["shared"] = shared_values.snapshot()
         self.close()

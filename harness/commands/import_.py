@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from datasets.files import write_atomic
-from harness.store.files import find_records, record_paths, side_path
+from harness.store.files import environments_root, find_records, record_paths, side_path
 from harness.store.left_out import LeftOut
 from harness.store.record import RecordError, StoredRecord
 
@@ -39,6 +39,8 @@ def take_over(folder: Path, results: Path, left_out: LeftOut) -> tuple[int, int]
     if not list(record_paths(folder)):
         raise FileNotFoundError(f"{folder} holds no records: give the folder that harness.cell wrote with --out")
     records = list(find_records(folder, left_out))
+    root = environments_root(folder)
+    folder, records = root, [(root / path.resolve().relative_to(root.resolve()), record) for path, record in records]
     files = list(_files(folder, records))
     texts = {results / path.relative_to(folder): path.read_text(encoding="utf-8") for path in files}
     existing = {path: text for path, text in texts.items() if path.exists()}

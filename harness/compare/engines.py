@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from harness.compare.factor import Factor, judge
+from harness.compare.factor import UNDECIDED, Factor, judge_with_doubt
 from harness.compare.verdict import NOT_COMPARABLE, Verdict
 from harness.report.comparisons import dataset_comparisons, of_scenarios
 from harness.report.rows import Row
@@ -44,4 +44,6 @@ def _verdict(name: str, a: Row, b: Row, threshold: float) -> Verdict:
     if ratio is None:
         return Verdict(name, *seconds, None, NOT_COMPARABLE, "no group holds both: measure them in one sweep")
     factor = Factor(ratio.median, ratio.low, ratio.high, ratio.n)
-    return Verdict(name, *seconds, factor, judge(factor, threshold))
+    if ratio.kind == "spread":
+        return Verdict(name, *seconds, factor, UNDECIDED, "one process of each: measure again with measure.processes=6")
+    return Verdict(name, *seconds, factor, judge_with_doubt(factor, threshold))

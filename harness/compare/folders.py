@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from harness.compare.between_folders import IN_TURNS, change_of, judge_together
-from harness.compare.factor import FASTER, NOT_SIGNIFICANT, SLOWER, Factor
-from harness.compare.verdict import NOT_COMPARABLE, Verdict, verdict_by_status
-from harness.report.rows import Row, rows, seconds
+from harness.compare.factor import FASTER, NOT_SIGNIFICANT, SLOWER, UNDECIDED, Factor
+from harness.compare.verdict import NOT_COMPARABLE, Verdict, differing, verdict_by_status
+from harness.report.rows import Row, by_process, rows, seconds
 from harness.store.files import environment_of, environments_root, find_records
 from harness.store.left_out import LeftOut
 from harness.store.naming import flatten, label
@@ -149,8 +149,7 @@ def _compared(older: MeasuredFolder, newer: MeasuredFolder, place_a: str, place_
 
 def _differing(a: MeasuredCell, b: MeasuredCell) -> str:
     """Name the values that must be equal and are not."""
-    keys = [key for key in sorted({*a.checked, *b.checked}) if a.checked.get(key) != b.checked.get(key)]
-    return "; ".join(f"{key} {a.checked.get(key)} against {b.checked.get(key)}" for key in keys)
+    return differing(a.checked, b.checked)
 
 
 def _same_code(a: MeasuredCell, b: MeasuredCell) -> bool:
@@ -159,12 +158,7 @@ def _same_code(a: MeasuredCell, b: MeasuredCell) -> bool:
 
 def process_medians(record: Record) -> dict[int, float]:
     """Median seconds of the samples of each fresh process; records without their numbers are of one process."""
-    samples = seconds(record)
-    numbers: Sequence[int] = record["epochs"].get("process") or [0] * len(samples)
-    gathered: dict[int, list[float]] = {}
-    for number, value in zip(numbers, samples, strict=True):
-        gathered.setdefault(number, []).append(value)
-    return {number: median(values) for number, values in gathered.items()}
+    return {number: median(values) for number, values in by_process(record, seconds(record)).items()}
 
 
 def _verdict(cell: ComparedCell, factor: Factor, verdict: str, reason: str, threshold: float) -> Verdict:
@@ -173,9 +167,10 @@ def _verdict(cell: ComparedCell, factor: Factor, verdict: str, reason: str, thre
     if not cell.unchanged:
         reasons.append("beside cells whose code changed as well")
         own = cell.medians[1] / cell.medians[0]
-        if (verdict == SLOWER and own <= threshold) or (verdict == FASTER and own >= 1 / threshold):
-            verdict = NOT_SIGNIFICANT
-            reasons.append(f"its own seconds changed by a factor of {own:.3g}")
+        of_its_own = SLOWER if own > threshold else FASTER if own < 1 / threshold else NOT_SIGNIFICANT
+        if verdict not in (UNDECIDED, of_its_own):
+            verdict = UNDECIDED
+            reasons.append(f"its own seconds changed by a factor of {own:.3g}: {IN_TURNS} tells")
     return Verdict(cell.name, *cell.medians, factor, verdict, ", ".join(reasons))
 
 

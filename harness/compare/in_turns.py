@@ -15,9 +15,9 @@ from typing import Any, cast
 from harness.compare.checkout import CellOutcome, Checkout, Plan
 from harness.compare.factor import UNDECIDED
 from harness.compare.signed_ranks import SequentialRule
-from harness.compare.verdict import Verdict, verdict_by_status
+from harness.compare.verdict import Verdict, differing, verdict_by_status
 from harness.launcher.process import Guard
-from harness.store.naming import flatten, label
+from harness.store.naming import label
 from harness.store.record import Record
 from harness.terminal.pairs_progress import PairsProgress
 from harness.usage import UsageError
@@ -193,10 +193,3 @@ def _title(planned: dict[str, Any]) -> str:
     ablations = planned["labels"][0] if planned.get("labels") else []
     engine = label(cast(Record, {"config": config, "ablations": ablations}))
     return f"{config['dataset']['name']} {config['model']['name']} {engine} {config['scenario']['name']}"
-
-
-def differing(a: dict[str, Any], b: dict[str, Any]) -> str:
-    """Name the values of two environments that are not equal."""
-    first, second = flatten(a), flatten(b)
-    keys = [key for key in sorted({*first, *second}) if first.get(key) != second.get(key)]
-    return "; ".join(f"{key} {first.get(key)} against {second.get(key)}" for key in keys)

@@ -1,10 +1,12 @@
 """Verdicts on cells, and their table."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from harness.compare.factor import SLOWER, Factor
 from harness.report.content import NOTHING, Cell, Table, Value, columns
+from harness.store.naming import flatten
 
 NOT_COMPARABLE, FAILS_NOW, WORKS_NOW = "not comparable", "fails now", "works now"
 
@@ -42,3 +44,10 @@ def _row(verdict: Verdict) -> list[Cell]:
     n = str(verdict.factor.n) if verdict.factor else NOTHING
     words = verdict.verdict + (f": {verdict.reason}" if verdict.reason else "")
     return [verdict.cell, Value(verdict.a), Value(verdict.b), factor, n, words]
+
+
+def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+    """Name the values of two environments that must be equal and are not."""
+    first, second = flatten(a), flatten(b)
+    keys = [key for key in sorted({*first, *second}) if first.get(key) != second.get(key)]
+    return "; ".join(f"{key} {first.get(key)} against {second.get(key)}" for key in keys)

@@ -48,7 +48,8 @@ def expected_seconds(cell: CellRun, calls: int) -> float:
     """
     call = cell.warm_call or 0.0
     turn = (calls + 1) * call
-    seconds = cell.processes * (cell.opening_seconds + cell.budget.expected(turn) * turn)
+    # The first opening is over, or was the first process's; the others verify nothing.
+    seconds = (cell.processes - 1) * cell.fresh_seconds + cell.processes * cell.budget.expected(turn) * turn
     scenario, training = cell.config["scenario"], cell.config["training"]
     if scenario["name"] == "train" and scenario["train_to_end"] and not training["patience"]:
         assert cell.opened is not None

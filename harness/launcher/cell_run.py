@@ -1,14 +1,13 @@
 """One cell of a group from its start to its record; a failure is recorded as well."""
 
 import os
-import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from harness.launcher.failure import CellFailed
-from harness.launcher.interference import between, read
+from harness.launcher.interference import between, read, tolerated_load
 from harness.launcher.messages import CellConfig, Event, MeasureSection, Opened, PlannedCell
 from harness.launcher.outcome import Outcome
 from harness.launcher.process import Guard
@@ -32,7 +31,7 @@ class CellRun:
         self.budget = Budget(self.measure)
         self.device_share = 0.0
         self.opened: Opened | None = None
-        self.opening_seconds = 0.0
+        self.fresh_seconds = 0.0  # that a process of the cell takes before its first sample
         self.left = float(self.measure["deadline_seconds"])
         self.tried_alone: Callable[[CellRun, CellFailed], bool] = lambda cell, failure: False
 
@@ -79,11 +78,10 @@ class CellRun:
         """Load, prepare, verify in the first process, and warm up."""
         if self.worker is None:
             return
-        begin = time.monotonic()
         first, limit = self.opened is None, None if self.opened is None else self.opened["batch_limit"]
         with self._failure_recorded():
             answer = self.worker.open(first, limit)
-            self.opening_seconds = time.monotonic() - begin + answer["prepare"].get("import", 0.0)
+            self.fresh_seconds = sum(answer["prepare"].values()) + sum(answer["warmup"])
             self.device_share = answer.pop("device_share", 0.0)
             self.opened = answer
             self.outcome.add_opened(answer)
@@ -94,7 +92,8 @@ class CellRun:
         if self.worker is not None:
             assert self.opened is not None
             self.budget = Budget(self.measure)
-            self.outcome.add_process(self.opened)
+            cores = len(os.sched_getaffinity(0))
+            self.outcome.add_process(self.opened, tolerated_load(self.config["threads"], cores))
 
     def sample(self, calls: int, position: int, waiting: Collection[int]) -> None:
         """Take sample number ``position`` of the group; it does not count if others used the processor meanwhile."""

@@ -213,8 +213,14 @@ class GroupRun:
     def _sample(self, cell: CellRun) -> None:
         waiting = {other.tree for other in self._at_work() if other is not cell and other.tree is not None}
         self.allowance.limit(cell)
-        cell.sample(self.calls, self.position, waiting)
+        cell.sample(self._calls_of(cell), self.position, waiting)
         self.position += cell.worker is not None
+
+    def _calls_of(self, cell: CellRun) -> int:
+        """Counted calls of a turn: the group's, of a cell that is tried alone no more than fit its own turn."""
+        if cell not in self.retry.tried or cell.warm_call is None:
+            return self.calls
+        return min(self.calls, calls_of_a_turn([cell.warm_call], cell.measure))
 
 
 def _of_cell(on_event: Callable[[Event], None], number: int, event: Event) -> None:

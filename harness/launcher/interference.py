@@ -47,13 +47,18 @@ class Interference:
         """Whether a sample that used ``cpu_seconds`` on ``threads`` of ``cores`` cores is disturbed."""
         if self.waiting > max(QUIET_SHARE * cpu_seconds, QUIET_TICKS * TICK):
             return True
-        used = min(threads, cores)
-        tolerated = min(LOAD_SHARE * used, LARGEST_LOAD) + SPARE_SHARE * (cores - used)
+        tolerated = tolerated_load(threads, cores)
         inexact = QUIET_TICKS * TICK * (1 + math.sqrt(cores))  # errors of the cores' counters are independent
         if self.others is not None and self.others > max(tolerated * self.seconds, inexact):
             return True
         demand = (self.busy or 0.0) + (self.stolen or 0.0)
         return self.stolen is not None and self.stolen > max(STEAL_SHARE * demand, inexact)
+
+
+def tolerated_load(threads: int, cores: int) -> float:
+    """Cores that other programs may keep busy beside a cell on ``threads`` of ``cores`` cores."""
+    used = min(threads, cores)
+    return min(LOAD_SHARE * used, LARGEST_LOAD) + SPARE_SHARE * (cores - used)
 
 
 def read(sampled: Collection[int], waiting: Collection[int], first: bool) -> Reading:

@@ -15,7 +15,8 @@ NOT_RECORDED = ("first_call", "warm_call", "batch_limit", "resident")
 class Outcome:
     """The answers of one cell's processes, measured with others of its ``group`` in one ``run``."""
 
-    def __init__(self, cell: PlannedCell, group: str, run: str) -> None:
+    def __init__(self, cell: PlannedCell, group: str, run: str, *, alone: bool = False) -> None:
+        self.alone = alone
         self.cell, self.group, self.run = cell, group, run
         self.environment: dict[str, Any] | None = None
         self.modules: Modules = {}
@@ -30,8 +31,8 @@ class Outcome:
         self.resident = 0
 
     def anew(self) -> "Outcome":
-        """The outcome of the same cell without any answer yet."""
-        return Outcome(self.cell, self.group, self.run)
+        """The outcome of the same cell without any answer yet, to be measured alone."""
+        return Outcome(self.cell, self.group, self.run, alone=True)
 
     def add_opened(self, answer: Opened) -> None:
         """Add the answer of a process that is ready; of several the first one counts."""
@@ -40,11 +41,11 @@ class Outcome:
         known["prepare"] = self.cell["prepare"] | answer["prepare"]
         self._opened = self._opened or known
 
-    def add_process(self, answer: Opened) -> None:
+    def add_process(self, answer: Opened, tolerated_load: float) -> None:
         """Begin the samples of a fresh process; ``answer`` is the one with which it was ready."""
         if not self._processes:
             self._opened |= {"prepare": self.cell["prepare"] | answer["prepare"], "warmup": answer["warmup"]}
-        self._processes.append(ProcessSums(answer))
+        self._processes.append(ProcessSums(answer, tolerated_load))
 
     def add_sample(self, sample: TimedSample, interference: Interference, position: int, counts: bool) -> None:
         """Add one sample, number ``position`` of the group; one that does not count goes to the disturbed."""
@@ -94,6 +95,8 @@ class Outcome:
         record: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "protocol": PROTOCOL, "status": status}
         record |= {"config": config, "ablations": sorted(names), "config_diff": self.cell["config_diff"]}
         record |= {"environment": environment, "group": self.group, "run": self.run}
+        if self.alone:
+            record["alone"] = True
         if "overrides" in self.cell:
             record["overrides"] = self.cell["overrides"]
         if self.failure is None:

@@ -9,8 +9,8 @@ from harness.launcher.messages import Opened, TimedSample
 class ProcessSums:
     """Sums over the samples of one process, the disturbed ones included."""
 
-    def __init__(self, opened: Opened) -> None:
-        self.opened = opened
+    def __init__(self, opened: Opened, tolerated_load: float) -> None:
+        self.opened, self.tolerated_load = opened, tolerated_load
         self.first_call = opened.get("first_call")
         self.faults = {"minor": 0, "major": 0}
         self.seconds = self.others = self.stolen = self.demand = 0.0
@@ -34,7 +34,7 @@ class ProcessSums:
         values: dict[str, Any] = {"prepare": self.opened["prepare"], "warmup": self.opened["warmup"]}
         values |= {"first_call": self.first_call, "page_faults": self.faults}
         if self.knows_others and self.seconds > 0:
-            values["load"] = self.others / self.seconds
+            values |= {"load": self.others / self.seconds, "tolerated_load": self.tolerated_load}
         if self.knows_stolen and self.demand > 0:
             values["steal"] = self.stolen / self.demand
         return {key: value for key, value in values.items() if value is not None}

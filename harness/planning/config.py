@@ -12,6 +12,8 @@ from datasets.registry import dataset_names
 from harness.planning.schema import RunConfig, from_dict
 from harness.usage import UsageError, nearest, unknown
 
+LARGEST = 1e9  # of a setting that is no whole number; a record holds none beyond
+
 SECTIONS: dict[str, type] = {
     name: kind
     for name, kind in get_type_hints(RunConfig).items()
@@ -87,6 +89,8 @@ def validate(config: RunConfig) -> None:
     for key, setting, value in settings_in(config):
         if setting.choices:
             _check_choice(key, value, setting.choices)
+        if isinstance(value, float) and not abs(value) <= LARGEST:
+            raise UsageError(f"{key}={value:g} is not allowed: give a number of at most {LARGEST:g}")
         if value is not None and setting.least is not None and value < setting.least:
             raise UsageError(f"{key}={value} is too small: give at least {setting.least:g}")
     _check_together(config)

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
+from datasets.cache import limit
 from datasets.hashes import digest
 from datasets.prepare import Phases, prepare_graph
 from harness.launcher.messages import PlannedCell, PlannedGroup
 from harness.planning.cells import Cell
 from harness.planning.plan import Group
+from harness.usage import UsageError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_ERRORS = (*DISK_FULL, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
@@ -31,8 +33,12 @@ def graph_keys(group: Group) -> list[str]:
 def prepare_graphs(groups: Iterable[Group], cache: Path) -> tuple[dict[str, PreparedGraph], list[str]]:
     """Prepare the graphs of all cells to be started; also return one sentence per graph that is not available.
 
-    A full disk or a cache that cannot be written ends the run: raises OSError.
+    A full disk or a cache that cannot be written ends the run: raises OSError; a wrong bound of the cache UsageError.
     """
+    try:
+        limit(cache)  # a wrong bound is told now, not when a graph is written
+    except ValueError as error:
+        raise UsageError(str(error)) from error
     prepared: dict[str, PreparedGraph] = {}
     failures: dict[str, str] = {}
     for cell in (cell for group in groups for cell in group.cells if cell.status is None):

@@ -92,7 +92,7 @@ class MeasureConfig:
     deadline_seconds: float = setting(3600.0, least=0, executed=False)
     group_seconds: float = setting(9000.0, least=0, executed=False)
     cache: str = setting("simulate", choices=("simulate", "none"))
-    cache_accesses: int = 20_000_000
+    cache_accesses: int = setting(20_000_000, least=0)
     memory: bool = True
     limits: bool = True
     parity: bool = True

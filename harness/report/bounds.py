@@ -29,7 +29,7 @@ def multiple(seconds: float | None, floor: float | None) -> Cell:
 
 def floor_of(rows: Iterable[Row]) -> float | None:
     """Dense floor of rows that were measured together, seconds: the least that any of their processes reached."""
-    return min((floor for row in rows if (floor := row.median("limits", "dense_floor")) is not None), default=None)
+    return min((floor for row in rows for floor in row.values("limits", "dense_floor")), default=None)
 
 
 def beaten(row: Row, floor: float | None) -> list[str]:

@@ -87,8 +87,7 @@ def _point(scope: Scope, cells: Sequence[StoredRecord], environments: Environmen
     peer = next((row for row in table if ours is not None and row.label == ours.ratio_to), None)
     if ours is None or peer is None or ours.ratio is None:
         return None
-    ratio = ours.ratio
-    factor = Summary(1 / ratio.median, 1 / ratio.high, 1 / ratio.low, ratio.n, ratio.kind)
+    factor = ours.ratio.inverse()
     newest = max((record for row in (ours, peer) for record in row.ok), key=date_of)
     return Measured(date_of(newest), commit_of(newest, environments), scope, factor, ours, peer)
 

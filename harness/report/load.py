@@ -6,16 +6,16 @@ from harness.store.record import Record
 from harness.store.shape import Doubt
 from harness.store.statistics import median
 
-LOAD, STEAL = 0.05, 0.05  # per thread of the cell; of the CPU time
+STEAL = 0.05  # of the CPU time
 
 
 def doubts(records: Sequence[Record]) -> list[Doubt]:
     """Name load or steal above a bound in most of the processes: repeating their samples did not help."""
     processes = [process for record in records for process in record.get("processes", ())]
-    threads = int(records[0]["config"]["threads"])
     named = []
     loads = [process["load"] for process in processes if "load" in process]
-    if loads and median(loads) > LOAD * threads:
+    excess = [process["load"] - process["tolerated_load"] for process in processes if "tolerated_load" in process]
+    if excess and median(excess) > 0:
         named.append(Doubt("load", f"other programs kept {median(loads):.2g} cores busy", "an idle machine"))
     stolen = [process["steal"] for process in processes if "steal" in process]
     if stolen and median(stolen) > STEAL:

@@ -47,7 +47,7 @@ class Row:
     @cached_property
     def first_call(self) -> float | None:
         """Seconds of a call that follows another engine's: the median over processes; None before protocol 3."""
-        firsts = [_by_process(record, first_calls(record)) for record in self.ok if "first" in record["epochs"]]
+        firsts = [by_process(record, first_calls(record)) for record in self.ok if "first" in record["epochs"]]
         medians = [statistics.median(values) for processes in firsts for values in processes.values()]
         return statistics.median(medians) if medians else None
 
@@ -108,9 +108,9 @@ class Row:
     def samples(self) -> dict[str, list[float]]:
         """Seconds of the timed call by group, run and fresh process: ratios exist only inside one pass of a run."""
         return {
-            f"{record['group']} {record.get('run', '')} {process}": samples
+            f"{record['group']} {record.get('run', '')} {'alone ' * record.get('alone', False)}{process}": samples
             for record in self.ok
-            for process, samples in _by_process(record, seconds(record)).items()
+            for process, samples in by_process(record, seconds(record)).items()
         }
 
     def values(self, *keys: str) -> list[float]:
@@ -179,7 +179,7 @@ def first_calls(record: Record) -> list[float]:
     return [value * record.get("extrapolated", 1.0) for value in record["epochs"]["first"]]
 
 
-def _by_process(record: Record, values: Sequence[float]) -> dict[int, list[float]]:
+def by_process(record: Record, values: Sequence[float]) -> dict[int, list[float]]:
     """Values of the samples of a record by fresh process; records before protocol 3 are of one process."""
     numbers = record["epochs"].get("process") or [0] * len(values)
     processes: dict[int, list[float]] = {}

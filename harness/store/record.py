@@ -56,7 +56,8 @@ class FreshProcess(TypedDict, total=False):
     warmup: list[Seconds]
     first_call: Seconds
     page_faults: FaultCounts
-    load: Amount  # mean number of runnable others
+    load: Amount  # cores that other programs kept busy on average
+    tolerated_load: Amount  # above it a sample counts as disturbed
     steal: Share  # share of CPU time that the hypervisor gave to other machines
 
 
@@ -81,6 +82,7 @@ class Record(TypedDict, total=False):
     environment: Required[EnvironmentHash]  # see environments/<hash>.json
     commit: Commit  # of the checkout; absent outside git
     group: Required[Identifier]
+    alone: bool  # measured after the others of its group, as it ran out of memory beside them; else absent
     run: Identifier  # id shared by the records that one run of a group wrote; absent in older records
     rounds: list[Count]  # position of each sample among those of its group
     prepare: dict[str, Seconds]  # phase -> seconds

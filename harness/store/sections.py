@@ -73,10 +73,13 @@ class RecordedMeasure(TypedDict, total=False):
     """How much was measured."""
 
     warmup: Count
+    processes: Positive
     min_samples: Positive
     max_samples: Positive
     max_seconds: Seconds
+    turn_seconds: Seconds
     repeat_seconds: Seconds
+    group_seconds: Seconds
     deadline_seconds: Seconds
     cache: str
     cache_accesses: Count
@@ -121,7 +124,7 @@ class RecordedConfig(TypedDict, total=False):
 class GraphStructure(TypedDict, total=False):
     """Density, tiles and degrees of the ordered graph."""
 
-    density: Share
+    density: Amount  # above 1 with parallel edges
     tiles: dict[str, Share]
     degrees: dict[str, Amount]
 

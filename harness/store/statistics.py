@@ -36,6 +36,10 @@ class Summary:
         """Convert to another unit."""
         return replace(self, median=self.median * factor, low=self.low * factor, high=self.high * factor)
 
+    def inverse(self) -> "Summary":
+        """Turn a ratio round: the same statement on below / above."""
+        return replace(self, median=1 / self.median, low=1 / self.high, high=1 / self.low)
+
 
 def median(values: Values) -> float:
     """Median of the values."""
@@ -96,7 +100,7 @@ def paired_ratio(above: Mapping[str, Values], below: Mapping[str, Values]) -> Su
     """Ratio above / below over the processes of one pass that both hold; ``None`` when there is no such pair.
 
     Per pair the ratio of medians, over the pairs their median. With a single pair the spread is that of the ratios of
-    samples of one round.
+    samples in the order in which they were taken.
     """
     shared = sorted(set(above) & set(below))
     if not shared:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from backends.contract import Floats
+from backends.contract import Floats, Unsupported
 from backends.registry import load_object
 from datasets.graph import Graph
 from datasets.randomness import stream
@@ -145,6 +145,11 @@ def expected_of(subject: Subject, seed: int, unit: float) -> Expected:
     for arithmetic in arithmetics:
         for name, tensor in tensors_of(subject.definition(seed, arithmetic)).items():
             deviations[name] = max(deviations[name], error_of(tensor, tensors[name]))
+    if overflowing := [name for name, deviation in deviations.items() if deviation >= INFINITE]:
+        raise Unsupported(
+            f"{', '.join(overflowing)} of the definition are not finite in this precision, so that no engine can be "
+            "checked: scale the features or the edge weights down"
+        )
     return Expected(tensors, deviations)
 
 

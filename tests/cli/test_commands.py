@@ -146,6 +146,14 @@ def test_import_copies_and_never_overwrites(tmp_path: Path) -> None:
     assert before == {path: path.read_bytes() for path in (tmp_path / "results").rglob("*.json")}
 
 
+def test_a_part_of_a_results_folder_is_imported_to_its_place(tmp_path: Path) -> None:
+    fill(tmp_path / "other", seeds=2)
+    part = next(path for path in (tmp_path / "other").glob("*/*/*/agl"))
+    assert harness(tmp_path, "import", str(part)).returncode == 0
+    copied = {path.relative_to(tmp_path / "results") for path in (tmp_path / "results").rglob("seed=*.json")}
+    assert copied == {path.relative_to(tmp_path / "other") for path in part.rglob("seed=*.json")} != set()
+
+
 def test_import_leaves_damaged_records_out(tmp_path: Path) -> None:
     fill(tmp_path / "other", seeds=2)
     bad = next((tmp_path / "other").rglob("agl/**/seed=0*.json"))

@@ -6,6 +6,7 @@ from harness.report import formats
 from harness.report.comparisons import Comparison
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.rows import Row
+from harness.report.speedups import times_as_fast
 from harness.report.suites.records import (
     SuiteRecords,
     ablations,
@@ -53,19 +54,20 @@ def _cell(row: Row, factor: float, base: Row | None) -> list[Cell]:
 def overview(records: SuiteRecords) -> list[Block]:
     """One row per comparison that holds an engine of ours and a peer: ours at its best, the peer in its best form."""
     rows: list[Sequence[Cell]] = []
-    factors = []
+    factors: list[float | None] = []
     for dataset, comparison in records.comparisons():
         ours, peer = at_its_best(comparison.rows), fastest_peer(comparison.rows)
         if ours is None or peer is None:
             continue
-        factor = seconds(peer) / seconds(ours)
-        factors += [factor] * is_headline(ours, peer)
+        factor = times_as_fast(ours, peer)
+        factors += [factor] * (factor is not None and is_headline(ours, peer))
         times = [f"{seconds(row):.4g}{formats.doubtful(row)}" for row in (ours, peer)]
         rows.append([name_of(dataset, comparison), ours.label, *times, peer.label, Value(factor, "{:.3g}x")])
     if not rows:
         return []
     name = "geometric mean" + (" without the rows with ⚠" if len(factors) < len(rows) else "")
-    mean = geometric_mean(factors) if factors else None
+    known = [factor for factor in factors if factor is not None]
+    mean = geometric_mean(known) if known else None
     rows.append([name, "", "", "", "", Value(mean, "{:.3g}x")])
     heads = columns("", "ours", ("", "s"), ("fastest peer", "s"), "which", "times as fast")
     return [Table(heads, [*rows, *records.published("overview", len(heads))])]
@@ -78,8 +80,9 @@ def peer_range(records: SuiteRecords, name: str | None) -> str:
     """
     pairs = [(at_its_best(one.rows), fastest_peer(one.rows, name)) for _, one in records.comparisons()]
     known = [(ours, peer) for ours, peer in pairs if ours is not None and peer is not None]
-    factors = sorted(seconds(peer) / seconds(ours) for ours, peer in known if is_headline(ours, peer))
-    doubtful = f"{len(known) - len(factors)} left out as doubtful (⚠)" if len(factors) < len(known) else ""
+    in_turns = [(ours, peer, factor) for ours, peer in known if (factor := times_as_fast(ours, peer)) is not None]
+    factors = sorted(factor for ours, peer, factor in in_turns if is_headline(ours, peer))
+    doubtful = f"{len(in_turns) - len(factors)} left out as doubtful (⚠)" if len(factors) < len(in_turns) else ""
     if not factors:
         return doubtful or NOTHING
     ends = dict.fromkeys(f"{value:.3g}" for value in (factors[0], factors[-1]))

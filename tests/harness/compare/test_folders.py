@@ -80,8 +80,15 @@ def test_beside_changed_code_alone_a_cell_needs_seconds_of_its_own(tmp_path: Pat
     before = {engine: times(1.0) for engine in ("agl", "dgl")}
     verdicts = folders(tmp_path, before, before | {"agl": times(0.5)}, changed="agl dgl")
     assert verdicts["agl"].verdict == "faster"
-    assert verdicts["dgl"].verdict == "not significant"
-    assert "code changed as well" in verdicts["dgl"].reason and "factor of 1" in verdicts["dgl"].reason
+    assert verdicts["dgl"].verdict == "undecided"
+    assert "code changed as well" in verdicts["dgl"].reason and "factor of 1: " in verdicts["dgl"].reason
+
+
+def test_what_slows_all_changed_cells_down_is_not_called_the_same(tmp_path: Path) -> None:
+    before = {engine: times(1.0) for engine in ("agl", "dgl")}
+    verdicts = folders(tmp_path, before, {engine: times(1.5) for engine in before}, changed="agl dgl")
+    assert {verdict.verdict for verdict in verdicts.values()} == {"undecided"}
+    assert all("compare --run" in verdict.reason for verdict in verdicts.values())
 
 
 def test_a_cell_with_nothing_beside_it_names_the_command_that_can_tell(tmp_path: Path) -> None:

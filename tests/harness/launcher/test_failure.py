@@ -15,6 +15,8 @@ from harness.launcher.failure import status_of, status_of_exit
         (RuntimeError("[enforce fail at alloc_cpu.cpp:1] DefaultCPUAllocator: can't allocate memory"), "oom"),
         (RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes"), "oom"),
         (OSError(12, "Cannot allocate memory"), "oom"),
+        (RuntimeError("CUDA error: out of memory"), "oom"),
+        (RuntimeError("bad_alloc"), "oom"),
         (RuntimeError("shapes cannot be multiplied"), "error"),
         (ValueError("a column named MemoryError"), "error"),
         (Unsupported("no such model"), "unsupported"),

@@ -139,6 +139,8 @@ def test_a_cell_out_of_memory_beside_others_is_tried_once_more_alone(tmp_path, g
     again = [place for place, event in enumerate(events) if event["cell"] == 0 and event["event"] == "start"]
     assert again[-1] > last
     assert not enough_alone or sorted(set(large["epochs"]["process"])) == [0, 1]
+    assert large.get("alone", False) is enough_alone or large["status"] == "oom"
+    assert "alone" not in other
 
 
 def test_a_cell_out_of_memory_without_others_is_not_tried_again(tmp_path, graph):

@@ -21,7 +21,7 @@ def opened(**keys):
 def test_phases_of_all_samples_have_one_length():
     outcome = Outcome(cell(None), "group", "run")
     outcome.add_opened(opened())
-    outcome.add_process(opened())
+    outcome.add_process(opened(), 0.1)
     outcome.add_sample(sample(1.0, forward=0.5), QUIET, 0, True)
     outcome.add_sample(sample(2.0, forward=0.5, step=0.25), QUIET, 1, True)
     outcome.add_sample(sample(9.0, forward=9.0), QUIET, 2, False)
@@ -38,7 +38,7 @@ def test_every_process_has_its_preparation_and_sums_and_the_time_is_a_median_of_
     outcome.add_opened(opened(prepare={"load": 9.0}))
     samples = [[1.0, 1.0, 8.0], [4.0], [2.0, 3.0, 2.0]]
     for number, seconds in enumerate(samples):
-        outcome.add_process(opened(prepare={"load": float(number)}))
+        outcome.add_process(opened(prepare={"load": float(number)}), 0.1)
         for one in seconds:
             outcome.add_sample(sample(one), QUIET, number, True)
     record = outcome.record("environment")
@@ -49,12 +49,12 @@ def test_every_process_has_its_preparation_and_sums_and_the_time_is_a_median_of_
     first, second, _ = record["processes"]
     assert (first["prepare"], second["prepare"]) == ({"load": 0.0}, {"load": 1.0})
     assert first["page_faults"] == {"minor": 9, "major": 3} and second["first_call"] == 8.0
-    assert (first["load"], first["steal"]) == (0.25, 0.2)
+    assert (first["load"], first["tolerated_load"], first["steal"]) == (0.25, 0.1, 0.2)
 
 
 def test_what_the_machine_does_not_tell_is_absent():
     outcome = Outcome(cell(None), "group", "run")
-    outcome.add_process(opened())
+    outcome.add_process(opened(), 0.1)
     outcome.add_sample(sample(1.0), Interference(2.0, 0.0, None, None, None), 0, True)
     assert set(outcome.record("environment")["processes"][0]) == {"prepare", "warmup", "first_call", "page_faults"}
 
@@ -62,7 +62,7 @@ def test_what_the_machine_does_not_tell_is_absent():
 def test_a_failed_cell_keeps_nothing_measured():
     outcome = Outcome(cell(None), "group", "run")
     outcome.add_opened(opened(warmup=[1.0], dataset={"name": "tiny"}))
-    outcome.add_process(opened(warmup=[1.0]))
+    outcome.add_process(opened(warmup=[1.0]), 0.1)
     outcome.add_sample(sample(1.0), QUIET, 0, True)
     outcome.failure = CellFailed("timeout", "too late", "tail")
     record = outcome.record("environment")

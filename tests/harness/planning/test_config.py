@@ -1,6 +1,7 @@
 """Strict loading: unknown, wrong and contradictory values are refused with one sentence that says what to do."""
 
 import functools
+import math
 from copy import deepcopy
 from dataclasses import asdict
 from typing import Any
@@ -100,7 +101,13 @@ LEAST = {key: known.least for key, known, _ in settings_in(RunConfig()) if known
 
 
 def test_minima_are_those_of_the_schema() -> None:
-    assert len(LEAST) == 23 and LEAST["model.heads"] == LEAST["threads"] == 1 and LEAST["training.dropout"] == 0
+    assert len(LEAST) == 24 and LEAST["model.heads"] == LEAST["threads"] == 1 and LEAST["training.dropout"] == 0
+
+
+@pytest.mark.parametrize("value", [math.inf, math.nan, 1e12])
+def test_a_number_that_no_record_holds_is_refused(value: float) -> None:
+    with pytest.raises(UsageError, match=r"measure\.max_seconds=.* give a number of at most 1e\+09"):
+        load(values(measure__max_seconds=value))
 
 
 @pytest.mark.parametrize("key", LEAST)

@@ -105,9 +105,16 @@ def test_processes_are_the_unit_and_ratios_are_paired_by_pass(tmp_path: Path) ->
     assert table["agl"].first_call_of_all() == 9.0
 
 
+def test_a_cell_that_was_measured_alone_has_no_ratio(tmp_path: Path) -> None:
+    factory.write(tmp_path / "results", in_processes("agl", [0.2] * 5) | {"alone": True})
+    factory.write(tmp_path / "results", in_processes("dgl", [0.4] * 5))
+    row = rows_by_label(tmp_path / "results")["agl"]
+    assert row.time is not None and row.ratio is None
+
+
 def test_two_modes_and_load_stand_behind_the_figure(tmp_path: Path) -> None:
     factory.write(tmp_path / "results", in_processes("dgl", [0.23, 0.98, 0.231, 0.981, 0.982]))
-    factory.write(tmp_path / "results", in_processes("agl", [0.2] * 5, load=1.5, steal=0.3))
+    factory.write(tmp_path / "results", in_processes("agl", [0.2] * 5, load=1.5, tolerated_load=0.1, steal=0.3))
     table = rows_by_label(tmp_path / "results")
     assert formats.doubtful(table["dgl"]) == " ⚠ two modes"
     assert formats.doubtful(table["agl"]) == " ⚠ load, steal"

@@ -128,3 +128,9 @@ def test_empty_and_non_finite_samples_are_refused(values: list[float]) -> None:
 def test_geometric_mean_refuses_zero() -> None:
     with pytest.raises(ValueError, match="allowed are positive"):
         statistics.geometric_mean([1.0, 0.0])
+
+
+def test_the_inverse_of_a_ratio_keeps_what_is_known_of_it():
+    ratio = statistics.Summary(2.0, 1.0, 4.0, 5, "interval", 0.9375)
+    assert ratio.inverse() == statistics.Summary(0.5, 0.25, 1.0, 5, "interval", 0.9375)
+    assert ratio.inverse().inverse() == ratio

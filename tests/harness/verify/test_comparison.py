@@ -1,5 +1,6 @@
 """Multiples of the deviation that rounding causes: degenerate tensors, tries, long sums, the noisy arithmetic."""
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends.contract import Unsupported
 from backends.model import ModelSpec, initial_state
 from backends.reference import definition
 from backends.reference.arithmetic import Arithmetic, NoisyArithmetic, partial_sums
@@ -121,3 +123,16 @@ def test_the_binary_cross_entropy_is_torchs_also_where_a_logit_is_zero():
     expected = torch.nn.functional.binary_cross_entropy_with_logits(z[known], target[known])
     assert float(definition.loss(z, labels)) == pytest.approx(float(expected), rel=1e-12)
     np.testing.assert_allclose(gradient, torch.autograd.grad(expected, z)[0], atol=1e-15)
+
+
+class Overflowing(Flipping):
+    """Features whose squares float32 does not hold."""
+
+    def __init__(self):
+        super().__init__()
+        self.graph = replace(self.graph, features=self.graph.features * np.float32(1e38))
+
+
+def test_a_definition_that_overflows_allows_no_error_but_checks_nothing():
+    with np.errstate(all="ignore"), pytest.raises(Unsupported, match=r"logits.*scale the features"):
+        compare(Overflowing(), 0, UNIT)

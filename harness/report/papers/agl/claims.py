@@ -16,6 +16,9 @@ def hours_of(records: SuiteRecords, stage: str, ours: bool) -> str:
     at_width = [curve for curve in curves if curve.features == graph.features]
     if not at_width:
         return f"no claim: not measured with the published {graph.features} features"
+    claimable = [curve for curve in at_width if curve.is_claim]
+    if claimable:
+        return _claim(min(claimable, key=lambda curve: graph.hours(curve) * curve.points[-1].busy), graph)
     return _claim(min(at_width, key=lambda curve: curve.points[-1].each * curve.points[-1].busy), graph)
 
 
