@@ -16,10 +16,15 @@ def hours_of(records: SuiteRecords, stage: str, ours: bool) -> str:
     at_width = [curve for curve in curves if curve.features == graph.features]
     if not at_width:
         return f"no claim: not measured with the published {graph.features} features"
-    claimable = [curve for curve in at_width if curve.is_claim]
-    if claimable:
-        return _claim(min(claimable, key=lambda curve: graph.hours(curve) * curve.points[-1].busy), graph)
-    return _claim(min(at_width, key=lambda curve: curve.points[-1].each * curve.points[-1].busy), graph)
+    # Of ours a law counts more than a single size; a peer's fastest form counts, be it a lower bound.
+    claimable = [curve for curve in at_width if curve.is_claim] if ours else []
+    return _claim(min(claimable or at_width, key=lambda curve: _expected_hours(curve, graph)), graph)
+
+
+def _expected_hours(curve: Series, graph: PublishedGraph) -> float:
+    """CPU hours by a series' law, or at the rate of its largest size where it has none."""
+    last = curve.points[-1]
+    return (graph.hours(curve) if curve.is_claim else graph.hours_at(last.each, curve.stage)) * last.busy
 
 
 def _claim(curve: Series, graph: PublishedGraph) -> str:

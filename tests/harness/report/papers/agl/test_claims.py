@@ -58,10 +58,17 @@ def test_a_rival_of_one_size_is_a_lower_bound_and_other_work_is_none(tmp_path: P
     inference(tmp_path, "agl", {1000: 4e-6, 10_000: 4e-6})
     inference(tmp_path, "dgl", {10_000: 4e-7}, suite="agl_inference", infer="full")
     inference(tmp_path, "pyg", {10_000: 4e-9}, suite="agl_inference", features=8)
+    inference(tmp_path, "dgl", {1000: 4e-6, 10_000: 4e-6}, infer="layerwise")  # has a law, and is ten times as slow
     assert claim(tmp_path, False).startswith("at least") and "dgl full" in claim(tmp_path, False)
     (records,) = [part for part in parts_of(tmp_path) if part.suite.name == "agl_cost"]
     assert [curve.ours for curve in rivals(records)] == [False]
-    assert all(curve.ours for curve in series(records))
+    assert [curve.ours for curve in series(records)].count(True) == 1
+
+
+def test_a_single_small_size_of_ours_does_not_replace_a_law(tmp_path: Path) -> None:
+    inference(tmp_path, "agl", {1000: 4e-6, 10_000: 4e-6})
+    inference(tmp_path, "blocksparse", {1000: 4e-8})
+    assert float(claim(tmp_path, True).split()[0].replace(",", "")) == pytest.approx(hours(4e-6), rel=0.1)
 
 
 def test_a_law_that_misses_its_largest_size_is_no_claim(tmp_path: Path) -> None:
