@@ -7,6 +7,7 @@ code or in their numpy definition, with equal results.
 from backends.kernels.aggregate import gat, gat_layer, spmm
 from backends.kernels.blocks import LayerBlock, layer_blocks
 from backends.kernels.dense_layers import dense, projection
+from backends.kernels.dropout import Mask, dropout, dropout_values, mask_key
 from backends.kernels.edges import edge_softmax, sddmm
 from backends.kernels.epilogue import bias_activation
 from backends.kernels.loss import binary_cross_entropy
@@ -20,6 +21,7 @@ __all__ = [
     "SAMPLERS",
     "EdgeSampler",
     "LayerBlock",
+    "Mask",
     "MatrixRows",
     "Neighbourhood",
     "SampledEdges",
@@ -28,12 +30,15 @@ __all__ = [
     "count_sources",
     "dense",
     "distinct",
+    "dropout",
+    "dropout_values",
     "edge_softmax",
     "expansions",
     "gat",
     "gat_layer",
     "khop",
     "layer_blocks",
+    "mask_key",
     "partition_rows",
     "projection",
     "sample_neighbors",

@@ -13,6 +13,7 @@ NB_MODULE(KERNELS_MODULE, m) {
     define_softmax(m);
     define_neighbourhood(m);
     define_dense(m);
+    define_dropout(m);
     define_epilogue(m);
     define_ceiling(m);
     define_transpose(m);

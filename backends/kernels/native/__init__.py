@@ -5,6 +5,7 @@ from backends.kernels.native.aggregate import spmm
 from backends.kernels.native.attention import gat, gat_layer
 from backends.kernels.native.ceiling import gathering, read_stream, triad
 from backends.kernels.native.dense_layers import dense, projection
+from backends.kernels.native.dropout import dropout, dropout_values
 from backends.kernels.native.edges import edge_softmax, sddmm
 from backends.kernels.native.epilogue import bias_activation
 from backends.kernels.native.loss import binary_cross_entropy
@@ -14,6 +15,8 @@ __all__ = [
     "bias_activation",
     "binary_cross_entropy",
     "dense",
+    "dropout",
+    "dropout_values",
     "edge_softmax",
     "gat",
     "gat_layer",

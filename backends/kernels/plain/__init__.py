@@ -3,11 +3,14 @@
 from backends.kernels.plain.aggregate import edge_softmax, gat, gat_layer, sddmm, spmm, spmm_with_own
 from backends.kernels.plain.ceiling import gathering, read_stream, triad
 from backends.kernels.plain.dense_layers import bias_activation, binary_cross_entropy, dense, projection
+from backends.kernels.plain.dropout import dropout, dropout_values
 
 __all__ = [
     "bias_activation",
     "binary_cross_entropy",
     "dense",
+    "dropout",
+    "dropout_values",
     "edge_softmax",
     "gat",
     "gat_layer",

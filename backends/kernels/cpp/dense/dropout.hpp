@@ -1,0 +1,127 @@
+// Dropout whose mask is a hash of (key, node, column): computed again wherever it is needed, never stored.
+#pragma once
+#include <algorithm>
+
+#include "common/gather.hpp"
+#include "common/hash.hpp"
+#include "common/matrix.hpp"
+#include "common/vector.hpp"
+
+namespace kernels {
+
+template <class T>
+struct InputDropout {
+    uint64_t key;
+    uint32_t bound;        // entries whose word is below it are dropped
+    T scale;               // of retained entries
+    const int64_t* nodes;  // [rows] or null: the row's own number
+};
+
+// The two keys of a row's words. One alone would let long rows share runs of words with others.
+struct RowKeys {
+    uint32_t first, second;
+};
+
+template <class T>
+inline RowKeys keys_of(const InputDropout<T>& dropout, int64_t row) {
+    const uint64_t word = keyed(dropout.key, dropout.nodes == nullptr ? row : dropout.nodes[row]);
+    return {uint32_t(word), uint32_t(word >> 32)};
+}
+
+constexpr uint32_t kColumnStep = 0x9E3779B1;
+
+// Words of entries from their columns times kColumnStep: a 32-bit finaliser whose high bits are used alone.
+template <class Words>
+inline Words words_of(Words steps, RowKeys keys) {
+    Words word = steps + keys.first;
+    word = (word ^ (word >> 16)) * 0x7FEB352Du;
+    word ^= keys.second;
+    return (word ^ (word >> 15)) * 0x846CA68Bu;
+}
+
+template <int N>
+struct Lanes {
+    typedef uint32_t words __attribute__((vector_size(N * 4)));
+    typedef int64_t wide __attribute__((vector_size(N * 8)));
+};
+
+// value * scale where the word is not below the bound, else 0.
+template <class T, int N>
+inline vecn<T, N> retained(vecn<T, N> value, typename Lanes<N>::words word, const InputDropout<T>& dropout) {
+    const auto kept = word >= dropout.bound;
+    const vecn<T, N> scaled = value * dropout.scale;
+    if constexpr (sizeof(T) == 4)
+        return kept ? scaled : vecn<T, N>{};
+    else
+        return __builtin_convertvector(kept, typename Lanes<N>::wide) ? scaled : vecn<T, N>{};
+}
+
+// One row of `width` values at consecutive columns.
+template <class T>
+inline void drop_row(const InputDropout<T>& dropout, int64_t row, const T* x, T* y, int64_t width, bool streamed) {
+    constexpr int N = lanes<T>;
+    using Words = typename Lanes<N>::words;
+    const RowKeys keys = keys_of(dropout, row);
+    Words steps;
+    for (int lane = 0; lane < N; ++lane) steps[lane] = lane * kColumnStep;
+    int64_t column = 0;
+    for (; column + N <= width; column += N, steps += N * kColumnStep) {
+        const vec<T> value = retained<T, N>(load(x + column), words_of(steps, keys), dropout);
+        streamed ? stream_pack<N>(y + column, value) : store(y + column, value);
+    }
+    if (column == width) return;
+    T rest[N] = {};
+    std::copy(x + column, x + width, rest);
+    store(rest, retained<T, N>(load(rest), words_of(steps, keys), dropout));
+    std::copy(rest, rest + (width - column), y + column);
+}
+
+template <class T>
+void drop(const InputDropout<T>& dropout, const T* x, T* y, int64_t rows, int64_t width, int threads) {
+    const bool streamed = streams(y, rows, 1, width);
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp for schedule(static)
+        for (int64_t row = 0; row < rows; ++row)
+            drop_row(dropout, row, x + row * width, y + row * width, width, streamed);
+        if (streamed) stream_fence();
+    }
+}
+
+// The stored values of one row of a sparse matrix.
+template <class T, class I>
+inline void drop_stored(const InputDropout<T>& dropout, int64_t row, const I* columns, const T* x, T* y, int64_t count) {
+    constexpr int N = lanes<T>;
+    using Words = typename Lanes<N>::words;
+    const RowKeys keys = keys_of(dropout, row);
+    for (int64_t first = 0; first < count; first += N) {
+        const int64_t size = std::min<int64_t>(N, count - first);
+        Words steps{};
+        vec<T> value{};
+        if (size == N) {
+            for (int lane = 0; lane < N; ++lane) steps[lane] = uint32_t(columns[first + lane]);
+            value = load(x + first);
+        } else {
+            for (int lane = 0; lane < size; ++lane) steps[lane] = uint32_t(columns[first + lane]);
+            for (int lane = 0; lane < size; ++lane) value[lane] = x[first + lane];
+        }
+        value = retained<T, N>(value, words_of<Words>(steps * kColumnStep, keys), dropout);
+        if (size == N)
+            store(y + first, value);
+        else
+            for (int lane = 0; lane < size; ++lane) y[first + lane] = value[lane];
+    }
+}
+
+template <class T, class I>
+void drop_stored(const InputDropout<T>& dropout, const CsrView<I>& a, const RowPlan& plan, const T* x, T* y,
+                 int threads) {
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+    for (int64_t chunk = 0; chunk < plan.chunks; ++chunk)
+        for (int64_t row = plan.bounds[chunk]; row < plan.bounds[chunk + 1]; ++row) {
+            const int64_t begin = a.indptr[row];
+            drop_stored(dropout, row, a.indices + begin, x + begin, y + begin, int64_t(a.indptr[row + 1]) - begin);
+        }
+}
+
+}  // namespace kernels

@@ -1,0 +1,49 @@
+"""Dropout by the compiled extension; the mask is recomputed in the backward pass."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backends.kernels.buffers import empty_like
+from backends.kernels.extension import extension, workers
+from backends.kernels.operand import Operand
+
+_SMALL = 1 << 15  # entries worth a second thread
+
+
+def dropout(x: Tensor, mask: Any) -> Tensor:
+    """Drop entries of x [rows, f]."""
+    out: Tensor = _Dropout.apply(x, mask)
+    return out
+
+
+def dropout_values(matrix: Operand, values: Tensor, mask: Any) -> Tensor:
+    """Drop stored values [nnz]; they have no gradient."""
+    rows, values = matrix.forward, values.detach().contiguous()
+    out = empty_like(values)
+    extension.dropout_values(
+        rows.indptr, rows.indices, rows.bounds, values, mask.key, mask.bound, mask.scale, mask.nodes, out,
+        workers(matrix.nnz, 1, _SMALL),
+    )  # fmt: skip
+    return out
+
+
+def _dropped(x: Tensor, mask: Any) -> Tensor:
+    x = x.detach().contiguous()
+    out = empty_like(x)
+    extension.dropout(x, mask.key, mask.bound, mask.scale, mask.nodes, out, workers(x.numel(), 1, _SMALL))
+    return out
+
+
+class _Dropout(torch.autograd.Function):
+    """Saves nothing: the gradient passes where the value did."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Any) -> Tensor:
+        ctx.mask = mask
+        return _dropped(x, mask)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _dropped(grad, ctx.mask), None
