@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.csr import Csr
+from datasets.features import Features, SparseFeatures
 from datasets.options import unknown_name
 
 SPLITS = {"train": 0, "validation": 1, "test": 2}
 NO_SPLIT = 3
 MISSING = -1
 _NODE_ARRAYS = ("features", "labels", "split", "graph_ids", "node_ids", "node_types")
+_SPARSE = ("feature_indptr", "feature_indices", "feature_values")
 _EDGE_ARRAYS = ("edge_weights", "edge_types", "edge_features")
 
 
@@ -24,15 +26,15 @@ _EDGE_ARRAYS = ("edge_weights", "edge_types", "edge_features")
 class Graph:
     """A directed graph with the attributes of its nodes and edges; an edge is source -> destination.
 
-    ``csr`` holds in-edges by destination, without self loops. ``features`` float32 [nodes, width]. ``labels`` int64
-    [nodes] for ``task="multiclass"``, int8 [nodes, classes] for ``"multilabel"``; -1 is missing, and masked. ``split``
+    ``csr`` holds in-edges by destination, without self loops. ``features`` float32 [nodes, width], or the sparse rows of
+    ``SparseFeatures``. ``labels`` int64 [nodes] for ``task="multiclass"``, int8 [nodes, classes] for ``"multilabel"``; -1 is missing, and masked. ``split``
     int8 [nodes]: 0 train, 1 validation, 2 test, 3 none. ``graph_ids`` int32 [nodes] tells the graphs of a
     block-diagonal union apart. Edge arrays stand in the order of ``csr``. ``node_ids`` are the original ids.
     """
 
     name: str
     csr: Csr
-    features: NDArray[np.float32] | None = None
+    features: Features | None = None
     labels: NDArray[np.integer] | None = None
     split: NDArray[np.int8] | None = None
     classes: int = 0
@@ -122,6 +124,9 @@ class Graph:
     def _arrays(self) -> dict[str, Any]:
         arrays = {"indptr": self.csr.indptr, "indices": self.csr.indices, "edge_ids": self.csr.edge_ids}
         arrays |= {name: getattr(self, name) for name in _NODE_ARRAYS + _EDGE_ARRAYS}
+        if isinstance(self.features, SparseFeatures):
+            parts = self.features.csr.indptr, self.features.csr.indices, self.features.values
+            arrays |= {"features": None, **dict(zip(_SPARSE, parts, strict=True))}
         return {name: array for name, array in arrays.items() if array is not None}
 
     def save_facts(self, folder: Path) -> None:
@@ -129,7 +134,7 @@ class Graph:
         skipped = {"csr", *_NODE_ARRAYS, *_EDGE_ARRAYS}
         names = [attribute.name for attribute in fields(self) if attribute.name not in skipped]
         facts = {name: getattr(self, name) for name in names}
-        facts |= {"shape": list(self.csr.shape), "arrays": list(self._arrays())}
+        facts |= {"shape": list(self.csr.shape), "width": self.width, "arrays": list(self._arrays())}
         (folder / "graph.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
 
     @classmethod
@@ -142,6 +147,10 @@ class Graph:
         arrays: dict[str, Any] = {name: _mapped(folder / f"{name}.npy") for name in facts.pop("arrays")}
         shape = tuple(facts.pop("shape"))
         csr = Csr(arrays.pop("indptr"), arrays.pop("indices"), shape, arrays.pop("edge_ids", None))
+        if _SPARSE[0] in arrays:
+            indptr, indices, values = (arrays.pop(name) for name in _SPARSE)
+            arrays["features"] = SparseFeatures(Csr(indptr, indices, (shape[0], facts["width"])), values)
+        facts.pop("width")
         facts["notes"] = tuple(facts["notes"])
         return cls(csr=csr, **facts, **arrays)
 

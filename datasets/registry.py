@@ -40,12 +40,14 @@ class Entry:
 
 def _planetoid(name: str, title: str) -> Entry:
     parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
-    return Entry("datasets.published.planetoid:load", "planetoid", title, tuple(f"ind.{name}.{part}" for part in parts))
+    needs = tuple(f"ind.{name}.{part}" for part in parts)
+    return Entry("datasets.published.planetoid:load", "planetoid", title, needs, options={"features": "auto"})
 
 
 def _attributed(title: str, published: str, *also: str) -> Entry:
     others = tuple((file,) for file in also)
-    return Entry("datasets.published.attributed:load", "attributed", title, (published,), others, {"split_seed": 0})
+    options = {"split_seed": 0, "features": "auto"}
+    return Entry("datasets.published.attributed:load", "attributed", title, (published,), others, options)
 
 
 def _ogb(title: str, feature_file: str, split: str, **options: Any) -> Entry:

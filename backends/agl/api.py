@@ -19,6 +19,7 @@ from backends.base.layered import LayerMatrix, float_tensor
 from backends.kernels import Neighbourhood, khop, layer_blocks, spmm
 from datasets.adjacency import SELF_LOOP_MODELS, adjacency_of, insert_self_loops
 from datasets.csr import Csr
+from datasets.features import dense_features
 from datasets.graph import Graph
 
 
@@ -67,7 +68,7 @@ def subgraph_vectorize(
         adj = _full_neighbourhood(graph, targets, hops, model)
     else:
         adj = _sampled_neighbourhood(graph, targets, model, fanouts, seed)
-    features = torch.from_numpy(np.array(graph.features[adj.neighbourhood.nodes], dtype=np.float32))
+    features = torch.from_numpy(np.array(dense_features(graph.features[adj.neighbourhood.nodes], "subgraph_vectorize")))
     return adj, features, _edge_features(graph, adj, model)
 
 

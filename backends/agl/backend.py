@@ -14,7 +14,7 @@ from backends.base.inferrer import TorchInferrer
 from backends.base.layered import LayeredNetwork, LayeredTrainer, LayerMatrix
 from backends.base.loss import targets_of
 from backends.base.network import Network
-from backends.base.trainer import Batch
+from backends.base.trainer import Batch, original_numbers
 from backends.contract import Clock, Nodes
 from backends.model import ModelSpec, TrainingSpec
 from backends.parallel.prefetch import prefetched
@@ -32,7 +32,7 @@ class AglTrainer(LayeredTrainer):
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
         """The layered network; switch ``partition`` parallelises its SpMM by rows."""
-        return LayeredNetwork(spec, training, self.config.on("partition"))
+        return LayeredNetwork(spec, training, self.config.on("partition"), self.sparse_input)
 
     def prepare_structure(self) -> None:
         """Compute weights on the whole graph; vectorise the neighbourhood of a full batch once."""
@@ -45,7 +45,8 @@ class AglTrainer(LayeredTrainer):
             sums = self.aggregates_first(0) and self.training.dropout == 0
             adjacency = adjacency_of(self.graph, self.spec.name)
             self.neighbourhoods = UnsampledGraph(adjacency, self.spec.layers, sums_features=sums)
-        self.features = torch.from_numpy(np.array(self.graph.features, dtype=np.float32))
+        assert self.graph.features is not None
+        self.features, self.numbers = self.input_of(self.graph.features), original_numbers(self.graph)
         self.first_epoch = self.neighbourhoods
         if self.plan.full_batch:
             self.full = self._full_batch()
@@ -78,8 +79,11 @@ class AglTrainer(LayeredTrainer):
         matrices, nodes = self.neighbourhoods.layers(targets, self.form)
         in_row_order = matrices[-1].csr.shape[0] == len(targets) and bool((targets[1:] > targets[:-1]).all())
         rows = None if in_row_order else torch.from_numpy(np.unique(targets, return_inverse=True)[1])
-        features = self.features if nodes is None else self.features.index_select(0, torch.from_numpy(nodes))
-        return Batch(matrices, features, targets, rows)
+        if nodes is None:
+            return Batch(matrices, self.features, targets, rows, nodes=self.numbers)
+        inputs = torch.from_numpy(nodes)
+        numbers = inputs if self.numbers is None else self.numbers.index_select(0, inputs)
+        return Batch(matrices, self.features.index_select(0, inputs), targets, rows, nodes=numbers)
 
     @property
     def overlaps(self) -> bool:

@@ -37,7 +37,7 @@ class AglConfig(BackendConfig):
     ``bounded`` by ``staleness`` steps) or by ``allreduce``; ``local`` is one worker. ``servers`` are Ray actors; with 0
     the one server and all workers are threads of this process. ``checkpoint_every`` counts updates.
 
-    ``loss`` of 0/1 rows of labels is ``fused`` with its gradient, or ``torch``'s, to compare at equal losses.
+    ``sparse`` keeps features sparse where the data set has them so. ``loss`` of 0/1 rows of labels is ``fused`` with its gradient, or ``torch``'s, to compare at equal losses.
     """
 
     name: str = "agl"
@@ -45,6 +45,7 @@ class AglConfig(BackendConfig):
     pruning: str = "auto"
     partition: str = "auto"
     pipeline: str = "auto"
+    sparse: str = setting("auto", before="true")
     pipeline_from: int = 3
     form: str = "tight"
     infer: str = "graphinfer"
@@ -78,9 +79,10 @@ class AglConfig(BackendConfig):
         "pruning": ("pruning",),
         "partition": ("partition",),
         "pipeline": ("pipeline",),
+        "sparse": ("sparse",),
     }
     predictions: ClassVar[dict[str, str]] = {"speedup": "backends.agl.train.curve:speedup_rows"}
-    base: ClassVar[dict[str, Any]] = {"pruning": "false", "partition": "false", "pipeline": "false"}
+    base: ClassVar[dict[str, Any]] = dict.fromkeys(("pruning", "partition", "pipeline", "sparse"), "false")
 
     def __post_init__(self) -> None:
         """Raise ValueError for a value that is not allowed."""

@@ -101,7 +101,7 @@ class LayerwiseInferrer(NetworkInferrer):
         """Cut the nodes into batches."""
         graph, self.size = self.trainer.graph, plan.size or BATCH
         self.cut(np.split(np.arange(graph.nodes), range(self.size, graph.nodes, self.size)))
-        self.features = torch.from_numpy(np.array(graph.features, dtype=np.float32))
+        self.features = self.trainer.input_of(graph.features)
 
     def cut(self, batches: list[Nodes]) -> None:
         """Do what the blocks of all passes need once; each batch is a run of consecutive nodes."""

@@ -11,12 +11,14 @@ from backends.base.network import Network
 from backends.base.trainer import TorchTrainer
 from backends.batches import BatchPlan
 from backends.contract import Clock
-from backends.kernels import bias_activation, dense, gat, gat_layer, projection, spmm
+from backends.base.sparse_rows import Rows, SparseRows, dropped, product, projected
+from backends.kernels import Mask, bias_activation, dense, gat, gat_layer, mask_key, spmm
 from backends.kernels.operand import build_transpose
 from backends.kernels.rows import MatrixRows, spmm_with_own
 from backends.model import ModelSpec, State, TrainingSpec
 from datasets.adjacency import adjacency_of
 from datasets.csr import Csr
+from datasets.features import Features, SparseFeatures
 from datasets.graph import Graph
 
 Parts = dict[str, Tensor]
@@ -41,23 +43,39 @@ class LayerMatrix:
 class LayeredNetwork(Network):
     """Layers whose rows and columns are prefixes of the batch's nodes (AGL, section 3.3.2, ``adj_list``)."""
 
-    def __init__(self, spec: ModelSpec, training: TrainingSpec, row_parallel: bool = True) -> None:
+    def __init__(
+        self, spec: ModelSpec, training: TrainingSpec, row_parallel: bool = True, sparse_input: bool = False
+    ) -> None:
         super().__init__(spec, training)
-        self.row_parallel = row_parallel
+        self.row_parallel, self.sparse_input = row_parallel, sparse_input
+
+    def forward(self, features: Rows, structure: Any, nodes: Tensor | None = None) -> Tensor:
+        """Compute the logits of all output rows of the last layer.
+
+        ``nodes`` numbers the input rows for the masks of dropout, ``None``: by position.
+        """
+        hidden = features
+        for layer, matrix in enumerate(structure):
+            if self.training and self.settings.dropout > 0:
+                key = mask_key(self.settings.seed, self.epoch, layer)
+                hidden = dropped(hidden, Mask(self.settings.dropout, key, None if nodes is None else nodes[: len(hidden)]))
+                nodes = row_nodes(nodes, matrix)
+            hidden = self.layer(layer, hidden, structure)
+        return self.logits_of(hidden)
 
     def convolve(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
         """Apply one convolution, without activation, to the matrix's columns; returns [rows, width]."""
         return self._convolve(layer, hidden, structure, "none")
 
-    def layer(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
+    def layer(self, layer: int, hidden: Rows, structure: Any) -> Tensor:
         """Apply one convolution with its activation; bias and activation are fused with the operation before them."""
         return self._convolve(layer, hidden, structure, "none" if self.spec.is_last(layer) else self.spec.activation())
 
-    def _convolve(self, layer: int, hidden: Tensor, structure: Any, activation: str) -> Tensor:
+    def _convolve(self, layer: int, hidden: Rows, structure: Any, activation: str) -> Tensor:
         matrix: LayerMatrix = structure[layer]
         rows, columns = matrix.csr.shape
         hidden = prefix(hidden, columns)
-        if attends_first(self.spec, layer, matrix.csr):
+        if not self._is_sparse(layer) and attends_first(self.spec, layer, matrix.csr):
             return self._attend_first(layer, hidden, matrix, activation)
         if self._uses_origin(layer, hidden, matrix):
             return self._convolve_with_origin(layer, hidden, matrix, activation)
@@ -103,7 +121,7 @@ class LayeredNetwork(Network):
         dropout = self.settings.attention_dropout if self.training else 0.0
         return {"slope": self.spec.slope, "dropout": dropout, "row_parallel": self.row_parallel}
 
-    def send(self, layer: int, hidden: Tensor, rows: int | Tensor) -> tuple[Parts, Parts]:
+    def send(self, layer: int, hidden: Rows, rows: int | Tensor) -> tuple[Parts, Parts]:
         """Compute the tensors that nodes send along their out-edges, and those that ``rows`` keep for themselves.
 
         ``rows`` is the number of first rows, or the rows' numbers. Each tensor has one row per node, which depends on
@@ -111,14 +129,14 @@ class LayeredNetwork(Network):
         """
         if self.spec.name == "gat":
             names = ("weight", "att_src", "att_dst")
-            z, score_src, score_dst = projection(hidden, *(self.parameter(layer, name) for name in names))
+            z, score_src, score_dst = projected(hidden, *(self.parameter(layer, name) for name in names))
             return {"z": z, "score_src": score_src}, {"score_dst": select_rows(score_dst, rows)}
         first = self.aggregates_first(layer)
-        sent = {"x": hidden if first else dense(hidden, self._sent_weight(layer))}
+        sent = {"x": hidden if first else product(hidden, self._sent_weight(layer))}
         if self.spec.name == "gcn":
             return sent, {}
         own_rows = select_rows(hidden, rows)
-        return sent, {"own": own_rows if first else dense(own_rows, self.parameter(layer, "weight_self"))}
+        return sent, {"own": own_rows if first else product(own_rows, self.parameter(layer, "weight_self"))}
 
     def receive(self, layer: int, sent: Parts, own: Parts, matrix: LayerMatrix, activation: str = "none") -> Tensor:
         """Compute a layer's output [rows, width] from the two results of ``send``."""
@@ -137,18 +155,29 @@ class LayeredNetwork(Network):
 
     def aggregates_first(self, layer: int) -> bool:
         """Whether a layer aggregates its input, in training or in inference as the network is now."""
-        return aggregates_first(self.spec, layer, self.training)
+        return not self._is_sparse(layer) and aggregates_first(self.spec, layer, self.training)
+
+    def _is_sparse(self, layer: int) -> bool:
+        """Whether a layer's input is sparse: it is then transformed first, as its aggregate would be dense."""
+        return self.sparse_input and layer == 0
 
     def _sent_weight(self, layer: int) -> Tensor:
         return self.parameter(layer, "weight" if self.spec.name == "gcn" else "weight_neigh")
 
 
-def prefix(x: Tensor, rows: int) -> Tensor:
+def row_nodes(nodes: Tensor | None, matrix: LayerMatrix) -> Tensor | None:
+    """The numbers of a matrix's rows from those of its columns; ``None``: by position."""
+    if matrix.own_columns is None:
+        return nodes
+    return matrix.own_columns if nodes is None else nodes.index_select(0, matrix.own_columns)
+
+
+def prefix(x: Any, rows: int) -> Any:
     """The first rows; all of them without a slice, whose gradient would be a copy."""
     return x if len(x) == rows else x[:rows]
 
 
-def select_rows(x: Tensor, rows: int | Tensor) -> Tensor:
+def select_rows(x: Any, rows: int | Tensor) -> Any:
     """The first ``rows`` rows, or the rows with the numbers ``rows``."""
     return prefix(x, rows) if isinstance(rows, int) else x.index_select(0, rows)
 
@@ -183,9 +212,20 @@ class LayeredTrainer(TorchTrainer):
 
     own_loss = "fused"
 
+    @property
+    def sparse_input(self) -> bool:
+        """Whether the first layer multiplies sparse features, by the switch ``sparse``."""
+        return isinstance(self.graph.features, SparseFeatures) and bool(self.config.on("sparse"))
+
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
         """The network over our kernels."""
-        return LayeredNetwork(spec, training)
+        return LayeredNetwork(spec, training, sparse_input=self.sparse_input)
+
+    def input_of(self, features: Features) -> Rows:
+        """Features as the network takes them."""
+        if self.sparse_input and isinstance(features, SparseFeatures):
+            return SparseRows.of(features)
+        return super().input_of(features)
 
     def structure(self, graph: Graph) -> list[LayerMatrix]:
         """The whole graph's matrix, once per layer."""
@@ -217,10 +257,14 @@ class LayeredTrainer(TorchTrainer):
 
     def aggregates_first(self, layer: int) -> bool:
         """Whether a layer aggregates its input, in training or in inference as the task is."""
+        if layer == 0 and self.sparse_input:
+            return False
         return aggregates_first(self.spec, layer, not self.forward_only)
 
     def gathers_input(self, layer: int, csr: Csr) -> bool:
         """Whether a layer aggregates or attends over its input."""
+        if layer == 0 and self.sparse_input:
+            return False
         return self.aggregates_first(layer) or attends_first(self.spec, layer, csr)
 
 

@@ -20,6 +20,7 @@ class Network(nn.Module):
     def __init__(self, spec: ModelSpec, training: TrainingSpec) -> None:
         super().__init__()
         self.spec, self.settings = spec, training
+        self.epoch = 0  # that masks of dropout belong to, where they are a hash
         self.activation = functional.elu if spec.activation() == "elu" else functional.relu
         self.make_parameters()
 
@@ -47,8 +48,8 @@ class Network(nn.Module):
         """Return one canonical parameter of a layer."""
         return self.tensors[f"layers/{layer}/{name}"]
 
-    def forward(self, features: Tensor, structure: Any) -> Tensor:
-        """Compute the logits of all output rows of the last layer."""
+    def forward(self, features: Any, structure: Any, nodes: Tensor | None = None) -> Tensor:
+        """Compute the logits of all output rows of the last layer; ``nodes`` numbers the input rows."""
         hidden = features
         for layer in range(self.spec.layers):
             hidden = functional.dropout(hidden, self.settings.dropout, self.training)

@@ -18,6 +18,7 @@ from backends.contract import Clock, Floats, Nodes
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.registry import BackendConfig
 from datasets.csr import Csr
+from datasets.features import Features, dense_features
 from datasets.graph import Graph
 
 
@@ -26,14 +27,16 @@ class Batch:
     """The input of one step: the structure that layers aggregate over, and the features [inputs, width].
 
     ``rows`` selects the targets from the output rows; ``None`` keeps all rows. ``labels`` are those of the remaining
-    rows; ``None`` where these are the targets, in their order.
+    rows; ``None`` where these are the targets, in their order. ``nodes`` int64 are original numbers of the inputs,
+    ``None``: their positions.
     """
 
     structure: Any
-    features: Tensor
+    features: Any
     targets: Nodes
     rows: Tensor | None = None
     labels: Targets | None = None
+    nodes: Tensor | None = None
 
 
 class TorchTrainer:
@@ -117,15 +120,21 @@ class TorchTrainer:
     def full_batch(self, graph: Graph, targets: Nodes) -> Batch:
         """The whole graph as one batch that trains ``targets``; the structure of a graph is built once."""
         if id(graph) not in self.structures:
-            features = torch.from_numpy(np.array(graph.features, dtype=np.float32))
-            self.structures[id(graph)] = (graph, Batch(self.structure(graph), features, targets))
+            assert graph.features is not None
+            features, nodes = self.input_of(graph.features), original_numbers(graph)
+            self.structures[id(graph)] = (graph, Batch(self.structure(graph), features, targets, nodes=nodes))
         batch = self.structures[id(graph)][1]
         rows = None if np.array_equal(targets, np.arange(graph.nodes)) else torch.from_numpy(np.asarray(targets))
-        return Batch(batch.structure, batch.features, targets, rows)
+        return replace(batch, targets=targets, rows=rows)
+
+    def input_of(self, features: Features) -> Any:
+        """Features as the network takes them: a dense tensor, unless an engine multiplies sparse ones."""
+        return torch.from_numpy(np.array(dense_features(features, f"backend {self.config.name}")))
 
     def load(self, state: State) -> None:
         """Take over parameters, make a new optimizer and seed the random numbers again."""
         self.model.load(state)
+        self.model.epoch = 0
         self.optimizer = optimizer_of(self.model, self.training)
         torch.manual_seed(self.training.seed)
 
@@ -142,6 +151,7 @@ class TorchTrainer:
     def epoch(self, index: int, clock: Clock) -> float:
         """Train one epoch and return its mean loss; phases ``vectorize``, ``forward``, ``backward``, ``step``."""
         self.model.train()
+        self.model.epoch = index
         total, count = 0.0, 0
         for batch in self.batches(index, clock):
             self.optimizer.zero_grad(set_to_none=True)
@@ -157,7 +167,7 @@ class TorchTrainer:
 
     def logits(self, batch: Batch) -> Tensor:
         """Logits of a batch's targets, in their order."""
-        out: Tensor = self.model(batch.features, batch.structure)
+        out: Tensor = self.model(batch.features, batch.structure, batch.nodes)
         return out if batch.rows is None else out[batch.rows]
 
     def loss(self, logits: Tensor, targets: Targets) -> Tensor:
@@ -237,3 +247,8 @@ class TorchTrainer:
 
     def close(self) -> None:
         """Nothing runs between the calls of this trainer."""
+
+
+def original_numbers(graph: Graph) -> Tensor | None:
+    """Original numbers of a graph's nodes, int64 [nodes]; ``None``: their positions."""
+    return None if graph.node_ids is None else torch.from_numpy(np.array(graph.node_ids, dtype=np.int64))

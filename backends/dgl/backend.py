@@ -90,7 +90,7 @@ class DglTrainer(TorchTrainer):
         super().prepare_structure()
         if not self.plan.full_batch:
             self.sample_from_graph(list(self.spec.fanouts) or [-1] * self.spec.layers)
-            self.features = torch.from_numpy(np.array(self.graph.features, dtype=np.float32))
+            self.features = self.input_of(self.graph.features)
             if self.spec.fanouts and self.spec.name in SELF_LOOP_MODELS:
                 self.loop_free = LoopFreeGraph(self.graph.csr)
 

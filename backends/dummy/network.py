@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from backends.model import ModelSpec, State
 from datasets.adjacency import adjacency_of
+from datasets.features import dense_features
 from datasets.graph import Graph
 
 Array = NDArray[np.float64]
@@ -159,7 +160,7 @@ class NumpyNetwork:
     def __init__(self, graph: Graph, spec: ModelSpec) -> None:
         assert graph.features is not None
         self.spec, self.edges = spec, NumpyEdges(graph, spec.name)
-        self.features = np.asarray(graph.features, dtype=np.float64)
+        self.features = dense_features(graph.features, "backend dummy").astype(np.float64)
 
     def forward(self, state: State, dropout: Dropout | None = None) -> Array:
         """Return logits [nodes, classes]; without ``dropout`` nothing is dropped."""

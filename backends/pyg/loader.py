@@ -15,6 +15,7 @@ from backends.contract import Nodes
 from backends.model import ModelSpec
 from backends.pyg.network import PygHop, PygStructure, csr_tensor, edge_list, edge_weights
 from datasets.adjacency import SELF_LOOP_MODELS, adjacency_of
+from datasets.features import dense_features
 from datasets.graph import Graph
 
 Fanouts = Sequence[int | None]
@@ -68,7 +69,7 @@ def graph_data(graph: Graph, spec: ModelSpec) -> Data:
     has their weights.
     """
     adjacency = adjacency_of(graph, spec.name)
-    features = torch.from_numpy(np.array(graph.features, dtype=np.float32))
+    features = torch.from_numpy(np.array(dense_features(graph.features, "backend pyg")))
     data = Data(x=features, edge_index=edge_list(adjacency.csr), edge_weight=edge_weights(adjacency))
     if spec.fanouts and spec.name in SELF_LOOP_MODELS:
         source, destination = data.edge_index

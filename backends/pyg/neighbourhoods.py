@@ -19,6 +19,7 @@ from backends.model import ModelSpec
 from backends.pyg.network import edge_list
 from datasets.adjacency import SELF_LOOP_MODELS, adjacency_of
 from datasets.csr import Csr
+from datasets.features import dense_features
 from datasets.graph import Graph
 
 
@@ -29,7 +30,7 @@ class KhopBatches:
         adjacency = adjacency_of(graph, spec.name)
         self.csr, self.weight, self.loop = adjacency.csr, adjacency.weight, None
         self.fanouts: Sequence[int | None] = spec.fanouts or [None] * spec.layers
-        self.features = torch.from_numpy(np.array(graph.features, dtype=np.float32))
+        self.features = torch.from_numpy(np.array(dense_features(graph.features, "backend pyg")))
         if spec.fanouts and spec.name in SELF_LOOP_MODELS:
             self._separate_loops(graph.csr)
 

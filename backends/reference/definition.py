@@ -15,6 +15,7 @@ from torch import Tensor
 from backends.base.operands import draw_operands
 from backends.model import ModelSpec, State
 from backends.reference.arithmetic import Arithmetic
+from datasets.features import dense_features
 from datasets.graph import Graph
 from datasets.randomness import hash_ids
 
@@ -197,7 +198,7 @@ def forward(
     """Logits of all nodes, [nodes, classes]; ``seed`` draws the model's fanouts, ``masks`` are those of dropout."""
     context = _Context(arithmetic or Arithmetic(), masks or Masks())
     edges = _edges_of_layers(graph, spec, seed)
-    hidden = torch.from_numpy(np.array(graph.features)).to(context.arithmetic.dtype)
+    hidden = torch.from_numpy(np.array(dense_features(graph.features, "the definition"))).to(context.arithmetic.dtype)
     for layer in range(spec.layers):
         hidden = context.drop(context.masks.inputs, layer, hidden)
         hidden = _convolve(spec, layer, edges[layer], context, hidden, parameters)

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.edge_list import undirected, unique_pairs
+from datasets.features import SparseFeatures, in_layout, sparse_features
 from datasets.graph import NO_SPLIT, SPLITS, Graph
 from datasets.paths import Files, Options
 from datasets.randomness import permutation
@@ -34,7 +35,9 @@ def load(name: str, files: Files, options: Options) -> Graph:
     return Graph(
         name=name,
         csr=csr,
-        features=_present_words(arrays["x_indptr"], arrays["x_indices"], nodes, width),
+        features=in_layout(
+            _present_words(arrays["x_indptr"], arrays["x_indices"], nodes, width), options.get("features", "auto")
+        ),
         labels=labels,
         split=seeded_split(labels, int(options.get("split_seed", 0))),
         classes=int(labels.max(initial=-1)) + 1,
@@ -46,10 +49,10 @@ def load(name: str, files: Files, options: Options) -> Graph:
 
 def _present_words(
     indptr: NDArray[np.integer], indices: NDArray[np.integer], nodes: int, width: int
-) -> NDArray[np.float32]:
-    features = np.zeros((nodes, width), dtype=np.float32)
-    features[np.repeat(np.arange(nodes), np.diff(indptr)), indices] = 1
-    return features
+) -> SparseFeatures:
+    """Each word of a node once, as 1."""
+    present = np.unique(np.repeat(np.arange(nodes), np.diff(indptr)) * width + indices)
+    return sparse_features(present // width, present % width, np.ones(len(present)), (nodes, width))
 
 
 def seeded_split(labels: NDArray[np.integer], seed: int) -> NDArray[np.int8]:

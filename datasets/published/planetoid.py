@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.edge_list import undirected, unique_pairs
+from datasets.features import SparseFeatures, in_layout, sparse_features
 from datasets.graph import MISSING, NO_SPLIT, SPLITS, Graph
 from datasets.paths import Files, Options
 
@@ -51,27 +52,37 @@ def load(name: str, files: Files, options: Options) -> Graph:
     """Read ``ind.<name>.{x,tx,allx,y,ty,ally,graph,test.index}`` with the public split.
 
     Undirected edges are de-duplicated, features divided by their row sum (at least 1, as PyG's NormalizeFeatures).
-    Test nodes without a row (CiteSeer) get zero features and no label.
+    Test nodes without a row (CiteSeer) get zero features and no label. Features are stored sparse, as in the files,
+    unless few columns are empty or ``options`` say ``features=dense``.
     """
     parts = {part: read_pickle(files[f"ind.{name}.{part}"]) for part in ("allx", "tx", "y", "ally", "ty", "graph")}
     test = np.loadtxt(files[f"ind.{name}.test.index"], dtype=np.int64, ndmin=1)
     rows = parts["allx"].shape[0]
     nodes = max(rows, int(test.max()) + 1, len(parts["graph"]))
-    features = np.zeros((nodes, parts["allx"].shape[1]), dtype=np.float32)
-    features[:rows], features[test] = parts["allx"].toarray(), parts["tx"].toarray()
+    features = _features(parts["allx"], parts["tx"], test, nodes)
     labels = np.full(nodes, MISSING, dtype=np.int64)
     labels[:rows], labels[test] = _classes(parts["ally"]), _classes(parts["ty"])
     csr, loops = undirected(*_pairs(parts["graph"], nodes), nodes)
     return Graph(
         name=name,
         csr=csr,
-        features=features / np.maximum(features.sum(axis=1, keepdims=True), 1),
+        features=in_layout(features, options.get("features", "auto")),
         labels=labels,
         split=_public_split(nodes, len(parts["y"]), test),
         classes=parts["ally"].shape[1],
         task="multiclass",
         self_loops_dropped=loops,
     )
+
+
+def _features(known: Any, tested: Any, test: NDArray[np.int64], nodes: int) -> SparseFeatures:
+    """Join the rows of two sparse matrices, the second ones at ``test``; each divided by its sum, at least 1."""
+    known, tested = known.tocoo(), tested.tocoo()
+    rows = np.concatenate((known.row, test[tested.row]))
+    values = np.concatenate((known.data, tested.data)).astype(np.float32)
+    sums = np.bincount(rows, values, nodes).astype(np.float32)
+    columns = np.concatenate((known.col, tested.col))
+    return sparse_features(rows, columns, values / np.maximum(sums, 1)[rows], (nodes, known.shape[1]))
 
 
 def _classes(one_hot: NDArray[np.integer]) -> NDArray[np.int64]:

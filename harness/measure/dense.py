@@ -16,6 +16,7 @@ from torch import Tensor
 from backends.kernels import dense, spmm
 from backends.model import ModelSpec
 from datasets.csr import Csr
+from datasets.features import share_set
 from datasets.graph import Graph
 from harness.measure.best import stable_best
 from harness.measure.shared_values import best_of_processes
@@ -102,8 +103,7 @@ def _density(graph: Graph, needed: NDArray[np.bool_]) -> float:
     nodes = np.flatnonzero(needed)
     if graph.features is None or not len(nodes) or not graph.width:
         return 1.0
-    part = graph.features[nodes[:: -(-len(nodes) // COUNTED_ROWS)]]
-    return float(np.count_nonzero(part)) / part.size
+    return share_set(graph.features[nodes[:: -(-len(nodes) // COUNTED_ROWS)]])
 
 
 def least_seconds(product: Product, threads: int) -> float:

@@ -9,6 +9,7 @@ from backends.batches import BatchPlan
 from backends.contract import Nodes
 from backends.model import ModelSpec, State, initial_state
 from backends.registry import load_object, runtime
+from datasets.features import root_mean_square
 from datasets.graph import Graph
 from datasets.randomness import stream
 from harness.measure.clock import Clock
@@ -35,7 +36,7 @@ def state_of(spec: ModelSpec, seed: int, graph: Graph) -> State:
     They are of the size of the features, so that neither hides the other.
     """
     assert graph.features is not None
-    size = float(np.sqrt(np.mean(np.square(graph.features, dtype=np.float64)))) if graph.features.size else 1.0
+    size = root_mean_square(graph.features)
     state = initial_state(spec, seed)
     for name, value in state.items():
         if name.endswith("bias"):

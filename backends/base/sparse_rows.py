@@ -1,0 +1,70 @@
+"""Sparse features as the input of a network's first layer: rows of few values, never written out dense."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from backends.kernels import Mask, dense, dropout, dropout_values, projection, spmm
+from backends.kernels.rows import take_rows
+from datasets.csr import Csr
+from datasets.features import SparseFeatures
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows:
+    """Input rows of a layer: the columns that are set and, float32 [nnz], their values, without gradient."""
+
+    csr: Csr
+    values: Tensor
+
+    requires_grad: ClassVar[bool] = False
+
+    @classmethod
+    def of(cls, features: SparseFeatures) -> "SparseRows":
+        """Copy the features of a graph."""
+        csr = Csr(np.array(features.csr.indptr), np.array(features.csr.indices), features.shape)
+        return cls(csr, torch.from_numpy(np.array(features.values)))
+
+    def __len__(self) -> int:
+        return self.csr.shape[0]
+
+    def __getitem__(self, rows: slice) -> "SparseRows":
+        """The first rows."""
+        count = len(range(len(self))[rows])
+        end = int(self.csr.indptr[count])
+        csr = Csr(self.csr.indptr[: count + 1], self.csr.indices[:end], (count, self.csr.shape[1]))
+        return SparseRows(csr, self.values[:end])
+
+    def index_select(self, axis: int, rows: Tensor) -> "SparseRows":
+        """Copy rows, in the order of their numbers; ``axis`` is 0, as of a tensor."""
+        csr, values = take_rows(self.csr, rows.numpy(), self.values)
+        assert values is not None
+        return SparseRows(csr, values)
+
+    def dropped(self, mask: Mask) -> "SparseRows":
+        """Drop values; the matrix and what is kept with it stay."""
+        return replace(self, values=dropout_values(self.csr, self.values, mask))
+
+
+Rows = Tensor | SparseRows
+
+
+def product(rows: Rows, weight: Tensor) -> Tensor:
+    """``rows @ weight``; autograd in the weight, and in dense rows."""
+    return spmm(rows.csr, weight, rows.values) if isinstance(rows, SparseRows) else dense(rows, weight)
+
+
+def projected(rows: Rows, weight: Tensor, att_src: Tensor, att_dst: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """``z = rows @ weight`` [rows, heads, d], and its inner products with both attention vectors [rows, heads]."""
+    if not isinstance(rows, SparseRows):
+        return projection(rows, weight, att_src, att_dst)
+    z = product(rows, weight).view(len(rows), *att_src.shape)
+    return z, (z * att_src).sum(-1), (z * att_dst).sum(-1)
+
+
+def dropped(rows: Rows, mask: Mask) -> Rows:
+    """Drop entries of a layer's input."""
+    return rows.dropped(mask) if isinstance(rows, SparseRows) else dropout(rows, mask)
