@@ -35,9 +35,14 @@ class SparseFeatures:
         return self.values.dtype
 
     @property
+    def arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float32]]:
+        """Row starts, columns and values."""
+        return self.csr.indptr, self.csr.indices, self.values
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the three arrays."""
-        return int(self.csr.indptr.nbytes + self.csr.indices.nbytes + self.values.nbytes)
+        return sum(int(array.nbytes) for array in self.arrays)
 
     @property
     def size(self) -> int:
@@ -59,6 +64,13 @@ class SparseFeatures:
             "themselves: call .dense(), or set dataset.options.features=dense"
         )
 
+    def column(self, number: int) -> NDArray[np.float32]:
+        """One column of all nodes, float32 [nodes]."""
+        out = np.zeros(len(self), dtype=np.float32)
+        places = np.flatnonzero(self.csr.indices == number)
+        out[self.csr.destinations[places]] = self.values[places]
+        return out
+
     def dense(self) -> NDArray[np.float32]:
         """All entries, float32 [nodes, width]."""
         out = np.zeros(self.shape, dtype=np.float32)
@@ -79,8 +91,10 @@ def sparse_features(
             at = f"entry {wrong[0]} has {name} {numbers[wrong[0]]}"
             raise ValueError(f"features: {at}: allowed are 0 to {bound - 1}")
     refuse_not_finite(rows, columns, values)
-    order = np.lexsort((columns, rows))
-    rows, columns, values = rows[order], columns[order], values[order]
+    places = rows.astype(np.int64) * shape[1] + columns
+    if (places[1:] <= places[:-1]).any():
+        order = np.argsort(places, kind="stable")
+        rows, columns, values = rows[order], columns[order], values[order]
     first = np.ones(len(rows), dtype=bool)
     first[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
     starts = np.flatnonzero(first)
@@ -91,9 +105,7 @@ def sparse_features(
     return SparseFeatures(Csr(indptr, columns[first].astype(kind), shape), sums.astype(np.float32))
 
 
-def refuse_not_finite(
-    rows: NDArray[np.integer], columns: NDArray[np.integer], values: NDArray[np.floating]
-) -> None:
+def refuse_not_finite(rows: NDArray[np.integer], columns: NDArray[np.integer], values: NDArray[np.floating]) -> None:
     """Raise ValueError with the row and the column of a value that is NaN or infinite."""
     wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):

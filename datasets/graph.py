@@ -26,10 +26,11 @@ _EDGE_ARRAYS = ("edge_weights", "edge_types", "edge_features")
 class Graph:
     """A directed graph with the attributes of its nodes and edges; an edge is source -> destination.
 
-    ``csr`` holds in-edges by destination, without self loops. ``features`` float32 [nodes, width], or the sparse rows of
-    ``SparseFeatures``. ``labels`` int64 [nodes] for ``task="multiclass"``, int8 [nodes, classes] for ``"multilabel"``; -1 is missing, and masked. ``split``
-    int8 [nodes]: 0 train, 1 validation, 2 test, 3 none. ``graph_ids`` int32 [nodes] tells the graphs of a
-    block-diagonal union apart. Edge arrays stand in the order of ``csr``. ``node_ids`` are the original ids.
+    ``csr`` holds in-edges by destination, without self loops. ``features`` float32 [nodes, width], dense or, where few
+    are set, ``SparseFeatures``. ``labels`` int64 [nodes] for ``task="multiclass"``, int8 [nodes, classes] for
+    ``"multilabel"``; -1 is missing, and masked. ``split`` int8 [nodes]: 0 train, 1 validation, 2 test, 3 none.
+    ``graph_ids`` int32 [nodes] tells the graphs of a block-diagonal union apart. Edge arrays stand in the order of
+    ``csr``. ``node_ids`` are the original ids.
     """
 
     name: str
@@ -122,11 +123,12 @@ class Graph:
         self.save_facts(folder)
 
     def _arrays(self) -> dict[str, Any]:
-        arrays = {"indptr": self.csr.indptr, "indices": self.csr.indices, "edge_ids": self.csr.edge_ids}
+        arrays: dict[str, Any] = {"indptr": self.csr.indptr, "indices": self.csr.indices, "edge_ids": self.csr.edge_ids}
         arrays |= {name: getattr(self, name) for name in _NODE_ARRAYS + _EDGE_ARRAYS}
         if isinstance(self.features, SparseFeatures):
-            parts = self.features.csr.indptr, self.features.csr.indices, self.features.values
-            arrays |= {"features": None, **dict(zip(_SPARSE, parts, strict=True))}
+            arrays["features"] = None
+            for name, part in zip(_SPARSE, self.features.arrays, strict=True):
+                arrays[name] = part
         return {name: array for name, array in arrays.items() if array is not None}
 
     def save_facts(self, folder: Path) -> None:

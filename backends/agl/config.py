@@ -37,7 +37,8 @@ class AglConfig(BackendConfig):
     ``bounded`` by ``staleness`` steps) or by ``allreduce``; ``local`` is one worker. ``servers`` are Ray actors; with 0
     the one server and all workers are threads of this process. ``checkpoint_every`` counts updates.
 
-    ``sparse`` keeps features sparse where the data set has them so. ``loss`` of 0/1 rows of labels is ``fused`` with its gradient, or ``torch``'s, to compare at equal losses.
+    ``sparse`` keeps features sparse where the data set has them so. ``loss`` of 0/1 rows of labels is ``fused``
+    with its gradient, or ``torch``'s, to compare at equal losses.
     """
 
     name: str = "agl"

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from backends.base.network import Network
+from backends.base.sparse_rows import Rows, SparseRows, dropped, product, projected
 from backends.base.trainer import TorchTrainer
 from backends.batches import BatchPlan
 from backends.contract import Clock
-from backends.base.sparse_rows import Rows, SparseRows, dropped, product, projected
 from backends.kernels import Mask, bias_activation, dense, gat, gat_layer, mask_key, spmm
 from backends.kernels.operand import build_transpose
 from backends.kernels.rows import MatrixRows, spmm_with_own
@@ -58,7 +58,8 @@ class LayeredNetwork(Network):
         for layer, matrix in enumerate(structure):
             if self.training and self.settings.dropout > 0:
                 key = mask_key(self.settings.seed, self.epoch, layer)
-                hidden = dropped(hidden, Mask(self.settings.dropout, key, None if nodes is None else nodes[: len(hidden)]))
+                numbers = None if nodes is None else nodes[: len(hidden)]
+                hidden = dropped(hidden, Mask(self.settings.dropout, key, numbers))
                 nodes = row_nodes(nodes, matrix)
             hidden = self.layer(layer, hidden, structure)
         return self.logits_of(hidden)

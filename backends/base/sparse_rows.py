@@ -24,9 +24,9 @@ class SparseRows:
 
     @classmethod
     def of(cls, features: SparseFeatures) -> "SparseRows":
-        """Copy the features of a graph."""
-        csr = Csr(np.array(features.csr.indptr), np.array(features.csr.indices), features.shape)
-        return cls(csr, torch.from_numpy(np.array(features.values)))
+        """The features of a graph; mapped ones are copied."""
+        indptr, indices, values = (part if part.flags.writeable else np.array(part) for part in features.arrays)
+        return cls(Csr(indptr, indices, features.shape), torch.from_numpy(values))
 
     def __len__(self) -> int:
         return self.csr.shape[0]

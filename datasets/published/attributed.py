@@ -47,9 +47,7 @@ def load(name: str, files: Files, options: Options) -> Graph:
     )
 
 
-def _present_words(
-    indptr: NDArray[np.integer], indices: NDArray[np.integer], nodes: int, width: int
-) -> SparseFeatures:
+def _present_words(indptr: NDArray[np.integer], indices: NDArray[np.integer], nodes: int, width: int) -> SparseFeatures:
     """Each word of a node once, as 1."""
     present = np.unique(np.repeat(np.arange(nodes), np.diff(indptr)) * width + indices)
     return sparse_features(present // width, present % width, np.ones(len(present)), (nodes, width))

@@ -8,6 +8,7 @@ import numpy as np
 from backends.batches import BatchPlan
 from backends.contract import Flattener, GraphFeature, Nodes, Sampling
 from backends.registry import load_object, runtime
+from datasets.features import dense_features
 from datasets.graph import Graph
 from datasets.randomness import hash_ids
 from harness.measure.clock import Clock
@@ -100,7 +101,7 @@ def definition_of(graph: Graph, sampling: Sampling, target: int) -> GraphFeature
         nodes if graph.node_ids is None else graph.node_ids[nodes].astype(np.int64),
         np.repeat(np.arange(len(hood.layers)), hood.layers),
         graph.csr.indptr[nodes + 1].astype(np.int64) - graph.csr.indptr[nodes],
-        None if graph.features is None else graph.features[nodes],
+        None if graph.features is None else dense_features(graph.features[nodes], "the definition"),
         np.repeat(np.arange(len(nodes)), counts),
         np.asarray(hood.local),
         np.arange(starts[-1]) - np.repeat(starts[:-1], counts),

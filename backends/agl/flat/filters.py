@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from datasets.features import Features, SparseFeatures
 from datasets.graph import Graph
 
 COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
@@ -116,6 +117,8 @@ def _node_column(graph: Graph, name: str) -> NDArray[Any] | None:
     return graph.node_types if name == "type" else _feature(graph.features, name)
 
 
-def _feature(table: NDArray[Any] | None, name: str) -> NDArray[Any] | None:
+def _feature(table: Features | None, name: str) -> NDArray[Any] | None:
     match = re.fullmatch(r"feature\[(\d+)\]", name)
-    return table[:, int(match[1])] if match and table is not None and int(match[1]) < table.shape[1] else None
+    if match is None or table is None or int(match[1]) >= table.shape[1]:
+        return None
+    return table.column(int(match[1])) if isinstance(table, SparseFeatures) else table[:, int(match[1])]

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from backends.agl.flat.rounds import Ints
 from backends.agl.flat.source import Source
@@ -15,6 +14,7 @@ from backends.agl.flat.store import EncodedBatch, ids_of
 from backends.agl.records import Records
 from backends.agl.wire import Pieces
 from backends.kernels.sampling import distinct
+from datasets.features import dense_features
 from datasets.graph import SPLITS
 
 SPLIT_NAMES = [*SPLITS, "none"]
@@ -115,7 +115,7 @@ def _write_features(path: Path, source: Source, nodes: Ints) -> int:
     from pyarrow import parquet
 
     assert source.graph.features is not None
-    values: NDArray[np.float32] = source.graph.features[nodes]
+    values = dense_features(source.graph.features[nodes], "GraphFlat")
     column = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
     unnamed = path.with_name(f".{path.name}.tmp")
     parquet.write_table(pa.table({"id": ids_of(source.graph, nodes), "features": column}), unnamed, **LAYOUT)

@@ -19,6 +19,7 @@ from backends.agl.infer.local import LocalInference
 from backends.agl.infer.slices import read_state, spec_from_state
 from backends.agl.infer.workspace import Workspace
 from backends.agl.settings import InferSettings, read_infer_settings
+from datasets.features import SparseFeatures, refuse_not_finite
 from datasets.graph import Graph
 
 ROWS_AT_ONCE = 1 << 16
@@ -129,7 +130,10 @@ def write_results(output: Path, job: InferenceJob, scores: Any, facts: dict[str,
 
 def refuse_unfinite(graph: Graph) -> None:
     """Raise ValueError naming the first node or edge with a value that is not finite: an activation could hide it."""
-    for column, array in (("features of node", graph.features), ("weight of edge", graph.edge_weights)):
+    if isinstance(graph.features, SparseFeatures):
+        refuse_not_finite(graph.features.csr.destinations, graph.features.csr.indices, graph.features.values)
+    dense = None if isinstance(graph.features, SparseFeatures) else graph.features
+    for column, array in (("features of node", dense), ("weight of edge", graph.edge_weights)):
         for start in range(0, 0 if array is None else len(array), ROWS_AT_ONCE):
             finite = np.isfinite(array[start : start + ROWS_AT_ONCE])
             rows = finite.reshape(len(finite), -1).all(axis=1)

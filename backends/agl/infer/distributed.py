@@ -16,6 +16,7 @@ from backends.agl.infer.mapreduce import InferenceTaskSetup
 from backends.agl.infer.slices import slices_of
 from backends.agl.infer.workspace import Workspace
 from backends.parallel import ray_cluster as cluster
+from datasets.features import SparseFeatures
 from datasets.graph import Graph
 
 Floats = NDArray[np.float32]
@@ -188,7 +189,7 @@ def _piece(handles: Any, index: int) -> Any:
 
 def graph_folder(graph: Graph, temporary: Path) -> Path:
     """The folder that a mapped graph was loaded from; a graph in memory is saved to ``temporary``."""
-    features: Any = graph.features
+    features: Any = graph.features.values if isinstance(graph.features, SparseFeatures) else graph.features
     name = getattr(features, "filename", None)
     if name is not None:
         folder = Path(str(name)).parent

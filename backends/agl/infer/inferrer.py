@@ -118,7 +118,8 @@ class GraphInferrer(_JobInferrer):
                 self.inference.space.open(f"{matrix_name(self.job, layer)}/{name}") for name in ("indptr", "indices")
             )
             width = spec.width_out(layer) * spec.heads_of(layer)
-            width = width if spec.name == "gat" else min(width, spec.width_in(layer))
+            aggregates_input = spec.name != "gat" and not (layer == 0 and self.job.sparse_input)
+            width = min(width, spec.width_in(layer)) if aggregates_input else width
             matrix = {"csr": Csr(indptr, indices, (nodes, nodes)), "width": width, "itemsize": 4, "count": 1}
             operands.append({"name": f"layers.{layer} forward"} | matrix)
         return operands

@@ -15,6 +15,7 @@ from backends.kernels import sample_neighbors
 from backends.kernels.operand import partition_rows
 from backends.model import ModelSpec, State
 from datasets.csr import Csr
+from datasets.features import SparseFeatures
 from datasets.graph import Graph
 
 Nodes = NDArray[np.int64]
@@ -118,6 +119,11 @@ class InferenceJob:
         start, end = int(csr.indptr[first]), int(csr.indptr[last])
         indptr = np.asarray(csr.indptr[first : last + 1]) - csr.indptr[first]
         return Csr(indptr, np.asarray(csr.indices[start:end]), (last - first, csr.shape[1])), np.arange(start, end)
+
+    @property
+    def sparse_input(self) -> bool:
+        """Whether the graph's features are sparse."""
+        return isinstance(self.graph.features, SparseFeatures)
 
     def degrees(self, rows: Nodes, layer: int) -> Nodes:
         """Number of edges that ``in_edges`` returns of each node, without sampling them."""

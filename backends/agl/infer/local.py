@@ -27,6 +27,7 @@ from backends.agl.infer.map_stage import (
 )
 from backends.agl.infer.slices import Slice, slices_of
 from backends.agl.infer.workspace import Workspace
+from datasets.features import Features, SparseFeatures
 
 Floats = NDArray[np.float32]
 TARGETS_AT_ONCE = 1 << 18
@@ -58,7 +59,7 @@ class LocalInference:
 
     def run(self) -> Floats:
         """Score the targets: logits [targets, classes]."""
-        slices = slices_of(self.job.spec, self.job.state)
+        slices = slices_of(self.job.spec, self.job.state, self.job.sparse_input)
         for layer in range(self.job.spec.layers):
             step = round_name(layer)
             if not self.space.finished(step):
@@ -124,7 +125,8 @@ class LocalInference:
                     array_name = f"{_messages_name(layer)}/{name}"
                     messages[name] = self.space.scratch(array_name, (nodes, *value.shape[1:]), np.float32)
                 _put(messages[name], rows, value)
-            self.space.release(inputs[first:last])
+            if not isinstance(inputs, SparseFeatures):
+                self.space.release(inputs[first:last])
             self.progress(f"round {layer + 1}: send", done + 1, len(ranges))
         return messages
 
@@ -166,8 +168,10 @@ def _contiguous(rows: NDArray[np.int64]) -> slice | None:
     return None
 
 
-def _at(array: NDArray[Any], rows: NDArray[np.int64]) -> Floats:
-    """Some rows of an array, as a view where they are contiguous."""
+def _at(array: Any, rows: NDArray[np.int64]) -> Features:
+    """Some rows of an array, as a view where they are contiguous; of sparse features a copy."""
+    if isinstance(array, SparseFeatures):
+        return array[rows]
     span = _contiguous(rows)
     return np.asarray(array[rows if span is None else span])
 

@@ -21,6 +21,7 @@ from backends.agl.infer.workspace import RowFile
 from backends.base.layered import LayerMatrix
 from backends.model import ModelSpec, State
 from datasets.csr import Csr
+from datasets.features import Features, SparseFeatures
 from datasets.graph import Graph
 
 Floats = NDArray[np.float32]
@@ -51,7 +52,7 @@ class InferenceTaskSetup:
     def slice(self, layer: int) -> Slice:
         """The model's slice of one layer."""
         torch.set_num_threads(self.threads)
-        return slices_of(self.spec, self.state)[layer]
+        return slices_of(self.spec, self.state, isinstance(_open_graph(self.folder).features, SparseFeatures))[layer]
 
 
 @cache
@@ -94,13 +95,15 @@ def map_partition(setup: InferenceTaskSetup, layer: int, index: int) -> list[Any
     return [part, *np.split(part.sources, cuts)]
 
 
-def send_messages(setup: InferenceTaskSetup, layer: int, index: int, embeddings: Floats | None, *sources: Nodes) -> Any:
+def send_messages(
+    setup: InferenceTaskSetup, layer: int, index: int, embeddings: Features | None, *sources: Nodes
+) -> Any:
     """Return a piece per reducer: the messages that its in-edges read; the piece for itself also has the kept ones."""
     job, (first, last) = setup.job(), setup.parts[index]
     rows = needed_rows(job.needed[layer], first, last)
     if embeddings is None:
         assert job.graph.features is not None
-        embeddings = np.asarray(job.graph.features[rows])
+        embeddings = job.graph.features[rows]
     messages = rounds.send(setup.slice(layer), layer, embeddings)
     sent = {name: value for name, value in messages.items() if name.startswith(rounds.SENT)}
     pieces = [{name: value[np.searchsorted(rows, nodes)] for name, value in sent.items()} for nodes in sources]

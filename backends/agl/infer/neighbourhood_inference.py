@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from backends.agl.infer.job import InferenceJob, Nodes
 from backends.agl.infer.map_stage import inverse_sqrt_degrees
-from backends.agl.infer.rounds import tensor
+from backends.agl.infer.rounds import input_rows
 from backends.agl.vectorize import matrices
 from backends.base.layered import LayeredNetwork
 from backends.kernels import khop
@@ -33,7 +33,7 @@ class NeighbourhoodInference:
     network: LayeredNetwork = field(init=False)
 
     def __post_init__(self) -> None:
-        self.network = LayeredNetwork(self.job.spec, TrainingSpec())
+        self.network = LayeredNetwork(self.job.spec, TrainingSpec(), sparse_input=self.job.sparse_input)
         self.network.load(self.job.state)
         self.network.eval()
         self.scale = inverse_sqrt_degrees(self.job) if self.job.spec.name == "gcn" else None
@@ -59,7 +59,7 @@ class NeighbourhoodInference:
         self.computed += sum(matrix.csr.shape[0] for matrix in structure)
         assert job.graph.features is not None
         with torch.inference_mode():
-            features = tensor(job.graph.features).index_select(0, tensor(neighbourhood.nodes))
+            features = input_rows(job.graph.features[neighbourhood.nodes])
             logits = self.network(features, structure).numpy()
         scores: Floats = logits[np.searchsorted(neighbourhood.targets, targets)]
         return scores

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from backends.agl.infer.slices import Slice
 from backends.base.layered import LayerMatrix
+from backends.base.sparse_rows import Rows, SparseRows
+from datasets.features import Features, SparseFeatures
 
 Floats = NDArray[np.float32]
 Messages = dict[str, Floats]
@@ -26,10 +28,18 @@ def tensor(array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array)
 
 
-def send(model_slice: Slice, layer: int, embeddings: Floats) -> Messages:
-    """Messages from embeddings [nodes, width]: ``sent.*`` for out-neighbours, ``kept.*`` for the nodes themselves."""
+def input_rows(features: Features) -> Rows:
+    """Features or embeddings as a network takes them."""
+    return SparseRows.of(features) if isinstance(features, SparseFeatures) else tensor(features)
+
+
+def send(model_slice: Slice, layer: int, embeddings: Features) -> Messages:
+    """Messages from embeddings [nodes, width]: ``sent.*`` for out-neighbours, ``kept.*`` for the nodes themselves.
+
+    The first layer's embeddings are the features, which may be sparse.
+    """
     with torch.inference_mode():
-        sent, own = model_slice.send(layer, tensor(embeddings), len(embeddings))
+        sent, own = model_slice.send(layer, input_rows(embeddings), len(embeddings))
     named = {SENT + name: value for name, value in sent.items()} | {KEPT + name: value for name, value in own.items()}
     return {name: value.numpy() for name, value in named.items()}
 

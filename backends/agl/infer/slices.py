@@ -16,9 +16,9 @@ _MODEL_BY_PARAMETER = {"att_src": "gat", "weight_self": "sage"}
 class Slice(LayeredNetwork):
     """The network with the parameters of one slice only."""
 
-    def __init__(self, spec: ModelSpec, state: State) -> None:
+    def __init__(self, spec: ModelSpec, state: State, sparse_input: bool) -> None:
         self.slice_state = state
-        super().__init__(spec, TrainingSpec())
+        super().__init__(spec, TrainingSpec(), sparse_input=sparse_input)
         self.eval()
 
     def make_parameters(self) -> None:
@@ -33,15 +33,16 @@ class Slice(LayeredNetwork):
         return {name: (self.tensors[name.replace(".", "/")], False) for name in self.slice_state}
 
 
-def slices_of(spec: ModelSpec, state: State) -> list[Slice]:
+def slices_of(spec: ModelSpec, state: State, sparse_input: bool = False) -> list[Slice]:
     """Split a state into one slice per layer and the head's; with ``head="none"`` the last slice is the identity.
 
-    Raises ValueError for a state of another model, or with values that are not finite.
+    ``sparse_input`` says that the first slice gets sparse features. Raises ValueError for a state of another model, or
+    with values that are not finite.
     """
     check_state(spec, state, "the state")
     prefixes = [f"layers.{layer}." for layer in range(spec.layers)] + ["head."]
     parts = [{name: value for name, value in state.items() if name.startswith(prefix)} for prefix in prefixes]
-    return [Slice(spec, part) for part in parts]
+    return [Slice(spec, part, sparse_input) for part in parts]
 
 
 def check_state(spec: ModelSpec, state: State, source: str) -> None:

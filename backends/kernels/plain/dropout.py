@@ -27,8 +27,10 @@ def _retains(mask: Any, rows: Tensor, columns: Tensor) -> Tensor:
     """Whether entries are retained, for rows and columns of one shape or of shapes that broadcast."""
     nodes = rows if mask.nodes is None else mask.nodes[rows]
     keys = keyed(mask.key, nodes.numpy())
-    first, second = (torch.from_numpy(part.astype(np.int64)) for part in (keys & np.uint64(_LOW), keys >> np.uint64(32)))
+    halves = keys & np.uint64(_LOW), keys >> np.uint64(32)
+    first, second = (torch.from_numpy(half.astype(np.int64)) for half in halves)
     word = (columns * 0x9E3779B1 + first) & _LOW
     word = ((word ^ (word >> 16)) * 0x7FEB352D) & _LOW
     word ^= second
-    return (((word ^ (word >> 15)) * 0x846CA68B) & _LOW) >= mask.bound
+    word = ((word ^ (word >> 15)) * 0x846CA68B) & _LOW
+    return torch.ge(word, mask.bound)
