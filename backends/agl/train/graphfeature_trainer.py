@@ -57,6 +57,11 @@ class GraphFeatureTrainer(AglTrainer):
         self.reader, self.strategy = GraphFeatureReader(self.temporary / "shards"), strategy
         super().prepare(graph, spec, training, state, plan, clock)
 
+    @property
+    def sparse_input(self) -> bool:
+        """Never: shards hold dense features."""
+        return False
+
     def prepare_structure(self) -> None:
         """Sort the ids, to map them back to node numbers; vectorise a full batch once."""
         ids = np.arange(self.graph.nodes) if self.graph.node_ids is None else np.asarray(self.graph.node_ids)
@@ -95,7 +100,8 @@ class GraphFeatureTrainer(AglTrainer):
         scale = None if merged.degrees is None else inverse_sqrt(1.0 + merged.degrees)
         structure = matrices(merged.neighbourhood, self.spec.name, self.spec.layers, form, scale, merged.edge_weights)
         targets = self.by_id[np.searchsorted(self.sorted_ids, merged.neighbourhood.nodes[merged.roots])]
-        return Batch(structure, features, targets, torch.from_numpy(merged.roots))
+        numbers = torch.from_numpy(np.asarray(merged.neighbourhood.nodes, dtype=np.int64))
+        return Batch(structure, features, targets, torch.from_numpy(merged.roots), nodes=numbers)
 
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
         """Read, merge and vectorise the batches of an epoch; the pipeline, where it runs, prepares the next one."""
