@@ -73,6 +73,11 @@ def executed_values(config: Any) -> dict[str, Any]:
 LOSSES = ("torch", "fused")
 
 
+def input_setting(*others: str) -> Any:
+    """Return a peer's option ``input``, the form of sparse features: ``dense``, as in its examples, or others."""
+    return setting("dense", choices=("dense", *others), before="dense")
+
+
 def loss_setting(own: str) -> Any:
     """Return an engine's option ``loss``, the form of its training loss: ``torch`` or ``fused``, ``own`` by default."""
     return setting(own, choices=LOSSES, before=own)

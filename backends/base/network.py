@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from backends.base.sparse_tensor import drop
 from backends.model import ModelSpec, State, TrainingSpec
 
 
@@ -52,9 +53,14 @@ class Network(nn.Module):
         """Compute the logits of all output rows of the last layer; ``nodes`` numbers the input rows."""
         hidden = features
         for layer in range(self.spec.layers):
-            hidden = functional.dropout(hidden, self.settings.dropout, self.training)
+            if self.training and self.settings.dropout > 0:
+                hidden = self.drop(hidden)
             hidden = self.layer(layer, hidden, structure)
         return self.logits_of(hidden)
+
+    def drop(self, hidden: Any) -> Any:
+        """Drop entries of a layer's input by torch's random numbers."""
+        return drop(hidden, self.settings.dropout)
 
     def logits_of(self, hidden: Tensor) -> Tensor:
         """Turn the last convolution's output into logits."""

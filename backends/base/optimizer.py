@@ -1,6 +1,7 @@
 """Optimizers by name, over the parameters of a network or over the slice of them that a parameter server holds."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import nn
 from backends.base.network import Network
 from backends.model import TrainingSpec
 
-KINDS: dict[str, Any] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+KINDS: dict[str, Any] = {"adam": partial(torch.optim.Adam, fused=True), "sgd": torch.optim.SGD}
 
 
 def optimizer_over(

@@ -13,6 +13,7 @@ from backends.base.loss import Targets, loss_of, refuse_another_loss, targets_of
 from backends.base.network import Network
 from backends.base.optimizer import optimizer_of
 from backends.base.refusals import refuse_fanouts, refuse_weights
+from backends.base.sparse_tensor import csr_tensor, sparse_of
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Nodes
 from backends.model import ModelSpec, State, TrainingSpec
@@ -128,7 +129,9 @@ class TorchTrainer:
         return replace(batch, targets=targets, rows=rows)
 
     def input_of(self, features: Features) -> Any:
-        """Features as the network takes them: a dense tensor, unless an engine multiplies sparse ones."""
+        """Features as the network takes them: dense, or by ``backend.input`` torch's CSR tensor."""
+        if getattr(self.config, "input", "dense") == "sparse":
+            return csr_tensor(sparse_of(features, self.config.name))
         return torch.from_numpy(np.array(dense_features(features, f"backend {self.config.name}")))
 
     def load(self, state: State) -> None:

@@ -138,7 +138,7 @@ class DglTrainer(TorchTrainer):
 
     def aggregates_first(self, layer: int) -> bool:
         """Whether DGL aggregates a layer's input."""
-        return aggregates_first(self.spec, layer)
+        return (layer > 0 or self.config.input == "dense") and aggregates_first(self.spec, layer)
 
     def facts(self) -> dict[str, Any]:
         """Sizes of products, the operation that aggregates, and the effect of libxsmm on this machine."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from backends.registry import BackendConfig
-from backends.settings import loss_setting
+from backends.settings import input_setting, loss_setting
 
 VARIANTS = ("best", "weighted", "int64")
 WORKERS = (0, 1, 2)
@@ -19,11 +19,13 @@ class DglConfig(BackendConfig):
     ``workers`` loader processes; the parity gate trains a batch of the definition's samples. ``best`` runs gcn as
     ``copy_u_sum`` between two scalings of the rows, ``weighted`` as ``u_mul_e_sum`` with gcn's weights on the edges;
     ``int64`` samples on wider ids, for scenario ``sample`` alone. ``infer`` is one pass over the whole graph, or each
-    layer in batches of one-hop blocks. ``loss=fused`` is the kernel of agl and blocksparse in place of torch's loss.
+    layer in batches of one-hop blocks. ``input=sparse`` gives the first layer torch's CSR tensor, with dropout on its
+    values. ``loss=fused`` is the kernel of agl and blocksparse in place of torch's loss.
     """
 
     name: str = "dgl"
     variant: str = "best"
+    input: str = input_setting("sparse")
     workers: int = 0
     infer: str = "full"
     loss: str = loss_setting("torch")
@@ -40,7 +42,11 @@ class DglConfig(BackendConfig):
 
     def __post_init__(self) -> None:
         """Raise ValueError for a value that its field does not allow."""
-        options = ("variant", self.variant, VARIANTS), ("workers", self.workers, WORKERS), ("infer", self.infer, INFER)
+        options = (
+            ("variant", self.variant, VARIANTS),
+            ("workers", self.workers, WORKERS),
+            ("infer", self.infer, INFER),
+        )
         for name, value, allowed in options:
             if value not in allowed:
                 raise ValueError(f"backend.{name}={value!r} is not allowed: one of {', '.join(map(str, allowed))}")
@@ -53,6 +59,8 @@ class DglConfig(BackendConfig):
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Also refuse variant ``weighted`` for other models than gcn, and variants that the scenario does not have."""
+        if self.input == "sparse" and (not full_batch or self.infer == "layerwise"):
+            return "backend dgl takes sparse features for full batches only: set backend.input=dense"
         if self.variant != "best" and (self.variant == "int64") != (scenario == "sample"):
             return f"backend dgl has no {self.variant} form of scenario {scenario}: set backend.variant=best"
         if self.variant == "weighted" and model != "gcn":

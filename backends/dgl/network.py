@@ -48,13 +48,13 @@ class DglNetwork(Network):
         if self.spec.name == "gcn":
             return self._propagate(layer, hidden, self.parameter(layer, "weight"), hop) + bias
         if self.spec.name == "sage":
-            own_term = torch.addmm(bias, hidden[: hop.rows], self.parameter(layer, "weight_self"))
+            own_term = torch.addmm(bias, first_rows(hidden, hop.rows), self.parameter(layer, "weight_self"))
             return own_term + self._propagate(layer, hidden, self.parameter(layer, "weight_neigh"), hop)
         heads = self._attend(layer, hidden, hop)
         return (heads.mean(1) if self.spec.is_last(layer) else heads.flatten(1)) + bias
 
     def _propagate(self, layer: int, hidden: Tensor, weight: Tensor, hop: DglHop) -> Tensor:
-        if aggregates_first(self.spec, layer):
+        if hidden.layout is torch.strided and aggregates_first(self.spec, layer):
             return aggregate(hidden, hop) @ weight
         return aggregate(hidden @ weight, hop)
 
@@ -65,6 +65,11 @@ class DglNetwork(Network):
         score_dst = (z[: hop.rows] * self.parameter(layer, "att_dst")).sum(-1, keepdim=True)
         dropout = self.settings.attention_dropout if self.training else 0.0
         return attend(graph, z, score_src, score_dst, self.spec.slope, dropout)
+
+
+def first_rows(hidden: Tensor, rows: int) -> Tensor:
+    """The first rows; all of them without a slice, which a sparse tensor does not have."""
+    return hidden if len(hidden) == rows else hidden[:rows]
 
 
 def attend(graph: Any, z: Tensor, score_src: Tensor, score_dst: Tensor, slope: float, dropout: float) -> Tensor:

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from typing import ClassVar
 
 from backends.registry import BackendConfig
-from backends.settings import loss_setting
+from backends.settings import input_setting, loss_setting
 
 VARIANTS = ("best", "edge_index", "csr", "scatter", "torch_sparse", "compile")
 WORKERS = (0, 1, 2)
@@ -27,11 +27,13 @@ class PygConfig(BackendConfig):
     is that of its distance from the target, in every layer. ``trim`` applies ``trim_to_layer``. With ``loader=khop``,
     and with ``auto`` where NeighborLoader's sampler is not installed, this project's kernels make the same batches: the
     time to load is then ours and not PyG's. ``infer`` is one pass over the whole graph, or each layer in batches of
-    one-hop blocks. ``loss=fused`` is the kernel of agl and blocksparse in place of torch's loss.
+    one-hop blocks. ``input=sparse`` gives the first layer torch's CSR tensor, with dropout on its values.
+    ``loss=fused`` is the kernel of agl and blocksparse in place of torch's loss.
     """
 
     name: str = "pyg"
     variant: str = "best"
+    input: str = input_setting("sparse")
     trim: bool = True
     workers: int = 0
     loader: str = "auto"
@@ -50,7 +52,11 @@ class PygConfig(BackendConfig):
     def __post_init__(self) -> None:
         """Raise ValueError for a value that its field does not allow."""
         options = [("variant", self.variant, VARIANTS), ("workers", self.workers, WORKERS)]
-        for name, value, allowed in [*options, ("loader", self.loader, LOADERS), ("infer", self.infer, INFER)]:
+        for name, value, allowed in [
+            *options,
+            ("loader", self.loader, LOADERS),
+            ("infer", self.infer, INFER),
+        ]:
             if value not in allowed:
                 raise ValueError(f"backend.{name}={value!r} is not allowed: one of {', '.join(map(str, allowed))}")
 
@@ -67,6 +73,8 @@ class PygConfig(BackendConfig):
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Also refuse variants that a scenario or mini batches cannot run; compiled code needs one shape."""
+        if self.input == "sparse" and (model == "sage" or not full_batch or self.infer == "layerwise"):
+            return "backend pyg takes sparse features for full batches of gcn and gat only: set backend.input=dense"
         if scenario == "spmm" and self.variant in NO_AGGREGATION[model == "gat"]:
             return f"backend pyg has no {self.variant} form of one aggregation of {model}: set backend.variant=best"
         if self.variant == "compile" and scenario == "infer" and self.infer == "layerwise":

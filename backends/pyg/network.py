@@ -73,7 +73,7 @@ class PygNetwork(Network):
     def convolve(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
         """Apply PyG's convolution to the first ``rows`` nodes."""
         hop: PygHop = structure.hops[layer]
-        inputs = hidden[: hop.rows]
+        inputs = hidden if len(hidden) == hop.rows else hidden[: hop.rows]
         if self.spec.name == "gcn":
             out: Tensor = self.convolutions[layer](inputs, hop.edges, hop.weight)
         else:

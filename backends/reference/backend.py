@@ -8,17 +8,22 @@ from torch import Tensor
 from backends.base.inferrer import TorchInferrer
 from backends.base.multiplier import TorchMultiplier
 from backends.base.network import Network
+from backends.base.sparse_tensor import sparse_of
 from backends.base.trainer import TorchTrainer
 from backends.model import ModelSpec, TrainingSpec
 from backends.reference.attention import Attention, attention_of
 from backends.reference.products import Matrix, matrix_of
+from backends.reference.sparse_input import CachedRows
 from datasets.adjacency import Adjacency, adjacency_of
 from datasets.csr import Csr
+from datasets.features import Features
 from datasets.graph import Graph
 
 
 class PlainNetwork(Network):
     """The models in torch operations, aggregating where a layer is narrower."""
+
+    sparse_input = False
 
     def convolve(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
         """Apply one convolution without its activation."""
@@ -27,13 +32,23 @@ class PlainNetwork(Network):
         if self.spec.name == "gcn":
             return self._propagate(layer, hidden, "weight", structure) + self.parameter(layer, "bias")
         neighbours = self._propagate(layer, hidden, "weight_neigh", structure)
-        return torch.addmm(self.parameter(layer, "bias"), hidden, self.parameter(layer, "weight_self")) + neighbours
+        bias, weight = self.parameter(layer, "bias"), self.parameter(layer, "weight_self")
+        own = hidden @ weight + bias if self._is_sparse(layer) else torch.addmm(bias, hidden, weight)
+        return own + neighbours
 
     def _propagate(self, layer: int, hidden: Tensor, name: str, matrix: Matrix) -> Tensor:
         weight = self.parameter(layer, name)
-        if aggregates_first(self.spec, layer, self.training):
+        if not self._is_sparse(layer) and aggregates_first(self.spec, layer, self.training):
             return matrix.multiply(hidden) @ weight
         return matrix.multiply(hidden @ weight)
+
+    def drop(self, hidden: Any) -> Any:
+        """Also drop values of rows that multiply by themselves."""
+        return hidden.dropped(self.settings.dropout) if isinstance(hidden, CachedRows) else super().drop(hidden)
+
+    def _is_sparse(self, layer: int) -> bool:
+        """Whether a layer's input is sparse: it is transformed first, as its aggregate would be dense."""
+        return layer == 0 and self.sparse_input
 
     def _gat(self, layer: int, hidden: Tensor, edges: Attention) -> Tensor:
         z = (hidden @ self.parameter(layer, "weight")).view(len(hidden), self.spec.heads_of(layer), -1)
@@ -62,7 +77,15 @@ class ReferenceTrainer(TorchTrainer):
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
         """The network in torch operations."""
-        return PlainNetwork(spec, training)
+        network = PlainNetwork(spec, training)
+        network.sparse_input = self.config.input != "dense"
+        return network
+
+    def input_of(self, features: Features) -> Any:
+        """Features in the form of ``backend.input``."""
+        if self.config.input == "cached":
+            return CachedRows.of(sparse_of(features, self.config.name))
+        return super().input_of(features)
 
     def structure(self, graph: Graph) -> Matrix | Attention:
         """The whole graph in the form of the variant."""
@@ -79,6 +102,8 @@ class ReferenceTrainer(TorchTrainer):
 
     def aggregates_first(self, layer: int) -> bool:
         """Whether a layer aggregates its input, in training or in inference as the task is."""
+        if layer == 0 and self.config.input != "dense":
+            return False
         return aggregates_first(self.spec, layer, not self.forward_only)
 
 

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from typing import ClassVar
 
 from backends.registry import BackendConfig
-from backends.settings import loss_setting
+from backends.settings import input_setting, loss_setting
 
 ATTENTION = ("scatter", "cached", "reduce_cached")
 VARIANTS = ("usual", "csr", "cached", "reduce", "reduce_cached", "scatter", "scipy")
@@ -19,11 +19,13 @@ class ReferenceConfig(BackendConfig):
     and ``reduce_cached`` keep the transpose for it, ``scatter`` gathers and ``index_add``s, ``scipy`` multiplies with a
     ``csr_matrix``. gat has the forms ``scatter``, ``cached`` and ``reduce_cached``; the last two are products, sampled
     products and segment sums of torch with a backward pass written by hand. ``usual`` is what a user writes: ``csr``,
-    and ``scatter`` for gat. ``loss=fused`` is the kernel of agl and blocksparse in place of torch's loss.
+    and ``scatter`` for gat. ``input`` is dense, torch's CSR tensor with dropout on its values (``sparse``), or the same
+    with a kept transpose (``cached``). ``loss=fused`` is the kernel of agl and blocksparse in place of torch's loss.
     """
 
     name: str = "reference"
     variant: str = "usual"
+    input: str = input_setting("sparse", "cached")
     loss: str = loss_setting("torch")
 
     runtimes: ClassVar[dict[str, str]] = {

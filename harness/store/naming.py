@@ -20,6 +20,7 @@ def label(record: Record) -> str:
     allocator = config.get("launcher", {}).get("allocator", "tuned")
     words += ["" if allocator == "tuned" else allocator]
     words += [f"loss={backend['loss']}" if has_lent_loss(config) else ""]
+    words += [f"input={form}" if (form := backend.get("input", "dense")) != "dense" else ""]
     words += ["our khop" if "khop" in record.get("facts", {}).get("batches_by", "") else ""]
     words += [f"+{name}" for name in sorted(record.get("ablations", []))]
     return " ".join(word for word in words if word)

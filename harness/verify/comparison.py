@@ -16,10 +16,11 @@ import numpy as np
 
 from backends.contract import Floats, Unsupported
 from backends.registry import load_object
+from datasets.features import SparseFeatures
 from datasets.graph import Graph
 from datasets.randomness import stream
 from harness.planning.schema import RunConfig
-from harness.verify.graphs import slice_of, small_graph
+from harness.verify.graphs import slice_of, small_graph, with_few_features
 from harness.verify.outcome import Incorrect
 
 ARITHMETIC = "backends.reference.arithmetic"
@@ -62,9 +63,13 @@ class Expected:
 
 
 def parts_of(config: RunConfig, graph: Graph) -> dict[str, Graph]:
-    """Name the graphs on which an engine is compared: a small one and a slice of the cell's own."""
+    """Name the graphs on which an engine is compared: a small one and a slice of the cell's own.
+
+    The small one has sparse features where the cell's are.
+    """
+    small = small_graph(graph.task, graph.classes, weighted=config.model.name == "gcn")
     return {
-        "small graph": small_graph(graph.task, graph.classes, weighted=config.model.name == "gcn"),
+        "small graph": with_few_features(small) if isinstance(graph.features, SparseFeatures) else small,
         **slice_of(graph, config),
     }
 

@@ -18,10 +18,10 @@ SIGMAS = 6.0
 NEAR = 1e-3  # relative: logits that are further from those of every mask have another scale
 
 
-def verify_dropout(config: RunConfig) -> dict[str, Any]:
+def verify_dropout(config: RunConfig, sparse: bool = False) -> dict[str, Any]:
     """Check the dropout of the layers' inputs and that of attention, each alone; raises Incorrect.
 
-    Returns per kind what ``compare`` returns, the share of the entries that were dropped, and their number.
+    ``sparse`` gives the engine sparse features. Returns per kind what ``compare`` returns, the share of the entries that were dropped, and their number.
     """
     training = training_of(config)
     parity: dict[str, Any] = {}
@@ -32,15 +32,14 @@ def verify_dropout(config: RunConfig) -> dict[str, Any]:
         if rate > 0:
             without = training.without_dropout()
             only = replace(without, dropout=rate) if kind == "dropout" else replace(without, attention_dropout=rate)
-            parity |= _verify_kind(config, kind.replace("_", " "), only, rate, parity)
+            parity |= _verify_kind(config, kind.replace("_", " "), DropoutSubject(config, only, sparse), rate, parity)
     return parity
 
 
 def _verify_kind(
-    config: RunConfig, kind: str, training: TrainingSpec, rate: float, parity: dict[str, Any]
+    config: RunConfig, kind: str, subject: "DropoutSubject", rate: float, parity: dict[str, Any]
 ) -> dict[str, Any]:
     """Recover the masks of one kind, then compare under them, and without them in prediction."""
-    subject = DropoutSubject(config, training)
     try:
         probe = Probe(subject.engine, subject.graph, subject.spec, rate)
         drawn = probe.attention() if kind.startswith("attention") else probe.inputs()
@@ -70,8 +69,8 @@ def _wrong_rate(drawn: Recovered, rate: float) -> str:
 class DropoutSubject:
     """One trainer on the graph of pairs; the state's seed draws its parameters, its masks are the same in all calls."""
 
-    def __init__(self, config: RunConfig, training: TrainingSpec) -> None:
-        self.graph, self.spec = pairs_graph(), pairs_spec(config.model.name, config.model.layers)
+    def __init__(self, config: RunConfig, training: TrainingSpec, sparse: bool) -> None:
+        self.graph, self.spec = pairs_graph(sparse), pairs_spec(config.model.name, config.model.layers)
         self.targets = self.graph.nodes_of("train")
         self.masks: Any = None
         self.predicts = False

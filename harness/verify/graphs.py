@@ -1,16 +1,20 @@
 """Graphs of the parity gate: a small fixed one, and a slice of the cell's data set."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from backends.contract import Nodes
 from datasets.csr import csr_from_edges
+from datasets.features import in_layout
 from datasets.graph import Graph
 from harness.planning.schema import RunConfig
 
 BLOCK = 1024
 SLICE_NODES = 4096
 SLICE_EDGES = 40_000
+SLICE_FEATURES = 1 << 24  # numbers in the features of a slice, which the definition holds dense
 
 
 def small_graph(task: str, classes: int, *, weighted: bool, nodes: int = 60, width: int = 12) -> Graph:
@@ -35,6 +39,14 @@ def small_graph(task: str, classes: int, *, weighted: bool, nodes: int = 60, wid
         task="multilabel" if task == "multilabel" else "multiclass",
         edge_weights=random.uniform(0.5, 2.0, csr.nnz).astype(np.float32) if weighted else None,
     )
+
+
+def with_few_features(graph: Graph) -> Graph:
+    """The same graph with sparse features: every third entry of an array, and a node without any."""
+    assert isinstance(graph.features, np.ndarray)
+    few = np.where(np.arange(graph.features.size).reshape(graph.features.shape) % 3 == 0, graph.features, 0)
+    few[1] = 0
+    return replace(graph, features=in_layout(few, "sparse"))
 
 
 def slice_of(graph: Graph, config: RunConfig) -> dict[str, Graph]:
@@ -64,6 +76,6 @@ def neighbourhood(graph: Graph, targets: Nodes, hops: int) -> NDArray[np.int64]:
 
 def _affordable(graph: Graph, nodes: Nodes, taken: int) -> int:
     """How many of ``nodes`` fit beside the ``taken`` ones; in-edges from outside the slice count too."""
-    edges = np.cumsum(graph.csr.in_degrees[nodes])
-    by_edges = int(np.searchsorted(edges, SLICE_EDGES * (SLICE_NODES - taken) // SLICE_NODES, side="right"))
-    return max(1 if taken == 0 else 0, min(by_edges, SLICE_NODES - taken))
+    edges, limit = np.cumsum(graph.csr.in_degrees[nodes]), min(SLICE_NODES, SLICE_FEATURES // max(graph.width, 1))
+    by_edges = int(np.searchsorted(edges, SLICE_EDGES * max(limit - taken, 0) // max(limit, 1), side="right"))
+    return max(1 if taken == 0 else 0, min(by_edges, limit - taken))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from backends.model import ModelSpec, State
 from backends.registry import load_object
 from datasets.csr import csr_from_edges
+from datasets.features import in_layout
 from datasets.graph import Graph
 
 DEFINITION = "backends.reference.definition"
@@ -36,8 +37,11 @@ class Recovered:
     distance: float
 
 
-def pairs_graph() -> Graph:
-    """Pairs of a source (even) and a target (odd), joined by two parallel edges; the targets have labels."""
+def pairs_graph(sparse: bool = False) -> Graph:
+    """Pairs of a source (even) and a target (odd), joined by two parallel edges; the targets have labels.
+
+    ``sparse`` stores all features in compressed rows.
+    """
     random = np.random.Generator(np.random.Philox(key=23))
     nodes, target = 2 * PAIRS, np.arange(2 * PAIRS) % 2 == 1
     ends = np.repeat(np.arange(PAIRS), 2)
@@ -45,7 +49,7 @@ def pairs_graph() -> Graph:
     return Graph(
         "pairs",
         csr_from_edges(2 * ends, 2 * ends + 1, (nodes, nodes)),
-        features=features.astype(np.float32),
+        features=in_layout(features.astype(np.float32), "sparse" if sparse else "dense"),
         labels=np.where(target, random.integers(0, WIDTH, nodes), -1),
         split=np.where(target, 0, 3).astype(np.int8),
         classes=WIDTH,

@@ -9,7 +9,7 @@ from backends.batches import BatchPlan
 from backends.contract import Nodes
 from backends.model import ModelSpec, State, initial_state
 from backends.registry import load_object, runtime
-from datasets.features import root_mean_square
+from datasets.features import SparseFeatures, root_mean_square
 from datasets.graph import Graph
 from datasets.randomness import stream
 from harness.measure.clock import Clock
@@ -26,7 +26,9 @@ def verify_model(config: RunConfig, graph: Graph) -> dict[str, Any]:
     parity = verify_all(config, {name: ModelSubject(config, part) for name, part in parts_of(config, view).items()})
     if config.scenario.name == "train":
         # Loaded here: it compares models, as this module does.
-        parity |= load_object("harness.verify.dropout:verify_dropout")(config)
+        parity |= load_object("harness.verify.dropout:verify_dropout")(
+            config, isinstance(graph.features, SparseFeatures)
+        )
     return parity
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from datasets.features import SparseFeatures, dense_features
 from datasets.graph import Graph
 from datasets.hashes import file_sha256
 from datasets.manifest import manifest
@@ -63,7 +64,7 @@ def test_citeseer_has_15_test_nodes_without_a_row(graphs: dict[str, Graph]) -> N
     assert graph.labels is not None
     unlabelled = np.flatnonzero(graph.labels < 0)
     assert len(unlabelled) == 15
-    assert not graph.features[unlabelled].any()
+    assert not dense_features(graph.features, "a test")[unlabelled].any()
     assert not np.isin(unlabelled, graph.nodes_of("test")).any()
 
 
@@ -126,7 +127,8 @@ def test_planetoid_equals_pyg(graphs: dict[str, Graph], data_folder: Path, name:
     assert ours.features is not None
     assert ours.labels is not None
     labelled = ours.labels >= 0
-    np.testing.assert_allclose(ours.features, theirs.x.numpy(), atol=1e-7)
+    assert isinstance(ours.features, SparseFeatures)
+    np.testing.assert_allclose(ours.features.dense(), theirs.x.numpy(), atol=1e-7)
     np.testing.assert_array_equal(ours.labels[labelled], theirs.y.numpy()[labelled])
     for part, mask in (("train", theirs.train_mask), ("validation", theirs.val_mask), ("test", theirs.test_mask)):
         np.testing.assert_array_equal(ours.nodes_of(part), np.flatnonzero(mask.numpy()))

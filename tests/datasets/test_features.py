@@ -87,7 +87,7 @@ def test_an_unknown_layout_is_refused():
 
 def test_nothing_turns_them_dense_unasked():
     features = in_layout(few_set(0, 3, 3), "sparse")
-    with pytest.raises(TypeError, match="dataset.options.features=dense"):
+    with pytest.raises(TypeError, match=r"dataset\.options\.features=dense"):
         np.asarray(features)
     assert dense_features(features, "a test").shape == (3, 3)
 

@@ -67,7 +67,7 @@ def test_unknown_names_and_options_suggest_the_nearest(tmp_path: Path) -> None:
         entry_of("corra")
     with pytest.raises(ValueError, match=r"option of data set amazon_photo 'splitseed' .*did you mean 'split_seed'"):
         load_dataset("amazon_photo", {"splitseed": 1}, tmp_path)
-    with pytest.raises(ValueError, match="allowed are none"):
+    with pytest.raises(ValueError, match="allowed are features"):
         load_dataset("cora", {"seed": 1}, tmp_path)
     with pytest.raises(FetchError, match="uug is generated: there is nothing to fetch"):
         fetch_dataset("uug", tmp_path)

@@ -192,7 +192,7 @@ class MutantNetwork(Network):
     wrong = ""
     keeps_dropping = False
 
-    def forward(self, features: Tensor, structure: Any) -> Tensor:
+    def forward(self, features: Tensor, structure: Any, nodes: Tensor | None = None) -> Tensor:
         """Logits of all nodes."""
         hidden = features
         left_on = self.wrong in ("dropout left on", "attention dropout left on")
