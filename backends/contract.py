@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from backends.batches import BatchPlan
 from backends.model import ModelSpec, State, TrainingSpec
 from datasets.csr import Csr
+from datasets.features import Features
 from datasets.graph import Graph
 
 Floats = NDArray[np.floating]
@@ -119,7 +120,7 @@ class GraphFeature:
     nodes: Nodes
     distance: Nodes
     degrees: Nodes
-    features: Floats | None
+    features: Features | None
     destinations: Nodes
     sources: Nodes
     ranks: Nodes

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from backends.agl.records import Records
 from backends.agl.wire import Bounds, Pieces, differences, headers, interleave, scalars, varints, zigzag
 from backends.kernels.graphfeatures import Strings, decode_columns
+from datasets.features import Features, SparseFeatures
 
+Ints = NDArray[np.integer]
 SCHEMA = Path(__file__).with_name("graphfeature.proto")
 FIELDS = {name: int(number) for name, number in re.findall(r"(\w+) = (\d+);", SCHEMA.read_text())}
 
@@ -21,7 +23,7 @@ FIELDS = {name: int(number) for name, number in re.findall(r"(\w+) = (\d+);", SC
 def encode(records: Records) -> Pieces:
     """Serialise records, one protobuf string each; the same content gives the same bytes everywhere."""
     nodes, edges, count = records.node_bounds, records.edge_bounds, len(records)
-    columns = {
+    columns: dict[str, Pieces | None] = {
         "nodes": varints(zigzag(differences(records.ids, nodes)), nodes),
         "nodes_at": _nodes_at(records),
         "in_edges": varints(records.in_edges, nodes),
@@ -30,14 +32,46 @@ def encode(records: Records) -> Pieces:
         "edges": varints(zigzag(differences(records.edge_ids, edges)), edges),
         "degrees": varints(records.degrees, nodes),
         "weighted_degrees": _raw(records.weighted_degrees, nodes),
-        "features": _raw(records.features, nodes),
+        **_features(records.features, nodes),
         "edge_weights": _raw(records.edge_weights, edges),
         "edge_features": _raw(records.edge_features, edges),
         "label": varints(zigzag(records.labels.ravel()), np.arange(count + 1) * records.labels.shape[1]),
     }
-    present = [(FIELDS[name], column) for name, column in columns.items() if column]
-    parts = [part for field, column in present for part in (headers(field, column), column)]
-    return interleave([*parts, scalars(FIELDS["split"], records.split)])
+    numbers = {"split": records.split, **_width(records.features, count)}
+    return interleave(_in_order(columns, numbers))
+
+
+def feature_bytes(features: Features, nodes: Bounds) -> int:
+    """Bytes that features take in encoded records, whose nodes ``nodes`` counts."""
+    parts = _in_order(_features(features, nodes), _width(features, len(nodes) - 1))
+    return sum(len(part.data) for part in parts)
+
+
+def _in_order(columns: dict[str, Pieces | None], numbers: dict[str, Ints]) -> list[Pieces]:
+    """Columns with their headers, and single numbers, in the order of their fields."""
+    parts = {FIELDS[name]: [headers(FIELDS[name], column), column] for name, column in columns.items() if column}
+    parts |= {FIELDS[name]: [scalars(FIELDS[name], values)] for name, values in numbers.items()}
+    return [part for field in sorted(parts) for part in parts[field]]
+
+
+def _features(features: Features | None, nodes: Bounds) -> dict[str, Pieces | None]:
+    """Dense features as one column, sparse ones as three: per node how many, their columns, their values."""
+    if not isinstance(features, SparseFeatures):
+        return {"features": _raw(features, nodes)}
+    csr = features.csr
+    entries = csr.indptr[nodes].astype(np.int64)
+    return {
+        "set_features": varints(csr.in_degrees, nodes),
+        "feature_columns": varints(differences(csr.indices, csr.indptr), entries),
+        "feature_values": _raw(features.values, entries),
+    }
+
+
+def _width(features: Features | None, records: int) -> dict[str, Ints]:
+    """The width of sparse features in each record, plus 1 so that it is never 0."""
+    if not isinstance(features, SparseFeatures):
+        return {}
+    return {"feature_width": np.full(records, features.shape[1] + 1)}
 
 
 def _nodes_at(records: Records) -> Pieces:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.contract import GraphFeature
+from datasets.features import Features
 
 Bounds = NDArray[np.int64]
 
@@ -34,7 +35,7 @@ class Records:
     labels: NDArray[np.int64]
     split: NDArray[np.int64]
     weighted_degrees: NDArray[np.float64] | None = None
-    features: NDArray[np.float32] | None = None
+    features: Features | None = None
     edge_weights: NDArray[np.float32] | None = None
     edge_features: NDArray[np.float32] | None = None
 

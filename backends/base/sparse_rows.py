@@ -1,5 +1,6 @@
 """Sparse features as the input of a network's first layer: rows of few values, never written out dense."""
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ from torch import Tensor
 from backends.kernels import Mask, dense, dropout, dropout_values, projection, spmm
 from backends.kernels.rows import take_rows
 from datasets.csr import Csr
-from datasets.features import SparseFeatures
+from datasets.features import Features, SparseFeatures
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +45,30 @@ class SparseRows:
         assert values is not None
         return SparseRows(csr, values)
 
+    def dense(self) -> Tensor:
+        """All entries, [rows, width]."""
+        return torch.from_numpy(SparseFeatures(self.csr, self.values.numpy()).dense())
+
     def dropped(self, mask: Mask) -> "SparseRows":
         """Drop values; the matrix and what is kept with it stay."""
         return replace(self, values=dropout_values(self.csr, self.values, mask))
 
 
 Rows = Tensor | SparseRows
+
+
+def input_rows(features: Features) -> Rows:
+    """Features as the input of a layer, dense ones as a view."""
+    if isinstance(features, SparseFeatures):
+        return SparseRows.of(features)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(features)
+
+
+def features_of(rows: Rows) -> Features:
+    """The input of a layer as features."""
+    return SparseFeatures(rows.csr, rows.values.numpy()) if isinstance(rows, SparseRows) else rows.numpy()
 
 
 def product(rows: Rows, weight: Tensor) -> Tensor:

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from backends.kernels.extension import extension, workers
 from backends.kernels.neighbourhood import Neighbourhood, reaches
 from datasets.csr import Csr, index_dtype
+from datasets.features import Features, SparseFeatures
 
 Ints = NDArray[np.int64]
 NODES, EDGES, SPANS, LABELS = range(4)
+SET_FEATURES, FEATURE_WIDTH = 8, 9  # the latter plus 1, 0 where features are not sparse
 RAW = {"weighted_degrees": np.float64, "features": np.float32, "edge_weights": np.float32, "edge_features": np.float32}
 COLUMNS = {"ids": NODES, "distance": NODES, "in_edges": NODES, "sources": EDGES, "ranks": EDGES, "edge_ids": EDGES,
            "degrees": NODES}  # fmt: skip
@@ -78,7 +80,7 @@ class MergedRecords:
     neighbourhood: Neighbourhood
     roots: NDArray[np.int32]
     degrees: NDArray[np.int64] | NDArray[np.float64] | None = None
-    features: NDArray[np.float32] | None = None
+    features: Features | None = None
     edge_weights: NDArray[np.float32] | None = None
 
 
@@ -87,7 +89,7 @@ def decode_columns(strings: Strings) -> dict[str, Any]:
 
     Numbers are int64; ``labels`` [records, width]; a column that no record has is ``None``. Raises CorruptRecord.
     """
-    counts = np.empty((len(strings), 4 + len(RAW)), dtype=np.int64)
+    counts = np.empty((len(strings), 6 + len(RAW)), dtype=np.int64)
     with _named_errors():
         extension.graphfeature_count(*strings.arrays, counts, strings.threads)
     for name, column in (("hops", SPANS), ("labels", LABELS)):
@@ -96,13 +98,17 @@ def decode_columns(strings: Strings) -> dict[str, Any]:
     columns: dict[str, Any] = {name: np.empty((nodes, edges)[of][-1], dtype=np.int64) for name, of in COLUMNS.items()}
     labelled = int(counts[:, LABELS].max(initial=0))
     columns |= {"labels": np.empty((len(strings), labelled), np.int64), "split": np.empty(len(strings), np.int64)}
+    set_features = _SetFeatures(counts, int(nodes[-1]))
     raw, item_bytes = zip(*(_floats(name, counts, place) for place, name in enumerate(RAW)), strict=True)
     with _named_errors():
         views = [None if column is None else column.reshape(-1).view(np.uint8) for column in raw]
         extension.graphfeature_decode(
-            *strings.arrays, nodes, edges, list(columns.values()), labelled, views, item_bytes, strings.threads
-        )
+            *strings.arrays, nodes, edges, list(columns.values()), labelled, views, item_bytes, *set_features.arrays,
+            strings.threads
+        )  # fmt: skip
     columns |= dict(zip(RAW, raw, strict=True))
+    if set_features.width:
+        columns["features"] = set_features.rows()
     return columns | {"hops": int(counts[:, SPANS].max(initial=1)) - 1, "node_bounds": nodes, "edge_bounds": edges}
 
 
@@ -126,7 +132,7 @@ def merge_records(
     """
     options = apart, degrees == "degrees", degrees == "weighted_degrees", features, edge_weights
     with _named_errors():
-        ids, layers, starts, indices, roots, counts, sums, values, weights = extension.graphfeature_merge(
+        ids, layers, starts, indices, roots, counts, sums, values, weights, *sparse = extension.graphfeature_merge(
             *strings.arrays, reaches(fanouts, needed), *options, strings.threads
         )
     csr = Csr(starts.astype(index_dtype(len(indices)), copy=False), indices, (len(ids),) * 2)
@@ -135,9 +141,41 @@ def merge_records(
         Neighbourhood(ids, distance, csr, np.arange(len(weights)) if edge_weights else None, fanouts),
         roots,
         {None: None, "degrees": counts, "weighted_degrees": sums}[degrees],
-        values.reshape(len(ids), -1) if features else None,
+        _merged_features(values, len(ids), *sparse) if features else None,
         weights if edge_weights else None,
     )
+
+
+def _merged_features(
+    values: NDArray[np.float32], nodes: int, starts: Ints, columns: NDArray[np.int32], width: int
+) -> Features:
+    if not len(starts):
+        return values.reshape(nodes, -1)
+    return SparseFeatures(Csr(starts.astype(index_dtype(max(len(columns), width))), columns, (nodes, width)), values)
+
+
+class _SetFeatures:
+    """Room for the sparse features of counted records; ``width`` is 0 where they have none."""
+
+    def __init__(self, counts: Ints, nodes: int) -> None:
+        self.width, entries = int(counts[:, FEATURE_WIDTH].max(initial=0)), int(counts[:, SET_FEATURES].sum())
+        _refuse("its features are not as wide as the others'", counts[:, FEATURE_WIDTH] != self.width)
+        self.bounds = np.concatenate(([0], np.cumsum(counts[:, SET_FEATURES]))) if self.width else None
+        self.counts = np.empty(nodes if self.width else 0, dtype=np.int64)
+        self.columns = np.empty(entries if self.width else 0, dtype=np.int64)
+        self.values = np.empty(len(self.columns), dtype=np.float32)
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """What the kernel fills."""
+        return self.bounds, self.counts, self.columns, self.values
+
+    def rows(self) -> SparseFeatures:
+        """The features of all nodes."""
+        width = self.width - 1
+        kind = index_dtype(max(len(self.columns), width, 1))
+        indptr = np.concatenate(([0], np.cumsum(self.counts))).astype(kind)
+        return SparseFeatures(Csr(indptr, self.columns.astype(kind), (len(self.counts), width)), self.values)
 
 
 @contextmanager

@@ -21,7 +21,8 @@ NEAR = 1e-3  # relative: logits that are further from those of every mask have a
 def verify_dropout(config: RunConfig, sparse: bool = False) -> dict[str, Any]:
     """Check the dropout of the layers' inputs and that of attention, each alone; raises Incorrect.
 
-    ``sparse`` gives the engine sparse features. Returns per kind what ``compare`` returns, the share of the entries that were dropped, and their number.
+    ``sparse`` gives the engine sparse features. Returns per kind what ``compare`` returns, the share of the entries
+    that were dropped, and their number.
     """
     training = training_of(config)
     parity: dict[str, Any] = {}

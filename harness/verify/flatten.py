@@ -128,7 +128,7 @@ def _sorted(record: GraphFeature) -> GraphFeature:
         record.nodes[order],
         record.distance[order],
         record.degrees[order],
-        None if record.features is None else record.features[order],
+        None if record.features is None else dense_features(record.features, "a comparison")[order],
         destinations[by_rank],
         sources[by_rank],
         record.ranks[by_rank],

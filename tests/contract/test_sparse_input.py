@@ -7,6 +7,7 @@ import pytest
 
 from backends.ablation import resolve
 from backends.batches import BatchPlan
+from backends.contract import Unsupported
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.reference.definition import loss_and_gradients
 from backends.registry import config_class, runtime
@@ -22,7 +23,8 @@ ENGINES = [
     ("agl", {"pruning": "false", "partition": "false"}, (9,)),
     ("agl", {"pipeline": "true", "pipeline_from": 1}, (9,)),
     ("agl", {"strategy": "sync", "workers": 2, "servers": 0}, (9,)),
-    ("agl", {"source": "graphfeature"}, (9,)),
+    ("agl", {"source": "graphfeature"}, (None, 9)),
+    ("agl", {"source": "graphfeature", "features": "shared"}, (9,)),
 ]
 CASES = [
     (name, options, size, model, heads)
@@ -110,6 +112,35 @@ def test_masks_change_with_the_epoch_and_repeat_after_load():
     engine = trainer(graph, "blocksparse", {}, None, "gcn", 1, replace(DROPOUT, rate=1e-30))
     losses = [engine.epoch(index, PlainClock()) for index in (0, 1, 0)]
     assert losses[0] == losses[2] != losses[1]
+
+
+INPUTS = [("reference", {"input": "sparse"}), ("reference", {"input": "cached"})] + [
+    pytest.param("pyg", {"input": "sparse", "variant": variant}, marks=pytest.mark.needs_pyg)
+    for variant in ("edge_index", "csr", "scatter")
+]
+INPUTS += [pytest.param("dgl", {"input": "sparse"}, marks=pytest.mark.needs_dgl)]
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+@pytest.mark.parametrize(("name", "options"), INPUTS)
+def test_peers_take_sparse_tensors(name, options, model):
+    config, graph = config_class(name)(**options), sparse_graph()[0]
+    if config.unsupported("train", model, "cpu", True) is not None:
+        assert (name, model) == ("pyg", "sage") or (name, model, options["variant"]) == ("pyg", "gat", "csr")
+        return
+    targets = graph.nodes_of("train")[:9]
+    engine = trainer(graph, name, options, None, model)
+    expected = loss_and_gradients(graph, engine.spec, initial_state(engine.spec, 0), targets)
+    assert_near(answers(engine, targets), expected)
+    dropping = trainer(graph, name, options, None, model, training=DROPOUT)
+    first, second = answers(dropping, targets), answers(dropping, targets)
+    assert first[1] == second[1] != pytest.approx(expected[1], rel=1e-5)
+
+
+@pytest.mark.parametrize(("name", "options"), INPUTS)
+def test_peers_refuse_dense_features_as_sparse_ones(name, options):
+    with pytest.raises(Unsupported, match=r"set backend\.input=dense"):
+        trainer(sparse_graph()[1], name, options, None, "gcn")
 
 
 @pytest.mark.parametrize("name", ["agl", "blocksparse"])

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from backends.agl.graphfeature import decode
 from backends.agl.records import Records
+from backends.base.sparse_rows import Rows, features_of, input_rows
 from backends.kernels.graphfeatures import CorruptRecord, MergedRecords, Strings, merge_records
+from datasets.features import Features
 
 Ints = NDArray[np.int64]
 
@@ -25,15 +26,15 @@ class ShardError(ValueError):
 class ShardFeatures:
     """The features of a shard's nodes, [nodes, width], stored once in a file beside it."""
 
-    def __init__(self, path: Path, ids: Ints, values: NDArray[np.float32]) -> None:
+    def __init__(self, path: Path, ids: Ints, features: Features) -> None:
         self.path, self.ids = path, ids
         self.order: Ints | None = None
-        self.values = torch.from_numpy(values)
+        self.rows = input_rows(features)
         if (ids[1:] < ids[:-1]).any():
             self.order = np.argsort(ids, kind="stable")
             self.ids = ids[self.order]
 
-    def rows_of(self, ids: Ints) -> Tensor:
+    def rows_of(self, ids: Ints) -> Rows:
         """Features of nodes by id; raises ShardError for a node that the file lacks."""
         if not len(self.ids):
             raise ShardError(f"{self.path} holds no nodes: flatten the graph again")
@@ -42,7 +43,7 @@ class ShardFeatures:
         if unknown.any():
             raise ShardError(f"{self.path} lacks node {ids[unknown.argmax()]}: flatten the graph again")
         rows = places if self.order is None else self.order[places]
-        return self.values.index_select(0, torch.from_numpy(rows))
+        return self.rows.index_select(0, torch.from_numpy(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,16 +61,16 @@ class EncodedRecords:
             records = decode(self.strings)
         if self.features is None:
             return records
-        return replace(records, features=self.features.rows_of(records.ids).numpy())
+        return replace(records, features=features_of(self.features.rows_of(records.ids)))
 
-    def merge(self, fanouts: tuple[int | None, ...], **options: Any) -> tuple[MergedRecords, Tensor]:
+    def merge(self, fanouts: tuple[int | None, ...], **options: Any) -> tuple[MergedRecords, Rows]:
         """Merge the records' neighbourhoods (``merge_records``); also returns node features; raises ShardError."""
         with self._naming_corrupt_record():
             merged = merge_records(self.strings, fanouts, features=self.features is None, **options)
         if self.features is not None:
             return merged, self.features.rows_of(merged.neighbourhood.nodes)
         assert merged.features is not None
-        return merged, torch.from_numpy(merged.features)
+        return merged, input_rows(merged.features)
 
     @contextmanager
     def _naming_corrupt_record(self) -> Iterator[None]:

@@ -69,10 +69,10 @@ class AglFlattener:
 
     def _without_sink(self) -> dict[str, Any]:
         """Sample, join and encode, without writing."""
-        job, width, sizes = self.job, self.graph.width, Sizes()
+        job, features, sizes = self.job, self.graph.features, Sizes()
         seen = np.zeros(self.graph.nodes, dtype=bool)
         for batch in flatten_batches(self.source, self.targets, job.strategy, embed=job.embed, threads=job.threads):
-            sizes.count_batch(batch, width, job.embed)
+            sizes.count_batch(batch, features, job.embed)
             seen[batch.numbers] = True
         counts = {"records": sizes.records, "nodes": sizes.nodes, "edges": sizes.edges}
         return counts | {"embedded_bytes": sizes.embedded_bytes, "duplication": sizes.nodes / int(seen.sum())}

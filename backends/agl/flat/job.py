@@ -21,6 +21,7 @@ from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError
 from backends.agl.flat.shards import Sizes, shard_once
 from backends.agl.flat.source import Source
 from backends.kernels.sampling import distinct
+from datasets.features import SparseFeatures
 from datasets.graph import SPLITS, Graph
 from datasets.randomness import permutation
 
@@ -61,6 +62,7 @@ class FlattenJob:
         inputs = {option.name: getattr(self, option.name) for option in fields(self)[:4]}
         inputs |= {"strategy": asdict(self.strategy)}
         inputs |= {"graph": [graph.name, graph.sha256, graph.nodes, graph.csr.nnz, graph.width]}
+        inputs |= {"sparse": isinstance(graph.features, SparseFeatures)}
         inputs |= {"targets": hashlib.sha256(targets.astype("<i8").tobytes()).hexdigest()}
         return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
@@ -162,11 +164,11 @@ def _claim(partial: Path, identity: str) -> None:
 def estimate(source: Source, targets: Ints, job: FlattenJob) -> int:
     """Estimate the bytes of all shards from a sample of the targets."""
     sampled = targets[permutation(job.strategy.seed, "estimate", len(targets))[:ESTIMATE_TARGETS]]
-    sizes, width, nodes = Sizes(), source.graph.width, []
+    sizes, features, nodes = Sizes(), source.graph.features, []
     for batch in flatten_batches(source, sampled, job.strategy, embed=False):
-        sizes.count_batch(batch, width, embed=False)
+        sizes.count_batch(batch, features, embed=False)
         nodes.append(distinct(batch.numbers))
-    sizes.count_shared(len(distinct(np.concatenate(nodes))), width)
+    sizes.count_shared(distinct(np.concatenate(nodes)), features)
     return int(
         (sizes.embedded_bytes if job.embed else sizes.shared_bytes) / len(sampled) * len(targets) * ESTIMATE_MARGIN
     )
@@ -234,6 +236,7 @@ def _manifest(graph: Graph, job: FlattenJob, written: list[tuple[Sizes, Ints]], 
         "task": graph.task,
         "classes": graph.classes,
         "width": graph.width,
+        "sparse": isinstance(graph.features, SparseFeatures),
         "weighted": source.weighted_degrees is not None,
         "strategy": asdict(job.strategy),
         "filter": job.filtering,

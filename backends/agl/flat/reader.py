@@ -13,6 +13,8 @@ from backends.agl.flat.shards import features_path, shard_path
 from backends.agl.records import Records
 from backends.kernels.graphfeatures import Strings
 from backends.kernels.parquet import UncompressedParquet
+from datasets.csr import Csr
+from datasets.features import SparseFeatures
 from datasets.randomness import permutation
 from datasets.tables.node_stream import NAMES
 
@@ -105,7 +107,15 @@ class GraphFeatureReader:
         path = features_path(self.shards[number])
         with self._plain(path) as file:
             ids = file.numbers("id", "INT64")
-            return ShardFeatures(path, ids, file.numbers("features", "FLOAT").reshape(len(ids), -1))
+            if not self.manifest.get("sparse"):
+                return ShardFeatures(path, ids, file.numbers("features", "FLOAT").reshape(len(ids), -1))
+        return ShardFeatures(path, ids, self._sparse_features(path, len(ids)))
+
+    def _sparse_features(self, path: Path, nodes: int) -> SparseFeatures:
+        columns, values = (self._read(path, name).combine_chunks() for name in ("columns", "values"))
+        starts = columns.offsets.to_numpy()
+        csr = Csr(starts, columns.flatten().to_numpy(), (nodes, self.manifest["width"]))
+        return SparseFeatures(csr, values.flatten().to_numpy())
 
     @contextmanager
     def _plain(self, path: Path) -> Iterator[UncompressedParquet]:

@@ -11,10 +11,11 @@ import numpy as np
 from backends.agl.flat.rounds import Ints
 from backends.agl.flat.source import Source
 from backends.agl.flat.store import EncodedBatch, ids_of
+from backends.agl.graphfeature import feature_bytes
 from backends.agl.records import Records
 from backends.agl.wire import Pieces
 from backends.kernels.sampling import distinct
-from datasets.features import dense_features
+from datasets.features import Features, SparseFeatures
 from datasets.graph import SPLITS
 
 SPLIT_NAMES = [*SPLITS, "none"]
@@ -37,20 +38,34 @@ class Sizes:
         for count in fields(self):
             setattr(self, count.name, getattr(self, count.name) + getattr(other, count.name))
 
-    def count_batch(self, batch: EncodedBatch, width: int, embed: bool) -> None:
-        """Count a batch; ``count_shared`` adds the features that are stored once per shard."""
-        features = np.diff(batch.records.node_bounds) * 4 * width
-        headers = sum(1 + max(1, -(-int(size).bit_length() // 7)) for size in features) if width else 0
-        bare = len(batch.strings.data) - (int(features.sum()) + headers if embed else 0)
+    def count_batch(self, batch: EncodedBatch, features: Features | None, embed: bool) -> None:
+        """Count a batch of a graph with ``features``; ``count_shared`` adds those that are stored once per shard."""
+        in_records = _bytes_in_records(features, batch)
+        bare = len(batch.strings.data) - (in_records if embed else 0)
         self.records += len(batch.records)
         self.nodes += len(batch.numbers)
         self.edges += len(batch.records.edge_ids)
         self.shared_bytes += bare
-        self.embedded_bytes += bare + int(features.sum()) + headers
+        self.embedded_bytes += bare + in_records
 
-    def count_shared(self, nodes: int, width: int) -> None:
+    def count_shared(self, nodes: Ints, features: Features | None) -> None:
         """Count the distinct nodes of a shard: an id and features each."""
-        self.shared_bytes += nodes * (8 + 4 * width)
+        self.shared_bytes += 8 * len(nodes)
+        if isinstance(features, SparseFeatures):
+            self.shared_bytes += features[nodes].nbytes
+        elif features is not None:
+            self.shared_bytes += 4 * features.shape[1] * len(nodes)
+
+
+def _bytes_in_records(features: Features | None, batch: EncodedBatch) -> int:
+    """Bytes that the features of a batch's nodes take in its records."""
+    if features is None or not features.shape[1]:
+        return 0
+    bounds = batch.records.node_bounds
+    if isinstance(features, SparseFeatures):
+        return feature_bytes(features[batch.numbers], bounds)
+    sizes = np.diff(bounds) * 4 * features.shape[1]
+    return int(sizes.sum()) + sum(1 + max(1, -(-int(size).bit_length() // 7)) for size in sizes)
 
 
 def shard_path(folder: Path, number: int) -> Path:
@@ -73,7 +88,7 @@ def write_shard(
     """
     from pyarrow import parquet
 
-    shard, sizes, width = shard_path(folder, number), Sizes(), source.graph.width
+    shard, sizes, features = shard_path(folder, number), Sizes(), source.graph.features
     batch_nodes = []
     unnamed, writer = shard.with_name(f".{shard.name}.tmp"), None
     try:
@@ -81,15 +96,15 @@ def write_shard(
             rows = _rows(batch.records, batch.strings)
             writer = writer or parquet.ParquetWriter(unnamed, rows.schema, **LAYOUT)
             writer.write_table(rows)
-            sizes.count_batch(batch, width, embed)
+            sizes.count_batch(batch, features, embed)
             batch_nodes.append(distinct(batch.numbers))
     finally:
         if writer is not None:
             writer.close()
     nodes = distinct(np.concatenate(batch_nodes))
-    sizes.count_shared(len(nodes), width)
-    if not embed and source.graph.features is not None:
-        sizes.file_bytes += _write_features(features_path(shard), source, nodes)
+    sizes.count_shared(nodes, features)
+    if not embed and features is not None:
+        sizes.file_bytes += _write_features(features_path(shard), ids_of(source.graph, nodes), features[nodes])
     sizes.file_bytes += unnamed.stat().st_size
     unnamed.replace(shard)
     return sizes, nodes
@@ -110,15 +125,25 @@ def _rows(records: Records, strings: Pieces) -> Any:
     )
 
 
-def _write_features(path: Path, source: Source, nodes: Ints) -> int:
+def _write_features(path: Path, ids: Ints, features: Features) -> int:
+    """Write the features of nodes; returns the bytes of the file.
+
+    Columns: ``id`` and ``features``, a list per node; of sparse features ``columns`` and ``values``, lists likewise.
+    """
     import pyarrow as pa
     from pyarrow import parquet
 
-    assert source.graph.features is not None
-    values = dense_features(source.graph.features[nodes], "GraphFlat")
-    column = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
+    if isinstance(features, SparseFeatures):
+        starts, columns, values = features.arrays
+        kind = pa.ListArray if features.csr.nnz <= np.iinfo(np.int32).max else pa.LargeListArray
+        lists = {
+            name: kind.from_arrays(pa.array(starts), pa.array(entries))
+            for name, entries in (("columns", columns.astype(np.int32)), ("values", values))
+        }
+    else:
+        lists = {"features": pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1])}
     unnamed = path.with_name(f".{path.name}.tmp")
-    parquet.write_table(pa.table({"id": ids_of(source.graph, nodes), "features": column}), unnamed, **LAYOUT)
+    parquet.write_table(pa.table({"id": ids, **lists}), unnamed, **LAYOUT)
     unnamed.replace(path)
     return path.stat().st_size
 

@@ -10,7 +10,6 @@ from backends.agl.flat.source import Source
 from backends.agl.graphfeature import encode
 from backends.agl.records import Records
 from backends.agl.wire import Pieces
-from datasets.features import dense_features
 from datasets.graph import NO_SPLIT, Graph
 
 
@@ -79,7 +78,7 @@ def sort_and_join(neighbourhoods: TargetNeighbourhoods, source: Source, *, embed
         edge_ids=(positions if graph.csr.edge_ids is None else graph.csr.edge_ids[positions]).astype(np.int64),
         degrees=source.degrees_of(numbers),
         weighted_degrees=None if source.weighted_degrees is None else source.weighted_degrees[numbers],
-        features=dense_features(graph.features[numbers], "GraphFlat") if embed and graph.features is not None else None,
+        features=graph.features[numbers] if embed and graph.features is not None else None,
         **_of_targets(graph, numbers[node_bounds[:-1]]),
         **_of_edges(graph, positions),
     )

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from backends.agl.infer.job import InferenceJob, Nodes
 from backends.agl.infer.map_stage import inverse_sqrt_degrees
-from backends.agl.infer.rounds import input_rows
 from backends.agl.vectorize import matrices
 from backends.base.layered import LayeredNetwork
+from backends.base.sparse_rows import input_rows
 from backends.kernels import khop
 from backends.model import TrainingSpec
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from backends.agl.infer.slices import Slice
 from backends.base.layered import LayerMatrix
-from backends.base.sparse_rows import Rows, SparseRows
-from datasets.features import Features, SparseFeatures
+from backends.base.sparse_rows import input_rows
+from datasets.features import Features
 
 Floats = NDArray[np.float32]
 Messages = dict[str, Floats]
@@ -26,11 +26,6 @@ def tensor(array: NDArray[Any]) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array)
-
-
-def input_rows(features: Features) -> Rows:
-    """Features or embeddings as a network takes them."""
-    return SparseRows.of(features) if isinstance(features, SparseFeatures) else tensor(features)
 
 
 def send(model_slice: Slice, layer: int, embeddings: Features) -> Messages:

@@ -22,6 +22,7 @@ from backends.agl.flat.source import Source
 from backends.agl.vectorize import inverse_sqrt, matrices
 from backends.base.layered import LayeredTrainer, LayerMatrix
 from backends.base.loss import targets_of
+from backends.base.sparse_rows import SparseRows
 from backends.base.trainer import Batch
 from backends.batches import BatchPlan
 from backends.contract import Clock, Nodes
@@ -59,8 +60,8 @@ class GraphFeatureTrainer(AglTrainer):
 
     @property
     def sparse_input(self) -> bool:
-        """Never: shards hold dense features."""
-        return False
+        """Whether the first layer multiplies sparse features, where shards hold them so."""
+        return bool(self.reader.manifest.get("sparse")) and bool(self.config.on("sparse"))
 
     def prepare_structure(self) -> None:
         """Sort the ids, to map them back to node numbers; vectorise a full batch once."""
@@ -97,6 +98,8 @@ class GraphFeatureTrainer(AglTrainer):
             degrees=("weighted_degrees" if weighted else "degrees") if gcn else None,
             edge_weights=gcn and weighted,
         )
+        if isinstance(features, SparseRows) and not self.sparse_input:
+            features = features.dense()
         scale = None if merged.degrees is None else inverse_sqrt(1.0 + merged.degrees)
         structure = matrices(merged.neighbourhood, self.spec.name, self.spec.layers, form, scale, merged.edge_weights)
         targets = self.by_id[np.searchsorted(self.sorted_ids, merged.neighbourhood.nodes[merged.roots])]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from backends.agl.graphfeature import FIELDS, SCHEMA, decode, encode
 from backends.agl.records import Records
 from backends.kernels.graphfeatures import CorruptRecord
+from datasets.features import SparseFeatures, in_layout
 
 
 def message_class():
@@ -61,10 +62,18 @@ def records(draw):
         labels=random.integers(-1, 5, (len(sizes), classes)),
         split=random.integers(0, 4, len(sizes)),
         weighted_degrees=random.normal(size=n) if draw(st.booleans()) else None,
-        features=random.normal(size=(n, width)).astype(np.float32) if width else None,
+        features=features_of(random, n, width, draw(st.sampled_from(["dense", "sparse", "none"]))),
         edge_weights=random.normal(size=m).astype(np.float32) if m and draw(st.booleans()) else None,
         edge_features=random.normal(size=(m, edge_width)).astype(np.float32) if m and edge_width else None,
     )
+
+
+def features_of(random, nodes, width, layout):
+    if layout == "none" or (not width and layout == "dense"):
+        return None
+    wide = 100 * width if layout == "sparse" else width
+    features = random.normal(size=(nodes, wide)).astype(np.float32)
+    return in_layout(np.where(random.random((nodes, wide)) < 0.05, features, 0) if wide > width else features, layout)
 
 
 def strings_of(pieces):
@@ -77,6 +86,9 @@ def test_decoding_inverts_encoding(records_):
     for name in Records.__dataclass_fields__:
         mine, back = getattr(records_, name), getattr(again, name)
         assert (mine is None) == (back is None), name
+        if isinstance(mine, SparseFeatures):
+            assert mine.shape == back.shape
+            mine, back = (np.concatenate(features.arrays) for features in (mine, back))
         assert mine is None or np.array_equal(mine, back), name
 
 
@@ -91,7 +103,12 @@ def test_bytes_are_those_of_the_protobuf_runtime(records_):
             list(message.nodes_at) == np.bincount(records_.distance[first:last], minlength=records_.hops + 1).tolist()
         )
         assert list(message.label) == records_.labels[index].tolist()
-        if records_.features is not None:
+        if isinstance(records_.features, SparseFeatures):
+            own = records_.features[first:last]
+            assert list(message.set_features) == own.csr.in_degrees.tolist()
+            assert message.feature_values == own.values.tobytes()
+            assert message.feature_width == own.shape[1] + 1
+        elif records_.features is not None:
             assert message.features == records_.features[first:last].tobytes()
 
 
@@ -112,6 +129,13 @@ def test_a_truncated_record_is_refused(records_, data):
         assert "record 0" in str(error) or "edge" in str(error) or "field" in str(error)
 
 
+def sparse(message):
+    """Give the first of two nodes features in columns 1 and 4 of 7."""
+    message.set_features.extend([2, 0])
+    message.feature_columns.extend([1, 3])
+    message.feature_values, message.feature_width = bytes(8), 8
+
+
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
@@ -120,6 +144,13 @@ def test_a_truncated_record_is_refused(records_, data):
         (lambda message: message.sources.append(0), "sources"),
         (lambda message: message.degrees.append(3), "degrees"),
         (lambda message: setattr(message, "features", b"12345"), "features"),
+        (lambda message: message.set_features.extend([1, 0]), "feature_width"),
+        (lambda message: (sparse(message), message.set_features.append(0)), "set_features"),
+        (lambda message: (sparse(message), message.feature_columns.append(1)), "feature_values"),
+        (lambda message: (sparse(message), message.feature_columns.__setitem__(1, 0)), "ascend"),
+        (lambda message: (sparse(message), message.feature_columns.__setitem__(1, 8)), "below feature_width"),
+        (lambda message: (sparse(message), setattr(message, "feature_values", b"1234")), "feature_values"),
+        (lambda message: (sparse(message), setattr(message, "features", b"12345678")), "dense or sparse"),
     ],
 )
 def test_fields_that_contradict_each_other_are_named(damage, complaint):
@@ -132,7 +163,7 @@ def test_fields_that_contradict_each_other_are_named(damage, complaint):
 
 
 def test_the_schema_numbers_every_field_once():
-    assert len(set(FIELDS.values())) == len(FIELDS) == 13
+    assert len(set(FIELDS.values())) == len(FIELDS) == 17
 
 
 @given(records(), st.data())
@@ -158,7 +189,11 @@ def test_fields_may_stand_in_any_order_beside_unknown_ones(records_, random):
     message = GraphFeature.FromString(string)
     parts = [GraphFeature(**{field.name: value}).SerializeToString() for field, value in message.ListFields()]
     assert b"".join(parts) == string
-    strange = [bytes([0x72, 2, 7, 7]), bytes([0x80, 0x01, 0xFF, 0x01]), bytes([0xFA, 0xFF, 0xFF, 0xFF, 0x0F, 1, 9])]
-    parts += strange  # field 14 as bytes, field 16 as a number, the last field that there can be
+    strange = [
+        bytes([0xA2, 0x01, 2, 7, 7]),
+        bytes([0xB0, 0x01, 0xFF, 0x01]),
+        bytes([0xFA, 0xFF, 0xFF, 0xFF, 0x0F, 1, 9]),
+    ]
+    parts += strange  # field 20 as bytes, field 22 as a number, the last field that there can be
     random.shuffle(parts)
     assert strings_of(encode(decode([b"".join(parts)]))) == [string]

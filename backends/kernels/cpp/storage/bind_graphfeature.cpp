@@ -38,6 +38,7 @@ void count(In<uint8_t> data, In<int64_t> starts, In<int64_t> ends, Out<int64_t> 
 // `columns`: ids, distance, in_edges, sources, ranks, edge_ids, degrees, labels, split.
 void decode(In<uint8_t> data, In<int64_t> starts, In<int64_t> ends, In<int64_t> nodes, In<int64_t> edges,
             std::vector<Out<int64_t>> columns, int64_t labelled, std::vector<Raw> raw, std::vector<int64_t> each,
+            Maybe<int64_t> set, Out<int64_t> set_features, Out<int64_t> feature_columns, Out<float> feature_values,
             int threads) {
     const auto strings = strings_of(data, starts, ends);
     kernels::RecordColumns out{nodes.data(), edges.data()};
@@ -45,7 +46,8 @@ void decode(In<uint8_t> data, In<int64_t> starts, In<int64_t> ends, In<int64_t> 
                            &out.degrees, &out.labels, &out.split};
     for (size_t i = 0; i < std::size(targets); ++i) *targets[i] = columns.at(i).data();
     for (size_t i = 0; i < 4; ++i) out.raw[i] = raw.at(i) ? raw[i]->data() : nullptr, out.each[i] = each.at(i);
-    out.labelled = labelled;
+    out.labelled = labelled, out.set = pointer(set), out.set_features = set_features.data();
+    out.feature_columns = feature_columns.data(), out.feature_values = feature_values.data();
     released([&] { kernels::decode_columns(strings, out, threads); });
 }
 
@@ -62,7 +64,8 @@ nb::tuple merge(In<uint8_t> data, In<int64_t> starts, In<int64_t> ends,
     released([&] { kernels::Merge(strings, apart, requested, threads).run(hops, merged); });
     return nb::make_tuple(to_numpy(merged.ids), merged.layers, to_numpy(merged.starts), to_numpy(merged.indices),
                           to_numpy(merged.roots), to_numpy(merged.degrees), to_numpy(merged.weighted_degrees), to_numpy(merged.features),
-                          to_numpy(merged.edge_weights));
+                          to_numpy(merged.edge_weights), to_numpy(merged.feature_starts),
+                          to_numpy(merged.feature_columns), merged.width);
 }
 
 }  // namespace
@@ -71,7 +74,8 @@ void define_graphfeature(nb::module_& m) {
     m.def("graphfeature_count", &count, "data"_a.noconvert(), "starts"_a.noconvert(), "ends"_a.noconvert(),
           "counts"_a.noconvert(), "threads"_a);
     m.def("graphfeature_decode", &decode, "data"_a.noconvert(), "starts"_a.noconvert(), "ends"_a.noconvert(),
-          "nodes"_a.noconvert(), "edges"_a.noconvert(), "columns"_a, "labelled"_a, "raw"_a, "each"_a, "threads"_a);
+          "nodes"_a.noconvert(), "edges"_a.noconvert(), "columns"_a, "labelled"_a, "raw"_a, "each"_a, "set"_a.none(),
+          "set_features"_a, "feature_columns"_a, "feature_values"_a, "threads"_a);
     m.def("graphfeature_merge", &merge, "data"_a.noconvert(), "starts"_a.noconvert(), "ends"_a.noconvert(), "reaches"_a,
           "apart"_a, "degrees"_a, "weighted_degrees"_a, "features"_a, "edge_weights"_a, "threads"_a);
 }

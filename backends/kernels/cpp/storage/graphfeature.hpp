@@ -12,11 +12,12 @@ namespace kernels {
 
 enum Field {  // the numbers of the schema
     kNodes = 1, kNodesAt, kInEdges, kSources, kRanks, kEdges, kDegrees, kWeightedDegrees, kFeatures, kEdgeWeights,
-    kEdgeFeatures, kLabel, kSplit, kFields
+    kEdgeFeatures, kLabel, kSplit, kSetFeatures, kFeatureColumns, kFeatureValues, kFeatureWidth, kFields
 };
 constexpr const char* kFieldNames[kFields] = {
     "", "nodes", "nodes_at", "in_edges", "sources", "ranks", "edges", "degrees", "weighted_degrees", "features",
-    "edge_weights", "edge_features", "label", "split"};
+    "edge_weights", "edge_features", "label", "split", "set_features", "feature_columns", "feature_values",
+    "feature_width"};
 
 // How many numbers end in 8 bytes.
 inline int ends_in(const uint8_t* bytes) {
@@ -73,7 +74,9 @@ class PackedNumbers {
 // The bytes of a record's fields; empty where it lacks the field.
 struct GraphFeature {
     std::array<Bytes, kFields> fields{};
-    uint64_t split = 0;
+    uint64_t split = 0, feature_width = 0;
+
+    bool sparse() const { return feature_width > 0; }
 
     // Refuse a field of bytes that does not hold `each` bytes for each of `count`.
     Bytes sized(Field field, int64_t count, int64_t each) const {
@@ -97,9 +100,10 @@ inline GraphFeature fields_of(Bytes record) {
         if (kind != 0 && (kind != 2 || value > uint64_t(record.size())))
             throw Corrupt("field " + std::to_string(field) + " of wire type " + std::to_string(kind) +
                           " does not fit into " + std::to_string(whole) + " bytes");
-        if (field >= 1 && field < kFields && (kind == 0) != (field == kSplit))
+        if (field >= 1 && field < kFields && (kind == 0) != (field == kSplit || field == kFeatureWidth))
             throw Corrupt(std::string("field ") + kFieldNames[field] + " has the wrong wire type");
         if (field == kSplit) feature.split = value;
+        if (field == kFeatureWidth) feature.feature_width = value;
         const int64_t length = kind == 0 ? 0 : int64_t(value);
         if (field >= 1 && field < kFields) feature.fields[field] = {record.begin, record.begin + length};
         record.begin += length;
@@ -122,6 +126,9 @@ inline Extent extent_of(const GraphFeature& record) {
     require(extent.nodes > 0, "a target");
     require(extent.nodes < int64_t(1) << 31 && extent.edges < int64_t(1) << 31, "fewer than 2^31 nodes and edges");
     require(count_numbers(fields[kInEdges]) == extent.nodes, "as many in_edges as nodes");
+    for (const Field field : {kSetFeatures, kFeatureColumns, kFeatureValues})
+        require(record.sparse() || fields[field].size() == 0, "the feature_width of its sparse features");
+    require(!record.sparse() || fields[kFeatures].size() == 0, "either dense or sparse features");
     uint64_t placed = 0;
     PackedNumbers nodes_at(fields[kNodesAt]);
     for (int64_t i = 0; i < extent.spans && placed <= uint64_t(extent.nodes); ++i) {
@@ -145,6 +152,35 @@ void read_starts(const GraphFeature& record, const Extent& extent, T* starts) {
         total += here, starts[i + 1] = T(total);
     }
     require(total == uint64_t(extent.edges), "as many edges as in_edges say");
+}
+
+// Write where each node's set features begin, [nodes + 1], and refuse other numbers of columns or values.
+inline void read_feature_starts(const GraphFeature& record, int64_t nodes, int64_t* starts) {
+    const int64_t total = count_numbers(record.fields[kFeatureColumns]);
+    require(count_numbers(record.fields[kSetFeatures]) == nodes, "as many set_features as nodes");
+    require(record.feature_width <= uint64_t(1) << 31, "fewer than 2^31 columns of features");
+    record.sized(kFeatureValues, total, 4);
+    PackedNumbers counts(record.fields[kSetFeatures]);
+    starts[0] = 0;
+    for (int64_t i = 0; i < nodes; ++i) {
+        const uint64_t here = counts.next();
+        require(here <= uint64_t(total - starts[i]), "as many feature_columns as set_features say");
+        starts[i + 1] = starts[i] + int64_t(here);
+    }
+    require(starts[nodes] == total, "as many feature_columns as set_features say");
+}
+
+// Undo the differences of one node's columns, which ascend and are below the width.
+template <class T>
+void read_feature_columns(PackedNumbers& steps, uint64_t width, int64_t count, T* columns) {
+    uint64_t column = 0;
+    for (int64_t i = 0; i < count; ++i) {
+        const uint64_t step = steps.next();
+        column = i == 0 ? step : column + step;
+        if (step >= width || column + 1 >= width || (i > 0 && step == 0))
+            throw Corrupt("feature_columns of a node do not ascend below feature_width");
+        columns[i] = T(column);
+    }
 }
 
 // Undo the differences of ids.

@@ -13,7 +13,8 @@ struct Strings {
     Bytes operator[](int64_t record) const { return {data + starts[record], data + ends[record]}; }
 };
 
-constexpr int kCounted = 8;  // nodes, edges, spans, labels; bytes of weighted degrees, features, edge weights and features
+// nodes, edges, spans, labels; bytes of weighted degrees, features, edge weights and features; set features, their width + 1
+constexpr int kCounted = 10;
 constexpr std::array<Field, 4> kRaw = {kWeightedDegrees, kFeatures, kEdgeWeights, kEdgeFeatures};
 
 // Count each record's entries, [records, kCounted], and refuse a record that contradicts itself.
@@ -31,6 +32,7 @@ inline void count_columns(const Strings& strings, int64_t* counts, int threads) 
             own[0] = extent.nodes, own[1] = extent.edges, own[2] = extent.spans;
             own[3] = count_numbers(record.fields[kLabel]);
             for (int i = 0; i < 4; ++i) own[4 + i] = record.fields[kRaw[i]].size();
+            own[8] = count_numbers(record.fields[kFeatureColumns]), own[9] = int64_t(record.feature_width);
         });
     }
     damage.raise();
@@ -43,6 +45,9 @@ struct RecordColumns {
     int64_t labelled;
     std::array<uint8_t*, 4> raw;
     std::array<int64_t, 4> each;
+    const int64_t* set;  // bounds of the set features [records + 1], null where features are not sparse
+    int64_t *set_features, *feature_columns;
+    float* feature_values;
 };
 
 template <class T>
@@ -79,6 +84,17 @@ inline void read_columns(const GraphFeature& record, int64_t r, const RecordColu
         const Bytes bytes = record.sized(kRaw[i], count, out.each[i]);
         if (bytes.size() > 0) std::memcpy(out.raw[i] + first * out.each[i], bytes.begin, bytes.size());
     }
+    if (out.set == nullptr) return;
+    read_feature_starts(record, extent.nodes, starts.data());
+    require(out.set[r + 1] - out.set[r] == starts[extent.nodes], "the set features that were counted");
+    PackedNumbers steps(fields[kFeatureColumns]);
+    for (int64_t i = 0; i < extent.nodes; ++i) {
+        out.set_features[node + i] = starts[i + 1] - starts[i];
+        read_feature_columns(steps, record.feature_width, starts[i + 1] - starts[i],
+                             out.feature_columns + out.set[r] + starts[i]);
+    }
+    if (starts[extent.nodes] > 0)
+        std::memcpy(out.feature_values + out.set[r], fields[kFeatureValues].begin, 4 * starts[extent.nodes]);
 }
 
 // Decode records that were counted.

@@ -82,7 +82,9 @@ struct Merged {
     Buffer<int64_t> ids, starts, degrees;
     Buffer<int32_t> indices, roots;
     Buffer<double> weighted_degrees;
-    Buffer<float> features, edge_weights;
+    Buffer<float> features, edge_weights;  // of sparse features the values
+    Buffer<int64_t> feature_starts;
+    Buffer<int32_t> feature_columns;
     std::vector<int64_t> layers;
     int64_t width = 0;
 };
@@ -263,6 +265,7 @@ class Merge {
         if (requested_.degrees) read_degrees(merged);
         if (requested_.weighted_degrees) copy(kWeightedDegrees, 8, merged.weighted_degrees.grow(nodes));
         if (!requested_.features) return;
+        if (records_[0].sparse()) return read_sparse_features(merged);
         merged.width = records_[0].fields[kFeatures].size() / (4 * extents_[0].nodes);
         copy(kFeatures, 4 * merged.width, merged.features.grow(nodes * merged.width));
     }
@@ -276,6 +279,36 @@ class Merge {
             for (int64_t at = 0; row < end; ++row) {
                 numbers.skip(row->first.node - at), at = row->first.node + 1;
                 degrees[row->second] = int64_t(numbers.next());
+            }
+        });
+    }
+
+    // Columns and values of the set features: counted first, then each record is read from front to end.
+    void read_sparse_features(Merged& merged) {
+        const int64_t nodes = int64_t(nodes_.size());
+        merged.width = int64_t(records_[0].feature_width) - 1;
+        std::vector<std::vector<int64_t>> own(count_);
+        for_records([&](int64_t r) {
+            require(records_[r].feature_width == records_[0].feature_width, "as wide features as the others");
+            own[r].resize(extents_[r].nodes + 1);
+            read_feature_starts(records_[r], extents_[r].nodes, own[r].data());
+        });
+        int64_t* starts = merged.feature_starts.grow(nodes + 1);
+        starts[0] = 0;
+        for (int64_t i = 0; i < nodes; ++i) {
+            const Place at = place_of(i);
+            starts[i + 1] = starts[i] + own[at.record][at.node + 1] - own[at.record][at.node];
+        }
+        int32_t* columns = merged.feature_columns.grow(starts[nodes]);
+        float* values = merged.features.grow(starts[nodes]);
+        for_places(0, [&](int64_t r, const auto* row, const auto* end) {
+            PackedNumbers steps(records_[r].fields[kFeatureColumns]);
+            const uint8_t* stored = records_[r].fields[kFeatureValues].begin;
+            for (int64_t at = 0; row < end; ++row) {
+                const int64_t begin = own[r][row->first.node], count = own[r][row->first.node + 1] - begin;
+                steps.skip(begin - at), at = begin + count;
+                read_feature_columns(steps, records_[r].feature_width, count, columns + starts[row->second]);
+                if (count > 0) std::memcpy(values + starts[row->second], stored + 4 * begin, 4 * count);
             }
         });
     }

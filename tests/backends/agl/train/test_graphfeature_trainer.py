@@ -19,10 +19,18 @@ from backends.kernels import graphfeatures, khop
 from backends.kernels.graphfeatures import CorruptRecord, Strings, merge_records
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.registry import config_class, runtime
+from datasets.features import SparseFeatures, dense_features, in_layout
 from tests.contract.test_parity import PlainClock
 from tests.graphs import awkward_graph
 
 STRATEGIES = ["full()", "uniform(4);uniform(2)", "uniform(2);uniform(4)", "uniform(2);uniform(3)", "weighted(3)"]
+
+
+def in_features_layout(graph, layout):
+    """The graph with its positive features alone, and a node without any."""
+    features = np.where(graph.features > 0, graph.features, np.float32(0))
+    features[2] = 0
+    return replace(graph, features=in_layout(features, layout))
 
 
 def records_of(graph, targets, strategy, folder):
@@ -45,11 +53,12 @@ def renamed(graph, sparse):
     scope=st.sampled_from(["node", "target"]),
     needed=st.booleans(),
     sparse=st.booleans(),
+    layout=st.sampled_from(["dense", "sparse"]),
 )
 def test_merged_records_are_the_neighbourhood_of_all_targets(
-    seed, text, hops, count, scope, needed, sparse, tmp_path_factory
+    seed, text, hops, count, scope, needed, sparse, layout, tmp_path_factory
 ):
-    graph, ids = renamed(awkward_graph(seed, weighted=True), sparse)
+    graph, ids = renamed(in_features_layout(awkward_graph(seed, weighted=True), layout), sparse)
     strategy = parse_sampling(text if ";" not in text or hops == 2 else "uniform(3)", hops, scope, seed=seed)
     targets = np.random.default_rng(seed).choice(graph.nodes, count, replace=False)
     records = records_of(graph, targets, strategy, tmp_path_factory.mktemp("source"))
@@ -71,7 +80,9 @@ def test_merged_records_are_the_neighbourhood_of_all_targets(
     assert merged_records.neighbourhood.csr.indices.tolist() == expected.csr.indices.tolist()
     assert merged_records.neighbourhood.csr.indices.dtype == expected.csr.indices.dtype
     assert merged_records.neighbourhood.nodes[merged_records.roots].tolist() == ids[targets].tolist()
-    assert np.array_equal(merged_records.features, graph.features[expected.nodes])
+    assert isinstance(merged_records.features, SparseFeatures) == (layout == "sparse")
+    features = (dense_features(part, "a test") for part in (merged_records.features, graph.features[expected.nodes]))
+    assert np.array_equal(*features)
     assert np.array_equal(merged_records.edge_weights, graph.edge_weights[expected.positions])
     weighted = np.bincount(graph.csr.destinations, weights=graph.edge_weights, minlength=graph.nodes)
     np.testing.assert_allclose(merged_records.degrees, weighted[expected.nodes])
@@ -100,9 +111,16 @@ def test_any_number_of_threads_merges_alike(scope, tmp_path, monkeypatch):
 
 
 @settings(max_examples=200)
-@given(seed=st.integers(0, 20), at=st.integers(0, 10**6), byte=st.integers(0, 255), cut=st.booleans(), data=st.data())
-def test_damaged_records_are_merged_or_refused_by_their_place(seed, at, byte, cut, data, tmp_path_factory):
-    graph = awkward_graph(seed, weighted=True)
+@given(
+    seed=st.integers(0, 20),
+    at=st.integers(0, 10**6),
+    byte=st.integers(0, 255),
+    cut=st.booleans(),
+    layout=st.sampled_from(["dense", "sparse"]),
+    data=st.data(),
+)
+def test_damaged_records_are_merged_or_refused_by_their_place(seed, at, byte, cut, layout, data, tmp_path_factory):
+    graph = in_features_layout(awkward_graph(seed, weighted=True), layout)
     strategy, targets = parse_sampling("uniform(3)", 2, "node", seed=seed), np.arange(6)
     strings = encode(records_of(graph, targets, strategy, tmp_path_factory.mktemp("source"))).strings
     strings_by_record = [bytes(string) for string in strings.split()]
