@@ -1,6 +1,7 @@
 """Sparse features as the input of a network's first layer: rows of few values, never written out dense."""
 
 import warnings
+import weakref
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -33,11 +34,9 @@ class SparseRows:
         return self.csr.shape[0]
 
     def __getitem__(self, rows: slice) -> "SparseRows":
-        """The first rows."""
-        count = len(range(len(self))[rows])
-        end = int(self.csr.indptr[count])
-        csr = Csr(self.csr.indptr[: count + 1], self.csr.indices[:end], (count, self.csr.shape[1]))
-        return SparseRows(csr, self.values[:end])
+        """The first rows; their matrix is cut once, so that what kernels keep with it serves all epochs."""
+        csr = _first_rows(self.csr, len(range(len(self))[rows]))
+        return SparseRows(csr, self.values[: csr.nnz])
 
     def index_select(self, axis: int, rows: Tensor) -> "SparseRows":
         """Copy rows, in the order of their numbers; ``axis`` is 0, as of a tensor."""
@@ -55,6 +54,15 @@ class SparseRows:
 
 
 Rows = Tensor | SparseRows
+_FIRST_ROWS: "weakref.WeakKeyDictionary[Csr, dict[int, Csr]]" = weakref.WeakKeyDictionary()
+
+
+def _first_rows(csr: Csr, count: int) -> Csr:
+    """The first rows of a matrix, the same object in every call."""
+    cut = _FIRST_ROWS.setdefault(csr, {})
+    if count not in cut:
+        cut[count] = Csr(csr.indptr[: count + 1], csr.indices[: int(csr.indptr[count])], (count, csr.shape[1]))
+    return cut[count]
 
 
 def input_rows(features: Features) -> Rows:

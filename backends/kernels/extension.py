@@ -47,6 +47,11 @@ def digest_of(sources: Path) -> str | None:
 extension: Any = _load()
 
 
+def arrays(*tensors: torch.Tensor | None) -> list[Any]:
+    """Numpy views of tensors for a call of the extension, which takes one in 0.6 us and a tensor in 3 to 10."""
+    return [None if tensor is None else tensor.numpy() for tensor in tensors]
+
+
 def threads() -> int:
     """Threads that a kernel may use: torch's own setting, passed explicitly at each call."""
     return torch.get_num_threads()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from backends.kernels.buffers import empty
-from backends.kernels.extension import extension, workers
+from backends.kernels.extension import arrays, extension, workers
 from backends.kernels.native.edges import edge_products
 from backends.kernels.native.maximum import MaximumFunction
 from backends.kernels.operand import Direction, Operand
@@ -25,7 +25,7 @@ def multiply(direction: Direction, x: Tensor, weight: Tensor | None, row_scale: 
     x = x.contiguous()
     out = empty((direction.rows, x.shape[1]), x.dtype)
     extension.spmm(
-        direction.indptr, direction.indices, direction.bounds, direction.hubs, x, weight, row_scale, out,
+        direction.indptr, direction.indices, direction.bounds, direction.hubs, *arrays(x, weight, row_scale, out),
         workers(len(direction.indices), x.shape[1]),
     )  # fmt: skip
     return out

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from backends.kernels import plain
 from backends.kernels.buffers import empty, empty_like
-from backends.kernels.extension import extension, workers
+from backends.kernels.extension import arrays, extension, workers
 
 _SMALL = 1 << 18  # multiplications worth a second thread; more than for a sum over edges, as operands are in cache
 
@@ -48,7 +48,7 @@ class _Dense(torch.autograd.Function):
         out = empty((x.shape[0], weight.shape[1]), x.dtype)
         detached_bias = None if bias is None else bias.detach()
         threads = workers(x.numel(), weight.shape[1], _SMALL)
-        extension.dense_forward(*operands, detached_bias, relu, out, *[None] * 4, threads)
+        extension.dense_forward(*arrays(*operands, detached_bias), relu, out.numpy(), *[None] * 4, threads)
         ctx.relu, ctx.has_bias = relu, bias is not None
         ctx.save_for_backward(*operands, out if relu else None)
         return out
@@ -59,10 +59,9 @@ class _Dense(torch.autograd.Function):
         needs = ctx.needs_input_grad
         grads = [_gradient_like(x, needs[1]), empty_like(weight), _gradient_like(x2, needs[4]), _gradient_like(weight2)]
         grad_bias = weight.new_empty(weight.shape[1])
-        extension.dense_backward(
-            grad.contiguous(), out, x, weight, *grads[:2], x2, weight2, *grads[2:], grad_bias, *[None] * 6, ctx.relu,
-            workers(x.numel(), weight.shape[1], _SMALL),
-        )  # fmt: skip
+        threads = workers(x.numel(), weight.shape[1], _SMALL)
+        operands = arrays(grad.contiguous(), out, x, weight, *grads[:2], x2, weight2, *grads[2:], grad_bias)
+        extension.dense_backward(*operands, *[None] * 6, ctx.relu, threads)
         return None, *grads[:2], grad_bias if ctx.has_bias else None, *grads[2:]
 
 
@@ -75,7 +74,8 @@ class _Projection(torch.autograd.Function):
         out = empty((x.shape[0], weight.shape[1]), x.dtype)
         scores = [x.new_empty((x.shape[0], att_src.shape[0])) for _ in range(2)]
         threads = workers(x.numel(), weight.shape[1], _SMALL)
-        extension.dense_forward(x, weight, None, None, None, False, out, att_src, att_dst, *scores, threads)
+        vectors = arrays(att_src, att_dst, *scores)
+        extension.dense_forward(*arrays(x, weight), None, None, None, False, out.numpy(), *vectors, threads)
         ctx.save_for_backward(x, weight, att_src, att_dst, out)
         return out, *scores
 
@@ -84,8 +84,8 @@ class _Projection(torch.autograd.Function):
         x, weight, att_src, att_dst, out = ctx.saved_tensors
         grad, grad_src, grad_dst = (output_grad.contiguous() for output_grad in output_grads)
         grads = [_gradient_like(x, ctx.needs_input_grad[0]), *map(empty_like, (weight, att_src, att_dst))]
-        extension.dense_backward(
-            grad, out, x, weight, *grads[:2], None, None, None, None, weight.new_empty(weight.shape[1]), att_src,
-            att_dst, grad_src, grad_dst, *grads[2:], False, workers(x.numel(), weight.shape[1], _SMALL),
-        )  # fmt: skip
+        threads = workers(x.numel(), weight.shape[1], _SMALL)
+        operands = arrays(grad, out, x, weight, *grads[:2])
+        vectors = arrays(weight.new_empty(weight.shape[1]), att_src, att_dst, grad_src, grad_dst, *grads[2:])
+        extension.dense_backward(*operands, *[None] * 4, *vectors, False, threads)
         return tuple(grads)

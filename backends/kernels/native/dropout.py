@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from backends.kernels.buffers import empty_like
-from backends.kernels.extension import extension, workers
+from backends.kernels.extension import arrays, extension, workers
 from backends.kernels.operand import Operand
 
 _SMALL = 1 << 15  # entries worth a second thread
@@ -23,8 +23,8 @@ def dropout_values(matrix: Operand, values: Tensor, mask: Any) -> Tensor:
     rows, values = matrix.forward, values.detach().contiguous()
     out = empty_like(values)
     extension.dropout_values(
-        rows.indptr, rows.indices, rows.bounds, values, mask.key, mask.bound, mask.scale, mask.nodes, out,
-        workers(matrix.nnz, 1, _SMALL),
+        rows.indptr, rows.indices, rows.bounds, values.numpy(), mask.key, mask.bound, mask.scale,
+        *arrays(mask.nodes, out), workers(matrix.nnz, 1, _SMALL),
     )  # fmt: skip
     return out
 
@@ -32,7 +32,8 @@ def dropout_values(matrix: Operand, values: Tensor, mask: Any) -> Tensor:
 def _dropped(x: Tensor, mask: Any) -> Tensor:
     x = x.detach().contiguous()
     out = empty_like(x)
-    extension.dropout(x, mask.key, mask.bound, mask.scale, mask.nodes, out, workers(x.numel(), 1, _SMALL))
+    numbers, threads = arrays(mask.nodes, out), workers(x.numel(), 1, _SMALL)
+    extension.dropout(x.numpy(), mask.key, mask.bound, mask.scale, *numbers, threads)
     return out
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from backends.kernels import plain
 from backends.kernels.buffers import empty, empty_like
 from backends.kernels.checks import ACTIVATIONS
-from backends.kernels.extension import extension, threads
+from backends.kernels.extension import arrays, extension, workers
 
 
 def bias_activation(x: Tensor, bias: Tensor, activation: str, fresh: bool) -> Tensor:
@@ -35,7 +35,8 @@ class _BiasActivation(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, bias: Tensor, kind: int, fresh: bool) -> Tensor:
         fresh = fresh and x.is_contiguous()
         out = x if fresh else empty_like(x)
-        extension.bias_activation(x.detach().contiguous(), bias.detach().contiguous(), kind, out.detach(), threads())
+        values = arrays(x.detach().contiguous(), bias.detach().contiguous())
+        extension.bias_activation(*values, kind, out.detach().numpy(), workers(x.numel(), 1))
         if fresh:
             ctx.mark_dirty(x)
         ctx.kind = kind
@@ -51,7 +52,8 @@ class _BiasActivation(torch.autograd.Function):
 class _BiasActivationInPlace(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, products: Tensor, bias: Tensor, kind: int) -> Tensor:
-        extension.bias_activation(x.detach(), bias.detach().contiguous(), kind, x.detach(), threads())
+        values = arrays(x.detach(), bias.detach().contiguous())
+        extension.bias_activation(*values, kind, values[0], workers(x.numel(), 1))
         ctx.mark_dirty(x)
         ctx.kind, ctx.heads = kind, products.shape[1]
         ctx.save_for_backward(x, bias)
@@ -72,5 +74,6 @@ def _gradients(
     grad = grad.contiguous()
     grad_x = empty_like(grad) if kind else None
     grad_bias = grad.new_empty(grad.shape[1])
-    extension.bias_activation_backward(grad, out, bias, kind, grad_x, products, grad_bias, threads())
+    results = arrays(grad_x, products, grad_bias)
+    extension.bias_activation_backward(*arrays(grad, out, bias), kind, *results, workers(grad.numel(), 1))
     return grad if grad_x is None else grad_x, grad_bias

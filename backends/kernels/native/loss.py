@@ -7,7 +7,7 @@ from torch import Tensor
 
 from backends.kernels import plain
 from backends.kernels.buffers import empty_like
-from backends.kernels.extension import extension, threads
+from backends.kernels.extension import arrays, extension, threads
 
 
 def binary_cross_entropy(logits: Tensor, targets: Tensor, share: Tensor | None) -> Tensor:
@@ -24,8 +24,8 @@ class _BinaryCrossEntropy(torch.autograd.Function):
         logits = logits.detach().contiguous()
         gradient = empty_like(logits)
         total = extension.binary_cross_entropy(
-            logits, targets.contiguous(), None if share is None else share.contiguous(), 1.0 / logits.numel(), gradient,
-            threads(),
+            *arrays(logits, targets.contiguous(), None if share is None else share.contiguous()), 1.0 / logits.numel(),
+            gradient.numpy(), threads(),
         )  # fmt: skip
         ctx.save_for_backward(gradient)
         return torch.tensor(total, dtype=logits.dtype)
