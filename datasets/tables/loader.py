@@ -5,13 +5,15 @@ from typing import Any
 import numpy as np
 
 from datasets.edge_list import directed, undirected
+from datasets.features import in_layout
 from datasets.graph import Graph
 from datasets.hashes import combined_sha256
 from datasets.paths import Files, Options
-from datasets.tables.columns import edge_arrays, features_of, labels_of, positions_of, split_of, types_of
+from datasets.tables.columns import edge_arrays, labels_of, positions_of, split_of, types_of
 from datasets.tables.identity import content_sha256
 from datasets.tables.options import NamedTableOptions, table_options
 from datasets.tables.reading import read_table, table_sha256
+from datasets.tables.sparse_columns import table_features
 from datasets.tables.table import TableError
 
 
@@ -31,10 +33,11 @@ def load(name: str, files: Files, options: Options) -> Graph:
         name: array[csr.ids % len(array)] for name, array in row_arrays.items() if array is not None
     }
     labels, classes = labels_of(node_table, tables.label)
+    features = table_features(node_table, tables, tables.width)
     return Graph(
         name=tables.name,
         csr=csr,
-        features=features_of(node_table, tables.features, tables.roles, tables.width),
+        features=None if features is None else in_layout(features, tables.layout),
         labels=labels,
         split=split_of(node_table, tables.split),
         classes=classes,

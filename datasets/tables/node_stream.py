@@ -8,11 +8,12 @@ import numpy as np
 from numpy.lib.format import open_memmap
 
 from datasets.graph import MISSING, NO_SPLIT
-from datasets.tables.columns import check_kind, features_of, labels_of, split_of, types_of
+from datasets.tables.columns import check_kind, labels_of, split_of, types_of
 from datasets.tables.id_index import IdIndex, keys_of
 from datasets.tables.options import TableOptions
 from datasets.tables.out_of_core import Buckets, GrowingArray
 from datasets.tables.reading import read_batches
+from datasets.tables.sparse_columns import FeatureFiles, table_features
 from datasets.tables.table import TableError, UserTable, is_string
 
 NAMES = "names.parquet"
@@ -20,25 +21,27 @@ NAMES = "names.parquet"
 
 @dataclass(frozen=True)
 class StreamedNodes:
-    """Number of nodes, number of classes, and the kind of the ids: integers or strings."""
+    """Number of nodes, number of classes, the kind of the ids (integers or strings), and the width of the features."""
 
     count: int
     classes: int
     kind: str
+    width: int
 
 
 def write_nodes(tables: TableOptions, folder: Path, keys: Buckets, labelled: bool) -> StreamedNodes:
     """Write features, types, labels and splits batch by batch, and partition (key, node number) into ``keys``."""
     files: dict[str, GrowingArray] = {}
     count, classes, kind = 0, 0, ""
-    names = _NameFile(folder / NAMES)
+    names, features = _NameFile(folder / NAMES), FeatureFiles(folder)
     for table in read_batches(tables.nodes, "node"):
         ids, kind = keys_of(table, tables.id)
         keys.append(ids % len(keys.paths), ids, np.arange(count, count + table.rows))
         arrays: dict[str, Any] = {
-            "features": features_of(table, tables.features, tables.roles, tables.width),
             "node_types": types_of(table, tables.node_type),
         }
+        if (values := table_features(table, tables, tables.width)) is not None:
+            features.append(table, values)
         if kind == "strings":
             names.append(count, table.column(tables.id))
         else:
@@ -50,9 +53,10 @@ def write_nodes(tables: TableOptions, folder: Path, keys: Buckets, labelled: boo
         append_arrays(files, folder, table, arrays)
         count += table.rows
     names.close()
+    features.close(tables.layout)
     for file in files.values():
         file.close()
-    return StreamedNodes(count, classes, kind)
+    return StreamedNodes(count, classes, kind, features.width)
 
 
 def append_arrays(files: dict[str, GrowingArray], folder: Path, table: UserTable, arrays: dict[str, Any]) -> None:

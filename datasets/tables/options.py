@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from datasets.options import options_from
+from datasets.features import LAYOUTS
+from datasets.options import options_from, unknown_name
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,9 @@ class TableOptions:
     ``features`` are numeric columns or one column of lists; ``None`` takes every numeric or list column of the node
     table that has no other role; ``edge_features`` takes the named columns of the edge table. ``label``, ``split``,
     ``weight``, ``node_type`` and ``edge_type`` are read where the column exists; ``label`` may be a column of classes,
-    a column of 0/1 lists or several 0/1 columns. ``width`` is the expected number of features.
+    a column of 0/1 lists or several 0/1 columns. ``width`` is the expected number of features. ``feature_columns`` is a
+    column of lists of the columns that are set, in place of ``features``, and ``feature_values`` one of their values, 1
+    without it. ``layout`` is ``dense``, ``sparse``, or ``auto``: sparse where less than 10 % of 64 or more are set.
     """
 
     nodes: str = ""
@@ -30,6 +33,9 @@ class TableOptions:
     edge_type: str = "type"
     edge_features: str | list[str] | None = None
     width: int | None = None
+    feature_columns: str | None = None
+    feature_values: str | None = None
+    layout: str = "auto"
     undirected: bool = False
 
     @property
@@ -46,9 +52,20 @@ class NamedTableOptions(TableOptions):
     sha256: str = ""
 
 
+def check_feature_options(tables: TableOptions) -> None:
+    """Raise ValueError for options of features that contradict each other, and for an unknown layout."""
+    if tables.layout not in LAYOUTS:
+        raise ValueError(unknown_name("layout of features", tables.layout, LAYOUTS))
+    if tables.feature_columns is not None and tables.features is not None:
+        raise ValueError("features and feature_columns name the features twice: give one of them")
+    if tables.feature_values is not None and tables.feature_columns is None:
+        raise ValueError("feature_values need feature_columns: name the column of lists of column numbers")
+
+
 def table_options(options: Mapping[str, Any]) -> NamedTableOptions:
     """Build the options; raises ValueError for unknown names and where a table is not named."""
     tables = options_from(NamedTableOptions, "tables", options)
+    check_feature_options(tables)
     for role in ("nodes", "edges"):
         if not getattr(tables, role):
             raise ValueError(

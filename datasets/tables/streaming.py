@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +13,11 @@ from datasets.graph import Graph
 from datasets.hashes import combined_sha256
 from datasets.tables.edge_stream import write_edges
 from datasets.tables.id_index import write_index
-from datasets.tables.node_stream import write_labels, write_nodes
-from datasets.tables.options import TableOptions
+from datasets.tables.node_stream import StreamedNodes, write_labels, write_nodes
+from datasets.tables.options import TableOptions, check_feature_options
 from datasets.tables.out_of_core import Buckets
 from datasets.tables.reading import table_sha256
+from datasets.tables.sparse_columns import pop_features
 
 BUCKETS = 16
 
@@ -27,6 +29,9 @@ def stream_tables(tables: TableOptions, folder: Path, label_table: str | None = 
     to ``names.parquet`` (``node_stream.NAMES``) by number of their node. Memory is that of one of ``buckets`` parts of
     the nodes or edges, or of one batch of rows. Raises TableError naming file and row.
     """
+    check_feature_options(tables)
+    if tables.feature_columns is not None and tables.width is None:
+        raise ValueError("tables that are read in pieces need the width of their sparse features: give width")
     work = folder / "buckets"
     work.mkdir(parents=True)
     keys = Buckets(work, "ids", buckets, 2)
@@ -38,7 +43,7 @@ def stream_tables(tables: TableOptions, folder: Path, label_table: str | None = 
     loops = write_edges(tables, folder, work, index, nodes.count)
     shutil.rmtree(work)
     sha256 = tables_sha256(tables, () if label_table is None else (label_table,))
-    return _save_facts(folder, nodes.count, classes, loops, sha256)
+    return _save_facts(folder, nodes, classes, loops, sha256)
 
 
 def tables_sha256(tables: TableOptions, more: Iterable[str] = ()) -> str:
@@ -48,11 +53,12 @@ def tables_sha256(tables: TableOptions, more: Iterable[str] = ()) -> str:
     return combined_sha256({f"table {place}": table_sha256(path) for place, path in enumerate(paths)}, options)
 
 
-def _save_facts(folder: Path, nodes: int, classes: int, loops: int, sha256: str) -> Graph:
+def _save_facts(folder: Path, nodes: StreamedNodes, classes: int, loops: int, sha256: str) -> Graph:
     """Map the written arrays, write ``graph.json`` and return the graph."""
-    arrays = {path.stem: np.load(path, mmap_mode="r") for path in sorted(folder.glob("*.npy"))}
+    arrays: dict[str, Any] = {path.stem: np.load(path, mmap_mode="r") for path in sorted(folder.glob("*.npy"))}
     labels = arrays.get("labels")
-    csr = Csr(arrays.pop("indptr"), arrays.pop("indices"), (nodes, nodes), arrays.pop("edge_ids"))
+    csr = Csr(arrays.pop("indptr"), arrays.pop("indices"), (nodes.count,) * 2, arrays.pop("edge_ids"))
+    pop_features(arrays, nodes.count, nodes.width)
     graph = Graph(
         name="tables",
         csr=csr,

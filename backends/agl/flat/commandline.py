@@ -18,6 +18,7 @@ from backends.agl.flat.job import FlattenJob, Progress, flatten_to, nodes_to_fla
 from backends.agl.flat.sampling_strategy import SCOPES, StrategyError, parse_sampling
 from backends.agl.flat.source import UnfitEdge
 from backends.parallel import ray_cluster as cluster
+from datasets.features import LAYOUTS
 from datasets.graph import SPLITS, Graph
 from datasets.tables.node_stream import NAMES
 from datasets.tables.options import TableOptions
@@ -61,6 +62,13 @@ def parser() -> argparse.ArgumentParser:
     )
     columns.add_argument(
         "--edge-features", nargs="+", help="of the edge table: numeric columns, or one column of lists (none)"
+    )
+    columns.add_argument(
+        "--feature-columns", help="a column of lists of the columns that are set, in place of --features"
+    )
+    columns.add_argument("--feature-values", help="a column of lists of their values (1)")
+    columns.add_argument(
+        "--layout", default="auto", choices=LAYOUTS, help="of features: sparse where few are set (auto)"
     )
     columns.add_argument("--width", type=int, help="expected features per node")
     columns.add_argument("--undirected", action="store_true", help="each row is an edge in both directions")
