@@ -22,6 +22,7 @@ from harness.verify import gate_of
 from harness.verify.outcome import Incorrect
 
 BATCH_LIMIT = 8
+PROFILED = 20.0  # seconds of the longest call that is profiled
 Json = dict[str, Any]
 
 
@@ -208,6 +209,8 @@ class Session:
         facts, metrics, operands = self.scenario.engine.facts(), self.scenario.metrics(), self._operands()
         if self.scenario.now is not None:
             facts["clock"] = "simulated"
+        if self.config.measure.limits and seconds is not None and self.scenario.now is None:
+            facts |= self._parts(seconds)
         # Before the machine is measured: a change of the kernels that this takes must not make a peer's record stale.
         self.tell_modules()
         answer = {"facts": facts, "metrics": metrics, "cache": self._cache(operands)}
@@ -254,6 +257,12 @@ class Session:
         whole = seconds * (self.extrapolated or 1.0)
         floor = getattr(self.scenario, "dense_floor", None)
         return limits(facts, whole, self.config.threads, operands, floor() if floor else None) or None
+
+    def _parts(self, seconds: float) -> Json:
+        """Where the seconds of a timed call go, for scenarios that know."""
+        parts = getattr(self.scenario, "parts", None)
+        found = {} if parts is None or seconds > PROFILED else parts(seconds)
+        return {"parts": found} if found else {}
 
     def _cuda(self) -> Any:
         torch = sys.modules.get("torch")

@@ -17,7 +17,9 @@ def config_diff(without: RunConfig, with_ablations: RunConfig) -> dict[str, list
     """Map each dotted key that the ablations changed to ``[value without, value with]``."""
     before, after = flatten(execution_config(without)), flatten(execution_config(with_ablations))
     keys = sorted(set(before) | set(after))
-    return {key: [before.get(key), after.get(key)] for key in keys if before.get(key) != after.get(key)}
+    # Values from the whole config: the hash leaves out options whose value is the behaviour before they were added.
+    every = [flatten(asdict(config)) for config in (without, with_ablations)]
+    return {key: [values.get(key) for values in every] for key in keys if before.get(key) != after.get(key)}
 
 
 def cell_folder(config: RunConfig, name: str, machine: str) -> str:

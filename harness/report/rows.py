@@ -136,6 +136,11 @@ class Row:
                 named.setdefault(name, []).append(value)
         return {name: statistics.median(values) for name, values in named.items()}
 
+    def parts(self) -> dict[str, float]:
+        """Median seconds of the timed call by what they are for; empty where no record tells."""
+        names = dict.fromkeys(name for record in self.ok for name in record["facts"].get("parts", {}))
+        return {name: self.median("facts", "parts", name) or 0.0 for name in names}
+
     def prepare(self) -> dict[str, float]:
         """Median seconds of each phase of the preparation, which is done once."""
         names = dict.fromkeys(name for record in self.ok for name in record.get("prepare", {}))

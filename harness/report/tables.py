@@ -73,6 +73,17 @@ def phases(rows: Sequence[Row]) -> Table:
     return Table(heads, lines)
 
 
+def parts(rows: Sequence[Row]) -> Table:
+    """What the seconds of an epoch are for, a row per engine; seconds in the unit of the rows."""
+    unit, factor = formats.unit_of(rows)
+    good = [row for row in rows if row.parts()]
+    names = list(dict.fromkeys(name for row in good for name in row.parts()))
+    lines: list[list[Cell]] = [
+        [row.label, *[Value(row.parts().get(name, 0.0) * factor) for name in names]] for row in good
+    ]
+    return Table(columns("engine", *[(name, unit) for name in names]), lines)
+
+
 def summary(tables: Iterable[Sequence[Row]]) -> Table:
     """Geometric mean of each engine's ratio to the fastest peer over the tables that give it one, our engines first."""
     by_engine: dict[tuple[bool, str], list[float]] = {}

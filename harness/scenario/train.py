@@ -1,5 +1,6 @@
 """Scenario ``train``: an optimization epoch is timed; the accuracy pass then trains from the start to the end."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,6 +59,17 @@ class Train(EngineScenario):
         from harness.measure.dense import dense_floor
 
         return dense_floor(self.spec, self.view, self.nodes, self.config.threads)
+
+    def parts(self, seconds: float) -> dict[str, float]:
+        """Seconds of an epoch by what they are for; empty for mini batches, and for engines that work without torch."""
+        if self.config.training.batch_size is not None or "torch" not in sys.modules:
+            return {}
+        # Not imported above: it imports torch, which a cell whose engine works without torch must not load.
+        from harness.measure.parts import EpochShape, parts_of
+
+        nodes, edges = self.view.nodes, self.view.csr.nnz
+        shape = EpochShape(nodes, (edges, edges + nodes), self.view.width)
+        return parts_of(lambda: self.run(0, clocks.Clock()), shape, seconds)
 
     def accuracy(self, progress: Callable[[int, float], None]) -> dict[str, Any]:
         """Train from the initial state to ``epochs`` or ``patience``; score test at the best validation epoch.

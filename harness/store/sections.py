@@ -206,6 +206,7 @@ class EngineFacts(TypedDict, total=False):
 
     spmm: list[SpmmFacts]
     dense_flops: Amount
+    parts: dict[str, Seconds]
     variant: str
     batches_by: str
     overlaps: bool

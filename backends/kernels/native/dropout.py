@@ -19,7 +19,12 @@ def dropout(x: Tensor, mask: Any) -> Tensor:
 
 
 def dropout_values(matrix: Operand, values: Tensor, mask: Any) -> Tensor:
-    """Drop stored values [nnz]; they have no gradient."""
+    """Drop stored values [nnz]."""
+    out: Tensor = _DropoutValues.apply(values, matrix, mask)
+    return out
+
+
+def _dropped_values(values: Tensor, matrix: Operand, mask: Any) -> Tensor:
     rows, values = matrix.forward, values.detach().contiguous()
     out = empty_like(values)
     extension.dropout_values(
@@ -48,3 +53,16 @@ class _Dropout(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return _dropped(grad, ctx.mask), None
+
+
+class _DropoutValues(torch.autograd.Function):
+    """The same for the stored values of a sparse matrix."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, matrix: Operand, mask: Any) -> Tensor:
+        ctx.matrix, ctx.mask = matrix, mask
+        return _dropped_values(values, matrix, mask)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return _dropped_values(grad, ctx.matrix, ctx.mask), None, None

@@ -20,7 +20,7 @@ def dropout(x: Tensor, mask: Any) -> Tensor:
 
 def dropout_values(matrix: Operand, values: Tensor, mask: Any) -> Tensor:
     """Drop stored values [nnz]."""
-    return torch.where(_retains(mask, matrix.destinations, matrix.sources), values.detach() * mask.scale, 0.0)
+    return torch.where(_retains(mask, matrix.destinations, matrix.sources), values * mask.scale, 0.0)
 
 
 def _retains(mask: Any, rows: Tensor, columns: Tensor) -> Tensor:

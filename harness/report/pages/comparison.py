@@ -42,7 +42,8 @@ LEGEND = {
     "peak memory": "peak of the process tree above what was resident just before the watched call + that part "
     "(interpreter, framework, graph, parameters, what the engine keeps between calls). Records without memory.resident "
     "count from what was resident after preparing",
-    "rest": "the part of the timed call that belongs to no phase",
+    "rest": "the part of the timed call that belongs to no phase; of what seconds are for: no operation of torch, so "
+    "Python, autograd's engine and data structures. They come from one more epoch under torch's profiler",
     "✗, ≠, ∅, —, ≈": "✗ ended badly, ≠ failed the parity gate, ∅ not possible here: such rows have a message and no "
     "number. — not measured, ≈ extrapolated from a part of the batches",
     "parity gate": "every row passed it before it was timed (logits and all gradients against float64), unless the "
@@ -134,9 +135,18 @@ def _dataset(dataset: DatasetComparisons, current: bool) -> Section:
         *data.structure(dataset),
         *data.notes(dataset),
         Figure(f"Times of the timed call on {dataset.name}", dataset.figure, dataset.comparisons, draw),
+        *_parts(dataset),
         *[_comparison(dataset, comparison, current) for comparison in dataset.comparisons],
     ]
     return Section(f"{dataset.title} on {dataset.machine}", content, dataset.anchor)
+
+
+def _parts(dataset: DatasetComparisons) -> list[Block]:
+    told = [comparison for comparison in dataset.comparisons if any(row.parts() for row in comparison.rows)]
+    if not told:
+        return []
+    title = f"What the seconds of an epoch on {dataset.name} are for"
+    return [Figure(title, f"{dataset.figure}-parts", told, figures.draw_parts)]
 
 
 def _origin(facts: Mapping[str, Any]) -> list[Span]:
@@ -155,5 +165,7 @@ def _comparison(dataset: DatasetComparisons, comparison: Comparison, current: bo
         content.append(Paragraph(f"Published: {published.value:.3f} ({published.source})."))
     if any(row.ok for row in comparison.rows):
         content.append(Details("Where the time goes", [tables.phases(comparison.rows)]))
+    if any(row.parts() for row in comparison.rows):
+        content.append(Details("What an epoch's seconds are for", [tables.parts(comparison.rows)]))
     content += [*provenance.row_notes(comparison), provenance.records(comparison, current)]
     return Section(f"{dataset.name}: {comparison.title}", content)

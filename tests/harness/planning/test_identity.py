@@ -97,13 +97,13 @@ def ablated(*names: str, **switches: str) -> RunConfig:
 
 def test_an_ablation_turns_off_all_other_switches_and_lists_them() -> None:
     cell = resolve_cell(ablated("pruning"))
-    expected = {f"backend.{name}": ["true", "false"] for name in ("partition", "pipeline")}
+    expected = {f"backend.{name}": ["true", "false"] for name in ("partition", "pipeline", "sparse")}
     assert cell.config_diff == expected
     assert cell.hash != resolve_cell(CONFIG).hash
 
 
 def test_naming_every_switch_equals_naming_none() -> None:
-    every, none = resolve_cell(ablated("pruning", "partition", "pipeline")), resolve_cell(CONFIG)
+    every, none = resolve_cell(ablated("pruning", "partition", "pipeline", "sparse")), resolve_cell(CONFIG)
     assert every.hash == none.hash and every.config_diff == {} and every.labels != none.labels
 
 
@@ -117,7 +117,10 @@ def test_naming_none_changes_nothing() -> None:
     [
         (ablated("base", "pruning"), "'base' stands alone"),
         (ablated("pruning", pruning="false"), "backend.pruning=false overrules it"),
-        (ablated("pruning", partition="true", pipeline="true"), "changes nothing beside backend.partition=true"),
+        (
+            ablated("pruning", partition="true", pipeline="true", sparse="true"),
+            "changes nothing beside backend.partition=true",
+        ),
     ],
 )
 def test_contradictions_are_errors(config: RunConfig, words: str) -> None:

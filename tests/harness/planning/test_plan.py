@@ -80,9 +80,9 @@ def test_a_suite_may_let_axes_vary_inside_a_group() -> None:
 
 def test_equal_cells_collapse_into_one_with_both_labels() -> None:
     agl = load(compose_one(["backend=agl", "dataset=cora"]))
-    every = replace(agl, ablations={"pruning": True, "partition": True, "pipeline": True})
+    every = replace(agl, ablations={"pruning": True, "partition": True, "pipeline": True, "sparse": True})
     (group,) = groups(agl, every)
-    assert [cell.labels for cell in group.cells] == [[[], ["partition", "pipeline", "pruning"]]]
+    assert [cell.labels for cell in group.cells] == [[[], ["partition", "pipeline", "pruning", "sparse"]]]
 
 
 def test_a_groups_id_follows_its_cells_and_its_environment_but_not_their_order() -> None:
