@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 OWN, ATTENTION, PEER, FAINT = "#0b6e99", "#c05621", "#5f6368", "#d0d3d6"
 STACK = ("#c05621", "#d69e2e", "#0b6e99", "#68a0b8", "#805ad5", "#4a5568", "#d0d3d6")  # one colour per part
-PARTS = ("dropout", "input product", "aggregation", "dense", "loss", "optimizer", "rest")
 WIDE = 25.0
 
 
@@ -119,20 +118,21 @@ def draw_parts(comparisons: Sequence[Comparison]) -> "Figure":
     from matplotlib.figure import Figure
 
     panels = [(comparison, [row for row in comparison.rows if row.parts()]) for comparison in comparisons]
+    names = list(dict.fromkeys(name for _, rows in panels for row in rows for name in row.parts()))
     heights = [len(rows) + 1.6 for _, rows in panels]
     figure = Figure(figsize=(7.5, 0.26 * sum(heights) + 0.7), layout="constrained")
     drawn = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, (comparison, rows) in zip(drawn, panels, strict=True):
         unit, factor = unit_of(rows)
         left = [0.0] * len(rows)
-        for colour, name in zip(STACK, PARTS, strict=True):
+        for colour, name in zip(cycle(STACK), names, strict=False):
             widths = [row.parts().get(name, 0.0) * factor for row in rows]
             axes.barh(range(len(rows)), widths, left=left, color=colour, height=0.7, label=name)
             left = [start + width for start, width in zip(left, widths, strict=True)]
         axes.set_yticks(range(len(rows)), [row.label for row in rows])
         axes.set_ylim(len(rows) - 0.4, -0.6)
         _title(axes, f"{comparison.title} [{unit}]")
-    figure.legend(*drawn[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(PARTS), frameon=False)
+    figure.legend(*drawn[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(names), frameon=False)
     return figure
 
 

@@ -146,7 +146,8 @@ def _parts(dataset: DatasetComparisons) -> list[Block]:
     if not told:
         return []
     title = f"What the seconds of an epoch on {dataset.name} are for"
-    return [Figure(title, f"{dataset.figure}-parts", told, figures.draw_parts)]
+    name = dataset.figure.replace(".svg", "-parts.svg")
+    return [Figure(title, name, told, figures.draw_parts)]
 
 
 def _origin(facts: Mapping[str, Any]) -> list[Span]:
