@@ -128,6 +128,17 @@ def in_layout(features: Features, layout: str) -> Features:
     return features if is_sparse else _compressed(np.asarray(features))
 
 
+def layout_notes(features: Features | None, layout: str) -> tuple[str, ...]:
+    """Notes on a layout that was asked for though the other one is better."""
+    if features is None or layout == "auto":
+        return ()
+    share, few = share_set(features), features.shape[1] >= SPARSE_WIDTH and share_set(features) < SPARSE_SHARE
+    if (layout == "sparse") == few:
+        return ()
+    other = "dense" if layout == "sparse" else "sparse"
+    return (f"features: {layout} as asked, {share:.1%} of them are set; {other} ones take less time and memory",)
+
+
 def share_set(features: Features) -> float:
     """Share of the entries that are set; 0 where there are none."""
     stored = features.csr.nnz if isinstance(features, SparseFeatures) else np.count_nonzero(features)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.edge_list import undirected, unique_pairs
-from datasets.features import SparseFeatures, in_layout, sparse_features
+from datasets.features import SparseFeatures, in_layout, layout_notes, sparse_features
 from datasets.graph import NO_SPLIT, SPLITS, Graph
 from datasets.paths import Files, Options
 from datasets.randomness import permutation
@@ -32,18 +32,18 @@ def load(name: str, files: Files, options: Options) -> Graph:
     labels = arrays["y"].astype(np.int64)
     nodes, width = (int(size) for size in arrays["x_shape"])
     csr, loops = undirected(*unique_pairs(first, second, nodes), nodes)
+    features = _present_words(arrays["x_indptr"], arrays["x_indices"], nodes, width)
+    layout = str(options.get("features", "auto"))
     return Graph(
         name=name,
         csr=csr,
-        features=in_layout(
-            _present_words(arrays["x_indptr"], arrays["x_indices"], nodes, width), options.get("features", "auto")
-        ),
+        features=in_layout(features, layout),
         labels=labels,
         split=seeded_split(labels, int(options.get("split_seed", 0))),
         classes=int(labels.max(initial=-1)) + 1,
         task="multiclass",
         self_loops_dropped=loops,
-        notes=("features: word present or absent",),
+        notes=("features: word present or absent", *layout_notes(features, layout)),
     )
 
 

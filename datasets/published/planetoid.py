@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.edge_list import undirected, unique_pairs
-from datasets.features import SparseFeatures, in_layout, sparse_features
+from datasets.features import SparseFeatures, in_layout, layout_notes, sparse_features
 from datasets.graph import MISSING, NO_SPLIT, SPLITS, Graph
 from datasets.paths import Files, Options
 
@@ -59,6 +59,7 @@ def load(name: str, files: Files, options: Options) -> Graph:
     test = np.loadtxt(files[f"ind.{name}.test.index"], dtype=np.int64, ndmin=1)
     rows = parts["allx"].shape[0]
     nodes = max(rows, int(test.max()) + 1, len(parts["graph"]))
+    layout = str(options.get("features", "auto"))
     features = _features(parts["allx"], parts["tx"], test, nodes)
     labels = np.full(nodes, MISSING, dtype=np.int64)
     labels[:rows], labels[test] = _classes(parts["ally"]), _classes(parts["ty"])
@@ -66,12 +67,13 @@ def load(name: str, files: Files, options: Options) -> Graph:
     return Graph(
         name=name,
         csr=csr,
-        features=in_layout(features, options.get("features", "auto")),
+        features=in_layout(features, layout),
         labels=labels,
         split=_public_split(nodes, len(parts["y"]), test),
         classes=parts["ally"].shape[1],
         task="multiclass",
         self_loops_dropped=loops,
+        notes=layout_notes(features, layout),
     )
 
 

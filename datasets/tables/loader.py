@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from datasets.edge_list import directed, undirected
-from datasets.features import in_layout
+from datasets.features import in_layout, layout_notes
 from datasets.graph import Graph
 from datasets.hashes import combined_sha256
 from datasets.paths import Files, Options
@@ -48,6 +48,7 @@ def load(name: str, files: Files, options: Options) -> Graph:
         sha256=_sha256(tables, options),
         trust="local",
         self_loops_dropped=loops,
+        notes=layout_notes(features, tables.layout),
     )
 
 

@@ -11,6 +11,7 @@ from datasets.features import (
     SparseFeatures,
     dense_features,
     in_layout,
+    layout_notes,
     root_mean_square,
     share_set,
     sparse_features,
@@ -78,6 +79,13 @@ def test_auto_is_sparse_for_wide_rows_of_few_values(width, share, layout):
     features = in_layout(few_set(0, 200, width, share), "auto")
     assert isinstance(features, SparseFeatures) == (layout == "sparse")
     assert isinstance(in_layout(in_layout(few_set(0, 9, 5), "sparse"), "dense"), np.ndarray)
+
+
+def test_a_layout_that_was_asked_for_though_the_other_is_better_is_noted():
+    few, many = few_set(0, 200, 64, 0.05), few_set(0, 200, 64, 0.35)
+    assert layout_notes(few, "auto") == layout_notes(few, "sparse") == layout_notes(many, "dense") == ()
+    assert "% of them are set" in layout_notes(many, "sparse")[0] and "dense ones" in layout_notes(many, "sparse")[0]
+    assert "sparse ones" in layout_notes(few, "dense")[0]
 
 
 def test_an_unknown_layout_is_refused():
