@@ -34,7 +34,10 @@ def harness(tmp_path: Path) -> CommandLine:
         (["+ablation=prunin"], ("ablation 'prunin'", "did you mean 'pruning'")),
         (["+ablation=[base,pruning]"], ("'base' stands alone", "pruning")),
         (["+ablation=pruning", "backend.pruning=false"], ("changes nothing", "backend.pruning=false")),
-        (["+ablation=pruning", "backend.partition=true", "backend.pipeline=true", "backend.sparse=true"], ("changes nothing",)),
+        (
+            ["+ablation=pruning", *(f"backend.{name}=true" for name in ("partition", "pipeline", "sparse"))],
+            ("changes nothing",),
+        ),
         (["+suite=corra_accuracy"], ("suite 'corra_accuracy'", "did you mean 'cora_accuracy'")),
         (["threads=abc"], ("threads", "abc")),
         (["threads=0"], ("threads=0", "at least 1")),
