@@ -110,7 +110,7 @@ def refuse_not_finite(rows: NDArray[np.integer], columns: NDArray[np.integer], v
     wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
         row, column = rows[wrong[0]], columns[wrong[0]]
-        raise ValueError(f"features: row {row}, column {column} is {values[wrong[0]]}: numbers must be finite")
+        raise ValueError(f"features: row {row}, column {column} is {values[wrong[0]]}: give a finite number")
 
 
 def in_layout(features: Features, layout: str) -> Features:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.csr import Csr
-from datasets.features import Features, SparseFeatures
+from datasets.features import Features, SparseFeatures, dense_features
 from datasets.options import unknown_name
 
 SPLITS = {"train": 0, "validation": 1, "test": 2}
@@ -116,6 +116,12 @@ class Graph:
         """Bytes of all arrays."""
         return sum(int(array.nbytes) for array in self._arrays().values())
 
+    def with_dense_features(self, why: str) -> "Graph":
+        """The same graph with its features as an array, for ``why``; raises MemoryError naming that reason."""
+        if not isinstance(self.features, SparseFeatures):
+            return self
+        return replace(self, features=dense_features(self.features, why))
+
     def save(self, folder: Path) -> None:
         """Write the graph as ``*.npy`` and ``graph.json`` into an existing ``folder``."""
         for name, array in self._arrays().items():
@@ -147,12 +153,11 @@ class Graph:
         except ValueError as error:
             raise _damaged(folder / "graph.json", error) from error
         arrays: dict[str, Any] = {name: _mapped(folder / f"{name}.npy") for name in facts.pop("arrays")}
-        shape = tuple(facts.pop("shape"))
+        shape, width = tuple(facts.pop("shape")), facts.pop("width", 0)
         csr = Csr(arrays.pop("indptr"), arrays.pop("indices"), shape, arrays.pop("edge_ids", None))
         if _SPARSE[0] in arrays:
             indptr, indices, values = (arrays.pop(name) for name in _SPARSE)
-            arrays["features"] = SparseFeatures(Csr(indptr, indices, (shape[0], facts["width"])), values)
-        facts.pop("width")
+            arrays["features"] = SparseFeatures(Csr(indptr, indices, (shape[0], width)), values)
         facts["notes"] = tuple(facts["notes"])
         return cls(csr=csr, **facts, **arrays)
 

@@ -261,8 +261,8 @@ class Session:
     def _parts(self, seconds: float) -> Json:
         """Where the seconds of a timed call go, for scenarios that know."""
         parts = getattr(self.scenario, "parts", None)
-        found = {} if parts is None or seconds > PROFILED else parts(seconds)
-        return {"parts": found} if found else {}
+        seconds_of = {} if parts is None or seconds > PROFILED else parts(seconds)
+        return {"parts": seconds_of} if seconds_of else {}
 
     def _cuda(self) -> Any:
         torch = sys.modules.get("torch")

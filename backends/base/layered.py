@@ -83,7 +83,7 @@ class LayeredNetwork(Network):
         own = rows if matrix.own_columns is None else matrix.own_columns
         return self.receive(layer, *self.send(layer, hidden, own), matrix, activation)
 
-    def _uses_origin(self, layer: int, hidden: Tensor, matrix: LayerMatrix) -> bool:
+    def _uses_origin(self, layer: int, hidden: Rows, matrix: LayerMatrix) -> bool:
         """Whether the gradient of an aggregated input is computed with the transpose of ``matrix.origin``."""
         return hidden.requires_grad and self.transposes_origin(layer, matrix)
 
@@ -136,8 +136,10 @@ class LayeredNetwork(Network):
         sent = {"x": hidden if first else product(hidden, self._sent_weight(layer))}
         if self.spec.name == "gcn":
             return sent, {}
+        if self._is_sparse(layer):  # selected rows would be another matrix, with a transpose of its own
+            return sent, {"own": select_rows(product(hidden, self.parameter(layer, "weight_self")), rows)}
         own_rows = select_rows(hidden, rows)
-        return sent, {"own": own_rows if first else product(own_rows, self.parameter(layer, "weight_self"))}
+        return sent, {"own": own_rows if first else dense(own_rows, self.parameter(layer, "weight_self"))}
 
     def receive(self, layer: int, sent: Parts, own: Parts, matrix: LayerMatrix, activation: str = "none") -> Tensor:
         """Compute a layer's output [rows, width] from the two results of ``send``."""
@@ -240,6 +242,8 @@ class LayeredTrainer(TorchTrainer):
         with clock.phase("transpose"):
             for layer, matrix in self.kept_matrices():
                 self._build_transpose(layer, matrix)
+            if self.plan.full_batch and isinstance(self.full.features, SparseRows):
+                build_transpose(prefix(self.full.features, self.full.structure[0].csr.shape[1]).csr)
 
     def kept_matrices(self) -> list[tuple[int, LayerMatrix]]:
         """The matrices that all epochs share, with their layers."""

@@ -3,10 +3,11 @@
 import warnings
 import weakref
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from backends.kernels import Mask, dense, dropout, dropout_values, projection, spmm
@@ -67,11 +68,14 @@ def _first_rows(csr: Csr, count: int) -> Csr:
 
 def input_rows(features: Features) -> Rows:
     """Features as the input of a layer, dense ones as a view."""
-    if isinstance(features, SparseFeatures):
-        return SparseRows.of(features)
+    return SparseRows.of(features) if isinstance(features, SparseFeatures) else tensor(features)
+
+
+def tensor(array: NDArray[Any]) -> Tensor:
+    """View an array as a tensor without a copy, also a read-only one."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(features)
+        return torch.from_numpy(array)
 
 
 def features_of(rows: Rows) -> Features:

@@ -8,8 +8,6 @@ from torch.nn import functional
 from backends.contract import Unsupported
 from datasets.features import Features, SparseFeatures
 
-INPUTS = ("dense", "sparse")
-
 
 def sparse_of(features: Features, backend: str) -> SparseFeatures:
     """Return sparse features; raises Unsupported for dense ones."""

@@ -19,7 +19,7 @@ from backends.contract import Clock, Floats, Nodes
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.registry import BackendConfig
 from datasets.csr import Csr
-from datasets.features import Features, dense_features
+from datasets.features import Features, SparseFeatures, dense_features, share_set
 from datasets.graph import Graph
 
 
@@ -243,9 +243,12 @@ class TorchTrainer:
         """Sizes of an epoch's SpMMs, and operations of its dense layers, as if all batches were like the first."""
         structure = self.target_batch(self.plan.targets(0)[0]).structure
         operands, flops = self.spmms_of(structure, self.plan.batches), 0
+        # zeros of sparse features need not be multiplied, whatever the engine does
+        share = share_set(self.graph.features) if isinstance(self.graph.features, SparseFeatures) else 1.0
         for layer, csr in enumerate(self.layer_csrs(structure)):
             rows, columns = csr.shape
-            flops += dense_flops(self.spec, layer, rows if self.gathers_input(layer, csr) else columns, rows)
+            layer_flops = dense_flops(self.spec, layer, rows if self.gathers_input(layer, csr) else columns, rows)
+            flops += int(layer_flops * share) if layer == 0 else layer_flops
         return {"spmm": [spmm_facts(operand) for operand in operands], "dense_flops": flops * self.plan.batches}
 
     def close(self) -> None:

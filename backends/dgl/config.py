@@ -42,11 +42,7 @@ class DglConfig(BackendConfig):
 
     def __post_init__(self) -> None:
         """Raise ValueError for a value that its field does not allow."""
-        options = (
-            ("variant", self.variant, VARIANTS),
-            ("workers", self.workers, WORKERS),
-            ("infer", self.infer, INFER),
-        )
+        options = ("variant", self.variant, VARIANTS), ("workers", self.workers, WORKERS), ("infer", self.infer, INFER)
         for name, value, allowed in options:
             if value not in allowed:
                 raise ValueError(f"backend.{name}={value!r} is not allowed: one of {', '.join(map(str, allowed))}")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from backends.kernels.checks import check_values
@@ -69,3 +70,5 @@ def _check(mask: Mask, rows: int) -> None:
         raise ValueError(f"dropout={mask.rate} is not allowed: from 0 to below 1")
     if mask.nodes is not None and mask.nodes.shape != (rows,):
         raise ValueError(f"mask.nodes has shape {tuple(mask.nodes.shape)}: there are {rows} rows")
+    if mask.nodes is not None and mask.nodes.dtype != torch.int64:
+        raise ValueError(f"mask.nodes is {mask.nodes.dtype}: allowed is int64, call .long() first")

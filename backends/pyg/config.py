@@ -52,11 +52,7 @@ class PygConfig(BackendConfig):
     def __post_init__(self) -> None:
         """Raise ValueError for a value that its field does not allow."""
         options = [("variant", self.variant, VARIANTS), ("workers", self.workers, WORKERS)]
-        for name, value, allowed in [
-            *options,
-            ("loader", self.loader, LOADERS),
-            ("infer", self.infer, INFER),
-        ]:
+        for name, value, allowed in [*options, ("loader", self.loader, LOADERS), ("infer", self.infer, INFER)]:
             if value not in allowed:
                 raise ValueError(f"backend.{name}={value!r} is not allowed: one of {', '.join(map(str, allowed))}")
 

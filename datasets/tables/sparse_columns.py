@@ -34,9 +34,9 @@ def _from_lists(table: UserTable, columns: str, values: str | None, width: int |
     _refuse(table, columns, rows, wrong, f"a column is a whole number from 0 to {bound - 1}")
     weights = np.ones(len(whole), dtype=np.float32)
     if values is not None:
-        others, given = _lists(table, values)
-        table.refuse(values, others != lengths, f"as many values as column {columns!r} has numbers are expected")
-        weights = given.astype(np.float32)
+        other_lengths, stored = _lists(table, values)
+        table.refuse(values, other_lengths != lengths, f"as many values as column {columns!r} has numbers are expected")
+        weights = stored.astype(np.float32)
         _refuse(table, values, rows, ~np.isfinite(weights), "a number is NaN, infinite or empty: give a finite one")
     return sparse_features(rows, whole, weights, (table.rows, bound))
 
@@ -101,9 +101,11 @@ class FeatureFiles:
         indptr = np.concatenate(([0], np.cumsum(np.concatenate(self.counts))))
         kind = index_dtype(max(int(indptr[-1]), self.width, len(indptr) - 1, 1))
         np.save(self.folder / f"{FILES[0]}.npy", indptr.astype(kind))
-        indices = np.load(self.folder / f"{FILES[1]}.npy")
+        indices = np.load(self.folder / f"{FILES[1]}.npy", mmap_mode="r")
         if indices.dtype != kind:
-            np.save(self.folder / f"{FILES[1]}.npy", indices.astype(kind))
+            widened = self.folder / "widened.npy"
+            np.save(widened, indices.astype(kind))
+            widened.replace(self.folder / f"{FILES[1]}.npy")
 
     def _compress(self, layout: str) -> None:
         """Rewrite the dense array in sparse rows, block by block, where ``layout`` or its share of set entries says."""

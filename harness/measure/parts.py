@@ -20,13 +20,12 @@ PATTERNS = (
     ("optimizer", r"^Optimizer\.|_fused_adam|_fused_sgd"),
     ("dropout", r"(?i)dropout|bernoulli"),
     ("loss", r"(?i)cross_?entropy|nll_?loss|log_?softmax"),
-    ("product", r"^aten::(mm|addmm|matmul|linear|bmm)$|^(_Dense|_Projection|_Product|_Sum|_sparse_mm|_SparseProduct)$"),
-    ("product", r"^aten::(_sparse_mm|_sparse_addmm|sparse_.*|_sparse_sparse.*)$"),
+    ("product", r"^(aten::)?(mm|addmm|matmul|linear|bmm|_sparse_mm|_Dense|_Projection|_Product|_Sum|_SparseProduct)$"),
     (
         "aggregation",
-        r"GSpMM|GSDDMM|[Ee]dge_?[Ss]oftmax|_Gat|_SumOfRows|Maximum|_Sddmm|_HeadAttention|TransposedProduct",
+        r"GSpMM|GSDDMM|[Ee]dge_?[Ss]oftmax|_Gat|_SumOfRows|Maximum|_Sddmm|_HeadAttention|Transposed",
     ),
-    ("aggregation", r"scatter|index_add|segment_reduce|sampled_addmm|leaky_relu|_spmm|spmm_"),
+    ("aggregation", r"scatter|index_add|segment_reduce|sampled_addmm|leaky_relu|spmm"),
 )
 
 
@@ -48,14 +47,14 @@ def parts_of(call: Callable[[], object], shape: EpochShape, seconds: float) -> d
     The profiler makes short operations longer: where all of them take more than ``seconds``, they are scaled down.
     Empty for an engine that runs no operation of torch in this process.
     """
-    found = min((_profiled(call, shape) for _ in range(2)), key=lambda parts: sum(parts.values()))
-    total = sum(found.values())
+    seconds_of = min((_profiled(call, shape) for _ in range(2)), key=lambda parts: sum(parts.values()))
+    total = sum(seconds_of.values())
     if total == 0.0:
         return {}
     if total > seconds:
-        found = {name: value * seconds / total for name, value in found.items()}
-    found["rest"] += max(0.0, seconds - total)
-    return found
+        seconds_of = {name: value * seconds / total for name, value in seconds_of.items()}
+    seconds_of["rest"] += max(0.0, seconds - total)
+    return seconds_of
 
 
 def _profiled(call: Callable[[], object], shape: EpochShape) -> dict[str, float]:
@@ -63,10 +62,10 @@ def _profiled(call: Callable[[], object], shape: EpochShape) -> dict[str, float]
         call()
     events = [event for event in profile.function_events or () if event.self_cpu_time_total > 0]
     forward = {event.sequence_nr: event for event in events if _is_forward(event)}
-    found = dict.fromkeys(PARTS, 0.0)
+    seconds_of = dict.fromkeys(PARTS, 0.0)
     for event in events:
-        found[_part(_outermost(event), forward, shape)] += 1e-6 * event.self_cpu_time_total
-    return found
+        seconds_of[_part(_outermost(event), forward, shape)] += 1e-6 * event.self_cpu_time_total
+    return seconds_of
 
 
 def _outermost(event: Any) -> Any:

@@ -8,10 +8,11 @@ import pytest
 from backends.ablation import resolve
 from backends.batches import BatchPlan
 from backends.contract import Unsupported
+from backends.kernels import operand
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.reference.definition import loss_and_gradients
 from backends.registry import config_class, runtime
-from datasets.features import in_layout
+from datasets.features import SparseFeatures, in_layout
 from datasets.order import apply_order
 from tests.contract.test_parity import PlainClock
 from tests.graphs import awkward_graph
@@ -143,6 +144,26 @@ def test_peers_refuse_dense_features_as_sparse_ones(name, options):
         trainer(sparse_graph()[1], name, options, None, "gcn")
 
 
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+@pytest.mark.parametrize(("name", "size"), [("agl", None), ("blocksparse", None)])
+def test_the_transpose_of_a_full_batchs_input_is_built_in_preparation(name, size, model, monkeypatch):
+    engine = trainer(sparse_graph()[0], name, {}, size, model)
+    monkeypatch.setattr(operand, "transposed", None)
+    assert np.isfinite(engine.epoch(0, PlainClock()))
+
+
+@pytest.mark.parametrize(("value", "layout"), [("true", SparseFeatures), ("false", np.ndarray)])
+@pytest.mark.parametrize("sink", ["disk", "none"])
+def test_graphflat_stores_features_as_the_switch_says(value, layout, sink):
+    graph = sparse_graph()[0]
+    engine = runtime(resolve(config_class("agl")(sparse=value, sink=sink), []), "flatten")
+    spec = ModelSpec("gcn", 2, graph.width, 16, graph.classes)
+    engine.prepare(graph, spec, TrainingSpec(threads=1), BatchPlan(np.arange(7)), PlainClock())
+    engine.flatten(PlainClock())
+    assert {type(record.features) for record in engine.stored()} == {layout}
+    engine.close()
+
+
 @pytest.mark.parametrize("name", ["agl", "blocksparse"])
 def test_the_switch_turns_features_dense(name):
     graph, targets = sparse_graph()[0], np.arange(5)
@@ -152,13 +173,13 @@ def test_the_switch_turns_features_dense(name):
     assert_near(answers(on, targets), answers(off, targets))
 
 
-@pytest.mark.parametrize("name", ["agl", "blocksparse"])
+INFERRERS = [("agl", {"infer": infer}) for infer in ("graphinfer", "neighbourhood", "fullgraph")]
+INFERRERS += [("agl", {"infer": "graphinfer", "sparse": "false"}), ("blocksparse", {})]
+
+
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
-@pytest.mark.parametrize("infer", ["graphinfer", "neighbourhood", "fullgraph"])
-def test_inference_over_sparse_features(name, model, infer):
-    if name == "blocksparse" and infer != "fullgraph":
-        return
-    options = {"infer": infer} if name == "agl" else {}
+@pytest.mark.parametrize(("name", "options"), INFERRERS)
+def test_inference_over_sparse_features(name, options, model):
     scores = []
     for graph in sparse_graph():
         spec = ModelSpec(model, 2, graph.width, 16, graph.classes, heads=2)

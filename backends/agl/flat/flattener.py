@@ -36,6 +36,8 @@ class AglFlattener:
         """Check the job, compute sampling column and degrees; ``flatten`` to disk computes them again each time."""
         if (self.config.run_on, self.config.sink) == ("ray", "none"):
             raise Unsupported("GraphFlat on Ray stores shards: backend.sink=disk with backend.run_on=ray")
+        if self.config.sparse == "false":
+            graph = graph.with_dense_features("backend.sparse=false")
         self.graph, self.targets = graph, np.sort(np.concatenate(plan.targets(0)))
         embed = self.config.features == "embedded"
         self.job = FlattenJob(

@@ -135,9 +135,10 @@ def _write_features(path: Path, ids: Ints, features: Features) -> int:
 
     if isinstance(features, SparseFeatures):
         starts, columns, values = features.arrays
-        kind = pa.ListArray if features.csr.nnz <= np.iinfo(np.int32).max else pa.LargeListArray
+        short = features.csr.nnz <= np.iinfo(np.int32).max
+        kind, offsets = (pa.ListArray, np.int32) if short else (pa.LargeListArray, np.int64)
         lists = {
-            name: kind.from_arrays(pa.array(starts), pa.array(entries))
+            name: kind.from_arrays(pa.array(starts.astype(offsets)), pa.array(entries))
             for name, entries in (("columns", columns.astype(np.int32)), ("values", values))
         }
     else:

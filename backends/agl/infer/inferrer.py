@@ -58,6 +58,8 @@ class _JobInferrer:
     ) -> None:
         """Check the graph, build the job, do what is done once."""
         refuse_weights(graph, spec)
+        if self.config.sparse == "false":
+            graph = graph.with_dense_features("backend.sparse=false")
         torch.set_num_threads(training.threads)
         all_nodes = len(plan.nodes) == graph.nodes and (plan.nodes[1:] > plan.nodes[:-1]).all()
         targets = None if all_nodes else plan.nodes

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.agl.infer.job import InferenceJob, Mask
-from backends.agl.infer.rounds import tensor
 from backends.agl.infer.workspace import Workspace
 from backends.agl.vectorize import inverse_sqrt
 from backends.base.layered import LayerMatrix
+from backends.base.sparse_rows import tensor
 from datasets.adjacency import SELF_LOOP_MODELS, insert_self_loops
 from datasets.csr import Csr, index_dtype
 

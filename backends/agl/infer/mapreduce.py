@@ -19,6 +19,7 @@ from backends.agl.infer.map_stage import embeddings_name, needed_rows, partition
 from backends.agl.infer.slices import Slice, slices_of
 from backends.agl.infer.workspace import RowFile
 from backends.base.layered import LayerMatrix
+from backends.base.sparse_rows import tensor
 from backends.model import ModelSpec, State
 from datasets.csr import Csr
 from datasets.features import Features, SparseFeatures
@@ -72,7 +73,7 @@ class PartitionMatrix:
 
     def matrix(self) -> LayerMatrix:
         """The matrix for the kernels, [rows, sources]."""
-        weight = None if self.weight is None else rounds.tensor(self.weight)
+        weight = None if self.weight is None else tensor(self.weight)
         return LayerMatrix(Csr(self.indptr, self.columns, (len(self.rows), len(self.sources))), weight)
 
 

@@ -15,7 +15,7 @@ from backends.agl.infer.job import InferenceJob, Nodes
 from backends.agl.infer.map_stage import inverse_sqrt_degrees
 from backends.agl.vectorize import matrices
 from backends.base.layered import LayeredNetwork
-from backends.base.sparse_rows import input_rows
+from backends.base.sparse_rows import Rows, input_rows, tensor
 from backends.kernels import khop
 from backends.model import TrainingSpec
 
@@ -31,8 +31,11 @@ class NeighbourhoodInference:
     computed: int = 0
     scale: NDArray[np.float64] | None = None
     network: LayeredNetwork = field(init=False)
+    features: Rows = field(init=False)
 
     def __post_init__(self) -> None:
+        assert self.job.graph.features is not None
+        self.features = input_rows(self.job.graph.features)
         self.network = LayeredNetwork(self.job.spec, TrainingSpec(), sparse_input=self.job.sparse_input)
         self.network.load(self.job.state)
         self.network.eval()
@@ -57,9 +60,8 @@ class NeighbourhoodInference:
         scale = None if self.scale is None else self.scale[neighbourhood.nodes]
         structure = matrices(neighbourhood, job.spec.name, layers, "tight", scale, weight)
         self.computed += sum(matrix.csr.shape[0] for matrix in structure)
-        assert job.graph.features is not None
         with torch.inference_mode():
-            features = input_rows(job.graph.features[neighbourhood.nodes])
+            features = self.features.index_select(0, tensor(neighbourhood.nodes))
             logits = self.network(features, structure).numpy()
         scores: Floats = logits[np.searchsorted(neighbourhood.targets, targets)]
         return scores

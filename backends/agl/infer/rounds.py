@@ -3,29 +3,18 @@
 Local runs and Ray tasks call these; they differ in how messages move between them.
 """
 
-import warnings
-from typing import Any
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from backends.agl.infer.slices import Slice
 from backends.base.layered import LayerMatrix
-from backends.base.sparse_rows import input_rows
+from backends.base.sparse_rows import input_rows, tensor
 from datasets.features import Features
 
 Floats = NDArray[np.float32]
 Messages = dict[str, Floats]
 SENT, KEPT = "sent.", "kept."
-
-
-def tensor(array: NDArray[Any]) -> Tensor:
-    """View an array as a tensor without a copy, also a read-only one."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(array)
 
 
 def send(model_slice: Slice, layer: int, embeddings: Features) -> Messages:

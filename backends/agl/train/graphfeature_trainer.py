@@ -44,6 +44,8 @@ class GraphFeatureTrainer(AglTrainer):
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
         """Flatten the targets into a temporary folder, then prepare the model."""
+        if self.config.sparse == "false":
+            graph = graph.with_dense_features("backend.sparse=false")
         self.temporary = Path(tempfile.mkdtemp(prefix="graphfeatures-"))
         self._cleanup = weakref.finalize(self, shutil.rmtree, self.temporary, True)
         strategy = strategy_of(self.config, spec, training.seed)

@@ -133,7 +133,7 @@ class TrainingWorker:
         kind = ShardWorkerTrainer if isinstance(self.plan, ShardPlan) else WorkerTrainer
         self.trainer: WorkerTrainer = kind(job.config)
         self.trainer.prepare(self.graph, job.spec, job.training, job.state, self.plan, WorkerClock())
-        # workers draw different dropout, but the same neighbours of a node
+        # workers draw different dropout of attention, but the same neighbours of a node
         self.trainer.training = replace(job.training, seed=job.training.seed + rank)
         self.load(job.state)
 

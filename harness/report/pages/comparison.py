@@ -142,12 +142,12 @@ def _dataset(dataset: DatasetComparisons, current: bool) -> Section:
 
 
 def _parts(dataset: DatasetComparisons) -> list[Block]:
-    told = [comparison for comparison in dataset.comparisons if any(row.parts() for row in comparison.rows)]
-    if not told:
+    with_parts = [comparison for comparison in dataset.comparisons if any(row.parts() for row in comparison.rows)]
+    if not with_parts:
         return []
     title = f"What the seconds of an epoch on {dataset.name} are for"
     name = dataset.figure.replace(".svg", "-parts.svg")
-    return [Figure(title, name, told, figures.draw_parts)]
+    return [Figure(title, name, with_parts, figures.draw_parts)]
 
 
 def _origin(facts: Mapping[str, Any]) -> list[Span]:

@@ -60,9 +60,9 @@ def test_gradients_pass_where_values_did():
 
 def test_masks_differ_between_epochs_layers_seeds_and_nodes():
     ones = torch.ones(200, 100)
-    kept = [dropout(ones, Mask(0.5, mask_key(*key))) > 0 for key in ((0, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 0))]
-    for number, first in enumerate(kept):
-        for second in kept[:number]:
+    retained = [dropout(ones, Mask(0.5, mask_key(*key))) > 0 for key in ((0, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 0))]
+    for number, first in enumerate(retained):
+        for second in retained[:number]:
             assert abs((first == second).double().mean() - 0.5) < 0.02
 
 
@@ -70,33 +70,32 @@ def test_masks_differ_between_epochs_layers_seeds_and_nodes():
 @pytest.mark.parametrize("shape", [(7000, 1433), (DRAWS // 16, 16), (3, DRAWS // 3), (DRAWS, 1)])
 def test_rate_mean_variance_and_independence_of_neighbours(shape, rate):
     out = dropout(torch.ones(shape), Mask(rate, mask_key(5, 2, 0)))
-    kept = (out > 0).numpy()
-    count = kept.sum()
-    assert stats.binomtest(int(count), kept.size, 1 - rate).pvalue > SURE
+    retained = (out > 0).numpy()
+    assert stats.binomtest(int(retained.sum()), retained.size, 1 - rate).pvalue > SURE
     assert torch.unique(out).tolist() == pytest.approx([0.0, 1 / (1 - rate)])
     assert float(out.mean(dtype=torch.float64)) == pytest.approx(1.0, abs=6 * (rate / (1 - rate) / out.numel()) ** 0.5)
-    for first, second in neighbours(kept):
+    for first, second in neighbours(retained):
         table = np.bincount(2 * first.ravel() + second.ravel(), minlength=4).reshape(2, 2)
         assert stats.chi2_contingency(table, lambda_="log-likelihood").pvalue > SURE
 
 
-def neighbours(kept):
+def neighbours(retained):
     """Pairs of entries next to each other, and some columns and rows apart."""
     for distance in (1, 2, 16):
-        if kept.shape[1] > distance:
-            yield kept[:, distance:], kept[:, :-distance]
-        if kept.shape[0] > distance:
-            yield kept[distance:], kept[:-distance]
+        if retained.shape[1] > distance:
+            yield retained[:, distance:], retained[:, :-distance]
+        if retained.shape[0] > distance:
+            yield retained[distance:], retained[:-distance]
 
 
 @pytest.mark.parametrize("rows", [1, 10_000])
 def test_the_share_of_retained_entries_of_a_row_is_binomial(rows):
     width, rate = 1000, 0.3
-    kept = (dropout(torch.ones(rows, width), Mask(rate, mask_key(1, 0, 0))) > 0).sum(1).double().numpy()
+    counts = (dropout(torch.ones(rows, width), Mask(rate, mask_key(1, 0, 0))) > 0).sum(1).double().numpy()
     if rows == 1:
-        assert stats.binomtest(int(kept[0]), width, 1 - rate).pvalue > SURE
+        assert stats.binomtest(int(counts[0]), width, 1 - rate).pvalue > SURE
     else:
-        spread = kept.var() / (width * rate * (1 - rate))
+        spread = counts.var() / (width * rate * (1 - rate))
         assert abs(spread - 1) < 6 * (2 / rows) ** 0.5
 
 
@@ -111,6 +110,7 @@ def test_no_dropout_returns_the_input_itself():
         (lambda: dropout(torch.rand(3), Mask(0.5, 1)), r"\[rows, f\]"),
         (lambda: dropout(torch.rand(3, 2), Mask(1.0, 1)), "from 0 to below 1"),
         (lambda: dropout(torch.rand(3, 2), Mask(0.5, 1, torch.arange(2))), "there are 3 rows"),
+        (lambda: dropout(torch.rand(3, 2), Mask(0.5, 1, torch.arange(3).int())), "allowed is int64"),
         (lambda: dropout(torch.ones(3, 2, dtype=torch.int64), Mask(0.5, 1)), "allowed are float32, float64"),
         (
             lambda: dropout_values(Csr(np.array([0, 1]), np.array([0]), (1, 1)), torch.rand(2), Mask(0.5, 1)),

@@ -2,9 +2,9 @@
 
     python -m tests.harness.compare.error_rates
 
-Run from the root of a checkout, on a machine that does nothing else; it takes 15 to 20 minutes on 2 cores. Each pair is
-one whole call of ``compare``, whose verdict counts. Exit code 0 if at most one identical pair was called slower or
-faster, and at least nine of ten slow-downs were found.
+Run from the root of a checkout, on a machine that does nothing else; 50 pairs take about 50 minutes on 2 virtual cores.
+Each pair is one whole call of ``compare``, whose verdict counts. Exit code 0 if at most one identical pair was called
+slower or faster, and at least nine of ten slow-downs were found.
 """
 
 import argparse

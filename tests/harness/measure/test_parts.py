@@ -18,10 +18,10 @@ EDGES = torch.arange(9000) % NODES
 SHAPE = EpochShape(NODES, (9000,), WIDTH)
 
 
-def only(found):
+def only(seconds_of):
     """The part that takes most of the seconds."""
-    assert set(found) == set(PARTS)
-    return max((name for name in PARTS if name != "rest"), key=lambda name: found[name])
+    assert set(seconds_of) == set(PARTS)
+    return max((name for name in PARTS if name != "rest"), key=lambda name: seconds_of[name])
 
 
 def both_ways(function, *shapes):
@@ -62,10 +62,10 @@ def test_our_products_are_told_apart_by_their_operands():
 def test_parts_add_up_to_the_epoch():
     call = both_ways(lambda x, w: x @ w, (NODES, WIDTH), (WIDTH, 256))
     for seconds in (1e-6, 1e9):
-        found = parts_of(call, SHAPE, seconds)
-        assert sum(found.values()) == pytest.approx(seconds)
-        assert min(found.values()) >= 0.0
-    assert found["rest"] > 0.9e9
+        seconds_of = parts_of(call, SHAPE, seconds)
+        assert sum(seconds_of.values()) == pytest.approx(seconds)
+        assert min(seconds_of.values()) >= 0.0
+    assert seconds_of["rest"] > 0.9e9
 
 
 def test_a_call_without_torch_has_no_parts():
@@ -81,5 +81,5 @@ def test_every_part_of_a_training_is_found(name, model):
     training = TrainingSpec(threads=1, dropout=0.5)
     engine.prepare(graph, spec, training, initial_state(spec, 0), BatchPlan(graph.nodes_of("train")), PlainClock())
     shape = EpochShape(graph.nodes, (graph.csr.nnz, graph.csr.nnz + graph.nodes), graph.width)
-    found = parts_of(lambda: engine.epoch(0, PlainClock()), shape, 1e9)
-    assert all(found[name] > 0 for name in PARTS), found
+    seconds_of = parts_of(lambda: engine.epoch(0, PlainClock()), shape, 1e9)
+    assert all(seconds_of[name] > 0 for name in PARTS), seconds_of
