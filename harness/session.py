@@ -259,10 +259,10 @@ class Session:
         return limits(facts, whole, self.config.threads, operands, floor() if floor else None) or None
 
     def _parts(self, seconds: float) -> Json:
-        """Where the seconds of a timed call go, for scenarios that know."""
-        parts = getattr(self.scenario, "parts", None)
-        seconds_of = {} if parts is None or seconds > PROFILED else parts(seconds)
-        return {"parts": seconds_of} if seconds_of else {}
+        """What the seconds of a timed call are for, and its calls of torch, for scenarios that know."""
+        parts_of = getattr(self.scenario, "parts", None)
+        parts = None if parts_of is None or seconds > PROFILED else parts_of(seconds)
+        return {} if parts is None else {"parts": parts.seconds, "torch_calls": parts.calls}
 
     def _cuda(self) -> Any:
         torch = sys.modules.get("torch")

@@ -54,34 +54,45 @@ class LayeredNetwork(Network):
 
         ``nodes`` numbers the input rows for the masks of dropout, ``None``: by position.
         """
-        hidden = features
+        hidden = prefix(features, structure[0].csr.shape[1])
+        mask = self._mask(0, nodes, len(hidden))
+        hidden = hidden if mask is None else dropped(hidden, mask)
         for layer, matrix in enumerate(structure):
-            if self.training and self.settings.dropout > 0:
-                key = mask_key(self.settings.seed, self.epoch, layer)
-                numbers = None if nodes is None else nodes[: len(hidden)]
-                hidden = dropped(hidden, Mask(self.settings.dropout, key, numbers))
+            if mask is not None:
                 nodes = row_nodes(nodes, matrix)
-            hidden = self.layer(layer, hidden, structure)
+                mask = self._mask(layer + 1, nodes, matrix.csr.shape[0])
+            hidden = self.layer(layer, hidden, structure, mask)
         return self.logits_of(hidden)
+
+    def _mask(self, layer: int, nodes: Tensor | None, rows: int) -> Mask | None:
+        """The mask that drops entries of a layer's input, ``None`` where nothing is dropped."""
+        if not self.training or self.settings.dropout == 0 or layer == self.spec.layers:
+            return None
+        key = mask_key(self.settings.seed, self.epoch, layer)
+        return Mask(self.settings.dropout, key, None if nodes is None else prefix(nodes, rows))
 
     def convolve(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
         """Apply one convolution, without activation, to the matrix's columns; returns [rows, width]."""
         return self._convolve(layer, hidden, structure, "none")
 
-    def layer(self, layer: int, hidden: Rows, structure: Any) -> Tensor:
-        """Apply one convolution with its activation; bias and activation are fused with the operation before them."""
-        return self._convolve(layer, hidden, structure, "none" if self.spec.is_last(layer) else self.spec.activation())
+    def layer(self, layer: int, hidden: Rows, structure: Any, mask: Mask | None = None) -> Tensor:
+        """Apply one convolution with its activation, and the ``mask`` of the next layer's input.
 
-    def _convolve(self, layer: int, hidden: Rows, structure: Any, activation: str) -> Tensor:
+        Bias, activation and dropout are fused with the operation before them.
+        """
+        activation = "none" if self.spec.is_last(layer) else self.spec.activation()
+        return self._convolve(layer, hidden, structure, activation, mask)
+
+    def _convolve(self, layer: int, hidden: Rows, structure: Any, activation: str, mask: Mask | None = None) -> Tensor:
         matrix: LayerMatrix = structure[layer]
         rows, columns = matrix.csr.shape
         hidden = prefix(hidden, columns)
         if not self._is_sparse(layer) and attends_first(self.spec, layer, matrix.csr):
-            return self._attend_first(layer, hidden, matrix, activation)
+            return self._attend_first(layer, hidden, matrix, activation, mask)
         if self._uses_origin(layer, hidden, matrix):
-            return self._convolve_with_origin(layer, hidden, matrix, activation)
+            return self._convolve_with_origin(layer, hidden, matrix, activation, mask)
         own = rows if matrix.own_columns is None else matrix.own_columns
-        return self.receive(layer, *self.send(layer, hidden, own), matrix, activation)
+        return self.receive(layer, *self.send(layer, hidden, own), matrix, activation, mask)
 
     def _uses_origin(self, layer: int, hidden: Rows, matrix: LayerMatrix) -> bool:
         """Whether the gradient of an aggregated input is computed with the transpose of ``matrix.origin``."""
@@ -93,20 +104,26 @@ class LayeredNetwork(Network):
             return False
         return self.row_parallel and matrix.origin.has_cheaper_transpose(matrix.csr)
 
-    def _convolve_with_origin(self, layer: int, hidden: Tensor, matrix: LayerMatrix, activation: str) -> Tensor:
+    def _convolve_with_origin(
+        self, layer: int, hidden: Tensor, matrix: LayerMatrix, activation: str, mask: Mask | None
+    ) -> Tensor:
         """Apply a layer whose input gradient, of neighbours and own rows together, uses the origin's transpose."""
         assert matrix.origin is not None
         reduce, with_own = "sum" if self.spec.name == "gcn" else "mean", self.spec.name == "sage"
         gathered, own_rows = spmm_with_own(matrix.csr, hidden, matrix.weight, reduce, matrix.origin, with_own)
-        return self._transform(layer, gathered, own_rows, activation)
+        return self._transform(layer, gathered, own_rows, activation, mask)
 
-    def _transform(self, layer: int, gathered: Tensor, own_rows: Tensor | None, activation: str) -> Tensor:
+    def _transform(
+        self, layer: int, gathered: Tensor, own_rows: Tensor | None, activation: str, mask: Mask | None
+    ) -> Tensor:
         """Transform a layer's aggregated input, and the rows' own embeddings, into its output."""
         other = None if own_rows is None else (own_rows, self.parameter(layer, "weight_self"))
         bias = self.parameter(layer, "bias")
-        return dense(gathered, self._sent_weight(layer), bias, activation == "relu", other)
+        return dense(gathered, self._sent_weight(layer), bias, activation == "relu", other, mask)
 
-    def _attend_first(self, layer: int, hidden: Tensor, matrix: LayerMatrix, activation: str) -> Tensor:
+    def _attend_first(
+        self, layer: int, hidden: Tensor, matrix: LayerMatrix, activation: str, mask: Mask | None
+    ) -> Tensor:
         """Attend over gat's input with one head, ``(alpha H) W`` for ``alpha (H W)``: only rows are transformed."""
         weight, bias = (self.parameter(layer, name) for name in ("weight", "bias"))
         vectors = torch.cat([self.parameter(layer, name) for name in ("att_src", "att_dst")])
@@ -116,7 +133,7 @@ class LayeredNetwork(Network):
         gathered = gat(matrix.csr, hidden[:, None], scores[:, :1], score_dst, **self._attention())[:, 0]
         if activation == "none":
             return dense(gathered, weight, bias)
-        return bias_activation(dense(gathered, weight), bias, activation, fresh=True)
+        return bias_activation(dense(gathered, weight), bias, activation, fresh=True, mask=mask)
 
     def _attention(self) -> dict[str, Any]:
         dropout = self.settings.attention_dropout if self.training else 0.0
@@ -141,20 +158,29 @@ class LayeredNetwork(Network):
         own_rows = select_rows(hidden, rows)
         return sent, {"own": own_rows if first else dense(own_rows, self.parameter(layer, "weight_self"))}
 
-    def receive(self, layer: int, sent: Parts, own: Parts, matrix: LayerMatrix, activation: str = "none") -> Tensor:
-        """Compute a layer's output [rows, width] from the two results of ``send``."""
+    def receive(
+        self,
+        layer: int,
+        sent: Parts,
+        own: Parts,
+        matrix: LayerMatrix,
+        activation: str = "none",
+        mask: Mask | None = None,
+    ) -> Tensor:
+        """Compute a layer's output [rows, width] from the two results of ``send``; ``mask`` drops entries of it."""
         bias = self.parameter(layer, "bias")
         if self.spec.name == "gat":
             operands = matrix.csr, sent["z"], sent["score_src"], own["score_dst"]
             options = self._attention()
             if self.spec.is_last(layer) and self.spec.heads_of(layer) > 1:
                 return bias_activation(gat(*operands, **options).mean(1), bias, activation, fresh=True)
-            return gat_layer(*operands, bias, activation, **options)
+            return gat_layer(*operands, bias, activation, **options, mask=mask)
         reduce = "sum" if self.spec.name == "gcn" else "mean"
         gathered = spmm(matrix.csr, sent["x"], matrix.weight, reduce, self.row_parallel)
         if not self.aggregates_first(layer):
-            return bias_activation(gathered + own["own"] if own else gathered, bias, activation, fresh=True)
-        return self._transform(layer, gathered, own.get("own"), activation)
+            total = gathered + own["own"] if own else gathered
+            return bias_activation(total, bias, activation, fresh=True, mask=mask)
+        return self._transform(layer, gathered, own.get("own"), activation, mask)
 
     def aggregates_first(self, layer: int) -> bool:
         """Whether a layer aggregates its input, in training or in inference as the network is now."""
@@ -243,7 +269,8 @@ class LayeredTrainer(TorchTrainer):
             for layer, matrix in self.kept_matrices():
                 self._build_transpose(layer, matrix)
             if self.plan.full_batch and isinstance(self.full.features, SparseRows):
-                build_transpose(prefix(self.full.features, self.full.structure[0].csr.shape[1]).csr)
+                rows = prefix(self.full.features, self.full.structure[0].csr.shape[1])
+                build_transpose(rows.csr, rows.values)
 
     def kept_matrices(self) -> list[tuple[int, LayerMatrix]]:
         """The matrices that all epochs share, with their layers."""

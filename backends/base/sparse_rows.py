@@ -1,8 +1,7 @@
 """Sparse features as the input of a network's first layer: rows of few values, never written out dense."""
 
 import warnings
-import weakref
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +21,7 @@ class SparseRows:
 
     csr: Csr
     values: Tensor
+    prefixes: dict[int, "SparseRows"] = field(default_factory=dict, init=False, repr=False)
 
     requires_grad: ClassVar[bool] = False
 
@@ -35,9 +35,13 @@ class SparseRows:
         return self.csr.shape[0]
 
     def __getitem__(self, rows: slice) -> "SparseRows":
-        """The first rows; their matrix is cut once, so that what kernels keep with it serves all epochs."""
-        csr = _first_rows(self.csr, len(range(len(self))[rows]))
-        return SparseRows(csr, self.values[: csr.nnz])
+        """The first rows; they are cut once, so that what kernels keep with them serves all epochs."""
+        count = len(range(len(self))[rows])
+        if count not in self.prefixes:
+            indptr, edges = self.csr.indptr[: count + 1], int(self.csr.indptr[count])
+            csr = Csr(indptr, self.csr.indices[:edges], (count, self.csr.shape[1]))
+            self.prefixes[count] = SparseRows(csr, self.values[:edges])
+        return self.prefixes[count]
 
     def index_select(self, axis: int, rows: Tensor) -> "SparseRows":
         """Copy rows, in the order of their numbers; ``axis`` is 0, as of a tensor."""
@@ -55,15 +59,6 @@ class SparseRows:
 
 
 Rows = Tensor | SparseRows
-_FIRST_ROWS: "weakref.WeakKeyDictionary[Csr, dict[int, Csr]]" = weakref.WeakKeyDictionary()
-
-
-def _first_rows(csr: Csr, count: int) -> Csr:
-    """The first rows of a matrix, the same object in every call."""
-    cut = _FIRST_ROWS.setdefault(csr, {})
-    if count not in cut:
-        cut[count] = Csr(csr.indptr[: count + 1], csr.indices[: int(csr.indptr[count])], (count, csr.shape[1]))
-    return cut[count]
 
 
 def input_rows(features: Features) -> Rows:
@@ -92,8 +87,14 @@ def projected(rows: Rows, weight: Tensor, att_src: Tensor, att_dst: Tensor) -> t
     """``z = rows @ weight`` [rows, heads, d], and its inner products with both attention vectors [rows, heads]."""
     if not isinstance(rows, SparseRows):
         return projection(rows, weight, att_src, att_dst)
-    z = product(rows, weight).view(len(rows), *att_src.shape)
-    return z, (z * att_src).sum(-1), (z * att_dst).sum(-1)
+    z, heads = product(rows, weight), len(att_src)
+    scores = dense(z, torch.cat([_by_head(att_src), _by_head(att_dst)], 1))
+    return z.view(len(rows), *att_src.shape), scores[:, :heads], scores[:, heads:]
+
+
+def _by_head(vectors: Tensor) -> Tensor:
+    """The matrix [heads * d, heads] whose product with rows is each head's inner product with its vector."""
+    return torch.block_diag(*vectors.unsqueeze(2).unbind(0))
 
 
 def dropped(rows: Rows, mask: Mask) -> Rows:

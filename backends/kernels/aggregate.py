@@ -9,6 +9,7 @@ from torch import Tensor
 from backends.kernels import scatter
 from backends.kernels.checks import check_epilogue, check_heads, check_rows, check_values
 from backends.kernels.dispatch import implementation
+from backends.kernels.dropout import Mask, checked
 from backends.kernels.epilogue import bias_activation
 from backends.kernels.operand import Operand, operand
 from datasets.csr import Csr
@@ -70,10 +71,12 @@ def gat_layer(
     dropout: float = 0.0,
     seed: int | None = None,
     row_parallel: bool = True,
+    mask: Mask | None = None,
 ) -> Tensor:
     """``activation(gat(...) + bias)`` with the heads side by side: [rows, heads * d], bias [heads * d].
 
-    Native code keeps one array of that size for the gradients, where ``gat`` and ``bias_activation`` keep two.
+    ``mask`` then drops entries of the result; ``dropout`` and ``seed`` are those of the attention. Native code keeps
+    one array of that size for the gradients, where ``gat`` and ``bias_activation`` keep two.
     """
     matrix = operand(csr)
     _check_attention(matrix, z, score_src, score_dst, None, slope, dropout)
@@ -81,8 +84,9 @@ def gat_layer(
     kernels = implementation("z", z)
     if not row_parallel:
         out = scatter.gat(matrix, z, score_src, score_dst, None, slope, dropout)
-        return bias_activation(out.flatten(1), bias, activation)
-    layer: Tensor = kernels.gat_layer(matrix, z, score_src, score_dst, bias, activation, slope, dropout, seed)
+        return bias_activation(out.flatten(1), bias, activation, mask=mask)
+    mask = checked(mask, matrix.shape[0])
+    layer: Tensor = kernels.gat_layer(matrix, z, score_src, score_dst, bias, activation, slope, dropout, seed, mask)
     return layer
 
 

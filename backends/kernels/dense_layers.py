@@ -1,9 +1,10 @@
-"""Dense layers with bias and ReLU, and the projection of graph attention with its scores; autograd."""
+"""Dense layers with bias, ReLU and dropout, and the projection of graph attention with its scores; autograd."""
 
 import torch
 from torch import Tensor
 
 from backends.kernels.dispatch import implementation
+from backends.kernels.dropout import Mask, checked
 
 
 def dense(
@@ -12,10 +13,12 @@ def dense(
     bias: Tensor | None = None,
     relu: bool = False,
     other: tuple[Tensor, Tensor] | None = None,
+    mask: Mask | None = None,
 ) -> Tensor:
     """``x @ weight + bias``, plus the product of the ``other`` pair, ReLU with ``relu``: [rows, columns]; autograd.
 
-    float32 or float64; all of one type. ``other`` is (x [rows, any], weight [any, columns]).
+    float32 or float64; all of one type. ``other`` is (x [rows, any], weight [any, columns]). After a ReLU, ``mask``
+    drops entries of the result.
     """
     x2, weight2 = other or (None, None)
     _check(x, weight, bias)
@@ -23,7 +26,9 @@ def dense(
         _check(x2, weight2, bias)
         if x2.shape[0] != x.shape[0] or weight2.shape[1] != weight.shape[1]:
             raise ValueError(f"products of {x.shape[0]} and {x2.shape[0]} rows cannot be added: give equal shapes")
-    out: Tensor = implementation("x", x).dense(x, weight, bias, relu, x2, weight2)
+    if mask is not None and not relu:
+        raise ValueError("a mask needs relu=True: call dropout on a result without ReLU")
+    out: Tensor = implementation("x", x).dense(x, weight, bias, relu, x2, weight2, checked(mask, len(x)))
     return out
 
 

@@ -46,8 +46,7 @@ def dropout(x: Tensor, mask: Mask) -> Tensor:
     check_values("x", x)
     if x.dim() != 2:
         raise ValueError(f"x has shape {tuple(x.shape)}: needed are [rows, f]")
-    _check(mask, x.shape[0])
-    if mask.rate == 0 or x.numel() == 0:
+    if checked(mask, len(x)) is None or x.numel() == 0:
         return x
     out: Tensor = implementation("x", x).dropout(x, mask)
     return out
@@ -58,17 +57,20 @@ def dropout_values(csr: Csr, values: Tensor, mask: Mask) -> Tensor:
     check_values("values", values)
     if values.shape != (csr.nnz,):
         raise ValueError(f"values has shape {tuple(values.shape)}: the matrix stores {csr.nnz}")
-    _check(mask, csr.shape[0])
-    if mask.rate == 0 or not csr.nnz:
+    if checked(mask, csr.shape[0]) is None or not csr.nnz:
         return values
     out: Tensor = implementation("values", values).dropout_values(operand(csr), values, mask)
     return out
 
 
-def _check(mask: Mask, rows: int) -> None:
+def checked(mask: Mask | None, rows: int) -> Mask | None:
+    """The mask of a matrix of so many rows, ``None`` where it drops nothing; ValueError for one that does not fit."""
+    if mask is None:
+        return None
     if not 0 <= mask.rate < 1:
         raise ValueError(f"dropout={mask.rate} is not allowed: from 0 to below 1")
     if mask.nodes is not None and mask.nodes.shape != (rows,):
         raise ValueError(f"mask.nodes has shape {tuple(mask.nodes.shape)}: there are {rows} rows")
     if mask.nodes is not None and mask.nodes.dtype != torch.int64:
         raise ValueError(f"mask.nodes is {mask.nodes.dtype}: allowed is int64, call .long() first")
+    return mask if mask.rate > 0 else None

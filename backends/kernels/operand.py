@@ -1,6 +1,7 @@
 """A matrix prepared for the kernels: layouts, transpose, scales; computed at first use, kept while the matrix lives."""
 
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -104,6 +105,7 @@ class Operand:
         self.shape, self.nnz = csr.shape, csr.nnz
         self._arrays = (csr.indptr, csr.indices, csr.edge_ids)
         self._transposed_weight: tuple[weakref.ref[Tensor], int, Tensor] | None = None
+        self._derived: tuple[weakref.ref[Tensor], Callable[[], Tensor]] | None = None
 
     @cached_property
     def _csr(self) -> Csr:
@@ -137,14 +139,25 @@ class Operand:
 
     def transposed_weight(self, weight: Tensor) -> Tensor:
         """Weights [nnz] in the transpose's edge order; cached for the last ones without gradient until they change."""
-        if self._transposed_weight is not None:
-            reference, version, values = self._transposed_weight
-            if reference() is weight and version == weight._version:
-                return values
+        if (cached := self.cached_weight(weight)) is not None:
+            return cached
+        if self._derived is not None and self._derived[0]() is weight:
+            return self._derived[1]()
         values = weight.detach().index_select(0, torch.from_numpy(self.permutation))
         if not weight.requires_grad:
             self._transposed_weight = (weakref.ref(weight), weight._version, values)
         return values
+
+    def cached_weight(self, weight: Tensor) -> Tensor | None:
+        """The kept weights in the transpose's edge order, if they are those of ``weight``."""
+        if self._transposed_weight is None:
+            return None
+        reference, version, values = self._transposed_weight
+        return values if reference() is weight and version == weight._version else None
+
+    def derive_transposed(self, weight: Tensor, compute: Callable[[], Tensor]) -> None:
+        """Let ``compute`` return ``weight`` in the transpose's edge order: it costs less than a random permutation."""
+        self._derived = (weakref.ref(weight), compute)
 
     @cached_property
     def indptr(self) -> Tensor:

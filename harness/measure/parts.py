@@ -2,7 +2,8 @@
 
 One more epoch runs under torch's profiler. A forward operation is named by itself and the shapes of its operands; a
 backward one belongs to the forward operation that recorded it. Seconds of an operation are its own, without what it
-calls. ``rest`` is what no operation accounts for: Python, autograd's engine, data structures.
+calls. ``rest`` is what no operation accounts for: Python, autograd's engine, data structures. It grows with the number
+of operations that Python or autograd calls, which is counted.
 """
 
 import re
@@ -41,31 +42,40 @@ class EpochShape:
     width: int
 
 
-def parts_of(call: Callable[[], object], shape: EpochShape, seconds: float) -> dict[str, float]:
-    """Seconds of each part of ``call``, an epoch that takes ``seconds``: of two calls under the profiler, the faster.
+@dataclass(frozen=True)
+class EpochParts:
+    """Seconds of each part of an epoch, and the number of operations of torch that no other operation called."""
+
+    seconds: dict[str, float]
+    calls: int
+
+
+def parts_of(call: Callable[[], object], shape: EpochShape, seconds: float) -> EpochParts | None:
+    """The parts of ``call``, an epoch that takes ``seconds``: of two calls under the profiler, the faster.
 
     The profiler makes short operations longer: where all of them take more than ``seconds``, they are scaled down.
-    Empty for an engine that runs no operation of torch in this process.
+    ``None`` for an engine that runs no operation of torch in this process.
     """
-    seconds_of = min((_profiled(call, shape) for _ in range(2)), key=lambda parts: sum(parts.values()))
-    total = sum(seconds_of.values())
+    parts = min((_profiled(call, shape) for _ in range(2)), key=lambda parts: sum(parts.seconds.values()))
+    total = sum(parts.seconds.values())
     if total == 0.0:
-        return {}
-    if total > seconds:
-        seconds_of = {name: value * seconds / total for name, value in seconds_of.items()}
+        return None
+    scale = min(1.0, seconds / total)
+    seconds_of = {name: value * scale for name, value in parts.seconds.items()}
     seconds_of["rest"] += max(0.0, seconds - total)
-    return seconds_of
+    return EpochParts(seconds_of, parts.calls)
 
 
-def _profiled(call: Callable[[], object], shape: EpochShape) -> dict[str, float]:
+def _profiled(call: Callable[[], object], shape: EpochShape) -> EpochParts:
     with torch.autograd.profiler.profile(record_shapes=True) as profile:
         call()
-    events = [event for event in profile.function_events or () if event.self_cpu_time_total > 0]
+    events = profile.function_events or []
     forward = {event.sequence_nr: event for event in events if _is_forward(event)}
     seconds_of = dict.fromkeys(PARTS, 0.0)
     for event in events:
-        seconds_of[_part(_outermost(event), forward, shape)] += 1e-6 * event.self_cpu_time_total
-    return seconds_of
+        if event.self_cpu_time_total > 0:
+            seconds_of[_part(_outermost(event), forward, shape)] += 1e-6 * event.self_cpu_time_total
+    return EpochParts(seconds_of, sum(event.cpu_parent is None for event in events))
 
 
 def _outermost(event: Any) -> Any:

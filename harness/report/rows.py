@@ -141,6 +141,10 @@ class Row:
         names = dict.fromkeys(name for record in self.ok for name in record["facts"].get("parts", {}))
         return {name: self.median("facts", "parts", name) or 0.0 for name in names}
 
+    def torch_calls(self) -> float | None:
+        """Operations of torch in a timed call that no other operation called."""
+        return self.median("facts", "torch_calls")
+
     def prepare(self) -> dict[str, float]:
         """Median seconds of each phase of the preparation, which is done once."""
         names = dict.fromkeys(name for record in self.ok for name in record.get("prepare", {}))

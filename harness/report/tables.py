@@ -74,14 +74,15 @@ def phases(rows: Sequence[Row]) -> Table:
 
 
 def parts(rows: Sequence[Row]) -> Table:
-    """What the seconds of an epoch are for, a row per engine; seconds in the unit of the rows."""
+    """What the seconds of an epoch are for, and its calls of torch, a row per engine; in the unit of the rows."""
     unit, factor = formats.unit_of(rows)
     good = [row for row in rows if row.parts()]
     names = list(dict.fromkeys(name for row in good for name in row.parts()))
     lines: list[list[Cell]] = [
-        [row.label, *[Value(row.parts().get(name, 0.0) * factor) for name in names]] for row in good
+        [row.label, *[Value(row.parts().get(name, 0.0) * factor) for name in names], Value(row.torch_calls(), "{:.0f}")]
+        for row in good
     ]
-    return Table(columns("engine", *[(name, unit) for name in names]), lines)
+    return Table(columns("engine", *[(name, unit) for name in names], "calls of torch"), lines)
 
 
 def summary(tables: Iterable[Sequence[Row]]) -> Table:

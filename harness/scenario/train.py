@@ -21,6 +21,7 @@ from harness.scenario.setup import save_state, spec_of, start_of, training_of
 
 if TYPE_CHECKING:
     from harness.measure.dense import DenseFloor
+    from harness.measure.parts import EpochParts
 
 LONGEST_CURVE = 200
 
@@ -60,10 +61,10 @@ class Train(EngineScenario):
 
         return dense_floor(self.spec, self.view, self.nodes, self.config.threads)
 
-    def parts(self, seconds: float) -> dict[str, float]:
-        """Seconds of an epoch by what they are for; empty for mini batches, and for engines that work without torch."""
+    def parts(self, seconds: float) -> "EpochParts | None":
+        """What an epoch's seconds are for; ``None`` for mini batches, and for engines that work without torch."""
         if self.config.training.batch_size is not None or "torch" not in sys.modules:
-            return {}
+            return None
         # Not imported above: it imports torch, which a cell whose engine works without torch must not load.
         from harness.measure.parts import EpochShape, parts_of
 

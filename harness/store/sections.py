@@ -207,6 +207,7 @@ class EngineFacts(TypedDict, total=False):
     spmm: list[SpmmFacts]
     dense_flops: Amount
     parts: dict[str, Seconds]
+    torch_calls: Amount
     variant: str
     batches_by: str
     overlaps: bool

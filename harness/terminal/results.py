@@ -86,8 +86,10 @@ def print_results(groups: Iterable[Group], environments: dict[str, Any]) -> None
         for row in table_rows:
             for sentence in bounds.beaten(row, bounds.floor_of(table_rows)):
                 console.print(f"  {row.label}: {sentence}", markup=False)
-        for message in sorted({text for _, record in records if (text := record.get("message"))}):
-            console.print(f"  {message}", markup=False)
+        notes = {note for _, record in records for note in record.get("dataset", {}).get("notes", ())}
+        messages = {text for _, record in records if (text := record.get("message"))}
+        for sentence in [*sorted(notes), *sorted(messages)]:
+            console.print(f"  {sentence}", markup=False)
 
 
 def titles(tables: Mapping[str, Sequence[Group]]) -> list[str]:

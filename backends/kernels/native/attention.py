@@ -39,14 +39,15 @@ def gat_layer(
     slope: float,
     dropout: float,
     seed: int | None,
+    mask: Any,
 ) -> Tensor:
-    """Attend, then write bias and activation over the result: [rows, heads * d]."""
+    """Attend, then write bias, activation and dropout over the result: [rows, heads * d]."""
     if matrix.shape[0] == 0 or z.shape[2] == 0:
         out = gat(matrix, z, score_src, score_dst, None, slope, dropout, seed)
-        return bias_activation(out.flatten(1), bias, activation, fresh=False)
+        return bias_activation(out.flatten(1), bias, activation, False, mask)
     kernel = AttentionKernel(matrix, slope, dropout, _seed_of(dropout, seed))
     out, products = _GatWithoutOutput.apply(kernel, z, score_src, score_dst)
-    return bias_activation_in_place(out, products, bias, activation)
+    return bias_activation_in_place(out, products, bias, activation, mask)
 
 
 def _seed_of(dropout: float, seed: int | None) -> int:

@@ -1,6 +1,6 @@
-"""Dense layers of tall matrices: one pass forward with bias and activation, one pass backward for all gradients.
+"""Dense layers of tall matrices: one pass forward with bias, ReLU and dropout, one pass backward for all gradients.
 
-The packed weight stays in cache while rows stream by; ReLU and bias cost no pass of their own.
+The packed weight stays in cache while rows stream by; ReLU, bias and dropout cost no pass of their own.
 """
 
 from typing import Any
@@ -11,17 +11,18 @@ from torch import Tensor
 from backends.kernels import plain
 from backends.kernels.buffers import empty, empty_like
 from backends.kernels.extension import arrays, extension, workers
+from backends.kernels.native.dropout import mask_arguments
 
 _SMALL = 1 << 18  # multiplications worth a second thread; more than for a sum over edges, as operands are in cache
 
 
 def dense(
-    x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, x2: Tensor | None, weight2: Tensor | None
+    x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, x2: Tensor | None, weight2: Tensor | None, mask: Any
 ) -> Tensor:
-    """``x @ weight + bias``, plus ``x2 @ weight2`` unless they are ``None``, then ReLU with ``relu``."""
+    """``x @ weight + bias``, plus ``x2 @ weight2`` unless they are ``None``, then ReLU with ``relu``, then dropout."""
     if x.numel() == 0 or weight.numel() == 0:
-        return plain.dense(x, weight, bias, relu, x2, weight2)
-    out: Tensor = _Dense.apply(relu, x, weight, bias, x2, weight2)
+        return plain.dense(x, weight, bias, relu, x2, weight2, mask)
+    out: Tensor = _Dense.apply((relu, mask), x, weight, bias, x2, weight2)
     return out
 
 
@@ -38,18 +39,25 @@ def _gradient_like(tensor: Tensor | None, needed: bool = True) -> Tensor | None:
 
 
 class _Dense(torch.autograd.Function):
-    """One or two products, bias and ReLU; keeps its inputs and, for the ReLU, its output."""
+    """One or two products, bias, ReLU and dropout; keeps its inputs and, for ReLU and dropout, its output."""
 
     @staticmethod
     def forward(
-        ctx: Any, relu: bool, x: Tensor, weight: Tensor, bias: Tensor | None, x2: Tensor | None, weight2: Tensor | None
+        ctx: Any,
+        epilogue: tuple[bool, Any],
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        x2: Tensor | None,
+        weight2: Tensor | None,
     ) -> Tensor:
+        relu, mask = epilogue
         operands = [None if operand is None else operand.detach().contiguous() for operand in (x, weight, x2, weight2)]
         out = empty((x.shape[0], weight.shape[1]), x.dtype)
-        detached_bias = None if bias is None else bias.detach()
+        inputs = arrays(*operands, None if bias is None else bias.detach())
         threads = workers(x.numel(), weight.shape[1], _SMALL)
-        extension.dense_forward(*arrays(*operands, detached_bias), relu, out.numpy(), *[None] * 4, threads)
-        ctx.relu, ctx.has_bias = relu, bias is not None
+        extension.dense_forward(*inputs, relu, mask_arguments(mask), out.numpy(), *[None] * 4, threads)
+        ctx.relu, ctx.scale, ctx.has_bias = relu, 1.0 if mask is None else mask.scale, bias is not None
         ctx.save_for_backward(*operands, out if relu else None)
         return out
 
@@ -61,7 +69,7 @@ class _Dense(torch.autograd.Function):
         grad_bias = weight.new_empty(weight.shape[1])
         threads = workers(x.numel(), weight.shape[1], _SMALL)
         operands = arrays(grad.contiguous(), out, x, weight, *grads[:2], x2, weight2, *grads[2:], grad_bias)
-        extension.dense_backward(*operands, *[None] * 6, ctx.relu, threads)
+        extension.dense_backward(*operands, *[None] * 6, ctx.relu, ctx.scale, threads)
         return None, *grads[:2], grad_bias if ctx.has_bias else None, *grads[2:]
 
 
@@ -75,7 +83,7 @@ class _Projection(torch.autograd.Function):
         scores = [x.new_empty((x.shape[0], att_src.shape[0])) for _ in range(2)]
         threads = workers(x.numel(), weight.shape[1], _SMALL)
         vectors = arrays(att_src, att_dst, *scores)
-        extension.dense_forward(*arrays(x, weight), None, None, None, False, out.numpy(), *vectors, threads)
+        extension.dense_forward(*arrays(x, weight), None, None, None, False, None, out.numpy(), *vectors, threads)
         ctx.save_for_backward(x, weight, att_src, att_dst, out)
         return out, *scores
 
@@ -87,5 +95,5 @@ class _Projection(torch.autograd.Function):
         threads = workers(x.numel(), weight.shape[1], _SMALL)
         operands = arrays(grad, out, x, weight, *grads[:2])
         vectors = arrays(weight.new_empty(weight.shape[1]), att_src, att_dst, grad_src, grad_dst, *grads[2:])
-        extension.dense_backward(*operands, *[None] * 4, *vectors, False, threads)
+        extension.dense_backward(*operands, *[None] * 4, *vectors, False, 1.0, threads)
         return tuple(grads)

@@ -12,6 +12,11 @@ from backends.kernels.operand import Operand
 _SMALL = 1 << 15  # entries worth a second thread
 
 
+def mask_arguments(mask: Any) -> tuple[Any, ...] | None:
+    """A mask, or none, as the extension takes it."""
+    return None if mask is None else (mask.key, mask.bound, mask.scale, *arrays(mask.nodes))
+
+
 def dropout(x: Tensor, mask: Any) -> Tensor:
     """Drop entries of x [rows, f]."""
     out: Tensor = _Dropout.apply(x, mask)
@@ -19,8 +24,11 @@ def dropout(x: Tensor, mask: Any) -> Tensor:
 
 
 def dropout_values(matrix: Operand, values: Tensor, mask: Any) -> Tensor:
-    """Drop stored values [nnz]."""
+    """Drop stored values [nnz]; where the transpose of ``values`` is kept, that of the result is drawn from it."""
     out: Tensor = _DropoutValues.apply(values, matrix, mask)
+    transposed = matrix.cached_weight(values)
+    if transposed is not None and not out.requires_grad:
+        matrix.derive_transposed(out, lambda: _dropped_columns(transposed, matrix, mask))
     return out
 
 
@@ -28,8 +36,18 @@ def _dropped_values(values: Tensor, matrix: Operand, mask: Any) -> Tensor:
     rows, values = matrix.forward, values.detach().contiguous()
     out = empty_like(values)
     extension.dropout_values(
-        rows.indptr, rows.indices, rows.bounds, values.numpy(), mask.key, mask.bound, mask.scale,
-        *arrays(mask.nodes, out), workers(matrix.nnz, 1, _SMALL),
+        rows.indptr, rows.indices, rows.bounds, values.numpy(), mask_arguments(mask), out.numpy(),
+        workers(matrix.nnz, 1, _SMALL),
+    )  # fmt: skip
+    return out
+
+
+def _dropped_columns(values: Tensor, matrix: Operand, mask: Any) -> Tensor:
+    """Drop the values of a matrix's transpose, whose rows are the mask's columns."""
+    rows, out = matrix.backward, empty_like(values)
+    extension.dropout_columns(
+        rows.indptr, rows.indices, rows.bounds, values.numpy(), matrix.shape[0], mask_arguments(mask), out.numpy(),
+        workers(matrix.nnz, 1, _SMALL),
     )  # fmt: skip
     return out
 
@@ -37,8 +55,7 @@ def _dropped_values(values: Tensor, matrix: Operand, mask: Any) -> Tensor:
 def _dropped(x: Tensor, mask: Any) -> Tensor:
     x = x.detach().contiguous()
     out = empty_like(x)
-    numbers, threads = arrays(mask.nodes, out), workers(x.numel(), 1, _SMALL)
-    extension.dropout(x.numpy(), mask.key, mask.bound, mask.scale, *numbers, threads)
+    extension.dropout(x.numpy(), mask_arguments(mask), out.numpy(), workers(x.numel(), 1, _SMALL))
     return out
 
 

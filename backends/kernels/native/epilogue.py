@@ -1,4 +1,4 @@
-"""Bias and activation after an aggregation, and their gradients, each in one pass of the compiled extension."""
+"""Bias, activation and dropout after an aggregation, and their gradients, each in one pass of the extension."""
 
 from typing import Any
 
@@ -9,22 +9,23 @@ from backends.kernels import plain
 from backends.kernels.buffers import empty, empty_like
 from backends.kernels.checks import ACTIVATIONS
 from backends.kernels.extension import arrays, extension, workers
+from backends.kernels.native.dropout import mask_arguments
 
 
-def bias_activation(x: Tensor, bias: Tensor, activation: str, fresh: bool) -> Tensor:
-    """``activation(x + bias)``, written over x where that is ``fresh`` and contiguous."""
+def bias_activation(x: Tensor, bias: Tensor, activation: str, fresh: bool, mask: Any) -> Tensor:
+    """``dropout(activation(x + bias))``, written over x where that is ``fresh`` and contiguous."""
     if x.numel() == 0:
-        return plain.bias_activation(x, bias, activation, fresh)
-    out: Tensor = _BiasActivation.apply(x, bias, ACTIVATIONS.index(activation), fresh)
+        return plain.bias_activation(x, bias, activation, fresh, mask)
+    out: Tensor = _BiasActivation.apply(x, bias, ACTIVATIONS.index(activation), fresh, mask)
     return out
 
 
-def bias_activation_in_place(x: Tensor, products: Tensor, bias: Tensor, activation: str) -> Tensor:
-    """``activation(x + bias)`` written over x, the output of an attention that did not keep it.
+def bias_activation_in_place(x: Tensor, products: Tensor, bias: Tensor, activation: str, mask: Any) -> Tensor:
+    """``dropout(activation(x + bias))`` written over x, the output of an attention that did not keep it.
 
     The gradient of ``products``, the attention's second output, is set to the inner products of x and its gradient.
     """
-    out: Tensor = _BiasActivationInPlace.apply(x, products, bias, ACTIVATIONS.index(activation))
+    out: Tensor = _BiasActivationInPlace.apply(x, products, bias, ACTIVATIONS.index(activation), mask)
     return out
 
 
@@ -32,48 +33,48 @@ class _BiasActivation(torch.autograd.Function):
     """Saves its output, from which the activation's slope follows; saves nothing where there is no activation."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, bias: Tensor, kind: int, fresh: bool) -> Tensor:
+    def forward(ctx: Any, x: Tensor, bias: Tensor, kind: int, fresh: bool, mask: Any) -> Tensor:
         fresh = fresh and x.is_contiguous()
         out = x if fresh else empty_like(x)
         values = arrays(x.detach().contiguous(), bias.detach().contiguous())
-        extension.bias_activation(*values, kind, out.detach().numpy(), workers(x.numel(), 1))
+        extension.bias_activation(*values, kind, mask_arguments(mask), out.detach().numpy(), workers(x.numel(), 1))
         if fresh:
             ctx.mark_dirty(x)
-        ctx.kind = kind
+        ctx.kind, ctx.mask = kind, mask
         ctx.save_for_backward(out if kind else None)
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         (out,) = ctx.saved_tensors
-        return *_gradients(grad, out, None, ctx.kind, None), None, None
+        return *_gradients(grad, out, None, ctx.kind, ctx.mask, None), None, None, None
 
 
 class _BiasActivationInPlace(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, products: Tensor, bias: Tensor, kind: int) -> Tensor:
+    def forward(ctx: Any, x: Tensor, products: Tensor, bias: Tensor, kind: int, mask: Any) -> Tensor:
         values = arrays(x.detach(), bias.detach().contiguous())
-        extension.bias_activation(*values, kind, values[0], workers(x.numel(), 1))
+        extension.bias_activation(*values, kind, mask_arguments(mask), values[0], workers(x.numel(), 1))
         ctx.mark_dirty(x)
-        ctx.kind, ctx.heads = kind, products.shape[1]
+        ctx.kind, ctx.mask, ctx.heads = kind, mask, products.shape[1]
         ctx.save_for_backward(x, bias)
         return x
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         out, bias = ctx.saved_tensors
         products = empty((len(out), ctx.heads), out.dtype)
-        grad_x, grad_bias = _gradients(grad, out, bias.detach().contiguous(), ctx.kind, products)
-        return grad_x, products, grad_bias, None
+        grad_x, grad_bias = _gradients(grad, out, bias.detach().contiguous(), ctx.kind, ctx.mask, products)
+        return grad_x, products, grad_bias, None, None
 
 
 def _gradients(
-    grad: Tensor, out: Tensor | None, bias: Tensor | None, kind: int, products: Tensor | None
+    grad: Tensor, out: Tensor | None, bias: Tensor | None, kind: int, mask: Any, products: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of x, which is ``grad`` itself without an activation, and of the bias; fills ``products``."""
+    """Gradients of x, which is ``grad`` itself without activation and mask, and of the bias; fills ``products``."""
     grad = grad.contiguous()
-    grad_x = empty_like(grad) if kind else None
+    grad_x = None if kind == 0 and mask is None else empty_like(grad)
     grad_bias = grad.new_empty(grad.shape[1])
-    results = arrays(grad_x, products, grad_bias)
-    extension.bias_activation_backward(*arrays(grad, out, bias), kind, *results, workers(grad.numel(), 1))
+    epilogue, results = (kind, mask_arguments(mask)), arrays(grad_x, products, grad_bias)
+    extension.bias_activation_backward(*arrays(grad, out, bias), *epilogue, *results, workers(grad.numel(), 1))
     return grad if grad_x is None else grad_x, grad_bias

@@ -55,10 +55,11 @@ def gat_layer(
     slope: float,
     dropout: float,
     seed: int | None,
+    mask: Any,
 ) -> Tensor:
-    """Attend, then add bias and apply the activation: [rows, heads * d]."""
+    """Attend, then add bias, apply the activation and drop entries: [rows, heads * d]."""
     out = gat(matrix, z, score_src, score_dst, None, slope, dropout, seed)
-    return bias_activation(out.flatten(1), bias, activation, fresh=False)
+    return bias_activation(out.flatten(1), bias, activation, False, mask)
 
 
 def sddmm(matrix: Operand, a: Tensor, b: Tensor) -> Tensor:

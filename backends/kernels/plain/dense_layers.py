@@ -1,17 +1,21 @@
-"""Dense layers, bias, activation and loss in plain torch."""
+"""Dense layers, bias, activation, dropout and loss in plain torch."""
+
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from backends.kernels.plain.dropout import dropout
+
 
 def dense(
-    x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, x2: Tensor | None, weight2: Tensor | None
+    x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, x2: Tensor | None, weight2: Tensor | None, mask: Any
 ) -> Tensor:
-    """``x @ weight + bias``, plus ``x2 @ weight2`` unless they are ``None``, then ReLU with ``relu``."""
+    """``x @ weight + bias``, plus ``x2 @ weight2`` unless they are ``None``, then ReLU with ``relu``, then dropout."""
     out = x @ weight if bias is None else torch.addmm(bias, x, weight)
     out = out if x2 is None or weight2 is None else out + x2 @ weight2
-    return _activated(out, "relu" if relu else "none")
+    return _finished(out, "relu" if relu else "none", mask)
 
 
 def projection(x: Tensor, weight: Tensor, att_src: Tensor, att_dst: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -20,9 +24,9 @@ def projection(x: Tensor, weight: Tensor, att_src: Tensor, att_dst: Tensor) -> t
     return z, (z * att_src).sum(-1), (z * att_dst).sum(-1)
 
 
-def bias_activation(x: Tensor, bias: Tensor, activation: str, fresh: bool) -> Tensor:
-    """``activation(x + bias)``; x is never written over, even where ``fresh`` allows it."""
-    return _activated(x + bias, activation)
+def bias_activation(x: Tensor, bias: Tensor, activation: str, fresh: bool, mask: Any) -> Tensor:
+    """``dropout(activation(x + bias))``; x is never written over, even where ``fresh`` allows it."""
+    return _finished(x + bias, activation, mask)
 
 
 def binary_cross_entropy(logits: Tensor, targets: Tensor, share: Tensor | None) -> Tensor:
@@ -31,7 +35,7 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor, share: Tensor | None) 
     return functional.binary_cross_entropy_with_logits(logits, targets, share, reduction=reduction)
 
 
-def _activated(x: Tensor, activation: str) -> Tensor:
-    if activation == "none":
-        return x
-    return functional.relu(x) if activation == "relu" else functional.elu(x)
+def _finished(x: Tensor, activation: str, mask: Any) -> Tensor:
+    if activation != "none":
+        x = functional.relu(x) if activation == "relu" else functional.elu(x)
+    return x if mask is None else dropout(x, mask)

@@ -29,6 +29,8 @@ def front_page(statuses: Mapping[str, int], reported: Reported) -> Page:
         content.append(Section("One aggregation, forward and backward", aggregation))
     if reported.full:
         content.append(Section("One full-batch epoch", on_each_machine(reported.full, epochs.means_alone)))
+    if links := _parts(reported.trained):
+        content.append(Paragraph(["What an epoch's seconds are for, with a picture per data set: ", *links, "."]))
     content.append(Section("The pages", [_pages(reported), _datasets(reported.trained, reported.multiplied)]))
     return Page("README", "Reports", content)
 
@@ -65,6 +67,16 @@ def _suite(machines: Sequence[SuiteRecords], newest: int) -> str:
     """A suite's title, and its protocol where that is not the newest."""
     protocol = machines[0].scope.protocol
     return machines[0].suite.title + ("" if protocol == newest else f" (protocol {protocol})")
+
+
+def _parts(trained: Sequence[DatasetComparisons]) -> list[Span]:
+    """Links to the data sets on which the parts of an epoch are known."""
+    known = [dataset for dataset in trained if any(row.parts() for row in dataset.rows)]
+    spans: list[Span] = []
+    for dataset in known:
+        link = Hyperlink(f"{dataset.name} on {dataset.machine}", "comparison", dataset.anchor)
+        spans += [", ", link] if spans else [link]
+    return spans
 
 
 def _datasets(trained: Sequence[DatasetComparisons], multiplied: Sequence[DatasetComparisons]) -> Details:

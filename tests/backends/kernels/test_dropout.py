@@ -9,7 +9,7 @@ from scipy import stats
 from scipy.sparse import random as random_sparse
 
 from backends.kernels import Mask, dropout, dropout_values, mask_key, plain
-from backends.kernels.operand import operand
+from backends.kernels.operand import build_transpose, operand
 from datasets.csr import Csr
 
 SHAPES = st.tuples(st.integers(0, 40), st.integers(0, 70))
@@ -32,6 +32,21 @@ def test_native_plain_dense_and_sparse_drop_the_same_entries(shape, rate, dtype,
     assert torch.equal(sparse, plain.dropout_values(operand(csr), values, mask))
     stored.data = sparse.double().numpy()
     assert np.array_equal(stored.toarray(), dense.double().numpy())
+
+
+@given(
+    st.integers(0, 700), st.integers(0, 40), st.floats(0.0, 0.9), st.sampled_from([np.int32, np.int64]), st.booleans()
+)
+def test_values_of_a_kept_transpose_are_those_of_the_matrix(rows, columns, rate, kind, numbered):
+    stored = random_sparse(rows, columns, density=0.4, format="csr", random_state=rows)
+    csr = Csr(stored.indptr.astype(kind), stored.indices.astype(kind), (rows, columns))
+    values, mask = torch.from_numpy(stored.data), mask_of(rows, rate, columns, numbered)
+    matrix = operand(csr)
+    expected = dropout_values(csr, values, mask).index_select(0, torch.from_numpy(matrix.permutation.astype(np.int64)))
+    build_transpose(csr, values)
+    for _ in range(2):  # the second time from what the first one kept
+        assert torch.equal(matrix.transposed_weight(dropout_values(csr, values, mask)), expected)
+    assert torch.equal(matrix.transposed_weight(values), values[matrix.permutation])
 
 
 def test_a_mask_follows_its_node_and_not_its_row_or_the_threads():

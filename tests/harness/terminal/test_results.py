@@ -55,3 +55,13 @@ def test_tables_of_another_depth_name_it(tmp_path: Path, capsys: pytest.CaptureF
     assert [line for line in lines if line.startswith("uug")] == [
         f"uug gat train cpu threads=2 layers={layers}" for layers in (2, 3)
     ]
+
+
+def test_notes_on_the_data_set_stand_below_its_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (group,) = groups([])
+    (cell,) = group.cells
+    record = factory.record("dummy", 0, config=asdict(cell.config), group=group.id)
+    path = factory.write(tmp_path, record | {"dataset": record["dataset"] | {"notes": ["features: sparse as asked"]}})
+    group.records = [(path, read_record(path))]
+    print_results([group], {})
+    assert capsys.readouterr().out.splitlines()[-1] == "  features: sparse as asked"

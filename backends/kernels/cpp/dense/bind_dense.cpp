@@ -1,7 +1,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "common/bindings.hpp"
+#include "dense/bindings_dropout.hpp"
 #include "dense/dense.hpp"
 
 namespace {
@@ -32,9 +32,10 @@ kernels::Scores<T> scores_of(const In<T>& att_src, const In<T>& att_dst) {
 }
 
 template <class T>
-void dense_forward(In<T> x, In<T> w, Maybe<T> other_x, Maybe<T> other_w, Maybe<T> bias, bool relu, Out<T> y,
-                   Maybe<T> att_src, Maybe<T> att_dst, MaybeOut<T> score_src, MaybeOut<T> score_dst,
-                   int threads) {
+void dense_forward(In<T> x, In<T> w, Maybe<T> other_x, Maybe<T> other_w, Maybe<T> bias, bool relu,
+                   std::optional<Mask> mask, Out<T> y, Maybe<T> att_src, Maybe<T> att_dst, MaybeOut<T> score_src,
+                   MaybeOut<T> score_dst, int threads) {
+    const auto dropout = dropout_of<T>(mask);
     kernels::DenseTask<T> task{};
     task.rows = x.shape(0), task.columns = w.shape(1), task.inputs = other_x ? 2 : 1;
     const int64_t pitch = kernels::padded<T>(task.columns);
@@ -43,7 +44,7 @@ void dense_forward(In<T> x, In<T> w, Maybe<T> other_x, Maybe<T> other_w, Maybe<T
     if (other_x) task.input[1].depth = other_w->shape(0);
     const Scratch<T> packed((task.input[0].depth + task.input[1].depth) * pitch);
     task.input[0].packed = packed.data(), task.input[1].packed = packed.data() + task.input[0].depth * pitch;
-    task.bias = pointer(bias), task.relu = relu, task.y = y.data();
+    task.bias = pointer(bias), task.relu = relu, task.dropout = pointer(dropout), task.y = y.data();
     if (att_src) task.scores = scores_of(*att_src, *att_dst);
     if (att_src) task.scores.score[0] = score_src->data(), task.scores.score[1] = score_dst->data();
     nb::gil_scoped_release released;
@@ -67,7 +68,7 @@ template <class T>
 void dense_backward(In<T> grad_y, Maybe<T> y, In<T> x, In<T> w, MaybeOut<T> grad_x, Out<T> grad_w, Maybe<T> other_x,
                     Maybe<T> other_w, MaybeOut<T> other_grad_x, MaybeOut<T> other_grad_w, Out<T> grad_bias,
                     Maybe<T> att_src, Maybe<T> att_dst, Maybe<T> grad_src, Maybe<T> grad_dst, MaybeOut<T> grad_att_src,
-                    MaybeOut<T> grad_att_dst, bool relu, int threads) {
+                    MaybeOut<T> grad_att_dst, bool relu, double grad_scale, int threads) {
     kernels::DenseTask<T> task{};
     task.rows = x.shape(0), task.columns = w.shape(1), task.inputs = other_x ? 2 : 1;
     const int64_t pitch = kernels::padded<T>(task.columns);
@@ -80,7 +81,8 @@ void dense_backward(In<T> grad_y, Maybe<T> y, In<T> x, In<T> w, MaybeOut<T> grad
     task.scores.partial = score_sums.data();
     if (att_src) task.scores.grad_score[0] = grad_src->data(), task.scores.grad_score[1] = grad_dst->data();
     if (att_src) task.scores.grad_att[0] = grad_att_src->data(), task.scores.grad_att[1] = grad_att_dst->data();
-    task.relu = relu, task.y = const_cast<T*>(y ? y->data() : grad_y.data()), task.grad_y = grad_y.data();
+    task.relu = relu, task.grad_scale = T(grad_scale), task.grad_y = grad_y.data();
+    task.y = const_cast<T*>(y ? y->data() : grad_y.data());
     task.grad_bias = grad_bias.data(), task.bias_partial = bias.data();
     nb::gil_scoped_release released;
     kernels::dense_backward<T>(task, block.data(), threads);
@@ -89,12 +91,12 @@ void dense_backward(In<T> grad_y, Maybe<T> y, In<T> x, In<T> w, MaybeOut<T> grad
 template <class T>
 void define(nb::module_& m) {
     m.def("dense_forward", &dense_forward<T>, "x"_a, "w"_a, "other_x"_a.none(), "other_w"_a.none(), "bias"_a.none(),
-          "relu"_a, "y"_a, "att_src"_a.none(), "att_dst"_a.none(), "score_src"_a.none(), "score_dst"_a.none(),
-          "threads"_a);
+          "relu"_a, "mask"_a.none(), "y"_a, "att_src"_a.none(), "att_dst"_a.none(), "score_src"_a.none(),
+          "score_dst"_a.none(), "threads"_a);
     m.def("dense_backward", &dense_backward<T>, "grad_y"_a, "y"_a.none(), "x"_a, "w"_a, "grad_x"_a.none(), "grad_w"_a,
           "other_x"_a.none(), "other_w"_a.none(), "other_grad_x"_a.none(), "other_grad_w"_a.none(), "grad_bias"_a,
           "att_src"_a.none(), "att_dst"_a.none(), "grad_src"_a.none(), "grad_dst"_a.none(), "grad_att_src"_a.none(),
-          "grad_att_dst"_a.none(), "relu"_a, "threads"_a);
+          "grad_att_dst"_a.none(), "relu"_a, "grad_scale"_a, "threads"_a);
 }
 
 }  // namespace

@@ -1,26 +1,28 @@
-#include "common/bindings.hpp"
-#include "dense/dropout.hpp"
+#include "dense/bindings_dropout.hpp"
 
 namespace {
 
 template <class T>
-kernels::InputDropout<T> dropout_of(uint64_t key, uint32_t bound, double scale, const Maybe<int64_t>& nodes) {
-    return {key, bound, T(scale), pointer(nodes)};
-}
-
-template <class T>
-void dropout(In<T> x, uint64_t key, uint32_t bound, double scale, Maybe<int64_t> nodes, Out<T> y, int threads) {
-    const auto task = dropout_of<T>(key, bound, scale, nodes);
+void dropout(In<T> x, const Mask& mask, Out<T> y, int threads) {
+    const auto task = dropout_of<T>(mask);
     nb::gil_scoped_release released;
     kernels::drop(task, x.data(), y.data(), int64_t(x.shape(0)), int64_t(x.shape(1)), threads);
 }
 
 template <class T, class I>
-void dropout_values(In<I> indptr, In<I> indices, In<int64_t> bounds, In<T> values, uint64_t key, uint32_t bound,
-                    double scale, Maybe<int64_t> nodes, Out<T> out, int threads) {
-    const auto task = dropout_of<T>(key, bound, scale, nodes);
+void dropout_values(In<I> indptr, In<I> indices, In<int64_t> bounds, In<T> values, const Mask& mask, Out<T> out,
+                    int threads) {
+    const auto task = dropout_of<T>(mask);
     nb::gil_scoped_release released;
     kernels::drop_stored(task, view(indptr, indices), plan_of(bounds), values.data(), out.data(), threads);
+}
+
+template <class T, class I>
+void dropout_columns(In<I> indptr, In<I> indices, In<int64_t> bounds, In<T> values, int64_t nodes, const Mask& mask,
+                     Out<T> out, int threads) {
+    const auto task = dropout_of<T>(mask);
+    nb::gil_scoped_release released;
+    kernels::drop_columns(task, view(indptr, indices), plan_of(bounds), nodes, values.data(), out.data(), threads);
 }
 
 struct Define {
@@ -28,14 +30,16 @@ struct Define {
 
     template <class T, class I>
     void operator()() {
-        m.def("dropout_values", &dropout_values<T, I>, "indptr"_a, "indices"_a, "bounds"_a, "values"_a, "key"_a, "bound"_a,
-              "scale"_a, "nodes"_a.none(), "out"_a, "threads"_a);
+        m.def("dropout_values", &dropout_values<T, I>, "indptr"_a, "indices"_a, "bounds"_a, "values"_a, "mask"_a,
+              "out"_a, "threads"_a);
+        m.def("dropout_columns", &dropout_columns<T, I>, "indptr"_a, "indices"_a, "bounds"_a, "values"_a, "nodes"_a,
+              "mask"_a, "out"_a, "threads"_a);
     }
 };
 
 template <class T>
 void define(nb::module_& m) {
-    m.def("dropout", &dropout<T>, "x"_a, "key"_a, "bound"_a, "scale"_a, "nodes"_a.none(), "y"_a, "threads"_a);
+    m.def("dropout", &dropout<T>, "x"_a, "mask"_a, "y"_a, "threads"_a);
 }
 
 }  // namespace

@@ -1,10 +1,12 @@
-// Dense layers over tall matrices: y = relu(x w + b) for one or two inputs, and all gradients in one pass over the rows.
+// Dense layers over tall matrices: y = dropout(relu(x w + b)) for one or two inputs, and all gradients in one pass over
+// the rows.
 //
 // Written for few columns (tens to hundreds): the weight stays in cache, packed, while rows stream by.
 #pragma once
 #include <omp.h>
 
 #include "dense/attention_scores.hpp"
+#include "dense/dropout.hpp"
 
 namespace kernels {
 
@@ -36,6 +38,8 @@ struct DenseTask {
     DenseInput<T> input[2];
     const T* bias;   // [columns] or null
     bool relu;
+    const Dropout<T>* dropout;  // after a ReLU, or null
+    T grad_scale;    // of the gradient where y is positive
     T* y;            // [rows, columns]
     const T* grad_y; // [rows, columns]
     T* grad_bias;    // [columns] or null
@@ -105,6 +109,10 @@ inline void forward_tile(const DenseTask<T>& t, int64_t row, int64_t panel) {
     for (int r = 0; r < R; ++r) {
         if (t.relu)
             for (int v = 0; v < V; ++v) acc[r][v] = acc[r][v] > vec<T>{} ? acc[r][v] : vec<T>{};
+        if (t.dropout != nullptr) {
+            const RowDropout<T> drop(t.dropout, row + r);
+            for (int v = 0; v < V; ++v) acc[r][v] = drop(acc[r][v], first + v * P / 2);
+        }
         store_row<T, V>(t.y + (row + r) * t.columns + first, acc[r], left);
     }
 }
@@ -134,12 +142,13 @@ void dense_forward(const DenseTask<T>& t, int threads) {
     }
 }
 
-// The gradient before the activation of one row, padded with zeros to whole panels; adds to the bias's sum.
+// The gradient before the activation of one row, padded with zeros to whole panels. What dropout or the ReLU made zero
+// has none.
 template <class T>
-inline void gradient_row(const T* __restrict grad, const T* __restrict y, bool relu, int64_t columns, int64_t pitch,
-                         T* __restrict to) {
+inline void gradient_row(const T* __restrict grad, const T* __restrict y, bool relu, T scale, int64_t columns,
+                         int64_t pitch, T* __restrict to) {
     if (relu)
-        for (int64_t c = 0; c < columns; ++c) to[c] = y[c] > 0 ? grad[c] : T(0);
+        for (int64_t c = 0; c < columns; ++c) to[c] = y[c] > 0 ? grad[c] * scale : T(0);
     else
         std::memcpy(to, grad, columns * sizeof(T));
     for (int64_t c = columns; c < pitch; ++c) to[c] = T(0);
@@ -149,8 +158,9 @@ template <class T>
 inline void gradient_block(const DenseTask<T>& t, int64_t begin, int64_t end, int64_t pitch, T* __restrict to,
                            T* __restrict bias_sum, T* score_sum) {
     for (int64_t row = begin; row < end; ++row, to += pitch) {
-        gradient_row(t.grad_y + row * t.columns, t.y + row * t.columns, t.relu, t.columns, pitch, to);
-        if (t.scores.heads > 0) add_score_gradients(t.scores, row, t.y + row * t.columns, to, score_sum);
+        const T *grad_y = t.grad_y + row * t.columns, *y = t.y + row * t.columns;
+        gradient_row(grad_y, y, t.relu, t.grad_scale, t.columns, pitch, to);
+        if (t.scores.heads > 0) add_score_gradients(t.scores, row, y, to, score_sum);
         for (int64_t c = 0; c < pitch; ++c) bias_sum[c] += to[c];
     }
 }

@@ -1,6 +1,8 @@
 // Dropout whose mask is a hash of (key, node, column): computed again wherever it is needed, never stored.
 #pragma once
 #include <algorithm>
+#include <cstring>
+#include <vector>
 
 #include "common/gather.hpp"
 #include "common/hash.hpp"
@@ -10,7 +12,7 @@
 namespace kernels {
 
 template <class T>
-struct InputDropout {
+struct Dropout {
     uint64_t key;
     uint32_t bound;        // entries whose word is below it are dropped
     T scale;               // of retained entries
@@ -23,7 +25,7 @@ struct RowKeys {
 };
 
 template <class T>
-inline RowKeys keys_of(const InputDropout<T>& dropout, int64_t row) {
+inline RowKeys keys_of(const Dropout<T>& dropout, int64_t row) {
     const uint64_t word = keyed(dropout.key, dropout.nodes == nullptr ? row : dropout.nodes[row]);
     return {uint32_t(word), uint32_t(word >> 32)};
 }
@@ -31,12 +33,17 @@ inline RowKeys keys_of(const InputDropout<T>& dropout, int64_t row) {
 constexpr uint32_t kColumnStep = 0x9E3779B1;
 
 // Words of entries from their columns times kColumnStep: a 32-bit finaliser whose high bits are used alone.
+template <class Words, class Keys>
+inline Words words_of(Words steps, Keys first, Keys second) {
+    Words word = steps + first;
+    word = (word ^ (word >> 16)) * 0x7FEB352Du;
+    word ^= second;
+    return (word ^ (word >> 15)) * 0x846CA68Bu;
+}
+
 template <class Words>
 inline Words words_of(Words steps, RowKeys keys) {
-    Words word = steps + keys.first;
-    word = (word ^ (word >> 16)) * 0x7FEB352Du;
-    word ^= keys.second;
-    return (word ^ (word >> 15)) * 0x846CA68Bu;
+    return words_of(steps, keys.first, keys.second);
 }
 
 template <int N>
@@ -47,7 +54,7 @@ struct Lanes {
 
 // value * scale where the word is not below the bound, else 0.
 template <class T, int N>
-inline vecn<T, N> retained(vecn<T, N> value, typename Lanes<N>::words word, const InputDropout<T>& dropout) {
+inline vecn<T, N> retained(vecn<T, N> value, typename Lanes<N>::words word, const Dropout<T>& dropout) {
     const auto kept = word >= dropout.bound;
     const vecn<T, N> scaled = value * dropout.scale;
     if constexpr (sizeof(T) == 4)
@@ -56,9 +63,33 @@ inline vecn<T, N> retained(vecn<T, N> value, typename Lanes<N>::words word, cons
         return __builtin_convertvector(kept, typename Lanes<N>::wide) ? scaled : vecn<T, N>{};
 }
 
+// Words of a whole vector of consecutive columns.
+template <class T>
+inline typename Lanes<lanes<T>>::words column_words(RowKeys keys, int64_t column) {
+    typename Lanes<lanes<T>>::words steps;
+    for (int lane = 0; lane < lanes<T>; ++lane) steps[lane] = uint32_t(column + lane) * kColumnStep;
+    return words_of(steps, keys);
+}
+
+// Dropout of one row, or of none where there is no dropout.
+template <class T>
+struct RowDropout {
+    const Dropout<T>* dropout;
+    RowKeys keys;
+
+    RowDropout(const Dropout<T>* dropout, int64_t row) : dropout(dropout), keys{} {
+        if (dropout != nullptr) keys = keys_of(*dropout, row);
+    }
+
+    // A vector of values from `column` on.
+    vec<T> operator()(vec<T> value, int64_t column) const {
+        return dropout == nullptr ? value : retained<T, lanes<T>>(value, column_words<T>(keys, column), *dropout);
+    }
+};
+
 // One row of `width` values at consecutive columns.
 template <class T>
-inline void drop_row(const InputDropout<T>& dropout, int64_t row, const T* x, T* y, int64_t width, bool streamed) {
+inline void drop_row(const Dropout<T>& dropout, int64_t row, const T* x, T* y, int64_t width, bool streamed) {
     constexpr int N = lanes<T>;
     using Words = typename Lanes<N>::words;
     const RowKeys keys = keys_of(dropout, row);
@@ -77,7 +108,7 @@ inline void drop_row(const InputDropout<T>& dropout, int64_t row, const T* x, T*
 }
 
 template <class T>
-void drop(const InputDropout<T>& dropout, const T* x, T* y, int64_t rows, int64_t width, int threads) {
+void drop(const Dropout<T>& dropout, const T* x, T* y, int64_t rows, int64_t width, int threads) {
     const bool streamed = streams(y, rows, 1, width);
 #pragma omp parallel num_threads(threads)
     {
@@ -90,7 +121,7 @@ void drop(const InputDropout<T>& dropout, const T* x, T* y, int64_t rows, int64_
 
 // The stored values of one row of a sparse matrix.
 template <class T, class I>
-inline void drop_stored(const InputDropout<T>& dropout, int64_t row, const I* columns, const T* x, T* y, int64_t count) {
+inline void drop_stored(const Dropout<T>& dropout, int64_t row, const I* columns, const T* x, T* y, int64_t count) {
     constexpr int N = lanes<T>;
     using Words = typename Lanes<N>::words;
     const RowKeys keys = keys_of(dropout, row);
@@ -114,7 +145,7 @@ inline void drop_stored(const InputDropout<T>& dropout, int64_t row, const I* co
 }
 
 template <class T, class I>
-void drop_stored(const InputDropout<T>& dropout, const CsrView<I>& a, const RowPlan& plan, const T* x, T* y,
+void drop_stored(const Dropout<T>& dropout, const CsrView<I>& a, const RowPlan& plan, const T* x, T* y,
                  int threads) {
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
     for (int64_t chunk = 0; chunk < plan.chunks; ++chunk)
@@ -122,6 +153,53 @@ void drop_stored(const InputDropout<T>& dropout, const CsrView<I>& a, const RowP
             const int64_t begin = a.indptr[row];
             drop_stored(dropout, row, a.indices + begin, x + begin, y + begin, int64_t(a.indptr[row + 1]) - begin);
         }
+}
+
+// One row of a transpose: `column` of the mask, whose nodes are the row's. Keys are gathered for a block of entries, so
+// that the arithmetic on them is done in whole vectors.
+template <class T, class I>
+inline void drop_column(const Dropout<T>& dropout, const RowKeys* keys, int64_t column, const I* nodes, const T* x, T* y,
+                        int64_t count) {
+    constexpr int64_t N = lanes<T>, kBlock = 256;  // so many that gathered keys have left the store buffer
+    using Words = typename Lanes<N>::words;
+    const Words step = Words{} + uint32_t(column) * kColumnStep;
+    uint32_t first[kBlock], second[kBlock];
+    for (int64_t begin = 0; begin < count; begin += kBlock, x += kBlock, y += kBlock) {
+        const int64_t size = std::min(kBlock, count - begin);
+        for (int64_t i = 0; i < size; ++i) {
+            const RowKeys both = keys[nodes[begin + i]];
+            first[i] = both.first, second[i] = both.second;
+        }
+        int64_t i = 0;
+        for (; i + N <= size; i += N) {
+            Words from, to;
+            std::memcpy(&from, first + i, sizeof from);
+            std::memcpy(&to, second + i, sizeof to);
+            store(y + i, retained<T, N>(load(x + i), words_of(step, from, to), dropout));
+        }
+        for (; i < size; ++i) {
+            const T scaled = x[i] * dropout.scale;
+            y[i] = words_of(step[0], first[i], second[i]) >= dropout.bound ? scaled : T(0);
+        }
+    }
+}
+
+// The stored values of a transpose: `a` has a row for each column of the mask, and a column for each of its `nodes`.
+template <class T, class I>
+void drop_columns(const Dropout<T>& dropout, const CsrView<I>& a, const RowPlan& plan, int64_t nodes, const T* x, T* y,
+                  int threads) {
+    std::vector<RowKeys> keys(nodes);
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp for schedule(static)
+        for (int64_t node = 0; node < nodes; ++node) keys[node] = keys_of(dropout, node);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t chunk = 0; chunk < plan.chunks; ++chunk)
+            for (int64_t row = plan.bounds[chunk]; row < plan.bounds[chunk + 1]; ++row) {
+                const int64_t begin = a.indptr[row], count = int64_t(a.indptr[row + 1]) - begin;
+                drop_column(dropout, keys.data(), row, a.indices + begin, x + begin, y + begin, count);
+            }
+    }
 }
 
 }  // namespace kernels

@@ -1,9 +1,10 @@
-// Bias and activation after an aggregation in one pass, and their gradients in one pass.
+// Bias, activation and dropout after an aggregation in one pass, and their gradients in one pass.
 #pragma once
 #include <vector>
 
 #include "common/exponential.hpp"
 #include "common/partials.hpp"
+#include "dense/dropout.hpp"
 
 namespace kernels {
 
@@ -35,73 +36,80 @@ inline vec<T> before(vec<T> y, Activation kind) {
     return kind == Activation::elu ? (y > zero ? y : log_one_minus(y > zero ? zero : y)) : y;
 }
 
-// `y` may be `x` itself.
+// `y` may be `x` itself; `dropout` may be null.
 template <class T>
-void bias_activation(const T* x, const T* bias, Activation kind, T* y, int64_t rows, int64_t width, int threads) {
+void bias_activation(const T* x, const T* bias, Activation kind, const Dropout<T>* dropout, T* y, int64_t rows,
+                     int64_t width, int threads) {
     const int64_t blocks = (rows + kRowBlock - 1) / kRowBlock;
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t block = 0; block < blocks; ++block)
         for (int64_t row = block * kRowBlock; row < std::min(rows, (block + 1) * kRowBlock); ++row) {
             const T* from = x + row * width;
             T* to = y + row * width;
+            const RowDropout<T> drop(dropout, row);
             int64_t c = 0;
-            for (; c + lanes<T> <= width; c += lanes<T>) store(to + c, activate<T>(load(from + c) + load(bias + c), kind));
+            for (; c + lanes<T> <= width; c += lanes<T>)
+                store(to + c, drop(activate<T>(load(from + c) + load(bias + c), kind), c));
             T part[lanes<T>] = {};
             for (int64_t i = c; i < width; ++i) part[i - c] = from[i] + bias[i];
-            store(part, activate<T>(load(part), kind));
+            store(part, drop(activate<T>(load(part), kind), c));
             std::copy(part, part + (width - c), to + c);
         }
 }
 
-// Gradients of activation(x + bias) from its output y [rows, heads, width].
+// Gradients of dropout(activation(x + bias)) from its output y [rows, heads, width].
 template <class T>
 struct EpilogueGradient {
     const T* grad_y;
     const T* y;     // not read where the activation is none and `inner` null
     const T* bias;  // read for `inner` only
-    T* grad_x;      // grad_y * slope(y); null where that is grad_y
+    T* grad_x;      // null where that is grad_y, without activation and dropout
     T* inner;       // [rows, heads]: inner products of x, recovered from y, and grad_x; or null
     int64_t heads, width;
     Activation kind;
+    const Dropout<T>* dropout;  // or null
 };
 
-// Columns c to c + lanes of one row: adds their gradients to the bias's and returns what they add to the inner product.
+// Columns of one row, of which the mask's first is `column`: adds their gradients to the bias's and returns what they
+// add to the inner product.
 template <class T>
-inline vec<T> gradient_columns(const EpilogueGradient<T>& g, const T* grad_y, const T* y, const T* bias, T* grad_x,
-                               T* sums) {
-    vec<T> grad = load(grad_y);
-    if (g.kind != Activation::none) grad *= slope_of<T>(load(y), g.kind);
+inline vec<T> gradient_columns(const EpilogueGradient<T>& g, const RowDropout<T>& drop, int64_t column, const T* grad_y,
+                               const T* y, const T* bias, T* grad_x, T* sums) {
+    vec<T> grad = drop(load(grad_y), column), active{};
+    if (y != nullptr) active = g.dropout == nullptr ? load(y) : load(y) / g.dropout->scale;
+    if (g.kind != Activation::none) grad *= slope_of<T>(active, g.kind);
     if (grad_x != nullptr) store(grad_x, grad);
     store(sums, load(sums) + grad);
-    return g.inner == nullptr ? vec<T>{} : grad * (before<T>(load(y), g.kind) - load(bias));
+    return g.inner == nullptr ? vec<T>{} : grad * (before<T>(active, g.kind) - load(bias));
 }
 
 // The same for `count` columns, fewer than a vector has.
 template <class T>
-inline vec<T> gradient_rest(const EpilogueGradient<T>& g, int64_t count, const T* grad_y, const T* y, const T* bias,
-                            T* grad_x, T* sums) {
+inline vec<T> gradient_rest(const EpilogueGradient<T>& g, const RowDropout<T>& drop, int64_t column, int64_t count,
+                            const T* grad_y, const T* y, const T* bias, T* grad_x, T* sums) {
     T part[5][lanes<T>] = {};
     std::copy_n(grad_y, count, part[0]);
     if (y != nullptr) std::copy_n(y, count, part[1]);
     if (bias != nullptr) std::copy_n(bias, count, part[2]);
     std::copy_n(sums, count, part[4]);
-    const vec<T> products = gradient_columns(g, part[0], part[1], part[2], part[3], part[4]);
+    const vec<T> products = gradient_columns(g, drop, column, part[0], part[1], part[2], part[3], part[4]);
     if (grad_x != nullptr) std::copy_n(part[3], count, grad_x);
     std::copy_n(part[4], count, sums);
     return products;
 }
 
 template <class T>
-inline T gradient_head(const EpilogueGradient<T>& g, int64_t at, int64_t first, T* sums) {
+inline T gradient_head(const EpilogueGradient<T>& g, const RowDropout<T>& drop, int64_t at, int64_t first,
+                       T* sums) {
     const auto moved = [](auto* from, int64_t by) { return from == nullptr ? from : from + by; };
     vec<T> products{};
     int64_t c = 0;
     for (; c + lanes<T> <= g.width; c += lanes<T>)
-        products += gradient_columns(g, g.grad_y + at + c, moved(g.y, at + c), moved(g.bias, first + c),
-                                     moved(g.grad_x, at + c), sums + first + c);
+        products += gradient_columns(g, drop, first + c, g.grad_y + at + c, moved(g.y, at + c),
+                                     moved(g.bias, first + c), moved(g.grad_x, at + c), sums + first + c);
     if (c < g.width)
-        products += gradient_rest(g, g.width - c, g.grad_y + at + c, moved(g.y, at + c), moved(g.bias, first + c),
-                                  moved(g.grad_x, at + c), sums + first + c);
+        products += gradient_rest(g, drop, first + c, g.width - c, g.grad_y + at + c, moved(g.y, at + c),
+                                  moved(g.bias, first + c), moved(g.grad_x, at + c), sums + first + c);
     return sum<T>(products);
 }
 
@@ -117,11 +125,13 @@ void bias_activation_backward(const EpilogueGradient<T>& g, T* partial, T* grad_
         const int64_t end = std::min(rows, (chunk + 1) * size);
         for (int64_t block = chunk * size; block < end; block += kFewRows) {
             std::fill(few.begin(), few.end(), T(0));
-            for (int64_t row = block; row < std::min(end, block + kFewRows); ++row)
+            for (int64_t row = block; row < std::min(end, block + kFewRows); ++row) {
+                const RowDropout<T> drop(g.dropout, row);
                 for (int64_t h = 0; h < g.heads; ++h) {
-                    const T product = gradient_head(g, row * stride + h * g.width, h * g.width, few.data());
+                    const T product = gradient_head(g, drop, row * stride + h * g.width, h * g.width, few.data());
                     if (g.inner != nullptr) g.inner[row * g.heads + h] = product;
                 }
+            }
             for (int64_t c = 0; c < stride; ++c) sums[c] += few[c];
         }
         std::copy(sums.begin(), sums.end(), partial + chunk * stride);

@@ -77,15 +77,17 @@ def test_limits_and_structure_are_shown_where_they_are_known(tmp_path: Path) -> 
 def test_what_an_epochs_seconds_are_for_is_drawn_and_listed_where_it_is_known(tmp_path: Path) -> None:
     values = factory.record("agl", 0, 0.1)
     parts = {"dropout": 0.011, "aggregation": 0.0625, "rest": 0.02}
-    factory.write(tmp_path / "results", values | {"facts": values["facts"] | {"parts": parts}})
+    factory.write(tmp_path / "results", values | {"facts": values["facts"] | {"parts": parts, "torch_calls": 63}})
     factory.write(tmp_path / "results", factory.record("dgl", 0, 0.2))
     write_reports(tmp_path / "results", tmp_path / "reports")
     page = (tmp_path / "reports" / "comparison.md").read_text()
     table = page[page.index("What an epoch's seconds are for</summary>") :]
-    assert line_of(table.replace("ms", ""), "agl")[1:] == ["11", "62.5", "20"]
+    assert line_of(table.replace("ms", ""), "agl")[1:] == ["11", "62.5", "20", "63"]
     assert "| dgl" not in table[: table.index("</details>")]
     (picture,) = (tmp_path / "reports" / "figures").glob("*-parts.svg")
     assert all(name in picture.read_text() for name in parts)
+    front = (tmp_path / "reports" / "README.md").read_text()
+    assert "What an epoch's seconds are for" in front and "(comparison.md#" in front[front.index("seconds are for") :]
 
 
 def test_extrapolated_epochs_are_scaled_and_marked(tmp_path: Path) -> None:
