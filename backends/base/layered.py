@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from backends.base.network import Network
+from backends.base.optimizer import KernelAdam
 from backends.base.sparse_rows import Rows, SparseRows, dropped, product, projected
 from backends.base.trainer import TorchTrainer
 from backends.batches import BatchPlan
@@ -249,6 +250,10 @@ class LayeredTrainer(TorchTrainer):
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
         """The network over our kernels."""
         return LayeredNetwork(spec, training, sparse_input=self.sparse_input)
+
+    def make_optimizer(self) -> Any:
+        """Our Adam, or torch's optimizer of another name."""
+        return KernelAdam(self.model, self.training) if self.training.optimizer == "adam" else super().make_optimizer()
 
     def input_of(self, features: Features) -> Rows:
         """Features as the network takes them."""

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 from backends.base.network import Network
+from backends.kernels import AdamRates, adam
+from backends.kernels.profiling import named
 from backends.model import TrainingSpec
 
 KINDS: dict[str, Any] = {"adam": partial(torch.optim.Adam, fused=True), "sgd": torch.optim.SGD}
@@ -27,9 +29,41 @@ def optimizer_over(
 
 
 def optimizer_of(network: Network, training: TrainingSpec) -> torch.optim.Optimizer:
-    """Build the optimizer of a network, with decay on all parameters or on the first layer's."""
+    """Build torch's optimizer of a network, with decay on all parameters or on the first layer's."""
+    return optimizer_over(*_by_decay(network, training), training)
+
+
+def _by_decay(network: Network, training: TrainingSpec) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
+    """Parameters with and without decay."""
     decayed: list[nn.Parameter] = []
     undecayed: list[nn.Parameter] = []
     for name, (parameter, _) in network.canonical().items():
         (decayed if training.decay_on == "all" or name.startswith("layers.0.") else undecayed).append(parameter)
-    return optimizer_over(decayed, undecayed, training)
+    return decayed, undecayed
+
+
+class KernelAdam:
+    """Adam of a network by our kernel: one call per parameter, where torch's takes a dozen whatever their size."""
+
+    def __init__(self, network: Network, training: TrainingSpec) -> None:
+        decayed, undecayed = _by_decay(network, training)
+        self.rate, self.steps = training.rate, 0
+        decays = [(parameter, training.decay) for parameter in decayed] + [(parameter, 0.0) for parameter in undecayed]
+        self.state = [
+            (parameter, parameter.detach(), torch.zeros_like(parameter), torch.zeros_like(parameter), decay)
+            for parameter, decay in decays
+        ]
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients."""
+        for parameter, *_ in self.state:
+            parameter.grad = None
+
+    def step(self) -> None:
+        """Take a step with all parameters that have a gradient; in a profile it is named as torch's."""
+        with named("Optimizer.step#KernelAdam.step"):
+            self.steps += 1
+            rates = {decay: AdamRates(self.steps, self.rate, decay) for *_, decay in self.state}
+            for parameter, values, mean, square, decay in self.state:
+                if parameter.grad is not None:
+                    adam(values, parameter.grad, mean, square, rates[decay])

@@ -138,8 +138,12 @@ class TorchTrainer:
         """Take over parameters, make a new optimizer and seed the random numbers again."""
         self.model.load(state)
         self.model.epoch = 0
-        self.optimizer = optimizer_of(self.model, self.training)
+        self.optimizer = self.make_optimizer()
         torch.manual_seed(self.training.seed)
+
+    def make_optimizer(self) -> Any:
+        """Build the optimizer: torch's, unless the engine has one of its own."""
+        return optimizer_of(self.model, self.training)
 
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
         """Yield the batches of an epoch; engines with loaders or pipelines override this."""

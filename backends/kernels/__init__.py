@@ -4,6 +4,7 @@ Functions of tensors run in the implementation for their device (``dispatch.py``
 code or in their numpy definition, with equal results.
 """
 
+from backends.kernels.adam import AdamRates, adam
 from backends.kernels.aggregate import gat, gat_layer, spmm
 from backends.kernels.blocks import LayerBlock, layer_blocks
 from backends.kernels.dense_layers import dense, projection
@@ -19,12 +20,14 @@ from backends.kernels.sampling import SampledEdges, distinct, sample_neighbors
 
 __all__ = [
     "SAMPLERS",
+    "AdamRates",
     "EdgeSampler",
     "LayerBlock",
     "Mask",
     "MatrixRows",
     "Neighbourhood",
     "SampledEdges",
+    "adam",
     "bias_activation",
     "binary_cross_entropy",
     "count_sources",

@@ -79,8 +79,8 @@ def _profiled(call: Callable[[], object], shape: EpochShape) -> EpochParts:
 
 
 def _outermost(event: Any) -> Any:
-    """The operation that called this one, on the way to no other operation."""
-    while event.cpu_parent is not None:
+    """The operation that called this one, on the way to no other operation; dropout is one inside of any other."""
+    while event.cpu_parent is not None and _named(event.name) != "dropout":
         event = event.cpu_parent
     return event
 

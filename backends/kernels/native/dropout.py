@@ -8,6 +8,7 @@ from torch import Tensor
 from backends.kernels.buffers import empty_like
 from backends.kernels.extension import arrays, extension, workers
 from backends.kernels.operand import Operand
+from backends.kernels.profiling import named
 
 _SMALL = 1 << 15  # entries worth a second thread
 
@@ -25,9 +26,11 @@ def dropout(x: Tensor, mask: Any) -> Tensor:
 
 def dropout_values(matrix: Operand, values: Tensor, mask: Any) -> Tensor:
     """Drop stored values [nnz]; where the transpose of ``values`` is kept, that of the result is drawn from it."""
-    out: Tensor = _DropoutValues.apply(values, matrix, mask)
-    transposed = matrix.cached_weight(values)
-    if transposed is not None and not out.requires_grad:
+    if values.requires_grad:
+        result: Tensor = _DropoutValues.apply(values, matrix, mask)
+        return result
+    out, transposed = _dropped_values(values, matrix, mask), matrix.cached_weight(values)
+    if transposed is not None:
         matrix.derive_transposed(out, lambda: _dropped_columns(transposed, matrix, mask))
     return out
 
@@ -35,20 +38,22 @@ def dropout_values(matrix: Operand, values: Tensor, mask: Any) -> Tensor:
 def _dropped_values(values: Tensor, matrix: Operand, mask: Any) -> Tensor:
     rows, values = matrix.forward, values.detach().contiguous()
     out = empty_like(values)
-    extension.dropout_values(
-        rows.indptr, rows.indices, rows.bounds, values.numpy(), mask_arguments(mask), out.numpy(),
-        workers(matrix.nnz, 1, _SMALL),
-    )  # fmt: skip
+    with named("dropout of values"):
+        extension.dropout_values(
+            rows.indptr, rows.indices, rows.bounds, values.numpy(), mask_arguments(mask), out.numpy(),
+            workers(matrix.nnz, 1, _SMALL),
+        )  # fmt: skip
     return out
 
 
 def _dropped_columns(values: Tensor, matrix: Operand, mask: Any) -> Tensor:
     """Drop the values of a matrix's transpose, whose rows are the mask's columns."""
     rows, out = matrix.backward, empty_like(values)
-    extension.dropout_columns(
-        rows.indptr, rows.indices, rows.bounds, values.numpy(), matrix.shape[0], mask_arguments(mask), out.numpy(),
-        workers(matrix.nnz, 1, _SMALL),
-    )  # fmt: skip
+    with named("dropout of a transpose"):
+        extension.dropout_columns(
+            rows.indptr, rows.indices, rows.bounds, values.numpy(), matrix.shape[0], mask_arguments(mask), out.numpy(),
+            workers(matrix.nnz, 1, _SMALL),
+        )  # fmt: skip
     return out
 
 

@@ -54,6 +54,7 @@ void for_each_type(Define define) {
 }
 
 // Each is defined in the bind_<subject>.cpp beside what it binds.
+void define_adam(nb::module_& m);
 void define_dense(nb::module_& m);
 void define_dropout(nb::module_& m);
 void define_epilogue(nb::module_& m);

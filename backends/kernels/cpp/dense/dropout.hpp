@@ -119,68 +119,73 @@ void drop(const Dropout<T>& dropout, const T* x, T* y, int64_t rows, int64_t wid
     }
 }
 
-// The stored values of one row of a sparse matrix.
-template <class T, class I>
-inline void drop_stored(const Dropout<T>& dropout, int64_t row, const I* columns, const T* x, T* y, int64_t count) {
-    constexpr int N = lanes<T>;
+// Entries whose words are computed together: so many that what was written last has left the store buffer when whole
+// vectors of it are read.
+struct EntryBlock {
+    static constexpr int64_t kSize = 256;
+    uint32_t steps[kSize], first[kSize], second[kSize];  // columns times kColumnStep, and keys
+
+    void set(int64_t at, RowKeys keys) { first[at] = keys.first, second[at] = keys.second; }
+};
+
+template <class Words>
+inline Words load_words(const uint32_t* from) {
+    Words words;
+    std::memcpy(&words, from, sizeof words);
+    return words;
+}
+
+template <class T>
+inline void drop_entries(const Dropout<T>& dropout, const EntryBlock& block, const T* x, T* y, int64_t count) {
+    constexpr int64_t N = lanes<T>;
     using Words = typename Lanes<N>::words;
-    const RowKeys keys = keys_of(dropout, row);
-    for (int64_t first = 0; first < count; first += N) {
-        const int64_t size = std::min<int64_t>(N, count - first);
-        Words steps{};
-        vec<T> value{};
-        if (size == N) {
-            for (int lane = 0; lane < N; ++lane) steps[lane] = uint32_t(columns[first + lane]);
-            value = load(x + first);
-        } else {
-            for (int lane = 0; lane < size; ++lane) steps[lane] = uint32_t(columns[first + lane]);
-            for (int lane = 0; lane < size; ++lane) value[lane] = x[first + lane];
+    int64_t i = 0;
+    for (; i + N <= count; i += N) {
+        const Words first = load_words<Words>(block.first + i), second = load_words<Words>(block.second + i);
+        const Words words = words_of(load_words<Words>(block.steps + i), first, second);
+        store(y + i, retained<T, N>(load(x + i), words, dropout));
+    }
+    for (; i < count; ++i) {
+        const T scaled = x[i] * dropout.scale;
+        y[i] = words_of(block.steps[i], block.first[i], block.second[i]) >= dropout.bound ? scaled : T(0);
+    }
+}
+
+// The stored values of rows [row, end) of a sparse matrix.
+template <class T, class I>
+inline void drop_rows(const Dropout<T>& dropout, const CsrView<I>& a, int64_t row, int64_t end, const T* x, T* y) {
+    EntryBlock block;
+    const int64_t last = a.indptr[end];
+    for (int64_t begin = a.indptr[row]; begin < last;) {
+        const int64_t size = std::min(EntryBlock::kSize, last - begin);
+        for (int64_t i = 0; i < size;) {
+            while (int64_t(a.indptr[row + 1]) <= begin + i) ++row;
+            const RowKeys keys = keys_of(dropout, row);
+            const int64_t row_end = std::min<int64_t>(size, int64_t(a.indptr[row + 1]) - begin);
+            for (; i < row_end; ++i) block.set(i, keys);
         }
-        value = retained<T, N>(value, words_of<Words>(steps * kColumnStep, keys), dropout);
-        if (size == N)
-            store(y + first, value);
-        else
-            for (int lane = 0; lane < size; ++lane) y[first + lane] = value[lane];
+        for (int64_t i = 0; i < size; ++i) block.steps[i] = uint32_t(a.indices[begin + i]) * kColumnStep;
+        drop_entries(dropout, block, x + begin, y + begin, size);
+        begin += size;
     }
 }
 
 template <class T, class I>
-void drop_stored(const Dropout<T>& dropout, const CsrView<I>& a, const RowPlan& plan, const T* x, T* y,
-                 int threads) {
+void drop_stored(const Dropout<T>& dropout, const CsrView<I>& a, const RowPlan& plan, const T* x, T* y, int threads) {
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
     for (int64_t chunk = 0; chunk < plan.chunks; ++chunk)
-        for (int64_t row = plan.bounds[chunk]; row < plan.bounds[chunk + 1]; ++row) {
-            const int64_t begin = a.indptr[row];
-            drop_stored(dropout, row, a.indices + begin, x + begin, y + begin, int64_t(a.indptr[row + 1]) - begin);
-        }
+        drop_rows(dropout, a, plan.bounds[chunk], plan.bounds[chunk + 1], x, y);
 }
 
-// One row of a transpose: `column` of the mask, whose nodes are the row's. Keys are gathered for a block of entries, so
-// that the arithmetic on them is done in whole vectors.
+// One row of a transpose: `column` of the mask, whose nodes are the row's.
 template <class T, class I>
 inline void drop_column(const Dropout<T>& dropout, const RowKeys* keys, int64_t column, const I* nodes, const T* x, T* y,
-                        int64_t count) {
-    constexpr int64_t N = lanes<T>, kBlock = 256;  // so many that gathered keys have left the store buffer
-    using Words = typename Lanes<N>::words;
-    const Words step = Words{} + uint32_t(column) * kColumnStep;
-    uint32_t first[kBlock], second[kBlock];
-    for (int64_t begin = 0; begin < count; begin += kBlock, x += kBlock, y += kBlock) {
-        const int64_t size = std::min(kBlock, count - begin);
-        for (int64_t i = 0; i < size; ++i) {
-            const RowKeys both = keys[nodes[begin + i]];
-            first[i] = both.first, second[i] = both.second;
-        }
-        int64_t i = 0;
-        for (; i + N <= size; i += N) {
-            Words from, to;
-            std::memcpy(&from, first + i, sizeof from);
-            std::memcpy(&to, second + i, sizeof to);
-            store(y + i, retained<T, N>(load(x + i), words_of(step, from, to), dropout));
-        }
-        for (; i < size; ++i) {
-            const T scaled = x[i] * dropout.scale;
-            y[i] = words_of(step[0], first[i], second[i]) >= dropout.bound ? scaled : T(0);
-        }
+                        int64_t count, EntryBlock& block) {
+    std::fill_n(block.steps, std::min(EntryBlock::kSize, count), uint32_t(column) * kColumnStep);
+    for (int64_t begin = 0; begin < count; begin += EntryBlock::kSize) {
+        const int64_t size = std::min(EntryBlock::kSize, count - begin);
+        for (int64_t i = 0; i < size; ++i) block.set(i, keys[nodes[begin + i]]);
+        drop_entries(dropout, block, x + begin, y + begin, size);
     }
 }
 
@@ -191,13 +196,14 @@ void drop_columns(const Dropout<T>& dropout, const CsrView<I>& a, const RowPlan&
     std::vector<RowKeys> keys(nodes);
 #pragma omp parallel num_threads(threads)
     {
+        EntryBlock block;
 #pragma omp for schedule(static)
         for (int64_t node = 0; node < nodes; ++node) keys[node] = keys_of(dropout, node);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t chunk = 0; chunk < plan.chunks; ++chunk)
             for (int64_t row = plan.bounds[chunk]; row < plan.bounds[chunk + 1]; ++row) {
                 const int64_t begin = a.indptr[row], count = int64_t(a.indptr[row + 1]) - begin;
-                drop_column(dropout, keys.data(), row, a.indices + begin, x + begin, y + begin, count);
+                drop_column(dropout, keys.data(), row, a.indices + begin, x + begin, y + begin, count, block);
             }
     }
 }
