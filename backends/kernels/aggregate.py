@@ -75,8 +75,8 @@ def gat_layer(
 ) -> Tensor:
     """``activation(gat(...) + bias)`` with the heads side by side: [rows, heads * d], bias [heads * d].
 
-    ``mask`` then drops entries of the result; ``dropout`` and ``seed`` are those of the attention. Native code keeps
-    one array of that size for the gradients, where ``gat`` and ``bias_activation`` keep two.
+    ``mask`` then drops entries of the result; ``dropout`` and ``seed`` are those of the attention. Without a
+    mask, native code keeps one array of that size for the gradients, where ``gat`` and ``bias_activation`` keep two.
     """
     matrix = operand(csr)
     _check_attention(matrix, z, score_src, score_dst, None, slope, dropout)

@@ -41,13 +41,16 @@ def gat_layer(
     seed: int | None,
     mask: Any,
 ) -> Tensor:
-    """Attend, then write bias, activation and dropout over the result: [rows, heads * d]."""
-    if matrix.shape[0] == 0 or z.shape[2] == 0:
+    """Attend, then write bias and activation over the result: [rows, heads * d].
+
+    With a ``mask`` the result is kept beside: what dropout scaled says less exactly what it was.
+    """
+    if mask is not None or matrix.shape[0] == 0 or z.shape[2] == 0:
         out = gat(matrix, z, score_src, score_dst, None, slope, dropout, seed)
         return bias_activation(out.flatten(1), bias, activation, False, mask)
     kernel = AttentionKernel(matrix, slope, dropout, _seed_of(dropout, seed))
     out, products = _GatWithoutOutput.apply(kernel, z, score_src, score_dst)
-    return bias_activation_in_place(out, products, bias, activation, mask)
+    return bias_activation_in_place(out, products, bias, activation)
 
 
 def _seed_of(dropout: float, seed: int | None) -> int:

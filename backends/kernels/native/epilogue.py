@@ -20,12 +20,12 @@ def bias_activation(x: Tensor, bias: Tensor, activation: str, fresh: bool, mask:
     return out
 
 
-def bias_activation_in_place(x: Tensor, products: Tensor, bias: Tensor, activation: str, mask: Any) -> Tensor:
-    """``dropout(activation(x + bias))`` written over x, the output of an attention that did not keep it.
+def bias_activation_in_place(x: Tensor, products: Tensor, bias: Tensor, activation: str) -> Tensor:
+    """``activation(x + bias)`` written over x, the output of an attention that did not keep it.
 
     The gradient of ``products``, the attention's second output, is set to the inner products of x and its gradient.
     """
-    out: Tensor = _BiasActivationInPlace.apply(x, products, bias, ACTIVATIONS.index(activation), mask)
+    out: Tensor = _BiasActivationInPlace.apply(x, products, bias, ACTIVATIONS.index(activation))
     return out
 
 
@@ -52,20 +52,20 @@ class _BiasActivation(torch.autograd.Function):
 
 class _BiasActivationInPlace(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, products: Tensor, bias: Tensor, kind: int, mask: Any) -> Tensor:
+    def forward(ctx: Any, x: Tensor, products: Tensor, bias: Tensor, kind: int) -> Tensor:
         values = arrays(x.detach(), bias.detach().contiguous())
-        extension.bias_activation(*values, kind, mask_arguments(mask), values[0], workers(x.numel(), 1))
+        extension.bias_activation(*values, kind, None, values[0], workers(x.numel(), 1))
         ctx.mark_dirty(x)
-        ctx.kind, ctx.mask, ctx.heads = kind, mask, products.shape[1]
+        ctx.kind, ctx.heads = kind, products.shape[1]
         ctx.save_for_backward(x, bias)
         return x
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         out, bias = ctx.saved_tensors
         products = empty((len(out), ctx.heads), out.dtype)
-        grad_x, grad_bias = _gradients(grad, out, bias.detach().contiguous(), ctx.kind, ctx.mask, products)
-        return grad_x, products, grad_bias, None, None
+        grad_x, grad_bias = _gradients(grad, out, bias.detach().contiguous(), ctx.kind, None, products)
+        return grad_x, products, grad_bias, None
 
 
 def _gradients(
