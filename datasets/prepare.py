@@ -71,7 +71,7 @@ def _write_graph(dataset: Choice, order: Choice, cache: Path) -> Path:
         from datasets.order import apply_order, permutation_of
 
         start = time.perf_counter()
-        graph = apply_order(graph, permutation_of(order.name, graph.csr, order.options))
+        graph = apply_order(graph, permutation_of(order.name, graph.csr, order.options, inductive=graph.inductive))
         phases["order"] = time.perf_counter() - start
     from datasets.statistics import graph_statistics
 

@@ -150,12 +150,15 @@ class LayeredNetwork(Network):
             names = ("weight", "att_src", "att_dst")
             z, score_src, score_dst = projected(hidden, *(self.parameter(layer, name) for name in names))
             return {"z": z, "score_src": score_src}, {"score_dst": select_rows(score_dst, rows)}
+        if self.spec.name == "sage" and self._is_sparse(layer):
+            # one pass over the features; selected rows of them would be another matrix, with a transpose of its own
+            weights = [self.parameter(layer, name) for name in ("weight_neigh", "weight_self")]
+            x, own = product(hidden, torch.cat(weights, 1)).split([weight.shape[1] for weight in weights], 1)
+            return {"x": x}, {"own": select_rows(own, rows)}
         first = self.aggregates_first(layer)
         sent = {"x": hidden if first else product(hidden, self._sent_weight(layer))}
         if self.spec.name == "gcn":
             return sent, {}
-        if self._is_sparse(layer):  # selected rows would be another matrix, with a transpose of its own
-            return sent, {"own": select_rows(product(hidden, self.parameter(layer, "weight_self")), rows)}
         own_rows = select_rows(hidden, rows)
         return sent, {"own": own_rows if first else dense(own_rows, self.parameter(layer, "weight_self"))}
 

@@ -24,6 +24,8 @@ ORDERS = {
     "degree": "datasets.order.basic:degree",
     "rcm": "datasets.order.rcm:rcm",
     "metis": "datasets.order.metis:metis",
+    "slashburn": "datasets.order.slashburn:slashburn",
+    "blockwise": "datasets.order.blockwise:blockwise",
 }
 
 
@@ -46,21 +48,26 @@ def order_function(name: str) -> Callable[..., Order]:
     return function
 
 
-def permutation_of(name: str, csr: Csr, options: Mapping[str, Any] | None = None, seed: int = 0) -> Order:
+def permutation_of(
+    name: str, csr: Csr, options: Mapping[str, Any] | None = None, seed: int = 0, inductive: bool = False
+) -> Order:
     """Compute the order ``name`` of a square adjacency matrix: int64 [nodes], old node at each new position.
 
     ``options`` are the keyword parameters of the order's function; ``seed`` is for orders that draw, unless their
-    options name one. Raises ValueError for unknown names and options, for a matrix that is not square, and for a
-    result that is not a permutation.
+    options name one; orders that take ``inductive`` are told whether the data set is. Raises ValueError for unknown
+    names and options, for a matrix that is not square, and for a result that is not a permutation.
     """
     compute = order_function(name)
     if csr.shape[0] != csr.shape[1]:
         raise ValueError(f"a matrix of shape {csr.shape} has no vertex order: give a square adjacency matrix")
     arguments = dict(options or {})
-    allowed = [parameter for parameter in inspect.signature(compute).parameters if parameter != "csr"]
+    parameters = inspect.signature(compute).parameters
+    allowed = [parameter for parameter in parameters if parameter not in ("csr", "inductive")]
     check_options(f"option of order {name}", arguments, allowed)
     if "seed" in allowed:
         arguments.setdefault("seed", seed)
+    if "inductive" in parameters:
+        arguments["inductive"] = inductive
     return check_permutation(compute(csr, **arguments), csr.shape[0])
 
 

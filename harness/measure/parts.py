@@ -53,9 +53,11 @@ class EpochParts:
 def parts_of(call: Callable[[], object], shape: EpochShape, seconds: float) -> EpochParts | None:
     """The parts of ``call``, an epoch that takes ``seconds``: of two calls under the profiler, the faster.
 
+    A call before them is discarded: the profiler's own first steps would be seconds of the operation that meets them.
     The profiler makes short operations longer: where all of them take more than ``seconds``, they are scaled down.
     ``None`` for an engine that runs no operation of torch in this process.
     """
+    _profiled(call, shape)
     parts = min((_profiled(call, shape) for _ in range(2)), key=lambda parts: sum(parts.seconds.values()))
     total = sum(parts.seconds.values())
     if total == 0.0:

@@ -16,7 +16,7 @@ from datasets.statistics import tile_histogram
 from datasets.synthetic.lookalike.loader import load as load_lookalike
 
 CONF = Path(__file__).resolve().parents[3] / "conf" / "order"
-SMALL = {"metis": {"cluster": 4}}
+SMALL = {"metis": {"cluster": 4}, "blockwise": {"inner": "degree", "blocks": 1}}
 
 
 @st.composite
@@ -114,6 +114,18 @@ def test_metis_brings_neighbours_into_clusters() -> None:
     np.testing.assert_array_equal(permutation_of("metis", csr, {"cluster": 500}), np.arange(800))
 
 
+def test_clusters_in_rcms_sequence_have_their_neighbours_beside_them() -> None:
+    csr = ring(2000)
+    moved = {
+        sequence: apply_order(Graph("ring", csr), permutation_of("metis", csr, {"cluster": 100, "sequence": sequence}))
+        for sequence in ("metis", "rcm")
+    }
+    distance = {
+        name: np.abs(graph.csr.indices // 100 - graph.csr.destinations // 100).max() for name, graph in moved.items()
+    }
+    assert distance["rcm"] <= 3 < distance["metis"]
+
+
 def test_locality_orders_fill_tiles_that_a_random_order_leaves_empty() -> None:
     graph = load_lookalike("lookalike_archaea", {"scale": 0.005})
     dense = {
@@ -141,10 +153,15 @@ def test_directed_and_isolated_nodes_are_ordered_too() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("metiss", {}, "allowed are none, random, degree, rcm, metis; did you mean 'metis'"),
-        ("metis", {"clusters": 3}, "'clusters' is unknown: allowed are seed, cluster; did you mean 'cluster'"),
+        ("metiss", {}, "allowed are none, random, degree, rcm, metis, slashburn, blockwise; did you mean 'metis'"),
+        (
+            "metis",
+            {"clusters": 3},
+            "'clusters' is unknown: allowed are seed, cluster, sequence; did you mean 'cluster'",
+        ),
         ("degree", {"cluster": 3}, "allowed are none"),
         ("metis", {"cluster": 0}, "cluster=0"),
+        ("metis", {"sequence": "rcn"}, "allowed are metis, rcm; did you mean 'rcm'"),
     ],
 )
 def test_misuse_says_what_is_allowed(name: str, options: dict[str, int], message: str) -> None:
