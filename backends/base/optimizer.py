@@ -1,11 +1,12 @@
 """Optimizers by name, over the parameters of a network or over the slice of them that a parameter server holds."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from backends.base.network import Network
 from backends.kernels import AdamRates, adam
@@ -42,28 +43,43 @@ def _by_decay(network: Network, training: TrainingSpec) -> tuple[list[nn.Paramet
     return decayed, undecayed
 
 
+@dataclass
+class _Moments:
+    """A parameter with its running means, and the number of steps that it took."""
+
+    parameter: nn.Parameter
+    decay: float
+    mean: Tensor = field(init=False)
+    square: Tensor = field(init=False)
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        self.mean, self.square = torch.zeros_like(self.parameter), torch.zeros_like(self.parameter)
+
+    def step(self, rate: float) -> None:
+        """Take a step, unless the parameter has no gradient; as in torch, it then counts none."""
+        if self.parameter.grad is not None:
+            self.steps += 1
+            rates = AdamRates(self.steps, rate, self.decay)
+            adam(self.parameter.detach(), self.parameter.grad, self.mean, self.square, rates)
+
+
 class KernelAdam:
     """Adam of a network by our kernel: one call per parameter, where torch's takes a dozen whatever their size."""
 
     def __init__(self, network: Network, training: TrainingSpec) -> None:
         decayed, undecayed = _by_decay(network, training)
-        self.rate, self.steps = training.rate, 0
-        decays = [(parameter, training.decay) for parameter in decayed] + [(parameter, 0.0) for parameter in undecayed]
-        self.state = [
-            (parameter, parameter.detach(), torch.zeros_like(parameter), torch.zeros_like(parameter), decay)
-            for parameter, decay in decays
-        ]
+        self.rate = training.rate
+        self.moments = [_Moments(parameter, training.decay) for parameter in decayed]
+        self.moments += [_Moments(parameter, 0.0) for parameter in undecayed]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients."""
-        for parameter, *_ in self.state:
-            parameter.grad = None
+        for moments in self.moments:
+            moments.parameter.grad = None
 
     def step(self) -> None:
         """Take a step with all parameters that have a gradient; in a profile it is named as torch's."""
         with named("Optimizer.step#KernelAdam.step"):
-            self.steps += 1
-            rates = {decay: AdamRates(self.steps, self.rate, decay) for *_, decay in self.state}
-            for parameter, values, mean, square, decay in self.state:
-                if parameter.grad is not None:
-                    adam(values, parameter.grad, mean, square, rates[decay])
+            for moments in self.moments:
+                moments.step(self.rate)

@@ -105,7 +105,7 @@ class Operand:
         self.shape, self.nnz = csr.shape, csr.nnz
         self._arrays = (csr.indptr, csr.indices, csr.edge_ids)
         self._transposed_weight: tuple[weakref.ref[Tensor], int, Tensor] | None = None
-        self._derived: tuple[weakref.ref[Tensor], Callable[[], Tensor]] | None = None
+        self._derived: tuple[weakref.ref[Tensor], int, Callable[[], Tensor]] | None = None
 
     @cached_property
     def _csr(self) -> Csr:
@@ -141,8 +141,10 @@ class Operand:
         """Weights [nnz] in the transpose's edge order; cached for the last ones without gradient until they change."""
         if (cached := self.cached_weight(weight)) is not None:
             return cached
-        if self._derived is not None and self._derived[0]() is weight:
-            return self._derived[1]()
+        if self._derived is not None:
+            reference, version, compute = self._derived
+            if reference() is weight and version == weight._version:
+                return compute()
         values = weight.detach().index_select(0, torch.from_numpy(self.permutation))
         if not weight.requires_grad:
             self._transposed_weight = (weakref.ref(weight), weight._version, values)
@@ -157,7 +159,7 @@ class Operand:
 
     def derive_transposed(self, weight: Tensor, compute: Callable[[], Tensor]) -> None:
         """Let ``compute`` return ``weight`` in the transpose's edge order: it costs less than a random permutation."""
-        self._derived = (weakref.ref(weight), compute)
+        self._derived = (weakref.ref(weight), weight._version, compute)
 
     @cached_property
     def indptr(self) -> Tensor:

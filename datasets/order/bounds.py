@@ -34,8 +34,10 @@ def edge_bounds(csr: Csr, blocks: int) -> NDArray[np.int64]:
 
 
 def _check(rows: int, blocks: int) -> None:
-    if not 1 <= blocks <= max(rows, 1):
-        raise ValueError(f"blocks={blocks} is not allowed for {rows} rows: from 1 to {max(rows, 1)}")
+    if not isinstance(blocks, int) or not 1 <= blocks <= max(rows, 1):
+        raise ValueError(
+            f"blocks={blocks} is not allowed for {rows} rows: give a whole number from 1 to {max(rows, 1)}"
+        )
 
 
 BOUNDS: dict[str, Callable[[Csr, int], NDArray[np.int64]]] = {"rows": row_bounds, "edges": edge_bounds}
