@@ -127,12 +127,19 @@ class _HeadAttention(torch.autograd.Function):
         edges, layout = ctx.edges, ctx.edges.forward
         scaled = gradients[0] / total[:, None]
         z_gradient = edges.product(edges.backward.matrix(masked.index_select(0, edges.permutation)), scaled)
-        inner = torch.sparse.sampled_addmm(layout.matrix(weight), scaled, z.t(), beta=0.0).values()
+        inner = _edge_products(layout, weight, scaled, z)
         row_terms = (scaled * out).sum(1)
         score = inner.mul_(masked).sub_(weight * row_terms.index_select(0, layout.rows))
         score = torch.where(is_positive, score, score * ctx.slope)
         sources = edges.backward.sums(score.index_select(0, edges.permutation))
         return None, z_gradient, sources, layout.sums(score), None, None
+
+
+def _edge_products(layout: Layout, weight: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Inner product of the row and the column of each edge, [nnz]."""
+    if len(weight) > len(rows) * len(columns):  # parallel edges on few nodes, which torch's sampled product refuses
+        return (rows.index_select(0, layout.rows) * columns.index_select(0, layout.columns)).sum(1)
+    return torch.sparse.sampled_addmm(layout.matrix(weight), rows, columns.t(), beta=0.0).values()
 
 
 Attention = ScatterAttention | CsrAttention

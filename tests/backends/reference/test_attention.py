@@ -35,6 +35,15 @@ def test_products_equal_sums_along_the_edges(variant, edges, heads, width, scale
         torch.testing.assert_close(value, reference, rtol=1e-4, atol=1e-5 * max(1.0, scale))
 
 
+@pytest.mark.parametrize(("nodes", "edges"), [(1, 2), (2, 9), (7, 84)])
+def test_more_parallel_edges_than_pairs_of_nodes(nodes, edges):
+    sources, destinations = np.random.default_rng(0).integers(nodes, size=(2, edges))
+    csr = csr_from_edges(sources, destinations, (nodes, nodes))
+    expected = answers(csr, "scatter", 2, 3, 0.0, 1.0)
+    for value, reference in zip(answers(csr, "cached", 2, 3, 0.0, 1.0), expected, strict=True):
+        torch.testing.assert_close(value, reference, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_nodes_without_edges_get_zeros(nodes):
     empty = csr_from_edges(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), (nodes, nodes))
