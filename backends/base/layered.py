@@ -13,7 +13,7 @@ from backends.base.sparse_rows import Rows, SparseRows, dropped, product, projec
 from backends.base.trainer import TorchTrainer
 from backends.batches import BatchPlan
 from backends.contract import Clock
-from backends.kernels import Mask, bias_activation, dense, gat, gat_layer, mask_key, spmm
+from backends.kernels import Mask, bias_activation, dense, gat, gat_layer, mask_key, spmm, spmm_layer
 from backends.kernels.operand import build_transpose
 from backends.kernels.rows import MatrixRows, spmm_with_own
 from backends.model import ModelSpec, State, TrainingSpec
@@ -180,10 +180,11 @@ class LayeredNetwork(Network):
                 return bias_activation(gat(*operands, **options).mean(1), bias, activation, fresh=True)
             return gat_layer(*operands, bias, activation, **options, mask=mask)
         reduce = "sum" if self.spec.name == "gcn" else "mean"
-        gathered = spmm(matrix.csr, sent["x"], matrix.weight, reduce, self.row_parallel)
+        operands = matrix.csr, sent["x"]
         if not self.aggregates_first(layer):
-            total = gathered + own["own"] if own else gathered
-            return bias_activation(total, bias, activation, fresh=True, mask=mask)
+            options = (activation, self.row_parallel, mask)
+            return spmm_layer(*operands, bias, matrix.weight, reduce, own.get("own"), *options)
+        gathered = spmm(*operands, matrix.weight, reduce, self.row_parallel)
         return self._transform(layer, gathered, own.get("own"), activation, mask)
 
     def aggregates_first(self, layer: int) -> bool:

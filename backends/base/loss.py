@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from backends.contract import Nodes, Unsupported
-from backends.kernels import binary_cross_entropy
+from backends.contract import Nodes
+from backends.kernels import binary_cross_entropy, cross_entropy
 from datasets.graph import Graph
 
 
@@ -42,10 +42,11 @@ class Targets:
 def loss_of(logits: Tensor, targets: Targets, form: str = "torch") -> Tensor:
     """Mean loss over the known labels: cross entropy for classes, binary cross entropy for 0/1 rows.
 
-    ``form="fused"`` computes the loss of 0/1 rows together with its gradient, by this project's kernel; classes have
-    torch's cross entropy in either form.
+    ``form="fused"`` computes the loss together with its gradient, by this project's kernels.
     """
     if targets.values.dim() == 1:
+        if form == "fused":
+            return cross_entropy(logits, targets.values)
         return functional.cross_entropy(logits, targets.values, ignore_index=-1)
     if form == "fused":
         return binary_cross_entropy(logits, targets.values, targets.share)
@@ -53,15 +54,6 @@ def loss_of(logits: Tensor, targets: Targets, form: str = "torch") -> Tensor:
         return functional.binary_cross_entropy_with_logits(logits, targets.values)
     # weights of 0 and 1 / known entries cost far less than selecting the known entries
     return functional.binary_cross_entropy_with_logits(logits, targets.values, targets.share, reduction="sum")
-
-
-def refuse_another_loss(graph: Graph, form: str, own: str) -> None:
-    """Raise Unsupported for a form of the loss that changes nothing: classes have one form."""
-    if form != own and graph.labels is not None and graph.labels.ndim == 1:
-        raise Unsupported(
-            f"backend.loss={form} changes nothing on data set {graph.name}: its nodes have one class each, whose cross "
-            f"entropy is torch's in every engine; set backend.loss={own}"
-        )
 
 
 def targets_of(graph: Graph, nodes: Nodes, masked: Nodes | None = None) -> Targets:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from backends.base.facts import dense_flops, spmm_facts
-from backends.base.loss import Targets, loss_of, refuse_another_loss, targets_of
+from backends.base.loss import Targets, loss_of, targets_of
 from backends.base.network import Network
 from backends.base.optimizer import optimizer_of
 from backends.base.refusals import refuse_fanouts, refuse_weights
@@ -88,7 +88,6 @@ class TorchTrainer:
     ) -> None:
         """Build structure and network, take over labels and parameters; phases ``structure``, ``model``."""
         refuse_weights(graph, spec)
-        refuse_another_loss(graph, self.loss_form, self.own_loss)
         if not self.draws_fanouts:
             refuse_fanouts(spec, self.config.name)
         self.set_task(graph, spec, training, plan)

@@ -5,13 +5,13 @@ code or in their numpy definition, with equal results.
 """
 
 from backends.kernels.adam import AdamRates, adam
-from backends.kernels.aggregate import gat, gat_layer, spmm
+from backends.kernels.aggregate import gat, gat_layer, spmm, spmm_layer
 from backends.kernels.blocks import LayerBlock, layer_blocks
 from backends.kernels.dense_layers import dense, projection
 from backends.kernels.dropout import Mask, dropout, dropout_values, mask_key
 from backends.kernels.edges import edge_softmax, sddmm
 from backends.kernels.epilogue import bias_activation
-from backends.kernels.loss import binary_cross_entropy
+from backends.kernels.loss import binary_cross_entropy, cross_entropy
 from backends.kernels.neighbourhood import Neighbourhood, expansions, khop, union, union_with_places
 from backends.kernels.operand import partition_rows
 from backends.kernels.rows import MatrixRows, count_sources, spmm_with_own, take_rows
@@ -31,6 +31,7 @@ __all__ = [
     "bias_activation",
     "binary_cross_entropy",
     "count_sources",
+    "cross_entropy",
     "dense",
     "distinct",
     "dropout",
@@ -47,6 +48,7 @@ __all__ = [
     "sample_neighbors",
     "sddmm",
     "spmm",
+    "spmm_layer",
     "spmm_with_own",
     "take_rows",
     "union",

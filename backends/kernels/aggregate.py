@@ -24,14 +24,52 @@ def spmm(csr: Csr, x: Tensor, weight: Tensor | None = None, reduce: str = "sum",
     if reduce not in ("sum", "mean", "max"):
         raise ValueError(f"reduce={reduce!r} is unknown: allowed are sum, mean, max")
     matrix = operand(csr)
+    _check_product(matrix, x, weight)
+    kernels = implementation("x", x)
+    out: Tensor = (kernels if row_parallel else scatter).spmm(matrix, x, weight, reduce)
+    return out
+
+
+def spmm_layer(
+    csr: Csr,
+    x: Tensor,
+    bias: Tensor,
+    weight: Tensor | None = None,
+    reduce: str = "sum",
+    own: Tensor | None = None,
+    activation: str = "none",
+    row_parallel: bool = True,
+    mask: Mask | None = None,
+) -> Tensor:
+    """``dropout(activation(spmm(...) + own + bias), mask)``: [rows, f], bias [f]; autograd in x, ``own`` and bias.
+
+    ``reduce`` is ``sum`` or ``mean``, ``own`` [rows, f]. Raises ValueError also for a ``weight`` with gradient.
+    """
+    matrix = operand(csr)
+    _check_product(matrix, x, weight)
+    check_epilogue((matrix.shape[0], x.shape[1]), bias, activation)
+    if reduce not in ("sum", "mean"):
+        raise ValueError(f"reduce={reduce!r} is not allowed: a layer takes sum or mean")
+    if weight is not None and weight.requires_grad:
+        raise ValueError("weight needs a gradient: call spmm, then bias_activation")
+    if own is not None:
+        check_rows("own", own, matrix.shape[0], 2)
+        check_values("own", own, like=x)
+    kernels = implementation("x", x)
+    if not row_parallel:
+        out = scatter.spmm(matrix, x, weight, reduce)
+        return bias_activation(out if own is None else out + own, bias, activation, fresh=True, mask=mask)
+    mask = checked(mask, matrix.shape[0])
+    layer: Tensor = kernels.spmm_layer(matrix, x, weight, reduce, own, bias, activation, mask)
+    return layer
+
+
+def _check_product(matrix: Operand, x: Tensor, weight: Tensor | None) -> None:
     check_rows("x", x, matrix.shape[1], 2)
     if weight is not None:
         if weight.shape != (matrix.nnz,):
             raise ValueError(f"weight has shape {tuple(weight.shape)}: {matrix.nnz} edges need ({matrix.nnz},)")
         check_values("weight", weight, like=x)
-    kernels = implementation("x", x)
-    out: Tensor = (kernels if row_parallel else scatter).spmm(matrix, x, weight, reduce)
-    return out
 
 
 def gat(

@@ -24,7 +24,7 @@ PATTERNS = (
     ("product", r"^(aten::)?(mm|addmm|matmul|linear|bmm|_sparse_mm|_Dense|_Projection|_Product|_Sum|_SparseProduct)$"),
     (
         "aggregation",
-        r"GSpMM|GSDDMM|[Ee]dge_?[Ss]oftmax|_Gat|_SumOfRows|Maximum|_Sddmm|_HeadAttention|Transposed",
+        r"GSpMM|GSDDMM|[Ee]dge_?[Ss]oftmax|_Gat|_SumOfRows|_SumLayer|Maximum|_Sddmm|_HeadAttention|Transposed",
     ),
     ("aggregation", r"scatter|index_add|segment_reduce|sampled_addmm|leaky_relu|spmm"),
 )

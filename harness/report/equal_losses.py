@@ -9,12 +9,10 @@ from harness.report.speedups import Speedup, short_title, speedups, times_as_fas
 from harness.store.naming import flatten
 
 HEADS = ("", "ours", "fastest peer", "times as fast", "both with torch's loss", "both with our loss", "from the loss")
-ONE_LOSS = "the same loss"
 READING = (
-    "Labels of several classes per node have a loss that ours computes together with its gradient; the peers take "
-    "torch's. Rows of ours with torch's loss and of the peer with ours, measured in turns with the others, say what an "
-    "epoch's ratio owes to it: the last column is our epoch with torch's loss divided by our epoch. Where a node has "
-    "one class, all engines take torch's cross entropy and the whole ratio is at equal losses. — means not measured."
+    "Ours compute the loss together with its gradient; the peers take torch's. Rows of ours with torch's loss and of "
+    "the peer with ours, measured in turns with the others, say what an epoch's ratio owes to it: the last column is "
+    "our epoch with torch's loss divided by our epoch. — means not measured."
 )
 
 
@@ -27,8 +25,6 @@ def _row(speedup: Speedup) -> list[Cell]:
     ours, peer = speedup.ours, speedup.peer
     name = f"{speedup.dataset.name}: {short_title(speedup.comparison)}"
     total: list[Cell] = [name, ours.label, peer.label, Value(speedup.factor, "{:.3g}x")]
-    if ours.record.get("dataset", {}).get("task") != "multilabel":
-        return [*total, Value(speedup.factor, "{:.3g}x"), Value(speedup.factor, "{:.3g}x"), ONE_LOSS]
     rows = speedup.comparison.rows
     slower, faster = with_lent_loss(ours, rows), with_lent_loss(peer, rows)
     factors = [

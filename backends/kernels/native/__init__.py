@@ -2,20 +2,21 @@
 
 from backends.kernels.native import sampling
 from backends.kernels.native.adam import adam
-from backends.kernels.native.aggregate import spmm
+from backends.kernels.native.aggregate import spmm, spmm_layer
 from backends.kernels.native.attention import gat, gat_layer
 from backends.kernels.native.ceiling import gathering, read_stream, triad
 from backends.kernels.native.dense_layers import dense, projection
 from backends.kernels.native.dropout import dropout, dropout_values
 from backends.kernels.native.edges import edge_softmax, sddmm
 from backends.kernels.native.epilogue import bias_activation
-from backends.kernels.native.loss import binary_cross_entropy
+from backends.kernels.native.loss import binary_cross_entropy, cross_entropy
 from backends.kernels.native.rows import spmm_with_own
 
 __all__ = [
     "adam",
     "bias_activation",
     "binary_cross_entropy",
+    "cross_entropy",
     "dense",
     "dropout",
     "dropout_values",
@@ -28,6 +29,7 @@ __all__ = [
     "sampling",
     "sddmm",
     "spmm",
+    "spmm_layer",
     "spmm_with_own",
     "triad",
 ]

@@ -1,13 +1,17 @@
 """Sums, means and maxima over in-edges by the compiled extension; backward passes use the cached transpose."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from backends.kernels import plain
 from backends.kernels.buffers import empty
+from backends.kernels.checks import ACTIVATIONS
 from backends.kernels.extension import arrays, extension, workers
 from backends.kernels.native.edges import edge_products
+from backends.kernels.native.epilogue import finish, gradients
 from backends.kernels.native.maximum import MaximumFunction
 from backends.kernels.operand import Direction, Operand
 
@@ -20,13 +24,33 @@ def spmm(matrix: Operand, x: Tensor, weight: Tensor | None, reduce: str) -> Tens
     return out
 
 
-def multiply(direction: Direction, x: Tensor, weight: Tensor | None, row_scale: Tensor | None) -> Tensor:
-    """Sum rows of ``x`` over the edges of one direction, [rows, width]."""
+def spmm_layer(
+    matrix: Operand,
+    x: Tensor,
+    weight: Tensor | None,
+    reduce: str,
+    own: Tensor | None,
+    bias: Tensor,
+    activation: str,
+    mask: Any,
+) -> Tensor:
+    """Aggregate, add ``own`` and bias, apply the activation and drop entries, in one node of autograd."""
+    if x.shape[1] == 0 or matrix.shape[0] == 0:
+        return plain.spmm_layer(matrix, x, weight, reduce, own, bias, activation, mask)
+    layer = _Layer(matrix, weight, reduce == "mean", ACTIVATIONS.index(activation), mask)
+    out: Tensor = _SumLayer.apply(layer, x, own, bias)
+    return out
+
+
+def multiply(
+    direction: Direction, x: Tensor, weight: Tensor | None, row_scale: Tensor | None, addend: Tensor | None = None
+) -> Tensor:
+    """Sum rows of ``x`` over the edges of one direction, scale them and add ``addend``: [rows, width]."""
     x = x.contiguous()
     out = empty((direction.rows, x.shape[1]), x.dtype)
     extension.spmm(
-        direction.indptr, direction.indices, direction.bounds, direction.hubs, *arrays(x, weight, row_scale, out),
-        workers(len(direction.indices), x.shape[1]),
+        direction.indptr, direction.indices, direction.bounds, direction.hubs,
+        *arrays(x, weight, row_scale, addend, out), workers(len(direction.indices), x.shape[1]),
     )  # fmt: skip
     return out
 
@@ -53,6 +77,42 @@ class _Sum(torch.autograd.Function):
         if ctx.needs_input_grad[2]:
             grad_x = multiply(matrix.backward, grad, _transposed_weight(matrix, weight, ctx.mean, grad.dtype), None)
         return None, grad_weight, grad_x, None
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """What a layer computes from its tensors."""
+
+    matrix: Operand
+    weight: Tensor | None
+    mean: bool
+    kind: int
+    mask: Any
+
+
+class _SumLayer(torch.autograd.Function):
+    """Sum or mean with constant weights, own terms, bias, activation and dropout; keeps at most its output."""
+
+    @staticmethod
+    def forward(ctx: Any, layer: _Layer, x: Tensor, own: Tensor | None, bias: Tensor) -> Tensor:
+        matrix, weight = layer.matrix, None if layer.weight is None else layer.weight.contiguous()
+        scale = matrix.inverse_in_degrees.to(x.dtype) if layer.mean else None
+        addend = None if own is None else own.detach().contiguous()
+        out = multiply(matrix.forward, x.detach(), weight, scale, addend)
+        finish(out, bias, layer.kind, layer.mask)
+        ctx.layer = layer
+        ctx.save_for_backward(out if layer.kind else None)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None, Tensor | None, Tensor]:
+        (out,), layer = ctx.saved_tensors, ctx.layer
+        grad_sum, grad_bias = gradients(grad, out, None, layer.kind, layer.mask, None)
+        grad_x = None
+        if ctx.needs_input_grad[1]:
+            weight = _transposed_weight(layer.matrix, layer.weight, layer.mean, grad.dtype)
+            grad_x = multiply(layer.matrix.backward, grad_sum, weight, None)
+        return None, grad_x, grad_sum if ctx.needs_input_grad[2] else None, grad_bias
 
 
 def _transposed_weight(matrix: Operand, weight: Tensor | None, mean: bool, dtype: torch.dtype) -> Tensor | None:

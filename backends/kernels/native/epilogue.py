@@ -29,6 +29,12 @@ def bias_activation_in_place(x: Tensor, products: Tensor, bias: Tensor, activati
     return out
 
 
+def finish(x: Tensor, bias: Tensor, kind: int, mask: Any) -> None:
+    """Write ``dropout(activation(x + bias))`` over x, contiguous and without autograd."""
+    values = arrays(x, bias.detach().contiguous())
+    extension.bias_activation(*values, kind, mask_arguments(mask), values[0], workers(x.numel(), 1))
+
+
 class _BiasActivation(torch.autograd.Function):
     """Saves its output, from which the activation's slope follows; saves nothing where there is no activation."""
 
@@ -47,14 +53,13 @@ class _BiasActivation(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         (out,) = ctx.saved_tensors
-        return *_gradients(grad, out, None, ctx.kind, ctx.mask, None), None, None, None
+        return *gradients(grad, out, None, ctx.kind, ctx.mask, None), None, None, None
 
 
 class _BiasActivationInPlace(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, products: Tensor, bias: Tensor, kind: int) -> Tensor:
-        values = arrays(x.detach(), bias.detach().contiguous())
-        extension.bias_activation(*values, kind, None, values[0], workers(x.numel(), 1))
+        finish(x.detach(), bias, kind, None)
         ctx.mark_dirty(x)
         ctx.kind, ctx.heads = kind, products.shape[1]
         ctx.save_for_backward(x, bias)
@@ -64,11 +69,11 @@ class _BiasActivationInPlace(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         out, bias = ctx.saved_tensors
         products = empty((len(out), ctx.heads), out.dtype)
-        grad_x, grad_bias = _gradients(grad, out, bias.detach().contiguous(), ctx.kind, None, products)
+        grad_x, grad_bias = gradients(grad, out, bias.detach().contiguous(), ctx.kind, None, products)
         return grad_x, products, grad_bias, None
 
 
-def _gradients(
+def gradients(
     grad: Tensor, out: Tensor | None, bias: Tensor | None, kind: int, mask: Any, products: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Gradients of x, which is ``grad`` itself without activation and mask, and of the bias; fills ``products``."""

@@ -1,4 +1,4 @@
-"""Binary cross entropy by the compiled extension: its gradient is computed with its value in one pass."""
+"""Cross entropies by the compiled extension: their gradients are computed with their values in one pass."""
 
 from typing import Any
 
@@ -18,6 +18,14 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor, share: Tensor | None) 
     return value
 
 
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross entropy over the rows with a label."""
+    if logits.numel() == 0:
+        return plain.cross_entropy(logits, labels)
+    value: Tensor = _CrossEntropy.apply(logits, labels)
+    return value
+
+
 class _BinaryCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, share: Tensor | None) -> Tensor:
@@ -32,5 +40,22 @@ class _BinaryCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (gradient,) = ctx.saved_tensors
-        return (gradient if float(grad) == 1.0 else gradient * grad), None, None
+        return _scaled(*ctx.saved_tensors, grad), None, None
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
+        logits = logits.detach().contiguous()
+        gradient = empty_like(logits)
+        total = extension.cross_entropy(*arrays(logits, labels.contiguous(), gradient), threads())
+        ctx.save_for_backward(gradient)
+        return torch.tensor(total, dtype=logits.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _scaled(*ctx.saved_tensors, grad), None
+
+
+def _scaled(gradient: Tensor, grad: Tensor) -> Tensor:
+    return gradient if float(grad) == 1.0 else gradient * grad

@@ -1,15 +1,16 @@
 """The kernels' plain implementation: torch alone, for tensors on the CPU where the extension is not built."""
 
 from backends.kernels.plain.adam import adam
-from backends.kernels.plain.aggregate import edge_softmax, gat, gat_layer, sddmm, spmm, spmm_with_own
+from backends.kernels.plain.aggregate import edge_softmax, gat, gat_layer, sddmm, spmm, spmm_layer, spmm_with_own
 from backends.kernels.plain.ceiling import gathering, read_stream, triad
-from backends.kernels.plain.dense_layers import bias_activation, binary_cross_entropy, dense, projection
+from backends.kernels.plain.dense_layers import bias_activation, binary_cross_entropy, cross_entropy, dense, projection
 from backends.kernels.plain.dropout import dropout, dropout_values
 
 __all__ = [
     "adam",
     "bias_activation",
     "binary_cross_entropy",
+    "cross_entropy",
     "dense",
     "dropout",
     "dropout_values",
@@ -21,6 +22,7 @@ __all__ = [
     "read_stream",
     "sddmm",
     "spmm",
+    "spmm_layer",
     "spmm_with_own",
     "triad",
 ]

@@ -22,6 +22,21 @@ def spmm(matrix: Operand, x: Tensor, weight: Tensor | None, reduce: str) -> Tens
     return out * matrix.inverse_in_degrees[:, None].to(x.dtype) if reduce == "mean" else out
 
 
+def spmm_layer(
+    matrix: Operand,
+    x: Tensor,
+    weight: Tensor | None,
+    reduce: str,
+    own: Tensor | None,
+    bias: Tensor,
+    activation: str,
+    mask: Any,
+) -> Tensor:
+    """Aggregate, add ``own`` and bias, apply the activation and drop entries."""
+    out = spmm(matrix, x, weight, reduce)
+    return bias_activation(out if own is None else out + own, bias, activation, False, mask)
+
+
 def spmm_with_own(
     part: Operand, x: Tensor, weight: Tensor | None, reduce: str, origin: "MatrixRows", with_own: bool
 ) -> tuple[Tensor, Tensor | None]:

@@ -35,6 +35,11 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor, share: Tensor | None) 
     return functional.binary_cross_entropy_with_logits(logits, targets, share, reduction=reduction)
 
 
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross entropy over the rows with a label."""
+    return functional.cross_entropy(logits, labels, ignore_index=-1)
+
+
 def _finished(x: Tensor, activation: str, mask: Any) -> Tensor:
     if activation != "none":
         x = functional.relu(x) if activation == "relu" else functional.elu(x)

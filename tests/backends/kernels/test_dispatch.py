@@ -6,7 +6,17 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from backends.kernels import bias_activation, binary_cross_entropy, dense, dispatch, native, plain, projection, spmm
+from backends.kernels import (
+    bias_activation,
+    binary_cross_entropy,
+    cross_entropy,
+    dense,
+    dispatch,
+    native,
+    plain,
+    projection,
+    spmm,
+)
 from backends.kernels.extension import extension
 from tests.backends.kernels.matrices import random_csr, use_plain
 
@@ -46,6 +56,7 @@ ON_META = torch.ones(4, 4, device="meta")
         lambda: projection(ON_META, ON_META, ON_META[:2, :2], ON_META[:2, :2]),
         lambda: bias_activation(ON_META, ON_META[0]),
         lambda: binary_cross_entropy(ON_META, ON_META),
+        lambda: cross_entropy(ON_META, torch.ones(4, dtype=torch.int64, device="meta")),
     ],
 )
 def test_other_devices_are_refused(call, built, monkeypatch):

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.kernels import Mask, bias_activation, dense, dropout, gat_layer, mask_key
+from backends.kernels import Mask, bias_activation, dense, dropout, gat_layer, mask_key, spmm_layer
 from datasets.csr import Csr
 
 
@@ -22,14 +22,23 @@ def epilogue(activation):
     return lambda mask, x, weight, bias: bias_activation(x @ weight, bias, activation, mask=mask)
 
 
+def reversal(rows):
+    return Csr(np.arange(rows + 1), np.arange(rows)[::-1].copy(), (rows, rows))
+
+
+def sum_layer(mask, x, weight, bias):
+    z = x @ weight
+    return spmm_layer(reversal(len(x)), z, bias, own=z, activation="relu", mask=mask)
+
+
 def attention_layer(mask, x, weight, bias):
-    csr = Csr(np.arange(len(x) + 1), np.arange(len(x))[::-1].copy(), (len(x), len(x)))
+    csr = reversal(len(x))
     z = (x @ weight).unsqueeze(1)
     score = z.sum(-1)
     return gat_layer(csr, z, score, score, bias, "elu", mask=mask)
 
 
-FUSED = [relu_layer, relu_layer_of_two, *map(epilogue, ("none", "relu", "elu")), attention_layer]
+FUSED = [relu_layer, relu_layer_of_two, *map(epilogue, ("none", "relu", "elu")), sum_layer, attention_layer]
 
 
 @settings(max_examples=20)

@@ -1,4 +1,4 @@
-"""The fused loss against torch's, value and gradient."""
+"""The fused losses against torch's, value and gradient."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from backends.kernels import binary_cross_entropy
+from backends.kernels import binary_cross_entropy, cross_entropy
 
 
 @given(st.integers(0, 99), st.integers(1, 60), st.integers(1, 70), st.booleans(), st.sampled_from([0.1, 5.0, 60.0]))
@@ -29,11 +29,49 @@ def test_value_and_gradient_equal_torchs(seed, rows, columns, shared, scale):
         )
 
 
-def test_any_number_of_threads_gives_the_same_bits():
+@given(st.integers(0, 99), st.integers(1, 300), st.integers(1, 200), st.sampled_from([0.1, 5.0, 60.0]), st.booleans())
+def test_the_loss_of_classes_equals_torchs(seed, rows, classes, scale, partly):
+    draw = torch.Generator().manual_seed(seed)
+    exact = (scale * torch.randn(rows, classes, generator=draw, dtype=torch.float64)).requires_grad_()
+    labels = torch.randint(-1 if partly else 0, classes, (rows,), generator=draw)
+    labels[seed % rows] = seed % classes
+    expected = functional.cross_entropy(exact, labels, ignore_index=-1)
+    (slope,) = torch.autograd.grad(3.0 * expected, exact)
+    share = 1.0 / int((labels >= 0).sum())
+    for dtype, bound in ((torch.float64, 1e-12), (torch.float32, 2e-6)):
+        logits = exact.detach().to(dtype).requires_grad_()
+        actual = cross_entropy(logits, labels)
+        (gradient,) = torch.autograd.grad(3.0 * actual, logits)
+        # a difference of two logits is off by their rounding
+        assert abs(actual.item() - expected.item()) <= bound * (1.0 + 4.0 * scale)
+        assert float((gradient - slope).abs().max()) <= 3.0 * share * bound * (1.0 + 4.0 * scale)
+
+
+def test_the_loss_of_classes_at_the_edges_of_its_input():
+    assert bool(cross_entropy(torch.ones(2, 3), torch.tensor([-1, -1])).isnan())
+    assert bool(cross_entropy(torch.tensor([[1.0, torch.nan]]), torch.tensor([0])).isnan())
+    logits = torch.tensor([[0.0, -torch.inf, 0.0], [torch.nan, 0.0, 0.0]], requires_grad=True)
+    value = cross_entropy(logits, torch.tensor([0, -1]))
+    value.backward()
+    assert value.item() == pytest.approx(0.693147)
+    assert logits.grad.tolist() == [[-0.5, 0.0, 0.5], [0.0, 0.0, 0.0]]
+    for label in (3, -2):
+        with pytest.raises(IndexError):
+            cross_entropy(torch.ones(2, 3), torch.tensor([0, label]))
+    for labels in (torch.zeros(3, dtype=torch.int64), torch.zeros(2), torch.zeros(2, 3, dtype=torch.int64)):
+        with pytest.raises(ValueError, match="are needed"):
+            cross_entropy(torch.ones(2, 3), labels)
+
+
+@pytest.mark.parametrize("loss", [
+    lambda logits: binary_cross_entropy(logits, torch.ones(300, 301)),
+    lambda logits: cross_entropy(logits, torch.arange(300)),
+])  # fmt: skip
+def test_any_number_of_threads_gives_the_same_bits(loss):
     logits, before, runs = torch.randn(300, 301, requires_grad=True), torch.get_num_threads(), []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
-        value = binary_cross_entropy(logits, torch.ones(300, 301))
+        value = loss(logits)
         runs.append((value.detach(), *torch.autograd.grad(value, logits)))
     torch.set_num_threads(before)
     assert all(torch.equal(one, other) for run in runs[1:] for one, other in zip(runs[0], run, strict=True))

@@ -1,4 +1,4 @@
-// Y = A X over in-edges: a row's sums stay in registers across all its edges and are written once.
+// Y = A X + B over in-edges: a row's sums stay in registers across all its edges and are written once.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -18,6 +18,7 @@ struct SpmmTask {
     const T* x;
     const T* weight;     // [nnz] or null
     const T* row_scale;  // [rows] or null
+    const T* addend;     // B [rows, width] or null; may be y itself
     T* y;
     int64_t columns, width;  // X is [columns, width]
 
@@ -65,6 +66,13 @@ inline void gather(const SpmmTask<T, I>& t, Columns columns, int64_t begin, int6
     add_edges<T, I, N, V, Weighted, true>(t, columns, begin, end, acc);
 }
 
+// acc = scale * acc + addend; vectors of a row overlap, so all are read before the first is written over them.
+template <class T, int N, int V>
+inline void add_scaled(const T* addend, int64_t width, T scale, vecn<T, N> (&acc)[V]) {
+#pragma GCC unroll 16
+    for (int v = 0; v < V; ++v) acc[v] = acc[v] * scale + load_pack<N>(addend + column<N, V>(v, width));
+}
+
 // One group of columns of one piece of the rows, hubs left out.
 template <class T, class I, bool Weighted>
 struct RowSums {
@@ -77,8 +85,13 @@ struct RowSums {
             if (end - begin > kHubSegment) continue;
             vecn<T, N> acc[V] = {};
             gather<T, I, N, V, Weighted>(t, columns, begin, end, acc);
-            const T scale = t.row_scale == nullptr ? T(1) : t.row_scale[row];
-            write<T, N, V>(acc, t.y + row * t.width + columns.first, columns.width, scale, streamed);
+            T scale = t.row_scale == nullptr ? T(1) : t.row_scale[row];
+            const int64_t at = row * t.width + columns.first;
+            if (t.addend != nullptr) {
+                add_scaled<T, N, V>(t.addend + at, columns.width, scale, acc);
+                scale = T(1);
+            }
+            write<T, N, V>(acc, t.y + at, columns.width, scale, streamed);
         }
     }
 
@@ -120,9 +133,11 @@ void sum_hub(const SpmmTask<T, I>& t, int64_t row, int threads) {
             choose<T>(columns.width, SegmentSum<T, I, Weighted>{})(t, columns, from, to, partial.data() + s * t.width);
         }
     }
-    T* out = t.y + row * t.width;
-    add_segments(partial, t.width, out);
-    for (int64_t c = 0; t.row_scale != nullptr && c < t.width; ++c) out[c] *= t.row_scale[row];
+    std::vector<T> sums(t.width);
+    add_segments(partial, t.width, sums.data());
+    const T scale = t.row_scale == nullptr ? T(1) : t.row_scale[row];
+    for (int64_t c = 0, at = row * t.width; c < t.width; ++c, ++at)
+        t.y[at] = sums[c] * scale + (t.addend == nullptr ? T(0) : t.addend[at]);
 }
 
 template <class T, class I, bool Weighted>

@@ -11,7 +11,15 @@ double binary_cross_entropy(In<T> logits, In<T> targets, Maybe<T> share, T const
 }
 
 template <class T>
+double cross_entropy(In<T> logits, In<int64_t> labels, Out<T> gradient, int threads) {
+    nb::gil_scoped_release released;
+    return kernels::cross_entropy(logits.data(), labels.data(), gradient.data(), int64_t(logits.shape(0)),
+                                  int64_t(logits.shape(1)), threads);
+}
+
+template <class T>
 void define(nb::module_& m) {
+    m.def("cross_entropy", &cross_entropy<T>, "logits"_a, "labels"_a, "gradient"_a, "threads"_a);
     m.def("binary_cross_entropy", &binary_cross_entropy<T>, "logits"_a, "targets"_a, "share"_a.none(), "constant"_a,
           "gradient"_a, "threads"_a);
 }
