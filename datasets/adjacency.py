@@ -25,15 +25,17 @@ class Adjacency:
     edge_weight: NDArray[np.float32] | None = None
 
 
-def add_self_loops(csr: Csr) -> tuple[Csr, NDArray[np.int64]]:
+def add_self_loops(csr: Csr, node_ids: NDArray[np.integer] | None = None) -> tuple[Csr, NDArray[np.int64]]:
     """Add one self loop per node; also return each edge's old position, -1 for a loop.
 
-    Raises ValueError for a graph that already has one. The loop of node v gets the edge id ``largest id + 1 + v``.
+    Raises ValueError for a graph that already has one. The loop of node v gets the edge id ``largest id + 1 + v``, v
+    its original number where ``node_ids`` [nodes] gives one, so that no order changes it.
     """
     looped, old_positions = insert_self_loops(csr, 0)
     is_edge = old_positions >= 0
     ids = np.empty(looped.nnz, dtype=np.int64)
-    ids[is_edge], ids[~is_edge] = csr.ids, int(csr.ids.max(initial=-1)) + 1 + np.arange(csr.shape[0])
+    numbers = np.arange(csr.shape[0]) if node_ids is None else np.asarray(node_ids, dtype=np.int64)
+    ids[is_edge], ids[~is_edge] = csr.ids, int(csr.ids.max(initial=-1)) + 1 + numbers
     ids = ids.astype(index_dtype(int(ids.max(initial=0))))
     return Csr(looped.indptr, looped.indices, csr.shape, ids), old_positions
 
@@ -70,7 +72,7 @@ def adjacency_of(graph: Graph, model: str) -> Adjacency:
     """
     if model not in SELF_LOOP_MODELS:
         return Adjacency(graph.csr)
-    csr, old_positions = add_self_loops(graph.csr)
+    csr, old_positions = add_self_loops(graph.csr, graph.node_ids)
     if model != "gcn":
         return Adjacency(csr)
     edge_weight: NDArray[np.float32] | None = None

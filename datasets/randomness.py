@@ -5,9 +5,8 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-_GAMMA = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
+GAMMA, MIX_1, MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_GAMMA, _MIX_1, _MIX_2 = (np.uint64(word) for word in (GAMMA, MIX_1, MIX_2))
 _WORD = (1 << 64) - 1
 
 
@@ -21,14 +20,13 @@ def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def stream(seed: int, purpose: str) -> int:
     """Return the 64-bit key of one purpose under one seed."""
-    gamma = int(_GAMMA)
-    return _mix_word(_mix_word(seed + gamma & _WORD) ^ (zlib.crc32(purpose.encode()) * gamma & _WORD))
+    return _mix_word(_mix_word(seed + GAMMA & _WORD) ^ (zlib.crc32(purpose.encode()) * GAMMA & _WORD))
 
 
 def _mix_word(value: int) -> int:
     """Finalize one word as ``_mix`` does, ten times as fast."""
-    value = (value ^ value >> 30) * int(_MIX_1) & _WORD
-    value = (value ^ value >> 27) * int(_MIX_2) & _WORD
+    value = (value ^ value >> 30) * MIX_1 & _WORD
+    value = (value ^ value >> 27) * MIX_2 & _WORD
     return value ^ value >> 31
 
 

@@ -56,6 +56,7 @@ class Session:
         self.tell({"event": "environment", "environment": description})
         with self.loading.phase("import"):
             self._import_engine()
+        self._require_device()
         self.tell_modules()
 
     def tell_modules(self) -> None:
@@ -209,7 +210,7 @@ class Session:
         facts, metrics, operands = self.scenario.engine.facts(), self.scenario.metrics(), self._operands()
         if self.scenario.now is not None:
             facts["clock"] = "simulated"
-        if self.config.measure.limits and seconds is not None and self.scenario.now is None:
+        if self.config.measure.limits and seconds is not None and self.scenario.now is None and not self._cuda():
             facts |= self._parts(seconds)
         # Before the machine is measured: a change of the kernels that this takes must not make a peer's record stale.
         self.tell_modules()
@@ -267,6 +268,17 @@ class Session:
     def _cuda(self) -> Any:
         torch = sys.modules.get("torch")
         return torch.cuda if torch is not None and self.config.device.startswith("cuda") else None
+
+    def _require_device(self) -> None:
+        """End as ``not_installed`` where this machine lacks the device, before any data are read."""
+        cuda, _, number = self._cuda(), *self.config.device.partition(":")[1:]
+        if cuda and not int(number or 0) < cuda.device_count():
+            raise CellFailed(
+                "not_installed",
+                f"device={self.config.device}: torch {sys.modules['torch'].__version__} finds "
+                f"{cuda.device_count()} CUDA devices here; set device=cpu, or plan for another machine with "
+                "`python -m harness plan --out DIR`",
+            )
 
     def _synchronize(self) -> None:
         if cuda := self._cuda():

@@ -46,7 +46,7 @@ class AglTrainer(LayeredTrainer):
             adjacency = adjacency_of(self.graph, self.spec.name)
             self.neighbourhoods = UnsampledGraph(adjacency, self.spec.layers, sums_features=sums)
         assert self.graph.features is not None
-        self.features, self.numbers = self.input_of(self.graph.features), original_numbers(self.graph)
+        self.features, self.numbers = self.input_of(self.graph.features), original_numbers(self.graph, self.device)
         self.first_epoch = self.neighbourhoods
         if self.plan.full_batch:
             self.full = self._full_batch()

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from backends.base.network import Network
 from backends.base.optimizer import KernelAdam
-from backends.base.sparse_rows import Rows, SparseRows, dropped, product, projected
+from backends.base.sparse_rows import Rows, SparseRows, dropped, product, product_pair, projected
 from backends.base.trainer import TorchTrainer
 from backends.batches import BatchPlan
 from backends.contract import Clock
-from backends.kernels import Mask, bias_activation, dense, gat, gat_layer, mask_key, spmm, spmm_layer
+from backends.kernels import Mask, attention_key, bias_activation, dense, gat, gat_layer, mask_key, spmm, spmm_layer
 from backends.kernels.operand import build_transpose
 from backends.kernels.rows import MatrixRows, spmm_with_own
 from backends.model import ModelSpec, State, TrainingSpec
@@ -49,13 +49,15 @@ class LayeredNetwork(Network):
     ) -> None:
         super().__init__(spec, training)
         self.row_parallel, self.sparse_input = row_parallel, sparse_input
+        self.reduce = "mean" if spec.name == "sage" else "sum"
+        self.fuses = True  # whether an aggregation is whole, so that what follows can be fused with it
 
     def forward(self, features: Rows, structure: Any, nodes: Tensor | None = None) -> Tensor:
         """Compute the logits of all output rows of the last layer.
 
         ``nodes`` numbers the input rows for the masks of dropout, ``None``: by position.
         """
-        hidden = prefix(features, structure[0].csr.shape[1])
+        hidden = self.inputs_of(features, structure[0])
         mask = self._mask(0, nodes, len(hidden))
         hidden = hidden if mask is None else dropped(hidden, mask)
         for layer, matrix in enumerate(structure):
@@ -64,6 +66,11 @@ class LayeredNetwork(Network):
                 mask = self._mask(layer + 1, nodes, matrix.csr.shape[0])
             hidden = self.layer(layer, hidden, structure, mask)
         return self.logits_of(hidden)
+
+    def inputs_of(self, features: Rows, matrix: LayerMatrix) -> Rows:
+        """The rows that a layer reads: as many as its matrix has columns."""
+        rows: Rows = prefix(features, matrix.csr.shape[1])
+        return rows
 
     def _mask(self, layer: int, nodes: Tensor | None, rows: int) -> Mask | None:
         """The mask that drops entries of a layer's input, ``None`` where nothing is dropped."""
@@ -86,8 +93,8 @@ class LayeredNetwork(Network):
 
     def _convolve(self, layer: int, hidden: Rows, structure: Any, activation: str, mask: Mask | None = None) -> Tensor:
         matrix: LayerMatrix = structure[layer]
-        rows, columns = matrix.csr.shape
-        hidden = prefix(hidden, columns)
+        rows = matrix.csr.shape[0]
+        hidden = self.inputs_of(hidden, matrix)
         if not self._is_sparse(layer) and attends_first(self.spec, layer, matrix.csr):
             return self._attend_first(layer, hidden, matrix, activation, mask)
         if self._uses_origin(layer, hidden, matrix):
@@ -110,8 +117,8 @@ class LayeredNetwork(Network):
     ) -> Tensor:
         """Apply a layer whose input gradient, of neighbours and own rows together, uses the origin's transpose."""
         assert matrix.origin is not None
-        reduce, with_own = "sum" if self.spec.name == "gcn" else "mean", self.spec.name == "sage"
-        gathered, own_rows = spmm_with_own(matrix.csr, hidden, matrix.weight, reduce, matrix.origin, with_own)
+        with_own = self.spec.name == "sage"
+        gathered, own_rows = spmm_with_own(matrix.csr, hidden, matrix.weight, self.reduce, matrix.origin, with_own)
         return self._transform(layer, gathered, own_rows, activation, mask)
 
     def _transform(
@@ -131,14 +138,15 @@ class LayeredNetwork(Network):
         scores = dense(hidden, weight @ vectors.T)
         rows = matrix.csr.shape[0] if matrix.own_columns is None else matrix.own_columns
         score_dst = select_rows(scores[:, 1:], rows)
-        gathered = gat(matrix.csr, hidden[:, None], scores[:, :1], score_dst, **self._attention())[:, 0]
+        gathered = gat(matrix.csr, hidden[:, None], scores[:, :1], score_dst, **self._attention(layer))[:, 0]
         if activation == "none":
             return dense(gathered, weight, bias)
         return bias_activation(dense(gathered, weight), bias, activation, fresh=True, mask=mask)
 
-    def _attention(self) -> dict[str, Any]:
+    def _attention(self, layer: int) -> dict[str, Any]:
         dropout = self.settings.attention_dropout if self.training else 0.0
-        return {"slope": self.spec.slope, "dropout": dropout, "row_parallel": self.row_parallel}
+        seed = attention_key(self.settings.seed, self.epoch, layer) if dropout > 0 else None
+        return {"slope": self.spec.slope, "dropout": dropout, "seed": seed, "row_parallel": self.row_parallel}
 
     def send(self, layer: int, hidden: Rows, rows: int | Tensor) -> tuple[Parts, Parts]:
         """Compute the tensors that nodes send along their out-edges, and those that ``rows`` keep for themselves.
@@ -151,10 +159,10 @@ class LayeredNetwork(Network):
             z, score_src, score_dst = projected(hidden, *(self.parameter(layer, name) for name in names))
             return {"z": z, "score_src": score_src}, {"score_dst": select_rows(score_dst, rows)}
         if self.spec.name == "sage" and self._is_sparse(layer):
-            # one pass over the features; selected rows of them would be another matrix, with a transpose of its own
+            # selected rows of the features would be another matrix, with a transpose of its own
             weights = [self.parameter(layer, name) for name in ("weight_neigh", "weight_self")]
-            x, own = product(hidden, torch.cat(weights, 1)).split([weight.shape[1] for weight in weights], 1)
-            return {"x": x}, {"own": select_rows(own, rows)}
+            x, own = product_pair(hidden, *weights, rows if isinstance(rows, int) else len(hidden))
+            return {"x": x}, {"own": own if isinstance(rows, int) else select_rows(own, rows)}
         first = self.aggregates_first(layer)
         sent = {"x": hidden if first else product(hidden, self._sent_weight(layer))}
         if self.spec.name == "gcn":
@@ -175,17 +183,22 @@ class LayeredNetwork(Network):
         bias = self.parameter(layer, "bias")
         if self.spec.name == "gat":
             operands = matrix.csr, sent["z"], sent["score_src"], own["score_dst"]
-            options = self._attention()
+            options = self._attention(layer)
             if self.spec.is_last(layer) and self.spec.heads_of(layer) > 1:
                 return bias_activation(gat(*operands, **options).mean(1), bias, activation, fresh=True)
             return gat_layer(*operands, bias, activation, **options, mask=mask)
-        reduce = "sum" if self.spec.name == "gcn" else "mean"
-        operands = matrix.csr, sent["x"]
-        if not self.aggregates_first(layer):
-            options = (activation, self.row_parallel, mask)
-            return spmm_layer(*operands, bias, matrix.weight, reduce, own.get("own"), *options)
-        gathered = spmm(*operands, matrix.weight, reduce, self.row_parallel)
-        return self._transform(layer, gathered, own.get("own"), activation, mask)
+        if self.aggregates_first(layer):
+            return self._transform(layer, self.aggregate(matrix, sent["x"]), own.get("own"), activation, mask)
+        if not self.fuses:
+            gathered = self.aggregate(matrix, sent["x"])
+            total = gathered + own["own"] if own else gathered
+            return bias_activation(total, bias, activation, fresh=True, mask=mask)
+        options = self.reduce, own.get("own"), activation, self.row_parallel, mask
+        return spmm_layer(matrix.csr, sent["x"], bias, matrix.weight, *options)
+
+    def aggregate(self, matrix: LayerMatrix, x: Tensor) -> Tensor:
+        """Weighted sum (gcn) or mean (sage) over in-edges."""
+        return spmm(matrix.csr, x, matrix.weight, self.reduce, self.row_parallel)
 
     def aggregates_first(self, layer: int) -> bool:
         """Whether a layer aggregates its input, in training or in inference as the network is now."""
@@ -256,18 +269,21 @@ class LayeredTrainer(TorchTrainer):
         return LayeredNetwork(spec, training, sparse_input=self.sparse_input)
 
     def make_optimizer(self) -> Any:
-        """Our Adam, or torch's optimizer of another name."""
-        return KernelAdam(self.model, self.training) if self.training.optimizer == "adam" else super().make_optimizer()
+        """Our Adam on the CPU, else torch's optimizer: on a GPU its fused Adam takes one launch."""
+        ours = self.training.optimizer == "adam" and self.device.type == "cpu"
+        return KernelAdam(self.model, self.training) if ours else super().make_optimizer()
 
     def input_of(self, features: Features) -> Rows:
         """Features as the network takes them."""
         if self.sparse_input and isinstance(features, SparseFeatures):
-            return SparseRows.of(features)
+            return SparseRows.of(features, self.device, self.dtype)
         return super().input_of(features)
 
     def structure(self, graph: Graph) -> list[LayerMatrix]:
         """The whole graph's matrix, once per layer."""
-        return [layer_matrix(graph, self.spec.name)] * self.spec.layers
+        adjacency = adjacency_of(graph, self.spec.name)
+        weight = float_tensor(adjacency.weight, self.device, self.dtype)
+        return [LayerMatrix(adjacency.csr, weight)] * self.spec.layers
 
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
@@ -309,12 +325,6 @@ class LayeredTrainer(TorchTrainer):
         return self.aggregates_first(layer) or attends_first(self.spec, layer, csr)
 
 
-def layer_matrix(graph: Graph, model: str) -> LayerMatrix:
-    """The whole graph's matrix."""
-    adjacency = adjacency_of(graph, model)
-    return LayerMatrix(adjacency.csr, float_tensor(adjacency.weight))
-
-
-def float_tensor(array: Any) -> Tensor | None:
-    """Copy an array to float32, ``None`` stays."""
-    return None if array is None else torch.from_numpy(np.array(array, dtype=np.float32))
+def float_tensor(array: Any, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Tensor | None:
+    """Copy an array to a device and a type, ``None`` stays."""
+    return None if array is None else torch.from_numpy(np.array(array, dtype=np.float32)).to(device, dtype)

@@ -30,6 +30,10 @@ class Targets:
         known = (values >= 0).to(values.dtype)
         return cls(values.clamp(min=0), known / known.sum().clamp(min=1))
 
+    def to(self, device: torch.device) -> "Targets":
+        """The same labels on a device."""
+        return Targets(self.values.to(device), None if self.share is None else self.share.to(device))
+
     def __getitem__(self, rows: Tensor) -> "Targets":
         """Labels of the given rows, in their order."""
         values = self.values.index_select(0, rows)  # ten times as fast as indexing
@@ -56,12 +60,13 @@ def loss_of(logits: Tensor, targets: Targets, form: str = "torch") -> Tensor:
     return functional.binary_cross_entropy_with_logits(logits, targets.values, targets.share, reduction="sum")
 
 
-def targets_of(graph: Graph, nodes: Nodes, masked: Nodes | None = None) -> Targets:
-    """Labels of ``nodes`` as ``loss_of`` takes them; those at positions ``masked`` count as missing."""
+def targets_of(graph: Graph, nodes: Nodes, masked: Nodes | None = None, dtype: torch.dtype = torch.float32) -> Targets:
+    """Labels of ``nodes`` as ``loss_of`` takes them, 0/1 rows in a type; those at positions ``masked`` are missing."""
     if graph.labels is None:
         raise ValueError(f"data set {graph.name} has no labels: scenario train needs them")
     kind = np.int64 if graph.labels.ndim == 1 else np.float32
     values = graph.labels[nodes].astype(kind)
     if masked is not None:
         values[masked] = -1
-    return Targets.of(torch.from_numpy(values))
+    labels = torch.from_numpy(values)
+    return Targets.of(labels.to(dtype) if labels.is_floating_point() else labels)

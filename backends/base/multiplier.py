@@ -38,15 +38,16 @@ class TorchMultiplier:
     def prepare(self, graph: Graph, spec: ModelSpec, training: TrainingSpec, clock: Clock) -> None:
         """Build the structure and draw the operands; phases ``structure``, ``operands``."""
         torch.set_num_threads(training.threads)
-        self.spec = spec
+        self.spec, self.device, self.dtype = spec, torch.device(training.device), getattr(torch, training.dtype)
         with clock.phase("structure"):
             adjacency = adjacency_of(graph, spec.name)
             self.csr = adjacency.csr
             self.matrix = self.structure(adjacency)
         with clock.phase("operands"):
             drawn = draw_operands(*self.csr.shape, spec, training.seed)
-            self.gradient = torch.from_numpy(drawn.pop("gradient"))
-            self.operands = {name: torch.from_numpy(value).requires_grad_() for name, value in drawn.items()}
+            self.gradient = torch.from_numpy(drawn.pop("gradient")).to(self.device, self.dtype)
+            tensors = {name: torch.from_numpy(value).to(self.device, self.dtype) for name, value in drawn.items()}
+            self.operands = {name: value.requires_grad_() for name, value in tensors.items()}
 
     def multiply(self, clock: Clock) -> None:
         """Run one forward and one backward pass; phases ``forward``, ``backward``."""
@@ -64,7 +65,8 @@ class TorchMultiplier:
     def products(self) -> tuple[Floats, dict[str, Floats]]:
         """The output of the last ``multiply``, and the gradient of each operand."""
         gradients = {name: value.grad for name, value in self.operands.items()}
-        return self.out.numpy(), {name: value.numpy() for name, value in gradients.items() if value is not None}
+        arrays = {name: value.cpu().numpy() for name, value in gradients.items() if value is not None}
+        return self.out.cpu().numpy(), arrays
 
     def spmm_operands(self) -> list[dict[str, Any]]:
         """The two products: over in-edges, and back over out-edges."""

@@ -1,8 +1,8 @@
 """Optimizers by name, over the parameters of a network or over the slice of them that a parameter server holds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -56,11 +56,11 @@ class _Moments:
     def __post_init__(self) -> None:
         self.mean, self.square = torch.zeros_like(self.parameter), torch.zeros_like(self.parameter)
 
-    def step(self, rate: float) -> None:
+    def step(self, rates_of: Callable[[int, float], AdamRates]) -> None:
         """Take a step, unless the parameter has no gradient; as in torch, it then counts none."""
         if self.parameter.grad is not None:
             self.steps += 1
-            rates = AdamRates(self.steps, rate, self.decay)
+            rates = rates_of(self.steps, self.decay)
             adam(self.parameter.detach(), self.parameter.grad, self.mean, self.square, rates)
 
 
@@ -69,9 +69,10 @@ class KernelAdam:
 
     def __init__(self, network: Network, training: TrainingSpec) -> None:
         decayed, undecayed = _by_decay(network, training)
-        self.rate = training.rate
         self.moments = [_Moments(parameter, training.decay) for parameter in decayed]
         self.moments += [_Moments(parameter, 0.0) for parameter in undecayed]
+        # a step's factors are those of most parameters
+        self._rates = lru_cache(maxsize=4)(lambda steps, decay: AdamRates(steps, training.rate, decay))
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients."""
@@ -82,4 +83,4 @@ class KernelAdam:
         """Take a step with all parameters that have a gradient; in a profile it is named as torch's."""
         with named("Optimizer.step#KernelAdam.step"):
             for moments in self.moments:
-                moments.step(self.rate)
+                moments.step(self._rates)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from backends.kernels import Mask, dense, dropout, dropout_values, projection, spmm
+from backends.kernels import product as product_of
 from backends.kernels.rows import take_rows
 from datasets.csr import Csr
 from datasets.features import Features, SparseFeatures
@@ -17,7 +18,7 @@ from datasets.features import Features, SparseFeatures
 
 @dataclass(frozen=True, eq=False)
 class SparseRows:
-    """Input rows of a layer: the columns that are set and, float32 [nnz], their values, without gradient."""
+    """Input rows of a layer: the columns that are set and their values [nnz], without gradient."""
 
     csr: Csr
     values: Tensor
@@ -26,10 +27,12 @@ class SparseRows:
     requires_grad: ClassVar[bool] = False
 
     @classmethod
-    def of(cls, features: SparseFeatures) -> "SparseRows":
-        """The features of a graph; mapped ones are copied."""
+    def of(
+        cls, features: SparseFeatures, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
+    ) -> "SparseRows":
+        """The features of a graph, their values on a device; mapped ones are copied."""
         indptr, indices, values = (part if part.flags.writeable else np.array(part) for part in features.arrays)
-        return cls(Csr(indptr, indices, features.shape), torch.from_numpy(values))
+        return cls(Csr(indptr, indices, features.shape), torch.from_numpy(values).to(device, dtype))
 
     def __len__(self) -> int:
         return self.csr.shape[0]
@@ -81,6 +84,32 @@ def features_of(rows: Rows) -> Features:
 def product(rows: Rows, weight: Tensor) -> Tensor:
     """``rows @ weight``; autograd in the weight, and in dense rows."""
     return spmm(rows.csr, weight, rows.values) if isinstance(rows, SparseRows) else dense(rows, weight)
+
+
+def product_pair(rows: SparseRows, first: Tensor, second: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """``rows @ first`` and the first ``count`` rows of ``rows @ second`` in one pass over the rows; both [width, f]."""
+    pair: tuple[Tensor, Tensor] = _ProductPair.apply(first, second, rows, count)
+    return pair
+
+
+class _ProductPair(torch.autograd.Function):
+    """One product with both weights side by side, forward and backward."""
+
+    @staticmethod
+    def forward(ctx: Any, first: Tensor, second: Tensor, rows: SparseRows, count: int) -> tuple[Tensor, Tensor]:
+        ctx.rows, ctx.count, ctx.width = rows, count, first.shape[1]
+        out = product_of(rows.csr, torch.cat([first.detach(), second.detach()], 1), rows.values)
+        return out[:, : ctx.width].contiguous(), out[:count, ctx.width :].contiguous()
+
+    @staticmethod
+    def backward(ctx: Any, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        rows, count, width = ctx.rows, ctx.count, ctx.width
+        joined = first.new_empty((len(rows), 2 * width))
+        joined[:, :width] = first
+        joined[:count, width:] = second
+        joined[count:, width:] = 0.0
+        gradient = product_of(rows.csr, joined, rows.values, transposed=True)
+        return gradient[:, :width].contiguous(), gradient[:, width:].contiguous(), None, None
 
 
 def projected(rows: Rows, weight: Tensor, att_src: Tensor, att_dst: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from backends.base.facts import dense_flops, spmm_facts
@@ -94,21 +95,22 @@ class TorchTrainer:
         with clock.phase("structure"):
             self.prepare_structure()
         with clock.phase("model"):
-            self.model = self.network(spec, training)
-            self.labels = targets_of(graph, np.arange(graph.nodes))
+            self.model = self.network(spec, training).to(self.device, self.dtype)
+            self.labels = self.targets_of(np.arange(graph.nodes))
             self.load(state)
 
     def set_task(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, plan: BatchPlan, forward_only: bool = False
     ) -> None:
-        """Take over graph, model, training and plan, and set the number of threads."""
+        """Take over graph, model, training with its device, and plan, and set the number of threads."""
         torch.set_num_threads(training.threads)
+        self.device, self.dtype = torch.device(training.device), getattr(torch, training.dtype)
         self.graph, self.spec, self.training, self.plan = graph, spec, training, plan
         self.forward_only = forward_only
 
     def load_for_inference(self, state: State) -> None:
         """Build the network and take over parameters that are not trained."""
-        self.model = self.network(self.spec, self.training)
+        self.model = self.network(self.spec, self.training).to(self.device, self.dtype)
         self.model.load(state)
         self.model.eval()
 
@@ -121,17 +123,21 @@ class TorchTrainer:
         """The whole graph as one batch that trains ``targets``; the structure of a graph is built once."""
         if id(graph) not in self.structures:
             assert graph.features is not None
-            features, nodes = self.input_of(graph.features), original_numbers(graph)
+            features, nodes = self.input_of(graph.features), original_numbers(graph, self.device)
             self.structures[id(graph)] = (graph, Batch(self.structure(graph), features, targets, nodes=nodes))
         batch = self.structures[id(graph)][1]
-        rows = None if np.array_equal(targets, np.arange(graph.nodes)) else torch.from_numpy(np.asarray(targets))
+        rows = None if np.array_equal(targets, np.arange(graph.nodes)) else self.on_device(targets)
         return replace(batch, targets=targets, rows=rows)
 
     def input_of(self, features: Features) -> Any:
         """Features as the network takes them: dense, or by ``backend.input`` torch's CSR tensor."""
         if getattr(self.config, "input", "dense") == "sparse":
-            return csr_tensor(sparse_of(features, self.config.name))
-        return torch.from_numpy(np.array(dense_features(features, f"backend {self.config.name}")))
+            return csr_tensor(sparse_of(features, self.config.name)).to(self.device, self.dtype)
+        return self.on_device(np.array(dense_features(features, f"backend {self.config.name}"))).to(self.dtype)
+
+    def on_device(self, array: NDArray[Any]) -> Tensor:
+        """An array as a tensor on the device, on the CPU without a copy."""
+        return torch.from_numpy(np.asarray(array)).to(self.device)
 
     def load(self, state: State) -> None:
         """Take over parameters, make a new optimizer and seed the random numbers again."""
@@ -156,7 +162,8 @@ class TorchTrainer:
 
     def epoch(self, index: int, clock: Clock) -> float:
         """Train one epoch and return its mean loss; phases ``vectorize``, ``forward``, ``backward``, ``step``."""
-        self.model.train()
+        if not self.model.training:
+            self.model.train()
         self.model.epoch = index
         total, count = 0.0, 0
         for batch in self.batches(index, clock):
@@ -187,7 +194,7 @@ class TorchTrainer:
 
     def batch_labels(self, batch: Batch) -> Targets:
         """Labels of the rows that ``logits`` returns."""
-        return self.labels[torch.from_numpy(batch.targets)] if batch.labels is None else batch.labels
+        return self.labels[self.on_device(batch.targets)] if batch.labels is None else batch.labels
 
     def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
         """Logits, loss and canonical gradients of one batch, computed as in an epoch."""
@@ -197,7 +204,7 @@ class TorchTrainer:
         logits = self.logits(batch)
         loss = self.loss(logits, self.batch_labels(batch))
         loss.backward()
-        rows = logits.detach().numpy()
+        rows = logits.detach().cpu().numpy()
         of_targets = rows if len(rows) == len(targets) else rows[targets]
         return of_targets.copy(), float(loss.detach()), dict(self.model.gradients())
 
@@ -209,9 +216,13 @@ class TorchTrainer:
         """The whole graph with its loss on ``targets``: few are selected, for many the other labels are masked."""
         batch = self.full_batch(self.graph, targets)
         if 2 * len(targets) <= self.graph.nodes:
-            return replace(batch, labels=targets_of(self.graph, targets))
+            return replace(batch, labels=self.targets_of(targets))
         others = np.setdiff1d(np.arange(self.graph.nodes), targets)
-        return replace(batch, rows=None, labels=targets_of(self.graph, np.arange(self.graph.nodes), masked=others))
+        return replace(batch, rows=None, labels=self.targets_of(np.arange(self.graph.nodes), masked=others))
+
+    def targets_of(self, nodes: Nodes, masked: Nodes | None = None) -> Targets:
+        """Labels of nodes of the training graph, on the device and in the type of the training."""
+        return targets_of(self.graph, nodes, masked, self.dtype).to(self.device)
 
     def predict(self, graph: Graph, nodes: Nodes) -> Floats:
         """Logits of ``nodes`` from one pass over the whole graph, without dropout."""
@@ -219,7 +230,7 @@ class TorchTrainer:
         # Not inference mode: kernels cache tensors with a matrix that training uses too, and PyG slices an EdgeIndex.
         with torch.no_grad():
             batch = self.full_batch(graph, np.ascontiguousarray(nodes))
-            out: Floats = self.logits(batch).numpy()
+            out: Floats = self.logits(batch).cpu().numpy()
         return out
 
     def state(self) -> State:
@@ -258,6 +269,6 @@ class TorchTrainer:
         """Nothing runs between the calls of this trainer."""
 
 
-def original_numbers(graph: Graph) -> Tensor | None:
-    """Original numbers of a graph's nodes, int64 [nodes]; ``None``: their positions."""
-    return None if graph.node_ids is None else torch.from_numpy(np.array(graph.node_ids, dtype=np.int64))
+def original_numbers(graph: Graph, device: torch.device) -> Tensor | None:
+    """Original numbers of a graph's nodes, int64 [nodes] on a device; ``None``: their positions."""
+    return None if graph.node_ids is None else torch.from_numpy(np.array(graph.node_ids, dtype=np.int64)).to(device)

@@ -1,1 +1,1 @@
-"""A full-batch engine on our kernels, one process: whole-graph matrices, kept transposes, fused attention and loss."""
+"""A full-batch engine on our kernels, in one process or on several ranks."""

@@ -25,7 +25,7 @@ class BlocksparseMultiplier(TorchMultiplier):
 
     def structure(self, adjacency: Adjacency) -> LayerMatrix:
         """The matrix with its transpose, and gcn's weights."""
-        matrix = LayerMatrix(adjacency.csr, float_tensor(adjacency.weight))
+        matrix = LayerMatrix(adjacency.csr, float_tensor(adjacency.weight, self.device, self.dtype))
         build_transpose(matrix.csr, matrix.weight, mean=self.spec.name == "sage")
         return matrix
 

@@ -3,36 +3,69 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from backends.blocksparse.layout import RankLayout
+from backends.parallel.network import NO_NETWORK, ClusterNetwork
 from backends.registry import BackendConfig
 from backends.settings import loss_setting, setting
 
 
 @dataclass
 class BlocksparseConfig(BackendConfig):
-    """Our kernels over whole graphs in one process; ``loss=torch`` compares with the peers at equal losses."""
+    """Our kernels over whole graphs; ``loss=torch`` compares with the peers at equal losses.
+
+    ``ranks`` processes divide the rows, each block of them held ``replication`` times (1: 1D, more: 1.5D). Before a
+    product, whole blocks are broadcast or only the rows that are needed travel (``exchange``). ``bounds`` cuts blocks
+    of equally many rows or of about equally many edges. With ``overlap`` own columns multiply while rows travel.
+    ``link=[bytes per second, seconds]`` holds messages back as a network of that bandwidth and latency would.
+    """
 
     name: str = "blocksparse"
     sparse: str = setting("auto", before="true")
     loss: str = loss_setting("fused")
+    ranks: int = setting(1, least=1, before=1)
+    replication: int = setting(1, least=1, before=1)
+    exchange: str = setting("halo", choices=("broadcast", "halo"), before="halo")
+    bounds: str = setting("edges", choices=("rows", "edges"), before="edges")
+    overlap: bool = setting(False, before=False)
+    link: list[float] = setting(factory=list, before=[])
 
     runtimes: ClassVar[dict[str, str]] = {
-        "train": "backends.blocksparse.backend:BlocksparseTrainer",
-        "infer": "backends.blocksparse.backend:BlocksparseInferrer",
+        "train": "backends.blocksparse.ranks:trainer",
+        "infer": "backends.blocksparse.ranks:inferrer",
         "spmm": "backends.blocksparse.backend:BlocksparseMultiplier",
     }
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
+    devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
+    dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
     kind: ClassVar[str] = "native"
     ablations: ClassVar[dict[str, tuple[str, ...]]] = {"sparse": ("sparse",)}
     base: ClassVar[dict[str, Any]] = {"sparse": "false"}
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a switch that is neither on nor off nor ``auto``."""
+        """Raise ValueError for a switch that is neither on nor off nor ``auto``, and for ranks without a layout."""
         self.sparse = str(self.sparse).lower()
         if self.sparse not in ("auto", "true", "false"):
             raise ValueError(f"backend.sparse={self.sparse!r} is not allowed: one of auto, true, false")
+        RankLayout(self.ranks, self.replication)
+        if len(self.link) not in (0, 2):
+            raise ValueError(f"backend.link={list(self.link)} is not allowed: [bytes per second, seconds], or []")
+        _ = self.network
+
+    @property
+    def network(self) -> ClusterNetwork:
+        """The network of ``link``, none where that is empty."""
+        return ClusterNetwork(*self.link) if self.link else NO_NETWORK
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
-        """Also refuse mini batches, which are backend agl's."""
+        """Also refuse mini batches, which are backend agl's, and ranks where they cannot run."""
+        if self.ranks > 1 and (scenario == "spmm" or device != "cpu"):
+            return "backend blocksparse trains and infers on several ranks, on the CPU only: set backend.ranks=1"
+        if self.replication > 1 and model == "gat":
+            return (
+                "backend blocksparse has gat in 1D only, as a softmax needs all edges of a row: backend.replication=1"
+            )
         if scenario == "train" and not full_batch:
             return "backend blocksparse trains full batches only: set training.batch_size=null, or backend=agl"
+        if self.overlap and model == "gat":
+            return "backend blocksparse attends to all edges of a row at once: set backend.overlap=false"
         return super().unsupported(scenario, model, device, full_batch)

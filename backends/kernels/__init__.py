@@ -5,10 +5,10 @@ code or in their numpy definition, with equal results.
 """
 
 from backends.kernels.adam import AdamRates, adam
-from backends.kernels.aggregate import gat, gat_layer, spmm, spmm_layer
+from backends.kernels.aggregate import gat, gat_layer, product, spmm, spmm_layer
 from backends.kernels.blocks import LayerBlock, layer_blocks
 from backends.kernels.dense_layers import dense, projection
-from backends.kernels.dropout import Mask, dropout, dropout_values, mask_key
+from backends.kernels.dropout import Mask, attention_key, dropout, dropout_values, mask_key
 from backends.kernels.edges import edge_softmax, sddmm
 from backends.kernels.epilogue import bias_activation
 from backends.kernels.loss import binary_cross_entropy, cross_entropy
@@ -28,6 +28,7 @@ __all__ = [
     "Neighbourhood",
     "SampledEdges",
     "adam",
+    "attention_key",
     "bias_activation",
     "binary_cross_entropy",
     "count_sources",
@@ -44,6 +45,7 @@ __all__ = [
     "layer_blocks",
     "mask_key",
     "partition_rows",
+    "product",
     "projection",
     "sample_neighbors",
     "sddmm",

@@ -30,6 +30,25 @@ def spmm(csr: Csr, x: Tensor, weight: Tensor | None = None, reduce: str = "sum",
     return out
 
 
+def product(
+    csr: Csr, x: Tensor, weight: Tensor | None = None, addend: Tensor | None = None, transposed: bool = False
+) -> Tensor:
+    """Weighted sum of rows of ``x`` over in-edges, or ``transposed`` over out-edges, plus ``addend``; no autograd.
+
+    x [columns, f] gives [rows, f]; transposed x [rows, f] gives [columns, f]. ``addend`` is not changed.
+    """
+    matrix = operand(csr)
+    shape = matrix.shape[::-1] if transposed else matrix.shape
+    check_rows("x", x, shape[1], 2)
+    if weight is not None:
+        _check_weight(matrix, x, weight)
+    if addend is not None:
+        check_rows("addend", addend, shape[0], 2)
+        check_values("addend", addend, like=x)
+    out: Tensor = implementation("x", x).product(matrix, x.detach(), weight, addend, transposed)
+    return out
+
+
 def spmm_layer(
     csr: Csr,
     x: Tensor,
@@ -55,21 +74,26 @@ def spmm_layer(
     if own is not None:
         check_rows("own", own, matrix.shape[0], 2)
         check_values("own", own, like=x)
-    kernels = implementation("x", x)
-    if not row_parallel:
-        out = scatter.spmm(matrix, x, weight, reduce)
-        return bias_activation(out if own is None else out + own, bias, activation, fresh=True, mask=mask)
+    kernels = implementation("x", x) if row_parallel else scatter
     mask = checked(mask, matrix.shape[0])
-    layer: Tensor = kernels.spmm_layer(matrix, x, weight, reduce, own, bias, activation, mask)
+    fused = getattr(kernels, "spmm_layer", None) if matrix.shape[0] * x.shape[1] else None
+    if fused is None:
+        out = kernels.spmm(matrix, x, weight, reduce)
+        return bias_activation(out if own is None else out + own, bias, activation, fresh=True, mask=mask)
+    layer: Tensor = fused(matrix, x, weight, reduce, own, bias, activation, mask)
     return layer
 
 
 def _check_product(matrix: Operand, x: Tensor, weight: Tensor | None) -> None:
     check_rows("x", x, matrix.shape[1], 2)
     if weight is not None:
-        if weight.shape != (matrix.nnz,):
-            raise ValueError(f"weight has shape {tuple(weight.shape)}: {matrix.nnz} edges need ({matrix.nnz},)")
-        check_values("weight", weight, like=x)
+        _check_weight(matrix, x, weight)
+
+
+def _check_weight(matrix: Operand, x: Tensor, weight: Tensor) -> None:
+    if weight.shape != (matrix.nnz,):
+        raise ValueError(f"weight has shape {tuple(weight.shape)}: {matrix.nnz} edges need ({matrix.nnz},)")
+    check_values("weight", weight, like=x)
 
 
 def gat(
@@ -86,7 +110,7 @@ def gat(
     """Attend over in-edges: z [columns, heads, d], scores [columns, heads] and [rows, heads] -> [rows, heads, d].
 
     ``score_edge`` [nnz, heads] is added to both ends' scores before the leaky ReLU. Dropout falls on the normalised
-    attention; its mask is a hash of ``seed`` (drawn from torch's generator unless given), edge and head. Raises
+    attention; its mask is a hash of ``seed`` (drawn from torch's generator unless given), edge id and head. Raises
     ValueError for shapes and types that do not fit, and for a negative ``slope``.
     """
     matrix = operand(csr)
@@ -119,12 +143,14 @@ def gat_layer(
     matrix = operand(csr)
     _check_attention(matrix, z, score_src, score_dst, None, slope, dropout)
     check_epilogue((matrix.shape[0], z.shape[1] * z.shape[2]), bias, activation)
-    kernels = implementation("z", z)
-    if not row_parallel:
-        out = scatter.gat(matrix, z, score_src, score_dst, None, slope, dropout)
-        return bias_activation(out.flatten(1), bias, activation, mask=mask)
+    fused = (
+        getattr(implementation("z", z), "gat_layer", None) if row_parallel and matrix.shape[0] * z.shape[2] else None
+    )
     mask = checked(mask, matrix.shape[0])
-    layer: Tensor = kernels.gat_layer(matrix, z, score_src, score_dst, bias, activation, slope, dropout, seed, mask)
+    if fused is None:
+        out = gat(csr, z, score_src, score_dst, None, slope, dropout, seed, row_parallel)
+        return bias_activation(out.flatten(1), bias, activation, mask=mask)
+    layer: Tensor = fused(matrix, z, score_src, score_dst, bias, activation, slope, dropout, seed, mask)
     return layer
 
 

@@ -41,6 +41,11 @@ def mask_key(seed: int, epoch: int, layer: int) -> int:
     return stream(seed, f"dropout of epoch {epoch}, layer {layer}")
 
 
+def attention_key(seed: int, epoch: int, layer: int) -> int:
+    """The key of a layer's masks of attention in one epoch."""
+    return stream(seed, f"dropout of attention in epoch {epoch}, layer {layer}")
+
+
 def dropout(x: Tensor, mask: Mask) -> Tensor:
     """Drop entries of x [rows, f] and scale the others; the backward pass computes the mask again; autograd."""
     check_values("x", x)

@@ -104,6 +104,7 @@ class Operand:
         csr = csr if is_checked else checked(csr)
         self.shape, self.nnz = csr.shape, csr.nnz
         self._arrays = (csr.indptr, csr.indices, csr.edge_ids)
+        self._tensors: dict[torch.device, EdgeTensors] = {}
         self._transposed_weight: tuple[weakref.ref[Tensor], int, Tensor] | None = None
         self._derived: tuple[weakref.ref[Tensor], int, Callable[[], Tensor]] | None = None
 
@@ -127,6 +128,12 @@ class Operand:
         """Rows are sources."""
         return Direction.of(Csr(self.transpose.indptr, self.transpose.indices, self.shape[::-1]))
 
+    @cached_property
+    def numbers(self) -> NDArray[np.int64] | None:
+        """What dropout hashes of each edge, int64 [nnz]: its id, ``None`` where that is its position."""
+        ids = self._arrays[2]
+        return None if ids is None else np.ascontiguousarray(ids, dtype=np.int64)
+
     @property
     def permutation(self) -> NDArray[Any]:
         """Position in the forward order of each transposed edge, [nnz]."""
@@ -145,7 +152,7 @@ class Operand:
             reference, version, compute = self._derived
             if reference() is weight and version == weight._version:
                 return compute()
-        values = weight.detach().index_select(0, torch.from_numpy(self.permutation))
+        values = weight.detach().index_select(0, self.on(weight.device).permutation)
         if not weight.requires_grad:
             self._transposed_weight = (weakref.ref(weight), weight._version, values)
         return values
@@ -161,20 +168,11 @@ class Operand:
         """Let ``compute`` return ``weight`` in the transpose's edge order: it costs less than a random permutation."""
         self._derived = (weakref.ref(weight), weight._version, compute)
 
-    @cached_property
-    def indptr(self) -> Tensor:
-        """Row starts, int64."""
-        return torch.from_numpy(np.array(self._csr.indptr, dtype=np.int64))
-
-    @cached_property
-    def sources(self) -> Tensor:
-        """Column of each edge, int64."""
-        return torch.from_numpy(np.array(self._csr.indices, dtype=np.int64))
-
-    @cached_property
-    def destinations(self) -> Tensor:
-        """Row of each edge, int64."""
-        return torch.from_numpy(self._csr.destinations.astype(np.int64))
+    def on(self, device: torch.device) -> "EdgeTensors":
+        """The matrix's arrays as tensors on a device, where torch or Triton computes with them."""
+        if device not in self._tensors:
+            self._tensors[device] = EdgeTensors(self, device)
+        return self._tensors[device]
 
     @cached_property
     def inverse_in_degrees(self) -> Tensor:
@@ -185,6 +183,63 @@ class Operand:
     def mean_weights_backward(self) -> Tensor:
         """1 / in-degree of each transposed edge's destination, float64: the transpose of the mean."""
         return self.inverse_in_degrees.index_select(0, torch.from_numpy(self.backward.indices))
+
+
+class EdgeTensors:
+    """Arrays of a matrix on one device, copied there at first use; indices are int64 where no type is named."""
+
+    def __init__(self, matrix: Operand, device: torch.device) -> None:
+        self._matrix, self.device = weakref.proxy(matrix), device
+        self.shape, self.nnz = matrix.shape, matrix.nnz
+
+    def _copy(self, array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+
+    @cached_property
+    def indptr(self) -> Tensor:
+        """Row starts."""
+        return self._copy(self._matrix.forward.indptr).long()
+
+    @cached_property
+    def sources(self) -> Tensor:
+        """Column of each edge."""
+        return self._copy(self._matrix.forward.indices).long()
+
+    @cached_property
+    def destinations(self) -> Tensor:
+        """Row of each edge."""
+        rows = torch.arange(self.shape[0], device=self.device)
+        return rows.repeat_interleave(self.indptr.diff(), output_size=self.nnz)
+
+    @cached_property
+    def transposed_indptr(self) -> Tensor:
+        """Row starts of the transpose."""
+        return self._copy(self._matrix.backward.indptr).long()
+
+    @cached_property
+    def transposed_indices(self) -> Tensor:
+        """Column of each edge of the transpose."""
+        return self._copy(self._matrix.backward.indices).long()
+
+    @cached_property
+    def permutation(self) -> Tensor:
+        """Position in the forward order of each transposed edge, int32 or int64."""
+        return self._copy(self._matrix.permutation)
+
+    @cached_property
+    def numbers(self) -> Tensor | None:
+        """What dropout hashes of each edge: its id, ``None`` where that is its position."""
+        return None if self._matrix.numbers is None else self._copy(self._matrix.numbers)
+
+    @cached_property
+    def inverse_in_degrees(self) -> Tensor:
+        """1 / in-degree of each row, 1 where it is 0; float64."""
+        return self._copy(self._matrix.inverse_in_degrees.numpy())
+
+    @cached_property
+    def mean_weights_backward(self) -> Tensor:
+        """1 / in-degree of each transposed edge's destination, float64: the transpose of the mean."""
+        return self.inverse_in_degrees.index_select(0, self.transposed_indices)
 
 
 _OPERANDS: "weakref.WeakKeyDictionary[Csr, Operand]" = weakref.WeakKeyDictionary()

@@ -65,9 +65,11 @@ def spmm_with_own(
     ``reduce`` is ``sum`` or ``mean``. Autograd in ``x``; native code multiplies with the transpose of the origin, in
     which rows that were not copied have zero gradients.
     """
-    sums: tuple[Tensor, Tensor | None] = implementation("x", x).spmm_with_own(
-        operand(csr), x, weight, reduce, origin, with_own
-    )
+    matrix, kernels = operand(csr), implementation("x", x)
+    fused = getattr(kernels, "spmm_with_own", None)
+    if fused is None:
+        return kernels.spmm(matrix, x, weight, reduce), x.index_select(0, origin.rows) if with_own else None
+    sums: tuple[Tensor, Tensor | None] = fused(matrix, x, weight, reduce, origin, with_own)
     return sums
 
 

@@ -10,9 +10,10 @@ def spmm(matrix: Operand, x: Tensor, weight: Tensor | None, reduce: str) -> Tens
     """Gather a message per edge, then add each to its destination; ``max`` reduces messages by row."""
     if reduce == "max":
         return maximum(matrix, x, weight)
-    messages = x[matrix.sources] if weight is None else weight[:, None] * x[matrix.sources]
-    out = x.new_zeros((matrix.shape[0], x.shape[1])).index_add(0, matrix.destinations, messages)
-    return out * matrix.inverse_in_degrees[:, None].to(x.dtype) if reduce == "mean" else out
+    edges = matrix.on(x.device)
+    messages = x[edges.sources] if weight is None else weight[:, None] * x[edges.sources]
+    out = x.new_zeros((matrix.shape[0], x.shape[1])).index_add(0, edges.destinations, messages)
+    return out * edges.inverse_in_degrees[:, None].to(x.dtype) if reduce == "mean" else out
 
 
 def gat(
@@ -26,5 +27,6 @@ def gat(
 ) -> Tensor:
     """Attend over in-edges: weighted messages [nnz, heads, d], each added to its destination."""
     alpha = attention(matrix, score_src, score_dst, score_edge, slope, dropout)
-    messages = alpha[:, :, None] * z[matrix.sources]
-    return z.new_zeros((matrix.shape[0], *z.shape[1:])).index_add(0, matrix.destinations, messages)
+    edges = matrix.on(z.device)
+    messages = alpha[:, :, None] * z[edges.sources]
+    return z.new_zeros((matrix.shape[0], *z.shape[1:])).index_add(0, edges.destinations, messages)

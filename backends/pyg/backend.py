@@ -48,7 +48,7 @@ class PygTrainer(TorchTrainer):
 
     def structure(self, graph: Graph) -> PygStructure:
         """The whole graph, for each layer."""
-        hop = whole_graph(adjacency_of(graph, self.spec.name), self.spec.name, self.variant)
+        hop = whole_graph(adjacency_of(graph, self.spec.name), self.spec.name, self.variant, self.device)
         return PygStructure([hop] * self.spec.layers)
 
     def prepare(

@@ -47,6 +47,7 @@ class PygConfig(BackendConfig):
         "spmm": "backends.pyg.multiplier:PygMultiplier",
     }
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
+    devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     packages: ClassVar[tuple[str, ...]] = ("torch_geometric",)
 
     def __post_init__(self) -> None:
@@ -73,6 +74,8 @@ class PygConfig(BackendConfig):
             return "backend pyg takes sparse features for full batches of gcn and gat only: set backend.input=dense"
         if scenario == "spmm" and self.variant in NO_AGGREGATION[model == "gat"]:
             return f"backend pyg has no {self.variant} form of one aggregation of {model}: set backend.variant=best"
+        if device != "cpu" and (scenario == "sample" or not full_batch or self.infer == "layerwise"):
+            return "backend pyg samples and cuts batches on the CPU: on a GPU set training.batch_size=null"
         if self.variant == "compile" and scenario == "infer" and self.infer == "layerwise":
             return "backend pyg compiles whole passes only: set backend.infer=full or backend.variant=best"
         if self.workers and self.batches_by == "khop" and scenario == "train" and not full_batch:

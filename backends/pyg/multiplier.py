@@ -17,7 +17,7 @@ class PygMultiplier(TorchMultiplier):
 
     def structure(self, adjacency: Adjacency) -> PygHop:
         """The edges in the form of the variant."""
-        return whole_graph(adjacency, self.spec.name, self.config.variant_for(self.spec.name))
+        return whole_graph(adjacency, self.spec.name, self.config.variant_for(self.spec.name), self.device)
 
     def aggregate(self, structure: PygHop, x: Tensor) -> Tensor:
         """Weighted sum or mean by SimpleConv."""

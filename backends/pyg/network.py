@@ -1,6 +1,6 @@
 """PyG's convolutions as layers of a ``Network``, and the forms of the edges that they take."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -108,9 +108,11 @@ def edge_weights(adjacency: Adjacency) -> Tensor | None:
     return None if adjacency.weight is None else torch.from_numpy(np.array(adjacency.weight))
 
 
-def whole_graph(adjacency: Adjacency, model: str, variant: str) -> PygHop:
-    """The graph of every layer of a full batch."""
-    return hop_of(adjacency.csr, edge_weights(adjacency), model, variant)
+def whole_graph(adjacency: Adjacency, model: str, variant: str, device: torch.device) -> PygHop:
+    """The graph of every layer of a full batch, on a device."""
+    hop = hop_of(adjacency.csr, edge_weights(adjacency), model, variant)
+    weight = None if hop.weight is None else hop.weight.to(device)
+    return replace(hop, edges=hop.edges.to(device), weight=weight)
 
 
 def hop_of(csr: Csr, weight: Tensor | None, model: str, variant: str) -> PygHop:

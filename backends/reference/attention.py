@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from backends.reference.products import EdgeList, edge_list, scatter, sparse_matrix
+from backends.reference.products import Device, EdgeList, edge_list, scatter, sparse_matrix
 from datasets.csr import Csr, index_dtype
 
 
@@ -47,11 +47,11 @@ class Layout:
     rows: Tensor
 
     @classmethod
-    def of(cls, csr: Csr) -> "Layout":
-        """Lay out ``csr``; int32 while it fits."""
+    def of(cls, csr: Csr, device: Device) -> "Layout":
+        """Lay out ``csr`` on a device; int32 while it fits."""
         kind = index_dtype(max(csr.nnz, *csr.shape))
         arrays = (csr.indptr, csr.indices, csr.destinations)
-        return cls(csr.shape, *(torch.from_numpy(np.array(array, dtype=kind)) for array in arrays))
+        return cls(csr.shape, *(torch.from_numpy(np.array(array, dtype=kind)).to(device) for array in arrays))
 
     def matrix(self, values: Tensor) -> Tensor:
         """A CSR matrix of these values [nnz]."""
@@ -68,11 +68,11 @@ class CsrAttention:
     ``reduces`` multiplies by ``torch.sparse.mm(..., reduce="sum")``.
     """
 
-    def __init__(self, csr: Csr, reduces: bool) -> None:
+    def __init__(self, csr: Csr, reduces: bool, device: Device) -> None:
         self.csr, self.reduces = csr, reduces
         flipped, permutation = csr.transpose
-        self.forward, self.backward = Layout.of(csr), Layout.of(flipped)
-        self.permutation = _indices(permutation, csr.nnz)
+        self.forward, self.backward = Layout.of(csr, device), Layout.of(flipped, device)
+        self.permutation = _indices(permutation, csr.nnz).to(device)
 
     def attend(self, z: Tensor, score_src: Tensor, score_dst: Tensor, slope: float, dropout: float = 0.0) -> Tensor:
         """Attention from scores [nodes, heads] over rows ``z`` [nodes, heads, width]; [rows, heads, width]."""
@@ -145,8 +145,8 @@ def _edge_products(layout: Layout, weight: Tensor, rows: Tensor, columns: Tensor
 Attention = ScatterAttention | CsrAttention
 
 
-def attention_of(csr: Csr, variant: str) -> Attention:
-    """Attention in the form of a variant: ``scatter``, ``cached`` or ``reduce_cached``."""
+def attention_of(csr: Csr, variant: str, device: Device = "cpu") -> Attention:
+    """Attention in the form of a variant, on a device: ``scatter``, ``cached`` or ``reduce_cached``."""
     if variant == "scatter":
-        return ScatterAttention(csr, edge_list(csr))
-    return CsrAttention(csr, variant == "reduce_cached")
+        return ScatterAttention(csr, edge_list(csr, device))
+    return CsrAttention(csr, variant == "reduce_cached", device)

@@ -67,9 +67,11 @@ def aggregates_first(spec: ModelSpec, layer: int, training: bool) -> bool:
     return spec.name != "gat" and (width <= 2 * out if training and layer == 0 else width < out)
 
 
-def structure_of(adjacency: Adjacency, model: str, variant: str) -> Matrix | Attention:
+def structure_of(adjacency: Adjacency, model: str, variant: str, device: torch.device) -> Matrix | Attention:
     """Build the edges in the form of the variant: for gat what attends, for other models what multiplies."""
-    return attention_of(adjacency.csr, variant) if model == "gat" else matrix_of(adjacency, variant)
+    if model == "gat":
+        return attention_of(adjacency.csr, variant, device)
+    return matrix_of(adjacency, variant, device)
 
 
 class ReferenceTrainer(TorchTrainer):
@@ -84,13 +86,13 @@ class ReferenceTrainer(TorchTrainer):
     def input_of(self, features: Features) -> Any:
         """Features in the form of ``backend.input``."""
         if self.config.input == "cached":
-            return CachedRows.of(sparse_of(features, self.config.name))
+            return CachedRows.of(sparse_of(features, self.config.name), self.device)
         return super().input_of(features)
 
     def structure(self, graph: Graph) -> Matrix | Attention:
         """The whole graph in the form of the variant."""
         model = self.spec.name
-        return structure_of(adjacency_of(graph, model), model, self.config.variant_for(model))
+        return structure_of(adjacency_of(graph, model), model, self.config.variant_for(model), self.device)
 
     def facts(self) -> dict[str, Any]:
         """Sizes of products, and the variant that ran."""
@@ -118,7 +120,7 @@ class ReferenceMultiplier(TorchMultiplier):
 
     def structure(self, adjacency: Adjacency) -> Matrix | Attention:
         """The edges in the form of the variant."""
-        return structure_of(adjacency, self.spec.name, self.config.variant_for(self.spec.name))
+        return structure_of(adjacency, self.spec.name, self.config.variant_for(self.spec.name), self.device)
 
     def aggregate(self, structure: Matrix, x: Tensor) -> Tensor:
         """Weighted sum or mean by a sparse product."""

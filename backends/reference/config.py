@@ -8,6 +8,7 @@ from backends.registry import BackendConfig
 from backends.settings import input_setting, loss_setting
 
 ATTENTION = ("scatter", "cached", "reduce_cached")
+ON_CPU = ("reduce", "reduce_cached", "scipy")  # torch's product with reduce= runs on the CPU alone, as SciPy does
 VARIANTS = ("usual", "csr", "cached", "reduce", "reduce_cached", "scatter", "scipy")
 
 
@@ -34,6 +35,7 @@ class ReferenceConfig(BackendConfig):
         "spmm": "backends.reference.backend:ReferenceMultiplier",
     }
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
+    devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
 
     def __post_init__(self) -> None:
         """Refuse an unknown variant."""
@@ -56,6 +58,8 @@ class ReferenceConfig(BackendConfig):
         """Also refuse mini batches, as there is no neighbour loader, and variants with fixed weights for gat."""
         if model == "gat" and self.variant_for(model) not in ATTENTION:
             return f"backend reference has no {self.variant} form of gat: set backend.variant={', '.join(ATTENTION)}"
+        if device != "cpu" and self.variant_for(model) in ON_CPU:
+            return f"backend reference has no {self.variant} form on a GPU: set backend.variant=csr, cached or scatter"
         if scenario == "train" and not full_batch:
             return "backend reference trains full batches only: set training.batch_size=null"
         return super().unsupported(scenario, model, device, full_batch)

@@ -12,6 +12,7 @@ from datasets.adjacency import Adjacency
 from datasets.csr import Csr, index_dtype
 
 Multiply = Callable[[Tensor], Tensor]
+Device = torch.device | str
 
 
 @dataclass
@@ -46,8 +47,8 @@ class TransposedProduct(torch.autograd.Function):
         return ctx.transposed(gradients[0]), None, None
 
 
-def matrix_of(adjacency: Adjacency, variant: str) -> Matrix:
-    """Build the product of a variant; sage's mean becomes weights of 1 / in-degree.
+def matrix_of(adjacency: Adjacency, variant: str, device: Device = "cpu") -> Matrix:
+    """Build the product of a variant on a device; sage's mean becomes weights of 1 / in-degree.
 
     ``csr`` and ``reduce`` are torch's defaults: int64 indices and autograd's backward pass, which transposes in every
     call. ``cached`` and ``reduce_cached`` use a stored transpose and int32. ``scipy`` runs on one thread.
@@ -57,14 +58,14 @@ def matrix_of(adjacency: Adjacency, variant: str) -> Matrix:
         weight = (1.0 / np.maximum(csr.in_degrees, 1))[csr.destinations].astype(np.float32)
     weight = np.array(weight, dtype=np.float32)
     if variant == "scatter":
-        edges, alpha = edge_list(csr), torch.from_numpy(weight)
+        edges, alpha = edge_list(csr, device), torch.from_numpy(weight).to(device)
         return Matrix(csr, lambda x: scatter(edges, alpha, x))
     product = _scipy if variant == "scipy" else _reduced if variant.startswith("reduce") else _product
     if variant in ("csr", "reduce"):
-        return Matrix(csr, product(csr, weight, np.int64))
+        return Matrix(csr, product(csr, weight, np.int64, device))
     back, permutation = csr.transpose
     kind = index_dtype(max(csr.nnz, *csr.shape))
-    both = product(csr, weight, kind), product(back, weight[permutation], kind)
+    both = product(csr, weight, kind, device), product(back, weight[permutation], kind, device)
     return Matrix(csr, lambda x: TransposedProduct.apply(x, *both))
 
 
@@ -73,22 +74,22 @@ def sparse_matrix(indptr: Tensor, indices: Tensor, values: Tensor, shape: tuple[
     return torch.sparse_csr_tensor(indptr, indices, values, shape, check_invariants=False)
 
 
-def _sparse(csr: Csr, weight: Any, kind: Any) -> Tensor:
-    indptr, indices = (torch.from_numpy(np.array(array, dtype=kind)) for array in (csr.indptr, csr.indices))
-    return sparse_matrix(indptr, indices, torch.from_numpy(weight), csr.shape)
+def _sparse(csr: Csr, weight: Any, kind: Any, device: Device) -> Tensor:
+    indptr, indices = (torch.from_numpy(np.array(array, dtype=kind)).to(device) for array in (csr.indptr, csr.indices))
+    return sparse_matrix(indptr, indices, torch.from_numpy(weight).to(device), csr.shape)
 
 
-def _product(csr: Csr, weight: Any, kind: Any) -> Multiply:
-    sparse = _sparse(csr, weight, kind)
+def _product(csr: Csr, weight: Any, kind: Any, device: Device) -> Multiply:
+    sparse = _sparse(csr, weight, kind, device)
     return lambda x: torch.sparse.mm(sparse, x)
 
 
-def _reduced(csr: Csr, weight: Any, kind: Any) -> Multiply:
-    sparse = _sparse(csr, weight, kind)
+def _reduced(csr: Csr, weight: Any, kind: Any, device: Device) -> Multiply:
+    sparse = _sparse(csr, weight, kind, device)
     return lambda x: torch.sparse.mm(sparse, x, "sum")
 
 
-def _scipy(csr: Csr, weight: Any, kind: Any) -> Multiply:
+def _scipy(csr: Csr, weight: Any, kind: Any, device: Device) -> Multiply:
     # Only this variant needs SciPy.
     from scipy.sparse import csr_matrix
 
@@ -96,9 +97,9 @@ def _scipy(csr: Csr, weight: Any, kind: Any) -> Multiply:
     return lambda x: torch.from_numpy(matrix @ x.detach().numpy())
 
 
-def edge_list(csr: Csr) -> EdgeList:
+def edge_list(csr: Csr, device: Device = "cpu") -> EdgeList:
     """Both ends of every edge."""
-    ends = (torch.from_numpy(np.array(array, dtype=np.int64)) for array in (csr.indices, csr.destinations))
+    ends = (torch.from_numpy(np.array(array, dtype=np.int64)).to(device) for array in (csr.indices, csr.destinations))
     return EdgeList(csr, *ends)
 
 

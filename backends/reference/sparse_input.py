@@ -25,16 +25,16 @@ class CachedRows:
     shape: tuple[int, int]
 
     @classmethod
-    def of(cls, features: SparseFeatures) -> "CachedRows":
-        """Build the transpose; indices are int32 while they fit."""
+    def of(cls, features: SparseFeatures, device: torch.device) -> "CachedRows":
+        """Build the transpose, on a device; indices are int32 while they fit."""
         kind = index_dtype(max(features.csr.nnz, *features.shape))
         back, permutation = features.csr.transpose
         starts, columns, back_starts, back_columns = (
-            torch.from_numpy(np.array(part, dtype=kind))
+            torch.from_numpy(np.array(part, dtype=kind)).to(device)
             for csr in (features.csr, back)
             for part in (csr.indptr, csr.indices)
         )
-        values, places = torch.from_numpy(np.array(features.values)), torch.from_numpy(permutation.astype(np.int64))
+        values, places = (torch.from_numpy(np.array(part)).to(device) for part in (features.values, permutation))
         return cls(starts, columns, values, back_starts, back_columns, places, features.shape)
 
     def __len__(self) -> int:

@@ -21,7 +21,10 @@ PATTERNS = (
     ("optimizer", r"^Optimizer\.|_fused_adam|_fused_sgd"),
     ("dropout", r"(?i)dropout|bernoulli"),
     ("loss", r"(?i)cross_?entropy|nll_?loss|log_?softmax"),
-    ("product", r"^(aten::)?(mm|addmm|matmul|linear|bmm|_sparse_mm|_Dense|_Projection|_Product|_Sum|_SparseProduct)$"),
+    (
+        "product",
+        r"^(aten::)?(mm|addmm|matmul|linear|bmm|_sparse_mm|_Dense|_Projection|_Product|_Sum|_SparseProduct|_ProductPair)$",
+    ),
     (
         "aggregation",
         r"GSpMM|GSDDMM|[Ee]dge_?[Ss]oftmax|_Gat|_SumOfRows|_SumLayer|Maximum|_Sddmm|_HeadAttention|Transposed",

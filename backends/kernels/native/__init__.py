@@ -2,7 +2,7 @@
 
 from backends.kernels.native import sampling
 from backends.kernels.native.adam import adam
-from backends.kernels.native.aggregate import spmm, spmm_layer
+from backends.kernels.native.aggregate import product, spmm, spmm_layer
 from backends.kernels.native.attention import gat, gat_layer
 from backends.kernels.native.ceiling import gathering, read_stream, triad
 from backends.kernels.native.dense_layers import dense, projection
@@ -24,6 +24,7 @@ __all__ = [
     "gat",
     "gat_layer",
     "gathering",
+    "product",
     "projection",
     "read_stream",
     "sampling",

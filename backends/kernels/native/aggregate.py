@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backends.kernels import plain
 from backends.kernels.buffers import empty
 from backends.kernels.checks import ACTIVATIONS
 from backends.kernels.extension import arrays, extension, workers
@@ -35,11 +34,17 @@ def spmm_layer(
     mask: Any,
 ) -> Tensor:
     """Aggregate, add ``own`` and bias, apply the activation and drop entries, in one node of autograd."""
-    if x.shape[1] == 0 or matrix.shape[0] == 0:
-        return plain.spmm_layer(matrix, x, weight, reduce, own, bias, activation, mask)
     layer = _Layer(matrix, weight, reduce == "mean", ACTIVATIONS.index(activation), mask)
     out: Tensor = _SumLayer.apply(layer, x, own, bias)
     return out
+
+
+def product(matrix: Operand, x: Tensor, weight: Tensor | None, addend: Tensor | None, transposed: bool) -> Tensor:
+    """Weighted sum over the edges of either direction, plus ``addend``."""
+    if transposed:
+        weight = None if weight is None else matrix.transposed_weight(weight)
+    side = matrix.backward if transposed else matrix.forward
+    return multiply(side, x, weight, None, None if addend is None else addend.contiguous())
 
 
 def multiply(

@@ -23,7 +23,7 @@ def gat(
     dropout: float,
     seed: int | None,
 ) -> Tensor:
-    """Attend over in-edges: [rows, heads, d]; the mask of dropout is a hash of ``seed``, edge and head."""
+    """Attend over in-edges: [rows, heads, d]; the mask of dropout is a hash of ``seed``, edge id and head."""
     kernel = AttentionKernel(matrix, slope, dropout, _seed_of(dropout, seed))
     out: Tensor = _Gat.apply(kernel, z, score_src, score_dst, score_edge)
     return out
@@ -45,7 +45,7 @@ def gat_layer(
 
     With a ``mask`` the result is kept beside: what dropout scaled says less exactly what it was.
     """
-    if mask is not None or matrix.shape[0] == 0 or z.shape[2] == 0:
+    if mask is not None:
         out = gat(matrix, z, score_src, score_dst, None, slope, dropout, seed)
         return bias_activation(out.flatten(1), bias, activation, False, mask)
     kernel = AttentionKernel(matrix, slope, dropout, _seed_of(dropout, seed))
@@ -59,12 +59,16 @@ def _seed_of(dropout: float, seed: int | None) -> int:
 
 @dataclass(frozen=True)
 class AttentionKernel:
-    """Calls of the extension for one matrix; ``seed`` decides which edges dropout drops."""
+    """Calls of the extension for one matrix; ``seed`` and the edges' ids decide which edges dropout drops."""
 
     matrix: Operand
     slope: float
     dropout: float
     seed: int
+
+    @property
+    def _drawing(self) -> tuple[Any, ...]:
+        return self.dropout, self.seed, self.matrix.numbers if self.dropout > 0 else None
 
     def forward(self, operands: list[Tensor | None], flat: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Attend with z and the scores of sources, destinations and edges: the output, row maxima and sums.
@@ -78,7 +82,7 @@ class AttentionKernel:
         row_max, row_sum = (empty((rows, heads), z.dtype) for _ in range(2))
         extension.gat_forward(
             direction.indptr, direction.indices, direction.bounds, direction.hubs, *arrays(*operands), self.slope,
-            self.dropout, self.seed, *arrays(row_max, row_sum, out), workers(self.matrix.nnz, heads * width),
+            *self._drawing, *arrays(row_max, row_sum, out), workers(self.matrix.nnz, heads * width),
         )  # fmt: skip
         return out, row_max, row_sum
 
@@ -94,7 +98,7 @@ class AttentionKernel:
         extension.gat_backward(
             direction.indptr, direction.indices, direction.bounds, direction.hubs, matrix.permutation,
             matrix.forward.indptr, matrix.inverse, matrix.forward.bounds, *arrays(*saved[:4]), self.slope,
-            self.dropout, self.seed, *arrays(*saved[4:], products, grad, *grads),
+            *self._drawing, *arrays(*saved[4:], products, grad, *grads),
             workers(matrix.nnz, z.shape[1] * z.shape[2]),
         )  # fmt: skip
         return grads

@@ -1,7 +1,7 @@
 """The kernels' plain implementation: torch alone, for tensors on the CPU where the extension is not built."""
 
 from backends.kernels.plain.adam import adam
-from backends.kernels.plain.aggregate import edge_softmax, gat, gat_layer, sddmm, spmm, spmm_layer, spmm_with_own
+from backends.kernels.plain.aggregate import edge_softmax, gat, product, sddmm, spmm
 from backends.kernels.plain.ceiling import gathering, read_stream, triad
 from backends.kernels.plain.dense_layers import bias_activation, binary_cross_entropy, cross_entropy, dense, projection
 from backends.kernels.plain.dropout import dropout, dropout_values
@@ -16,13 +16,11 @@ __all__ = [
     "dropout_values",
     "edge_softmax",
     "gat",
-    "gat_layer",
     "gathering",
+    "product",
     "projection",
     "read_stream",
     "sddmm",
     "spmm",
-    "spmm_layer",
-    "spmm_with_own",
     "triad",
 ]

@@ -1,47 +1,35 @@
 """Aggregation over in-edges in plain torch: sparse products, softmax and maxima."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from backends.kernels.operand import Operand
-from backends.kernels.plain.dense_layers import bias_activation
-
-if TYPE_CHECKING:
-    from backends.kernels.rows import MatrixRows
 
 
 def spmm(matrix: Operand, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:
     """Aggregate ``x`` [columns, f] by ``sum``, ``mean`` or ``max``."""
     if reduce == "max":
         return maximum(matrix, x, weight)
-    values = torch.ones(matrix.nnz, dtype=x.dtype) if weight is None else weight
+    values = x.new_ones(matrix.nnz) if weight is None else weight
     out: Tensor = _SparseProduct.apply(matrix, values, x)
-    return out * matrix.inverse_in_degrees[:, None].to(x.dtype) if reduce == "mean" else out
+    return out * matrix.on(x.device).inverse_in_degrees[:, None].to(x.dtype) if reduce == "mean" else out
 
 
-def spmm_layer(
-    matrix: Operand,
-    x: Tensor,
-    weight: Tensor | None,
-    reduce: str,
-    own: Tensor | None,
-    bias: Tensor,
-    activation: str,
-    mask: Any,
-) -> Tensor:
-    """Aggregate, add ``own`` and bias, apply the activation and drop entries."""
-    out = spmm(matrix, x, weight, reduce)
-    return bias_activation(out if own is None else out + own, bias, activation, False, mask)
-
-
-def spmm_with_own(
-    part: Operand, x: Tensor, weight: Tensor | None, reduce: str, origin: "MatrixRows", with_own: bool
-) -> tuple[Tensor, Tensor | None]:
-    """Aggregate over copied rows, and with ``with_own`` gather the rows' own entries of ``x``."""
-    return spmm(part, x, weight, reduce), x.index_select(0, origin.rows) if with_own else None
+@torch.no_grad()
+def product(matrix: Operand, x: Tensor, weight: Tensor | None, addend: Tensor | None, transposed: bool) -> Tensor:
+    """Weighted sum over the edges of either direction, plus ``addend``."""
+    edges = matrix.on(x.device)
+    values = x.new_ones(matrix.nnz) if weight is None else weight
+    if transposed:
+        starts, indices, values = edges.transposed_indptr, edges.transposed_indices, values[edges.permutation]
+    else:
+        starts, indices = edges.indptr, edges.sources
+    shape = matrix.shape[::-1] if transposed else matrix.shape
+    out = torch.sparse_csr_tensor(starts, indices, values, shape, check_invariants=False) @ x
+    return out if addend is None else out + addend
 
 
 def gat(
@@ -60,51 +48,38 @@ def gat(
     return torch.stack([_SparseProduct.apply(matrix, a, x.contiguous()) for a, x in heads], 1)
 
 
-def gat_layer(
-    matrix: Operand,
-    z: Tensor,
-    score_src: Tensor,
-    score_dst: Tensor,
-    bias: Tensor,
-    activation: str,
-    slope: float,
-    dropout: float,
-    seed: int | None,
-    mask: Any,
-) -> Tensor:
-    """Attend, then add bias, apply the activation and drop entries: [rows, heads * d]."""
-    out = gat(matrix, z, score_src, score_dst, None, slope, dropout, seed)
-    return bias_activation(out.flatten(1), bias, activation, False, mask)
-
-
 def sddmm(matrix: Operand, a: Tensor, b: Tensor) -> Tensor:
     """Inner products of both ends' rows over the last axis, for each edge."""
-    return (a[matrix.destinations] * b[matrix.sources]).sum(-1)
+    edges = matrix.on(a.device)
+    return (a[edges.destinations] * b[edges.sources]).sum(-1)
 
 
 def attention(
     matrix: Operand, score_src: Tensor, score_dst: Tensor, score_edge: Tensor | None, slope: float, dropout: float
 ) -> Tensor:
     """Softmax over in-edges of the leaky scores, with dropout, [nnz, heads]."""
-    raw = score_src[matrix.sources] + score_dst[matrix.destinations]
+    edges = matrix.on(score_src.device)
+    raw = score_src[edges.sources] + score_dst[edges.destinations]
     score = functional.leaky_relu(raw if score_edge is None else raw + score_edge, slope)
     return functional.dropout(edge_softmax(matrix, score), dropout, dropout > 0)
 
 
 def edge_softmax(matrix: Operand, logits: Tensor) -> Tensor:
     """Softmax over each row's edges, [nnz, heads]."""
-    exponent = torch.exp(logits - _largest(matrix, logits.detach())[matrix.destinations])
-    total = exponent.new_zeros((matrix.shape[0], logits.shape[1])).index_add(0, matrix.destinations, exponent)
-    return exponent / total[matrix.destinations]
+    destinations = matrix.on(logits.device).destinations
+    exponent = torch.exp(logits - _largest(matrix, logits.detach())[destinations])
+    total = exponent.new_zeros((matrix.shape[0], logits.shape[1])).index_add(0, destinations, exponent)
+    return exponent / total[destinations]
 
 
 def maximum(matrix: Operand, x: Tensor, weight: Tensor | None) -> Tensor:
     """Largest message of each row's edges, column by column, 0 where there are none; the first of equals is taken."""
-    messages = x[matrix.sources] if weight is None else weight[:, None] * x[matrix.sources]
+    edges = matrix.on(x.device)
+    messages = x[edges.sources] if weight is None else weight[:, None] * x[edges.sources]
     values = messages.detach()
-    wins = (values == _largest(matrix, values)[matrix.destinations]) | values.isnan()
-    places = torch.where(wins, torch.arange(matrix.nnz)[:, None], matrix.nnz)
-    rows = matrix.destinations[:, None].expand_as(places)
+    wins = (values == _largest(matrix, values)[edges.destinations]) | values.isnan()
+    places = torch.where(wins, torch.arange(matrix.nnz, device=x.device)[:, None], matrix.nnz)
+    rows = edges.destinations[:, None].expand_as(places)
     first = places.new_full((matrix.shape[0], x.shape[1]), matrix.nnz).scatter_reduce(0, rows, places, "amin")
     padded = torch.cat((messages, messages.new_zeros(1, x.shape[1])))
     return padded.gather(0, first)
@@ -112,7 +87,7 @@ def maximum(matrix: Operand, x: Tensor, weight: Tensor | None) -> Tensor:
 
 def _largest(matrix: Operand, values: Tensor) -> Tensor:
     """Largest of each row's edges, column by column, [rows, width]; -infinity where there are none."""
-    rows = matrix.destinations[:, None].expand_as(values)
+    rows = matrix.on(values.device).destinations[:, None].expand_as(values)
     start = values.new_full((matrix.shape[0], values.shape[1]), -torch.inf)
     return start.scatter_reduce(0, rows, values, "amax")
 
@@ -124,7 +99,8 @@ class _SparseProduct(torch.autograd.Function):
     def forward(ctx: Any, matrix: Operand, values: Tensor, x: Tensor) -> Tensor:
         ctx.matrix = matrix
         ctx.save_for_backward(values, x)
-        sparse = torch.sparse_csr_tensor(matrix.indptr, matrix.sources, values, matrix.shape, check_invariants=False)
+        edges = matrix.on(x.device)
+        sparse = torch.sparse_csr_tensor(edges.indptr, edges.sources, values, matrix.shape, check_invariants=False)
         return sparse @ x
 
     @staticmethod
@@ -135,7 +111,8 @@ class _SparseProduct(torch.autograd.Function):
         grad_values = sddmm(matrix, grad, x) if ctx.needs_input_grad[1] else None
         if not ctx.needs_input_grad[2]:
             return None, grad_values, None
-        indptr, rows = (torch.from_numpy(array) for array in (matrix.backward.indptr, matrix.backward.indices))
-        transposed = values.index_select(0, torch.from_numpy(matrix.permutation))
+        edges = matrix.on(grad.device)
+        indptr, rows = edges.transposed_indptr, edges.transposed_indices
+        transposed = values.index_select(0, edges.permutation)
         sparse = torch.sparse_csr_tensor(indptr, rows, transposed, matrix.shape[::-1], check_invariants=False)
         return None, grad_values, sparse @ grad

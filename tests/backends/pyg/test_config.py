@@ -27,7 +27,8 @@ def test_mini_batches_are_not_compiled():
     assert PygConfig().unsupported("train", "gcn", "cpu", False) is None
     layerwise = PygConfig(variant="compile", infer="layerwise")
     assert "backend.infer=full" in layerwise.unsupported("infer", "gcn", "cpu", True)
-    assert "cuda" in PygConfig().unsupported("train", "gcn", "cuda:0", True)
+    assert PygConfig().unsupported("train", "gcn", "cuda:0", True) is None
+    assert "training.batch_size=null" in PygConfig().unsupported("train", "gcn", "cuda:0", False)
 
 
 @pytest.fixture

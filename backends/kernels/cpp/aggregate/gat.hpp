@@ -46,6 +46,9 @@ struct GatTask {
     int64_t heads, width;
     T slope;
     Dropout dropout;
+    const int64_t* numbers;  // [nnz]: what dropout hashes of each edge; null: its position
+
+    uint64_t number(int64_t edge) const { return uint64_t(numbers == nullptr ? edge : numbers[edge]); }
 };
 
 // The largest of each head's scores: leaky is monotone, so it is that of the largest raw score.
@@ -181,7 +184,7 @@ class Attention {
         turns.sum_rows(rows, values, lane, total.data(), fresh);
         if (t.dropout.bound == 0) return;
         for (int64_t e = 0, i = 0; e < rows.edges(); ++e)
-            for (int64_t h = 0; h < heads; ++h, ++i) values[i] *= t.dropout.template factor<T>(rows.starts[0] + e, h);
+            for (int64_t h = 0; h < heads; ++h, ++i) values[i] *= t.dropout.template factor<T>(t.number(rows.starts[0] + e), h);
     }
 
     void subtract_peaks(const Rows<I>& rows) {

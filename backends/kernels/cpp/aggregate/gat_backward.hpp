@@ -158,7 +158,7 @@ class Spreading {
         }
         for (int64_t e = 0, i = 0; t.dropout.bound != 0 && e < sources.edges(); ++e)
             for (int64_t h = 0; h < heads; ++h, ++i) {
-                mask[i] = t.dropout.template factor<T>(uint64_t(g.permutation[sources.starts[0] + e]), h);
+                mask[i] = t.dropout.template factor<T>(t.number(g.permutation[sources.starts[0] + e]), h);
                 factor[i] *= mask[i];
             }
     }

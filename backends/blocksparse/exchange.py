@@ -1,0 +1,156 @@
+"""Rows of embeddings between the ranks of a column, and sums over the ranks of a row."""
+
+import time
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+
+from backends.blocksparse.layout import RankLayout
+from backends.parallel.network import NO_NETWORK, ClusterNetwork
+
+
+@cache
+def groups_of(layout: RankLayout) -> tuple[list[Any], list[Any]]:
+    """The process groups of all columns and of all rows; every rank makes all of them, in this order."""
+    columns = [distributed.new_group(list(layout.column_group(column))) for column in range(layout.replication)]
+    rows = [distributed.new_group(list(layout.row_group(block))) for block in range(layout.blocks)]
+    return columns, rows
+
+
+@dataclass
+class RankTraffic:
+    """What a rank received since the last ``reset``: bytes of rows, of sums (payload), of the rings of sums.
+
+    ``seconds`` are those of all messages, ``exposed`` those that the rank did nothing but wait for them.
+    """
+
+    rows: int = 0
+    sums: int = 0
+    ring: int = 0
+    seconds: float = 0.0
+    exposed: float = 0.0
+
+    def reset(self) -> None:
+        """Forget what was counted."""
+        self.rows = self.sums = self.ring = 0
+        self.seconds = self.exposed = 0.0
+
+
+@dataclass
+class Pending:
+    """Messages on their way, started at ``start``: ``out`` is complete after ``works`` and ``least`` seconds."""
+
+    out: Tensor
+    works: list[Any]
+    buffers: tuple[Tensor, ...]  # sent, so not to be freed before
+    start: float
+    least: float
+
+
+@dataclass
+class Links:
+    """A rank's connections: ``incoming`` rows come from each block of its column, ``sent`` rows go to each rank of it.
+
+    With ``broadcast`` the owner of a block broadcasts it whole; else only the rows that are needed travel. Messages are
+    held back until the ``network`` would have brought them.
+    """
+
+    layout: RankLayout
+    rank: int
+    incoming: list[int]
+    sent: list[Tensor]
+    rows: int
+    broadcast: bool
+    network: ClusterNetwork = NO_NETWORK
+    traffic: RankTraffic = field(default_factory=RankTraffic)
+
+    def __post_init__(self) -> None:
+        self.block, self.column = self.layout.place(self.rank)
+        self.column_group, self.row_group = self._groups()
+        self.all_sent = torch.cat(self.sent)
+        self.counts = [len(rows) for rows in self.sent]
+
+    def _groups(self) -> tuple[Any, Any]:
+        columns, rows = groups_of(self.layout)
+        return columns[self.column], rows[self.block]
+
+    def start(self, x: Tensor) -> Pending:
+        """Begin to send own rows ``x`` [rows, width] and to receive those of others, block after block."""
+        out = x.new_empty((sum(self.incoming), x.shape[1]))
+        stages = self.layout.stages(self.column)
+        messages = len(stages) - (self.block in stages) if self.broadcast else 1
+        received = (len(out) - self.incoming[self.block]) * x.shape[1] * x.itemsize
+        x = x.contiguous() if self.broadcast else x.index_select(0, self.all_sent)
+        pending = self._pending(out, (x,), messages, received)
+        if self.broadcast:
+            pending.works = [self._broadcast(stage, x, out.split(self.incoming)[stage]) for stage in stages]
+        else:
+            pending.works = [self._all_to_all(out, x, self.incoming, self.counts)]
+        return pending
+
+    def _broadcast(self, stage: int, x: Tensor, part: Tensor) -> Any:
+        if stage == self.block and len(part):
+            part.copy_(x)
+        source = self.layout.rank_of(stage, self.column)
+        return distributed.broadcast(x if stage == self.block else part, source, self.column_group, async_op=True)
+
+    def _all_to_all(self, out: Tensor, x: Tensor, received: list[int], sent: list[int]) -> Any:
+        return distributed.all_to_all_single(out, x, received, sent, self.column_group, async_op=True)
+
+    def start_return(self, gradient: Tensor) -> Pending:
+        """Begin to return gradients [received, width] to the owners of the rows."""
+        gradient = gradient.contiguous()
+        out = gradient.new_empty((len(self.all_sent), gradient.shape[1]))
+        received = (len(out) - self.counts[self.block]) * gradient.shape[1] * gradient.itemsize
+        pending = self._pending(out, (gradient,), 1, received)
+        pending.works = [self._all_to_all(out, gradient, self.counts, self.incoming)]
+        return pending
+
+    def _pending(self, out: Tensor, buffers: tuple[Tensor, ...], messages: int, received: int) -> Pending:
+        self.traffic.rows += received
+        return Pending(out, [], buffers, time.perf_counter(), self.network.seconds(messages, received))
+
+    def finish(self, pending: Pending, overlapped: bool = False) -> Tensor:
+        """Wait for messages, ``overlapped`` with computation since their start or not; returns what they brought."""
+        before = time.perf_counter()
+        for work in pending.works:
+            work.wait()
+        self._end(pending.start, before, pending.least)
+        return pending.out
+
+    def _all_reduce(self, x: Tensor, group: Any) -> None:
+        distributed.all_reduce(x, group=group)
+
+    def _end(self, start: float, waiting: float, least: float) -> None:
+        """Wait until the network would have brought what was sent at ``start``; exposed is from ``waiting`` on."""
+        left = least - (time.perf_counter() - start)
+        if left > 0:
+            time.sleep(left)
+        now = time.perf_counter()
+        self.traffic.seconds += now - start
+        self.traffic.exposed += now - waiting
+
+    def add_returned(self, total: Tensor, returned: Tensor) -> Tensor:
+        """Add returned gradients to ``total`` [rows, width] in the order of the ranks, then those of the replicas."""
+        for rows, part in zip(self.sent, returned.split(self.counts), strict=True):
+            total.index_add_(0, rows, part)
+        return self.sum_of_replicas(total) if self.layout.replication > 1 else total
+
+    def sum_of_replicas(self, x: Tensor) -> Tensor:
+        """Sum over the ranks that hold the same rows, in place."""
+        return self._sum(x, self.row_group, self.layout.replication)
+
+    def sum_of_blocks(self, x: Tensor) -> Tensor:
+        """Sum over one replica of every row, in place."""
+        return self._sum(x, self.column_group, self.layout.blocks)
+
+    def _sum(self, x: Tensor, group: Any, members: int) -> Tensor:
+        ring, start = 2 * (members - 1) * x.nbytes // members, time.perf_counter()
+        self.traffic.sums += x.nbytes
+        self.traffic.ring += ring
+        self._all_reduce(x, group)
+        self._end(start, start, self.network.seconds(2 * (members - 1), ring))
+        return x

@@ -1,0 +1,186 @@
+"""The full-batch engine on several ranks: rows of the matrix divided in 1D or, with replication, in 1.5D."""
+
+import os
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from backends.base.refusals import refuse_fanouts, refuse_weights
+from backends.base.trainer import Batch
+from backends.batches import BatchPlan
+from backends.blocksparse.backend import BlocksparseInferrer, BlocksparseTrainer
+from backends.blocksparse.config import BlocksparseConfig
+from backends.blocksparse.layout import RankLayout
+from backends.blocksparse.slices import Cut, cut
+from backends.blocksparse.worker import OwnTargets, RankTask
+from backends.contract import Clock, Floats, Nodes, Unsupported
+from backends.model import ModelSpec, State, TrainingSpec
+from backends.parallel.ranks import RankObjects, shared_pool
+from datasets.adjacency import adjacency_of
+from datasets.graph import Graph
+from datasets.order.bounds import BOUNDS
+
+
+def trainer(config: BlocksparseConfig) -> BlocksparseTrainer:
+    """The trainer of one process, or of several ranks."""
+    return RanksTrainer(config) if config.ranks > 1 else BlocksparseTrainer(config)
+
+
+def inferrer(config: BlocksparseConfig) -> BlocksparseInferrer:
+    """The inferrer of one process, or of several ranks."""
+    return RanksInferrer(config) if config.ranks > 1 else BlocksparseInferrer(config)
+
+
+class RanksTrainer(BlocksparseTrainer):
+    """Cuts the graph, lets each rank train on its slice, and puts their answers together."""
+
+    def prepare(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
+    ) -> None:
+        """Cut the graph and hand the slices to the ranks; phases ``structure``, ``ranks``."""
+        self.set_task(graph, spec, training, plan)
+        self.distribute(state, clock)
+        self.own_targets = self.targets(plan.nodes)
+
+    def distribute(self, state: State, clock: Clock) -> None:
+        """Cut the graph and hand the slices to the ranks; raises Unsupported where there are fewer rows than blocks."""
+        self.layout = RankLayout(self.config.ranks, self.config.replication)
+        refuse_weights(self.graph, self.spec)
+        refuse_fanouts(self.spec, self.config.name)
+        try:
+            self.layout.check_rows(self.graph.nodes)
+        except ValueError as error:
+            raise Unsupported(str(error)) from error
+        self.initial, self.cuts = state, dict[int, tuple[Graph, Cut]]()
+        self.objects: dict[int, RankObjects] = {}
+        self.traffic: list[dict[str, float]] = []
+        self.ranks = self.ranks_of(self.graph, clock)
+
+    def ranks_of(self, graph: Graph, clock: Clock | None = None) -> RankObjects:
+        """The workers that hold a graph's slices, built once; this process keeps no slice."""
+        if id(graph) not in self.objects:
+            with nullcontext() if clock is None else clock.phase("structure"):
+                adjacency = adjacency_of(graph, self.spec.name)
+                bounds = BOUNDS[self.config.bounds](adjacency.csr, self.layout.blocks)
+                form = self.config.exchange, self.spec.name == "sage"
+                graph_cut, slices = cut(graph, adjacency, self.layout, bounds, *form)
+            self.cuts[id(graph)] = graph, graph_cut
+            links = self.config.exchange, self.config.network, self.config.overlap
+            task = RankTask(self.layout, self.spec, self.training, *links, self.loss_form, self.sparse_input)
+            arguments = [(rank, task, part, self.initial) for rank, part in enumerate(slices)]
+            with nullcontext() if clock is None else clock.phase("ranks"):
+                pool = shared_pool(self.layout.ranks)
+                self.objects[id(graph)] = pool.build("backends.blocksparse.worker:RankWorker", arguments)
+        return self.objects[id(graph)]
+
+    @property
+    def cut(self) -> Cut:
+        """Where the training graph is cut."""
+        return self.cuts[id(self.graph)][1]
+
+    def each(self, method: str, *arguments: Any) -> list[Any]:
+        """Call a method of all ranks that train, with the same arguments."""
+        return self.ranks.each(method, [arguments] * self.layout.ranks)
+
+    def targets(self, nodes: Nodes) -> list[tuple[OwnTargets]]:
+        """Each rank's targets, in their order, with their labels and their share of all labels."""
+        if self.graph.labels is None:
+            raise ValueError(f"data set {self.graph.name} has no labels: scenario train needs them")
+        labels = np.asarray(self.graph.labels)[nodes]
+        labels = labels.astype(np.int64 if labels.ndim == 1 else np.float32)
+        known = (labels >= 0).reshape(len(nodes), -1).sum(1)
+        answers = []
+        for rank in range(self.layout.ranks):
+            rows = self.cut.own_rows(rank)
+            own = np.flatnonzero((nodes >= rows.start) & (nodes < rows.stop))
+            share = float(known[own].sum() / max(1, known.sum()))
+            answers.append((OwnTargets(nodes[own] - rows.start, labels[own], share),))
+        return answers
+
+    def epoch(self, index: int, clock: Clock) -> float:
+        """Train one epoch on all ranks; phase ``ranks``."""
+        with clock.phase("ranks"):
+            answers = self.ranks.each("epoch", [(index, *own) for own in self.own_targets])
+        self.traffic = [traffic for _, traffic in answers]
+        return float(answers[0][0])
+
+    def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
+        """Logits of the targets in their order, loss and gradients of one pass."""
+        answers = self.ranks.each("loss_and_gradients", self.targets(targets))
+        logits = np.empty((len(targets), answers[0][0].shape[1]), dtype=answers[0][0].dtype)
+        for rank in self.layout.column_group(0):
+            own = self.cut.own_rows(rank)
+            logits[(targets >= own.start) & (targets < own.stop)] = answers[rank][0]
+        return logits, answers[0][1], dict(answers[0][2])
+
+    def predict(self, graph: Graph, nodes: Nodes) -> Floats:
+        """Logits of ``nodes`` from one pass over the whole graph on all ranks."""
+        ranks = self.ranks_of(graph)
+        if ranks is not self.ranks:
+            ranks.each("load", [(self.state(),)] * self.layout.ranks)
+        answers = ranks.each("predict", [()] * self.layout.ranks)
+        logits: Floats = np.concatenate([answers[rank] for rank in self.layout.column_group(0)])[nodes]
+        return logits
+
+    def load(self, state: State) -> None:
+        """Take over parameters on all ranks."""
+        self.each("load", state)
+
+    def state(self) -> State:
+        """The parameters of rank 0, which all ranks have."""
+        state: State = self.each("state")[0]
+        return state
+
+    def target_batch(self, targets: Nodes) -> Batch:
+        """The whole graph's matrix, for the facts."""
+        return Batch(self.structure(self.graph), None, targets)
+
+    def facts(self) -> dict[str, Any]:
+        """Also what each rank holds and received in the last epoch; ``oversubscribed``: cores, if fewer than ranks."""
+        cores = len(os.sched_getaffinity(0))
+        crowded = {"oversubscribed": cores} if self.layout.ranks > cores else {}
+        return (
+            super().facts()
+            | crowded
+            | {
+                "ranks": {
+                    "edges": self.cut.edges,
+                    "imbalance": self.cut.imbalance,
+                    "bytes": self.cut.bytes,
+                    "received_rows": self.cut.received,
+                    "traffic": self.traffic,
+                    "network": str(self.config.network) if self.config.link else "this machine's own",
+                }
+            }
+        )
+
+    def close(self) -> None:
+        """Let the ranks forget this trainer's slices."""
+        for ranks in self.objects.values():
+            if not ranks.pool.closed:
+                ranks.close()
+        self.objects = {}
+
+
+class RanksInferrer(BlocksparseInferrer):
+    """Scores nodes by one pass over the whole graph on all ranks."""
+
+    trainer_class = RanksTrainer
+    trainer: RanksTrainer
+
+    def prepare(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
+    ) -> None:
+        """Cut the graph and hand the slices to the ranks; phases ``structure``, ``ranks``."""
+        self.trainer.set_task(graph, spec, training, BatchPlan(plan.nodes), forward_only=True)
+        self.trainer.distribute(state, clock)
+
+    def spmm_operands(self) -> list[dict[str, Any]]:
+        """The products of one pass over the whole graph."""
+        operands = self.trainer.spmms_of(self.trainer.target_batch(self.trainer.plan.nodes).structure, 1)
+        return [operand for operand in operands if operand["name"].endswith("forward")]
+
+    def facts(self) -> dict[str, Any]:
+        """Sizes of the products, and what each rank holds."""
+        return super().facts() | {"ranks": self.trainer.facts()["ranks"]}

@@ -1,0 +1,122 @@
+"""What each rank holds of a graph: its rows, the columns that it multiplies with, and which rows travel to whom."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backends.blocksparse.layout import RankLayout
+from datasets.adjacency import Adjacency
+from datasets.csr import Csr
+from datasets.features import Features, SparseFeatures
+from datasets.graph import Graph
+
+Numbers, Weights = NDArray[np.int64], NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False)
+class RankSlice:
+    """One rank's part of a graph.
+
+    ``csr`` is [own rows, received rows], its columns in the order in which rows arrive, block after block; ``weight``
+    [nnz] holds gcn's weights, float32, or sage's 1 / in-degree, float64, and is ``None`` for gat. ``incoming`` are how
+    many rows come from each block of the column group, ``sent`` the own rows that go to each of its ranks. ``nodes``
+    int64 are the original numbers of the own rows; ``features`` are theirs, where the graph has some.
+    """
+
+    csr: Csr
+    weight: Weights | None
+    incoming: tuple[int, ...]
+    sent: tuple[Numbers, ...]
+    nodes: Numbers
+    features: Features | None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the matrix and the features."""
+        features = self.features.arrays if isinstance(self.features, SparseFeatures) else (self.features,)
+        arrays = self.csr.indptr, self.csr.indices, self.weight, *features
+        return sum(array.nbytes for array in arrays if array is not None)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where a graph is cut for a layout: the row ``bounds`` [blocks + 1]; and what each rank's slice holds.
+
+    ``edges`` and ``bytes`` are counts of each slice, ``received`` the rows of other ranks that come for one product.
+    """
+
+    layout: RankLayout
+    bounds: Numbers
+    edges: tuple[int, ...]
+    bytes: tuple[int, ...]
+    received: tuple[int, ...]
+
+    def own_rows(self, rank: int) -> slice:
+        """The rows of the graph that a rank holds."""
+        block, _ = self.layout.place(rank)
+        return slice(int(self.bounds[block]), int(self.bounds[block + 1]))
+
+    @property
+    def imbalance(self) -> float:
+        """The most edges of a slice over their mean."""
+        return max(self.edges) / max(1.0, float(np.mean(self.edges)))
+
+
+Cutting = tuple[Cut, list[RankSlice]]
+
+
+def cut(graph: Graph, adjacency: Adjacency, layout: RankLayout, bounds: Numbers, exchange: str, mean: bool) -> Cutting:
+    """Cut a graph into the slices of all ranks; with ``broadcast`` whole blocks travel, with ``halo`` needed rows.
+
+    ``mean`` gives each edge the weight 1 / in-degree, as a slice may hold a part of a row's edges.
+    """
+    weight: Weights | None = adjacency.weight
+    if mean:
+        weight = (1.0 / np.maximum(adjacency.csr.in_degrees, 1))[adjacency.csr.destinations]
+    nodes = np.arange(graph.nodes) if graph.node_ids is None else np.asarray(graph.node_ids, dtype=np.int64)
+    parts = [_part(adjacency.csr, weight, layout, bounds, rank, exchange) for rank in range(layout.ranks)]
+    slices = []
+    for rank, (csr, own_weight, incoming) in enumerate(parts):
+        block, column = layout.place(rank)
+        rows = slice(int(bounds[block]), int(bounds[block + 1]))
+        sent = tuple(parts[other][2][block] - bounds[block] for other in layout.column_group(column))
+        counts = tuple(map(len, incoming))
+        slices.append(RankSlice(csr, own_weight, counts, sent, nodes[rows], _rows_of(graph.features, rows)))
+    edges, sizes = zip(*[(part.csr.nnz, part.bytes) for part in slices], strict=True)
+    received = [sum(part.incoming) - part.incoming[layout.place(rank)[0]] for rank, part in enumerate(slices)]
+    return Cut(layout, bounds, edges, sizes, tuple(received)), slices
+
+
+def _part(
+    csr: Csr, weight: Weights | None, layout: RankLayout, bounds: Numbers, rank: int, exchange: str
+) -> tuple[Csr, Weights | None, list[Numbers]]:
+    """A rank's matrix, its weights, and the rows that it wants from each block."""
+    block, column = layout.place(rank)
+    stages = layout.stages(column)
+    first, last = int(bounds[stages.start]), int(bounds[stages.stop])
+    begin, end = int(csr.indptr[bounds[block]]), int(csr.indptr[bounds[block + 1]])
+    columns = csr.indices[begin:end]
+    inside = (columns >= first) & (columns < last)
+    positions, columns = begin + np.flatnonzero(inside), columns[inside].astype(np.int64)
+    counts = np.concatenate(([0], np.cumsum(inside)))[csr.indptr[bounds[block] : bounds[block + 1] + 1] - begin]
+    if exchange == "halo":
+        received, columns = np.unique(columns, return_inverse=True)
+    else:
+        received, columns = np.arange(first, last), columns - first
+    incoming = [received[slice(*np.searchsorted(received, bounds[k : k + 2]))] for k in range(layout.blocks)]
+    shape = len(counts) - 1, len(received)
+    part = Csr(counts.astype(csr.indptr.dtype), columns.astype(csr.indices.dtype), shape, csr.ids[positions])
+    return part, None if weight is None else weight[positions], incoming
+
+
+def _rows_of(features: Features | None, rows: slice) -> Features | None:
+    if features is None:
+        return None
+    if not isinstance(features, SparseFeatures):
+        return np.ascontiguousarray(features[rows])
+    indptr, indices, values = features.arrays
+    first, last = int(indptr[rows.start]), int(indptr[rows.stop])
+    starts = indptr[rows.start : rows.stop + 1] - indptr[rows.start]
+    csr = Csr(starts, np.array(indices[first:last]), (rows.stop - rows.start, features.shape[1]))
+    return SparseFeatures(csr, np.array(values[first:last]))

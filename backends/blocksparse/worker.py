@@ -1,0 +1,175 @@
+"""One rank of the full-batch engine: the layered network on its slice, with rows exchanged before each product."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from backends.base.layered import LayeredNetwork, LayerMatrix, Parts
+from backends.base.loss import Targets, loss_of
+from backends.base.optimizer import KernelAdam, optimizer_of
+from backends.base.sparse_rows import Rows, SparseRows
+from backends.blocksparse.distributed import SplitMatrix, add_up, fetch, fetch_and_sum
+from backends.blocksparse.exchange import Links
+from backends.blocksparse.layout import RankLayout
+from backends.blocksparse.slices import RankSlice
+from backends.contract import Floats
+from backends.kernels import Mask
+from backends.kernels.operand import build_transpose
+from backends.model import ModelSpec, State, TrainingSpec
+from backends.parallel.network import ClusterNetwork
+from datasets.features import SparseFeatures
+
+Labels = NDArray[np.int64] | NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class RankTask:
+    """What all ranks compute, how rows travel, the form of the loss, and whether features stay sparse."""
+
+    layout: RankLayout
+    spec: ModelSpec
+    training: TrainingSpec
+    exchange: str
+    network: ClusterNetwork
+    overlap: bool
+    loss: str
+    sparse: bool
+
+
+@dataclass(frozen=True)
+class OwnTargets:
+    """Targets among a rank's rows, their labels, and their share of all labels in the mean loss."""
+
+    rows: NDArray[np.int64]
+    labels: Labels
+    share: float
+
+
+class RankNetwork(LayeredNetwork):
+    """The layered network on a slice: own rows in, own rows out."""
+
+    def __init__(
+        self, spec: ModelSpec, training: TrainingSpec, sparse_input: bool, links: Links, overlap: bool
+    ) -> None:
+        super().__init__(spec, training, sparse_input=sparse_input)
+        self.links, self.fuses = links, links.layout.replication == 1 and not overlap
+        self.reduce = "sum"  # a slice's edges have sage's weights 1 / in-degree
+
+    def inputs_of(self, features: Rows, matrix: LayerMatrix) -> Rows:
+        """The own rows: those that the matrix multiplies arrive later."""
+        return features
+
+    def exchange(self, sent: Parts, matrix: LayerMatrix) -> Parts:
+        """Fetch what nodes send along their edges, all of it at once; a split matrix fetches while it multiplies."""
+        if isinstance(matrix, SplitMatrix):
+            return sent
+        flat = [part.flatten(1) for part in sent.values()]
+        fetched = fetch(flat[0] if len(flat) == 1 else torch.cat(flat, 1), self.links)
+        parts = fetched.split([part.shape[1] for part in flat], 1)
+        return {
+            name: part.reshape(-1, *value.shape[1:]) for (name, value), part in zip(sent.items(), parts, strict=True)
+        }
+
+    def aggregate(self, matrix: LayerMatrix, x: Tensor) -> Tensor:
+        """Aggregate over the slice's edges, then over the ranks that hold the same rows."""
+        is_split = isinstance(matrix, SplitMatrix)
+        return add_up(fetch_and_sum(x, matrix, self.links) if is_split else super().aggregate(matrix, x), self.links)
+
+    def _convolve(self, layer: int, hidden: Rows, structure: Any, activation: str, mask: Mask | None = None) -> Tensor:
+        sent, own = self.send(layer, hidden, len(hidden))
+        matrix = structure[layer]
+        return self.receive(layer, self.exchange(sent, matrix), own, matrix, activation, mask)
+
+
+class RankWorker:
+    """Trains its share of the full batch; all ranks call the same methods at the same time."""
+
+    def __init__(self, rank: int, task: RankTask, part: RankSlice, state: State, links: type[Links] = Links) -> None:
+        self.task, self.rank = task, rank
+        self.dtype = getattr(torch, task.training.dtype)
+        sent = [torch.from_numpy(rows) for rows in part.sent]
+        rows = part.csr.shape[0]
+        weight = None if part.weight is None else torch.from_numpy(np.array(part.weight)).to(self.dtype)
+        matrix, incoming = LayerMatrix(part.csr, weight), list(part.incoming)
+        if task.overlap:
+            block, _ = task.layout.place(rank)
+            matrix = SplitMatrix.of(part.csr, weight, sum(incoming[:block]), sent[block][: incoming[block]], rows)
+            incoming[block], sent[block] = 0, sent[block][:0]
+        self.links = links(task.layout, rank, incoming, sent, rows, task.exchange == "broadcast", task.network)
+        self.structure = [matrix] * task.spec.layers
+        self.features, self.nodes = self._input(part), torch.from_numpy(np.array(part.nodes))
+        self.model = RankNetwork(task.spec, task.training, task.sparse, self.links, task.overlap).to(self.dtype)
+        build_transpose(matrix.csr, matrix.weight)
+        if isinstance(matrix, SplitMatrix) and matrix.own is not None:
+            build_transpose(matrix.own, matrix.own_weight)
+        self.load(state)
+
+    def _input(self, part: RankSlice) -> Rows:
+        if self.task.sparse and isinstance(part.features, SparseFeatures):
+            rows = SparseRows.of(part.features, dtype=self.dtype)
+            build_transpose(rows.csr, rows.values)
+            return rows
+        features = part.features.dense() if isinstance(part.features, SparseFeatures) else part.features
+        return torch.from_numpy(np.array(features)).to(self.dtype)
+
+    def load(self, state: State) -> None:
+        """Take over parameters and make a new optimizer."""
+        self.model.load(state)
+        self.model.epoch = 0
+        training = self.task.training
+        is_adam = training.optimizer == "adam"
+        self.optimizer = KernelAdam(self.model, training) if is_adam else optimizer_of(self.model, training)
+
+    def state(self) -> State:
+        """The parameters, which are equal on all ranks."""
+        return self.model.state()
+
+    def epoch(self, index: int, targets: OwnTargets) -> tuple[float, dict[str, float]]:
+        """Train one epoch; returns the loss of all ranks, and this rank's bytes and seconds of collectives."""
+        self.model.train()
+        self.model.epoch = index
+        self.links.traffic.reset()
+        _, loss = self._step(targets)
+        self.optimizer.step()
+        traffic = self.links.traffic
+        return loss, asdict(traffic)
+
+    def loss_and_gradients(self, targets: OwnTargets) -> tuple[Floats, float, State]:
+        """Logits of own targets, the loss of all ranks, and the gradients, which are equal on all ranks."""
+        self.model.train()
+        logits, loss = self._step(targets)
+        return logits.detach().numpy(), loss, self.model.gradients()
+
+    def predict(self) -> Floats:
+        """Logits of all own rows."""
+        self.model.eval()
+        with torch.no_grad():
+            logits: Floats = self.model(self.features, self.structure, self.nodes).numpy()
+        return logits
+
+    def _step(self, targets: OwnTargets) -> tuple[Tensor, float]:
+        """One forward and backward pass; gradients and loss are summed over one replica of every row."""
+        self.optimizer.zero_grad(set_to_none=True)
+        out = self.model(self.features, self.structure, self.nodes)
+        logits = out.index_select(0, torch.from_numpy(np.array(targets.rows)))
+        if targets.share:
+            labels = torch.from_numpy(np.array(targets.labels))
+            values = Targets.of(labels if labels.dim() == 1 else labels.to(self.dtype))
+            loss = loss_of(logits, values, self.task.loss) * targets.share
+        else:
+            loss = out.sum() * 0.0  # this rank has no target, but takes part in the exchange of the backward pass
+        loss.backward()
+        parameters = list(self.model.parameters())
+        total = torch.cat([loss.detach().view(1), *(_gradient(parameter).view(-1) for parameter in parameters)])
+        total = self.links.sum_of_blocks(total)
+        for parameter, part in zip(parameters, total[1:].split([p.numel() for p in parameters]), strict=True):
+            parameter.grad = part.view_as(parameter)
+        return logits, float(total[0])
+
+
+def _gradient(parameter: Tensor) -> Tensor:
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad

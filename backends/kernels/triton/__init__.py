@@ -1,0 +1,37 @@
+"""The kernels for CUDA devices: aggregation, attention and dropout in Triton, the rest in torch's operations."""
+
+from backends.kernels.plain import (
+    adam,
+    bias_activation,
+    binary_cross_entropy,
+    cross_entropy,
+    dense,
+    edge_softmax,
+    gathering,
+    projection,
+    read_stream,
+    sddmm,
+    triad,
+)
+from backends.kernels.triton.attention import gat
+from backends.kernels.triton.dropout import dropout, dropout_values
+from backends.kernels.triton.sums import product, spmm
+
+__all__ = [
+    "adam",
+    "bias_activation",
+    "binary_cross_entropy",
+    "cross_entropy",
+    "dense",
+    "dropout",
+    "dropout_values",
+    "edge_softmax",
+    "gat",
+    "gathering",
+    "product",
+    "projection",
+    "read_stream",
+    "sddmm",
+    "spmm",
+    "triad",
+]

@@ -1,0 +1,68 @@
+"""Layouts are arithmetic: every pair of blocks belongs to one rank, groups cover the ranks."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.blocksparse.layout import RankLayout, replications
+
+
+@st.composite
+def layouts(draw):
+    ranks = draw(st.integers(1, 64))
+    return RankLayout(ranks, draw(st.sampled_from(replications(ranks))))
+
+
+@given(layouts())
+def test_every_pair_of_blocks_is_multiplied_by_one_rank(layout):
+    pairs = [
+        (layout.place(rank)[0], stage) for rank in range(layout.ranks) for stage in layout.stages(layout.place(rank)[1])
+    ]
+    assert sorted(pairs) == [(row, column) for row in range(layout.blocks) for column in range(layout.blocks)]
+
+
+@given(layouts())
+def test_columns_share_the_stages_evenly_and_none_is_idle(layout):
+    counts = [len(layout.stages(column)) for column in range(layout.replication)]
+    assert min(counts) >= 1 and max(counts) - min(counts) <= 1
+    assert all(stage in layout.stages(layout.column_of(stage)) for stage in range(layout.blocks))
+
+
+@given(layouts())
+def test_groups_cut_the_ranks(layout):
+    for groups in (
+        [layout.row_group(block) for block in range(layout.blocks)],
+        [layout.column_group(column) for column in range(layout.replication)],
+    ):
+        assert sorted(rank for group in groups for rank in group) == list(range(layout.ranks))
+    for rank in range(layout.ranks):
+        block, column = layout.place(rank)
+        assert layout.rank_of(block, column) == rank
+        assert rank in layout.row_group(block) and rank in layout.column_group(column)
+
+
+def test_the_papers_examples():
+    assert [list(RankLayout(4, 2).stages(column)) for column in range(2)] == [[0], [1]]
+    assert [list(RankLayout(8, 2).stages(column)) for column in range(2)] == [[0, 1], [2, 3]]
+    assert RankLayout(8).blocks == 8 and list(RankLayout(8).stages(0)) == list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "replication", "message"),
+    [
+        (0, 1, "ranks=0 is not allowed"),
+        (6, 4, "allowed are 1, 2$"),
+        (2, 2, "allowed are 1$"),
+        (8, 0, "allowed are 1, 2$"),
+        (36, 9, "allowed are 1, 2, 3, 4, 6$"),
+    ],
+)
+def test_layouts_that_cannot_be_say_what_can(ranks, replication, message):
+    with pytest.raises(ValueError, match=message):
+        RankLayout(ranks, replication)
+
+
+def test_more_blocks_than_rows_are_refused():
+    RankLayout(4, 2).check_rows(2)
+    with pytest.raises(ValueError, match="make 4 row blocks, the graph has 3 nodes: give at most 3 ranks"):
+        RankLayout(4).check_rows(3)

@@ -1,0 +1,162 @@
+"""Ranks in 1D and 1.5D train as one process does: real gloo ranks, float64, dropout on."""
+
+import numpy as np
+import pytest
+
+from backends.ablation import resolve
+from backends.batches import BatchPlan
+from backends.blocksparse.config import BlocksparseConfig
+from backends.blocksparse.layout import RankLayout
+from backends.contract import Unsupported
+from backends.model import ModelSpec, TrainingSpec, initial_state
+from backends.registry import runtime
+from datasets.order import apply_order, undo
+from tests.contract.test_parity import PlainClock
+from tests.graphs import awkward_graph
+
+EPOCHS, EXACT = 5, 1e-10
+LAYOUTS = [
+    (2, 1),
+    (4, 1),
+    (4, 2),
+    pytest.param(8, 1, marks=pytest.mark.slow),
+    pytest.param(8, 2, marks=pytest.mark.slow),
+]
+
+
+def spec_of(model, graph):
+    return ModelSpec(model, 2, graph.width, 5, graph.classes, heads=2 if model == "gat" else 1)
+
+
+def trained(graph, spec, training, **options):
+    """Losses of some epochs, gradients and logits after them, all predictions, and the facts."""
+    trainer = runtime(resolve(BlocksparseConfig(**options), []), "train")
+    plan = BatchPlan(graph.nodes_of("train"))
+    trainer.prepare(graph, spec, training, initial_state(spec, 0), plan, PlainClock())
+    losses = [trainer.epoch(index, PlainClock()) for index in range(EPOCHS)]
+    facts = trainer.facts()
+    targets = np.random.default_rng(1).permutation(graph.nodes)[:11]
+    logits, loss, gradients = trainer.loss_and_gradients(targets)
+    results = {"losses": losses, "logits": logits, "loss": loss, "state": trainer.state()["layers.1.bias"]}
+    results["predictions"] = trainer.predict(graph, np.arange(graph.nodes)[::-1])
+    other = awkward_graph(9, nodes=23)
+    results["other graph"] = trainer.predict(other, np.arange(23))
+    trainer.close()
+    return results | gradients, facts
+
+
+@pytest.mark.parametrize("exchange", ["broadcast", "halo"])
+@pytest.mark.parametrize("bounds", ["rows", "edges"])
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+@pytest.mark.parametrize(("ranks", "replication"), LAYOUTS)
+def test_ranks_train_as_one_process_does(ranks, replication, model, bounds, exchange):
+    graph = awkward_graph(2, weighted=model == "gcn", multilabel=model == "sage")
+    dropout = {"dropout": 0.4, "attention_dropout": 0.3 if model == "gat" else 0.0}
+    spec, training = spec_of(model, graph), TrainingSpec(dtype="float64", threads=2, **dropout)
+    options = {"ranks": ranks, "replication": replication, "exchange": exchange, "bounds": bounds}
+    if model == "gat" and replication > 1:
+        assert "1D" in BlocksparseConfig(**options).unsupported("train", "gat", "cpu", True)
+        return
+    expected, _ = trained(graph, spec, training)
+    actual, facts = trained(graph, spec, training, **options)
+    assert expected.keys() == actual.keys()
+    for name, value in expected.items():
+        assert np.abs(np.asarray(value) - actual[name]).max() <= EXACT, name
+    assert sum(facts["ranks"]["edges"]) == facts["spmm"][0]["nnz"]
+    check_bytes(facts["ranks"], RankLayout(ranks, replication), spec, graph, exchange, bounds)
+
+
+@pytest.mark.parametrize("exchange", ["broadcast", "halo"])
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize(("ranks", "replication"), LAYOUTS)
+def test_overlap_changes_nothing_but_the_time(ranks, replication, model, exchange):
+    graph = awkward_graph(2, weighted=model == "gcn", multilabel=model == "sage")
+    spec, training = spec_of(model, graph), TrainingSpec(dtype="float64", dropout=0.4, threads=2)
+    options = {"ranks": ranks, "replication": replication, "exchange": exchange}
+    expected, whole = trained(graph, spec, training, **options)
+    actual, facts = trained(graph, spec, training, **options, overlap=True)
+    for name, value in expected.items():
+        assert np.abs(np.asarray(value) - actual[name]).max() <= EXACT, name
+    assert [traffic["rows"] for traffic in facts["ranks"]["traffic"]] == [
+        traffic["rows"] for traffic in whole["ranks"]["traffic"]
+    ]
+
+
+def check_bytes(facts, layout, spec, graph, exchange, bounds):
+    """Received bytes are those of the formula: rows of other blocks forward, their gradients back."""
+    widths = {  # (forward, backward) of both layers: layer 0 aggregates the constant input, or sends what it transforms
+        "gcn": [(spec.in_width, 0), (graph.classes, graph.classes)],
+        "sage": [(spec.in_width, 0), (graph.classes, graph.classes)],
+        "gat": [(2 * 5 + 2, 2 * 5 + 2), (graph.classes + 1, graph.classes + 1)],
+    }[spec.name]
+    forward, backward = (sum(width) for width in zip(*widths, strict=True))
+    for rank, traffic in enumerate(facts["traffic"]):
+        block, column = layout.place(rank)
+        received = facts["received_rows"][rank]
+        if exchange == "broadcast" and bounds == "rows":
+            cuts = [k * graph.nodes // layout.blocks for k in range(layout.blocks + 1)]
+            sizes = np.diff(cuts)
+            assert received == sum(sizes[k] for k in layout.stages(column) if k != block)
+            returned = (layout.blocks - 1) * sizes[block] * (block in layout.stages(column))
+            assert traffic["rows"] == 8 * (received * forward + returned * backward)
+
+
+def test_ranks_infer_as_one_process_does():
+    graph = awkward_graph(5)
+    spec = spec_of("sage", graph)
+    scores = []
+    for options in ({}, {"ranks": 2, "exchange": "broadcast"}, {"ranks": 4, "replication": 2}):
+        inferrer = runtime(resolve(BlocksparseConfig(**options), []), "infer")
+        plan = BatchPlan(np.arange(graph.nodes)[::2])
+        inferrer.prepare(graph, spec, TrainingSpec(dtype="float64"), initial_state(spec, 0), plan, PlainClock())
+        scores.append(inferrer.infer(PlainClock()))
+        assert ("ranks" in inferrer.facts()) == bool(options)
+        inferrer.close()
+    assert all(np.abs(scores[0] - other).max() <= EXACT for other in scores[1:])
+
+
+def test_more_row_blocks_than_nodes_are_unsupported():
+    graph = awkward_graph(0, nodes=7, edges=4)
+    spec = spec_of("gcn", graph)
+    with pytest.raises(Unsupported, match="8 row blocks, the graph has 7 nodes"):
+        trained(graph, spec, TrainingSpec(), ranks=8)
+
+
+@pytest.mark.parametrize(("ranks", "replication"), [(6, 4), (4, 4), (8, 3), (0, 1)])
+def test_layouts_that_cannot_be_are_refused(ranks, replication):
+    with pytest.raises(ValueError, match="is not allowed"):
+        BlocksparseConfig(ranks=ranks, replication=replication)
+
+
+@pytest.mark.parametrize("model", ["gcn", "gat"])
+def test_no_order_changes_what_is_dropped(model):
+    graph = awkward_graph(4, weighted=model == "gcn")
+    order = np.random.default_rng(0).permutation(graph.nodes)
+    spec = spec_of(model, graph)
+    training = TrainingSpec(dtype="float64", dropout=0.4, attention_dropout=0.3 if model == "gat" else 0.0)
+    runs = []
+    for ordered, options in ((graph, {}), (apply_order(graph, order), {}), (apply_order(graph, order), {"ranks": 2})):
+        trainer = runtime(resolve(BlocksparseConfig(**options), []), "train")
+        plan = BatchPlan(ordered.nodes_of("train"))
+        trainer.prepare(ordered, spec, training, initial_state(spec, 0), plan, PlainClock())
+        losses = [trainer.epoch(index, PlainClock()) for index in range(EPOCHS)]
+        scores = trainer.predict(ordered, np.arange(graph.nodes))
+        runs.append((losses, scores if ordered is graph else undo(scores, order)))
+        trainer.close()
+    for losses, scores in runs[1:]:
+        assert np.abs(np.subtract(losses, runs[0][0])).max() <= EXACT
+        assert np.abs(scores - runs[0][1]).max() <= EXACT
+
+
+def test_messages_are_held_back_for_a_slow_link():
+    graph = awkward_graph(2)
+    spec = spec_of("gcn", graph)
+    _, facts = trained(graph, spec, TrainingSpec(), ranks=2, link=[1e6, 0.002])
+    traffic = facts["ranks"]["traffic"][0]
+    # forward and backward of two layers, and the sum of gradients, whose ring has two messages
+    assert traffic["seconds"] >= 0.002 * (2 + 1 + 2) + (traffic["rows"] + traffic["ring"]) / 1e6
+    assert "0.008 Gbit/s" in facts["ranks"]["network"]
+    with pytest.raises(ValueError, match="bytes per second, seconds"):
+        BlocksparseConfig(link=[1e9])
+    with pytest.raises(ValueError, match="is not allowed"):
+        BlocksparseConfig(link=[0.0, 1.0])

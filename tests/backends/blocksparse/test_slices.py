@@ -1,0 +1,79 @@
+"""Slices together are the matrix, each edge once; rows that travel are those that are needed."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.blocksparse.layout import RankLayout, replications
+from backends.blocksparse.slices import cut
+from datasets.adjacency import adjacency_of
+from datasets.order import apply_order, permutation_of
+from datasets.order.bounds import BOUNDS
+from datasets.registry import load_dataset
+from tests.graphs import awkward_graph
+
+
+@st.composite
+def cuts(draw):
+    graph = awkward_graph(draw(st.integers(0, 50)), nodes=draw(st.integers(8, 40)), edges=draw(st.integers(0, 200)))
+    ranks = draw(st.integers(1, 8))
+    layout = RankLayout(ranks, draw(st.sampled_from(replications(ranks))))
+    return graph, layout, draw(st.sampled_from(sorted(BOUNDS))), draw(st.sampled_from(["broadcast", "halo"]))
+
+
+def parts_of(graph, layout, bounds, exchange, model="gcn"):
+    adjacency = adjacency_of(graph, model)
+    return adjacency, *cut(graph, adjacency, layout, BOUNDS[bounds](adjacency.csr, layout.blocks), exchange, False)
+
+
+@settings(max_examples=60)
+@given(cuts())
+def test_slices_hold_every_edge_once_and_receive_the_rows_of_their_columns(case):
+    graph, layout, _, exchange = case
+    adjacency, parts, slices = parts_of(*case)
+    whole = np.zeros(adjacency.csr.shape)
+    np.add.at(whole, (adjacency.csr.destinations, adjacency.csr.indices), adjacency.weight)
+    total = np.zeros_like(whole)
+    for rank, part in enumerate(slices):
+        block, column = layout.place(rank)
+        # the rows that arrive, block after block: each owner sends what it lists for this rank
+        received = [
+            parts.bounds[owner] + slices[layout.rank_of(owner, column)].sent[block] for owner in range(layout.blocks)
+        ]
+        assert tuple(map(len, received)) == part.incoming
+        columns = np.concatenate(received)
+        rows = parts.own_rows(rank)
+        np.add.at(total, (part.csr.destinations + rows.start, columns[part.csr.indices]), part.weight)
+        assert np.array_equal(part.features, graph.features[rows]) and np.array_equal(
+            part.nodes, np.arange(graph.nodes)[rows]
+        )
+        if exchange == "halo":
+            assert len(np.unique(part.csr.indices)) == part.csr.shape[1]
+    assert np.allclose(total, whole)
+
+
+@pytest.mark.real_data
+@pytest.mark.parametrize(("name", "clusters", "most"), [("ego_twitter", None, 0.25), ("cnr_2000", 8, 0.03)])
+def test_after_metis_the_halo_is_a_small_part_of_the_broadcast(name, clusters, most, cache_folder):
+    graph = load_dataset(name, {}, cache_folder)
+    options = {} if clusters is None else {"cluster": -(-graph.nodes // clusters)}
+    ordered = apply_order(graph, permutation_of("metis", graph.csr, options))
+    layout = RankLayout(8)
+    received = {}
+    for exchange in ("broadcast", "halo"):
+        received[exchange] = max(parts_of(ordered, layout, "rows", exchange)[1].received)
+    assert received["broadcast"] == graph.nodes - graph.nodes // 8
+    assert received["halo"] <= most * received["broadcast"]
+
+
+@pytest.mark.real_data
+def test_metis_leaves_blocks_of_equal_rows_uneven_and_bounds_by_edges_even(cache_folder):
+    graph = load_dataset("cnr_2000", {}, cache_folder)
+    ordered = apply_order(graph, permutation_of("metis", graph.csr))
+
+    def imbalance(ranks, replication, bounds):
+        return parts_of(ordered, RankLayout(ranks, replication), bounds, "halo")[1].imbalance
+
+    assert imbalance(4, 2, "rows") > 1.5  # figure 5: whole-graph METIS in 1.5D
+    assert imbalance(8, 1, "edges") <= 1.1
