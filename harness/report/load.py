@@ -1,4 +1,4 @@
-"""Other programs and the hypervisor beside the samples of a row, from its records."""
+"""What shared the cores with the samples of a row, from its records: other programs, the hypervisor, its own ranks."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ STEAL = 0.05  # of the CPU time
 def doubts(records: Sequence[Record]) -> list[Doubt]:
     """Name load or steal above a bound in most of the processes: repeating their samples did not help."""
     processes = [process for record in records for process in record.get("processes", ())]
-    named = []
+    named = [_oversubscribed(record) for record in records[:1] if record["facts"].get("oversubscribed")]
     loads = [process["load"] for process in processes if "load" in process]
     excess = [process["load"] - process["tolerated_load"] for process in processes if "tolerated_load" in process]
     if excess and median(excess) > 0:
@@ -21,3 +21,8 @@ def doubts(records: Sequence[Record]) -> list[Doubt]:
     if stolen and median(stolen) > STEAL:
         named.append(Doubt("steal", f"the hypervisor kept back {median(stolen):.0%} of the time", "another machine"))
     return named
+
+
+def _oversubscribed(record: Record) -> Doubt:
+    ranks, cores = len(record["facts"]["ranks"]["edges"]), record["facts"]["oversubscribed"]
+    return Doubt("oversubscribed", f"{ranks} ranks shared {cores} cores: no speed", f"backend.ranks={cores} at most")

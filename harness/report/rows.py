@@ -59,7 +59,7 @@ class Row:
     @cached_property
     def doubts(self) -> list[Doubt]:
         """What the shape of the samples says against their median, and load beside them."""
-        if not self.ok or not self.timed:
+        if not self.ok or not (self.timed or self.record["facts"].get("oversubscribed")):
             return []
         return [*shape.doubts(list(self.samples().values())), *load.doubts(self.ok)]
 
@@ -102,7 +102,9 @@ class Row:
 
     @property
     def timed(self) -> bool:
-        """Whether the run was meant to measure time: suites of scores take one sample."""
+        """Whether the run measures time: suites of scores take one sample, more ranks than cores share them."""
+        if self.ok and self.record["facts"].get("oversubscribed"):
+            return False
         return int(self.record["config"].get("measure", {}).get("max_samples", 2)) > 1
 
     def samples(self) -> dict[str, list[float]]:
