@@ -91,7 +91,7 @@ class RankWorker:
     def __init__(self, rank: int, task: RankTask, part: RankSlice, state: State, links: type[Links] = Links) -> None:
         self.task, self.rank = task, rank
         self.dtype = getattr(torch, task.training.dtype)
-        sent = [torch.from_numpy(rows) for rows in part.sent]
+        sent = [torch.from_numpy(np.array(rows)) for rows in part.sent]
         rows = part.csr.shape[0]
         weight = None if part.weight is None else torch.from_numpy(np.array(part.weight)).to(self.dtype)
         matrix, incoming = LayerMatrix(part.csr, weight), list(part.incoming)
