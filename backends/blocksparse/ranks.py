@@ -94,7 +94,7 @@ class RanksTrainer(BlocksparseTrainer):
         for rank in range(self.layout.ranks):
             rows = self.cut.own_rows(rank)
             own = np.flatnonzero((nodes >= rows.start) & (nodes < rows.stop))
-            share = float(known[own].sum() / max(1, known.sum()))
+            share = float(known[own].sum() / known.sum()) if known.any() else np.nan  # NaN, as in one process
             answers.append((OwnTargets(nodes[own] - rows.start, labels[own], share),))
         return answers
 

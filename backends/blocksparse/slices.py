@@ -21,7 +21,8 @@ class RankSlice:
     ``csr`` is [own rows, received rows], its columns in the order in which rows arrive, block after block; ``weight``
     [nnz] holds gcn's weights, float32, or sage's 1 / in-degree, float64, and is ``None`` for gat. ``incoming`` are how
     many rows come from each block of the column group, ``sent`` the own rows that go to each of its ranks. ``nodes``
-    int64 are the original numbers of the own rows; ``features`` are theirs, where the graph has some.
+    int64 are the original numbers of the own rows; ``features`` are theirs, where the graph has some. Edge ids are
+    there for gat alone, whose dropout hashes them.
     """
 
     csr: Csr
@@ -35,7 +36,7 @@ class RankSlice:
     def bytes(self) -> int:
         """Bytes of the matrix and the features."""
         features = self.features.arrays if isinstance(self.features, SparseFeatures) else (self.features,)
-        arrays = self.csr.indptr, self.csr.indices, self.weight, *features
+        arrays = self.csr.indptr, self.csr.indices, self.csr.edge_ids, self.weight, *features
         return sum(array.nbytes for array in arrays if array is not None)
 
 
@@ -91,7 +92,7 @@ def cut(graph: Graph, adjacency: Adjacency, layout: RankLayout, bounds: Numbers,
 def _part(
     csr: Csr, weight: Weights | None, layout: RankLayout, bounds: Numbers, rank: int, exchange: str
 ) -> tuple[Csr, Weights | None, list[Numbers]]:
-    """A rank's matrix, its weights, and the rows that it wants from each block."""
+    """A rank's matrix, its weights, and the rows that come from each block."""
     block, column = layout.place(rank)
     stages = layout.stages(column)
     first, last = int(bounds[stages.start]), int(bounds[stages.stop])
@@ -106,7 +107,8 @@ def _part(
         received, columns = np.arange(first, last), columns - first
     incoming = [received[slice(*np.searchsorted(received, bounds[k : k + 2]))] for k in range(layout.blocks)]
     shape = len(counts) - 1, len(received)
-    part = Csr(counts.astype(csr.indptr.dtype), columns.astype(csr.indices.dtype), shape, csr.ids[positions])
+    ids = None if weight is not None else positions if csr.edge_ids is None else csr.edge_ids[positions]
+    part = Csr(counts.astype(csr.indptr.dtype), columns.astype(csr.indices.dtype), shape, ids)
     return part, None if weight is None else weight[positions], incoming
 
 

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from backends.kernels.checks import check_values
 from backends.kernels.dispatch import implementation
 
 
@@ -24,5 +25,6 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
             f"logits have shape {tuple(logits.shape)}, labels are {labels.dtype} {tuple(labels.shape)}: "
             "[n, classes] and int64 [n] are needed"
         )
+    check_values("logits", logits)
     value: Tensor = implementation("logits", logits).cross_entropy(logits, labels)
     return value

@@ -157,6 +157,14 @@ class Operand:
             self._transposed_weight = (weakref.ref(weight), weight._version, values)
         return values
 
+    def backward_weight(self, weight: Tensor | None, mean: bool, like: Tensor) -> Tensor | None:
+        """Factors of the transpose's edges in the backward pass of a sum or mean, with type and device of ``like``."""
+        weights = None if weight is None else self.transposed_weight(weight)
+        if not mean:
+            return weights
+        means = self.on(like.device).mean_weights_backward.to(like.dtype)
+        return means if weights is None else weights * means
+
     def cached_weight(self, weight: Tensor) -> Tensor | None:
         """The kept weights in the transpose's edge order, if they are those of ``weight``."""
         if self._transposed_weight is None:
@@ -178,11 +186,6 @@ class Operand:
     def inverse_in_degrees(self) -> Tensor:
         """1 / in-degree of each row, 1 where it is 0; float64."""
         return torch.from_numpy(1.0 / np.maximum(self._csr.in_degrees, 1))
-
-    @cached_property
-    def mean_weights_backward(self) -> Tensor:
-        """1 / in-degree of each transposed edge's destination, float64: the transpose of the mean."""
-        return self.inverse_in_degrees.index_select(0, torch.from_numpy(self.backward.indices))
 
 
 class EdgeTensors:
@@ -260,7 +263,7 @@ def build_transpose(csr: Csr, weight: Tensor | None = None, mean: bool = False) 
     if weight is not None and not weight.requires_grad:
         matrix.transposed_weight(weight)
     if mean:
-        _ = matrix.mean_weights_backward
+        _ = matrix.on(torch.device("cpu")).mean_weights_backward
 
 
 def register_rows(csr: Csr, part: Csr) -> Csr:

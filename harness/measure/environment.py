@@ -55,7 +55,7 @@ def checked(backend: str, threads: int, device: str = "cpu", allocator: str = "t
     if device.startswith("cuda"):
         values["gpu"] = gpu_models()
     if config.kind != "peer":
-        values["kernels"] = "native" if kernels_built() else "plain torch"
+        values["kernels"] = _kernels(device)
     return values
 
 
@@ -123,6 +123,13 @@ def installed(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def _kernels(device: str) -> str:
+    """The implementation of our kernels on a device."""
+    if device.startswith("cuda"):
+        return "plain torch" if (triton := installed("triton")) is None else f"triton {triton}"
+    return "native" if kernels_built() else "plain torch"
 
 
 def kernels_built() -> bool:

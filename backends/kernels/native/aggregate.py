@@ -80,7 +80,7 @@ class _Sum(torch.autograd.Function):
             rows = grad * matrix.inverse_in_degrees.to(grad.dtype)[:, None] if ctx.mean else grad
             grad_weight = edge_products(matrix, rows.contiguous()[:, None], x.detach().contiguous()[:, None])[:, 0]
         if ctx.needs_input_grad[2]:
-            grad_x = multiply(matrix.backward, grad, _transposed_weight(matrix, weight, ctx.mean, grad.dtype), None)
+            grad_x = multiply(matrix.backward, grad, matrix.backward_weight(weight, ctx.mean, grad), None)
         return None, grad_weight, grad_x, None
 
 
@@ -115,14 +115,6 @@ class _SumLayer(torch.autograd.Function):
         grad_sum, grad_bias = gradients(grad, out, None, layer.kind, layer.mask, None)
         grad_x = None
         if ctx.needs_input_grad[1]:
-            weight = _transposed_weight(layer.matrix, layer.weight, layer.mean, grad.dtype)
+            weight = layer.matrix.backward_weight(layer.weight, layer.mean, grad)
             grad_x = multiply(layer.matrix.backward, grad_sum, weight, None)
         return None, grad_x, grad_sum if ctx.needs_input_grad[2] else None, grad_bias
-
-
-def _transposed_weight(matrix: Operand, weight: Tensor | None, mean: bool, dtype: torch.dtype) -> Tensor | None:
-    """Weights in the transpose's edge order; those of a weight without gradient are cached with the matrix."""
-    if weight is None:
-        return matrix.mean_weights_backward.to(dtype) if mean else None
-    weights = matrix.transposed_weight(weight)
-    return weights * matrix.mean_weights_backward.to(dtype) if mean else weights

@@ -27,6 +27,18 @@ def _scores(source, destination, edge, score_src, score_dst, score_edge, heads, 
 
 
 @triton.jit
+def _attention_of(
+    source, destination, edge, score_src, score_dst, score_edge, row_max, row_sum, slope, heads, head, live,
+    EDGE_SCORES: tl.constexpr,
+):  # fmt: skip
+    """Scores of edges before the leaky ReLU, and their shares of their rows."""
+    raw = _scores(source, destination, edge, score_src, score_dst, score_edge, heads, head, live, EDGE_SCORES)
+    score = tl.where(raw > 0, raw, raw * slope)
+    alpha = tl.exp(score - tl.load(row_max + destination * heads + head, mask=live, other=0.0))
+    return raw, alpha / tl.load(row_sum + destination * heads + head, mask=live, other=1.0)
+
+
+@triton.jit
 def _retained(edge, live, numbers, head, seed, bound, NUMBERED: tl.constexpr):
     """Whether dropout retains an edge's score: the hash of the native kernel (splitmix64)."""
     edge = tl.load(numbers + edge, mask=live, other=0) if NUMBERED else edge
@@ -94,10 +106,10 @@ def _attend(
         else:
             edge = place
             source, destination = column, row + tl.zeros_like(column)
-        raw = _scores(source, destination, edge, score_src, score_dst, score_edge, heads, head, live, EDGE_SCORES)
-        score = tl.where(raw > 0, raw, raw * slope)
-        alpha = tl.exp(score - tl.load(row_max + destination * heads + head, mask=live, other=0.0))
-        alpha = alpha / tl.load(row_sum + destination * heads + head, mask=live, other=1.0)
+        _, alpha = _attention_of(
+            source, destination, edge, score_src, score_dst, score_edge, row_max, row_sum, slope, heads, head, live,
+            EDGE_SCORES,
+        )  # fmt: skip
         if DROPS:
             retained = _retained(edge, live, numbers, head, seed, bound, NUMBERED)
             alpha = tl.where(retained, alpha * tl.load(constants + 1), 0.0)
@@ -130,10 +142,10 @@ def _edge_gradients(
             flow * tl.load(z + (source[:, None] * heads + head) * width + at[None, :], mask=both, other=0.0), 1
         )
     slope = tl.load(constants)
-    raw = _scores(source, destination, edge, score_src, score_dst, score_edge, heads, head, live, EDGE_SCORES)
-    score = tl.where(raw > 0, raw, raw * slope)
-    alpha = tl.exp(score - tl.load(row_max + destination * heads + head, mask=live, other=0.0))
-    alpha = alpha / tl.load(row_sum + destination * heads + head, mask=live, other=1.0)
+    raw, alpha = _attention_of(
+        source, destination, edge, score_src, score_dst, score_edge, row_max, row_sum, slope, heads, head, live,
+        EDGE_SCORES,
+    )  # fmt: skip
     if DROPS:
         retained = _retained(edge, live, numbers, head, seed, bound, NUMBERED)
         inner = tl.where(retained, inner * tl.load(constants + 1), 0.0)

@@ -125,15 +125,6 @@ class _Sum(torch.autograd.Function):
             rows = grad * matrix.on(grad.device).inverse_in_degrees.to(grad.dtype)[:, None] if ctx.mean else grad
             grad_weight = plain.sddmm(matrix, rows[:, None], x[:, None])[:, 0]
         if ctx.needs_input_grad[2]:
-            weights = _transposed_weight(matrix, weight, ctx.mean, grad)
+            weights = matrix.backward_weight(weight, ctx.mean, grad)
             grad_x = add_rows(side_of(matrix, grad.device, transposed=True), grad, weights)
         return None, grad_weight, grad_x, None
-
-
-def _transposed_weight(matrix: Operand, weight: Tensor | None, mean: bool, grad: Tensor) -> Tensor | None:
-    """Weights in the transpose's edge order; those of a weight without gradient are cached with the matrix."""
-    weights = None if weight is None else matrix.transposed_weight(weight)
-    if not mean:
-        return weights
-    means = matrix.on(grad.device).mean_weights_backward.to(grad.dtype)
-    return means if weights is None else weights * means

@@ -1,5 +1,7 @@
 """Ranks in 1D and 1.5D train as one process does: real gloo ranks, float64, dropout on."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -113,6 +115,17 @@ def test_ranks_infer_as_one_process_does():
         assert ("ranks" in inferrer.facts()) == bool(options)
         inferrer.close()
     assert all(np.abs(scores[0] - other).max() <= EXACT for other in scores[1:])
+
+
+def test_ranks_have_no_loss_where_no_target_has_a_label():
+    graph = replace(awkward_graph(1), labels=np.full(40, -1))
+    spec = spec_of("gcn", graph)
+    for options in ({}, {"ranks": 2}):
+        trainer = runtime(resolve(BlocksparseConfig(**options), []), "train")
+        plan = BatchPlan(np.arange(10))
+        trainer.prepare(graph, spec, TrainingSpec(), initial_state(spec, 0), plan, PlainClock())
+        assert np.isnan(trainer.epoch(0, PlainClock()))
+        trainer.close()
 
 
 def test_more_row_blocks_than_nodes_are_unsupported():

@@ -13,12 +13,17 @@ def drawn(seed, *shapes):
     return [torch.randn(shape, generator=draw, dtype=torch.float64) for shape in shapes]
 
 
-def gradients(call, inputs, dtype):
-    """Outputs and gradients of all inputs, for output gradients that depend on nothing but their shapes."""
+def gradients(call, inputs, dtype, magnitude=False):
+    """Outputs and gradients of all inputs, for output gradients that depend on nothing but their shapes.
+
+    With ``magnitude`` of absolute inputs and flows: what rounding errors of sums of products are proportional to.
+    """
+    inputs = [part.abs() for part in inputs] if magnitude else inputs
     operands = [part.to(dtype).requires_grad_() for part in inputs]
     outputs = call(*operands)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     flows = [flow.to(dtype) for flow in drawn(7, *(out.shape for out in outputs))]
+    flows = [flow.abs() for flow in flows] if magnitude else flows
     return [out.detach() for out in outputs], torch.autograd.grad(outputs, operands, flows)
 
 
@@ -30,11 +35,15 @@ def assert_close(actual, expected, bound):
 
 
 def check(native_call, torch_call, inputs):
+    """Each entry of outputs and gradients is off by no more than rounding makes of the sizes of its terms."""
     expected = gradients(torch_call, inputs, torch.float64)
-    for dtype, bound in ((torch.float64, 1e-12), (torch.float32, 1e-5)):
-        actual = gradients(native_call, inputs, dtype)
-        assert_close(actual[0], expected[0], bound)
-        assert_close(actual[1], expected[1], bound)
+    magnitudes = gradients(torch_call, inputs, torch.float64, magnitude=True)
+    for dtype in (torch.float64, torch.float32):
+        actual, bound = gradients(native_call, inputs, dtype), 8 * torch.finfo(dtype).eps
+        triples = zip(*([*outputs, *slopes] for outputs, slopes in (actual, expected, magnitudes)), strict=True)
+        for one, other, size in triples:
+            assert one.shape == other.shape
+            assert bool(((one.double() - other).abs() <= bound * size).all())
 
 
 sizes = st.integers(1, 70)

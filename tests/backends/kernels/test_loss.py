@@ -58,6 +58,8 @@ def test_the_loss_of_classes_at_the_edges_of_its_input():
     for label in (3, -2):
         with pytest.raises(IndexError):
             cross_entropy(torch.ones(2, 3), torch.tensor([0, label]))
+    with pytest.raises(ValueError, match="allowed are float32, float64"):
+        cross_entropy(torch.ones(2, 3).half(), torch.tensor([0, 1]))
     for labels in (torch.zeros(3, dtype=torch.int64), torch.zeros(2), torch.zeros(2, 3, dtype=torch.int64)):
         with pytest.raises(ValueError, match="are needed"):
             cross_entropy(torch.ones(2, 3), labels)

@@ -23,6 +23,15 @@ def test_threads_and_packages_are_checked():
 def test_only_own_engines_name_their_kernels():
     assert "kernels" in environment.checked("agl", 1)
     assert "kernels" not in environment.checked("pyg", 1)
+    assert environment.checked("blocksparse", 1)["kernels"] in ("native", "plain torch")
+
+
+def test_on_a_gpu_the_kernels_are_tritons_or_plain_torchs(monkeypatch):
+    versions = {"triton": "3.9.0"}
+    monkeypatch.setattr(environment, "installed", versions.get)
+    assert environment.checked("blocksparse", 1, "cuda")["kernels"] == "triton 3.9.0"
+    versions.clear()
+    assert environment.checked("blocksparse", 1, "cuda")["kernels"] == "plain torch"
 
 
 def test_the_code_is_not_known_before_a_cell_ran():

@@ -1,5 +1,6 @@
 """Triton's kernels against the other implementations: on a GPU where there is one, else in Triton's interpreter."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -9,26 +10,27 @@ import numpy as np
 import pytest
 import torch
 
+from backends.kernels import Mask, dispatch, dropout, dropout_values, gat, mask_key, native, plain, spmm
+from backends.kernels.operand import operand
+from datasets.csr import Csr
+from tests.backends.kernels.matrices import random_csr
+
+pytestmark = pytest.mark.needs_triton
 ON_GPU = torch.cuda.is_available()
 if not ON_GPU:
     os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined
-pytest.importorskip("triton")
-
-from backends.kernels import Mask, dispatch, dropout, dropout_values, gat, mask_key, native, plain, spmm  # noqa: E402
-from backends.kernels import triton as kernels  # noqa: E402
-from backends.kernels.operand import operand  # noqa: E402
-from backends.kernels.triton import layout  # noqa: E402
-from datasets.csr import Csr  # noqa: E402
-from tests.backends.kernels.matrices import random_csr  # noqa: E402
-
 DEVICE = "cuda" if ON_GPU else "cpu"
 BOUNDS = {torch.float64: 1e-11, torch.float32: 2e-5}
 
 
 @pytest.fixture(autouse=True)
 def on_triton(monkeypatch):
-    monkeypatch.setitem(dispatch.IMPLEMENTATIONS, DEVICE, kernels)
+    """Compute by Triton; the interpreter is slow, so that rows of few edges are cut there."""
+    layout = importlib.import_module("backends.kernels.triton.layout")
+    monkeypatch.setitem(dispatch.IMPLEMENTATIONS, DEVICE, importlib.import_module("backends.kernels.triton"))
     monkeypatch.setattr(layout, "_SIDES", layout._SIDES.__class__())
+    if not ON_GPU:
+        monkeypatch.setattr(layout.RowPieces.of.__func__, "__defaults__", (4,))
 
 
 def hub_csr():
@@ -36,12 +38,6 @@ def hub_csr():
     draw = np.random.default_rng(1)
     degrees = np.array([3, 5000 if ON_GPU else 40, 0, 1, 1025 if ON_GPU else 9, 7])
     return Csr(np.concatenate(([0], np.cumsum(degrees))), draw.integers(0, 8, int(degrees.sum())), (6, 8))
-
-
-def small_pieces(monkeypatch):
-    """Cut rows of few edges, as the interpreter is slow."""
-    if not ON_GPU:
-        monkeypatch.setattr(layout.RowPieces.of.__func__, "__defaults__", (4,))
 
 
 MATRICES = [
@@ -74,8 +70,7 @@ def check(call, definition, shapes, seed):
 @pytest.mark.parametrize("reduce", ["sum", "mean"])
 @pytest.mark.parametrize("width", [1, 70])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_sums_equal_the_plain_ones(matrix, reduce, width, weighted, monkeypatch):
-    small_pieces(monkeypatch)
+def test_sums_equal_the_plain_ones(matrix, reduce, width, weighted):
     csr = MATRICES[matrix]()
     shapes = [(csr.shape[1], width), *([(csr.nnz,)] if weighted else [])]
     check(
@@ -90,8 +85,7 @@ def test_sums_equal_the_plain_ones(matrix, reduce, width, weighted, monkeypatch)
     (0, 1, 3, True), (0, 8, 1, False), (0, 2, 130, False), (1, 3, 5, True), (2, 2, 3, True), (3, 3, 5, True),
     (3, 1, 70, False),
 ])  # fmt: skip
-def test_attention_equals_the_plain_one(matrix, heads, width, edges, monkeypatch):
-    small_pieces(monkeypatch)
+def test_attention_equals_the_plain_one(matrix, heads, width, edges):
     csr = MATRICES[matrix]()
     rows, columns = csr.shape
     shapes = [(columns, heads, width), (columns, heads), (rows, heads), *([(csr.nnz, heads)] if edges else [])]
@@ -103,9 +97,7 @@ def test_attention_equals_the_plain_one(matrix, heads, width, edges, monkeypatch
     )
 
 
-@pytest.mark.skipif(dispatch.extension is None, reason="compares with the native mask")
-def test_dropout_of_attention_has_the_mask_and_gradients_of_the_native_kernel(monkeypatch):
-    small_pieces(monkeypatch)
+def test_dropout_of_attention_has_the_mask_and_gradients_of_the_native_kernel():
     csr = hub_csr()
     shapes = [(8, 2, 5), (8, 2), (6, 2)]
     for seed in (3, 1 << 61):
@@ -140,8 +132,7 @@ def test_dropout_of_values_drops_those_of_plain_torch(numbered):
     assert torch.equal(dropout_values(csr, values.to(DEVICE), there).cpu(), expected)
 
 
-def test_repeated_calls_give_the_same_bits(monkeypatch):
-    small_pieces(monkeypatch)
+def test_repeated_calls_give_the_same_bits():
     csr, draw = hub_csr(), torch.Generator().manual_seed(0)
     x, score = torch.randn(8, 40, generator=draw).to(DEVICE), torch.randn(8, 1, generator=draw).to(DEVICE)
     runs = [(spmm(csr, x), gat(csr, x[:, None], score, score[:6])) for _ in range(3)]
