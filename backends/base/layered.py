@@ -138,14 +138,16 @@ class LayeredNetwork(Network):
         scores = dense(hidden, weight @ vectors.T)
         rows = matrix.csr.shape[0] if matrix.own_columns is None else matrix.own_columns
         score_dst = select_rows(scores[:, 1:], rows)
-        gathered = gat(matrix.csr, hidden[:, None], scores[:, :1], score_dst, **self._attention(layer))[:, 0]
+        gathered = gat(matrix.csr, hidden[:, None], scores[:, :1], score_dst, **self._attention(layer, matrix))[:, 0]
         if activation == "none":
             return dense(gathered, weight, bias)
         return bias_activation(dense(gathered, weight), bias, activation, fresh=True, mask=mask)
 
-    def _attention(self, layer: int) -> dict[str, Any]:
+    def _attention(self, layer: int, matrix: LayerMatrix) -> dict[str, Any]:
+        """Options of a layer's attention; a batch's edges without ids would share masks by position, so they draw."""
         dropout = self.settings.attention_dropout if self.training else 0.0
-        seed = attention_key(self.settings.seed, self.epoch, layer) if dropout > 0 else None
+        has_ids = dropout > 0 and matrix.csr.edge_ids is not None
+        seed = attention_key(self.settings.seed, self.epoch, layer) if has_ids else None
         return {"slope": self.spec.slope, "dropout": dropout, "seed": seed, "row_parallel": self.row_parallel}
 
     def send(self, layer: int, hidden: Rows, rows: int | Tensor) -> tuple[Parts, Parts]:
@@ -183,7 +185,7 @@ class LayeredNetwork(Network):
         bias = self.parameter(layer, "bias")
         if self.spec.name == "gat":
             operands = matrix.csr, sent["z"], sent["score_src"], own["score_dst"]
-            options = self._attention(layer)
+            options = self._attention(layer, matrix)
             if self.spec.is_last(layer) and self.spec.heads_of(layer) > 1:
                 return bias_activation(gat(*operands, **options).mean(1), bias, activation, fresh=True)
             return gat_layer(*operands, bias, activation, **options, mask=mask)

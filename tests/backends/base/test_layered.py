@@ -1,15 +1,18 @@
-"""Attention over a layer's input instead of its output, where that is cheaper, against the float64 definition."""
+"""Attention over a layer's input instead of its output, where that is cheaper; the masks of its dropout."""
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.ablation import resolve
-from backends.base.layered import attends_first
+from backends.base.layered import LayeredNetwork, LayerMatrix, attends_first
 from backends.batches import BatchPlan
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.reference.definition import loss_and_gradients
 from backends.registry import config_class, runtime
+from datasets.adjacency import adjacency_of
+from datasets.csr import Csr
 from tests.backends.agl.test_backend import assert_close, few_of
 from tests.contract.test_parity import PlainClock
 from tests.graphs import awkward_graph
@@ -56,3 +59,15 @@ def test_facts_list_the_width_of_attention_over_the_input():
     products = engine.facts()["spmm"]
     assert [spmm["name"] for spmm in products] == ["layers.0 forward", "layers.0 backward"]
     assert [spmm["width"] for spmm in products] == [graph.width] * 2
+
+
+def test_attention_without_edge_ids_draws_anew_and_with_them_repeats():
+    graph = awkward_graph(1)
+    csr = adjacency_of(graph, "gat").csr
+    spec = ModelSpec("gat", 1, graph.width, 5, graph.classes)
+    network = LayeredNetwork(spec, TrainingSpec(attention_dropout=0.5))
+    network.load(initial_state(spec, 0))
+    features = torch.from_numpy(graph.features)
+    for matrix, repeats in ((csr, True), (Csr(csr.indptr, csr.indices, csr.shape), False)):
+        one, other = (network(features, [LayerMatrix(matrix)]) for _ in range(2))
+        assert torch.equal(one, other) == repeats
