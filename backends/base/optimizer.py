@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from backends.base.network import Network
-from backends.kernels import AdamRates, adam
+from backends.kernels import AdamRates, adam_step
 from backends.kernels.profiling import named
 from backends.model import TrainingSpec
 
@@ -49,19 +49,17 @@ class _Moments:
 
     parameter: nn.Parameter
     decay: float
-    mean: Tensor = field(init=False)
-    square: Tensor = field(init=False)
+    write: Callable[[Tensor, AdamRates], None] = field(init=False)
     steps: int = 0
 
     def __post_init__(self) -> None:
-        self.mean, self.square = torch.zeros_like(self.parameter), torch.zeros_like(self.parameter)
+        self.write = adam_step(self.parameter, torch.zeros_like(self.parameter), torch.zeros_like(self.parameter))
 
     def step(self, rates_of: Callable[[int, float], AdamRates]) -> None:
         """Take a step, unless the parameter has no gradient; as in torch, it then counts none."""
         if self.parameter.grad is not None:
             self.steps += 1
-            rates = rates_of(self.steps, self.decay)
-            adam(self.parameter.detach(), self.parameter.grad, self.mean, self.square, rates)
+            self.write(self.parameter.grad, rates_of(self.steps, self.decay))
 
 
 class KernelAdam:

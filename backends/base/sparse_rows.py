@@ -116,14 +116,44 @@ def projected(rows: Rows, weight: Tensor, att_src: Tensor, att_dst: Tensor) -> t
     """``z = rows @ weight`` [rows, heads, d], and its inner products with both attention vectors [rows, heads]."""
     if not isinstance(rows, SparseRows):
         return projection(rows, weight, att_src, att_dst)
-    z, heads = product(rows, weight), len(att_src)
-    scores = dense(z, torch.cat([_by_head(att_src), _by_head(att_dst)], 1))
-    return z.view(len(rows), *att_src.shape), scores[:, :heads], scores[:, heads:]
+    z, scores_src, scores_dst = _SparseProjection.apply(weight, att_src, att_dst, rows)
+    return z.view(len(rows), *att_src.shape), scores_src, scores_dst
 
 
-def _by_head(vectors: Tensor) -> Tensor:
-    """The matrix [heads * d, heads] whose product with rows is each head's inner product with its vector."""
-    return torch.block_diag(*vectors.unsqueeze(2).unbind(0))
+class _SparseProjection(torch.autograd.Function):
+    """The product with a weight and the scores of its rows; the gradients of both go through one transposed product."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, att_src: Tensor, att_dst: Tensor, rows: SparseRows) -> tuple[Tensor, ...]:
+        z = product_of(rows.csr, weight.detach(), rows.values)
+        vectors = _by_head(att_src.detach(), att_dst.detach())
+        ctx.rows = rows
+        ctx.save_for_backward(z, vectors)
+        score_src, score_dst = (z @ vectors).chunk(2, 1)
+        return z, score_src.contiguous(), score_dst.contiguous()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, grad_src: Tensor, grad_dst: Tensor) -> tuple[Tensor | None, ...]:
+        z, vectors = ctx.saved_tensors
+        scores = torch.cat([grad_src, grad_dst], 1)
+        total = torch.addmm(grad, scores, vectors.T)
+        weight = product_of(ctx.rows.csr, total, ctx.rows.values, transposed=True)
+        heads = vectors.shape[1] // 2
+        src, dst = _diagonals(z.T @ scores, heads).unbind(1)
+        return weight, src.T.contiguous(), dst.T.contiguous(), None
+
+
+def _by_head(att_src: Tensor, att_dst: Tensor) -> Tensor:
+    """The matrix [heads * d, 2 * heads] whose product with rows is each head's inner products with both vectors."""
+    heads, width = att_src.shape
+    matrix = att_src.new_zeros((heads * width, 2 * heads))
+    _diagonals(matrix, heads).copy_(torch.stack([att_src.T, att_dst.T], 1))
+    return matrix
+
+
+def _diagonals(matrix: Tensor, heads: int) -> Tensor:
+    """View the entries [d, 2, heads] of a matrix [heads * d, 2 * heads] whose row and column belong to one head."""
+    return matrix.view(heads, -1, 2, heads).diagonal(dim1=0, dim2=3)
 
 
 def dropped(rows: Rows, mask: Mask) -> Rows:

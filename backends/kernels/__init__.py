@@ -4,7 +4,7 @@ Functions of tensors run in the implementation for their device (``dispatch.py``
 code or in their numpy definition, with equal results.
 """
 
-from backends.kernels.adam import AdamRates, adam
+from backends.kernels.adam import AdamRates, adam, adam_step
 from backends.kernels.aggregate import gat, gat_layer, product, spmm, spmm_layer
 from backends.kernels.blocks import LayerBlock, layer_blocks
 from backends.kernels.dense_layers import dense, projection
@@ -28,6 +28,7 @@ __all__ = [
     "Neighbourhood",
     "SampledEdges",
     "adam",
+    "adam_step",
     "attention_key",
     "bias_activation",
     "binary_cross_entropy",

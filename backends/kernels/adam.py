@@ -1,5 +1,6 @@
 """One step of Adam over one parameter, in place (Kingma and Ba 2015, algorithm 1, with bias correction)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -34,10 +35,31 @@ class AdamRates:
         return float((1.0 - self.beta2**self.step) ** 0.5)
 
 
+def adam_step(parameter: Tensor, mean: Tensor, square: Tensor) -> Callable[[Tensor, AdamRates], None]:
+    """Return ``step(gradient, rates)`` of a parameter, which writes it and the running means of gradient and square.
+
+    All are of one shape. The three stay where they are between steps: their memory is looked up once. Raises ValueError
+    for another shape, type or device, also of a gradient.
+    """
+    for name, tensor in (("mean", mean), ("square", square)):
+        _check(name, tensor, parameter)
+    step: Callable[[Tensor, AdamRates], None] = implementation("parameter", parameter).adam_step(
+        parameter.detach(), mean, square
+    )
+
+    def checked_step(gradient: Tensor, rates: AdamRates) -> None:
+        _check("gradient", gradient, parameter)
+        step(gradient, rates)
+
+    return checked_step
+
+
 def adam(parameter: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, rates: AdamRates) -> None:
-    """Take a step: ``parameter`` and the running means of gradient and square, all of one shape, are written over."""
-    for name, tensor in (("gradient", gradient), ("mean", mean), ("square", square)):
-        check_values(name, tensor, like=parameter)
-        if tensor.shape != parameter.shape:
-            raise ValueError(f"{name} has shape {tuple(tensor.shape)}: the parameter has {tuple(parameter.shape)}")
-    implementation("parameter", parameter).adam(parameter, gradient, mean, square, rates)
+    """Take one step: ``parameter`` and the running means of gradient and square, all of one shape, are written over."""
+    adam_step(parameter, mean, square)(gradient, rates)
+
+
+def _check(name: str, tensor: Tensor, parameter: Tensor) -> None:
+    check_values(name, tensor, like=parameter)
+    if tensor.shape != parameter.shape:
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}: the parameter has {tuple(parameter.shape)}")

@@ -4,6 +4,7 @@ Row-parallel means that all edges of a destination belong to one thread (AGL, se
 ``row_parallel=False`` scatters messages one by one.
 """
 
+import torch
 from torch import Tensor
 
 from backends.kernels import scatter
@@ -118,7 +119,7 @@ def gat(
     kernels = implementation("z", z)
     if not row_parallel:
         return scatter.gat(matrix, z, score_src, score_dst, score_edge, slope, dropout)
-    out: Tensor = kernels.gat(matrix, z, score_src, score_dst, score_edge, slope, dropout, seed)
+    out: Tensor = kernels.gat(matrix, z, score_src, score_dst, score_edge, slope, _edge_mask(dropout, seed))
     return out
 
 
@@ -150,8 +151,16 @@ def gat_layer(
     if fused is None:
         out = gat(csr, z, score_src, score_dst, None, slope, dropout, seed, row_parallel)
         return bias_activation(out.flatten(1), bias, activation, mask=mask)
-    layer: Tensor = fused(matrix, z, score_src, score_dst, bias, activation, slope, dropout, seed, mask)
+    edge_mask = _edge_mask(dropout, seed)
+    layer: Tensor = fused(matrix, z, score_src, score_dst, bias, activation, slope, edge_mask, mask)
     return layer
+
+
+def _edge_mask(dropout: float, seed: int | None) -> Mask | None:
+    """The mask of attention: its rows are edges, its columns heads."""
+    if dropout == 0:
+        return None
+    return Mask(dropout, int(torch.randint(1 << 62, ())) if seed is None else seed)
 
 
 def _check_attention(

@@ -1,7 +1,7 @@
 """The kernels' native implementation: autograd over the compiled extension, for tensors on the CPU."""
 
 from backends.kernels.native import sampling
-from backends.kernels.native.adam import adam
+from backends.kernels.native.adam import adam_step
 from backends.kernels.native.aggregate import product, spmm, spmm_layer
 from backends.kernels.native.attention import gat, gat_layer
 from backends.kernels.native.ceiling import gathering, read_stream, triad
@@ -13,7 +13,7 @@ from backends.kernels.native.loss import binary_cross_entropy, cross_entropy
 from backends.kernels.native.rows import spmm_with_own
 
 __all__ = [
-    "adam",
+    "adam_step",
     "bias_activation",
     "binary_cross_entropy",
     "cross_entropy",

@@ -1,5 +1,6 @@
 """Adam by the compiled extension: one pass over a parameter, its gradient and both means."""
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -8,12 +9,16 @@ from backends.kernels import plain
 from backends.kernels.extension import arrays, extension, threads
 
 
-def adam(parameter: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, rates: Any) -> None:
-    """Write the step over the parameter and both means."""
+def adam_step(parameter: Tensor, mean: Tensor, square: Tensor) -> Callable[[Tensor, Any], None]:
+    """Return the step of a parameter; the views of its memory are those of all steps."""
     if not (parameter.is_contiguous() and mean.is_contiguous() and square.is_contiguous()):
-        plain.adam(parameter, gradient, mean, square, rates)
-        return
-    extension.adam(
-        *arrays(parameter.detach(), gradient.contiguous(), mean, square), rates.decay, 1.0 - rates.beta1,
-        1.0 - rates.beta2, rates.corrected_rate, 1.0 / rates.root, rates.epsilon, threads(),
-    )  # fmt: skip
+        return plain.adam_step(parameter, mean, square)
+    own, *means = arrays(parameter, mean, square)
+
+    def step(gradient: Tensor, rates: Any) -> None:
+        extension.adam(
+            own, gradient.contiguous().numpy(), *means, rates.decay, 1.0 - rates.beta1, 1.0 - rates.beta2,
+            rates.corrected_rate, 1.0 / rates.root, rates.epsilon, threads(),
+        )  # fmt: skip
+
+    return step

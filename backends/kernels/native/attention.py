@@ -20,11 +20,10 @@ def gat(
     score_dst: Tensor,
     score_edge: Tensor | None,
     slope: float,
-    dropout: float,
-    seed: int | None,
+    edge_mask: Any,
 ) -> Tensor:
-    """Attend over in-edges: [rows, heads, d]; the mask of dropout is a hash of ``seed``, edge id and head."""
-    kernel = AttentionKernel(matrix, slope, dropout, _seed_of(dropout, seed))
+    """Attend over in-edges: [rows, heads, d]; ``edge_mask`` drops heads of edges."""
+    kernel = AttentionKernel(matrix, slope, edge_mask)
     out: Tensor = _Gat.apply(kernel, z, score_src, score_dst, score_edge)
     return out
 
@@ -37,8 +36,7 @@ def gat_layer(
     bias: Tensor,
     activation: str,
     slope: float,
-    dropout: float,
-    seed: int | None,
+    edge_mask: Any,
     mask: Any,
 ) -> Tensor:
     """Attend, then write bias and activation over the result: [rows, heads * d].
@@ -46,29 +44,25 @@ def gat_layer(
     With a ``mask`` the result is kept beside: what dropout scaled says less exactly what it was.
     """
     if mask is not None:
-        out = gat(matrix, z, score_src, score_dst, None, slope, dropout, seed)
+        out = gat(matrix, z, score_src, score_dst, None, slope, edge_mask)
         return bias_activation(out.flatten(1), bias, activation, False, mask)
-    kernel = AttentionKernel(matrix, slope, dropout, _seed_of(dropout, seed))
+    kernel = AttentionKernel(matrix, slope, edge_mask)
     out, products = _GatWithoutOutput.apply(kernel, z, score_src, score_dst)
     return bias_activation_in_place(out, products, bias, activation)
 
 
-def _seed_of(dropout: float, seed: int | None) -> int:
-    return seed if seed is not None else int(torch.randint(1 << 62, ())) if dropout > 0 else 0
-
-
 @dataclass(frozen=True)
 class AttentionKernel:
-    """Calls of the extension for one matrix; ``seed`` and the edges' ids decide which edges dropout drops."""
+    """Calls of the extension for one matrix; ``edge_mask`` drops heads of edges by the edges' ids."""
 
     matrix: Operand
     slope: float
-    dropout: float
-    seed: int
+    edge_mask: Any
 
     @property
-    def _drawing(self) -> tuple[Any, ...]:
-        return self.dropout, self.seed, self.matrix.numbers if self.dropout > 0 else None
+    def _drawing(self) -> tuple[Any, ...] | None:
+        mask = self.edge_mask
+        return None if mask is None else (mask.key, mask.bound, mask.scale, self.matrix.numbers)
 
     def forward(self, operands: list[Tensor | None], flat: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Attend with z and the scores of sources, destinations and edges: the output, row maxima and sums.
@@ -82,7 +76,7 @@ class AttentionKernel:
         row_max, row_sum = (empty((rows, heads), z.dtype) for _ in range(2))
         extension.gat_forward(
             direction.indptr, direction.indices, direction.bounds, direction.hubs, *arrays(*operands), self.slope,
-            *self._drawing, *arrays(row_max, row_sum, out), workers(self.matrix.nnz, heads * width),
+            self._drawing, *arrays(row_max, row_sum, out), workers(self.matrix.nnz, heads * width),
         )  # fmt: skip
         return out, row_max, row_sum
 
@@ -98,7 +92,7 @@ class AttentionKernel:
         extension.gat_backward(
             direction.indptr, direction.indices, direction.bounds, direction.hubs, matrix.permutation,
             matrix.forward.indptr, matrix.inverse, matrix.forward.bounds, *arrays(*saved[:4]), self.slope,
-            *self._drawing, *arrays(*saved[4:], products, grad, *grads),
+            self._drawing, *arrays(*saved[4:], products, grad, *grads),
             workers(matrix.nnz, z.shape[1] * z.shape[2]),
         )  # fmt: skip
         return grads

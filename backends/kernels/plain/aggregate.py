@@ -39,10 +39,10 @@ def gat(
     score_dst: Tensor,
     score_edge: Tensor | None,
     slope: float,
-    dropout: float,
-    seed: int | None,
+    edge_mask: Any,
 ) -> Tensor:
-    """Attend over in-edges by one sparse product per head; dropout draws from torch's generator, not from ``seed``."""
+    """Attend over in-edges by one sparse product per head; dropout draws from torch's generator, not the mask's key."""
+    dropout = 0.0 if edge_mask is None else edge_mask.rate
     alpha = attention(matrix, score_src, score_dst, score_edge, slope, dropout)
     heads = zip(alpha.unbind(1), z.unbind(1), strict=True)
     return torch.stack([_SparseProduct.apply(matrix, a, x.contiguous()) for a, x in heads], 1)

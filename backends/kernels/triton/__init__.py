@@ -1,7 +1,7 @@
 """The kernels for CUDA devices: aggregation, attention and dropout in Triton, the rest in torch's operations."""
 
 from backends.kernels.plain import (
-    adam,
+    adam_step,
     bias_activation,
     binary_cross_entropy,
     cross_entropy,
@@ -18,7 +18,7 @@ from backends.kernels.triton.dropout import dropout, dropout_values
 from backends.kernels.triton.sums import product, spmm
 
 __all__ = [
-    "adam",
+    "adam_step",
     "bias_activation",
     "binary_cross_entropy",
     "cross_entropy",

@@ -10,6 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from backends.kernels.operand import Operand
+from backends.kernels.triton.dropout import retained
 from backends.kernels.triton.layout import RowPieces, side_of
 from backends.kernels.triton.sums import add_rows, block_of, launch_sums
 
@@ -39,14 +40,10 @@ def _attention_of(
 
 
 @triton.jit
-def _retained(edge, live, numbers, head, seed, bound, NUMBERED: tl.constexpr):
-    """Whether dropout retains an edge's score: the hash of the native kernel (splitmix64)."""
-    edge = tl.load(numbers + edge, mask=live, other=0) if NUMBERED else edge
-    number = (edge * 64 + head).to(tl.uint64)
-    word = seed.to(tl.uint64) + number * tl.full([], 0x9E3779B97F4A7C15, tl.uint64)
-    word = (word ^ (word >> 30)) * tl.full([], 0xBF58476D1CE4E5B9, tl.uint64)
-    word = (word ^ (word >> 27)) * tl.full([], 0x94D049BB133111EB, tl.uint64)
-    return (word ^ (word >> 31)) >= bound.to(tl.uint64)
+def _retained(edge, live, numbers, head, key, bound, NUMBERED: tl.constexpr):
+    """Whether dropout retains a head of edges."""
+    number = tl.load(numbers + edge, mask=live, other=0) if NUMBERED else edge
+    return retained(number, head + tl.zeros_like(number), key, bound)
 
 
 @triton.jit
@@ -82,10 +79,10 @@ def _row_statistics(
         tl.store(row_sum + row * heads + at, total, mask=inside)
 
 
-@triton.jit(do_not_specialize=["seed", "bound"])
+@triton.jit(do_not_specialize=["key", "bound"])
 def _attend(
     bounds, rows, slots, columns, permutation, score_src, score_dst, score_edge, row_max, row_sum, constants,
-    seed, bound, numbers, x, out, partial, heads, width, TRANSPOSED: tl.constexpr, EDGE_SCORES: tl.constexpr,
+    key, bound, numbers, x, out, partial, heads, width, TRANSPOSED: tl.constexpr, EDGE_SCORES: tl.constexpr,
     DROPS: tl.constexpr, NUMBERED: tl.constexpr, EDGES: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Sum rows of x by attention over a piece's edges; transposed, its rows are the sources."""
@@ -111,8 +108,8 @@ def _attend(
             EDGE_SCORES,
         )  # fmt: skip
         if DROPS:
-            retained = _retained(edge, live, numbers, head, seed, bound, NUMBERED)
-            alpha = tl.where(retained, alpha * tl.load(constants + 1), 0.0)
+            survives = _retained(edge, live, numbers, head, key, bound, NUMBERED)
+            alpha = tl.where(survives, alpha * tl.load(constants + 1), 0.0)
         alpha = tl.where(live, alpha, 0.0)
         from_row = x + (column[:, None] * heads + head) * width + at[None, :]
         total += tl.sum(alpha[:, None] * tl.load(from_row, mask=live[:, None] & inside[None, :], other=0.0), 0)
@@ -122,9 +119,9 @@ def _attend(
         tl.store(out + (row * heads + head) * width + at, total, mask=inside)
 
 
-@triton.jit(do_not_specialize=["seed", "bound"])
+@triton.jit(do_not_specialize=["key", "bound"])
 def _edge_gradients(
-    destinations, columns, score_src, score_dst, score_edge, row_max, row_sum, constants, seed, bound, numbers,
+    destinations, columns, score_src, score_dst, score_edge, row_max, row_sum, constants, key, bound, numbers,
     products, grad, z, out, edges, heads, width, EDGE_SCORES: tl.constexpr, DROPS: tl.constexpr, NUMBERED: tl.constexpr,
     EDGES: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
@@ -147,8 +144,8 @@ def _edge_gradients(
         EDGE_SCORES,
     )  # fmt: skip
     if DROPS:
-        retained = _retained(edge, live, numbers, head, seed, bound, NUMBERED)
-        inner = tl.where(retained, inner * tl.load(constants + 1), 0.0)
+        survives = _retained(edge, live, numbers, head, key, bound, NUMBERED)
+        inner = tl.where(survives, inner * tl.load(constants + 1), 0.0)
     gradient = alpha * (inner - tl.load(products + destination * heads + head, mask=live, other=0.0))
     tl.store(out + edge * heads + head, tl.where(raw > 0, gradient, gradient * slope), mask=live)
 
@@ -159,16 +156,17 @@ class _Attention:
 
     matrix: Operand
     slope: float
-    dropout: float
-    seed: int
+    edge_mask: Any
 
     def drawing(self, device: torch.device) -> tuple[int, int, Tensor | None]:
-        """Seed, the bound below which a word drops its edge, and the edges' ids unless they are positions."""
-        return self.seed, int(self.dropout * 2.0**64), self.matrix.on(device).numbers if self.dropout > 0 else None
+        """Key, the bound below which a word drops its edge, and the edges' ids unless they are positions."""
+        mask = self.edge_mask
+        return (0, 0, None) if mask is None else (mask.key, mask.bound, self.matrix.on(device).numbers)
 
     def constants(self, like: Tensor) -> Tensor:
         """Slope of the leaky ReLU and scale of what dropout retains, in the type of the tensors."""
-        return _constants(self.slope, 1.0 / (1.0 - self.dropout), like.dtype, like.device)
+        scale = 1.0 if self.edge_mask is None else self.edge_mask.scale
+        return _constants(self.slope, scale, like.dtype, like.device)
 
     def statistics(self, scores: tuple[Tensor | None, ...]) -> tuple[Tensor, Tensor]:
         """Largest score and sum of exponentials of each row's edges, [rows, heads]."""
@@ -199,7 +197,7 @@ class _Attention:
         drawing = self.drawing(x.device)
         _attend[(len(pieces), heads, triton.cdiv(width, columns))](
             pieces.bounds, pieces.rows, pieces.slots, side.columns, permutation, *scores, *rows, self.constants(x),
-            *drawing, x, out, partial, heads, width, back, scores[2] is not None, self.dropout > 0,
+            *drawing, x, out, partial, heads, width, back, scores[2] is not None, self.edge_mask is not None,
             drawing[2] is not None, edges, columns, num_warps=1,
         )  # fmt: skip
         if pieces.hubs is not None:
@@ -219,8 +217,8 @@ class _Attention:
         drawing = self.drawing(z.device)
         _edge_gradients[(triton.cdiv(self.matrix.nnz, edges), heads)](
             destinations, side.columns, *scores, *rows, self.constants(z), *drawing, products, grad, z, out,
-            self.matrix.nnz, heads, width, scores[2] is not None, self.dropout > 0, drawing[2] is not None, edges,
-            columns, num_warps=1,
+            self.matrix.nnz, heads, width, scores[2] is not None, self.edge_mask is not None, drawing[2] is not None,
+            edges, columns, num_warps=1,
         )  # fmt: skip
         return out
 
@@ -249,13 +247,10 @@ def gat(
     score_dst: Tensor,
     score_edge: Tensor | None,
     slope: float,
-    dropout: float,
-    seed: int | None,
+    edge_mask: Any,
 ) -> Tensor:
-    """Attend over in-edges: [rows, heads, d]; the mask of dropout is a hash of ``seed``, edge id and head."""
-    if seed is None:
-        seed = int(torch.randint(1 << 62, ())) if dropout > 0 else 0
-    out: Tensor = _Gat.apply(_Attention(matrix, slope, dropout, seed), z, score_src, score_dst, score_edge)
+    """Attend over in-edges: [rows, heads, d]; ``edge_mask`` drops heads of edges by their ids."""
+    out: Tensor = _Gat.apply(_Attention(matrix, slope, edge_mask), z, score_src, score_dst, score_edge)
     return out
 
 

@@ -22,7 +22,7 @@ def _mixed(word):
 
 
 @triton.jit
-def _retained(node, column, key, bound):
+def retained(node, column, key, bound):
     """Whether the entries of nodes and columns reach the bound."""
     step = tl.full([], 0x9E3779B97F4A7C15, tl.uint64)
     keys = _mixed(_mixed(node.to(tl.uint64) * step + key.to(tl.uint64)) + step)
@@ -40,7 +40,7 @@ def _drop_rows(x, nodes, scale, out, width, key, bound, NUMBERED: tl.constexpr, 
     at = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     node = tl.load(nodes + row) if NUMBERED else row
     values = tl.load(x + row * width + at, mask=at < width, other=0.0) * tl.load(scale)
-    tl.store(out + row * width + at, tl.where(_retained(node, at, key, bound), values, 0.0), mask=at < width)
+    tl.store(out + row * width + at, tl.where(retained(node, at, key, bound), values, 0.0), mask=at < width)
 
 
 @triton.jit(do_not_specialize=["key", "bound"])
@@ -54,7 +54,7 @@ def _drop_entries(
     node = tl.load(nodes + row, mask=live, other=0) if NUMBERED else row
     column = tl.load(columns + edge, mask=live, other=0)
     values = tl.load(x + edge, mask=live, other=0.0) * tl.load(scale)
-    tl.store(out + edge, tl.where(_retained(node, column, key, bound), values, 0.0), mask=live)
+    tl.store(out + edge, tl.where(retained(node, column, key, bound), values, 0.0), mask=live)
 
 
 def dropout(x: Tensor, mask: Any) -> Tensor:

@@ -1,5 +1,6 @@
 // Vector operations on scores [edges, heads], stored edge by edge: the heads of a vector's lanes repeat with a period.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <type_traits>
 #include <utility>

@@ -2,6 +2,7 @@
 //
 // Only each row's largest score and its sum of exponentials are kept; the backward pass recomputes the rest.
 #pragma once
+#include "aggregate/edge_mask.hpp"
 #include "aggregate/heads.hpp"
 #include "common/matrix.hpp"
 #include "common/partials.hpp"
@@ -10,29 +11,6 @@ namespace kernels {
 
 constexpr int64_t kEdgeBlock = 512;  // edges of a block, whose scores stay in cache
 constexpr int64_t kBlockRows = 256;  // rows of a block at most
-
-// Attention dropout whose mask is a hash of (seed, edge, head): the same in every pass, for any number of threads.
-struct Dropout {
-    uint64_t seed;
-    uint64_t bound;  // words below it drop
-    double scale;
-
-    Dropout(double rate, uint64_t seed_) : seed(seed_), bound(0), scale(1.0) {
-        if (rate > 0) {
-            bound = uint64_t(rate * 18446744073709551616.0);
-            scale = 1.0 / (1.0 - rate);
-        }
-    }
-
-    template <class T>
-    inline T factor(uint64_t edge, uint64_t head) const {
-        uint64_t word = seed + (edge * 64 + head) * 0x9E3779B97F4A7C15ull;
-        word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9ull;
-        word = (word ^ (word >> 27)) * 0x94D049BB133111EBull;
-        word ^= word >> 31;
-        return word < bound ? T(0) : T(scale);
-    }
-};
 
 template <class T, class I>
 struct GatTask {
@@ -45,10 +23,7 @@ struct GatTask {
     T* row_sum;           // [rows, heads]
     int64_t heads, width;
     T slope;
-    Dropout dropout;
-    const int64_t* numbers;  // [nnz]: what dropout hashes of each edge; null: its position
-
-    uint64_t number(int64_t edge) const { return uint64_t(numbers == nullptr ? edge : numbers[edge]); }
+    Dropout<T> dropout;  // of edges and heads
 };
 
 // The largest of each head's scores: leaky is monotone, so it is that of the largest raw score.
@@ -95,7 +70,7 @@ class Attention {
   public:
     explicit Attention(const GatTask<T, I>& task)
         : t(task), heads{task.heads}, turns(heads), parts(parts_of<T, HeadSum<T, I>>(heads, task.width)),
-          lane(turns.slots), laid_dst(turns.slots), laid_peak(turns.slots), peak(heads) {
+          lane(turns.slots), laid_dst(turns.slots), laid_peak(turns.slots), peak(heads), mask(task.dropout, heads, kEdgeBlock) {
         for (auto* buffer : {&raw, &factor}) buffer->resize(kEdgeBlock * heads + lanes<T>);
         for (auto* buffer : {&top, &total, &scale}) buffer->resize(kBlockRows * heads + lanes<T>);
     }
@@ -182,9 +157,9 @@ class Attention {
         const int64_t count = rows.edges() * heads;
         for (int64_t i = 0; i < count; i += lanes<T>) store(values + i, exponential_or_zero<T>(load(values + i)));
         turns.sum_rows(rows, values, lane, total.data(), fresh);
-        if (t.dropout.bound == 0) return;
-        for (int64_t e = 0, i = 0; e < rows.edges(); ++e)
-            for (int64_t h = 0; h < heads; ++h, ++i) values[i] *= t.dropout.template factor<T>(t.number(rows.starts[0] + e), h);
+        if (!mask.drops()) return;
+        mask.draw(rows.edges(), [&](int64_t e) { return int64_t(rows.starts[0]) + e; });
+        mask.apply(values, rows.edges());
     }
 
     void subtract_peaks(const Rows<I>& rows) {
@@ -225,6 +200,7 @@ class Attention {
     const std::vector<Part<HeadSum<T, I>>> parts;
     LaneBuffer<T> lane, laid_dst, laid_peak;
     std::vector<T> peak, raw, factor, top, total, scale;
+    EdgeMask<T, H> mask;
 };
 
 // A row of very many edges: its segments are distributed over the threads and added in their order.

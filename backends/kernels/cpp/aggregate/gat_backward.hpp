@@ -96,8 +96,8 @@ class Spreading {
   public:
     Spreading(const GatTask<T, I>& task, const GatGradient<T, I>& gradient, const T* destinations_, T* edge_grad_)
         : t(task), g(gradient), destinations(destinations_), edge_grad(edge_grad_), heads{task.heads},
-          turns(heads), parts(parts_of<T, HeadSpread<T, I>>(heads, task.width)), lane(turns.slots) {
-        for (auto* buffer : {&own, &factor, &flow, &offset, &product, &mask})
+          turns(heads), parts(parts_of<T, HeadSpread<T, I>>(heads, task.width)), lane(turns.slots), mask(task.dropout, heads, kEdgeBlock) {
+        for (auto* buffer : {&own, &factor, &flow, &offset, &product})
             buffer->resize(kEdgeBlock * heads + lanes<T>);
     }
 
@@ -156,16 +156,14 @@ class Spreading {
             store(flow.data() + i, weight * slopes);
             store(product.data() + i, vec<T>{});
         }
-        for (int64_t e = 0, i = 0; t.dropout.bound != 0 && e < sources.edges(); ++e)
-            for (int64_t h = 0; h < heads; ++h, ++i) {
-                mask[i] = t.dropout.template factor<T>(t.number(g.permutation[sources.starts[0] + e]), h);
-                factor[i] *= mask[i];
-            }
+        if (!mask.drops()) return;
+        mask.draw(sources.edges(), [&](int64_t e) { return int64_t(g.permutation[sources.starts[0] + e]); });
+        mask.apply(factor.data(), sources.edges());
     }
 
     void finish(const Rows<I>& sources, T* total, bool fresh) {
         const int64_t count = sources.edges() * heads;
-        for (int64_t i = 0; t.dropout.bound != 0 && i < count; ++i) product[i] *= mask[i];
+        if (mask.drops()) mask.apply(product.data(), sources.edges());
         for (int64_t i = 0; i < count; i += lanes<T>)
             store(product.data() + i, load(flow.data() + i) * (load(product.data() + i) - load(offset.data() + i)));
         turns.sum_rows(sources, product.data(), lane, total, fresh);
@@ -180,7 +178,8 @@ class Spreading {
     const Turns<T, H> turns;
     const std::vector<Part<HeadSpread<T, I>>> parts;
     LaneBuffer<T> lane;
-    std::vector<T> own, factor, flow, offset, product, mask;
+    std::vector<T> own, factor, flow, offset, product;
+    EdgeMask<T, H> mask;
 };
 
 template <class T, class I, int H>

@@ -80,14 +80,15 @@ struct Part {
     typename Kind::Function compute;
 };
 
-template <class T, class Kind, int P>
+// Heads of P vectors of N lanes each, as many to a part as registers hold.
+template <class T, class Kind, int N, int P>
 void add_several(int64_t heads, int64_t width, std::vector<Part<Kind>>& parts) {
-    constexpr int64_t most = kGroup / P;
+    constexpr int64_t most = std::min(kGroup / P, N < lanes<T> ? 8 : kGroup);
     const int64_t groups = (heads + most - 1) / most;
     for (int64_t g = 0; g < groups; ++g) {
         const int64_t first = g * heads / groups, last = (g + 1) * heads / groups;
         Part<Kind> part{first, first * width, (last - first) * width, nullptr};
-        with_vectors<most>(last - first, [&]<int K>() { part.compute = Kind{}.template pick<lanes<T>, K * P, P>(); });
+        with_vectors<most>(last - first, [&]<int K>() { part.compute = Kind{}.template pick<N, K * P, P>(); });
         parts.push_back(part);
     }
 }
@@ -96,11 +97,14 @@ void add_several(int64_t heads, int64_t width, std::vector<Part<Kind>>& parts) {
 template <class T, class Kind>
 std::vector<Part<Kind>> parts_of(int64_t heads, int64_t width) {
     std::vector<Part<Kind>> parts;
-    const int64_t vectors = width % lanes<T> == 0 ? width / lanes<T> : 0;
-    if (heads > 1 && vectors == 1) add_several<T, Kind, 1>(heads, width, parts);
-    if (heads > 1 && vectors == 2) add_several<T, Kind, 2>(heads, width, parts);
-    if (heads > 1 && vectors == 4) add_several<T, Kind, 4>(heads, width, parts);
-    if (!parts.empty()) return parts;
+    constexpr int L = lanes<T>;
+    if (heads > 1) {
+        if (width == L / 2) add_several<T, Kind, L / 2, 1>(heads, width, parts);
+        if (width == L) add_several<T, Kind, L, 1>(heads, width, parts);
+        if (width == 2 * L) add_several<T, Kind, L, 2>(heads, width, parts);
+        if (width == 4 * L) add_several<T, Kind, L, 4>(heads, width, parts);
+        if (!parts.empty()) return parts;
+    }
     const Cut<T> cut(width);
     for (int64_t h = 0; h < heads; ++h)
         for (int64_t g = 0; g < cut.groups; ++g) {

@@ -1,7 +1,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "dense/bindings_dropout.hpp"
+#include "common/bindings_mask.hpp"
 #include "dense/dense.hpp"
 
 namespace {

@@ -1,4 +1,5 @@
-#include "dense/bindings_dropout.hpp"
+#include "common/bindings_mask.hpp"
+#include "dense/dropout.hpp"
 
 namespace {
 

@@ -1,6 +1,6 @@
 #include <memory>
 
-#include "dense/bindings_dropout.hpp"
+#include "common/bindings_mask.hpp"
 #include "dense/epilogue.hpp"
 
 namespace {

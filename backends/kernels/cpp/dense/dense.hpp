@@ -5,8 +5,8 @@
 #pragma once
 #include <omp.h>
 
+#include "common/mask.hpp"
 #include "dense/attention_scores.hpp"
-#include "dense/dropout.hpp"
 
 namespace kernels {
 

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "common/exponential.hpp"
+#include "common/mask.hpp"
 #include "common/partials.hpp"
-#include "dense/dropout.hpp"
 
 namespace kernels {
 

@@ -91,7 +91,7 @@ def test_attention_equals_the_plain_one(matrix, heads, width, edges):
     shapes = [(columns, heads, width), (columns, heads), (rows, heads), *([(csr.nnz, heads)] if edges else [])]
     check(
         lambda z, src, dst, edge=None: gat(csr, z, src, dst, edge, 0.3),
-        lambda z, src, dst, edge=None: plain.gat(operand(csr), z, src, dst, edge, 0.3, 0.0, None),
+        lambda z, src, dst, edge=None: plain.gat(operand(csr), z, src, dst, edge, 0.3, None),
         shapes,
         heads,
     )
@@ -103,7 +103,7 @@ def test_dropout_of_attention_has_the_mask_and_gradients_of_the_native_kernel():
     for seed in (3, 1 << 61):
         check(
             lambda *parts, seed=seed: gat(csr, *parts, dropout=0.4, seed=seed),
-            lambda *parts, seed=seed: native.gat(operand(csr), *parts, None, 0.2, 0.4, seed),
+            lambda *parts, seed=seed: native.gat(operand(csr), *parts, None, 0.2, Mask(0.4, seed)),
             shapes,
             0,
         )
