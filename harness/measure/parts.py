@@ -23,7 +23,8 @@ PATTERNS = (
     ("loss", r"(?i)cross_?entropy|nll_?loss|log_?softmax"),
     (
         "product",
-        r"^(aten::)?(mm|addmm|matmul|linear|bmm|_sparse_mm|_Dense|_Projection|_Product|_Sum|_SparseProduct|_ProductPair)$",
+        r"^(aten::)?(mm|addmm|matmul|linear|bmm|_sparse_mm|_Dense|_Product|_ProductPair|_Projection|_SparseProduct"
+        r"|_SparseProjection|_Sum)$",
     ),
     (
         "aggregation",
