@@ -8,7 +8,10 @@ from numpy.typing import NDArray
 
 from datasets.randomness import stream
 
-MODELS = ("gcn", "sage", "gat")
+CONVOLUTIONS = ("gcn", "sage", "gat")
+PROPAGATIONS = ("sgc", "ngcn", "lightgcn")
+MODELS = CONVOLUTIONS + PROPAGATIONS
+WEIGHTED = ("gcn", *PROPAGATIONS)  # models that multiply by edge weights
 State = dict[str, NDArray[np.float32]]
 
 
@@ -19,6 +22,11 @@ class ModelSpec:
     gcn (Kipf and Welling 2017), sage with mean aggregation and the "add" combine (AGL, section 4.1.2), gat (GATv1,
     Velickovic et al. 2018). ``hidden`` is the width of a layer, for gat the width of one head; inner gat layers
     concatenate ``heads`` heads, the last averages ``output_heads``. ``head="linear"`` adds a linear layer at the end.
+
+    Others multiply by gcn's matrix S without a weight between two products (``backends.base.propagation``). With L
+    ``layers``: sgc is ``S^L X W + b`` (Wu et al. 2019); lightgcn the mean of ``S^k X W`` over k = 0..L with S without
+    self loops (He et al. 2020, over features in place of an embedding); ngcn has L instances, the k-th, from 0, is
+    ``S^k relu(S^k X W) W'``, and a linear layer over all of them (Abu-El-Haija et al. 2018).
     """
 
     name: str
@@ -31,6 +39,16 @@ class ModelSpec:
     slope: float = 0.2
     head: str = "none"
     fanouts: tuple[int, ...] = ()
+
+    @property
+    def propagates(self) -> bool:
+        """Whether the model is one of propagations, not of convolutions."""
+        return self.name in PROPAGATIONS
+
+    @property
+    def drops(self) -> int:
+        """How many inputs fall under dropout: each layer's, or the features alone."""
+        return 1 if self.propagates else self.layers
 
     def heads_of(self, layer: int) -> int:
         """Heads of a layer (1 for models without attention)."""
@@ -49,7 +67,9 @@ class ModelSpec:
         return self.hidden * (self.heads if self.name == "gat" else 1)
 
     def width_out(self, layer: int) -> int:
-        """Width of a layer's output, of one head for gat."""
+        """Width of a layer's output, of one head for gat; sgc and lightgcn propagate what they put out."""
+        if self.name in ("sgc", "lightgcn"):
+            return self.hidden if self.head == "linear" else self.classes
         return self.classes if self.is_last(layer) and self.head == "none" else self.hidden
 
     def activation(self) -> str:
@@ -66,6 +86,8 @@ class ModelSpec:
         return shapes
 
     def _layer_parameters(self, layer: int) -> dict[str, tuple[int, ...]]:
+        if self.propagates:
+            return self._propagation_parameters(layer)
         in_width, out, heads = self.width_in(layer), self.width_out(layer), self.heads_of(layer)
         if self.name == "gcn":
             return {"weight": (in_width, out), "bias": (out,)}
@@ -73,6 +95,15 @@ class ModelSpec:
             return {"weight_self": (in_width, out), "weight_neigh": (in_width, out), "bias": (out,)}
         bias = out if self.is_last(layer) else heads * out
         return {"weight": (in_width, heads * out), "att_src": (heads, out), "att_dst": (heads, out), "bias": (bias,)}
+
+    def _propagation_parameters(self, layer: int) -> dict[str, tuple[int, ...]]:
+        out = self.width_out(self.layers - 1)
+        if self.name == "ngcn":
+            last = {"combine": (self.layers * out, out), "bias": (out,)} if self.is_last(layer) else {}
+            return {"weight": (self.in_width, self.hidden), "weight_out": (self.hidden, out), **last}
+        if layer > 0:
+            return {}
+        return {"weight": (self.in_width, out)} | ({"bias": (out,)} if self.name == "sgc" else {})
 
 
 @dataclass(frozen=True)

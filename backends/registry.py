@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
+from backends.model import PROPAGATIONS
 from datasets.plugins import Plugin, PluginError, with_plugins
 
 MODULES = {
@@ -53,6 +54,9 @@ class BackendConfig:
         ):
             if name not in allowed:
                 return f"backend {self.name} has no {field} {name!r}: allowed are {', '.join(allowed)}"
+        layerwise = getattr(self, "infer", "full") == "layerwise"
+        if model in PROPAGATIONS and (scenario not in ("train", "infer") or not full_batch or layerwise):
+            return f"model {model} trains and infers over whole graphs: set training.batch_size=null, or model=gcn"
         if scenario != "train" and not self.has_own_loss:
             own = getattr(type(self), "loss", None)
             return f"backend.loss belongs to scenario train, {scenario} has no loss: set backend.loss={own}"

@@ -1,4 +1,4 @@
-"""Adjacency matrix of each model: one self loop per node for gcn and gat, none for sage; gcn's symmetric weights."""
+"""Adjacency matrix of each model: with a self loop per node or without, with symmetric weights or none."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,15 @@ from numpy.typing import NDArray
 from datasets.csr import Csr, index_dtype
 from datasets.graph import Graph
 
-SELF_LOOP_MODELS = ("gcn", "gat")
+SELF_LOOP_MODELS = ("gcn", "gat", "sgc", "ngcn")
+NORMALISED = ("gcn", "sgc", "ngcn", "lightgcn")
 
 
 @dataclass(frozen=True)
 class Adjacency:
-    """The sparse operand of a layer: the edges, their float32 weights (gcn) and the degrees behind them.
+    """The sparse operand of a layer: the edges, their float32 weights (normalised models) and the degrees behind them.
 
-    ``inverse_sqrt_degree`` float32 [nodes] is ``D^-1/2`` of gcn, for engines that scale rows instead of edges;
+    ``inverse_sqrt_degree`` float32 [nodes] is their ``D^-1/2``, for engines that scale rows instead of edges;
     ``edge_weight`` float32 [nnz] is the raw weight of each edge (1 on self loops), ``None`` if the graph has none.
     """
 
@@ -68,12 +69,14 @@ def insert_self_loops(rows: Csr, first: int) -> tuple[Csr, NDArray[np.int64]]:
 def adjacency_of(graph: Graph, model: str) -> Adjacency:
     """Return the adjacency matrix of ``model`` on ``graph``; degrees are those of the whole ``graph``.
 
-    gcn: ``D^-1/2 (A + I) D^-1/2`` with D the weighted in-degree of A + I (Kipf and Welling 2017).
+    gcn, sgc, ngcn: ``D^-1/2 (A + I) D^-1/2`` with D the weighted in-degree of A + I (Kipf and Welling 2017);
+    lightgcn: ``D^-1/2 A D^-1/2`` (He et al. 2020).
     """
-    if model not in SELF_LOOP_MODELS:
-        return Adjacency(graph.csr)
-    csr, old_positions = add_self_loops(graph.csr, graph.node_ids)
-    if model != "gcn":
+    if model in SELF_LOOP_MODELS:
+        csr, old_positions = add_self_loops(graph.csr, graph.node_ids)
+    else:
+        csr, old_positions = graph.csr, np.arange(graph.csr.nnz)
+    if model not in NORMALISED:
         return Adjacency(csr)
     edge_weight: NDArray[np.float32] | None = None
     if graph.edge_weights is not None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from backends.base.propagation import dense_multiplications
 from backends.model import ModelSpec
 from datasets.csr import Csr
 
@@ -22,3 +23,9 @@ def dense_flops(spec: ModelSpec, layer: int, aggregated: int, own: int) -> int:
     each = 2 * spec.width_in(layer) * spec.width_out(layer) * spec.heads_of(layer)
     rows = aggregated + (own if spec.name == "sage" else 0)
     return each * rows * (2 if layer == 0 else 3)
+
+
+def propagation_flops(spec: ModelSpec, rows: int) -> list[int]:
+    """Operations of each dense product of a model of propagations in one step, counted as in ``dense_flops``."""
+    products = dense_multiplications(spec)
+    return [2 * depth * columns * rows * (3 if has_gradient else 2) for depth, columns, has_gradient in products]

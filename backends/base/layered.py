@@ -1,6 +1,7 @@
 """Network and trainer over our kernels: one matrix per layer, aggregated at the narrower of a layer's two widths."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from backends.base.network import Network
 from backends.base.optimizer import KernelAdam
+from backends.base.propagation import propagated
 from backends.base.sparse_rows import Rows, SparseRows, dropped, product, product_pair, projected
 from backends.base.trainer import TorchTrainer
 from backends.batches import BatchPlan
@@ -60,6 +62,8 @@ class LayeredNetwork(Network):
         hidden = self.inputs_of(features, structure[0])
         mask = self._mask(0, nodes, len(hidden))
         hidden = hidden if mask is None else dropped(hidden, mask)
+        if self.spec.propagates:
+            return self.logits_of(propagated(self, hidden, partial(self.propagate, structure=structure)))
         for layer, matrix in enumerate(structure):
             if mask is not None:
                 nodes = row_nodes(nodes, matrix)
@@ -202,6 +206,14 @@ class LayeredNetwork(Network):
         """Weighted sum (gcn) or mean (sage) over in-edges."""
         return spmm(matrix.csr, x, matrix.weight, self.reduce, self.row_parallel)
 
+    def propagate(self, x: Tensor, structure: Any) -> Tensor:
+        """Multiply by the matrix."""
+        return self.aggregate(structure[0], x)
+
+    def transform(self, rows: Rows, weight: Tensor) -> Tensor:
+        """Multiply input rows by a weight."""
+        return product(rows, weight)
+
     def aggregates_first(self, layer: int) -> bool:
         """Whether a layer aggregates its input, in training or in inference as the network is now."""
         return not self._is_sparse(layer) and aggregates_first(self.spec, layer, self.training)
@@ -260,6 +272,11 @@ class LayeredTrainer(TorchTrainer):
     """The trainer of engines over our kernels: whole-graph matrices, the fused loss."""
 
     own_loss = "fused"
+
+    @property
+    def has_sparse_input(self) -> bool:
+        """Whether the network's input is a sparse matrix."""
+        return self.sparse_input
 
     @property
     def sparse_input(self) -> bool:

@@ -1,5 +1,6 @@
 """A model's layers on torch, with parameters of canonical names; engines define the convolutions."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from backends.base.propagation import propagated
 from backends.base.sparse_tensor import drop
 from backends.model import ModelSpec, State, TrainingSpec
 
@@ -45,6 +47,15 @@ class Network(nn.Module):
         hidden = self.convolve(layer, hidden, structure)
         return hidden if self.spec.is_last(layer) else self.activation(hidden)
 
+    def propagate(self, x: Tensor, structure: Any) -> Tensor:
+        """Multiply by the model's matrix, for models of propagations."""
+        raise TypeError(f"{type(self).__name__} must define propagate")
+
+    def transform(self, rows: Any, weight: Tensor) -> Tensor:
+        """Multiply input rows by a weight, for models of propagations."""
+        out: Tensor = rows @ weight
+        return out
+
     def parameter(self, layer: int, name: str) -> Tensor:
         """Return one canonical parameter of a layer."""
         return self.tensors[f"layers/{layer}/{name}"]
@@ -52,6 +63,9 @@ class Network(nn.Module):
     def forward(self, features: Any, structure: Any, nodes: Tensor | None = None) -> Tensor:
         """Compute the logits of all output rows of the last layer; ``nodes`` numbers the input rows."""
         hidden = features
+        if self.spec.propagates:
+            hidden = self.drop(hidden) if self.training and self.settings.dropout > 0 else hidden
+            return self.logits_of(propagated(self, hidden, partial(self.propagate, structure=structure)))
         for layer in range(self.spec.layers):
             if self.training and self.settings.dropout > 0:
                 hidden = self.drop(hidden)

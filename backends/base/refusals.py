@@ -1,14 +1,15 @@
 """Refusals of edge weights and fanouts, which an engine on torch would otherwise silently ignore."""
 
 from backends.contract import Unsupported
-from backends.model import ModelSpec
+from backends.model import WEIGHTED, ModelSpec
 from datasets.graph import Graph
 
 
 def refuse_weights(graph: Graph, spec: ModelSpec) -> None:
-    """Raise Unsupported for edge weights under a model that ignores them: only gcn takes them."""
-    if graph.edge_weights is not None and spec.name != "gcn":
-        raise Unsupported(f"model {spec.name} takes no edge weights, which {graph.name} has: choose model=gcn")
+    """Raise Unsupported for edge weights under a model that ignores them."""
+    if graph.edge_weights is not None and spec.name not in WEIGHTED:
+        allowed = ", ".join(WEIGHTED)
+        raise Unsupported(f"model {spec.name} takes no edge weights, which {graph.name} has: choose model={allowed}")
 
 
 def refuse_fanouts(spec: ModelSpec, backend: str, advice: str = "choose backend=agl, or model.fanouts=[]") -> None:

@@ -9,10 +9,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from backends.base.facts import dense_flops, spmm_facts
+from backends.base.facts import dense_flops, propagation_flops, spmm_facts
 from backends.base.loss import Targets, loss_of, targets_of
 from backends.base.network import Network
 from backends.base.optimizer import optimizer_of
+from backends.base.propagation import Step, steps_of
 from backends.base.refusals import refuse_fanouts, refuse_weights
 from backends.base.sparse_tensor import csr_tensor, sparse_of
 from backends.batches import BatchPlan
@@ -82,6 +83,8 @@ class TorchTrainer:
 
     def has_backward_product(self, layer: int, csr: Csr) -> bool:
         """Whether a layer multiplies with the transpose: not for constant features, but gat's scores have gradients."""
+        if self.spec.propagates:
+            return any(step.has_backward for step in steps_of(self.spec, self.has_sparse_input))
         return layer > 0 or not self.gathers_input(layer, csr) or self.spec.name == "gat"
 
     def prepare(
@@ -244,14 +247,29 @@ class TorchTrainer:
     def spmms_of(self, structure: Any, count: int) -> list[dict[str, Any]]:
         """The SpMMs of ``count`` steps over a structure; features have no gradient, so layer 0 may lack a backward."""
         operands: list[dict[str, Any]] = []
-        for layer, csr in enumerate(self.layer_csrs(structure)):
-            first = self.gathers_input(layer, csr)
-            width = self.spec.width_in(layer) if first else self.spec.width_out(layer) * self.spec.heads_of(layer)
-            shared = {"width": width, "itemsize": 4, "count": count}
+        for layer, (csr, step) in enumerate(self._steps(structure)):
+            shared = {"width": step.width, "itemsize": 4, "count": count}
             operands.append({"name": f"layers.{layer} forward", "csr": csr, **shared})
-            if self.has_backward_product(layer, csr):
+            if step.has_backward:
                 operands.append({"name": f"layers.{layer} backward", "csr": csr.transpose[0], **shared})
         return operands
+
+    def _steps(self, structure: Any) -> list[tuple[Csr, Step]]:
+        """The products of one pass with their matrices."""
+        csrs = self.layer_csrs(structure)
+        if self.spec.propagates:
+            return [(csrs[0], step) for step in steps_of(self.spec, self.has_sparse_input)]
+        steps = []
+        for layer, csr in enumerate(csrs):
+            first = self.gathers_input(layer, csr)
+            width = self.spec.width_in(layer) if first else self.spec.width_out(layer) * self.spec.heads_of(layer)
+            steps.append((csr, Step(width, self.has_backward_product(layer, csr))))
+        return steps
+
+    @property
+    def has_sparse_input(self) -> bool:
+        """Whether the network's input is a sparse matrix."""
+        return getattr(self.config, "input", "dense") != "dense"
 
     def facts(self) -> dict[str, Any]:
         """Sizes of an epoch's SpMMs, and operations of its dense layers, as if all batches were like the first."""
@@ -259,11 +277,20 @@ class TorchTrainer:
         operands, flops = self.spmms_of(structure, self.plan.batches), 0
         # zeros of sparse features need not be multiplied, whatever the engine does
         share = share_set(self.graph.features) if isinstance(self.graph.features, SparseFeatures) else 1.0
-        for layer, csr in enumerate(self.layer_csrs(structure)):
-            rows, columns = csr.shape
-            layer_flops = dense_flops(self.spec, layer, rows if self.gathers_input(layer, csr) else columns, rows)
+        for layer, layer_flops in enumerate(self._dense_flops(structure)):
             flops += int(layer_flops * share) if layer == 0 else layer_flops
         return {"spmm": [spmm_facts(operand) for operand in operands], "dense_flops": flops * self.plan.batches}
+
+    def _dense_flops(self, structure: Any) -> list[int]:
+        """Operations of the dense products of one step, first layer first."""
+        csrs = self.layer_csrs(structure)
+        if self.spec.propagates:
+            return propagation_flops(self.spec, csrs[0].shape[0])
+        flops = []
+        for layer, csr in enumerate(csrs):
+            rows, columns = csr.shape
+            flops.append(dense_flops(self.spec, layer, rows if self.gathers_input(layer, csr) else columns, rows))
+        return flops
 
     def close(self) -> None:
         """Nothing runs between the calls of this trainer."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from backends.blocksparse.layout import RankLayout
+from backends.model import MODELS
 from backends.parallel.network import NO_NETWORK, ClusterNetwork
 from backends.registry import BackendConfig
 from backends.settings import loss_setting, setting
@@ -13,6 +14,7 @@ from backends.settings import loss_setting, setting
 class BlocksparseConfig(BackendConfig):
     """Our kernels over whole graphs; ``loss=torch`` compares with the peers at equal losses.
 
+    With ``panels`` a table beyond the cache is multiplied in column panels, where these won a trial in ``prepare``.
     ``ranks`` processes divide the rows, each block of them held ``replication`` times (1: 1D, more: 1.5D). Before a
     product, whole blocks are broadcast or only the rows that are needed travel (``exchange``). ``bounds`` cuts blocks
     of equally many rows or of about equally many edges. With ``overlap`` own columns multiply while rows travel.
@@ -21,6 +23,7 @@ class BlocksparseConfig(BackendConfig):
 
     name: str = "blocksparse"
     sparse: str = setting("auto", before="true")
+    panels: str = setting("auto", before="true")
     loss: str = loss_setting("fused")
     ranks: int = setting(1, least=1, before=1)
     replication: int = setting(1, least=1, before=1)
@@ -34,18 +37,19 @@ class BlocksparseConfig(BackendConfig):
         "infer": "backends.blocksparse.ranks:inferrer",
         "spmm": "backends.blocksparse.backend:BlocksparseMultiplier",
     }
-    models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
+    models: ClassVar[tuple[str, ...]] = MODELS
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
     kind: ClassVar[str] = "native"
-    ablations: ClassVar[dict[str, tuple[str, ...]]] = {"sparse": ("sparse",)}
-    base: ClassVar[dict[str, Any]] = {"sparse": "false"}
+    ablations: ClassVar[dict[str, tuple[str, ...]]] = {"sparse": ("sparse",), "panels": ("panels",)}
+    base: ClassVar[dict[str, Any]] = {"sparse": "false", "panels": "false"}
 
     def __post_init__(self) -> None:
         """Raise ValueError for a switch that is neither on nor off nor ``auto``, and for ranks without a layout."""
-        self.sparse = str(self.sparse).lower()
-        if self.sparse not in ("auto", "true", "false"):
-            raise ValueError(f"backend.sparse={self.sparse!r} is not allowed: one of auto, true, false")
+        self.sparse, self.panels = str(self.sparse).lower(), str(self.panels).lower()
+        for name, value in (("sparse", self.sparse), ("panels", self.panels)):
+            if value not in ("auto", "true", "false"):
+                raise ValueError(f"backend.{name}={value!r} is not allowed: one of auto, true, false")
         RankLayout(self.ranks, self.replication)
         if len(self.link) not in (0, 2):
             raise ValueError(f"backend.link={list(self.link)} is not allowed: [bytes per second, seconds], or []")

@@ -79,6 +79,10 @@ class RankNetwork(LayeredNetwork):
         is_split = isinstance(matrix, SplitMatrix)
         return add_up(fetch_and_sum(x, matrix, self.links) if is_split else super().aggregate(matrix, x), self.links)
 
+    def propagate(self, x: Tensor, structure: Any) -> Tensor:
+        """Multiply by the matrix: fetch the rows of others, then aggregate."""
+        return self.aggregate(structure[0], self.exchange({"x": x}, structure[0])["x"])
+
     def _convolve(self, layer: int, hidden: Rows, structure: Any, activation: str, mask: Mask | None = None) -> Tensor:
         sent, own = self.send(layer, hidden, len(hidden))
         matrix = structure[layer]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from backends.model import MODELS
 from backends.registry import BackendConfig
 from backends.settings import input_setting, loss_setting
 
@@ -36,7 +37,7 @@ class DglConfig(BackendConfig):
         "sample": "backends.dgl.sampler:DglSampler",
         "spmm": "backends.dgl.backend:DglMultiplier",
     }
-    models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
+    models: ClassVar[tuple[str, ...]] = MODELS
     packages: ClassVar[tuple[str, ...]] = ("dgl",)
     draws: ClassVar[tuple[str, ...]] = ("train",)
 

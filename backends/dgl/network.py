@@ -53,6 +53,10 @@ class DglNetwork(Network):
         heads = self._attend(layer, hidden, hop)
         return (heads.mean(1) if self.spec.is_last(layer) else heads.flatten(1)) + bias
 
+    def propagate(self, x: Tensor, structure: Any) -> Tensor:
+        """Multiply by the matrix, as in scenario ``spmm``."""
+        return aggregate(x, structure.hops[0])
+
     def _propagate(self, layer: int, hidden: Tensor, weight: Tensor, hop: DglHop) -> Tensor:
         if hidden.layout is torch.strided and aggregates_first(self.spec, layer):
             return aggregate(hidden, hop) @ weight

@@ -2,7 +2,7 @@
 
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -74,13 +74,18 @@ def _check_starts(csr: Csr) -> None:
 
 @dataclass(eq=False)
 class Direction:
-    """Rows and edges of a matrix or of its transpose, as the native kernels take them."""
+    """Rows and edges of a matrix or of its transpose, as the native kernels take them.
+
+    ``panels`` holds, by the width of a table that is multiplied in column panels, where each row's edges of each panel
+    begin, [panels + 1, rows].
+    """
 
     indptr: NDArray[Any]
     indices: NDArray[Any]
     bounds: NDArray[np.int64]
     hubs: NDArray[np.int64]
     rows: int
+    panels: dict[int, NDArray[Any]] = field(default_factory=dict)
 
     @property
     def index_dtype(self) -> torch.dtype:

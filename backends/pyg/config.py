@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import ClassVar
 
+from backends.model import MODELS
 from backends.registry import BackendConfig
 from backends.settings import input_setting, loss_setting
 
@@ -46,7 +47,7 @@ class PygConfig(BackendConfig):
         "sample": "backends.pyg.sampler:PygSampler",
         "spmm": "backends.pyg.multiplier:PygMultiplier",
     }
-    models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
+    models: ClassVar[tuple[str, ...]] = MODELS
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     packages: ClassVar[tuple[str, ...]] = ("torch_geometric",)
 

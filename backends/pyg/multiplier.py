@@ -4,11 +4,10 @@ from typing import Any
 
 from torch import Tensor
 from torch.nn import functional
-from torch_geometric.nn import SimpleConv
 from torch_geometric.utils import scatter, softmax
 
 from backends.base.multiplier import TorchMultiplier
-from backends.pyg.network import PygHop, whole_graph
+from backends.pyg.network import PygHop, weighted_sum, whole_graph
 from datasets.adjacency import Adjacency
 
 
@@ -21,8 +20,7 @@ class PygMultiplier(TorchMultiplier):
 
     def aggregate(self, structure: PygHop, x: Tensor) -> Tensor:
         """Weighted sum or mean by SimpleConv."""
-        out: Tensor = SimpleConv("mean" if self.spec.name == "sage" else "sum")(x, structure.edges, structure.weight)
-        return out
+        return weighted_sum(x, structure, "mean" if self.spec.name == "sage" else "sum")
 
     def attend(self, structure: PygHop, operands: dict[str, Tensor]) -> Tensor:
         """Softmax, messages and scatter as in GATConv."""

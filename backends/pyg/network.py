@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch_geometric import EdgeIndex
-from torch_geometric.nn import GATConv, GCNConv, SAGEConv
+from torch_geometric.nn import GATConv, GCNConv, SAGEConv, SimpleConv
 
 from backends.base.network import Network
 from backends.model import ModelSpec, TrainingSpec
@@ -53,14 +53,19 @@ class PygNetwork(Network):
     """GCNConv, SAGEConv and GATConv as PyG ships them; normalisation and self loops come with the matrices."""
 
     def make_parameters(self) -> None:
-        """Create PyG's modules, whose parameters ``load`` fills."""
+        """Create PyG's modules, whose parameters ``load`` fills; models of propagations have none."""
         spec = self.spec
+        if spec.propagates:
+            super().make_parameters()
+            return
         self.convolutions = nn.ModuleList(_convolution(spec, self.settings, layer) for layer in range(spec.layers))
         if spec.head == "linear":
             self.head = nn.Linear(spec.width_out(spec.layers - 1), spec.classes)
 
     def canonical(self) -> dict[str, tuple[nn.Parameter, bool]]:
         """Map each canonical name to its parameter in PyG's modules and whether that is stored transposed."""
+        if self.spec.propagates:
+            return super().canonical()
         parameters: dict[str, tuple[nn.Parameter, bool]] = {}
         for layer, convolution in enumerate(self.convolutions):
             for name, (place, transposed) in PLACES[self.spec.name].items():
@@ -79,6 +84,16 @@ class PygNetwork(Network):
         else:
             out = self.convolutions[layer](inputs, hop.edges)
         return out
+
+    def propagate(self, x: Tensor, structure: Any) -> Tensor:
+        """Multiply by the matrix, as in scenario ``spmm``."""
+        return weighted_sum(x, structure.hops[0])
+
+
+def weighted_sum(x: Tensor, hop: PygHop, reduce: str = "sum") -> Tensor:
+    """Aggregate rows over in-edges by SimpleConv."""
+    out: Tensor = SimpleConv(reduce)(x, hop.edges, hop.weight)
+    return out
 
 
 def _convolution(spec: ModelSpec, training: TrainingSpec, layer: int) -> Any:

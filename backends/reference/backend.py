@@ -36,6 +36,11 @@ class PlainNetwork(Network):
         own = hidden @ weight + bias if self._is_sparse(layer) else torch.addmm(bias, hidden, weight)
         return own + neighbours
 
+    def propagate(self, x: Tensor, structure: Any) -> Tensor:
+        """Multiply by the matrix."""
+        out: Tensor = structure.multiply(x)
+        return out
+
     def _propagate(self, layer: int, hidden: Tensor, name: str, matrix: Matrix) -> Tensor:
         weight = self.parameter(layer, name)
         if not self._is_sparse(layer) and aggregates_first(self.spec, layer, self.training):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import ClassVar
 
+from backends.model import MODELS
 from backends.registry import BackendConfig
 from backends.settings import input_setting, loss_setting
 
@@ -34,7 +35,7 @@ class ReferenceConfig(BackendConfig):
         "infer": "backends.reference.backend:ReferenceInferrer",
         "spmm": "backends.reference.backend:ReferenceMultiplier",
     }
-    models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
+    models: ClassVar[tuple[str, ...]] = MODELS
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
 
     def __post_init__(self) -> None:

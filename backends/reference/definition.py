@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from backends.base.operands import draw_operands
-from backends.model import ModelSpec, State
+from backends.model import WEIGHTED, ModelSpec, State
 from backends.reference.arithmetic import Arithmetic
 from datasets.features import dense_features
 from datasets.graph import Graph
@@ -54,10 +54,10 @@ class _Edges:
         self.nodes = graph.nodes
         self.source = torch.from_numpy(graph.csr.indices.astype(np.int64))
         self.destination = torch.from_numpy(graph.csr.destinations.astype(np.int64))
-        edge_weights = None if model != "gcn" else graph.edge_weights
+        edge_weights = graph.edge_weights if model in WEIGHTED else None
         weights = np.ones(graph.csr.nnz) if edge_weights is None else edge_weights.astype(np.float64)
         self.weight = torch.from_numpy(weights)
-        if model != "sage":
+        if model not in ("sage", "lightgcn"):
             loops = torch.arange(self.nodes)
             self.source = torch.cat([self.source, loops])
             self.destination = torch.cat([self.destination, loops])
@@ -161,6 +161,35 @@ def _convolve(
     raise ValueError(f"model {spec.name!r} has no definition: allowed are gcn, sage, gat")
 
 
+def _propagated(
+    spec: ModelSpec, edges: _Edges, arithmetic: Arithmetic, features: Tensor, parameters: dict[str, Tensor]
+) -> Tensor:
+    """sgc, lightgcn or ngcn, power after power: a weight first, whatever its width."""
+
+    def power(x: Tensor, exponent: int) -> Tensor:
+        for _ in range(exponent):
+            x = _normalised_sum(edges, arithmetic, x)
+        return x
+
+    if spec.name == "ngcn":
+        outputs = []
+        for k in range(spec.layers):
+            hidden = power(arithmetic.product(features, parameters[f"layers.{k}.weight"]), k)
+            hidden = _activate(spec, arithmetic, hidden)
+            outputs.append(power(arithmetic.product(hidden, parameters[f"layers.{k}.weight_out"]), k))
+        last = f"layers.{spec.layers - 1}."
+        joined = arithmetic.product(torch.cat(outputs, 1), parameters[last + "combine"])
+        return _plus_bias(arithmetic, joined, parameters[last + "bias"])
+    x = arithmetic.product(features, parameters["layers.0.weight"])
+    if spec.name == "sgc":
+        return _plus_bias(arithmetic, power(x, spec.layers), parameters["layers.0.bias"])
+    total = x
+    for _ in range(spec.layers):
+        x = _normalised_sum(edges, arithmetic, x)
+        total = arithmetic.round(total + x)
+    return arithmetic.round(total / (spec.layers + 1))
+
+
 def _activate(spec: ModelSpec, arithmetic: Arithmetic, x: Tensor) -> Tensor:
     """ReLU or ELU; the side of 0 is the arithmetic's."""
     negative = arithmetic.round(torch.expm1(x.clamp(max=0.0))) if spec.activation() == "elu" else torch.zeros_like(x)
@@ -199,7 +228,10 @@ def forward(
     context = _Context(arithmetic or Arithmetic(), masks or Masks())
     edges = _edges_of_layers(graph, spec, seed)
     hidden = torch.from_numpy(np.array(dense_features(graph.features, "the definition"))).to(context.arithmetic.dtype)
-    for layer in range(spec.layers):
+    if spec.propagates:
+        dropped = context.drop(context.masks.inputs, 0, hidden)
+        hidden = _propagated(spec, edges[0], context.arithmetic, dropped, parameters)
+    for layer in range(0 if spec.propagates else spec.layers):
         hidden = context.drop(context.masks.inputs, layer, hidden)
         hidden = _convolve(spec, layer, edges[layer], context, hidden, parameters)
         if not spec.is_last(layer):

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from backends.base.propagation import dense_multiplications
 from backends.kernels import dense, spmm
 from backends.model import ModelSpec
 from datasets.csr import Csr
@@ -81,6 +82,8 @@ def products(spec: ModelSpec, graph: Graph, targets: NDArray[np.integer]) -> lis
     """
     needed = np.zeros(graph.nodes, dtype=bool)
     needed[targets] = True
+    if spec.propagates:
+        return _of_propagations(spec, len(targets), _density(graph, needed))
     layers = [Product(len(targets), spec.width_out(spec.layers - 1), spec.classes)] if spec.head == "linear" else []
     for layer in reversed(range(spec.layers)):
         rows, aggregated = int(needed.sum()), int((needed & (graph.csr.in_degrees > 0)).sum())
@@ -89,6 +92,16 @@ def products(spec: ModelSpec, graph: Graph, targets: NDArray[np.integer]) -> lis
         if not spec.fanouts:
             needed[graph.csr.indices[needed[graph.csr.destinations]]] = True
     return layers
+
+
+def _of_propagations(spec: ModelSpec, rows: int, density: float) -> list[Product]:
+    """The products of the targets' rows alone: a product of sums is the sum of products, so either may come first."""
+    head = [Product(rows, spec.width_out(spec.layers - 1), spec.classes)] if spec.head == "linear" else []
+    multiplications = dense_multiplications(spec)
+    return [
+        Product(rows, depth, columns, 0, has_gradient, 1.0 if has_gradient else density)
+        for depth, columns, has_gradient in multiplications
+    ] + head
 
 
 def _of_layer(spec: ModelSpec, layer: int, rows: int, aggregated: int, density: float) -> Product:

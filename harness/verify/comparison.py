@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from backends.contract import Floats, Unsupported
+from backends.model import WEIGHTED
 from backends.registry import load_object
 from datasets.features import SparseFeatures
 from datasets.graph import Graph
@@ -67,7 +68,7 @@ def parts_of(config: RunConfig, graph: Graph) -> dict[str, Graph]:
 
     The small one has sparse features where the cell's are.
     """
-    small = small_graph(graph.task, graph.classes, weighted=config.model.name == "gcn")
+    small = small_graph(graph.task, graph.classes, weighted=config.model.name in WEIGHTED)
     return {
         "small graph": with_few_features(small) if isinstance(graph.features, SparseFeatures) else small,
         **slice_of(graph, config),

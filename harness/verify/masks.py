@@ -69,6 +69,8 @@ def _copying_state(spec: ModelSpec, shift: int, shifted: int, bias: tuple[int, f
     ``bias`` is a layer's number and its biases.
     """
     state = {name: np.zeros(shape, dtype=np.float32) for name, shape in spec.parameters().items()}
+    if spec.name == "ngcn":
+        return state | _summing_instances(spec, shift)
     for layer in range(spec.layers):
         copy = np.roll(np.eye(WIDTH, dtype=np.float32), shift if layer == shifted else 0, axis=1)
         for name, factor in (("weight", 1), ("weight_self", 1), ("weight_neigh", 2)):
@@ -77,6 +79,14 @@ def _copying_state(spec: ModelSpec, shift: int, shifted: int, bias: tuple[int, f
         if layer == bias[0]:
             state[f"layers.{layer}.bias"] += bias[1]
     return state
+
+
+def _summing_instances(spec: ModelSpec, shift: int) -> State:
+    """Weights of ngcn that copy columns in every instance and add the instances up."""
+    eye = np.eye(WIDTH, dtype=np.float32)
+    weights = {f"layers.{k}.weight": np.roll(eye, shift, axis=1) for k in range(spec.layers)}
+    outputs = {f"layers.{k}.weight_out": eye for k in range(spec.layers)}
+    return weights | outputs | {f"layers.{spec.layers - 1}.combine": np.tile(eye, (spec.layers, 1))}
 
 
 def _constant_input(spec: ModelSpec, layer: int, state: State) -> State:
@@ -115,9 +125,9 @@ class Probe:
 
     def inputs(self) -> Recovered:
         """The masks of the layers' inputs, from the last layer to the first."""
-        masks = [np.full((self.graph.nodes, WIDTH), self.scale) for _ in range(self.spec.layers)]
+        masks = [np.full((self.graph.nodes, WIDTH), self.scale) for _ in range(self.spec.drops)]
         dropped = []
-        for layer in reversed(range(self.spec.layers)):
+        for layer in reversed(range(self.spec.drops)):
             retained, sure = self._input(layer, masks)
             masks[layer] = retained * self.scale
             dropped.append(~retained[sure])

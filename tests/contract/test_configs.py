@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from backends.model import MODELS
+from backends.model import CONVOLUTIONS, MODELS
 from backends.registry import MODULES, config_class
 from datasets.order import ORDERS
 from datasets.registry import DATASETS
@@ -132,7 +132,7 @@ def test_each_composition_of_a_sweep_has_its_own_recipe() -> None:
 
 def test_full_batch_where_graphs_are_small_and_mini_batches_on_uug() -> None:
     for dataset, size in (("cora", None), ("citeseer", None), ("pubmed", None), ("ppi", None), ("uug", 1024)):
-        for model in MODELS:
+        for model in CONVOLUTIONS:
             assert load(compose_one([f"dataset={dataset}", f"model={model}"])).training.batch_size == size
 
 

@@ -8,12 +8,11 @@ import pytest
 
 from backends.ablation import resolve
 from backends.batches import BatchPlan
-from backends.model import ModelSpec, TrainingSpec, initial_state
+from backends.model import MODELS, WEIGHTED, ModelSpec, TrainingSpec, initial_state
 from backends.reference.definition import loss_and_gradients
 from backends.registry import config_class, runtime
 from tests.graphs import awkward_graph
 
-MODELS = ("gcn", "sage", "gat")
 NATIVE = [("reference", {})] + [("reference", {"variant": form}) for form in ("scatter", "cached", "reduce_cached")]
 NATIVE += [("blocksparse", {})] + [
     ("agl", {"pruning": pruning, "partition": partition, "pipeline": "true", "form": form})
@@ -100,7 +99,7 @@ def assert_equals_definition(trainer, graph, spec, targets):
 @pytest.mark.parametrize("few", [True, False], ids=["few", "most"])
 def test_loss_and_gradients_equal_the_definition(case, layers, multilabel, few):
     backend, options, model, batch_size = case
-    graph = awkward_graph(layers, weighted=model == "gcn", multilabel=multilabel)
+    graph = awkward_graph(layers, weighted=model in WEIGHTED, multilabel=multilabel)
     spec = spec_of(model, layers, graph)
     targets = graph.nodes_of("train")[::-1][:9] if few else np.flatnonzero(np.arange(graph.nodes) % 5)[::-1]
     trainer = trainer_of(backend, options, graph, spec, batch_size)

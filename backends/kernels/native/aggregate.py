@@ -55,7 +55,8 @@ def multiply(
     out = empty((direction.rows, x.shape[1]), x.dtype)
     extension.spmm(
         direction.indptr, direction.indices, direction.bounds, direction.hubs,
-        *arrays(x, weight, row_scale, addend, out), workers(len(direction.indices), x.shape[1]),
+        *arrays(x, weight, row_scale, addend, out), direction.panels.get(x.shape[1]),
+        workers(len(direction.indices), x.shape[1]),
     )  # fmt: skip
     return out
 

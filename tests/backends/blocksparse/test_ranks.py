@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from backends.ablation import resolve
+from backends.base.propagation import steps_of
 from backends.batches import BatchPlan
 from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.layout import RankLayout
 from backends.contract import Unsupported
-from backends.model import ModelSpec, TrainingSpec, initial_state
+from backends.model import MODELS, WEIGHTED, ModelSpec, TrainingSpec, initial_state
 from backends.registry import runtime
 from datasets.order import apply_order, undo
 from tests.contract.test_parity import PlainClock
@@ -39,7 +40,12 @@ def trained(graph, spec, training, **options):
     facts = trainer.facts()
     targets = np.random.default_rng(1).permutation(graph.nodes)[:11]
     logits, loss, gradients = trainer.loss_and_gradients(targets)
-    results = {"losses": losses, "logits": logits, "loss": loss, "state": trainer.state()["layers.1.bias"]}
+    results = {
+        "losses": losses,
+        "logits": logits,
+        "loss": loss,
+        "state": trainer.state()["layers.0.weight" if spec.propagates else "layers.1.bias"],
+    }
     results["predictions"] = trainer.predict(graph, np.arange(graph.nodes)[::-1])
     other = awkward_graph(9, nodes=23)
     results["other graph"] = trainer.predict(other, np.arange(23))
@@ -49,10 +55,10 @@ def trained(graph, spec, training, **options):
 
 @pytest.mark.parametrize("exchange", ["broadcast", "halo"])
 @pytest.mark.parametrize("bounds", ["rows", "edges"])
-@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize(("ranks", "replication"), LAYOUTS)
 def test_ranks_train_as_one_process_does(ranks, replication, model, bounds, exchange):
-    graph = awkward_graph(2, weighted=model == "gcn", multilabel=model == "sage")
+    graph = awkward_graph(2, weighted=model in WEIGHTED, multilabel=model == "sage")
     dropout = {"dropout": 0.4, "attention_dropout": 0.3 if model == "gat" else 0.0}
     spec, training = spec_of(model, graph), TrainingSpec(dtype="float64", threads=2, **dropout)
     options = {"ranks": ranks, "replication": replication, "exchange": exchange, "bounds": bounds}
@@ -69,10 +75,10 @@ def test_ranks_train_as_one_process_does(ranks, replication, model, bounds, exch
 
 
 @pytest.mark.parametrize("exchange", ["broadcast", "halo"])
-@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize("model", ["gcn", "sage", "sgc", "ngcn"])
 @pytest.mark.parametrize(("ranks", "replication"), LAYOUTS)
 def test_overlap_changes_nothing_but_the_time(ranks, replication, model, exchange):
-    graph = awkward_graph(2, weighted=model == "gcn", multilabel=model == "sage")
+    graph = awkward_graph(2, weighted=model in WEIGHTED, multilabel=model == "sage")
     spec, training = spec_of(model, graph), TrainingSpec(dtype="float64", dropout=0.4, threads=2)
     options = {"ranks": ranks, "replication": replication, "exchange": exchange}
     expected, whole = trained(graph, spec, training, **options)
@@ -90,8 +96,10 @@ def check_bytes(facts, layout, spec, graph, exchange, bounds):
         "gcn": [(spec.in_width, 0), (graph.classes, graph.classes)],
         "sage": [(spec.in_width, 0), (graph.classes, graph.classes)],
         "gat": [(2 * 5 + 2, 2 * 5 + 2), (graph.classes + 1, graph.classes + 1)],
-    }[spec.name]
-    forward, backward = (sum(width) for width in zip(*widths, strict=True))
+    }
+    if spec.propagates:
+        widths[spec.name] = [(step.width, step.width * step.has_backward) for step in steps_of(spec, is_sparse=False)]
+    forward, backward = (sum(width) for width in zip(*widths[spec.name], strict=True))
     for rank, traffic in enumerate(facts["traffic"]):
         block, column = layout.place(rank)
         received = facts["received_rows"][rank]

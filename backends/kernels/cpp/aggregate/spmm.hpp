@@ -21,16 +21,18 @@ struct SpmmTask {
     const T* addend;     // B [rows, width] or null; may be y itself
     T* y;
     int64_t columns, width;  // X is [columns, width]
+    const I* starts;         // [panels + 1, rows] or null: where each row's edges of each column panel begin
+    int64_t panels;          // 1 without
 
     bool near() const { return columns * width * int64_t(sizeof(T)) <= kNearBytes; }
 };
 
-// acc += weight * X of one edge, in V vectors of N lanes that cover `columns`.
+// acc += weight * X of one edge, in V vectors of N lanes that cover `columns`; edges up to `last` are prefetched.
 template <class T, class I, int N, int V, bool Weighted, bool Fetched>
-inline void add_edge(const SpmmTask<T, I>& t, Columns columns, int64_t e, vecn<T, N> (&acc)[V]) {
+inline void add_edge(const SpmmTask<T, I>& t, Columns columns, int64_t e, int64_t last, vecn<T, N> (&acc)[V]) {
     const T* x = t.x + columns.first;
     if constexpr (Fetched) {
-        const int64_t next = std::min(e + ahead_of<T, N, V>, t.a.edges() - 1);
+        const int64_t next = std::min(e + ahead_of<T, N, V>, last);
         prefetch<T, N, V>(x + int64_t(t.a.indices[next]) * t.width);
     }
     const T* row = x + int64_t(t.a.indices[e]) * t.width;
@@ -45,17 +47,18 @@ inline void add_edge(const SpmmTask<T, I>& t, Columns columns, int64_t e, vecn<T
 // sum each addition would wait for the one before.
 template <class T, class I, int N, int V, bool Weighted, bool Fetched>
 inline void add_edges(const SpmmTask<T, I>& t, Columns columns, int64_t begin, int64_t end, vecn<T, N> (&acc)[V]) {
+    const int64_t last = (t.starts == nullptr ? t.a.edges() : end) - 1;  // a row's next edges lie in another panel
     int64_t e = begin;
     if constexpr (bytes_of<T, N, V> <= 64) {
         vecn<T, N> other[V] = {};
         for (; e + 1 < end; e += 2) {
-            add_edge<T, I, N, V, Weighted, Fetched>(t, columns, e, acc);
-            add_edge<T, I, N, V, Weighted, Fetched>(t, columns, e + 1, other);
+            add_edge<T, I, N, V, Weighted, Fetched>(t, columns, e, last, acc);
+            add_edge<T, I, N, V, Weighted, Fetched>(t, columns, e + 1, last, other);
         }
 #pragma GCC unroll 16
         for (int v = 0; v < V; ++v) acc[v] += other[v];
     }
-    for (; e < end; ++e) add_edge<T, I, N, V, Weighted, Fetched>(t, columns, e, acc);
+    for (; e < end; ++e) add_edge<T, I, N, V, Weighted, Fetched>(t, columns, e, last, acc);
 }
 
 // The same, with prefetch where it pays.
@@ -73,22 +76,36 @@ inline void add_scaled(const T* addend, int64_t width, T scale, vecn<T, N> (&acc
     for (int v = 0; v < V; ++v) acc[v] = acc[v] * scale + load_pack<N>(addend + column<N, V>(v, width));
 }
 
-// One group of columns of one piece of the rows, hubs left out.
+// Fetch what the first edges of a row read in a panel, while the row before it is summed.
+template <class T, class I, int N, int V>
+inline void fetch_first(const SpmmTask<T, I>& t, Columns columns, int64_t begin, int64_t end) {
+    for (int64_t e = begin; e < std::min(begin + ahead_of<T, N, V>, end); ++e)
+        prefetch<T, N, V>(t.x + columns.first + int64_t(t.a.indices[e]) * t.width);
+}
+
+// One group of columns of one piece of the rows in one panel, hubs left out; panels after the first add to the result.
 template <class T, class I, bool Weighted>
 struct RowSums {
-    using Function = void (*)(const SpmmTask<T, I>&, Columns, int64_t, int64_t, bool);
+    using Function = void (*)(const SpmmTask<T, I>&, Columns, int64_t, int64_t, int64_t, bool);
 
     template <int N, int V>
-    static void run(const SpmmTask<T, I>& t, Columns columns, int64_t first, int64_t last, bool streamed) {
+    static void run(const SpmmTask<T, I>& t, Columns columns, int64_t first, int64_t last, int64_t panel,
+                    bool streamed) {
+        const bool cut = t.starts != nullptr;
+        const I* from = cut ? t.starts + panel * t.a.rows : t.a.indptr;
+        const I* to = cut ? from + t.a.rows : t.a.indptr + 1;
+        const T* addend = panel > 0 ? t.y : t.addend;
         for (int64_t row = first; row < last; ++row) {
-            const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1];
-            if (end - begin > kHubSegment) continue;
+            const int64_t begin = from[row], end = to[row];
+            if (t.a.indptr[row + 1] - t.a.indptr[row] > kHubSegment) continue;
+            if (cut && row + 1 < last) fetch_first<T, I, N, V>(t, columns, from[row + 1], to[row + 1]);
+            if (panel > 0 && begin == end) continue;
             vecn<T, N> acc[V] = {};
             gather<T, I, N, V, Weighted>(t, columns, begin, end, acc);
             T scale = t.row_scale == nullptr ? T(1) : t.row_scale[row];
             const int64_t at = row * t.width + columns.first;
-            if (t.addend != nullptr) {
-                add_scaled<T, N, V>(t.addend + at, columns.width, scale, acc);
+            if (addend != nullptr) {
+                add_scaled<T, N, V>(addend + at, columns.width, scale, acc);
                 scale = T(1);
             }
             write<T, N, V>(acc, t.y + at, columns.width, scale, streamed);
@@ -146,17 +163,40 @@ void spmm_rows(const SpmmTask<T, I>& t, const RowPlan& plan, int threads) {
     const bool streamed = streams(t.y, t.a.rows, 1, t.width);
 #pragma omp parallel num_threads(threads)
     {
+        for (int64_t panel = 0; panel < t.panels; ++panel) {
 #pragma omp for schedule(dynamic, 1) nowait
-        for (int64_t chunk = 0; chunk < plan.chunks; ++chunk) {
-            for (int64_t g = 0; g < cut.groups; ++g) {
-                const Columns columns = cut.group(g);
-                choose<T>(columns.width, RowSums<T, I, Weighted>{})(t, columns, plan.bounds[chunk],
-                                                                    plan.bounds[chunk + 1], streamed);
+            for (int64_t chunk = 0; chunk < plan.chunks; ++chunk) {
+                for (int64_t g = 0; g < cut.groups; ++g) {
+                    const Columns columns = cut.group(g);
+                    choose<T>(columns.width, RowSums<T, I, Weighted>{})(t, columns, plan.bounds[chunk],
+                                                                        plan.bounds[chunk + 1], panel,
+                                                                        streamed && panel == 0);
+                }
             }
+            stream_fence();
+            // All threads read the same panel, and none adds to a row that another still writes.
+#pragma omp barrier
         }
-        stream_fence();
     }
     for (int64_t h = 0; h < plan.hub_count; ++h) sum_hub<T, I, Weighted>(t, plan.hubs[h], threads);
+}
+
+// Where each row's edges of each of `panels` ranges of columns begin, [panels + 1, rows]; false for columns that descend.
+template <class I>
+bool cut_panels(const CsrView<I>& a, int64_t columns, int64_t panels, I* starts, int threads) {
+    bool ascending = true;
+#pragma omp parallel for num_threads(threads) schedule(static) reduction(&& : ascending)
+    for (int64_t row = 0; row < a.rows; ++row) {
+        I at = a.indptr[row];
+        const I first = at, end = a.indptr[row + 1];
+        for (int64_t panel = 0; panel <= panels; ++panel) {
+            const int64_t bound = panel * columns / panels;
+            for (; at < end && int64_t(a.indices[at]) < bound; ++at)
+                ascending = ascending && (at == first || a.indices[at - 1] <= a.indices[at]);
+            starts[panel * a.rows + row] = at;
+        }
+    }
+    return ascending;
 }
 
 }  // namespace kernels

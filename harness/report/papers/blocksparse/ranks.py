@@ -1,0 +1,45 @@
+"""Edges and received rows of the ranks, for each layout, order and bounds."""
+
+from typing import Any
+
+from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
+from harness.report.rows import Row
+from harness.report.suites.records import SuiteRecords, name_of, option
+
+MIB = 1 << 20
+
+
+def ranks(records: SuiteRecords) -> list[Block]:
+    """One row per comparison and layout."""
+    rows: list[list[Cell]] = []
+    for dataset, comparison in records.comparisons():
+        for row in comparison.rows:
+            if facts := _of_ranks(row):
+                rows.append([f"{name_of(dataset, comparison)}: {layout(row)}", *_cells(facts, row)])
+    heads = columns("", "most edges of a rank", "imbalance", "received", "bytes", "by")
+    return [Table(heads, [*rows, *records.published("ranks", len(heads))])] if rows else []
+
+
+def layout(row: Row) -> str:
+    """Order, ranks, replication and bounds of a row in words."""
+    order = row.record["config"].get("order", {}).get("name", "none")
+    count, copies = option(row, "ranks"), option(row, "replication")
+    scheme = f"1.5D, r={copies}" if copies and int(copies) > 1 else "1D"
+    return f"order {order}, p={count}, {scheme}, equal {option(row, 'bounds')}"
+
+
+def _of_ranks(row: Row) -> dict[str, Any]:
+    facts: dict[str, Any] = row.record.get("facts", {}).get("ranks", {}) if row.ok else {}
+    return facts
+
+
+def _cells(facts: dict[str, Any], row: Row) -> list[Cell]:
+    nodes = row.median("dataset", "counts", "nodes")
+    received = Value(max(facts["received_rows"]) / nodes, "{:.3f}") if nodes else NOTHING
+    return [
+        Value(max(facts["edges"]), "{:,.0f}"),
+        Value(facts["imbalance"], "{:.3f}"),
+        received,
+        Value(max(facts["bytes"]) / MIB, "{:.1f}"),
+        str(option(row, "exchange")),
+    ]
