@@ -14,7 +14,9 @@ from backends.settings import loss_setting, setting
 class BlocksparseConfig(BackendConfig):
     """Our kernels over whole graphs; ``loss=torch`` compares with the peers at equal losses.
 
-    With ``panels`` a table beyond the cache is multiplied in column panels, where these won a trial in ``prepare``.
+    With ``panels`` a table beyond the cache is multiplied in column panels, where these won a trial in ``prepare``;
+    with ``tiles`` squares of 32 x 32 with edges in at least the share ``density_threshold`` of their cells are
+    multiplied densely, where that won. ``trial=false`` uses tiles wherever there are some, to measure what they do.
     ``ranks`` processes divide the rows, each block of them held ``replication`` times (1: 1D, more: 1.5D). Before a
     product, whole blocks are broadcast or only the rows that are needed travel (``exchange``). ``bounds`` cuts blocks
     of equally many rows or of about equally many edges. With ``overlap`` own columns multiply while rows travel.
@@ -24,6 +26,9 @@ class BlocksparseConfig(BackendConfig):
     name: str = "blocksparse"
     sparse: str = setting("auto", before="true")
     panels: str = setting("auto", before="true")
+    tiles: str = setting("auto", before="true")
+    density_threshold: float = setting(0.35, before=0.35)
+    trial: bool = setting(True, before=True)
     loss: str = loss_setting("fused")
     ranks: int = setting(1, least=1, before=1)
     replication: int = setting(1, least=1, before=1)
@@ -41,15 +46,22 @@ class BlocksparseConfig(BackendConfig):
     devices: ClassVar[tuple[str, ...]] = ("cpu", "cuda")
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
     kind: ClassVar[str] = "native"
-    ablations: ClassVar[dict[str, tuple[str, ...]]] = {"sparse": ("sparse",), "panels": ("panels",)}
-    base: ClassVar[dict[str, Any]] = {"sparse": "false", "panels": "false"}
+    ablations: ClassVar[dict[str, tuple[str, ...]]] = {
+        "sparse": ("sparse",),
+        "panels": ("panels",),
+        "tiles": ("tiles",),
+    }
+    base: ClassVar[dict[str, Any]] = {"sparse": "false", "panels": "false", "tiles": "false"}
 
     def __post_init__(self) -> None:
         """Raise ValueError for a switch that is neither on nor off nor ``auto``, and for ranks without a layout."""
-        self.sparse, self.panels = str(self.sparse).lower(), str(self.panels).lower()
-        for name, value in (("sparse", self.sparse), ("panels", self.panels)):
+        for name in ("sparse", "panels", "tiles"):
+            value = str(getattr(self, name)).lower()
             if value not in ("auto", "true", "false"):
                 raise ValueError(f"backend.{name}={value!r} is not allowed: one of auto, true, false")
+            setattr(self, name, value)
+        if not 0 < self.density_threshold <= 1:
+            raise ValueError(f"backend.density_threshold={self.density_threshold} is not allowed: above 0, at most 1")
         RankLayout(self.ranks, self.replication)
         if len(self.link) not in (0, 2):
             raise ValueError(f"backend.link={list(self.link)} is not allowed: [bytes per second, seconds], or []")

@@ -77,7 +77,7 @@ class Direction:
     """Rows and edges of a matrix or of its transpose, as the native kernels take them.
 
     ``panels`` holds, by the width of a table that is multiplied in column panels, where each row's edges of each panel
-    begin, [panels + 1, rows].
+    begin, [panels + 1, rows]; ``tiles`` those that are multiplied in dense tiles and a rest (``Tiles``).
     """
 
     indptr: NDArray[Any]
@@ -86,6 +86,7 @@ class Direction:
     hubs: NDArray[np.int64]
     rows: int
     panels: dict[int, NDArray[Any]] = field(default_factory=dict)
+    tiles: dict[int, Any] = field(default_factory=dict)
 
     @property
     def index_dtype(self) -> torch.dtype:

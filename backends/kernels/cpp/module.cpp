@@ -5,6 +5,7 @@ NB_MODULE(KERNELS_MODULE, m) {
     m.attr("sources") = KERNELS_SOURCES;
     define_adam(m);
     define_spmm(m);
+    define_tiles(m);
     define_gat(m);
     define_graphfeature(m);
     define_parquet(m);

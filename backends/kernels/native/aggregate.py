@@ -8,7 +8,7 @@ from torch import Tensor
 
 from backends.kernels.buffers import empty
 from backends.kernels.checks import ACTIVATIONS
-from backends.kernels.extension import arrays, extension, workers
+from backends.kernels.extension import arrays, extension, threads, workers
 from backends.kernels.native.edges import edge_products
 from backends.kernels.native.epilogue import finish, gradients
 from backends.kernels.native.maximum import MaximumFunction
@@ -52,6 +52,8 @@ def multiply(
 ) -> Tensor:
     """Sum rows of ``x`` over the edges of one direction, scale them and add ``addend``: [rows, width]."""
     x = x.contiguous()
+    if x.shape[1] in direction.tiles:
+        return _multiply_tiles(direction.tiles[x.shape[1]], x, weight, row_scale, addend)
     out = empty((direction.rows, x.shape[1]), x.dtype)
     extension.spmm(
         direction.indptr, direction.indices, direction.bounds, direction.hubs,
@@ -59,6 +61,19 @@ def multiply(
         workers(len(direction.indices), x.shape[1]),
     )  # fmt: skip
     return out
+
+
+def _multiply_tiles(
+    tiles: Any, x: Tensor, weight: Tensor | None, row_scale: Tensor | None, addend: Tensor | None
+) -> Tensor:
+    """The same over a direction's dense tiles and the rest of its edges."""
+    values, rest_weight = tiles.split(weight, x.dtype)
+    out = multiply(tiles.rest, x, rest_weight, None, addend if row_scale is None else None)
+    extension.add_tiles(tiles.starts, tiles.columns, *arrays(values, x, out), threads())
+    if row_scale is None:
+        return out
+    out.mul_(row_scale[:, None])
+    return out if addend is None else out.add_(addend)
 
 
 class _Sum(torch.autograd.Function):

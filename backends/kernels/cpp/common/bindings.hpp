@@ -69,4 +69,5 @@ void define_rows(nb::module_& m);
 void define_sddmm(nb::module_& m);
 void define_softmax(nb::module_& m);
 void define_spmm(nb::module_& m);
+void define_tiles(nb::module_& m);
 void define_transpose(nb::module_& m);

@@ -24,12 +24,12 @@ auto choose_narrow(int64_t width, const Chooser& chooser) {
     return chooser.template pick<Most, 1>();
 }
 
-// Return chooser.pick<N, V>() for the vectors that cover a group's columns.
-template <class T, class Chooser>
+// Return chooser.pick<N, V>() for the vectors, at most Most, that cover a group's columns.
+template <class T, int Most = kGroup, class Chooser>
 auto choose(int64_t width, const Chooser& chooser) {
     constexpr int full = lanes<T>;
     if (width < full) return choose_narrow<full / 2>(width, chooser);
-    return with_vectors<kGroup>((width + full - 1) / full, [&]<int V>() { return chooser.template pick<full, V>(); });
+    return with_vectors<Most>((width + full - 1) / full, [&]<int V>() { return chooser.template pick<full, V>(); });
 }
 
 }  // namespace kernels

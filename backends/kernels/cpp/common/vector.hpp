@@ -143,13 +143,13 @@ struct Columns {
     int64_t first, width;
 };
 
-// How a width is cut: groups of at most kGroup vectors, equal to within one, so none is narrower than a vector.
-template <class T>
+// How a width is cut: groups of at most Most vectors, equal to within one, so none is narrower than a vector.
+template <class T, int Most = kGroup>
 struct Cut {
     int64_t width, vectors, groups;
 
     explicit Cut(int64_t width_)
-        : width(width_), vectors((width + lanes<T> - 1) / lanes<T>), groups((vectors + kGroup - 1) / kGroup) {}
+        : width(width_), vectors((width + lanes<T> - 1) / lanes<T>), groups((vectors + Most - 1) / Most) {}
 
     Columns group(int64_t g) const {
         const int64_t first = g * vectors / groups * lanes<T>, last = (g + 1) * vectors / groups * lanes<T>;

@@ -1,0 +1,73 @@
+// Dense tiles of a sparse matrix, 32 rows by 32 columns, multiplied without indices (the block-sparse kernel of Hetu-GNN,
+// algorithm 3, on vectors of a core).
+#pragma once
+#include "common/dispatch.hpp"
+#include "common/vector.hpp"
+
+namespace kernels {
+
+constexpr int64_t kTile = 32;
+constexpr int kTileVectors = 4;                  // of a row of X in registers at once
+constexpr int kTileRows = kGroup / kTileVectors;  // of a tile whose sums are in registers meanwhile
+
+template <class T>
+struct TileTask {
+    const int64_t* starts;   // [row blocks + 1]: where the tiles of 32 rows begin
+    const int64_t* columns;  // [tiles]: first column of each
+    const T* values;         // [tiles, 32, 32]
+    const T* x;              // [columns, width]
+    T* y;                    // [rows, width], added to
+    int64_t blocks, width;
+};
+
+// One group of columns of X, for the tiles of one block of rows.
+template <class T>
+struct TileSums {
+    using Function = void (*)(const TileTask<T>&, Columns, int64_t);
+
+    template <int N, int V>
+    static void run(const TileTask<T>& t, Columns columns, int64_t block) {
+        for (int64_t r = 0; r < kTile; r += kTileRows) {
+            T* y = t.y + (block * kTile + r) * t.width + columns.first;
+            vecn<T, N> acc[kTileRows][V];
+            for (int i = 0; i < kTileRows; ++i)
+                for (int v = 0; v < V; ++v) acc[i][v] = load_pack<N>(y + i * t.width + column<N, V>(v, columns.width));
+            for (int64_t tile = t.starts[block]; tile < t.starts[block + 1]; ++tile) {
+                const T* value = t.values + (tile * kTile + r) * kTile;
+                const T* x = t.x + t.columns[tile] * t.width + columns.first;
+                for (int64_t c = 0; c < kTile; ++c, ++value, x += t.width) {
+                    vecn<T, N> row[V];
+#pragma GCC unroll 4
+                    for (int v = 0; v < V; ++v) row[v] = load_pack<N>(x + column<N, V>(v, columns.width));
+#pragma GCC unroll 4
+                    for (int i = 0; i < kTileRows; ++i)
+#pragma GCC unroll 4
+                        for (int v = 0; v < V; ++v) acc[i][v] += value[i * kTile] * row[v];
+                }
+            }
+            for (int i = 0; i < kTileRows; ++i)
+                for (int v = 0; v < V; ++v) store_pack<N>(y + i * t.width + column<N, V>(v, columns.width), acc[i][v]);
+        }
+    }
+
+    template <int N, int V>
+    Function pick() const {
+        return &run<N, V>;
+    }
+};
+
+// Y += tiles * X.
+template <class T>
+void add_tiles(const TileTask<T>& t, int threads) {
+    const Cut<T, kTileVectors> cut(t.width);
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 4)
+    for (int64_t block = 0; block < t.blocks; ++block) {
+        if (t.starts[block] == t.starts[block + 1]) continue;
+        for (int64_t g = 0; g < cut.groups; ++g) {
+            const Columns columns = cut.group(g);
+            choose<T, kTileVectors>(columns.width, TileSums<T>{})(t, columns, block);
+        }
+    }
+}
+
+}  // namespace kernels

@@ -1,0 +1,178 @@
+"""Dense tiles of 32 x 32 of a sparse matrix (Hetu-GNN, algorithm 3): multiplied without indices, the rest as it is.
+
+A tile costs the same whatever is in it, so it pays where many of its cells are set: on the cores of a CPU, whose caches
+serve repeated reads of a row anyway, from about a third on; the paper's 5 % are a GPU's.
+"""
+
+import time
+import weakref
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from backends.kernels import native
+from backends.kernels.dispatch import IMPLEMENTATIONS
+from backends.kernels.extension import extension
+from backends.kernels.native.aggregate import multiply
+from backends.kernels.operand import Direction, operand
+from datasets.csr import Csr
+
+SIDE = 32
+LEAST_SHARE = 0.1  # of the edges in tiles: fewer cannot save 5 % of the product
+GAIN = 0.95
+_CHUNK = 1 << 22  # edges whose tiles are counted together
+_SAMPLES, _SAMPLE_EDGES = 8, 1 << 17  # runs of rows in which tiles are looked for first, and their edges
+_TRIALS = 3
+
+
+@dataclass(eq=False)
+class Tiles:
+    """One direction of a matrix as tiles and the rest.
+
+    ``starts`` [row blocks + 1] says where the tiles of 32 rows begin, ``columns`` [tiles] each one's first column.
+    ``edges`` are the positions of the edges in tiles, ``cells`` their places among the tiles' values; ``rest`` holds
+    the other edges, ``rest_edges`` their positions.
+    """
+
+    starts: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    edges: Tensor
+    cells: Tensor
+    rest: Direction
+    rest_edges: Tensor
+    splits: "tuple[weakref.ref[Tensor] | None, int, Tensor, Tensor | None] | None" = field(default=None, repr=False)
+
+    @property
+    def share(self) -> float:
+        """Share of the edges that lie in tiles."""
+        return len(self.edges) / max(1, len(self.edges) + len(self.rest_edges))
+
+    def split(self, weight: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+        """Values of the tiles [tiles * 1024], and weights of the rest; kept for the last weights until they change."""
+        if self.splits is not None:
+            reference, version, values, rest = self.splits
+            is_same = weight is None if reference is None else reference() is weight and weight is not None
+            if is_same and values.dtype == dtype and version == (0 if weight is None else weight._version):
+                return values, rest
+        ones = torch.ones(len(self.edges), dtype=dtype) if weight is None else weight.index_select(0, self.edges)
+        values = torch.zeros(len(self.columns) * SIDE * SIDE, dtype=dtype).index_add_(0, self.cells, ones)
+        rest = None if weight is None else weight.index_select(0, self.rest_edges)
+        reference, version = (None, 0) if weight is None else (weakref.ref(weight), weight._version)
+        self.splits = reference, version, values, rest
+        return values, rest
+
+
+@dataclass(frozen=True)
+class TileChoice:
+    """Whether tiles are used, the share of the edges that they hold, and the least seconds without and with them."""
+
+    used: bool
+    share: float
+    seconds: tuple[float, float] | None = None
+
+
+def find_tiles(side: Direction, columns: int, threshold: float) -> Tiles:
+    """Find the tiles of which at least the share ``threshold`` of the cells has an edge, counting parallel edges."""
+    least, width = max(1, int(np.ceil(threshold * SIDE * SIDE))), columns // SIDE
+    blocks = side.rows // SIDE  # of whole blocks: the last rows and columns are left to the rest
+    starts, tile_columns, edges, cells = [0], [], [], []
+    first, total = 0, 0
+    while first < blocks:
+        last = _end(side, first, blocks)
+        begin, end = int(side.indptr[first * SIDE]), int(side.indptr[last * SIDE])
+        column = side.indices[begin:end].astype(np.int64)
+        degrees = np.diff(side.indptr[first * SIDE : last * SIDE + 1])
+        row = np.repeat(np.arange(first * SIDE, last * SIDE), degrees)
+        inside = column < width * SIDE
+        key = (row // SIDE - first) * max(1, width) + column // SIDE
+        names, place, counts = np.unique(key[inside], return_inverse=True, return_counts=True)
+        dense = counts >= least
+        number = np.cumsum(dense) - 1 + total
+        chosen = np.flatnonzero(inside)[dense[place]]
+        tile = number[place[dense[place]]]
+        edges.append(begin + chosen)
+        cells.append((tile * SIDE + row[chosen] % SIDE) * SIDE + column[chosen] % SIDE)
+        tile_columns.append(names[dense] % max(1, width) * SIDE)
+        per_block = np.bincount(names[dense] // max(1, width), minlength=last - first)
+        starts.extend(total + np.cumsum(per_block))
+        total, first = total + int(dense.sum()), last
+    positions, empty = np.concatenate([*edges, _NONE]), np.empty(0, dtype=np.int64)
+    rest = np.ones(len(side.indices), dtype=bool)
+    rest[positions] = False
+    indptr = np.concatenate(([0], np.cumsum(rest)))[side.indptr].astype(side.indptr.dtype)
+    remaining = Csr(indptr, side.indices[rest], (side.rows, columns))
+    return Tiles(
+        np.array(starts, dtype=np.int64),
+        np.concatenate([*tile_columns, empty]).astype(np.int64),
+        torch.from_numpy(positions),
+        torch.from_numpy(np.concatenate([*cells, empty]).astype(np.int64)),
+        Direction.of(remaining),
+        torch.from_numpy(np.flatnonzero(rest)),
+    )
+
+
+_NONE = np.empty(0, dtype=np.int64)
+
+
+def _end(side: Direction, first: int, blocks: int) -> int:
+    """The row blocks from ``first`` on that hold about ``_CHUNK`` edges, one at least."""
+    edges = int(side.indptr[first * SIDE]) + _CHUNK
+    return min(blocks, max(first + 1, int(np.searchsorted(side.indptr, edges)) // SIDE))
+
+
+def choose_tiles(
+    csr: Csr, width: int, weight: Tensor | None, transposed: bool, threshold: float, trial: bool = True
+) -> TileChoice:
+    """Try a product with and without tiles of at least this density, and keep them for later calls if they are faster.
+
+    Without ``weight`` [nnz], in the forward order, the product is of float32 and all edges count 1. Without ``trial``
+    tiles are kept wherever there are some.
+    """
+    if extension is None or IMPLEMENTATIONS["cpu"] is not native:
+        return TileChoice(False, 0.0)
+    matrix = operand(csr)
+    side, columns = (matrix.backward, csr.shape[0]) if transposed else (matrix.forward, csr.shape[1])
+    side.tiles.pop(width, None)
+    if not trial:
+        tiles = find_tiles(side, columns, threshold)
+        side.tiles |= {width: tiles} if tiles.share else {}
+        return TileChoice(tiles.share > 0, tiles.share)
+    if (share := _share_in_samples(side, columns, threshold)) < LEAST_SHARE:
+        return TileChoice(False, share)
+    tiles = next(iter(side.tiles.values()), None) or find_tiles(side, columns, threshold)
+    if tiles.share < LEAST_SHARE:
+        return TileChoice(False, tiles.share)
+    dtype = torch.float32 if weight is None else weight.dtype
+    if weight is not None and transposed:
+        weight = matrix.transposed_weight(weight)
+    x, seconds = torch.ones((columns, width), dtype=dtype), [float("inf")] * 2
+    for _ in range(_TRIALS):
+        for with_tiles in (False, True):
+            side.tiles.pop(width, None)
+            if with_tiles:
+                side.tiles[width] = tiles
+                tiles.split(weight, dtype)
+            start = time.perf_counter()
+            multiply(side, x, weight, None)
+            seconds[with_tiles] = min(seconds[with_tiles], time.perf_counter() - start)
+    used = seconds[1] < GAIN * seconds[0]
+    if not used:
+        side.tiles.pop(width, None)
+    return TileChoice(used, tiles.share, (seconds[0], seconds[1]))
+
+
+def _share_in_samples(side: Direction, columns: int, threshold: float) -> float:
+    """Share of the edges in tiles, of runs of rows spread over the matrix."""
+    inside = total = 0
+    for first in np.unique(np.linspace(0, max(0, side.rows // SIDE - 1), _SAMPLES).astype(np.int64)) * SIDE:
+        edges = int(side.indptr[first]) + _SAMPLE_EDGES
+        blocks = -(-max(1, int(np.searchsorted(side.indptr, edges)) - int(first)) // SIDE)
+        indptr = side.indptr[first : first + blocks * SIDE + 1]
+        begin, end = int(indptr[0]), int(indptr[-1])
+        rows = len(indptr) - 1
+        part = Direction(indptr - begin, side.indices[begin:end], np.array([0, rows]), side.hubs[:0], rows)
+        inside, total = inside + len(find_tiles(part, columns, threshold).edges), total + end - begin
+    return inside / max(1, total)
