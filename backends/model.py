@@ -106,6 +106,15 @@ class ModelSpec:
         return {"weight": (self.in_width, out)} | ({"bias": (out,)} if self.name == "sgc" else {})
 
 
+def dense_multiplications(spec: ModelSpec) -> list[tuple[int, int, bool]]:
+    """Depth and columns of the dense products of a model of propagations, and whether their input has a gradient."""
+    out = spec.width_out(spec.layers - 1)
+    if spec.name != "ngcn":
+        return [(spec.in_width, out, False)]
+    instances = [(spec.hidden, out, True)] * spec.layers
+    return [(spec.in_width, spec.layers * spec.hidden, False), *instances, (spec.layers * out, out, True)]
+
+
 @dataclass(frozen=True)
 class TrainingSpec:
     """How a model is trained; ``decay`` is L2 on all parameters, or on those of the first layer only.

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from backends.base.propagation import dense_multiplications
-from backends.model import ModelSpec
+from backends.model import ModelSpec, dense_multiplications
 from datasets.csr import Csr
 
 

@@ -39,15 +39,6 @@ def steps_of(spec: ModelSpec, is_sparse: bool) -> list[Step]:
     return [Step(spec.width_out(0), True)] * spec.layers
 
 
-def dense_multiplications(spec: ModelSpec) -> list[tuple[int, int, bool]]:
-    """Depth and columns of the dense products of one pass, and whether their input has a gradient."""
-    out = spec.width_out(spec.layers - 1)
-    if spec.name != "ngcn":
-        return [(spec.in_width, out, False)]
-    instances = [(spec.hidden, out, True)] * spec.layers
-    return [(spec.in_width, spec.layers * spec.hidden, False), *instances, (spec.layers * out, out, True)]
-
-
 def propagated(network: Any, features: Any, propagate: Propagate) -> Tensor:
     """Compute the output [rows, width] of a network of propagations from its input rows."""
     if network.spec.name == "ngcn":

@@ -13,9 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from backends.base.propagation import dense_multiplications
 from backends.kernels import dense, spmm
-from backends.model import ModelSpec
+from backends.model import ModelSpec, dense_multiplications
 from datasets.csr import Csr
 from datasets.features import share_set
 from datasets.graph import Graph
