@@ -6,12 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from backends.model_names import PROPAGATIONS
 from datasets.randomness import stream
 
-CONVOLUTIONS = ("gcn", "sage", "gat")
-PROPAGATIONS = ("sgc", "ngcn", "lightgcn")
-MODELS = CONVOLUTIONS + PROPAGATIONS
-WEIGHTED = ("gcn", *PROPAGATIONS)  # models that multiply by edge weights
 State = dict[str, NDArray[np.float32]]
 
 

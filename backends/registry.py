@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
-from backends.model import PROPAGATIONS
+from backends.model_names import PROPAGATIONS
 from datasets.plugins import Plugin, PluginError, with_plugins
 
 MODULES = {

@@ -1,7 +1,8 @@
 """Refusals of edge weights and fanouts, which an engine on torch would otherwise silently ignore."""
 
 from backends.contract import Unsupported
-from backends.model import WEIGHTED, ModelSpec
+from backends.model import ModelSpec
+from backends.model_names import WEIGHTED
 from datasets.graph import Graph
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from backends.blocksparse.layout import RankLayout
-from backends.model import MODELS
+from backends.model_names import MODELS
 from backends.parallel.network import NO_NETWORK, ClusterNetwork
 from backends.registry import BackendConfig
 from backends.settings import loss_setting, setting

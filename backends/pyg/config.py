@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import ClassVar
 
-from backends.model import MODELS
+from backends.model_names import MODELS
 from backends.registry import BackendConfig
 from backends.settings import input_setting, loss_setting
 

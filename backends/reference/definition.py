@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from backends.base.operands import draw_operands
-from backends.model import WEIGHTED, ModelSpec, State
+from backends.model import ModelSpec, State
+from backends.model_names import WEIGHTED
 from backends.reference.arithmetic import Arithmetic
 from datasets.features import dense_features
 from datasets.graph import Graph

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from backends.contract import Floats, Unsupported
-from backends.model import WEIGHTED
+from backends.model_names import WEIGHTED
 from backends.registry import load_object
 from datasets.features import SparseFeatures
 from datasets.graph import Graph

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from backends.model import CONVOLUTIONS, MODELS
+from backends.model_names import CONVOLUTIONS, MODELS
 from backends.registry import MODULES, config_class
 from datasets.order import ORDERS
 from datasets.registry import DATASETS

@@ -8,7 +8,8 @@ import pytest
 
 from backends.ablation import resolve
 from backends.batches import BatchPlan
-from backends.model import MODELS, WEIGHTED, ModelSpec, TrainingSpec, initial_state
+from backends.model import ModelSpec, TrainingSpec, initial_state
+from backends.model_names import MODELS, WEIGHTED
 from backends.reference.definition import loss_and_gradients
 from backends.registry import config_class, runtime
 from tests.graphs import awkward_graph

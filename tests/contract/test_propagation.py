@@ -8,7 +8,8 @@ import pytest
 from backends.ablation import resolve
 from backends.base.propagation import steps_of
 from backends.batches import BatchPlan
-from backends.model import PROPAGATIONS, ModelSpec, TrainingSpec, initial_state
+from backends.model import ModelSpec, TrainingSpec, initial_state
+from backends.model_names import PROPAGATIONS
 from backends.reference.definition import scores
 from backends.registry import MODULES, config_class, runtime
 from datasets.csr import csr_from_edges

@@ -18,7 +18,8 @@ from backends.agl.settings import TrainSettings, read_train_settings
 from backends.agl.train.shard_trainer import ShardTrainer, labelled_targets, sampling_of, shard_plan_of
 from backends.agl.train.trainer import DistributedShardTrainer
 from backends.agl.train.worker import WorkerClock
-from backends.model import MODELS, ModelSpec, State, TrainingSpec, initial_state
+from backends.model import ModelSpec, State, TrainingSpec, initial_state
+from backends.model_names import CONVOLUTIONS
 from backends.parallel import ray_cluster as cluster
 
 ReportEpoch = Callable[[int, float, float | None], None]
@@ -27,7 +28,7 @@ ReportEpoch = Callable[[int, float, float | None], None]
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     options = argparse.ArgumentParser("python -m backends.agl.train", description=__doc__)
-    options.add_argument("-m", "--model", required=True, choices=MODELS)
+    options.add_argument("-m", "--model", required=True, choices=CONVOLUTIONS)
     options.add_argument("-i", "--input", type=Path, required=True, help="folder of GraphFlat's shards")
     options.add_argument(
         "-t",

@@ -11,7 +11,8 @@ from backends.batches import BatchPlan
 from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.layout import RankLayout
 from backends.contract import Unsupported
-from backends.model import MODELS, WEIGHTED, ModelSpec, TrainingSpec, initial_state
+from backends.model import ModelSpec, TrainingSpec, initial_state
+from backends.model_names import MODELS, WEIGHTED
 from backends.registry import runtime
 from datasets.order import apply_order, undo
 from tests.contract.test_parity import PlainClock

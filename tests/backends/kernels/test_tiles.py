@@ -64,8 +64,9 @@ def test_tiles_change_nothing_but_the_order_of_additions(
     expected = results(csr, x, weight, reduce, addend, upstream)
     actual = results(in_tiles(csr, width, threshold), x, weight, reduce, addend, upstream)
     terms = results(csr, x.abs(), weight, reduce, addend.abs(), upstream.abs())
+    roundings = max(16, int(csr.in_degrees.max(initial=0)), int(np.bincount(csr.indices).max(initial=0)))
     for one, other, size in zip(expected, actual, terms, strict=True):
-        assert ((one - other).abs() <= 16 * torch.finfo(dtype).eps * size).all()
+        assert ((one - other).abs() <= roundings * torch.finfo(dtype).eps * size).all()
 
 
 def test_tiles_hold_the_dense_squares_and_the_rest_everything_else(monkeypatch):
