@@ -84,22 +84,22 @@ inline void fetch_first(const SpmmTask<T, I>& t, Columns columns, int64_t begin,
 }
 
 // One group of columns of one piece of the rows in one panel, hubs left out; panels after the first add to the result.
-template <class T, class I, bool Weighted>
+template <class T, class I, bool Weighted, bool Paneled>
 struct RowSums {
     using Function = void (*)(const SpmmTask<T, I>&, Columns, int64_t, int64_t, int64_t, bool);
 
     template <int N, int V>
     static void run(const SpmmTask<T, I>& t, Columns columns, int64_t first, int64_t last, int64_t panel,
                     bool streamed) {
-        const bool cut = t.starts != nullptr;
-        const I* from = cut ? t.starts + panel * t.a.rows : t.a.indptr;
-        const I* to = cut ? from + t.a.rows : t.a.indptr + 1;
+        const I* from = Paneled ? t.starts + panel * t.a.rows : t.a.indptr;
+        const I* to = Paneled ? from + t.a.rows : t.a.indptr + 1;
         const T* addend = panel > 0 ? t.y : t.addend;
         for (int64_t row = first; row < last; ++row) {
             const int64_t begin = from[row], end = to[row];
-            if (t.a.indptr[row + 1] - t.a.indptr[row] > kHubSegment) continue;
-            if (cut && row + 1 < last) fetch_first<T, I, N, V>(t, columns, from[row + 1], to[row + 1]);
-            if (panel > 0 && begin == end) continue;
+            const int64_t degree = Paneled ? t.a.indptr[row + 1] - t.a.indptr[row] : end - begin;
+            if (degree > kHubSegment) continue;
+            if (Paneled && row + 1 < last) fetch_first<T, I, N, V>(t, columns, from[row + 1], to[row + 1]);
+            if (Paneled && panel > 0 && begin == end) continue;
             vecn<T, N> acc[V] = {};
             gather<T, I, N, V, Weighted>(t, columns, begin, end, acc);
             T scale = t.row_scale == nullptr ? T(1) : t.row_scale[row];
@@ -157,8 +157,8 @@ void sum_hub(const SpmmTask<T, I>& t, int64_t row, int threads) {
         t.y[at] = sums[c] * scale + (t.addend == nullptr ? T(0) : t.addend[at]);
 }
 
-template <class T, class I, bool Weighted>
-void spmm_rows(const SpmmTask<T, I>& t, const RowPlan& plan, int threads) {
+template <class T, class I, bool Weighted, bool Paneled>
+void spmm_panels(const SpmmTask<T, I>& t, const RowPlan& plan, int threads) {
     const Cut<T> cut(t.width);
     const bool streamed = streams(t.y, t.a.rows, 1, t.width);
 #pragma omp parallel num_threads(threads)
@@ -168,17 +168,25 @@ void spmm_rows(const SpmmTask<T, I>& t, const RowPlan& plan, int threads) {
             for (int64_t chunk = 0; chunk < plan.chunks; ++chunk) {
                 for (int64_t g = 0; g < cut.groups; ++g) {
                     const Columns columns = cut.group(g);
-                    choose<T>(columns.width, RowSums<T, I, Weighted>{})(t, columns, plan.bounds[chunk],
+                    choose<T>(columns.width, RowSums<T, I, Weighted, Paneled>{})(t, columns, plan.bounds[chunk],
                                                                         plan.bounds[chunk + 1], panel,
                                                                         streamed && panel == 0);
                 }
             }
             stream_fence();
-            // All threads read the same panel, and none adds to a row that another still writes.
+            if constexpr (Paneled) {
+                // All threads read the same panel, and none adds to a row that another still writes.
 #pragma omp barrier
+            }
         }
     }
     for (int64_t h = 0; h < plan.hub_count; ++h) sum_hub<T, I, Weighted>(t, plan.hubs[h], threads);
+}
+
+template <class T, class I, bool Weighted>
+void spmm_rows(const SpmmTask<T, I>& t, const RowPlan& plan, int threads) {
+    t.starts == nullptr ? spmm_panels<T, I, Weighted, false>(t, plan, threads)
+                        : spmm_panels<T, I, Weighted, true>(t, plan, threads);
 }
 
 // Where each row's edges of each of `panels` ranges of columns begin, [panels + 1, rows]; false for columns that descend.
