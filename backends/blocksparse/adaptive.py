@@ -6,6 +6,7 @@ import torch
 
 from backends.base.layered import LayerMatrix
 from backends.blocksparse.config import BlocksparseConfig
+from backends.kernels.operand import operand
 from backends.kernels.panels import choose_panels
 from backends.kernels.tiles import choose_tiles
 
@@ -37,6 +38,9 @@ def adapt(
 def _try(config: BlocksparseConfig, matrix: LayerMatrix, width: int, transposed: bool) -> tuple[int, float]:
     """The number of panels and the share of the edges in tiles of one product."""
     arguments = matrix.csr, width, matrix.weight, transposed
+    side = operand(matrix.csr).backward if transposed else operand(matrix.csr).forward
+    side.panels.pop(width, None)  # of an earlier task on this matrix with other options
+    side.tiles.pop(width, None)
     panels = choose_panels(*arguments).panels if config.on("panels") and config.trial else 1
     if panels > 1 or not config.on("tiles"):
         return panels, 0.0

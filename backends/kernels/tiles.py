@@ -1,7 +1,8 @@
 """Dense tiles of 32 x 32 of a sparse matrix (Hetu-GNN, algorithm 3): multiplied without indices, the rest as it is.
 
 A tile costs the same whatever is in it, so it pays where many of its cells are set: on the cores of a CPU, whose caches
-serve repeated reads of a row anyway, from about a third on; the paper's 5 % are a GPU's.
+serve repeated reads of a row anyway, from about a third on; the paper's 5 % are a GPU's. Empty cells are multiplied
+too: an infinity in a row of X becomes NaN in all rows of a tile that reads it, not only where there is an edge.
 """
 
 import time
@@ -26,6 +27,7 @@ GAIN = 0.95
 _CHUNK = 1 << 22  # edges whose tiles are counted together
 _SAMPLES, _SAMPLE_EDGES = 8, 1 << 17  # runs of rows in which tiles are looked for first, and their edges
 _TRIALS = 3
+_NONE = np.empty(0, dtype=np.int64)
 
 
 @dataclass(eq=False)
@@ -37,6 +39,7 @@ class Tiles:
     the other edges, ``rest_edges`` their positions.
     """
 
+    threshold: float
     starts: NDArray[np.int64]
     columns: NDArray[np.int64]
     edges: Tensor
@@ -99,22 +102,20 @@ def find_tiles(side: Direction, columns: int, threshold: float) -> Tiles:
         per_block = np.bincount(names[dense] // max(1, width), minlength=last - first)
         starts.extend(total + np.cumsum(per_block))
         total, first = total + int(dense.sum()), last
-    positions, empty = np.concatenate([*edges, _NONE]), np.empty(0, dtype=np.int64)
+    positions = np.concatenate([*edges, _NONE])
     rest = np.ones(len(side.indices), dtype=bool)
     rest[positions] = False
     indptr = np.concatenate(([0], np.cumsum(rest)))[side.indptr].astype(side.indptr.dtype)
     remaining = Csr(indptr, side.indices[rest], (side.rows, columns))
     return Tiles(
+        threshold,
         np.array(starts, dtype=np.int64),
-        np.concatenate([*tile_columns, empty]).astype(np.int64),
+        np.concatenate([*tile_columns, _NONE]).astype(np.int64),
         torch.from_numpy(positions),
-        torch.from_numpy(np.concatenate([*cells, empty]).astype(np.int64)),
+        torch.from_numpy(np.concatenate([*cells, _NONE]).astype(np.int64)),
         Direction.of(remaining),
         torch.from_numpy(np.flatnonzero(rest)),
     )
-
-
-_NONE = np.empty(0, dtype=np.int64)
 
 
 def _end(side: Direction, first: int, blocks: int) -> int:
@@ -142,7 +143,8 @@ def choose_tiles(
         return TileChoice(tiles.share > 0, tiles.share)
     if (share := _share_in_samples(side, columns, threshold)) < LEAST_SHARE:
         return TileChoice(False, share)
-    tiles = next(iter(side.tiles.values()), None) or find_tiles(side, columns, threshold)
+    known = (tiles for tiles in side.tiles.values() if tiles.threshold == threshold)  # of another width
+    tiles = next(known, None) or find_tiles(side, columns, threshold)
     if tiles.share < LEAST_SHARE:
         return TileChoice(False, tiles.share)
     dtype = torch.float32 if weight is None else weight.dtype

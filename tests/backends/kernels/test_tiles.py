@@ -6,10 +6,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.kernels import product, spmm, tiles
+from backends.kernels import spmm, tiles
 from backends.kernels.operand import operand
 from backends.kernels.tiles import SIDE, choose_tiles, find_tiles
 from datasets.csr import Csr, csr_from_edges
+from tests.backends.kernels.product_forms import assert_equal_products
 
 
 def blocky_csr(seed, rows, columns, edges, blocks):
@@ -33,13 +34,6 @@ def in_tiles(csr, width, threshold):
     return copy
 
 
-def results(csr, x, weight, reduce, addend, upstream):
-    leaf = x.clone().requires_grad_()
-    out = spmm(csr, leaf, weight, reduce)
-    out.backward(upstream)
-    return [out.detach(), leaf.grad, product(csr, x, weight, addend), product(csr, upstream, weight, transposed=True)]
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 999),
@@ -56,17 +50,7 @@ def test_tiles_change_nothing_but_the_order_of_additions(
     seed, shape, edges, blocks, width, threshold, weighted, reduce, dtype
 ):
     csr = blocky_csr(seed, *shape, edges, blocks)
-    draw = torch.Generator().manual_seed(seed)
-    x, addend, upstream = (
-        torch.randn((rows, width), generator=draw, dtype=dtype) for rows in (shape[1], shape[0], shape[0])
-    )
-    weight = torch.rand(csr.nnz, generator=draw, dtype=dtype) if weighted else None
-    expected = results(csr, x, weight, reduce, addend, upstream)
-    actual = results(in_tiles(csr, width, threshold), x, weight, reduce, addend, upstream)
-    terms = results(csr, x.abs(), weight, reduce, addend.abs(), upstream.abs())
-    roundings = max(16, int(csr.in_degrees.max(initial=0)), int(np.bincount(csr.indices).max(initial=0)))
-    for one, other, size in zip(expected, actual, terms, strict=True):
-        assert ((one - other).abs() <= roundings * torch.finfo(dtype).eps * size).all()
+    assert_equal_products(csr, in_tiles(csr, width, threshold), seed, width, weighted, reduce, dtype)
 
 
 def test_tiles_hold_the_dense_squares_and_the_rest_everything_else(monkeypatch):
