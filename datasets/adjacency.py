@@ -14,14 +14,14 @@ NORMALISED = ("gcn", "sgc", "ngcn", "lightgcn")
 
 @dataclass(frozen=True)
 class Adjacency:
-    """The sparse operand of a layer: the edges, their float32 weights (normalised models) and the degrees behind them.
+    """The sparse operand of a layer: the edges, their weights (normalised models) and the degrees behind them.
 
     ``inverse_sqrt_degree`` float32 [nodes] is their ``D^-1/2``, for engines that scale rows instead of edges;
     ``edge_weight`` float32 [nnz] is the raw weight of each edge (1 on self loops), ``None`` if the graph has none.
     """
 
     csr: Csr
-    weight: NDArray[np.float32] | None = None
+    weight: NDArray[np.floating] | None = None
     inverse_sqrt_degree: NDArray[np.float32] | None = None
     edge_weight: NDArray[np.float32] | None = None
 
@@ -66,9 +66,10 @@ def insert_self_loops(rows: Csr, first: int) -> tuple[Csr, NDArray[np.int64]]:
     return Csr(indptr, indices, rows.shape), old_positions
 
 
-def adjacency_of(graph: Graph, model: str) -> Adjacency:
-    """Return the adjacency matrix of ``model`` on ``graph``; degrees are those of the whole ``graph``.
+def adjacency_of(graph: Graph, model: str, dtype: str = "float32") -> Adjacency:
+    """Return the adjacency matrix of ``model`` on ``graph``, its weights of type ``dtype``.
 
+    Degrees are those of the whole ``graph``.
     gcn, sgc, ngcn: ``D^-1/2 (A + I) D^-1/2`` with D the weighted in-degree of A + I (Kipf and Welling 2017);
     lightgcn: ``D^-1/2 A D^-1/2`` (He et al. 2020).
     """
@@ -86,5 +87,5 @@ def adjacency_of(graph: Graph, model: str) -> Adjacency:
     degree = np.bincount(csr.destinations, weights=ones, minlength=csr.shape[0])
     with np.errstate(divide="ignore"):
         scale = np.where(degree > 0, degree**-0.5, 0.0)
-    weight = (scale[csr.destinations] * ones * scale[csr.indices]).astype(np.float32)
+    weight = (scale[csr.destinations] * ones * scale[csr.indices]).astype(dtype)
     return Adjacency(csr, weight, scale.astype(np.float32), edge_weight)

@@ -1,8 +1,8 @@
 """Prepared graphs: parsed, ordered and written once by the parent, memory-mapped by every child.
 
 Layout of the cache: ``prepared/<data set>/<order>/`` holds the arrays, ``graph.json``, ``structure.json`` (density,
-tiles, degrees) and ``phases.json`` (seconds of parse and order); ``prepared/known/<key>`` the sha256 of a data set that
-was read before, so that its files need not be hashed again.
+tiles, degrees, the most memory that parse and order took) and ``phases.json`` (seconds of parse and order);
+``prepared/known/<key>`` the sha256 of a data set that was read before, so that its files need not be hashed again.
 """
 
 import errno
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from datasets.cache import make_room, remove_unused, use
 from datasets.files import atomic_folder, write_atomic
 from datasets.hashes import digest
+from datasets.high_water import HighWater
 from datasets.paths import find_files
 from datasets.plugins import plugins
 from datasets.registry import Entry, entry_of, load_dataset
@@ -62,20 +63,21 @@ def prepare_graph(dataset: Choice, order: Choice, cache: Path) -> tuple[Path, Ph
 
 def _write_graph(dataset: Choice, order: Choice, cache: Path) -> Path:
     """Read, order and write a graph; returns its folder."""
-    start = time.perf_counter()
+    start, memory = time.perf_counter(), HighWater()
     graph = load_dataset(dataset.name, dataset.options, cache)
-    phases = {"parse": time.perf_counter() - start, "order": 0.0}
+    phases, peaks = {"parse": time.perf_counter() - start, "order": 0.0}, {"parse": memory.growth(), "order": 0}
     folder = _folder(graph.sha256, dataset, order, cache)
     if order.name != "none":
         # Imported here: numpy comes with the orders, and the command line starts without it.
         from datasets.order import apply_order, permutation_of
 
-        start = time.perf_counter()
+        start, memory = time.perf_counter(), HighWater()
         graph = apply_order(graph, permutation_of(order.name, graph.csr, order.options, inductive=graph.inductive))
-        phases["order"] = time.perf_counter() - start
+        phases["order"], peaks["order"] = time.perf_counter() - start, memory.growth()
     from datasets.statistics import graph_statistics
 
-    texts = {STRUCTURE: json.dumps(graph_statistics(graph.csr)), PHASES: json.dumps(phases)}
+    structure = {**graph_statistics(graph.csr), "peak_memory": peaks}
+    texts = {STRUCTURE: json.dumps(structure), PHASES: json.dumps(phases)}
     make_room(cache, graph.nbytes)
     try:
         _save(graph, texts, folder)

@@ -7,7 +7,17 @@ from numpy.typing import NDArray
 
 from datasets.csr import Csr
 
-TILE_BOUNDS = {"<1": 0.01, "1-2": 0.02, "2-5": 0.05, "5-10": 0.10, ">10": np.inf}
+TILE_BOUNDS = {
+    "<1": 0.01,
+    "1-2": 0.02,
+    "2-5": 0.05,
+    "5-10": 0.10,
+    "10-20": 0.20,
+    "20-35": 0.35,
+    "35-50": 0.50,
+    "50-75": 0.75,
+    ">75": np.inf,
+}
 _CHUNK = 1 << 22
 
 

@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -44,12 +45,14 @@ def child(read: int, write: int, parent: int) -> None:
         try:
             _serve(requests, tell)
         except CellFailed as failed:
-            sys.stderr.write(failed.log_tail)
+            with suppress(OSError):  # the disk of the log may be full
+                sys.stderr.write(failed.log_tail)
             end = {"status": failed.status, "message": failed.message, "parity": failed.parity}
             tell({"event": "end"} | end)
         except Exception as error:
-            traceback.print_exc()
-            sys.stderr.flush()
+            with suppress(OSError):
+                traceback.print_exc()
+                sys.stderr.flush()
             status, message = status_of(error)
             tell({"event": "end", "status": status, "message": message})
 

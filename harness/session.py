@@ -11,6 +11,7 @@ import numpy as np
 
 from backends.registry import load_object
 from datasets.graph import Graph
+from datasets.high_water import HighWater
 from harness.launcher.failure import CellFailed
 from harness.launcher.messages import Event, Opened, PlannedCell, TimedSample
 from harness.measure import environment, memory, shared_values
@@ -183,7 +184,7 @@ class Session:
 
     def memory_growth(self) -> Json:
         """Run the timed call once; answers with the largest growth of this process during it, bytes."""
-        mark = memory.HighWater()
+        mark = HighWater()
         self._call()
         answer: Json = {"growth": mark.growth()}
         return answer | ({"device_peak": int(cuda.max_memory_allocated())} if (cuda := self._cuda()) else {})

@@ -300,7 +300,7 @@ class LayeredTrainer(TorchTrainer):
 
     def structure(self, graph: Graph) -> list[LayerMatrix]:
         """The whole graph's matrix, once per layer."""
-        adjacency = adjacency_of(graph, self.spec.name)
+        adjacency = adjacency_of(graph, self.spec.name, self.training.dtype)
         weight = float_tensor(adjacency.weight, self.device, self.dtype)
         return [LayerMatrix(adjacency.csr, weight)] * self.spec.layers
 
@@ -346,4 +346,4 @@ class LayeredTrainer(TorchTrainer):
 
 def float_tensor(array: Any, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Tensor | None:
     """Copy an array to a device and a type, ``None`` stays."""
-    return None if array is None else torch.from_numpy(np.array(array, dtype=np.float32)).to(device, dtype)
+    return None if array is None else torch.from_numpy(np.array(array)).to(device, dtype)

@@ -40,7 +40,7 @@ class TorchMultiplier:
         torch.set_num_threads(training.threads)
         self.spec, self.device, self.dtype = spec, torch.device(training.device), getattr(torch, training.dtype)
         with clock.phase("structure"):
-            adjacency = adjacency_of(graph, spec.name)
+            adjacency = adjacency_of(graph, spec.name, training.dtype)
             self.csr = adjacency.csr
             self.matrix = self.structure(adjacency)
         with clock.phase("operands"):

@@ -247,15 +247,15 @@ class TorchTrainer:
     def spmms_of(self, structure: Any, count: int) -> list[dict[str, Any]]:
         """The SpMMs of ``count`` steps over a structure; features have no gradient, so layer 0 may lack a backward."""
         operands: list[dict[str, Any]] = []
-        for layer, (csr, step) in enumerate(self._steps(structure)):
+        for layer, (csr, step) in enumerate(self.steps(structure)):
             shared = {"width": step.width, "itemsize": 4, "count": count}
             operands.append({"name": f"layers.{layer} forward", "csr": csr, **shared})
             if step.has_backward:
                 operands.append({"name": f"layers.{layer} backward", "csr": csr.transpose[0], **shared})
         return operands
 
-    def _steps(self, structure: Any) -> list[tuple[Csr, Step]]:
-        """The products of one pass with their matrices."""
+    def steps(self, structure: Any) -> list[tuple[Csr, Step]]:
+        """The products of one pass over a structure, with their matrices."""
         csrs = self.layer_csrs(structure)
         if self.spec.propagates:
             return [(csrs[0], step) for step in steps_of(self.spec, self.has_sparse_input)]

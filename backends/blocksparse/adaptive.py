@@ -1,5 +1,6 @@
 """Forms of the products that are tried once in ``prepare``: column panels, then dense tiles where no panels won."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -8,41 +9,42 @@ from backends.base.layered import LayerMatrix
 from backends.blocksparse.config import BlocksparseConfig
 from backends.kernels.operand import operand
 from backends.kernels.panels import choose_panels
-from backends.kernels.tiles import choose_tiles
+from backends.kernels.tiles import TileChoice, choose_tiles
 
+FORMS = ("panels", "tiles", "inflation")
 Forms = dict[str, dict[str, float]]
 
 
 def adapt(
-    config: BlocksparseConfig, model: str, device: torch.device, matrix: LayerMatrix, products: list[dict[str, Any]]
+    config: BlocksparseConfig, model: str, device: torch.device, matrix: LayerMatrix, products: Iterable[dict[str, Any]]
 ) -> Forms:
-    """Try the forms for products with a matrix; a width of a direction is tried once.
+    """Try the forms for products with a matrix, of which ``name`` and ``width`` count; a width is tried once.
 
-    Returns, by the names of the products, the number of panels where a table was cut (``panels``), and the share of the
-    edges in tiles where these are used (``tiles``).
+    Returns, by the names of the products, the number of panels where a table was cut (``panels``), and where tiles are
+    used the share of the edges in them (``tiles``) and the multiplications over one per edge (``inflation``).
     """
-    forms: Forms = {"panels": {}, "tiles": {}}
+    forms: Forms = {name: {} for name in FORMS}
     if model == "gat" or device.type != "cpu":
         return forms
-    tried: dict[tuple[int, bool], tuple[int, float]] = {}
+    tried: dict[tuple[int, bool], tuple[int, TileChoice]] = {}
     for one in products:
         key = one["width"], one["name"].endswith("backward")
         if key not in tried:
             tried[key] = _try(config, matrix, *key)
-        panels, share = tried[key]
+        panels, tiles = tried[key]
         forms["panels"] |= {one["name"]: panels} if panels > 1 else {}
-        forms["tiles"] |= {one["name"]: share} if share > 0 else {}
+        forms["tiles"] |= {one["name"]: tiles.share} if tiles.used else {}
+        forms["inflation"] |= {one["name"]: tiles.inflation} if tiles.used else {}
     return forms
 
 
-def _try(config: BlocksparseConfig, matrix: LayerMatrix, width: int, transposed: bool) -> tuple[int, float]:
-    """The number of panels and the share of the edges in tiles of one product."""
+def _try(config: BlocksparseConfig, matrix: LayerMatrix, width: int, transposed: bool) -> tuple[int, TileChoice]:
+    """The number of panels and the choice of tiles of one product."""
     arguments = matrix.csr, width, matrix.weight, transposed
     side = operand(matrix.csr).backward if transposed else operand(matrix.csr).forward
     side.panels.pop(width, None)  # of an earlier task on this matrix with other options
     side.tiles.pop(width, None)
     panels = choose_panels(*arguments).panels if config.on("panels") and config.trial else 1
     if panels > 1 or not config.on("tiles"):
-        return panels, 0.0
-    choice = choose_tiles(*arguments, config.density_threshold, config.trial)
-    return panels, choice.share if choice.used else 0.0
+        return panels, TileChoice(False, 0.0)
+    return panels, choose_tiles(*arguments, config.density_threshold, config.trial)

@@ -21,6 +21,8 @@ class BlocksparseConfig(BackendConfig):
     product, whole blocks are broadcast or only the rows that are needed travel (``exchange``). ``bounds`` cuts blocks
     of equally many rows or of about equally many edges. With ``overlap`` own columns multiply while rows travel.
     ``link=[bytes per second, seconds]`` holds messages back as a network of that bandwidth and latency would.
+    ``replay`` models the epochs of those numbers of ranks beside one process's, each rank on a machine of its own, or
+    all on this machine's cores (``replay_on``), to compare the model with real ranks.
     """
 
     name: str = "blocksparse"
@@ -36,6 +38,8 @@ class BlocksparseConfig(BackendConfig):
     bounds: str = setting("edges", choices=("rows", "edges"), before="edges")
     overlap: bool = setting(False, before=False)
     link: list[float] = setting(factory=list, before=[])
+    replay: list[int] = setting(factory=list, before=[])
+    replay_on: str = setting("machines", choices=("machines", "cores"), before="machines")
 
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.blocksparse.ranks:trainer",
@@ -62,7 +66,13 @@ class BlocksparseConfig(BackendConfig):
             setattr(self, name, value)
         if not 0 < self.density_threshold <= 1:
             raise ValueError(f"backend.density_threshold={self.density_threshold} is not allowed: above 0, at most 1")
-        RankLayout(self.ranks, self.replication)
+        for ranks in self.replay or [self.ranks]:
+            RankLayout(ranks, self.replication)
+        if self.replay and (self.ranks > 1 or min(self.replay) < 2):
+            raise ValueError(
+                f"backend.replay={list(self.replay)} with backend.ranks={self.ranks} is not allowed: numbers of ranks "
+                "from 2 on, beside one process"
+            )
         if len(self.link) not in (0, 2):
             raise ValueError(f"backend.link={list(self.link)} is not allowed: [bytes per second, seconds], or []")
         _ = self.network
@@ -76,6 +86,8 @@ class BlocksparseConfig(BackendConfig):
         """Also refuse mini batches, which are backend agl's, and ranks where they cannot run."""
         if self.ranks > 1 and (scenario == "spmm" or device != "cpu"):
             return "backend blocksparse trains and infers on several ranks, on the CPU only: set backend.ranks=1"
+        if self.replay and (scenario != "train" or device != "cpu"):
+            return "backend blocksparse models epochs of training on the CPU only: set backend.replay=[]"
         if self.replication > 1 and model == "gat":
             return (
                 "backend blocksparse has gat in 1D only, as a softmax needs all edges of a row: backend.replication=1"

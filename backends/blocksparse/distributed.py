@@ -10,6 +10,7 @@ from torch import Tensor
 from backends.base.layered import LayerMatrix
 from backends.blocksparse.exchange import Links
 from backends.kernels import product
+from backends.kernels.profiling import named
 from datasets.csr import Csr
 
 
@@ -75,14 +76,20 @@ class _FetchAndSum(torch.autograd.Function):
         ctx.matrix, ctx.links = matrix, links
         pending = links.start(x.detach())
         assert matrix.own is not None
-        own = product(matrix.own, x.detach(), matrix.own_weight)
-        return product(matrix.csr, links.finish(pending, overlapped=True), matrix.weight, addend=own)
+        with named("aggregation"):
+            own = product(matrix.own, x.detach(), matrix.own_weight)
+        received = links.finish(pending, overlapped=True)
+        with named("aggregation"):
+            return product(matrix.csr, received, matrix.weight, addend=own)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         matrix, links = ctx.matrix, ctx.links
-        pending = links.start_return(product(matrix.csr, grad, matrix.weight, transposed=True))
-        own = product(matrix.own, grad, matrix.own_weight, transposed=True)
+        with named("aggregation"):
+            returned = product(matrix.csr, grad, matrix.weight, transposed=True)
+        pending = links.start_return(returned)
+        with named("aggregation"):
+            own = product(matrix.own, grad, matrix.own_weight, transposed=True)
         return links.add_returned(own, links.finish(pending, overlapped=True)), None, None
 
 

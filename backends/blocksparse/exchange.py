@@ -111,7 +111,11 @@ class Links:
 
     def _pending(self, out: Tensor, buffers: tuple[Tensor, ...], messages: int, received: int) -> Pending:
         self.traffic.rows += received
-        return Pending(out, [], buffers, time.perf_counter(), self.network.seconds(messages, received))
+        return Pending(out, [], buffers, time.perf_counter(), self.seconds(messages, received))
+
+    def seconds(self, messages: int, received: float) -> float:
+        """Seconds that messages take at least."""
+        return self.network.seconds(messages, received)
 
     def finish(self, pending: Pending, overlapped: bool = False) -> Tensor:
         """Wait for messages, ``overlapped`` with computation since their start or not; returns what they brought."""
@@ -152,5 +156,5 @@ class Links:
         self.traffic.sums += x.nbytes
         self.traffic.ring += ring
         self._all_reduce(x, group)
-        self._end(start, start, self.network.seconds(2 * (members - 1), ring))
+        self._end(start, start, self.seconds(2 * (members - 1), ring))
         return x

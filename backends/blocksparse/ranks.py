@@ -2,6 +2,7 @@
 
 import os
 from contextlib import nullcontext
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from backends.batches import BatchPlan
 from backends.blocksparse.backend import BlocksparseInferrer, BlocksparseTrainer
 from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.layout import RankLayout
-from backends.blocksparse.slices import Cut, cut
-from backends.blocksparse.worker import OwnTargets, RankTask
+from backends.blocksparse.scaling import ReplayTrainer
+from backends.blocksparse.slices import Cut, OwnTargets, cut, targets_of_ranks
+from backends.blocksparse.worker import RankPhases, RankTask
 from backends.contract import Clock, Floats, Nodes, Unsupported
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.parallel.ranks import RankObjects, shared_pool
@@ -23,8 +25,10 @@ from datasets.order.bounds import BOUNDS
 
 
 def trainer(config: BlocksparseConfig) -> BlocksparseTrainer:
-    """The trainer of one process, or of several ranks."""
-    return RanksTrainer(config) if config.ranks > 1 else BlocksparseTrainer(config)
+    """The trainer of one process, of several ranks, or of one process with a model of several."""
+    if config.ranks > 1:
+        return RanksTrainer(config)
+    return ReplayTrainer(config) if config.replay else BlocksparseTrainer(config)
 
 
 def inferrer(config: BlocksparseConfig) -> BlocksparseInferrer:
@@ -54,6 +58,7 @@ class RanksTrainer(BlocksparseTrainer):
             raise Unsupported(str(error)) from error
         self.initial, self.cuts = state, dict[int, tuple[Graph, Cut]]()
         self.objects: dict[int, RankObjects] = {}
+        self.own_targets: list[tuple[OwnTargets]] = []
         self.traffic: list[dict[str, float]] = []
         self.ranks = self.ranks_of(self.graph, clock)
 
@@ -61,13 +66,14 @@ class RanksTrainer(BlocksparseTrainer):
         """The workers that hold a graph's slices, built once; this process keeps no slice."""
         if id(graph) not in self.objects:
             with nullcontext() if clock is None else clock.phase("structure"):
-                adjacency = adjacency_of(graph, self.spec.name)
+                adjacency = adjacency_of(graph, self.spec.name, self.training.dtype)
                 bounds = BOUNDS[self.config.bounds](adjacency.csr, self.layout.blocks)
                 form = self.config.exchange, self.spec.name == "sage"
                 graph_cut, slices = cut(graph, adjacency, self.layout, bounds, *form)
             self.cuts[id(graph)] = graph, graph_cut
-            links = self.config.exchange, self.config.network, self.config.overlap
-            task = RankTask(self.layout, self.spec, self.training, *links, self.loss_form, self.sparse_input)
+            steps = [step for _, step in self.steps(self.structure(graph))]
+            products = tuple((step.width, step.has_backward) for step in steps)
+            task = RankTask(self.spec, self.training, products, self.config, self.sparse_input)
             arguments = [(rank, task, part, self.initial) for rank, part in enumerate(slices)]
             with nullcontext() if clock is None else clock.phase("ranks"):
                 pool = shared_pool(self.layout.ranks)
@@ -84,19 +90,8 @@ class RanksTrainer(BlocksparseTrainer):
         return self.ranks.each(method, [arguments] * self.layout.ranks)
 
     def targets(self, nodes: Nodes) -> list[tuple[OwnTargets]]:
-        """Each rank's targets, in their order, with their labels and their share of all labels."""
-        if self.graph.labels is None:
-            raise ValueError(f"data set {self.graph.name} has no labels: scenario train needs them")
-        labels = np.asarray(self.graph.labels)[nodes]
-        labels = labels.astype(np.int64 if labels.ndim == 1 else np.float32)
-        known = (labels >= 0).reshape(len(nodes), -1).sum(1)
-        answers = []
-        for rank in range(self.layout.ranks):
-            rows = self.cut.own_rows(rank)
-            own = np.flatnonzero((nodes >= rows.start) & (nodes < rows.stop))
-            share = float(known[own].sum() / known.sum()) if known.any() else np.nan  # NaN, as in one process
-            answers.append((OwnTargets(nodes[own] - rows.start, labels[own], share),))
-        return answers
+        """Each rank's targets as arguments of its methods."""
+        return [(own,) for own in targets_of_ranks(self.graph, nodes, self.cut)]
 
     def epoch(self, index: int, clock: Clock) -> float:
         """Train one epoch on all ranks; phase ``ranks``."""
@@ -137,7 +132,10 @@ class RanksTrainer(BlocksparseTrainer):
         return Batch(self.structure(self.graph), None, targets)
 
     def facts(self) -> dict[str, Any]:
-        """Also what each rank holds and received in the last epoch; ``oversubscribed``: cores, if fewer than ranks."""
+        """Also what each rank holds, received in the last epoch, and does in the seconds of a pass.
+
+        ``oversubscribed``: cores, if fewer than ranks.
+        """
         cores = len(os.sched_getaffinity(0))
         crowded = {"oversubscribed": cores} if self.layout.ranks > cores else {}
         return (
@@ -150,10 +148,16 @@ class RanksTrainer(BlocksparseTrainer):
                     "bytes": self.cut.bytes,
                     "received_rows": self.cut.received,
                     "traffic": self.traffic,
+                    "phases": [asdict(phases) for phases in self.phases()],
+                    "forms": self.each("forms"),
                     "network": str(self.config.network) if self.config.link else "this machine's own",
                 }
             }
         )
+
+    def phases(self) -> list[RankPhases]:
+        """Seconds of one more pass by what each rank does in them, where this trainer trains."""
+        return self.ranks.each("phases", self.own_targets) if self.own_targets else []
 
     def close(self) -> None:
         """Let the ranks forget this trainer's slices."""

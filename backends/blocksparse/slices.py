@@ -12,6 +12,7 @@ from datasets.features import Features, SparseFeatures
 from datasets.graph import Graph
 
 Numbers, Weights = NDArray[np.int64], NDArray[np.floating]
+Labels = NDArray[np.int64] | NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +20,7 @@ class RankSlice:
     """One rank's part of a graph.
 
     ``csr`` is [own rows, received rows], its columns in the order in which rows arrive, block after block; ``weight``
-    [nnz] holds gcn's weights, float32, or sage's 1 / in-degree, float64, and is ``None`` for gat. ``incoming`` are how
+    [nnz] holds gcn's weights or sage's 1 / in-degree, float64, and is ``None`` for gat. ``incoming`` are how
     many rows come from each block of the column group, ``sent`` the own rows that go to each of its ranks. ``nodes``
     int64 are the original numbers of the own rows; ``features`` are theirs, where the graph has some. Edge ids are
     there for gat alone, whose dropout hashes them.
@@ -64,29 +65,66 @@ class Cut:
         return max(self.edges) / max(1.0, float(np.mean(self.edges)))
 
 
+@dataclass(frozen=True)
+class OwnTargets:
+    """Targets among a rank's rows, their labels, and their share of all labels in the mean loss."""
+
+    rows: Numbers
+    labels: Labels
+    share: float
+
+
+def targets_of_ranks(graph: Graph, nodes: Numbers, cut: Cut) -> list[OwnTargets]:
+    """Each rank's targets, in the order of ``nodes``; raises ValueError for a graph without labels."""
+    if graph.labels is None:
+        raise ValueError(f"data set {graph.name} has no labels: scenario train needs them")
+    labels = np.asarray(graph.labels)[nodes]
+    labels = labels.astype(np.int64 if labels.ndim == 1 else np.float32)
+    known = (labels >= 0).reshape(len(nodes), -1).sum(1)
+    targets = []
+    for rank in range(cut.layout.ranks):
+        rows = cut.own_rows(rank)
+        own = np.flatnonzero((nodes >= rows.start) & (nodes < rows.stop))
+        share = float(known[own].sum() / known.sum()) if known.any() else np.nan  # NaN, as in one process
+        targets.append(OwnTargets(nodes[own] - rows.start, labels[own], share))
+    return targets
+
+
 Cutting = tuple[Cut, list[RankSlice]]
 
 
-def cut(graph: Graph, adjacency: Adjacency, layout: RankLayout, bounds: Numbers, exchange: str, mean: bool) -> Cutting:
-    """Cut a graph into the slices of all ranks; with ``broadcast`` whole blocks travel, with ``halo`` needed rows.
+def cut(
+    graph: Graph,
+    adjacency: Adjacency,
+    layout: RankLayout,
+    bounds: Numbers,
+    exchange: str,
+    mean: bool,
+    only: int | None = None,
+) -> Cutting:
+    """Cut a graph into the slices of all ranks, or of ``only`` one; the counts are those of all.
 
-    ``mean`` gives each edge the weight 1 / in-degree, as a slice may hold a part of a row's edges.
+    With ``broadcast`` whole blocks travel, with ``halo`` needed rows. ``mean`` gives each edge the weight
+    1 / in-degree, as a slice may hold a part of a row's edges.
     """
     weight: Weights | None = adjacency.weight
     if mean:
         weight = (1.0 / np.maximum(adjacency.csr.in_degrees, 1))[adjacency.csr.destinations]
     nodes = np.arange(graph.nodes) if graph.node_ids is None else np.asarray(graph.node_ids, dtype=np.int64)
     parts = [_part(adjacency.csr, weight, layout, bounds, rank, exchange) for rank in range(layout.ranks)]
-    slices = []
+    slices, edges, sizes, received = [], [], [], []
     for rank, (csr, own_weight, incoming) in enumerate(parts):
         block, column = layout.place(rank)
         rows = slice(int(bounds[block]), int(bounds[block + 1]))
         sent = tuple(parts[other][2][block] - bounds[block] for other in layout.column_group(column))
         counts = tuple(map(len, incoming))
-        slices.append(RankSlice(csr, own_weight, counts, sent, nodes[rows], _rows_of(graph.features, rows)))
-    edges, sizes = zip(*[(part.csr.nnz, part.bytes) for part in slices], strict=True)
-    received = [sum(part.incoming) - part.incoming[layout.place(rank)[0]] for rank, part in enumerate(slices)]
-    return Cut(layout, bounds, edges, sizes, tuple(received)), slices
+        edges.append(csr.nnz)
+        received.append(sum(counts) - counts[block])
+        part = RankSlice(csr, own_weight, counts, sent, nodes[rows], _rows_of(graph.features, rows))
+        sizes.append(part.bytes)
+        if only in (None, rank):
+            slices.append(part)
+    return Cut(layout, bounds, tuple(edges), tuple(sizes), tuple(received)), slices
 
 
 def _part(

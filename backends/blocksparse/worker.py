@@ -1,5 +1,8 @@
 """One rank of the full-batch engine: the layered network on its slice, with rows exchanged before each product."""
 
+import re
+import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,41 +15,52 @@ from backends.base.layered import LayeredNetwork, LayerMatrix, Parts
 from backends.base.loss import Targets, loss_of
 from backends.base.optimizer import KernelAdam, optimizer_of
 from backends.base.sparse_rows import Rows, SparseRows
+from backends.blocksparse.adaptive import FORMS, Forms, adapt
+from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.distributed import SplitMatrix, add_up, fetch, fetch_and_sum
 from backends.blocksparse.exchange import Links
 from backends.blocksparse.layout import RankLayout
-from backends.blocksparse.slices import RankSlice
+from backends.blocksparse.slices import OwnTargets, RankSlice
 from backends.contract import Floats
 from backends.kernels import Mask
 from backends.kernels.operand import build_transpose
 from backends.model import ModelSpec, State, TrainingSpec
-from backends.parallel.network import ClusterNetwork
 from datasets.features import SparseFeatures
 
-Labels = NDArray[np.int64] | NDArray[np.float32]
+AGGREGATION = re.compile(r"(_SumOfRows|_SumLayer|_Sum|_Gat)(Backward)?|aggregation")  # names in torch's profiles
 
 
 @dataclass(frozen=True)
 class RankTask:
-    """What all ranks compute, how rows travel, the form of the loss, and whether features stay sparse."""
+    """What all ranks compute: the model, its products as (width, has a backward product), the engine's options.
 
-    layout: RankLayout
+    ``sparse``: features stay a sparse matrix.
+    """
+
     spec: ModelSpec
     training: TrainingSpec
-    exchange: str
-    network: ClusterNetwork
-    overlap: bool
-    loss: str
+    products: tuple[tuple[int, bool], ...]
+    config: BlocksparseConfig
     sparse: bool
+
+    @property
+    def layout(self) -> RankLayout:
+        """Which rank holds what."""
+        return RankLayout(self.config.ranks, self.config.replication)
 
 
 @dataclass(frozen=True)
-class OwnTargets:
-    """Targets among a rank's rows, their labels, and their share of all labels in the mean loss."""
+class RankPhases:
+    """Seconds of one forward and backward pass of a rank.
 
-    rows: NDArray[np.int64]
-    labels: Labels
-    share: float
+    ``aggregate`` are the products with the matrix, ``comm`` those of all messages, ``exposed`` those of them that
+    nothing covered, ``dense`` what is left of the pass.
+    """
+
+    aggregate: float
+    dense: float
+    comm: float
+    exposed: float
 
 
 class RankNetwork(LayeredNetwork):
@@ -92,41 +106,69 @@ class RankNetwork(LayeredNetwork):
 class RankWorker:
     """Trains its share of the full batch; all ranks call the same methods at the same time."""
 
-    def __init__(self, rank: int, task: RankTask, part: RankSlice, state: State, links: type[Links] = Links) -> None:
+    def __init__(
+        self, rank: int, task: RankTask, part: RankSlice, state: State, links: Callable[..., Links] = Links
+    ) -> None:
         self.task, self.rank = task, rank
-        self.dtype = getattr(torch, task.training.dtype)
-        sent = [torch.from_numpy(np.array(rows)) for rows in part.sent]
-        rows = part.csr.shape[0]
-        weight = None if part.weight is None else torch.from_numpy(np.array(part.weight)).to(self.dtype)
-        matrix, incoming = LayerMatrix(part.csr, weight), list(part.incoming)
-        if task.overlap:
-            block, _ = task.layout.place(rank)
-            matrix = SplitMatrix.of(part.csr, weight, sum(incoming[:block]), sent[block][: incoming[block]], rows)
-            incoming[block], sent[block] = 0, sent[block][:0]
-        self.links = links(task.layout, rank, incoming, sent, rows, task.exchange == "broadcast", task.network)
+        self.dtype, self.device = getattr(torch, task.training.dtype), torch.device(task.training.device)
+        matrix, incoming, sent = self._matrix(part)
+        config, rows = task.config, part.csr.shape[0]
+        self.links = links(task.layout, rank, incoming, sent, rows, config.exchange == "broadcast", config.network)
         self.structure = [matrix] * task.spec.layers
-        self.features, self.nodes = self._input(part), torch.from_numpy(np.array(part.nodes))
-        self.model = RankNetwork(task.spec, task.training, task.sparse, self.links, task.overlap).to(self.dtype)
-        build_transpose(matrix.csr, matrix.weight)
-        if isinstance(matrix, SplitMatrix) and matrix.own is not None:
-            build_transpose(matrix.own, matrix.own_weight)
+        self.features, self.nodes = self._input(part), self._on_device(part.nodes)
+        model = RankNetwork(task.spec, task.training, task.sparse, self.links, config.overlap)
+        self.model = model.to(self.device, self.dtype)
+        self.chosen: Forms = {name: {} for name in FORMS}
+        for name, each in _parts_of(matrix).items():
+            self._prepare_products(name, each)
         self.load(state)
+
+    def _matrix(self, part: RankSlice) -> tuple[LayerMatrix, list[int], list[Tensor]]:
+        """The slice's matrix, how many rows come from each block, and which own rows go to each rank."""
+        sent = [torch.from_numpy(np.array(rows)) for rows in part.sent]
+        weight = None if part.weight is None else self._on_device(part.weight).to(self.dtype)
+        matrix, incoming = LayerMatrix(part.csr, weight), list(part.incoming)
+        if self.task.config.overlap:
+            block, _ = self.task.layout.place(self.rank)
+            own_rows = sent[block][: incoming[block]]
+            matrix = SplitMatrix.of(part.csr, weight, sum(incoming[:block]), own_rows, part.csr.shape[0])
+            incoming[block], sent[block] = 0, sent[block][:0]
+        return matrix, incoming, [rows.to(self.device) for rows in sent]
+
+    def _prepare_products(self, name: str, matrix: LayerMatrix) -> None:
+        """Build the transpose of a matrix, and try forms of the products with it."""
+        build_transpose(matrix.csr, matrix.weight)
+        products = [
+            {"name": f"{name}, width {width}, {direction}", "width": width}
+            for width, has_backward in self.task.products
+            for direction in ("forward", "backward")[: 1 + has_backward]
+        ]
+        for form, choices in adapt(self.task.config, self.task.spec.name, self.device, matrix, products).items():
+            self.chosen[form] |= choices
+
+    def forms(self) -> Forms:
+        """The forms of this rank's products, as ``adaptive.adapt`` returns them."""
+        return self.chosen
+
+    def _on_device(self, array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(np.array(array)).to(self.device)
 
     def _input(self, part: RankSlice) -> Rows:
         if self.task.sparse and isinstance(part.features, SparseFeatures):
-            rows = SparseRows.of(part.features, dtype=self.dtype)
+            rows = SparseRows.of(part.features, self.device, self.dtype)
             build_transpose(rows.csr, rows.values)
             return rows
         features = part.features.dense() if isinstance(part.features, SparseFeatures) else part.features
-        return torch.from_numpy(np.array(features)).to(self.dtype)
+        assert features is not None
+        return self._on_device(features).to(self.dtype)
 
     def load(self, state: State) -> None:
         """Take over parameters and make a new optimizer."""
         self.model.load(state)
         self.model.epoch = 0
         training = self.task.training
-        is_adam = training.optimizer == "adam"
-        self.optimizer = KernelAdam(self.model, training) if is_adam else optimizer_of(self.model, training)
+        ours = training.optimizer == "adam" and self.device.type == "cpu"
+        self.optimizer = KernelAdam(self.model, training) if ours else optimizer_of(self.model, training)
 
     def state(self) -> State:
         """The parameters, which are equal on all ranks."""
@@ -146,24 +188,38 @@ class RankWorker:
         """Logits of own targets, the loss of all ranks, and the gradients, which are equal on all ranks."""
         self.model.train()
         logits, loss = self._step(targets)
-        return logits.detach().numpy(), loss, self.model.gradients()
+        return logits.detach().cpu().numpy(), loss, self.model.gradients()
+
+    def phases(self, targets: OwnTargets) -> RankPhases:
+        """Seconds of one more pass, under torch's profiler; no parameter changes."""
+        self.model.train()
+        self.links.traffic.reset()
+        with torch.autograd.profiler.profile() as profile:
+            start = time.perf_counter()
+            self._step(targets)
+            seconds = time.perf_counter() - start
+        events = profile.function_events or []
+        aggregate = 1e-6 * sum(event.cpu_time_total for event in events if AGGREGATION.fullmatch(event.name))
+        traffic = self.links.traffic
+        dense = max(0.0, seconds - aggregate - traffic.exposed)
+        return RankPhases(aggregate, dense, traffic.seconds, traffic.exposed)
 
     def predict(self) -> Floats:
         """Logits of all own rows."""
         self.model.eval()
         with torch.no_grad():
-            logits: Floats = self.model(self.features, self.structure, self.nodes).numpy()
+            logits: Floats = self.model(self.features, self.structure, self.nodes).cpu().numpy()
         return logits
 
     def _step(self, targets: OwnTargets) -> tuple[Tensor, float]:
         """One forward and backward pass; gradients and loss are summed over one replica of every row."""
         self.optimizer.zero_grad(set_to_none=True)
         out = self.model(self.features, self.structure, self.nodes)
-        logits = out.index_select(0, torch.from_numpy(np.array(targets.rows)))
+        logits = out.index_select(0, self._on_device(targets.rows))
         if targets.share:
-            labels = torch.from_numpy(np.array(targets.labels))
+            labels = self._on_device(targets.labels)
             values = Targets.of(labels if labels.dim() == 1 else labels.to(self.dtype))
-            loss = loss_of(logits, values, self.task.loss) * targets.share
+            loss = loss_of(logits, values, self.task.config.loss) * targets.share
         else:
             loss = out.sum() * 0.0  # this rank has no target, but takes part in the exchange of the backward pass
         loss.backward()
@@ -173,6 +229,13 @@ class RankWorker:
         for parameter, part in zip(parameters, total[1:].split([p.numel() for p in parameters]), strict=True):
             parameter.grad = part.view_as(parameter)
         return logits, float(total[0])
+
+
+def _parts_of(matrix: LayerMatrix) -> dict[str, LayerMatrix]:
+    """A slice's matrix, or its parts over received and over own rows."""
+    if isinstance(matrix, SplitMatrix) and matrix.own is not None:
+        return {"received rows": matrix, "own rows": LayerMatrix(matrix.own, matrix.own_weight)}
+    return {"all rows": matrix}
 
 
 def _gradient(parameter: Tensor) -> Tensor:

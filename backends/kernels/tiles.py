@@ -53,6 +53,12 @@ class Tiles:
         """Share of the edges that lie in tiles."""
         return len(self.edges) / max(1, len(self.edges) + len(self.rest_edges))
 
+    @property
+    def inflation(self) -> float:
+        """Multiplications of tiles and rest, over one per edge."""
+        edges = len(self.edges) + len(self.rest_edges)
+        return (len(self.columns) * SIDE * SIDE + len(self.rest_edges)) / max(1, edges)
+
     def split(self, weight: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
         """Values of the tiles [tiles * 1024], and weights of the rest; kept for the last weights until they change."""
         if self.splits is not None:
@@ -70,11 +76,15 @@ class Tiles:
 
 @dataclass(frozen=True)
 class TileChoice:
-    """Whether tiles are used, the share of the edges that they hold, and the least seconds without and with them."""
+    """Whether tiles are used, the share of the edges that they hold, and the least seconds without and with them.
+
+    ``inflation`` counts multiplications over one per edge.
+    """
 
     used: bool
     share: float
     seconds: tuple[float, float] | None = None
+    inflation: float = 1.0
 
 
 def find_tiles(side: Direction, columns: int, threshold: float) -> Tiles:
@@ -140,7 +150,7 @@ def choose_tiles(
     if not trial:
         tiles = find_tiles(side, columns, threshold)
         side.tiles |= {width: tiles} if tiles.share else {}
-        return TileChoice(tiles.share > 0, tiles.share)
+        return TileChoice(tiles.share > 0, tiles.share, inflation=tiles.inflation)
     if (share := _share_in_samples(side, columns, threshold)) < LEAST_SHARE:
         return TileChoice(False, share)
     known = (tiles for tiles in side.tiles.values() if tiles.threshold == threshold)  # of another width
@@ -163,7 +173,7 @@ def choose_tiles(
     used = seconds[1] < GAIN * seconds[0]
     if not used:
         side.tiles.pop(width, None)
-    return TileChoice(used, tiles.share, (seconds[0], seconds[1]))
+    return TileChoice(used, tiles.share, (seconds[0], seconds[1]), tiles.inflation)
 
 
 def _share_in_samples(side: Direction, columns: int, threshold: float) -> float:

@@ -60,7 +60,7 @@ class TrainingConfig:
     evaluate_every: int = setting(1, least=1, for_engine=False)
     batch_size: int | None = setting(None, least=1, for_engine=False)
     batch_limit: int | None = setting(None, least=1, for_engine=False)
-    dtype: str = setting("float32", choices=("float32", "tf32", "bf16"))
+    dtype: str = setting("float32", choices=("float32", "float64", "tf32", "bf16"))
 
 
 @dataclass

@@ -120,3 +120,10 @@ def memory(size: float | None) -> str:
 def plural(count: int, noun: str) -> str:
     """A count with its noun, in the plural where there is not one."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def epochs_until_even(extra: float, saved: float) -> str:
+    """After how many epochs ``extra`` seconds of preparation are won back at ``saved`` seconds an epoch."""
+    if extra <= 0:
+        return "at once" if saved >= 0 else f"ahead for {extra / saved:.3g}"
+    return f"{extra / saved:.3g}" if saved > 0 else "never"

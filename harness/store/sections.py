@@ -122,11 +122,12 @@ class RecordedConfig(TypedDict, total=False):
 
 
 class GraphStructure(TypedDict, total=False):
-    """Density, tiles and degrees of the ordered graph."""
+    """Density, tiles and degrees of the ordered graph, and bytes by which memory grew while it was prepared."""
 
     density: Amount  # above 1 with parallel edges
     tiles: dict[str, Share]
     degrees: dict[str, Amount]
+    peak_memory: dict[str, Count]
 
 
 class DatasetFacts(TypedDict, total=False):

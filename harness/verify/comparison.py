@@ -25,7 +25,7 @@ from harness.verify.graphs import slice_of, small_graph, with_few_features
 from harness.verify.outcome import Incorrect
 
 ARITHMETIC = "backends.reference.arithmetic"
-UNITS = {"float32": 2.0**-24, "tf32": 2.0**-11, "bf16": 2.0**-8}
+UNITS = {"float32": 2.0**-24, "float64": 2.0**-53, "tf32": 2.0**-11, "bf16": 2.0**-8}
 ALLOWED = 16.0  # times the deviation
 RUNS = 4
 TRIES = 3

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from datasets import statistics
 from datasets.csr import Csr, csr_from_edges
-from datasets.statistics import degree_summary, density, graph_statistics, tile_histogram
+from datasets.statistics import TILE_BOUNDS, degree_summary, density, graph_statistics, tile_histogram
 
 
 @st.composite
@@ -26,14 +26,14 @@ def test_tile_histogram_is_the_count_of_a_dense_matrix(csr: Csr, tile: int, chun
         histogram = tile_histogram(csr, tile)
     finally:
         statistics._CHUNK = before
-    expected = dict.fromkeys(histogram, 0)
+    expected, tops = dict.fromkeys(histogram, 0), (1, 2, 5, 10, 20, 35, 50, 75, np.inf)
     dense = np.zeros(csr.shape, dtype=np.int64)
     np.add.at(dense, (csr.destinations, csr.indices), 1)
     for row in range(0, csr.shape[0], tile):
         for column in range(0, csr.shape[1], tile):
             edges = int(dense[row : row + tile, column : column + tile].sum())
             per_cent = 100 * edges / tile**2
-            name = next(n for n, top in zip(expected, (1, 2, 5, 10, np.inf), strict=True) if per_cent < top)
+            name = next(n for n, top in zip(expected, tops, strict=True) if per_cent < top)
             expected[name] += edges
     for name, edges in expected.items():
         assert histogram[name] == pytest.approx(edges / max(csr.nnz, 1))
@@ -47,7 +47,7 @@ def test_summary_of_a_star() -> None:
     assert (degrees["min"], degrees["median"], degrees["max"]) == (0, 0, 199)
     assert degrees["zero"] == pytest.approx(199 / 200) and degrees["top_1_percent"] == 1
     assert summary["density"] == 199 / 200**2
-    assert summary["tiles"] == pytest.approx({"<1": 8 / 199, "1-2": 0, "2-5": 191 / 199, "5-10": 0, ">10": 0})
+    assert summary["tiles"] == pytest.approx(dict.fromkeys(TILE_BOUNDS, 0) | {"<1": 8 / 199, "2-5": 191 / 199})
 
 
 def test_statistics_of_nothing_are_zero() -> None:

@@ -72,6 +72,8 @@ def test_ranks_train_as_one_process_does(ranks, replication, model, bounds, exch
     for name, value in expected.items():
         assert np.abs(np.asarray(value) - actual[name]).max() <= EXACT, name
     assert sum(facts["ranks"]["edges"]) == facts["spmm"][0]["nnz"]
+    assert len(facts["ranks"]["phases"]) == len(facts["ranks"]["forms"]) == ranks
+    assert all(phases["aggregate"] > 0 for phases in facts["ranks"]["phases"])
     check_bytes(facts["ranks"], RankLayout(ranks, replication), spec, graph, exchange, bounds)
 
 

@@ -5,42 +5,111 @@ import pytest
 
 from backends.ablation import resolve
 from backends.batches import BatchPlan
+from backends.blocksparse import adaptive
 from backends.blocksparse.config import BlocksparseConfig
-from backends.blocksparse.replay import epoch_seconds, replay
-from backends.blocksparse.slices import cut
+from backends.blocksparse.replay import ReplayWorker, epoch_seconds, replay, transport_of
+from backends.blocksparse.slices import cut, targets_of_ranks
 from backends.blocksparse.worker import RankTask
+from backends.kernels.operand import operand
+from backends.kernels.panels import PanelChoice, cut_panels
 from backends.model import ModelSpec, TrainingSpec, initial_state
-from backends.parallel.network import ClusterNetwork
+from backends.parallel.network import NO_NETWORK, ClusterNetwork
+from backends.parallel.ranks import shared_pool
 from backends.registry import runtime
 from datasets.adjacency import adjacency_of
 from datasets.order.bounds import edge_bounds
 from tests.contract.test_parity import PlainClock
 from tests.graphs import awkward_graph
 
+NETWORK = ClusterNetwork(1e8, 1e-3)
 
+
+def pieces(graph, spec, training, **options):
+    """What a replay takes: the task, the slices and the targets of all ranks, and the state."""
+    config = resolve(BlocksparseConfig(**options), [])
+    task = RankTask(spec, training, ((graph.width, False), (5, True)), config, sparse=False)
+    adjacency = adjacency_of(graph, "gcn")
+    bounds = edge_bounds(adjacency.csr, task.layout.blocks)
+    graph_cut, slices = cut(graph, adjacency, task.layout, bounds, config.exchange, mean=False)
+    return task, slices, targets_of_ranks(graph, graph.nodes_of("train"), graph_cut), initial_state(spec, 0)
+
+
+def tiny(dtype="float32"):
+    graph = awkward_graph(3, nodes=60, edges=300)
+    return graph, ModelSpec("gcn", 2, graph.width, 5, graph.classes), TrainingSpec(threads=1, dtype=dtype)
+
+
+@pytest.mark.parametrize("on", ["machines", "cores"])
 @pytest.mark.parametrize(("ranks", "replication"), [(2, 1), (4, 2)])
 @pytest.mark.parametrize("overlap", [True, False])
 @pytest.mark.parametrize("exchange", ["broadcast", "halo"])
-def test_bytes_are_those_of_real_ranks_and_messages_take_what_the_network_would(exchange, overlap, ranks, replication):
-    graph = awkward_graph(3, nodes=60, edges=300)
-    spec, training = ModelSpec("gcn", 2, graph.width, 5, graph.classes), TrainingSpec(threads=1)
+def test_bytes_are_those_of_real_ranks_and_messages_take_what_the_network_would(
+    exchange, overlap, ranks, replication, on
+):
+    graph, spec, training = tiny()
     options = {"ranks": ranks, "replication": replication, "exchange": exchange, "overlap": overlap}
     trainer = runtime(resolve(BlocksparseConfig(**options), []), "train")
     state, plan = initial_state(spec, 0), BatchPlan(graph.nodes_of("train"))
     trainer.prepare(graph, spec, training, state, plan, PlainClock())
     trainer.epoch(0, PlainClock())
-    traffic, targets = trainer.facts()["ranks"]["traffic"], [own for (own,) in trainer.own_targets]
+    traffic = trainer.facts()["ranks"]["traffic"]
     trainer.close()
 
-    adjacency = adjacency_of(graph, "gcn")
-    bounds = edge_bounds(adjacency.csr, trainer.layout.blocks)
-    _, slices = cut(graph, adjacency, trainer.layout, bounds, exchange, mean=False)
-    network = ClusterNetwork(1e8, 1e-3)
-    task = RankTask(trainer.layout, spec, training, exchange, network, overlap, "fused", sparse=False)
-    results = replay(task, slices, targets, state, epochs=1)
+    link = [NETWORK.bandwidth, NETWORK.latency]
+    results = replay(*pieces(graph, spec, training, **options, link=link), on, epochs=1)
     assert [(part["rows"], part["ring"]) for part in traffic] == [(part.rows, part.ring) for part in results]
     for part in results:
-        least = (part.rows + part.ring) / network.bandwidth
-        assert part.messages >= least + 2 * network.latency
+        least = (part.rows + part.ring) / NETWORK.bandwidth
+        assert part.messages >= least + 2 * NETWORK.latency
         assert part.exposed <= part.messages if overlap else part.exposed == pytest.approx(part.messages)
     assert epoch_seconds(results) == max(np.add([part.compute for part in results], [part.exposed for part in results]))
+
+
+def test_the_transport_of_this_machine_has_a_latency_and_a_bandwidth():
+    transport = transport_of(shared_pool(2))
+    assert 0 < transport.latency < 1
+    assert transport.seconds(1, 1 << 24) > transport.latency
+
+
+def test_an_epoch_models_all_numbers_of_ranks_that_are_asked_for():
+    graph, spec, training = tiny()
+    trainer = runtime(resolve(BlocksparseConfig(replay=[2, 4], link=[1e8, 1e-3]), []), "train")
+    trainer.prepare(graph, spec, training, initial_state(spec, 0), BatchPlan(graph.nodes_of("train")), PlainClock())
+    trainer.epoch(0, PlainClock())
+    before = trainer.state()["layers.0.weight"].copy()
+    rows = trainer.facts()["replay"]
+    assert [row["ranks"] for row in rows] == [2, 4]
+    assert all(row["seconds"] >= row["exposed"] > 0 for row in rows)
+    assert np.array_equal(before, trainer.state()["layers.0.weight"])  # the model trains copies
+    trainer.close()
+
+
+@pytest.mark.parametrize(("replay", "ranks"), [([1], 1), ([2], 2), ([4, 0], 1)])
+def test_models_that_cannot_be_are_refused(replay, ranks):
+    with pytest.raises(ValueError, match="is not allowed"):
+        BlocksparseConfig(replay=replay, ranks=ranks)
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_a_rank_multiplies_in_the_panels_that_it_chose(monkeypatch, overlap):
+    graph, spec, training = tiny("float64")
+    chosen = []
+
+    def cut_in_three(csr, width, weight, transposed):
+        side = operand(csr).backward if transposed else operand(csr).forward
+        side.panels[width] = cut_panels(side, csr.shape[0] if transposed else csr.shape[1], 3)
+        chosen.append(side)
+        return PanelChoice(3, {})
+
+    losses = []
+    for forced in (False, True):
+        if forced:
+            monkeypatch.setattr(adaptive, "choose_panels", cut_in_three)
+        task, slices, targets, state = pieces(graph, spec, training, ranks=2, overlap=overlap)
+        workers = [ReplayWorker(rank, task, part, state, NO_NETWORK) for rank, part in enumerate(slices)]
+        losses.append(
+            [[worker.epoch(epoch, own)[0] for epoch in range(3)] for worker, own in zip(workers, targets, strict=True)]
+        )
+    assert np.abs(np.subtract(*losses)).max() <= 1e-12
+    assert all(side.panels for side in chosen) and len(chosen) == 2 * 3 * (1 + overlap)
+    assert all(worker.forms()["panels"] for worker in workers)

@@ -129,10 +129,10 @@ def test_clusters_in_rcms_sequence_have_their_neighbours_beside_them() -> None:
 def test_locality_orders_fill_tiles_that_a_random_order_leaves_empty() -> None:
     graph = load_lookalike("lookalike_archaea", {"scale": 0.005})
     dense = {
-        name: tile_histogram(apply_order(graph, permutation_of(name, graph.csr)).csr)[">10"]
+        name: sum(list(tile_histogram(apply_order(graph, permutation_of(name, graph.csr)).csr).values())[4:])
         for name in ("random", "metis", "rcm")
     }
-    assert dense["random"] < 0.01
+    assert dense["random"] < 0.01  # of the edges in tiles with edges in a tenth of their cells
     assert dense["metis"] > 0.5 and dense["rcm"] > 0.1
 
 

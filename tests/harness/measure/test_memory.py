@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from datasets.high_water import HighWater
 from harness.measure import memory
 
 BIG = 64 << 20
@@ -75,13 +76,13 @@ def test_the_peak_inside_a_process_is_seen():
 
 
 def test_the_high_water_mark_sees_short_peaks_and_is_reset():
-    mark = memory.HighWater()
+    mark = HighWater()
     pages = mmap.mmap(-1, BIG)
     for _ in range(64):
         pages.write(b"\1" * (BIG // 64))
     pages.close()
     assert BIG * 0.9 <= mark.growth() <= BIG * 1.5
-    assert memory.HighWater().growth() < BIG / 2
+    assert HighWater().growth() < BIG / 2
 
 
 @pytest.mark.parametrize("size", [1 << 20, 1 << 30])

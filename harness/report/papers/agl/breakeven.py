@@ -49,12 +49,5 @@ def _epochs(row: Row, peer: Row) -> list[Cell]:
     times = [Value(preparation_seconds(peer)), Value(seconds(row)), Value(seconds(peer))]
     return [
         *times,
-        epochs_until_even(preparation_seconds(row) - preparation_seconds(peer), seconds(peer) - seconds(row)),
+        formats.epochs_until_even(preparation_seconds(row) - preparation_seconds(peer), seconds(peer) - seconds(row)),
     ]
-
-
-def epochs_until_even(extra: float, saved: float) -> str:
-    """After how many epochs ``extra`` seconds of preparation are won back at ``saved`` seconds an epoch."""
-    if extra <= 0:
-        return "at once" if saved >= 0 else f"ahead for {extra / saved:.3g}"
-    return f"{extra / saved:.3g}" if saved > 0 else "never"

@@ -1,6 +1,6 @@
-"""Sections and measures of the full-batch engine's suites (Hetu-GNN): ranks and their balance, losses, orders."""
+"""Sections and measures of the full-batch engine's suites (Hetu-GNN): ranks, their phases, scale, losses, orders."""
 
-from harness.report.papers.blocksparse import losses, orders, ranks
+from harness.report.papers.blocksparse import forms, losses, orders, phases, ranks, scale
 from harness.report.suites.section import Measure, SuiteFigure, SuiteSection
 
 SECTIONS = {
@@ -16,6 +16,38 @@ SECTIONS = {
             "bytes": "largest slice of the matrix and the features, MiB",
         },
     ),
+    "phases": SuiteSection(
+        "Where the ranks' seconds go",
+        "One forward and backward pass of the slowest rank, after the timed epochs.",
+        phases.phases,
+        terms={
+            "aggregate": "products with the matrix, with what is fused into them, s",
+            "messages": "seconds from the start of a message to its end",
+            "exposed": "those of them in which the rank did nothing else",
+        },
+    ),
+    "scale": SuiteSection(
+        "Modelled epochs on more ranks",
+        "A model, no measurement: each rank's own slice is timed here, one after the other, and a network's seconds "
+        "are added. The epoch is that of the slowest rank. The one process that it is compared with was measured.",
+        scale.scale,
+        SuiteFigure(scale.speedups, scale.draw),
+        terms={"received": "rows and gradients of other ranks that the rank with the most receives in an epoch, MiB"},
+    ),
+    "validation": SuiteSection(
+        "The model beside real ranks",
+        "Real ranks on this machine's cores, their messages held back as the network would. The model times the same "
+        "slices at the same time, without messages, and adds what the slower of the network and this machine's own "
+        "messages takes.",
+        scale.validation,
+    ),
+    "orders": SuiteSection(
+        "What orders cost",
+        "Seconds and memory of the order alone, and after how many calls it is won back from a random and from the "
+        "given order. Our fastest row of each order.",
+        orders.costs,
+        terms={"peak memory": "bytes by which resident memory grew while the order was computed and applied"},
+    ),
     "losses": SuiteSection(
         "Losses by epoch",
         "Validation losses without dropout, from the same parameters. The last column is the largest distance of a "
@@ -26,5 +58,7 @@ SECTIONS = {
 }
 MEASURES = {
     "loss gap": Measure(losses.largest_gap),
+    "model error": Measure(scale.largest_error),
+    "times by forms": Measure(forms.gain),
     "times by order": Measure(orders.gain, orders.gain_of_peers),
 }

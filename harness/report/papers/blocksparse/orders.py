@@ -1,10 +1,45 @@
-"""How many times as fast a call is in its best order as in the given and in a random one."""
+"""What orders cost, and how many times as fast a call is in its best order as in the given and in a random one."""
 
 from collections.abc import Sequence
 
-from harness.report.content import NOTHING
+from harness.report import formats
+from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.rows import Row
-from harness.report.suites.records import SuiteRecords, ablations, seconds
+from harness.report.suites.records import SuiteRecords, ablations, name_of, seconds
+
+BASES = ("random", "none")
+
+
+def costs(records: SuiteRecords) -> list[Block]:
+    """One row per comparison and order, of our engine's fastest row in it."""
+    rows: list[list[Cell]] = []
+    for dataset, comparison in records.comparisons():
+        fastest = _fastest_by_order(comparison.rows)
+        for order, row in fastest.items():
+            ordering = row.prepare().get("order", 0.0)
+            memory = row.record["dataset"].get("structure", {}).get("peak_memory", {}).get("order")
+            even = [
+                formats.epochs_until_even(ordering, seconds(fastest[base]) - seconds(row))
+                if base in fastest and order not in BASES
+                else NOTHING
+                for base in BASES
+            ]
+            name = f"{name_of(dataset, comparison)}: {order}"
+            rows.append([name, Value(ordering), formats.memory(memory), Value(seconds(row)), *even])
+    heads = columns(
+        *("", ("ordering", "s"), "peak memory", ("call", "s"), "break-even with random", "break-even with given")
+    )
+    return [Table(heads, [*rows, *records.published("orders", len(heads))])] if rows else []
+
+
+def _fastest_by_order(rows: Sequence[Row]) -> dict[str, Row]:
+    """Our fastest row in each order."""
+    best: dict[str, Row] = {}
+    for row in rows:
+        if row.ours and row.time is not None and row.timed and not ablations(row):
+            order = row.record["config"].get("order", {}).get("name", "none")
+            best[order] = min(best.get(order, row), row, key=seconds)
+    return best
 
 
 def gain(records: SuiteRecords) -> str:

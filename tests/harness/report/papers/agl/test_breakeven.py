@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.report.papers.agl.breakeven import epochs_until_even
+from harness.report.formats import epochs_until_even
 
 
 @given(extra=st.floats(0.1, 1e4), saved=st.floats(0.001, 1e3))

@@ -1,6 +1,8 @@
-"""Pages of the full-batch engine's suites: ranks, losses, orders."""
+"""Pages of the full-batch engine's suites: ranks, their phases, scale, losses, orders."""
 
 from pathlib import Path
+
+import pytest
 
 from tests.harness.report.suite_cells import all_lines, assert_pictured, cell, lines_of, page
 
@@ -45,3 +47,63 @@ def test_the_gain_of_an_order_is_that_of_the_best(tmp_path: Path) -> None:
             cell(results, engine, seconds * factor, "blocksparse_order", order={"name": order, "options": {}})
     text = page(results, "blocksparse_order")
     assert "2 to 2 times (order none), 4 to 4 times (order random)" in text
+
+
+def test_phases_are_those_of_the_slowest_rank(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for ranks, panels in ((2, "auto"), (4, "false")):
+        phases = [{"aggregate": a, "dense": 0.1, "comm": 0.2, "exposed": 0.05} for a in (0.3, 0.4)]
+        forms = [{"panels": {"own rows, width 8, forward": 3} if panels == "auto" else {}, "tiles": {}}] * 2
+        options = {"ranks": ranks, "panels": panels, "tiles": panels}
+        counted = {"edges": [1, 1], "imbalance": 1.0, "bytes": [1, 1], "received_rows": [1, 1]}
+        facts = {"ranks": {"phases": phases, "forms": forms, **counted}} | ({"oversubscribed": 2} if ranks > 2 else {})
+        cell(results, "blocksparse", 0.5, "blocksparse_adaptive", backend=options, facts=facts)
+    lines = all_lines(page(results, "blocksparse_adaptive"), "Where the ranks' seconds go")
+    assert sorted(line[:5] for line in lines) == [
+        ["off", "0.4000", "0.1000", "0.2000", "0.0500"],
+        ["panels", "0.4000", "0.1000", "0.2000", "0.0500"],
+    ]
+    assert sum(line[5] == "more ranks than the 2 cores" for line in lines) == 1
+
+
+def test_forms_gain_what_rows_without_them_take_longer(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for switch, seconds in (("auto", 0.2), ("false", 0.3)):
+        cell(results, "blocksparse", seconds, "blocksparse_adaptive", backend={"panels": switch, "tiles": switch})
+    assert "| 3.0 times | 1.50 to 1.50 times |" in page(results, "blocksparse_adaptive")
+
+
+def test_models_stand_beside_one_process_and_beside_real_ranks(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    shared = {"link": [1.25e8, 5e-5], "exchange": "halo"}
+    model = {"compute": 0.1, "exposed": 0.05, "rows": 1 << 20, "imbalance": 1.1}
+    on_machines = [{"ranks": ranks, "seconds": 0.4 / ranks, **model} for ranks in (2, 8)]
+    for options, facts in (
+        ({"replay": [2, 8]}, {"replay": on_machines}),
+        ({"replay": [2], "replay_on": "cores"}, {"replay": [{"ranks": 2, "seconds": 0.27, **model}]}),
+        ({"ranks": 2}, {}),
+    ):
+        seconds = 0.3 if "ranks" in options else 0.4
+        cell(results, "blocksparse", seconds, "blocksparse_scale", backend=options | shared, facts=facts)
+    text = page(results, "blocksparse_scale")
+    lines = all_lines(text, "Modelled epochs on more ranks")
+    assert [line[:2] for line in lines] == [["2", "0.2000"], ["8", "0.0500"]]
+    assert [float(line[2].rstrip("x")) for line in lines] == pytest.approx([2, 8], rel=0.01)
+    ((ranks, modelled, _, error),) = all_lines(text, "The model beside real ranks")
+    assert (ranks, modelled, error) == ("2", "0.2700", "-10%")
+    assert "within 10% of real ranks" in text
+    assert_pictured(results, "blocksparse_scale", text, ["1 Gbit/s, 1D, halo", "modelled speed-up"])
+
+
+def test_orders_are_won_back_by_the_calls_that_they_make_faster(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for order, seconds in (("none", 0.2), ("random", 0.4), ("metis", 0.1)):
+        prepare = {"parse": 1.0, "order": 3.0 if order == "metis" else 0.0}
+        cell(
+            results, "blocksparse", seconds, "blocksparse_order", order={"name": order, "options": {}}, prepare=prepare
+        )
+    rows = lines_of(page(results, "blocksparse_order"), "What orders cost")
+    by_order = {name.rpartition(": ")[2]: values for name, values in rows.items()}
+    assert by_order["metis"][:3] == ["3", "—", "0.1"]
+    assert [float(value) for value in by_order["metis"][3:]] == pytest.approx([10, 30], rel=0.01)
+    assert by_order["random"][3:] == ["—", "—"]

@@ -1,0 +1,124 @@
+"""One rank of the full-batch engine under torchrun: training on several devices or machines.
+
+``torchrun --nproc-per-node RANKS -m backends.blocksparse.rank FOLDER [--device cuda]`` trains the cells of FOLDER that
+have so many ranks. ``python -m harness plan --out FOLDER --with-data backend=blocksparse backend.ranks=RANKS ...``
+writes FOLDER, which all machines must see. Each rank cuts its slice from the mapped graph. Rank 0 prints a line per
+epoch, and writes losses, seconds and bytes to ``FOLDER/ranks-RANKS.json``. No parity gate runs here, so that these
+seconds are no records.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed
+
+from backends.ablation import resolve
+from backends.base.layered import LayeredTrainer
+from backends.batches import BatchPlan
+from backends.blocksparse.config import BlocksparseConfig
+from backends.blocksparse.slices import cut, targets_of_ranks
+from backends.blocksparse.worker import RankTask, RankWorker
+from backends.model import TrainingSpec, initial_state, model_spec
+from datasets.adjacency import adjacency_of
+from datasets.files import write_atomic
+from datasets.graph import Graph
+from datasets.order.bounds import BOUNDS
+
+Cell = dict[str, Any]
+
+
+def cells_in(folder: Path, ranks: int) -> list[Cell]:
+    """The cells of a plan that train with blocksparse on so many ranks; raises ValueError where there is none."""
+    plan = folder / "cells.json"
+    if not plan.is_file():
+        raise ValueError(f"{plan} is missing: write it with `python -m harness plan --out {folder} --with-data ...`")
+    cells = [cell for group in json.loads(plan.read_text())["groups"] for cell in group["cells"]]
+    ours = [cell for cell in cells if _trains_on_ranks(cell)]
+    chosen = [cell for cell in ours if cell["config"]["backend"]["ranks"] == ranks]
+    if not chosen:
+        there = ", ".join(sorted({str(cell["config"]["backend"]["ranks"]) for cell in ours})) or "none"
+        raise ValueError(f"{plan} has no cell that trains on {ranks} ranks of blocksparse; numbers of ranks: {there}")
+    if lacking := [cell["path"] for cell in chosen if not cell["graph"]]:
+        raise ValueError(f"{plan} has no graph for {lacking[0]}: plan --with-data")
+    return chosen
+
+
+def _trains_on_ranks(cell: Cell) -> bool:
+    config = cell["config"]
+    return config["backend"]["name"] == "blocksparse" and config["scenario"]["name"] == "train"
+
+
+def worker_of(cell: Cell, folder: Path, rank: int, device: str) -> tuple[RankWorker, Any]:
+    """The worker of this rank, and its targets."""
+    values = cell["config"]
+    view = Graph.load(folder / cell["graph"]).training_view()
+    config = resolve(BlocksparseConfig(**values["backend"]), [name for name, on in values["ablations"].items() if on])
+    spec = model_spec(values["model"], view.width, view.classes)
+    known = {option.name for option in fields(TrainingSpec)}
+    options = {key: value for key, value in values["training"].items() if key in known}
+    training = TrainingSpec(**options, threads=torch.get_num_threads(), device=device, seed=values["seed"])
+    trainer = LayeredTrainer(config)
+    trainer.set_task(view, spec, training, BatchPlan(view.nodes_of("train")))
+    steps = [step for _, step in trainer.steps(trainer.structure(view))]
+    products = tuple((step.width, step.has_backward) for step in steps)
+    task = RankTask(spec, training, products, config, trainer.sparse_input)
+    adjacency = adjacency_of(view, spec.name, training.dtype)
+    bounds = BOUNDS[config.bounds](adjacency.csr, task.layout.blocks)
+    graph_cut, parts = cut(view, adjacency, task.layout, bounds, config.exchange, spec.name == "sage", only=rank)
+    targets = targets_of_ranks(view, view.nodes_of("train"), graph_cut)[rank]
+    return RankWorker(rank, task, parts[0], initial_state(spec, values["seed"])), targets
+
+
+def train(cell: Cell, folder: Path, device: str) -> dict[str, Any]:
+    """Train a cell's epochs; returns the losses, and of each rank its seconds and its traffic of the last epoch."""
+    rank = distributed.get_rank()
+    worker, targets = worker_of(cell, folder, rank, device)
+    losses, seconds, traffic = list[float](), list[float](), dict[str, float]()
+    for epoch in range(cell["config"]["training"]["epochs"]):
+        start = time.perf_counter()
+        loss, traffic = worker.epoch(epoch, targets)
+        seconds.append(time.perf_counter() - start)
+        losses.append(float(loss))
+        if rank == 0:
+            print(f"{cell['path']} epoch {epoch + 1}: loss {loss:.6f}, {seconds[-1]:.4f} s", flush=True)
+    of_ranks: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(of_ranks, {"seconds": seconds, "traffic": traffic, "forms": worker.forms()})
+    return {"path": cell["path"], "device": device, "losses": losses, "ranks": of_ranks}
+
+
+def main(arguments: list[str]) -> int:
+    """Join the ranks of torchrun and train; returns the exit code, 2 for a plan or a start that does not fit."""
+    parser = argparse.ArgumentParser("torchrun -m backends.blocksparse.rank", description=__doc__)
+    parser.add_argument("folder", type=Path, help="what `python -m harness plan --out FOLDER --with-data` wrote")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: a device for each local rank")
+    options = parser.parse_args(arguments)
+    if "WORLD_SIZE" not in os.environ:
+        print("start it with `torchrun --nproc-per-node RANKS -m backends.blocksparse.rank FOLDER`", file=sys.stderr)
+        return 2
+    try:
+        cells = cells_in(options.folder, int(os.environ["WORLD_SIZE"]))
+    except (ValueError, KeyError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    if options.device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    distributed.init_process_group("nccl" if options.device == "cuda" else "gloo")
+    try:
+        results = [train(cell, options.folder, options.device) for cell in cells]
+        if distributed.get_rank() == 0:
+            path = options.folder / f"ranks-{len(results[0]['ranks'])}.json"
+            write_atomic({path: json.dumps(results, indent=1)})
+    finally:
+        distributed.destroy_process_group()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

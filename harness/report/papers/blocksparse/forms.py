@@ -1,0 +1,32 @@
+"""How many times as fast a call is with panels and tiles as without them."""
+
+from typing import Any
+
+from harness.report.content import NOTHING
+from harness.report.rows import Row
+from harness.report.suites.records import SuiteRecords, option, seconds
+
+FORMS = ("panels", "tiles")
+Layout = tuple[Any, ...]
+
+
+def gain(records: SuiteRecords) -> str:
+    """The range over data sets, orders, widths and layouts."""
+    factors = []
+    for _, comparison in records.comparisons():
+        by_layout: dict[Layout, dict[bool, float]] = {}
+        for row in comparison.rows:
+            if row.time is not None and row.timed:
+                by_layout.setdefault(_layout(row), {})[is_off(row)] = seconds(row)
+        factors += [times[True] / times[False] for times in by_layout.values() if len(times) == 2]
+    return f"{min(factors):.2f} to {max(factors):.2f} times" if factors else NOTHING
+
+
+def is_off(row: Row) -> bool:
+    """Whether a row's engine tried neither panels nor tiles."""
+    return all(str(option(row, name)) == "false" for name in FORMS)
+
+
+def _layout(row: Row) -> Layout:
+    order = row.record["config"].get("order", {}).get("name", "none")
+    return order, option(row, "ranks"), option(row, "replication")

@@ -1,0 +1,113 @@
+"""Modelled epochs on more ranks than a machine has, and the same model beside real ranks."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
+from harness.report.figures import FAINT
+from harness.report.papers.blocksparse.ranks import MIB
+from harness.report.rows import Row
+from harness.report.suites.records import SuiteRecords, name_of, option, seconds
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Modelled = Mapping[str, Any]
+COMPARED = ("replication", "exchange", "bounds", "overlap", "link")  # options that a model shares with real ranks
+
+
+def scale(records: SuiteRecords) -> list[Block]:
+    """One row per network and number of ranks: the modelled epoch beside the measured one of one process."""
+    rows: list[list[Cell]] = []
+    for name, row, modelled in _models(records, "machines"):
+        rows.append([f"{name}: {_network(row)}", str(modelled["ranks"]), *_cells(row, modelled)])
+    heads = columns("", "ranks", "modelled epoch", "to one process", "compute", "exposed", "received", "imbalance")
+    return [Table(heads, [*rows, *records.published("scale", len(heads))])] if rows else []
+
+
+def validation(records: SuiteRecords) -> list[Block]:
+    """One row per network: the model's epoch beside that of real ranks on this machine."""
+    rows: list[list[Cell]] = []
+    for name, row, modelled in _models(records, "cores"):
+        for real in _real(records, row, int(modelled["ranks"])):
+            ratio = modelled["seconds"] / seconds(real)
+            values = [Value(one, "{:.4f}") for one in (modelled["seconds"], seconds(real))]
+            rows.append([f"{name}: {_network(row)}", str(modelled["ranks"]), *values, Value(ratio - 1.0, "{:+.0%}")])
+    heads = columns("", "ranks", "modelled", "measured", "off by")
+    return [Table(heads, rows)] if rows else []
+
+
+def largest_error(records: SuiteRecords) -> str:
+    """How far the model is from real ranks at most."""
+    errors = [
+        abs(modelled["seconds"] / seconds(real) - 1.0)
+        for _, row, modelled in _models(records, "cores")
+        for real in _real(records, row, int(modelled["ranks"]))
+    ]
+    return f"within {max(errors):.0%} of real ranks" if errors else NOTHING
+
+
+def speedups(records: SuiteRecords) -> dict[str, dict[int, float]]:
+    """Modelled speed-up over one process by the number of ranks, for each network."""
+    curves: dict[str, dict[int, float]] = {}
+    for name, row, modelled in _models(records, "machines"):
+        curve = curves.setdefault(f"{name}: {_network(row)}", {})
+        curve[int(modelled["ranks"])] = seconds(row) / modelled["seconds"]
+    return curves
+
+
+def draw(data: Mapping[str, Mapping[int, float]]) -> "Figure":
+    """Speed-up over the number of ranks, one line per network."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 3.4), layout="constrained")
+    axes = figure.subplots()
+    for label, curve in data.items():
+        ranks = sorted(curve)
+        axes.plot(ranks, [curve[count] for count in ranks], marker="o", markersize=3, label=label)
+    axes.set_xscale("log", base=2)
+    axes.set_xlabel("ranks")
+    axes.set_ylabel("modelled speed-up")
+    axes.grid(color=FAINT, linewidth=0.6)
+    if data:
+        axes.legend(frameon=False, fontsize=7)
+    return figure
+
+
+def _models(records: SuiteRecords, on: str) -> Iterator[tuple[str, Row, Modelled]]:
+    """The modelled epochs of all rows whose ranks are ``on`` machines of their own or on this one's cores."""
+    for dataset, comparison in records.comparisons("train"):
+        for row in comparison.rows:
+            if row.ok and row.time is not None and (option(row, "replay_on") or "machines") == on:
+                for modelled in row.record["facts"].get("replay", ()):
+                    yield name_of(dataset, comparison), row, modelled
+
+
+def _real(records: SuiteRecords, row: Row, ranks: int) -> Iterator[Row]:
+    """Rows of real ranks with the options and the graph of a modelled row."""
+    for _, comparison in records.comparisons("train"):
+        if any(other is row for other in comparison.rows):
+            for other in comparison.rows:
+                same = all(option(other, name) == option(row, name) for name in COMPARED)
+                if other.time is not None and same and int(option(other, "ranks") or 1) == ranks:
+                    yield other
+
+
+def _network(row: Row) -> str:
+    """The network and the scheme in words."""
+    link, copies = option(row, "link"), int(option(row, "replication") or 1)
+    network = f"{8e-9 * float(link[0]):g} Gbit/s" if link else "no network"
+    scheme = f"1.5D, r={copies}" if copies > 1 else "1D"
+    overlap = ", overlap" if option(row, "overlap") else ""
+    return f"{network}, {scheme}, {option(row, 'exchange')}{overlap}"
+
+
+def _cells(row: Row, modelled: Modelled) -> list[Cell]:
+    return [
+        Value(modelled["seconds"], "{:.4f}"),
+        Value(seconds(row) / modelled["seconds"], "{:.2f}x"),
+        Value(modelled["compute"], "{:.4f}"),
+        Value(modelled["exposed"], "{:.4f}"),
+        Value(modelled["rows"] / MIB, "{:.1f}"),
+        Value(modelled["imbalance"], "{:.3f}"),
+    ]
