@@ -23,13 +23,12 @@ from backends.ablation import resolve
 from backends.base.layered import LayeredTrainer
 from backends.batches import BatchPlan
 from backends.blocksparse.config import BlocksparseConfig
-from backends.blocksparse.slices import cut, targets_of_ranks
-from backends.blocksparse.worker import RankTask, RankWorker
+from backends.blocksparse.pieces import pieces_of
+from backends.blocksparse.slices import OwnTargets, targets_of_ranks
+from backends.blocksparse.worker import RankWorker
 from backends.model import TrainingSpec, initial_state, model_spec
-from datasets.adjacency import adjacency_of
 from datasets.files import write_atomic
 from datasets.graph import Graph
-from datasets.order.bounds import BOUNDS
 
 Cell = dict[str, Any]
 
@@ -55,7 +54,7 @@ def _trains_on_ranks(cell: Cell) -> bool:
     return config["backend"]["name"] == "blocksparse" and config["scenario"]["name"] == "train"
 
 
-def worker_of(cell: Cell, folder: Path, rank: int, device: str) -> tuple[RankWorker, Any]:
+def worker_of(cell: Cell, folder: Path, rank: int, device: str) -> tuple[RankWorker, OwnTargets]:
     """The worker of this rank, and its targets."""
     values = cell["config"]
     view = Graph.load(folder / cell["graph"]).training_view()
@@ -66,14 +65,9 @@ def worker_of(cell: Cell, folder: Path, rank: int, device: str) -> tuple[RankWor
     training = TrainingSpec(**options, threads=torch.get_num_threads(), device=device, seed=values["seed"])
     trainer = LayeredTrainer(config)
     trainer.set_task(view, spec, training, BatchPlan(view.nodes_of("train")))
-    steps = [step for _, step in trainer.steps(trainer.structure(view))]
-    products = tuple((step.width, step.has_backward) for step in steps)
-    task = RankTask(spec, training, products, config, trainer.sparse_input)
-    adjacency = adjacency_of(view, spec.name, training.dtype)
-    bounds = BOUNDS[config.bounds](adjacency.csr, task.layout.blocks)
-    graph_cut, parts = cut(view, adjacency, task.layout, bounds, config.exchange, spec.name == "sage", only=rank)
-    targets = targets_of_ranks(view, view.nodes_of("train"), graph_cut)[rank]
-    return RankWorker(rank, task, parts[0], initial_state(spec, values["seed"])), targets
+    pieces = pieces_of(trainer, view, config, config.ranks, only=rank)
+    targets = targets_of_ranks(view, view.nodes_of("train"), pieces.cut)[rank]
+    return RankWorker(rank, pieces.task, pieces.slices[0], initial_state(spec, values["seed"])), targets
 
 
 def train(cell: Cell, folder: Path, device: str) -> dict[str, Any]:

@@ -13,15 +13,14 @@ from backends.batches import BatchPlan
 from backends.blocksparse.backend import BlocksparseInferrer, BlocksparseTrainer
 from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.layout import RankLayout
+from backends.blocksparse.pieces import check_rows, pieces_of
 from backends.blocksparse.scaling import ReplayTrainer
-from backends.blocksparse.slices import Cut, OwnTargets, cut, targets_of_ranks
-from backends.blocksparse.worker import RankPhases, RankTask
-from backends.contract import Clock, Floats, Nodes, Unsupported
+from backends.blocksparse.slices import Cut, OwnTargets, targets_of_ranks
+from backends.blocksparse.worker import RankPhases
+from backends.contract import Clock, Floats, Nodes
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.parallel.ranks import RankObjects, shared_pool
-from datasets.adjacency import adjacency_of
 from datasets.graph import Graph
-from datasets.order.bounds import BOUNDS
 
 
 def trainer(config: BlocksparseConfig) -> BlocksparseTrainer:
@@ -52,10 +51,7 @@ class RanksTrainer(BlocksparseTrainer):
         self.layout = RankLayout(self.config.ranks, self.config.replication)
         refuse_weights(self.graph, self.spec)
         refuse_fanouts(self.spec, self.config.name)
-        try:
-            self.layout.check_rows(self.graph.nodes)
-        except ValueError as error:
-            raise Unsupported(str(error)) from error
+        check_rows(self.layout, self.graph)
         self.initial, self.cuts = state, dict[int, tuple[Graph, Cut]]()
         self.objects: dict[int, RankObjects] = {}
         self.own_targets: list[tuple[OwnTargets]] = []
@@ -66,15 +62,9 @@ class RanksTrainer(BlocksparseTrainer):
         """The workers that hold a graph's slices, built once; this process keeps no slice."""
         if id(graph) not in self.objects:
             with nullcontext() if clock is None else clock.phase("structure"):
-                adjacency = adjacency_of(graph, self.spec.name, self.training.dtype)
-                bounds = BOUNDS[self.config.bounds](adjacency.csr, self.layout.blocks)
-                form = self.config.exchange, self.spec.name == "sage"
-                graph_cut, slices = cut(graph, adjacency, self.layout, bounds, *form)
-            self.cuts[id(graph)] = graph, graph_cut
-            steps = [step for _, step in self.steps(self.structure(graph))]
-            products = tuple((step.width, step.has_backward) for step in steps)
-            task = RankTask(self.spec, self.training, products, self.config, self.sparse_input)
-            arguments = [(rank, task, part, self.initial) for rank, part in enumerate(slices)]
+                pieces = pieces_of(self, graph, self.config, self.layout.ranks)
+            self.cuts[id(graph)] = graph, pieces.cut
+            arguments = [(rank, pieces.task, part, self.initial) for rank, part in enumerate(pieces.slices)]
             with nullcontext() if clock is None else clock.phase("ranks"):
                 pool = shared_pool(self.layout.ranks)
                 self.objects[id(graph)] = pool.build("backends.blocksparse.worker:RankWorker", arguments)

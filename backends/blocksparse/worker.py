@@ -37,16 +37,12 @@ class RankTask:
     ``sparse``: features stay a sparse matrix.
     """
 
+    layout: RankLayout
     spec: ModelSpec
     training: TrainingSpec
     products: tuple[tuple[int, bool], ...]
     config: BlocksparseConfig
     sparse: bool
-
-    @property
-    def layout(self) -> RankLayout:
-        """Which rank holds what."""
-        return RankLayout(self.config.ranks, self.config.replication)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Ranks in 1D and 1.5D train as one process does: real gloo ranks, float64, dropout on."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -184,3 +185,27 @@ def test_messages_are_held_back_for_a_slow_link():
         BlocksparseConfig(link=[1e9])
     with pytest.raises(ValueError, match="is not allowed"):
         BlocksparseConfig(link=[0.0, 1.0])
+
+
+@pytest.mark.parametrize(("ranks", "replication"), [(2, 1), (4, 1), (4, 2)])
+@pytest.mark.parametrize("exchange", ["broadcast", "halo"])
+def test_the_loopback_device_counts_what_the_facts_say(ranks, replication, exchange):
+    graph = awkward_graph(4, nodes=6000, edges=60000, width=200)
+    spec = ModelSpec("gcn", 2, graph.width, 64, graph.classes)
+    trainer = runtime(resolve(BlocksparseConfig(ranks=ranks, replication=replication, exchange=exchange), []), "train")
+    plan = BatchPlan(graph.nodes_of("train"))
+    trainer.prepare(graph, spec, TrainingSpec(threads=1), initial_state(spec, 0), plan, PlainClock())
+    counted = []
+    for index in range(5):
+        before = loopback_bytes()
+        trainer.epoch(index, PlainClock())
+        counted.append(loopback_bytes() - before)
+    traffic = trainer.facts()["ranks"]["traffic"]
+    trainer.close()
+    expected = sum(part["rows"] + part["ring"] for part in traffic)
+    assert min(counted) == pytest.approx(expected, rel=0.05)  # others may use the device in some of the epochs
+
+
+def loopback_bytes():
+    lines = Path("/proc/net/dev").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.split()[0] == "lo:")

@@ -7,6 +7,7 @@ from backends.ablation import resolve
 from backends.batches import BatchPlan
 from backends.blocksparse import adaptive
 from backends.blocksparse.config import BlocksparseConfig
+from backends.blocksparse.layout import RankLayout
 from backends.blocksparse.replay import ReplayWorker, epoch_seconds, replay, transport_of
 from backends.blocksparse.slices import cut, targets_of_ranks
 from backends.blocksparse.worker import RankTask
@@ -27,7 +28,9 @@ NETWORK = ClusterNetwork(1e8, 1e-3)
 def pieces(graph, spec, training, **options):
     """What a replay takes: the task, the slices and the targets of all ranks, and the state."""
     config = resolve(BlocksparseConfig(**options), [])
-    task = RankTask(spec, training, ((graph.width, False), (5, True)), config, sparse=False)
+    task = RankTask(
+        RankLayout(config.ranks, config.replication), spec, training, ((graph.width, False), (5, True)), config, False
+    )
     adjacency = adjacency_of(graph, "gcn")
     bounds = edge_bounds(adjacency.csr, task.layout.blocks)
     graph_cut, slices = cut(graph, adjacency, task.layout, bounds, config.exchange, mean=False)

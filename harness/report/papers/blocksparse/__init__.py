@@ -58,6 +58,7 @@ SECTIONS = {
 }
 MEASURES = {
     "loss gap": Measure(losses.largest_gap),
+    "times by ranks": Measure(scale.modelled_gain),
     "model error": Measure(scale.largest_error),
     "times by forms": Measure(forms.gain),
     "times by order": Measure(orders.gain, orders.gain_of_peers),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Modelled = Mapping[str, Any]
+CARDS = 8  # of the paper's machine
 COMPARED = ("replication", "exchange", "bounds", "overlap", "link")  # options that a model shares with real ranks
 
 
@@ -35,6 +36,12 @@ def validation(records: SuiteRecords) -> list[Block]:
             rows.append([f"{name}: {_network(row)}", str(modelled["ranks"]), *values, Value(ratio - 1.0, "{:+.0%}")])
     heads = columns("", "ranks", "modelled", "measured", "off by")
     return [Table(heads, rows)] if rows else []
+
+
+def modelled_gain(records: SuiteRecords) -> str:
+    """The range of modelled speed-ups at 8 ranks over networks and schemes."""
+    factors = [curve[CARDS] for curve in speedups(records).values() if CARDS in curve]
+    return f"{min(factors):.2g} to {max(factors):.2g} times, modelled" if factors else NOTHING
 
 
 def largest_error(records: SuiteRecords) -> str:

@@ -91,7 +91,7 @@ def test_models_stand_beside_one_process_and_beside_real_ranks(tmp_path: Path) -
     assert [float(line[2].rstrip("x")) for line in lines] == pytest.approx([2, 8], rel=0.01)
     ((ranks, modelled, _, error),) = all_lines(text, "The model beside real ranks")
     assert (ranks, modelled, error) == ("2", "0.2700", "-10%")
-    assert "within 10% of real ranks" in text
+    assert "within 10% of real ranks" in text and "8 to 8 times, modelled" in text
     assert_pictured(results, "blocksparse_scale", text, ["1 Gbit/s, 1D, halo", "modelled speed-up"])
 
 

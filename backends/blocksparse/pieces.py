@@ -1,0 +1,47 @@
+"""What the ranks of a task compute, and the slice of the graph that each of them gets."""
+
+from dataclasses import dataclass
+
+from backends.base.layered import LayeredTrainer, LayerMatrix
+from backends.blocksparse.config import BlocksparseConfig
+from backends.blocksparse.layout import RankLayout
+from backends.blocksparse.slices import Cut, RankSlice, cut
+from backends.blocksparse.worker import RankTask
+from backends.contract import Unsupported
+from datasets.adjacency import adjacency_of
+from datasets.graph import Graph
+from datasets.order.bounds import BOUNDS
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The task of all ranks, where the graph is cut, and the slices."""
+
+    task: RankTask
+    cut: Cut
+    slices: list[RankSlice]
+
+
+def pieces_of(
+    trainer: LayeredTrainer, graph: Graph, config: BlocksparseConfig, ranks: int, only: int | None = None
+) -> Pieces:
+    """Cut a graph for ``ranks`` ranks that train as ``trainer`` would; slices of all of them, or of ``only`` one.
+
+    Raises Unsupported for more row blocks than nodes.
+    """
+    spec, training, layout = trainer.spec, trainer.training, RankLayout(ranks, config.replication)
+    check_rows(layout, graph)
+    adjacency = adjacency_of(graph, spec.name, training.dtype)
+    steps = [step for _, step in trainer.steps([LayerMatrix(adjacency.csr)] * spec.layers)]
+    products = tuple((step.width, step.has_backward) for step in steps)
+    task = RankTask(layout, spec, training, products, config, trainer.sparse_input)
+    bounds = BOUNDS[config.bounds](adjacency.csr, layout.blocks)
+    return Pieces(task, *cut(graph, adjacency, layout, bounds, config.exchange, spec.name == "sage", only))
+
+
+def check_rows(layout: RankLayout, graph: Graph) -> None:
+    """Raise Unsupported where a layout has more row blocks than the graph has nodes."""
+    try:
+        layout.check_rows(graph.nodes)
+    except ValueError as error:
+        raise Unsupported(str(error)) from error
