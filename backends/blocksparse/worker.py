@@ -59,6 +59,15 @@ class RankPhases:
     exposed: float
 
 
+@dataclass(frozen=True)
+class Goal:
+    """A rank's targets on its device: their rows, their labels, and their share of all labels."""
+
+    rows: Tensor
+    values: Targets
+    share: float
+
+
 class RankNetwork(LayeredNetwork):
     """The layered network on a slice: own rows in, own rows out."""
 
@@ -170,12 +179,16 @@ class RankWorker:
         """The parameters, which are equal on all ranks."""
         return self.model.state()
 
-    def epoch(self, index: int, targets: OwnTargets) -> tuple[float, dict[str, float]]:
+    def train_on(self, targets: OwnTargets) -> None:
+        """Take over the targets of all epochs, so that they do not travel with each."""
+        self.goal = self._goal(targets)
+
+    def epoch(self, index: int) -> tuple[float, dict[str, float]]:
         """Train one epoch; returns the loss of all ranks, and this rank's bytes and seconds of collectives."""
         self.model.train()
         self.model.epoch = index
         self.links.traffic.reset()
-        _, loss = self._step(targets)
+        _, loss = self._step(self.goal)
         self.optimizer.step()
         traffic = self.links.traffic
         return loss, asdict(traffic)
@@ -183,16 +196,16 @@ class RankWorker:
     def loss_and_gradients(self, targets: OwnTargets) -> tuple[Floats, float, State]:
         """Logits of own targets, the loss of all ranks, and the gradients, which are equal on all ranks."""
         self.model.train()
-        logits, loss = self._step(targets)
+        logits, loss = self._step(self._goal(targets))
         return logits.detach().cpu().numpy(), loss, self.model.gradients()
 
-    def phases(self, targets: OwnTargets) -> RankPhases:
+    def phases(self) -> RankPhases:
         """Seconds of one more pass, under torch's profiler; no parameter changes."""
         self.model.train()
         self.links.traffic.reset()
         with torch.autograd.profiler.profile() as profile:
             start = time.perf_counter()
-            self._step(targets)
+            self._step(self.goal)
             seconds = time.perf_counter() - start
         events = profile.function_events or []
         aggregate = 1e-6 * sum(event.cpu_time_total for event in events if AGGREGATION.fullmatch(event.name))
@@ -207,17 +220,19 @@ class RankWorker:
             logits: Floats = self.model(self.features, self.structure, self.nodes).cpu().numpy()
         return logits
 
-    def _step(self, targets: OwnTargets) -> tuple[Tensor, float]:
+    def _goal(self, targets: OwnTargets) -> Goal:
+        rows = self._on_device(targets.rows)
+        labels = self._on_device(targets.labels)
+        values = Targets.of(labels if labels.dim() == 1 else labels.to(self.dtype))
+        return Goal(rows, values, targets.share)
+
+    def _step(self, goal: Goal) -> tuple[Tensor, float]:
         """One forward and backward pass; gradients and loss are summed over one replica of every row."""
         self.optimizer.zero_grad(set_to_none=True)
         out = self.model(self.features, self.structure, self.nodes)
-        logits = out.index_select(0, self._on_device(targets.rows))
-        if targets.share:
-            labels = self._on_device(targets.labels)
-            values = Targets.of(labels if labels.dim() == 1 else labels.to(self.dtype))
-            loss = loss_of(logits, values, self.task.config.loss) * targets.share
-        else:
-            loss = out.sum() * 0.0  # this rank has no target, but takes part in the exchange of the backward pass
+        logits = out.index_select(0, goal.rows)
+        # a rank without a target takes part in the exchange of the backward pass
+        loss = loss_of(logits, goal.values, self.task.config.loss) * goal.share if goal.share else out.sum() * 0.0
         loss.backward()
         parameters = list(self.model.parameters())
         total = torch.cat([loss.detach().view(1), *(_gradient(parameter).view(-1) for parameter in parameters)])
