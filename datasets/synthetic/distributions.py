@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.randomness import hash_ids
+from datasets.synthetic.chunks import by_chunks
 
 _BLOCK = 1 << 19
 
@@ -34,11 +35,13 @@ def _mean(exponent: float, low: float, high: float) -> float:
 def noise(seed: int, purpose: str, rows: NDArray[np.integer], width: int) -> NDArray[np.float32]:
     """Return near-normal noise of mean 0 and variance 1, the sum of a hash's four parts: float32 [len(rows), width]."""
     out = np.empty((len(rows), width), dtype=np.float32)
-    step = max(1, _BLOCK // max(width, 1))
     scale = np.float32((4 * (65536.0**2 - 1) / 12) ** -0.5)
-    for start in range(0, len(rows), step):
-        ids = np.asarray(rows[start : start + step], dtype=np.int64)[:, None] * width + np.arange(width)
+
+    def fill(places: NDArray[np.int64]) -> None:
+        ids = np.asarray(rows[places[0] : places[-1] + 1], dtype=np.int64)[:, None] * width + np.arange(width)
         parts = hash_ids(seed, purpose, ids).view(np.uint16)
         total = parts.reshape(-1, width, 4).sum(axis=2, dtype=np.int32)
-        out[start : start + step] = (total - 131070).astype(np.float32) * scale
+        out[places[0] : places[-1] + 1] = (total - 131070).astype(np.float32) * scale
+
+    by_chunks(fill, 0, len(rows), max(1, _BLOCK // max(width, 1)))
     return out

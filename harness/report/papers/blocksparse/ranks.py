@@ -22,10 +22,11 @@ def ranks(records: SuiteRecords) -> list[Block]:
 
 def layout(row: Row) -> str:
     """Order, ranks, replication and bounds of a row in words."""
-    order = row.record["config"].get("order", {}).get("name", "none")
+    order = row.record["config"].get("order", {"name": "none"})
+    blocks = [f"{name}={order['options'][name]}" for name in ("inner", "blocks") if name in order.get("options", {})]
     count, copies = option(row, "ranks"), option(row, "replication")
     scheme = f"1.5D, r={copies}" if copies and int(copies) > 1 else "1D"
-    return f"order {order}, p={count}, {scheme}, equal {option(row, 'bounds')}"
+    return f"order {' '.join([order['name'], *blocks])}, p={count}, {scheme}, equal {option(row, 'bounds')}"
 
 
 def _of_ranks(row: Row) -> dict[str, Any]:
