@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.generic]
-_MANY_EDGES = 1 << 20  # from which on counting sorts take less time than a sort by comparison
 
 
 def index_dtype(largest: int) -> type[np.signedinteger]:
@@ -90,24 +89,15 @@ def _edge_order(
     sources: NDArray[np.integer], destinations: NDArray[np.integer], shape: tuple[int, int]
 ) -> NDArray[np.integer]:
     """The edges by (destination, source), ties in input order."""
-    if len(sources) >= _MANY_EDGES:
-        by_source = _counting_order(sources, shape[1])
-        return by_source[_counting_order(destinations[by_source], shape[0])]
-    if shape[0] * shape[1] <= np.iinfo(np.int64).max:
-        return np.argsort(destinations.astype(np.int64) * shape[1] + sources, kind="stable")
-    return np.lexsort((sources, destinations))
-
-
-def _counting_order(keys: NDArray[np.integer], bound: int) -> NDArray[np.integer]:
-    """A stable order of keys from 0 to below ``bound``, in time that grows with their number alone.
-
-    SciPy's transpose of a matrix with one cell per key is that counting sort.
-    """
-    from scipy import sparse  # not above: small graphs do without its import
-
-    dtype = index_dtype(max(len(keys), bound))
-    cells = np.ones(len(keys), dtype=np.int8), keys.astype(dtype), np.arange(len(keys) + 1, dtype=dtype)
-    order: NDArray[np.integer] = sparse.csr_array(cells, shape=(len(keys), bound)).tocsc().indices
+    if shape[0] * shape[1] > np.iinfo(np.int64).max:
+        return np.lexsort((sources, destinations))
+    keys = destinations.astype(np.int64) * shape[1] + sources
+    order = np.argsort(keys)  # not stable, which takes twice as long: parallel edges, the only ties, are sorted again
+    ascending = keys[order]
+    is_next = ascending[1:] == ascending[:-1]
+    if is_next.any():
+        ties = np.flatnonzero(np.append(is_next, False) | np.append(False, is_next))
+        order[ties] = order[ties][np.lexsort((order[ties], ascending[ties]))]
     return order
 
 

@@ -76,7 +76,7 @@ def test_the_nearest_key_is_named() -> None:
         ("order__name", "rmc", ("rmc", "did you mean 'rcm'")),
         ("training__optimizer", "adan", ("adan", "adam, sgd")),
         ("training__decay_on", "last", ("last", "all, first")),
-        ("training__dtype", "fp16", ("fp16", "float32, tf32, bf16")),
+        ("training__dtype", "fp16", ("fp16", "float32, float64, tf32, bf16")),
         ("model__head", "mlp", ("mlp", "none, linear")),
         ("measure__cache", "perf", ("perf", "simulate, none")),
         ("launcher__allocator", "mimalloc", ("mimalloc", "tuned, huge, stock, tcmalloc, jemalloc")),
