@@ -14,7 +14,7 @@ from datasets.order.bounds import BOUNDS
 
 
 @dataclass(frozen=True)
-class Pieces:
+class CutTask:
     """The task of all ranks, where the graph is cut, and the slices."""
 
     task: RankTask
@@ -24,7 +24,7 @@ class Pieces:
 
 def pieces_of(
     trainer: LayeredTrainer, graph: Graph, config: BlocksparseConfig, ranks: int, only: int | None = None
-) -> Pieces:
+) -> CutTask:
     """Cut a graph for ``ranks`` ranks that train as ``trainer`` would; slices of all of them, or of ``only`` one.
 
     Raises Unsupported for more row blocks than nodes.
@@ -36,7 +36,7 @@ def pieces_of(
     products = tuple((step.width, step.has_backward) for step in steps)
     task = RankTask(layout, spec, training, products, config, trainer.sparse_input)
     bounds = BOUNDS[config.bounds](adjacency.csr, layout.blocks)
-    return Pieces(task, *cut(graph, adjacency, layout, bounds, config.exchange, spec.name == "sage", only))
+    return CutTask(task, *cut(graph, adjacency, layout, bounds, config.exchange, spec.name == "sage", only))
 
 
 def check_rows(layout: RankLayout, graph: Graph) -> None:
