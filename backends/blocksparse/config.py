@@ -70,8 +70,8 @@ class BlocksparseConfig(BackendConfig):
             RankLayout(ranks, self.replication)
         if self.replay and (self.ranks > 1 or min(self.replay) < 2):
             raise ValueError(
-                f"backend.replay={list(self.replay)} with backend.ranks={self.ranks} is not allowed: numbers of ranks "
-                "from 2 on, beside one process"
+                f"backend.replay={list(self.replay)} with backend.ranks={self.ranks} is not allowed: give "
+                "numbers from 2 on, and backend.ranks=1"
             )
         if len(self.link) not in (0, 2):
             raise ValueError(f"backend.link={list(self.link)} is not allowed: [bytes per second, seconds], or []")

@@ -94,6 +94,21 @@ def assert_equals_definition(trainer, graph, spec, targets):
     assert max(worst.values()) <= 2e-5, worst
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_float64_is_computed_throughout(model):
+    """An array that is float32 on the way, such as gcn's weights, is off by 1e-8."""
+    graph = awkward_graph(2, weighted=model in WEIGHTED)
+    spec, state = spec_of(model, 2, graph), initial_state(spec_of(model, 2, graph), 0)
+    targets, trainer = graph.nodes_of("train"), runtime(resolve(config_class("blocksparse")(), []), "train")
+    training = TrainingSpec(threads=1, dtype="float64")
+    trainer.prepare(graph, spec, training, state, BatchPlan(targets), PlainClock())
+    logits, loss, gradients = trainer.loss_and_gradients(targets)
+    expected_logits, expected_loss, expected = loss_and_gradients(graph, spec, state, targets)
+    assert np.abs(logits - expected_logits).max() <= 1e-13 * np.abs(expected_logits).max()
+    assert abs(loss - expected_loss) <= 1e-13 * abs(expected_loss)
+    assert max(errors(gradients, expected).values()) <= 1e-12
+
+
 @pytest.mark.parametrize("multilabel", [False, True], ids=["multiclass", "multilabel"])
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("case", supported(7), ids=name_of)
