@@ -1,6 +1,6 @@
 """The batches of every epoch, drawn by the harness, so that every engine trains the same ones."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ class BatchPlan:
     size: int | None = None
     limit: int | None = None
     seed: int = 0
+    _drawn: dict[int, list[NDArray[np.int64]]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def full_batch(self) -> bool:
@@ -28,10 +29,19 @@ class BatchPlan:
         return 1 if self.size is None else -(-len(self.nodes) // self.size)
 
     def targets(self, epoch: int) -> list[NDArray[np.int64]]:
-        """Return the target nodes of each batch of ``epoch``: a hash permutation cut into pieces of ``size``."""
+        """Return the target nodes of each batch of ``epoch``: a hash permutation cut into pieces of ``size``.
+
+        The last epoch's batches are remembered: they are drawn before the epoch is timed.
+        """
         if self.size is None:
             return [self.nodes]
+        if epoch not in self._drawn:
+            self._drawn.clear()
+            self._drawn[epoch] = self._batches(epoch, self.size)
+        return self._drawn[epoch]
+
+    def _batches(self, epoch: int, size: int) -> list[NDArray[np.int64]]:
         # Different nodes have different hashes, so that any sort gives this order; a stable one would be slower.
         order = np.argsort(hash_ids(self.seed + epoch, "batches", self.nodes))
-        starts = range(0, len(self.nodes), self.size)
-        return [self.nodes[order[start : start + self.size]] for start in starts[: self.limit]]
+        starts = range(0, len(self.nodes), size)
+        return [self.nodes[order[start : start + size]] for start in starts[: self.limit]]

@@ -53,9 +53,14 @@ def unit_interval(hashes: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def below(hashes: NDArray[np.uint64], bounds: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Map each hash to an integer from 0 to below its bound; bounds are below 2^32."""
-    scaled = (hashes >> np.uint64(32)) * np.asarray(bounds).astype(np.uint64)
-    return (scaled >> np.uint64(32)).astype(np.int64)
+    """Map each hash to an integer from 0 to below its bound: the high word of their 128-bit product."""
+    half, low = np.uint64(32), np.uint64((1 << 32) - 1)
+    factors = np.asarray(bounds).astype(np.uint64)
+    high_bits, low_bits, high_factor, low_factor = hashes >> half, hashes & low, factors >> half, factors & low
+    with np.errstate(over="ignore"):
+        middle = high_bits * low_factor + (low_bits * low_factor >> half)
+        carried = low_bits * high_factor + (middle & low)
+        return (high_bits * high_factor + (middle >> half) + (carried >> half)).astype(np.int64)
 
 
 def logarithm(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -162,6 +162,7 @@ class Session:
         return float(np.median(calls))
 
     def _call(self) -> Call:
+        self.scenario.draw(self.index)
         clock = Clock(self.scenario.now or time.perf_counter, self._synchronize)
         cpu, start = cpu_seconds(), clock.now()
         loss = self.scenario.run(self.index, clock)

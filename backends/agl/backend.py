@@ -37,12 +37,12 @@ class AglTrainer(LayeredTrainer):
     def prepare_structure(self) -> None:
         """Compute weights on the whole graph; vectorise the neighbourhood of a full batch once."""
         self.neighbourhoods: SampledGraph | UnsampledGraph
+        # dropout would be applied to the features of all nodes
+        sums = self.aggregates_first(0) and self.training.dropout == 0
         if self.spec.fanouts or self.config.sampler or self.config.filter:
             strategy = strategy_of(self.config, self.spec, self.training.seed)
-            self.neighbourhoods = SampledGraph(self.graph, self.spec.name, strategy, self.config.filter)
+            self.neighbourhoods = SampledGraph(self.graph, self.spec.name, strategy, self.config.filter, sums)
         else:
-            # dropout would be applied to the features of all nodes
-            sums = self.aggregates_first(0) and self.training.dropout == 0
             adjacency = adjacency_of(self.graph, self.spec.name)
             self.neighbourhoods = UnsampledGraph(adjacency, self.spec.layers, sums_features=sums)
         assert self.graph.features is not None

@@ -1,8 +1,9 @@
 """Hub re-indexing (AGL, section 3.2.2): the in-edges of a hub are sampled in parts, and the samples merged.
 
 A random suffix of the node's key assigns each in-edge to a part; dropping the suffix (inverted indexing) brings the
-samples of the parts together. Sampling keeps the k smallest keys of a node, which are the k smallest of those that its
-parts kept, so the sample equals that without re-indexing.
+samples of the parts together. Samplers with keys keep the k smallest of a node, which are the k smallest of those that
+its parts kept, so the sample equals that without re-indexing. Uniform samples are drawn from the in-degree alone: no
+hub is read, and none needs parts.
 """
 
 from typing import Any
@@ -25,6 +26,7 @@ def suffixes(seed: int, ids: NDArray[np.integer], parts: int) -> Ints:
 
 def sample_parts(
     destinations: NDArray[np.integer],
+    positions: Ints,
     sources: NDArray[np.integer],
     ids: NDArray[np.integer],
     weight: NDArray[Any] | None,
@@ -32,8 +34,11 @@ def sample_parts(
     seed: int,
     sampler: str,
 ) -> Ints:
-    """Sample at most ``fanout`` edges per destination without replacement; returns positions by (destination, id)."""
-    order = np.lexsort((ids, destinations))
+    """Sample at most ``fanout`` edges per destination by keys; returns places in the arguments by (destination, rank).
+
+    ``positions`` are those in the whole graph's edge order.
+    """
+    order = np.argsort(positions)
     if not len(order):
         return order
     rows, counts = np.unique(destinations, return_counts=True)

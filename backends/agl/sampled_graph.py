@@ -14,21 +14,32 @@ from backends.agl.vectorize import inverse_sqrt, matrices
 from backends.base.layered import LayerMatrix
 from backends.contract import Nodes, Unsupported
 from backends.kernels import Neighbourhood, khop
+from backends.kernels.samplers import SummedWeights, Weights, summed
 from datasets.csr import Csr
 from datasets.graph import Graph
 
-NEARLY_ALL = 0.9  # share of the nodes from which features are read in place
+NEARLY_ALL = 0.9  # share of the nodes from which features that are transformed first are read in place
 
 
 class SampledGraph:
     """A graph to sample neighbourhoods from by a strategy, and to build a model's layer matrices of them.
 
     Self loops are added after sampling; gcn's weights use degrees of the whole graph, before filter and sampling.
-    Raises Unsupported for a column that the graph does not have.
+    ``sums_features``: the first layer only aggregates the features, so that it reads them where they lie: a sampled
+    neighbourhood has few edges per node, and copying its rows would take as long as summing them. Raises Unsupported
+    for a column that the graph does not have.
     """
 
-    def __init__(self, graph: Graph, model: str, strategy: SamplingStrategy, filtering: str | None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        model: str,
+        strategy: SamplingStrategy,
+        filtering: str | None,
+        sums_features: bool = False,
+    ) -> None:
         self.model, self.strategy = model, strategy
+        self.least_in_place = 0.0 if sums_features else NEARLY_ALL
         self.csr, self.weight = graph.csr, None
         try:
             if strategy.by is not None:
@@ -40,6 +51,9 @@ class SampledGraph:
         except FilterError as error:
             raise Unsupported(str(error)) from error
         self.scale = _scale(graph) if model == "gcn" else None
+        self.sampled_by: Weights | SummedWeights | None = self.weight
+        if strategy.method == "weighted" and self.weight is not None:
+            self.sampled_by = summed(self.csr, self.weight)
 
     def _filter(self, positions: Nodes) -> None:
         """Keep only the edges at ``positions``."""
@@ -58,7 +72,7 @@ class SampledGraph:
     def search(self, targets: NDArray[np.integer], needed: bool = False) -> Neighbourhood:
         """Sample the merged neighbourhood of some targets; with ``needed`` only the edges that some layer reads."""
         strategy = self.strategy
-        options = strategy.seed, strategy.scope, strategy.method, self.weight, strategy.replacement
+        options = strategy.seed, strategy.scope, strategy.method, self.sampled_by, strategy.replacement
         return khop(self.csr, targets, strategy.fanouts, *options, needed=needed)
 
     def matrices(self, neighbourhood: Neighbourhood, form: str) -> list[LayerMatrix]:
@@ -69,13 +83,13 @@ class SampledGraph:
     def layers(self, targets: Nodes, form: str) -> tuple[list[LayerMatrix], Nodes | None]:
         """Return each layer's matrix, first layer first, and the nodes that the first one reads, ``None`` for all.
 
-        Rows of the last one are the targets, ascending. With form ``tight`` and nearly all nodes reached, features are
-        read in place: copying them would take longer than the unused rows cost.
+        Rows of the last one are the targets, ascending. With form ``tight`` features are read in place where they are
+        only summed, or where nearly all nodes are reached: unused rows cost less than a copy then.
         """
         neighbourhood = self.search(targets, form == "tight")
         nodes = neighbourhood.nodes
         first, *others = self.matrices(neighbourhood, form)
-        if form != "tight" or len(nodes) < NEARLY_ALL * self.csr.shape[1]:
+        if form != "tight" or len(nodes) < self.least_in_place * self.csr.shape[1]:
             return [first, *others], nodes
         indices = nodes[first.csr.indices].astype(first.csr.indices.dtype)
         rows = first.csr.shape[0]

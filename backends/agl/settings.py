@@ -15,6 +15,7 @@ TRAIN_MINIMA = {
 }
 # Keys of earlier versions, now named as the options of the harness are.
 RENAMED = {"batch": "batch_size", "engine": "run_on", "replace": "replacement", "hub": "hub_threshold"}
+METHODS = ("graphinfer", "neighbourhood")
 TRAIN_CHOICES = {"head": ("none", "linear"), "optimizer": ("adam", "sgd")}
 
 
@@ -44,9 +45,15 @@ class TrainSettings:
 
 @dataclass(frozen=True)
 class InferSettings:
-    """Settings of one inference; ``fanouts`` has one entry per layer, first layer first."""
+    """Settings of one inference; ``fanouts`` has one entry per layer, first layer first.
+
+    ``infer`` is ``graphinfer`` or ``neighbourhood``, empty to choose by the sampling. The settings of sampling are for
+    parameters whose file does not say how they were trained.
+    """
 
     run_on: str = "local"
+    infer: str = ""
+    batch_size: int = 1024
     partitions: int = 0
     threads: int = 2
     seed: int = 0
@@ -79,8 +86,13 @@ def read_infer_settings(pairs: list[str]) -> InferSettings:
     settings = read_pairs(pairs, InferSettings)
     if settings.run_on not in RUN_ON:
         raise ValueError(f"-c run_on={settings.run_on} is not allowed: one of {', '.join(RUN_ON)}")
-    if settings.threads < 1:
-        raise ValueError(f"-c threads={settings.threads} is not allowed: at least 1")
+    if settings.infer not in ("", *METHODS):
+        raise ValueError(f"-c infer={settings.infer} is not allowed: one of {', '.join(METHODS)}")
+    if settings.infer == "neighbourhood" and settings.run_on == "ray":
+        raise ValueError("-c infer=neighbourhood runs in this process: give run_on=local")
+    for name in ("threads", "batch_size"):
+        if getattr(settings, name) < 1:
+            raise ValueError(f"-c {name}={getattr(settings, name)} is not allowed: at least 1")
     if settings.hub_threshold < 0:
         setting = f"-c hub_threshold={settings.hub_threshold}"
         raise ValueError(f"{setting} is not allowed: at least 1, or 0 to cut no node into pieces")

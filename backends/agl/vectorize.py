@@ -6,8 +6,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from backends.agl.flat.encoded_records import EncodedRecords
+from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.base.layered import LayerMatrix
+from backends.base.sparse_rows import Rows
 from backends.kernels import Neighbourhood, layer_blocks
+from backends.kernels.graphfeatures import MergedRecords
+from backends.model import ModelSpec
 from datasets.adjacency import SELF_LOOP_MODELS, insert_self_loops
 from datasets.csr import Csr
 
@@ -29,6 +34,22 @@ def matrices(
     """
     blocks = layer_blocks(neighbourhood, layers, form)
     return [_matrix(block.csr, block.positions, model, scale, edge_weights) for block in blocks]
+
+
+def matrices_of_records(
+    records: EncodedRecords, spec: ModelSpec, strategy: SamplingStrategy, weighted: bool, form: str
+) -> tuple[MergedRecords, Rows, list[LayerMatrix]]:
+    """Merge records; return them, their nodes' features and each layer's matrix; ``weighted``: edges have weights."""
+    gcn = spec.name == "gcn"
+    merged, features = records.merge(
+        strategy.fanouts,
+        apart=strategy.scope == "target",
+        needed=form == "tight",
+        degrees=("weighted_degrees" if weighted else "degrees") if gcn else None,
+        edge_weights=gcn and weighted,
+    )
+    scale = None if merged.degrees is None else inverse_sqrt(1.0 + merged.degrees)
+    return merged, features, matrices(merged.neighbourhood, spec.name, spec.layers, form, scale, merged.edge_weights)
 
 
 def _matrix(

@@ -16,16 +16,21 @@ from datasets.randomness import below, keyed, stream, unit_interval
 Nodes = NDArray[np.int64]
 Reaches = list[list[int | None]]
 KEYS, DRAWS = "neighbour keys", "neighbour draws"
+FEW, REJECTED = 64, 64  # of weighted sampling
 
 
 @dataclass(frozen=True, eq=False)
 class Drawing:
-    """How edges are chosen: the registered sampler, the seed, weights [nnz] and whether with replacement."""
+    """How edges are chosen: the registered sampler, the seed, weights [nnz] and whether with replacement.
+
+    ``sums`` [nnz] are those of ``SummedWeights``; without them they are computed of the rows that are sampled.
+    """
 
     sampler: str
     seed: int
     weight: Weights | None
     replacement: bool
+    sums: NDArray[np.float64] | None = None
 
     @property
     def key(self) -> int:
@@ -68,42 +73,79 @@ def sample(csr: Csr, drawing: Drawing, nodes: Nodes, keys: Any, node_ids: Nodes,
     if drawing.weight is not None and drawing.registered.needs_weight:
         weight = np.asarray(drawing.weight[positions])
         check_weights(drawing.sampler, drawing.registered, weight, ids)
+    sampler, draw_keys = drawing.registered, keyed(keys, node_ids)
+    degrees = np.bincount(rows, minlength=len(nodes))
+    counts = degrees if fanout is None else np.minimum(degrees, fanout)
     if drawing.replacement:
-        by_weight = weight if drawing.registered.needs_weight else None
-        chosen, counts = _drawn(rows, ids, keyed(keys, node_ids), by_weight, int(fanout or 0))
+        counts = np.where(degrees > 0, int(fanout or 0), 0)
+        chosen = _drawn(degrees, counts, draw_keys, weight if sampler.needs_weight else None)
+    elif sampler.keys is None:
+        chosen = _shuffled(degrees, counts, draw_keys)
+    elif sampler.by_place:
+        chosen = _by_weight(degrees, counts, draw_keys, sampler.keys(keyed(keys[rows], ids), weight), weight)
     else:
-        chosen, counts = _smallest(
-            rows, ids, drawing.registered.keys(keyed(keys[rows], ids), weight), len(nodes), fanout
-        )
+        order = np.lexsort((sampler.keys(keyed(keys[rows], ids), weight), rows))
+        chosen = order[_places(degrees) < np.repeat(counts, degrees)]
     return KeptEdges(np.concatenate(([0], np.cumsum(counts))), positions[chosen], ids[chosen])
 
 
-def _smallest(rows: Nodes, ids: Any, keys: Any, count: int, fanout: int | None) -> tuple[Nodes, Nodes]:
-    """Return the candidates with the ``fanout`` smallest keys of each of ``count`` rows, by rank; and counts by row."""
-    order = np.lexsort((ids, keys, rows))
-    degrees = np.bincount(rows, minlength=count)
-    rank = np.arange(len(rows)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
-    if fanout is None:
-        return order, degrees
-    return order[rank < fanout], np.minimum(degrees, fanout)
+def _places(degrees: Nodes) -> Nodes:
+    """Place of each of the rows' candidates in its row."""
+    return np.arange(int(degrees.sum())) - np.repeat(np.cumsum(degrees) - degrees, degrees)
 
 
-def _drawn(rows: Nodes, ids: Any, draw_keys: Any, weight: Weights | None, fanout: int) -> tuple[Nodes, Nodes]:
-    """Draw ``fanout`` candidates with replacement from each row that has any; also return the counts by row."""
-    order = np.lexsort((ids, rows))
-    degrees = np.bincount(rows, minlength=len(draw_keys))
-    counts = np.where(degrees > 0, fanout, 0)
-    starts, drawing = np.cumsum(degrees) - degrees, np.repeat(np.arange(len(counts)), counts)
-    hashes = keyed(draw_keys[drawing], np.arange(len(drawing)) % fanout)
-    if weight is None:
-        return order[starts[drawing] + below(hashes, degrees[drawing])], counts
-    places = np.empty(len(drawing), dtype=np.int64)
+def _shuffled(degrees: Nodes, counts: Nodes, draw_keys: Any) -> Nodes:
+    """Shuffle each row's candidates (Fisher and Yates) and take its first ``counts``.
+
+    Swap r exchanges the candidates at r and at ``r + below(keyed(key, r), degree - r)``, so that the first elements do
+    not depend on how many are taken.
+    """
+    candidates, starts = np.arange(int(degrees.sum())), np.cumsum(degrees) - degrees
+    for swap in range(int(counts.max(initial=0))):
+        rows = np.flatnonzero(counts > swap)
+        first = starts[rows] + swap
+        other = first + below(keyed(draw_keys[rows], np.full(len(rows), swap)), degrees[rows] - swap)
+        candidates[first], candidates[other] = candidates[other], candidates[first]
+    return candidates[_places(degrees) < np.repeat(counts, degrees)]
+
+
+def _by_weight(degrees: Nodes, counts: Nodes, draw_keys: Any, edge_keys: Any, weight: Weights) -> Nodes:
+    """Draw ``counts`` candidates of each row by weight, one after the other, each from those that are left.
+
+    A draw is a place by the sums of the weights; one that was drawn before is rejected. After ``REJECTED`` rejections
+    in a row, and in rows of at most ``FEW``, the candidates left are ordered by keys (Efraimidis and Spirakis 2006),
+    which gives the same distribution.
+    """
+    chosen = [np.zeros(0, dtype=np.int64)]
     for row in np.flatnonzero(counts):
-        draws = slice(np.searchsorted(drawing, row), np.searchsorted(drawing, row) + fanout)
-        sums = np.cumsum(weight[order[starts[row] : starts[row] + degrees[row]]].astype(np.float64))
-        drawn = np.searchsorted(sums, unit_interval(hashes[draws]) * sums[-1], side="left")
-        places[draws] = starts[row] + np.minimum(drawn, degrees[row] - 1)
-    return order[places], counts
+        first, degree, count = int(np.sum(degrees[:row])), int(degrees[row]), int(counts[row])
+        sums = np.cumsum(weight[first : first + degree].astype(np.float64))
+        drawn: dict[int, None] = {}
+        draw = rejected = 0
+        while degree > FEW and len(drawn) < count and rejected < REJECTED:
+            share = unit_interval(keyed(draw_keys[row], np.array([draw])))[0]
+            place = min(int(np.searchsorted(sums, share * sums[-1], side="left")), degree - 1)
+            draw, rejected = draw + 1, rejected + 1 if place in drawn else 0
+            drawn[place] = None
+        left = np.setdiff1d(np.arange(degree), list(drawn))
+        by_key = left[np.argsort(edge_keys[first + left], kind="stable")]
+        chosen.append(first + np.concatenate((list(drawn), by_key)).astype(np.int64)[:count])
+    return np.concatenate(chosen)
+
+
+def _drawn(degrees: Nodes, counts: Nodes, draw_keys: Any, weight: Weights | None) -> Nodes:
+    """Draw ``counts`` candidates of each row with replacement."""
+    starts, drawing = np.cumsum(degrees) - degrees, np.repeat(np.arange(len(counts)), counts)
+    hashes = keyed(draw_keys[drawing], _places(counts))
+    if weight is None:
+        return starts[drawing] + below(hashes, degrees[drawing])
+    drawn = np.empty(len(drawing), dtype=np.int64)
+    for row in np.flatnonzero(counts):
+        draws = drawing == row
+        sums = np.cumsum(weight[starts[row] : starts[row] + degrees[row]].astype(np.float64))
+        places = np.searchsorted(sums, unit_interval(hashes[draws]) * sums[-1], side="left")
+        drawn[draws] = starts[row] + np.minimum(places, degrees[row] - 1)
+    return drawn
 
 
 def in_edges(csr: Csr, nodes: Nodes) -> tuple[Nodes, Nodes]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from backends.kernels.definition import Drawing, Nodes, Reaches
 from backends.kernels.dispatch import sampling_implementation
-from backends.kernels.samplers import Weights, sampler_of
+from backends.kernels.samplers import SummedWeights, Weights, sampler_of, values_and_sums
 from backends.kernels.sampling import checked_fanouts, checked_nodes, distinct, row_places
 from datasets.csr import Csr, index_dtype
 
@@ -75,23 +75,24 @@ def khop(
     seed: int = 0,
     scope: str = "node",
     sampler: str = "uniform",
-    weight: Weights | None = None,
+    weight: Weights | SummedWeights | None = None,
     replacement: bool = False,
     needed: bool = False,
 ) -> Neighbourhood:
     """Collect the k-hop in-neighbourhood of ``targets`` together: edges into nodes at distance < k = len(fanouts).
 
     ``fanouts`` belong to layers, the first layer (the deepest hop) first, ``None`` meaning all neighbours: a node at
-    distance j keeps its first max(fanouts[: k - j]) edges; where all are ``None`` edges stand by id, as with sampler
-    ``full``. ``targets`` are a set: neither order nor repetition matters. ``scope="node"``: a node has one sample
-    for all targets; ``"target"``: one for each target, and the result is the disjoint union of the targets'
+    distance j keeps its first max(fanouts[: k - j]) edges; where all are ``None`` edges stand as in the graph, as with
+    sampler ``full``. ``targets`` are a set: neither order nor repetition matters. ``scope="node"``: a node has one
+    sample for all targets; ``"target"``: one for each target, and the result is the disjoint union of the targets'
     neighbourhoods. ``sampler``, ``weight``, ``replacement`` as in ``sample_neighbors``. ``needed`` expands a node only
     for the layers that read it, which saves work where fanouts are smaller near the targets: ``distance`` is then the
     number of layers above the last one that reads the node, at least its steps, and the targets' rows of ``tight``
     blocks stay the same. Raises ValueError for arguments that are not allowed. (AGL, sections 2.2 and 3.2.)
     """
     fanouts = checked_fanouts(fanouts, sampler, replacement)
-    sampler_of(sampler, weight, csr.nnz, replacement)
+    values, sums = values_and_sums(weight)
+    sampler_of(sampler, values, csr.nnz, replacement)
     sampler = sampler if any(fanouts) else "full"
     roots = distinct(checked_nodes(targets, csr.shape[0], "target"))
     if not len(roots):
@@ -103,7 +104,7 @@ def khop(
     apart = scope == "target"
     if apart and len(roots) * csr.shape[1] > MOST_COPIES:
         raise ValueError(f"{len(roots)} targets of {csr.shape[1]} nodes are too many copies: give fewer at a time")
-    drawing = Drawing(sampler, seed, weight, replacement)
+    drawing = Drawing(sampler, seed, values, replacement, sums)
     result = sampling_implementation(drawing).search(csr, drawing, roots, reaches(fanouts, needed), apart)
     nodes, component = result.numbers, None
     if apart:

@@ -1,7 +1,8 @@
-"""Samplers of in-edges: each gives every in-edge of a node a key, and the edges of the smallest keys are kept.
+"""Samplers of in-edges. Those with keys give every in-edge of a node one and keep the edges of the smallest.
 
-Sampling without replacement by k smallest keys makes samples nest, and equal wherever they are drawn (Efraimidis and
-Spirakis 2006 for the weighted form). A new one is registered by name: ``SAMPLERS["mine"] = EdgeSampler(keys)``.
+Keys make samples nest, and equal wherever they are drawn, but every in-edge is read. Uniform samples are the first
+elements of a shuffle, weighted ones successive draws from sums of the weights: they nest too, and cost the fanout. A
+new one is registered by name: ``SAMPLERS["mine"] = EdgeSampler(keys)``.
 """
 
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from backends.kernels.extension import extension, threads
+from datasets.csr import Csr
 from datasets.randomness import logarithm, unit_interval
 
 Hashes = NDArray[np.uint64]
@@ -19,21 +22,19 @@ Weights = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class EdgeSampler:
-    """``keys(hashes [n], weight [n])`` returns the key of each edge; the smallest are kept, ties by edge id.
+    """``keys(hashes [n], weight [n])`` returns the key of each edge; the smallest are kept, ties by position.
 
+    ``by_place``: places among a node's in-edges are drawn, without reading the edges; keys are for short rows, if any.
     ``needs_weight``: weights are required; ``positive``: they must be finite and above 0. ``draws``: it also draws with
     replacement. ``everything``: it takes no fanout.
     """
 
-    keys: Callable[[Hashes, Weights], NDArray[Any]]
+    keys: Callable[[Hashes, Weights], NDArray[Any]] | None
+    by_place: bool = False
     needs_weight: bool = False
     positive: bool = False
     draws: bool = False
     everything: bool = False
-
-
-def _uniform(hashes: Hashes, weight: Weights) -> NDArray[Any]:
-    return hashes
 
 
 def _weighted(hashes: Hashes, weight: Weights) -> NDArray[Any]:
@@ -49,11 +50,24 @@ def _full(hashes: Hashes, weight: Weights) -> NDArray[Any]:
 
 
 SAMPLERS: dict[str, EdgeSampler] = {
-    "uniform": EdgeSampler(_uniform, draws=True),
-    "weighted": EdgeSampler(_weighted, needs_weight=True, positive=True, draws=True),
+    "uniform": EdgeSampler(None, by_place=True, draws=True),
+    "weighted": EdgeSampler(_weighted, by_place=True, needs_weight=True, positive=True, draws=True),
     "topk": EdgeSampler(_topk, needs_weight=True),
     "full": EdgeSampler(_full, everything=True),
 }
+
+
+@dataclass(frozen=True, eq=False)
+class SummedWeights:
+    """Weights of edges [nnz], and their sums float64 [nnz] from the first edge of each row to each of its edges."""
+
+    values: Weights
+    sums: NDArray[np.float64]
+
+
+def values_and_sums(weight: Weights | SummedWeights | None) -> tuple[Weights | None, NDArray[np.float64] | None]:
+    """Weights, and their sums where there are any."""
+    return (weight.values, weight.sums) if isinstance(weight, SummedWeights) else (weight, None)
 
 
 def sampler_of(name: str, weight: Weights | None, edges: int, replacement: bool) -> EdgeSampler:
@@ -71,12 +85,27 @@ def sampler_of(name: str, weight: Weights | None, edges: int, replacement: bool)
     return sampler
 
 
-def check_weights(name: str, sampler: EdgeSampler, weight: Weights, ids: NDArray[np.integer]) -> None:
-    """Refuse weights that cannot be ordered, or drawn by; the message names the edge with the smallest id."""
+def summed(csr: Csr, weight: Weights) -> SummedWeights:
+    """Sum up the weights of each row once, so that weighted sampling reads no row; raises ValueError like it."""
+    check_weights("weighted", SAMPLERS["weighted"], weight, csr.edge_ids)
+    if extension is not None:
+        readable = weight if weight.dtype in (np.float32, np.float64) else weight.astype(np.float64)
+        indptr = csr.indptr if csr.indptr.dtype in (np.int32, np.int64) else csr.indptr.astype(np.int64)
+        arrays = np.ascontiguousarray(indptr), np.ascontiguousarray(readable)
+        return SummedWeights(weight, extension.weight_sums(*arrays, threads()))
+    sums = np.empty(csr.nnz)
+    for first, last in zip(csr.indptr[:-1], csr.indptr[1:], strict=True):
+        np.cumsum(weight[first:last], dtype=np.float64, out=sums[first:last])
+    return SummedWeights(weight, sums)
+
+
+def check_weights(name: str, sampler: EdgeSampler, weight: Weights, ids: NDArray[np.integer] | None) -> None:
+    """Refuse weights that cannot be ordered, or drawn by; the message names the first such edge."""
     bad = np.isnan(weight)
     if sampler.positive:
         bad |= ~((weight > 0) & (weight < np.inf))
     if bad.any():
-        worst = np.flatnonzero(bad)[np.argmin(ids[bad])]
+        first = np.argmax(bad)
         allowed = "finite and above 0" if sampler.positive else "numbers"
-        raise ValueError(f"edge {ids[worst]} has weight {weight[worst]}: sampler={name!r} needs weights {allowed}")
+        edge = first if ids is None else ids[first]
+        raise ValueError(f"edge {edge} has weight {weight[first]}: sampler={name!r} needs weights {allowed}")

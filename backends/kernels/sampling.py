@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from backends.kernels.definition import Drawing, Nodes
 from backends.kernels.dispatch import sampling_implementation
-from backends.kernels.samplers import Weights, sampler_of
+from backends.kernels.samplers import SummedWeights, Weights, sampler_of, values_and_sums
 from datasets.csr import Csr, index_dtype
 from datasets.randomness import keyed
 
@@ -42,32 +42,46 @@ def sample_neighbors(
     fanout: int | None,
     seed: int = 0,
     sampler: str = "uniform",
-    weight: Weights | None = None,
+    weight: Weights | SummedWeights | None = None,
     replacement: bool = False,
     targets: NDArray[np.integer] | None = None,
     node_ids: NDArray[np.integer] | None = None,
 ) -> SampledEdges:
     """Keep at most ``fanout`` in-edges (``None``: all) of each of ``nodes``, which may repeat.
 
-    Without replacement an edge's key comes from a hash of (seed, its id), and the smallest keys are kept, ties by edge
-    id (``full``: by edge id alone). With replacement, draw d of a node is an index into its edges by id, from a hash of
-    (seed, node, d). ``targets`` [nodes] adds a target to each row's hashes (scope ``target``); ``node_ids`` [nodes] are
-    the whole graph's numbers where ``csr`` is a part of it. ``weight`` [nnz] is read by ``weighted`` and ``topk``.
-    Raises ValueError for arguments that are not allowed.
+    ``uniform`` shuffles the places of a node's in-edges by hashes of (seed, node, swap) and keeps the first: it costs
+    the fanout, whatever the degree. So do successive draws by weight (``weighted``) where the weights are ``summed``.
+    ``topk`` reads the node's in-edges; ``full`` keeps all as they stand. With replacement, draw d of a node is a place
+    among its in-edges, from a hash of (seed, node, d). ``targets`` [nodes] adds a target to each row's hashes (scope
+    ``target``). Where ``csr`` is a part of the whole graph, its rows must be whole and in the whole graph's order, and
+    ``node_ids`` [nodes] are the nodes' numbers there. ``weight`` [nnz] is read by ``weighted`` and ``topk``. Raises
+    ValueError for arguments that are not allowed.
     """
-    sampler_of(sampler, weight, csr.nnz, replacement)
+    values, sums = values_and_sums(weight)
+    sampler_of(sampler, values, csr.nnz, replacement)
     nodes = checked_nodes(nodes, csr.shape[0], "node")
     (fanout,) = checked_fanouts([fanout], sampler, replacement)
     for name, array in (("targets", targets), ("node_ids", node_ids)):
         if array is not None and len(array) != len(nodes):
             raise ValueError(f"{name} has {len(array)} entries: one is needed for each of {len(nodes)} nodes")
-    drawing = Drawing(sampler, seed, weight, replacement)
+    drawing = Drawing(sampler, seed, values, replacement, sums)
     keys = np.full(len(nodes), drawing.key, dtype=np.uint64) if targets is None else keyed(drawing.key, targets)
     numbers = nodes if node_ids is None else np.ascontiguousarray(node_ids, dtype=np.int64)
     edges = sampling_implementation(drawing).sample(csr, drawing, nodes, keys, numbers, fanout)
     indptr = edges.starts.astype(index_dtype(len(edges.positions)))
     sources = np.asarray(csr.indices[edges.positions])
     return SampledEdges(Csr(indptr, sources, (len(nodes), csr.shape[1]), edges.ids), edges.positions)
+
+
+def first_neighbors(csr: Csr, nodes: NDArray[np.integer], fanout: int | None) -> SampledEdges:
+    """Take the first ``fanout`` in-edges (``None``: all) of ``nodes``: their sample, where rows stand by rank."""
+    starts = csr.indptr[nodes].astype(np.int64)
+    counts = csr.indptr[nodes + 1] - starts
+    indptr = np.concatenate(([0], np.cumsum(counts if fanout is None else np.minimum(counts, fanout))))
+    positions = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], np.diff(indptr))
+    ids = positions if csr.edge_ids is None else csr.edge_ids[positions]
+    indptr = indptr.astype(index_dtype(len(positions)))
+    return SampledEdges(Csr(indptr, csr.indices[positions], (len(nodes), csr.shape[1]), ids), positions)
 
 
 def checked_nodes(nodes: NDArray[np.integer], count: int, name: str) -> Nodes:

@@ -18,7 +18,7 @@ from backends.model_names import WEIGHTED
 from backends.reference.arithmetic import Arithmetic
 from datasets.features import dense_features
 from datasets.graph import Graph
-from datasets.randomness import hash_ids
+from datasets.randomness import below, hash_ids, keyed
 
 Floats = NDArray[np.float64]
 
@@ -197,15 +197,22 @@ def _activate(spec: ModelSpec, arithmetic: Arithmetic, x: Tensor) -> Tensor:
     return torch.where(arithmetic.is_positive(x), x, negative)
 
 
-def ranks(graph: Graph, seed: int) -> NDArray[np.int64]:
-    """Place of each edge among its destination's in-edges, [nnz]: by a hash of (seed, edge id), ties by edge id.
+def ranks(graph: Graph, seed: int, count: int) -> NDArray[np.int64]:
+    """Place of each edge in a shuffle of its destination's in-edges, [nnz]: exact below ``count``, else at least that.
 
-    Layer l reads the edges of rank below its fanout F_l, for every target.
+    Swap r of Fisher and Yates exchanges r and r + floor(u (degree - r)), u a hash of (seed, destination, r). Layer l
+    reads the edges of rank below its fanout F_l, for every target.
     """
-    csr = graph.csr
-    order = np.lexsort((csr.ids, hash_ids(seed, "neighbour keys", csr.ids), csr.destinations))
+    csr, shuffled = graph.csr, np.arange(graph.csr.nnz)
+    starts, degrees = csr.indptr[:-1].astype(np.int64), csr.in_degrees.astype(np.int64)
+    keys = hash_ids(seed, "neighbour keys", np.arange(graph.nodes))
+    for swap in range(min(count, int(degrees.max(initial=0)))):
+        rows = np.flatnonzero(degrees > swap)
+        first = starts[rows] + swap
+        other = first + below(keyed(keys[rows], np.full(len(rows), swap)), degrees[rows] - swap)
+        shuffled[first], shuffled[other] = shuffled[other], shuffled[first]
     places = np.empty(csr.nnz, dtype=np.int64)
-    places[order] = np.arange(csr.nnz) - np.repeat(csr.indptr[:-1], csr.in_degrees)
+    places[shuffled] = np.arange(csr.nnz) - np.repeat(starts, degrees)
     return places
 
 
@@ -213,7 +220,7 @@ def _edges_of_layers(graph: Graph, spec: ModelSpec, seed: int) -> list[_Edges]:
     edges = _Edges(graph, spec.name)
     if not spec.fanouts:
         return [edges] * spec.layers
-    places = ranks(graph, seed)
+    places = ranks(graph, seed, max(spec.fanouts))
     return [edges.masked(places < fanout) for fanout in spec.fanouts]
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.graph import MISSING, NO_SPLIT, SPLITS
+from datasets.randomness import uniform
 from datasets.tables.table import TableError, UserTable, Values, is_list, is_number, is_string
 
 SPLIT_NAMES = SPLITS | {"valid": SPLITS["validation"], "val": SPLITS["validation"], "none": NO_SPLIT, "": NO_SPLIT}
@@ -111,8 +112,44 @@ def labels_of(table: UserTable, label: str | list[str]) -> tuple[NDArray[np.inte
     return _classes(table, label, None)
 
 
-def split_of(table: UserTable, column: str) -> NDArray[np.int8] | None:
-    """Read the split of every node if the column exists: train, validation (valid, val), test, none or empty."""
+def shares_of(split: str) -> tuple[float, ...] | None:
+    """Shares of train, validation and test, where ``split`` holds numbers with commas instead of a column's name.
+
+    Raises TableError for any but three shares from 0 that sum to 1.
+    """
+    try:
+        shares = tuple(float(part) for part in split.split(","))
+    except ValueError:
+        return None
+    if len(shares) != 3 or min(shares) < 0 or not abs(sum(shares) - 1) < 1e-6:
+        raise TableError(
+            f"split={split} is not allowed: name a column, or give three shares that sum to 1: 0.8,0.1,0.1"
+        )
+    return shares
+
+
+def drawn_split(
+    labels: NDArray[np.integer] | None, rows: NDArray[np.integer], shares: tuple[float, ...]
+) -> NDArray[np.int8] | None:
+    """Put each labelled node into a split by a hash of its row in the node table; ``None`` without labels."""
+    if labels is None:
+        return None
+    splits = np.searchsorted(np.cumsum(shares[:2]), uniform(0, "split", rows)).astype(np.int8)
+    names = np.array([SPLITS[name] for name in ("train", "validation", "test")], dtype=np.int8)
+    labelled = (labels >= 0).reshape(len(labels), -1).any(axis=1)
+    return np.where(labelled, names[splits], np.int8(NO_SPLIT))
+
+
+def split_of(
+    table: UserTable, split: str, labels: NDArray[np.integer] | None, rows: NDArray[np.integer]
+) -> NDArray[np.int8] | None:
+    """The split of every node: of the column where it exists (train, validation, test, none), or drawn by shares.
+
+    ``rows`` are the nodes' rows in the node table.
+    """
+    shares, column = shares_of(split), split
+    if shares is not None:
+        return drawn_split(labels, rows, shares)
     if not table.has(column):
         return None
     names = ["" if name is None else str(name) for name in table.column(column).to_pylist()]

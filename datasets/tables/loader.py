@@ -39,7 +39,7 @@ def load(name: str, files: Files, options: Options) -> Graph:
         csr=csr,
         features=None if features is None else in_layout(features, tables.layout),
         labels=labels,
-        split=split_of(node_table, tables.split),
+        split=split_of(node_table, tables.split, labels, np.arange(len(ids))),
         classes=classes,
         task="none" if labels is None else "multiclass" if labels.ndim == 1 else "multilabel",
         node_ids=ids.astype(np.int64) if np.issubdtype(ids.dtype, np.integer) else None,

@@ -48,7 +48,8 @@ def write_nodes(tables: TableOptions, folder: Path, keys: Buckets, labelled: boo
             arrays["node_ids"] = ids
         if labelled:
             arrays["labels"], batch_classes = labels_of(_numeric(table, tables.label), tables.label)
-            arrays["split"] = split_of(table, tables.split)
+            numbers = np.arange(count, count + table.rows)
+            arrays["split"] = split_of(table, tables.split, arrays["labels"], numbers)
             classes = max(classes, batch_classes)
         append_arrays(files, folder, table, arrays)
         count += table.rows
@@ -88,7 +89,7 @@ def write_labels(tables: TableOptions, folder: Path, index: IdIndex, path: str, 
             labels = open_memmap(folder / "labels.npy", "w+", values.dtype, (count, *values.shape[1:]))
             labels[:] = MISSING
         nodes = _label_rows(tables, table, index, labelled)
-        splits = split_of(table, tables.split)
+        splits = split_of(table, tables.split, values, nodes)
         classes = max(classes, batch_classes)
         labels[nodes] = values
         split[nodes] = NO_SPLIT if splits is None else splits

@@ -16,22 +16,30 @@ from datasets.tables.id_index import write_index
 from datasets.tables.node_stream import StreamedNodes, write_labels, write_nodes
 from datasets.tables.options import TableOptions, check_feature_options
 from datasets.tables.out_of_core import Buckets
-from datasets.tables.reading import table_sha256
+from datasets.tables.reading import most_rows, table_sha256
 from datasets.tables.sparse_columns import pop_features
 
-BUCKETS = 16
+MEMORY = 256 << 20  # bytes
+BYTES_PER_ROW = 128  # of a bucket's edge while it is sorted
+BUCKETS = 8, 512  # at least and at most: each is an open file
 
 
-def stream_tables(tables: TableOptions, folder: Path, label_table: str | None = None, buckets: int = BUCKETS) -> Graph:
+def stream_tables(
+    tables: TableOptions, folder: Path, label_table: str | None = None, memory: int = MEMORY, buckets: int | None = None
+) -> Graph:
     """Write the graph of user tables into the empty ``folder``, in the files of ``Graph.save``, and map it.
 
     ``label_table`` holds id, label and split of some nodes instead of the node table. Ids that are strings are written
-    to ``names.parquet`` (``node_stream.NAMES``) by number of their node. Memory is that of one of ``buckets`` parts of
-    the nodes or edges, or of one batch of rows. Raises TableError naming file and row.
+    to ``names.parquet`` (``node_stream.NAMES``) by number of their node. Memory is that of one batch of rows, or of one
+    of ``buckets`` parts of the nodes or edges, by default as many as keep a part within ``memory`` bytes. Raises
+    TableError naming file and row.
     """
     check_feature_options(tables)
     if tables.feature_columns is not None and tables.width is None:
         raise ValueError("tables that are read in pieces need the width of their sparse features: give width")
+    if buckets is None:
+        rows = max(most_rows(path, role) for path, role in ((tables.nodes, "node"), (tables.edges, "edge")))
+        buckets = int(np.clip(-(-rows * (1 + tables.undirected) * BYTES_PER_ROW // memory), *BUCKETS))
     work = folder / "buckets"
     work.mkdir(parents=True)
     keys = Buckets(work, "ids", buckets, 2)

@@ -29,6 +29,10 @@ class Scenario(Protocol):
         """Build and prepare the engine; ``limit`` keeps the first batches only."""
         ...
 
+    def draw(self, index: int) -> None:
+        """Draw the batches of the timed call ``index``, which all engines get alike, before it is timed."""
+        ...
+
     def run(self, index: int, clock: Clock) -> float | None:
         """Run the timed call once; returns the loss where there is one."""
         ...

@@ -14,6 +14,9 @@ class EngineScenario:
         """Simulated time of an engine that has one."""
         return getattr(self.engine, "now", None)
 
+    def draw(self, index: int) -> None:
+        """Draw the batches of the next timed call; nothing by default."""
+
     def accuracy(self, progress: Callable[[int, float], None]) -> dict[str, Any]:
         """Return no scores: only ``train`` has an accuracy pass."""
         return {}

@@ -22,8 +22,12 @@ class Sample(EngineScenario):
     def prepare(self, clock: Clock, limit: int | None) -> None:
         """Build and prepare the sampler; a limit keeps the first batches of an epoch."""
         self.engine = runtime(self.config.backend, "sample")
-        plan = BatchPlan(self.targets, self.config.training.batch_size, limit, self.config.seed)
-        self.engine.prepare(self.graph, self.spec, training_of(self.config), plan, clock)
+        self.plan = BatchPlan(self.targets, self.config.training.batch_size, limit, self.config.seed)
+        self.engine.prepare(self.graph, self.spec, training_of(self.config), self.plan, clock)
+
+    def draw(self, index: int) -> None:
+        """Shuffle the targets into batches."""
+        self.plan.targets(index)
 
     def run(self, index: int, clock: Clock) -> None:
         """Draw one epoch."""

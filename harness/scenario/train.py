@@ -35,7 +35,10 @@ class Train(EngineScenario):
         self.config, self.graph, self.view = config, graph, graph.training_view()
         self.nodes = self.view.nodes_of("train")
         if not len(self.nodes):
-            raise ValueError(f"data set {graph.name} has no labelled training nodes: choose scenario=infer")
+            raise ValueError(
+                f"data set {graph.name} has no labelled training nodes: choose scenario=infer, or split "
+                "the labelled nodes of tables by dataset.options.split='\"0.8,0.1,0.1\"'"
+            )
         self.spec, self.training = spec_of(config, graph), training_of(config)
         self.start = start_of(config, self.spec)
         self.batches = BatchPlan(self.nodes, config.training.batch_size).batches
@@ -45,8 +48,12 @@ class Train(EngineScenario):
         """Build and prepare the trainer."""
         self.limit = limit
         self.engine = runtime(self.config.backend, "train")
-        plan = BatchPlan(self.nodes, self.config.training.batch_size, limit, self.config.seed)
-        self.engine.prepare(self.view, self.spec, self.training, self.start, plan, clock)
+        self.plan = BatchPlan(self.nodes, self.config.training.batch_size, limit, self.config.seed)
+        self.engine.prepare(self.view, self.spec, self.training, self.start, self.plan, clock)
+
+    def draw(self, index: int) -> None:
+        """Shuffle the targets into batches."""
+        self.plan.targets(index)
 
     def run(self, index: int, clock: Clock) -> float:
         """Train one epoch."""

@@ -21,6 +21,9 @@ def test_hashes_chain_and_stay_in_their_bounds():
     assert [int(keyed(int(key), IDS[i : i + 1])[0]) for i, key in enumerate(hash_ids(3, "a", IDS))] == chained.tolist()
     ends = np.array([0, 2**64 - 1], dtype=np.uint64)
     assert below(ends, np.array([7, 7])).tolist() == [0, 6]
+    hashes, bounds = hash_ids(5, "b", np.arange(60)), np.repeat([1, 10, 2**32 - 1, 2**32, 2**40 + 3, 2**62], 10)
+    exact = [int(word) * int(bound) >> 64 for word, bound in zip(hashes, bounds, strict=True)]
+    assert below(hashes, bounds).tolist() == exact
     assert unit_interval(ends).tolist() == [2.0**-53, 1.0]
 
 

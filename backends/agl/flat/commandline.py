@@ -2,38 +2,29 @@
 
 import argparse
 import errno
-import json
 import shutil
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from backends.agl.config import RUN_ON
 from backends.agl.flat.folder_lock import locked
-from backends.agl.flat.job import FlattenJob, Progress, flatten_to, nodes_to_flatten
+from backends.agl.flat.job import FlattenJob, Origin, Progress, flatten_to, nodes_to_flatten
 from backends.agl.flat.sampling_strategy import SCOPES, StrategyError, parse_sampling
 from backends.agl.flat.source import UnfitEdge
+from backends.agl.tables import add_table_options, columns_of, read_tables, table_options_of
 from backends.parallel import ray_cluster as cluster
-from datasets.features import LAYOUTS
 from datasets.graph import SPLITS, Graph
 from datasets.tables.node_stream import NAMES
-from datasets.tables.options import TableOptions
-from datasets.tables.streaming import stream_tables, tables_sha256
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line; ``-h`` is the number of hops, as in the paper."""
     options = argparse.ArgumentParser("python -m backends.agl.flat", description=__doc__, add_help=False)
     options.add_argument("--help", action="help", help="show this message and exit")
-    options.add_argument(
-        "-n", "--nodes", required=True, help="node table: .parquet or .csv, any path that fsspec opens"
-    )
-    options.add_argument("-e", "--edges", required=True, help="edge table, likewise; a row is an edge source -> target")
-    options.add_argument("-l", "--labels", help="table of id, label and split, where the node table has none")
     options.add_argument("-h", "--hops", type=int, required=True, help="hops of a neighbourhood, at least 1")
     options.add_argument(
         "-s", "--sampling", default="full()", help="sampler per hop, hop 1 first: uniform(15);uniform(10) (full())"
@@ -43,6 +34,9 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--targets", default="labelled", choices=["labelled", "all", *SPLITS], help="nodes to flatten")
     options.add_argument("--scope", default="node", choices=SCOPES, help="one sample per node, or one per target")
     options.add_argument("--seed", type=int, default=0)
+    options.add_argument(
+        "--keep-graph", action="store_true", help="leave the prepared graph in OUTPUT/graph, for infer"
+    )
     options.add_argument("--shared", action="store_true", help="store features once per shard, not in every record")
     options.add_argument("--shard-records", type=int, default=1024, help="targets per shard (1024)")
     options.add_argument("--run-on", default="local", choices=RUN_ON, help="this process or Ray tasks (local)")
@@ -52,26 +46,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--hub-threshold", type=int, default=10_000, help="in-edges above which all reducers sample a node"
     )
-    columns = options.add_argument_group("columns of the tables")
-    for name in ("id", "source", "target", "label", "split", "weight"):
-        columns.add_argument(f"--{name}", default=name)
-    for name in ("node-type", "edge-type"):
-        columns.add_argument(f"--{name}", default="type", help="whole numbers, for filters (type)")
-    columns.add_argument(
-        "--features", nargs="*", help="numeric columns, or one column of lists (all without another role)"
-    )
-    columns.add_argument(
-        "--edge-features", nargs="+", help="of the edge table: numeric columns, or one column of lists (none)"
-    )
-    columns.add_argument(
-        "--feature-columns", help="a column of lists of the columns that are set, in place of --features"
-    )
-    columns.add_argument("--feature-values", help="a column of lists of their values (1)")
-    columns.add_argument(
-        "--layout", default="auto", choices=LAYOUTS, help="of features: sparse where few are set (auto)"
-    )
-    columns.add_argument("--width", type=int, help="expected features per node")
-    columns.add_argument("--undirected", action="store_true", help="each row is an edge in both directions")
+    add_table_options(options, required=True)
     return options
 
 
@@ -121,18 +96,19 @@ def flatten_tables(parsed: argparse.Namespace, job: FlattenJob) -> dict[str, Any
     started = time.perf_counter()
     tables = parsed.output.with_name(f".{parsed.output.name}.tables")
     with locked(tables), shard_progress() as progress:
-        graph = read_tables(parsed, tables)
+        options = table_options_of(parsed)
+        graph = read_tables(options, getattr(parsed, "labels", None), tables)
         read_seconds = time.perf_counter() - started
-        names = tables / NAMES if (tables / NAMES).is_file() else None
+        origin = Origin(columns_of(options), tables / NAMES, tables if parsed.keep_graph else None)
         try:
-            manifest = flatten_to(parsed.output, graph, nodes_to_flatten(graph, parsed.targets), job, progress, names)
+            manifest = flatten_to(parsed.output, graph, nodes_to_flatten(graph, parsed.targets), job, progress, origin)
         except ValueError as error:
             shutil.rmtree(tables)
             if isinstance(error, UnfitEdge):
-                row = row_of(error.edge, graph, parsed.undirected)
+                row = row_of(error.edge, graph, options.undirected)
                 raise StrategyError(f"{parsed.edges}: row {row}: {error.reason}") from error
             raise
-        shutil.rmtree(tables)
+        shutil.rmtree(tables, ignore_errors=True)
     return manifest | {"seconds": time.perf_counter() - started, "read_seconds": read_seconds}
 
 
@@ -140,22 +116,6 @@ def row_of(edge: int, graph: Graph, undirected: bool) -> int:
     """Row of the edge table, from 1, of an edge id."""
     rows = graph.csr.nnz // (2 if undirected else 1) + graph.self_loops_dropped
     return edge % rows + 1
-
-
-def read_tables(parsed: argparse.Namespace, folder: Path) -> Graph:
-    """Write the tables as a graph into ``folder`` and map it, or map the graph that an interrupted run wrote there."""
-    options = TableOptions(**{option.name: getattr(parsed, option.name) for option in fields(TableOptions)})
-    facts = folder / "graph.json"
-    sha256 = tables_sha256(options, [parsed.labels] if parsed.labels else [])
-    if facts.is_file() and json.loads(facts.read_text())["sha256"] == sha256:
-        return Graph.load(folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    try:
-        return stream_tables(options, folder, parsed.labels)
-    except BaseException:
-        shutil.rmtree(folder)
-        raise
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from backends.agl.flat import mapreduce
 from backends.agl.flat.local import BATCH, MOST_BYTES, bytes_of
 from backends.agl.flat.mapreduce import FlattenTaskSetup, ReducerState
 from backends.agl.flat.rounds import Ints
-from backends.agl.flat.shards import Sizes, shard_once
+from backends.agl.flat.shards import Totals, shard_once
 from backends.agl.flat.source import Source
 from backends.agl.flat.store import TargetNeighbourhoods, encode_neighbourhoods
 
@@ -127,8 +127,8 @@ class FlattenRounds:
         self.folder.mkdir(exist_ok=True)
         self.reducers = range(setup.reducers)
 
-    def run(self, targets: Ints, records: int, embed: bool) -> tuple[list[tuple[Sizes, Ints]], list[int]]:
-        """Run all stages; returns sizes and distinct nodes of each shard, and how many edges each reducer sampled."""
+    def run(self, targets: Ints, records: int, embed: bool, totals: Totals) -> list[int]:
+        """Run all stages and count the shards; returns how many in-edges each reducer was sent."""
         tables, loads = self._sample()
         states = self._reduce(tables, targets)
         shards = -(-len(targets) // records)
@@ -142,12 +142,11 @@ class FlattenRounds:
             )
             for s in range(shards)
         ]
-        finished = []
-        for number, (shard,) in enumerate(running):
-            finished += self.executor.get([shard])
+        for (shard,) in running:
+            totals.add(*self.executor.get([shard])[0])
             if self.progress:
-                self.progress(number + 1, shards)
-        return finished, loads
+                self.progress(totals.shards, shards)
+        return loads
 
     def _sample(self) -> tuple[list[Any], list[int]]:
         """Map all edges to reducers, sample each reducer's part, merge the parts of hubs."""

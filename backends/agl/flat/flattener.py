@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from backends.agl.config import AglConfig
-from backends.agl.flat.job import FlattenJob, check_job, flatten_to
+from backends.agl.flat.job import FlattenJob, check_columns, flatten_to
 from backends.agl.flat.local import BATCH, flatten_batches
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.sampling_strategy import SamplingStrategy, parse_sampling
@@ -52,7 +52,7 @@ class AglFlattener:
         self.folder = Path(tempfile.mkdtemp(prefix="graphflat-"))
         with clock.phase("source"):
             try:
-                check_job(graph, self.job)
+                check_columns(graph, self.job.strategy, self.job.filtering)
                 self.source = Source.build(graph, self.job.strategy, self.job.filtering, self.folder / "source")
             except ValueError as error:
                 raise Unsupported(str(error)) from error

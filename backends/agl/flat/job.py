@@ -18,7 +18,7 @@ from backends.agl.flat.mapreduce import FlattenTaskSetup
 from backends.agl.flat.reader import MANIFEST
 from backends.agl.flat.rounds import Ints
 from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError
-from backends.agl.flat.shards import Sizes, shard_once
+from backends.agl.flat.shards import Sizes, Totals, shard_once
 from backends.agl.flat.source import Source
 from backends.kernels.sampling import distinct
 from datasets.features import SparseFeatures
@@ -67,6 +67,18 @@ class FlattenJob:
         return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a graph comes from: the columns of its tables, the file of its nodes' names, and a folder to keep.
+
+    ``names`` may be absent. ``keep`` is the prepared graph's folder, which becomes ``graph`` in the output.
+    """
+
+    tables: dict[str, Any]
+    names: Path
+    keep: Path | None = None
+
+
 class NoRoom(OSError):
     """The shards would not fit on the disk."""
 
@@ -74,7 +86,7 @@ class NoRoom(OSError):
 def nodes_to_flatten(graph: Graph, which: str = "labelled") -> Ints:
     """Nodes to flatten: all, those of a split, or the labelled ones.
 
-    Labelled are the nodes of all splits; without splits, those with a label; without labels, all.
+    Labelled are the nodes of all splits; without splits, those with a label. Raises ValueError where there are none.
     """
     if which in SPLITS:
         return graph.nodes_of(which)
@@ -83,7 +95,9 @@ def nodes_to_flatten(graph: Graph, which: str = "labelled") -> Ints:
     labelled = np.sort(np.concatenate([graph.nodes_of(split) for split in SPLITS]))
     if not len(labelled) and graph.labels is not None:
         labelled = np.flatnonzero((graph.labels >= 0).reshape(graph.nodes, -1).any(axis=1))
-    return labelled if which == "labelled" and len(labelled) else np.arange(graph.nodes)
+    if which == "labelled" and not len(labelled):
+        raise ValueError(f"no node of {graph.name} has a label: say which nodes to flatten, as in --targets all")
+    return labelled if which == "labelled" else np.arange(graph.nodes)
 
 
 def flatten_to(
@@ -92,22 +106,22 @@ def flatten_to(
     targets: Ints,
     job: FlattenJob,
     progress: Progress | None = None,
-    names: Path | None = None,
+    origin: Origin | None = None,
 ) -> dict[str, Any]:
     """Flatten ``targets`` into ``folder``, which must not exist; returns the manifest that is written there last.
 
-    Works in ``.<folder>.partial`` beside it, where the next run of the same job resumes. ``names`` is a file of the
-    user's names of nodes, which is copied along. Raises FileExistsError, BlockingIOError where another run works there,
+    Works in ``.<folder>.partial`` beside it, where the next run of the same job resumes. What ``origin`` says of the
+    user's tables goes along. Raises FileExistsError, BlockingIOError where another run works there,
     NoRoom before anything large is written, StrategyError or FilterError for a column that the graph does not have.
     """
     if folder.exists():
         raise FileExistsError(f"{folder} exists: delete it or choose another folder")
     if not len(targets):
         raise ValueError(f"there are no targets in {graph.name}: give labels and splits, or targets=all")
-    check_job(graph, job)
+    check_columns(graph, job.strategy, job.filtering)
     partial = folder.with_name(f".{folder.name}.partial")
     with locked(partial):
-        return _flatten_in(partial, folder, graph, targets, job, progress, names)
+        return _flatten_in(partial, folder, graph, targets, job, progress, origin)
 
 
 def _flatten_in(
@@ -117,7 +131,7 @@ def _flatten_in(
     targets: Ints,
     job: FlattenJob,
     progress: Progress | None,
-    names: Path | None,
+    origin: Origin | None,
 ) -> dict[str, Any]:
     _claim(partial, job.identity(graph, targets))
     try:
@@ -125,31 +139,35 @@ def _flatten_in(
         estimated_bytes = estimate(source, targets, job)
         _check_free_space(estimated_bytes, partial)
         (partial / "shards").mkdir(exist_ok=True)
-        run = _flatten_with_ray if job.run_on == "ray" else _flatten_here
-        written, loads = run(partial, source, targets, job, progress)
+        run, totals = _flatten_with_ray if job.run_on == "ray" else _flatten_here, Totals(graph.nodes)
+        loads = run(partial, source, targets, job, totals, progress)
     except (ValueError, NoRoom):
         shutil.rmtree(partial)  # the inputs are wrong, or the disk too small: another run could not resume
         raise
     shards = partial / "shards"
-    if names is not None:
-        shutil.copy(names, shards / names.name)
-    manifest = _manifest(graph, job, written, source)
+    manifest = _manifest(graph, job, totals, source)
     manifest |= {"estimated_bytes": estimated_bytes, "reducer_loads": loads}
+    if origin is not None:
+        manifest |= {"tables": origin.tables}
+        if origin.names.is_file():
+            shutil.copy(origin.names, shards / origin.names.name)
+        if origin.keep is not None:
+            origin.keep.rename(shards / "graph")
     (shards / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
     shards.rename(folder)
     shutil.rmtree(partial)
     return manifest
 
 
-def check_job(graph: Graph, job: FlattenJob) -> None:
-    """Raise StrategyError or FilterError where the graph lacks a column that the job needs."""
-    if job.filtering:
-        filters.check_filter(graph, job.filtering)
-    if job.strategy.by is not None:
+def check_columns(graph: Graph, strategy: SamplingStrategy, filtering: str | None) -> None:
+    """Raise StrategyError or FilterError where the graph lacks a column that sampling or the filter needs."""
+    if filtering:
+        filters.check_filter(graph, filtering)
+    if strategy.by is not None:
         try:
-            filters.edge_columns(graph, job.strategy.by)
+            filters.edge_columns(graph, strategy.by)
         except filters.FilterError as error:
-            raise StrategyError(f"sampler {job.strategy.method} samples by {job.strategy.by!r}: {error}") from error
+            raise StrategyError(f"sampler {strategy.method} samples by {strategy.by!r}: {error}") from error
 
 
 def _claim(partial: Path, identity: str) -> None:
@@ -190,9 +208,9 @@ def shard_targets(targets: Ints, job: FlattenJob) -> list[Ints]:
 
 
 def _flatten_here(
-    partial: Path, source: Source, targets: Ints, job: FlattenJob, progress: Progress | None
-) -> tuple[list[tuple[Sizes, Ints]], list[int]]:
-    """Write the shards that an earlier run has not written, each in a thread."""
+    partial: Path, source: Source, targets: Ints, job: FlattenJob, totals: Totals, progress: Progress | None
+) -> list[int]:
+    """Write the shards that an earlier run has not written, each in a thread, and count all; there are no reducers."""
     pieces = shard_targets(targets, job)
     at_once = min(job.threads, len(pieces))
 
@@ -201,35 +219,31 @@ def _flatten_here(
         batches = flatten_batches(source, pieces[number], job.strategy, embed=job.embed, threads=threads)
         return shard_once(partial, number, batches, source, job.embed)
 
-    written = []
     for shard in in_threads(write_shard, range(len(pieces)), at_once):
-        written.append(shard)
+        totals.add(*shard)
         if progress:
-            progress(len(written), len(pieces))
-    return written, []
+            progress(totals.shards, len(pieces))
+    return []
 
 
 def _flatten_with_ray(
-    partial: Path, source: Source, targets: Ints, job: FlattenJob, progress: Progress | None
-) -> tuple[list[tuple[Sizes, Ints]], list[int]]:
-    """Run the same rounds as Ray tasks; also returns how many edges each reducer sampled."""
+    partial: Path, source: Source, targets: Ints, job: FlattenJob, totals: Totals, progress: Progress | None
+) -> list[int]:
+    """Run the same rounds as Ray tasks; returns how many in-edges each reducer was sent."""
     from backends.agl.flat.distributed import FlattenRounds, RayExecutor
     from backends.parallel import ray_cluster as cluster
 
     setup = FlattenTaskSetup(partial / "source", job.strategy, source.graph.nodes, job.partitions, job.hub_threshold)
     ray = cluster.acquire()
     try:
-        return FlattenRounds(RayExecutor(ray), partial, setup, progress).run(targets, job.shard_records, job.embed)
+        rounds = FlattenRounds(RayExecutor(ray), partial, setup, progress)
+        return rounds.run(targets, job.shard_records, job.embed, totals)
     finally:
         cluster.release()
 
 
-def _manifest(graph: Graph, job: FlattenJob, written: list[tuple[Sizes, Ints]], source: Source) -> dict[str, Any]:
-    total, seen = Sizes(), np.zeros(graph.nodes, dtype=bool)
-    for sizes, nodes in written:
-        total.add(sizes)
-        seen[nodes] = True
-    distinct_nodes = int(seen.sum())
+def _manifest(graph: Graph, job: FlattenJob, totals: Totals, source: Source) -> dict[str, Any]:
+    distinct_nodes = int(totals.seen.sum())
     return {
         "graph": graph.name,
         "sha256": graph.sha256,
@@ -241,9 +255,9 @@ def _manifest(graph: Graph, job: FlattenJob, written: list[tuple[Sizes, Ints]], 
         "strategy": asdict(job.strategy),
         "filter": job.filtering,
         "embed": job.embed,
-        "shards": len(written),
-        "sizes": asdict(total),
+        "shards": totals.shards,
+        "sizes": asdict(totals.sizes),
         "distinct_nodes": distinct_nodes,
-        "duplication": total.nodes / distinct_nodes,
+        "duplication": totals.sizes.nodes / distinct_nodes,
         "engine": job.run_on,
     }

@@ -1,9 +1,11 @@
 """GraphFlat's MapReduce tasks (AGL, section 3.2.1) as functions of arrays: Map, sampling, K reduce rounds, Store.
 
-Map reads a range of edges and sends each to the reducer of its destination. In-edges of a hub go to all reducers
-instead, by a random suffix (re-indexing, section 3.2.2), and each reducer samples its part; then the suffix is dropped
-(inverted indexing) and the reducer of the hub samples the union. The k smallest keys of a node are the k smallest of
-those that its parts kept, so the sample is the same. Sampling with replacement keeps all edges of every part.
+Map reads a range of edges and sends each to the reducer of its destination. Uniform and weighted samples are drawn from
+in-degrees and sums of weights, so Map sends only the edges that are in them. For the other samplers in-edges of a hub
+go to all reducers, by a random suffix (re-indexing, section 3.2.2), and each reducer samples its part; then the suffix
+is dropped (inverted indexing) and the reducer of the hub samples the union. The k smallest keys of a node are the k
+smallest of those that its parts kept, so the sample is the same. Sampling with replacement or per target keeps all
+edges of every part.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +20,9 @@ from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.flat.source import Source
 from backends.agl.flat.store import TargetNeighbourhoods
 from backends.agl.reindexing import sample_parts, suffixes
+from backends.kernels import sample_neighbors
 from backends.kernels.neighbourhood import expansions
+from backends.kernels.samplers import SAMPLERS, summed
 from backends.kernels.sampling import distinct
 from datasets.csr import Csr
 from datasets.randomness import hash_ids
@@ -34,6 +38,18 @@ class FlattenTaskSetup:
     reducers: int
     hub_threshold: int | None
 
+    @property
+    def limit(self) -> int | None:
+        """In-edges that are sampled of each node once for all requests; ``None`` where requests draw from all."""
+        strategy = self.strategy
+        once = not strategy.replacement and strategy.scope == "node"
+        return expansions(strategy.fanouts)[0] if once else None
+
+    @property
+    def by_place(self) -> bool:
+        """Whether Map draws the samples, without reading whole rows."""
+        return self.limit is not None and SAMPLERS[self.strategy.method].by_place
+
     def owner(self, nodes: Ints) -> Ints:
         """Reducer of each node."""
         return (hash_ids(0, "reducer", nodes) % np.uint64(self.reducers)).astype(np.int64)
@@ -41,7 +57,7 @@ class FlattenTaskSetup:
     def reducer(self, destinations: Ints, ids: Ints, degrees: Ints) -> Ints:
         """Reducer of each in-edge: its destination's, or for hubs one by the edge's random suffix."""
         owner = self.owner(destinations)
-        if self.hub_threshold is None:
+        if self.hub_threshold is None or self.by_place:
             return owner
         suffix = suffixes(self.strategy.seed, ids, self.reducers)
         return np.where(degrees > self.hub_threshold, (owner + suffix) % self.reducers, owner)
@@ -49,29 +65,36 @@ class FlattenTaskSetup:
 
 @dataclass(frozen=True, eq=False)
 class InEdges:
-    """In-edges keyed by destination; ``positions`` index the whole graph's edge order."""
+    """In-edges keyed by destination; ``positions`` index the whole graph's edge order.
+
+    ``ranks`` are places in the destination's sample, ``None`` before sampling.
+    """
 
     destinations: Ints
     sources: Ints
     ids: Ints
     positions: Ints
-    weight: NDArray[np.float32] | None
+    weight: NDArray[np.float32] | None = None
+    ranks: Ints | None = None
 
     def take(self, rows: Any) -> "InEdges":
         """Return the edges at some rows or where a mask is true."""
-        weight = None if self.weight is None else self.weight[rows]
-        return InEdges(self.destinations[rows], self.sources[rows], self.ids[rows], self.positions[rows], weight)
+        return InEdges(*(None if column is None else column[rows] for column in self.columns))
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """All columns, in the order of the fields."""
+        return self.destinations, self.sources, self.ids, self.positions, self.weight, self.ranks
 
     def split(self, reducers: Ints, count: int) -> "list[InEdges]":
         """Split by the reducer of each edge."""
-        return [self.take(np.flatnonzero(reducers == number)) for number in range(count)]
+        return [self.take(places) for places in _places_by(reducers, count)]
 
     @classmethod
     def concatenate(cls, parts: "tuple[InEdges, ...]") -> "InEdges":
         """Join parts, one after the other."""
-        names = ("destinations", "sources", "ids", "positions")
-        weight = None if parts[0].weight is None else np.concatenate([part.weight for part in parts])  # type: ignore[misc]
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names), weight)
+        columns = zip(*(part.columns for part in parts), strict=True)
+        return cls(*(None if column[0] is None else np.concatenate(column) for column in columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,55 +111,67 @@ class ReducerState:
 
 
 def map_edges(setup: FlattenTaskSetup, first: int, last: int) -> list[InEdges]:
-    """Map: read edges ``first`` to ``last`` and split them by reducer."""
+    """Map: read edges ``first`` to ``last``, or those of them that are in a sample, and split them by reducer."""
     table = Source.open(setup.source).table
-    csr, span = table.csr, slice(first, last)
-    positions = np.arange(first, last)
-    destinations = np.searchsorted(csr.indptr, positions, side="right") - 1
+    csr = table.csr
+    places, ranks = _sampled_places(setup, table, first, last) if setup.by_place else (np.arange(first, last), None)
+    destinations = np.searchsorted(csr.indptr, places, side="right") - 1
     edges = InEdges(
         destinations,
-        csr.indices[span].astype(np.int64),
-        positions if csr.edge_ids is None else csr.edge_ids[span].astype(np.int64),
-        positions if table.positions is None else np.asarray(table.positions[span]),
-        None if table.weight is None else np.asarray(table.weight[span]),
+        csr.indices[places].astype(np.int64),
+        places if csr.edge_ids is None else csr.edge_ids[places].astype(np.int64),
+        places if table.positions is None else np.asarray(table.positions[places]),
+        None if table.weight is None else np.asarray(table.weight[places]),
+        ranks,
     )
     degrees = np.asarray(csr.indptr[destinations + 1] - csr.indptr[destinations])
     return edges.split(setup.reducer(destinations, edges.ids, degrees), setup.reducers)
 
 
+def _sampled_places(setup: FlattenTaskSetup, table: InEdgeTable, first: int, last: int) -> tuple[Ints, Ints]:
+    """The edges from ``first`` to ``last`` that are in their destination's sample, and their ranks there."""
+    indptr = table.csr.indptr
+    bounds = np.searchsorted(indptr, first, side="right") - 1, np.searchsorted(indptr, last)
+    options = setup.limit, setup.strategy.seed, setup.strategy.method, table.sampled_by
+    sample = sample_neighbors(table.csr, np.arange(*bounds), *options)
+    inside = (sample.positions >= first) & (sample.positions < last)
+    return sample.positions[inside], sample.rank[inside].astype(np.int64)
+
+
 def sample_part(setup: FlattenTaskSetup, *parts: InEdges) -> list[Any]:
     """Sample the in-edges sent to a reducer, split by the owner of the destination; last the number before sampling."""
     edges = InEdges.concatenate(parts)
-    sampled = _sample_in_edges(edges, setup.strategy)
+    sampled = _sample_in_edges(setup, edges)
     return [*sampled.split(setup.owner(sampled.destinations), setup.reducers), len(edges.ids)]
 
 
 def merge_parts(setup: FlattenTaskSetup, *parts: InEdges) -> list[InEdgeTable]:
     """Sample the union of the parts' samples of each node: the table from which a reducer answers requests."""
-    return [_table(_sample_in_edges(InEdges.concatenate(parts), setup.strategy), setup.nodes)]
-
-
-def _sample_in_edges(edges: InEdges, strategy: SamplingStrategy) -> InEdges:
-    """Sample each destination by the largest fanout, where samples of parts can be merged; else keep all edges."""
-    limit = expansions(strategy.fanouts)[0]
-    if limit is None or strategy.replacement or strategy.scope == "target":
-        return edges
-    columns = edges.destinations, edges.sources, edges.ids, edges.weight
-    return edges.take(sample_parts(*columns, limit, strategy.seed, strategy.method))
-
-
-def _table(edges: InEdges, nodes: int) -> InEdgeTable:
-    edges = edges.take(np.lexsort((edges.ids, edges.destinations)))
+    edges = _sample_in_edges(setup, InEdges.concatenate(parts))
+    if setup.limit is None:
+        edges = edges.take(np.argsort(edges.positions))
     rows, counts = np.unique(edges.destinations, return_counts=True)
-    indptr = np.concatenate(([0], np.cumsum(counts)))
-    return InEdgeTable(Csr(indptr, edges.sources, (len(rows), nodes), edges.ids), edges.weight, rows, edges.positions)
+    csr = Csr(np.concatenate(([0], np.cumsum(counts))), edges.sources, (len(rows), setup.nodes), edges.ids)
+    sums = None
+    if setup.limit is None and edges.weight is not None and SAMPLERS[setup.strategy.method].by_place:
+        sums = summed(csr, edges.weight).sums
+    return [InEdgeTable(csr, edges.weight, rows, edges.positions, setup.limit is not None, sums)]
+
+
+def _sample_in_edges(setup: FlattenTaskSetup, edges: InEdges) -> InEdges:
+    """Sample each destination once for all requests, in order of (destination, rank); else return all edges."""
+    if setup.limit is None:
+        return edges
+    if edges.ranks is not None:
+        return edges.take(np.lexsort((edges.ranks, edges.destinations)))
+    columns = edges.destinations, edges.positions, edges.sources, edges.ids, edges.weight
+    return edges.take(sample_parts(*columns, setup.limit, setup.strategy.seed, setup.strategy.method))
 
 
 def first_requests(setup: FlattenTaskSetup, targets: Ints) -> list[Ints]:
     """Requests of round 1, the in-edges of the targets themselves, split by reducer."""
     requests = np.arange(len(targets)) * setup.nodes + targets
-    owner = setup.owner(targets)
-    return [requests[owner == number] for number in range(setup.reducers)]
+    return [requests[places] for places in _places_by(setup.owner(targets), setup.reducers)]
 
 
 def reduce_round(
@@ -155,9 +190,8 @@ def reduce_round(
     limit = expansions(setup.strategy.fanouts)[depth]
     edges = answer_requests(fresh[has_edges], targets, table, setup.strategy, limit)
     requests = next_requests(edges, setup.nodes)
-    owner = setup.owner(requests % setup.nodes)
     return [
-        *(requests[owner == number] for number in range(setup.reducers)),
+        *(requests[places] for places in _places_by(setup.owner(requests % setup.nodes), setup.reducers)),
         ReducerState(levels, [*state.edges, edges]),
     ]
 
@@ -166,28 +200,37 @@ def split_by_shard(
     setup: FlattenTaskSetup, state: ReducerState, targets: int, records: int
 ) -> list[TargetNeighbourhoods]:
     """Split a reducer's nodes and edges by the shard of their target; targets are numbered from 0 in each shard."""
-    requests = np.concatenate(state.levels)
     distance = np.repeat(np.arange(len(state.levels)), [len(level) for level in state.levels])
-    edges, span = RequestedEdges.concatenate(state.edges), records * setup.nodes
-    shards = []
-    for first in range(0, targets, records):
-        shard, low = first // records, first * setup.nodes
-        nodes, rows = (np.flatnonzero(keys // span == shard) for keys in (requests, edges.requests))
-        count = min(records, targets - first)
-        part = edges.take(rows).shifted(low)
-        shards.append(TargetNeighbourhoods(count, setup.strategy.hops, requests[nodes] - low, distance[nodes], part))
-    return shards
+    requests, edges = np.concatenate(state.levels), RequestedEdges.concatenate(state.edges)
+    return _split_targets(setup.strategy.hops, requests, distance, edges, setup.nodes, targets, records)
 
 
 def batches_of_shard(parts: tuple[TargetNeighbourhoods, ...], nodes: int, size: int) -> "list[TargetNeighbourhoods]":
     """Join all reducers' parts of a shard, and split the neighbourhoods into batches of ``size`` targets."""
     requests, distance = (np.concatenate([getattr(part, name) for part in parts]) for name in ("requests", "distance"))
-    edges, count = RequestedEdges.concatenate([part.edges for part in parts]), parts[0].count
-    batches = []
-    for first in range(0, count, size):
-        low, high = first * nodes, (first + size) * nodes
-        members, rows = (np.flatnonzero((keys >= low) & (keys < high)) for keys in (requests, edges.requests))
-        part = edges.take(rows).shifted(low)
-        targets = min(size, count - first)
-        batches.append(TargetNeighbourhoods(targets, parts[0].hops, requests[members] - low, distance[members], part))
-    return batches
+    edges = RequestedEdges.concatenate([part.edges for part in parts])
+    return _split_targets(parts[0].hops, requests, distance, edges, nodes, parts[0].count, size)
+
+
+def _split_targets(
+    hops: int, requests: Ints, distance: Ints, edges: RequestedEdges, nodes: int, targets: int, size: int
+) -> list[TargetNeighbourhoods]:
+    """Split the neighbourhoods of ``targets`` targets into pieces of ``size``, each numbered from 0, in one pass."""
+    pieces, span = -(-targets // size), size * nodes
+    members, rows = (_places_by(keys // span, pieces) for keys in (requests, edges.requests))
+    return [
+        TargetNeighbourhoods(
+            min(size, targets - piece * size),
+            hops,
+            requests[members[piece]] - piece * span,
+            distance[members[piece]],
+            edges.take(rows[piece]).shifted(piece * span),
+        )
+        for piece in range(pieces)
+    ]
+
+
+def _places_by(keys: Ints, count: int) -> list[Ints]:
+    """The places of each key from 0 to ``count - 1``, ascending."""
+    order = np.argsort(keys, kind="stable")
+    return np.split(order, np.searchsorted(keys[order], np.arange(1, count)))

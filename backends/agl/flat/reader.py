@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from backends.agl.flat.encoded_records import EncodedRecords, ShardError, ShardFeatures
+from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.flat.shards import features_path, shard_path
 from backends.agl.records import Records
 from backends.kernels.graphfeatures import Strings
@@ -140,6 +141,12 @@ class GraphFeatureReader:
             return table.column(column)
         except (OSError, pyarrow.ArrowException, KeyError) as error:
             raise ShardError(f"{path} is damaged or missing ({error}): flatten the graph again") from error
+
+
+def sampling_of(reader: GraphFeatureReader) -> SamplingStrategy:
+    """The sampling strategy of a folder's neighbourhoods, from its manifest."""
+    options = reader.manifest["strategy"]
+    return SamplingStrategy(**(options | {"fanouts": tuple(options["fanouts"])}))
 
 
 def _column_bytes(metadata: Any, name: str) -> int:

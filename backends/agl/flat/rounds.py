@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.kernels import sample_neighbors
-from backends.kernels.sampling import distinct
+from backends.kernels.samplers import SummedWeights, Weights
+from backends.kernels.sampling import distinct, first_neighbors
 from datasets.csr import Csr
 
 Ints = NDArray[np.int64]
@@ -52,13 +53,23 @@ class InEdgeTable:
     """In-edges of some nodes: row i of ``csr`` is node ``nodes[i]`` (ascending; ``None``: all), columns are all nodes.
 
     ``weight`` [nnz] is the column of weighted and topk sampling, ``positions`` [nnz] index the whole graph's edge order
-    (``None``: the edges are all, in that order).
+    (``None``: the edges are all, in that order). ``sampled``: rows are samples already, by rank. ``sums`` [nnz] are
+    those of ``SummedWeights``.
     """
 
     csr: Csr
     weight: NDArray[np.floating] | None = None
     nodes: Ints | None = None
     positions: Ints | None = None
+    sampled: bool = False
+    sums: NDArray[np.float64] | None = None
+
+    @property
+    def sampled_by(self) -> Weights | SummedWeights | None:
+        """What the edges are sampled by."""
+        if self.weight is None or self.sums is None:
+            return self.weight
+        return SummedWeights(self.weight, self.sums)
 
 
 def answer_requests(
@@ -68,24 +79,20 @@ def answer_requests(
     count = table.csr.shape[1]
     nodes, per_target = requests % count, strategy.scope == "target"
     drawn, place = (nodes, np.arange(len(nodes))) if per_target else np.unique(nodes, return_inverse=True)
-    sample = sample_neighbors(
-        table.csr,
-        drawn if table.nodes is None else np.searchsorted(table.nodes, drawn),
-        limit,
-        strategy.seed,
-        strategy.method,
-        table.weight,
-        strategy.replacement,
-        targets[requests // count] if per_target else None,
-        drawn,
-    )
+    rows = drawn if table.nodes is None else np.searchsorted(table.nodes, drawn)
+    if table.sampled:
+        sample = first_neighbors(table.csr, rows, limit)
+    else:
+        options = strategy.seed, strategy.method, table.sampled_by, strategy.replacement
+        per_row = targets[requests // count] if per_target else None
+        sample = sample_neighbors(table.csr, rows, limit, *options, per_row, drawn)
     bounds = sample.csr.indptr.astype(np.int64)
     counts = np.diff(bounds)[place]
     ranks = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    rows = ranks + np.repeat(bounds[place], counts)
-    positions = sample.positions[rows]
+    edges = ranks + np.repeat(bounds[place], counts)
+    positions = sample.positions[edges]
     positions = positions if table.positions is None else table.positions[positions]
-    return RequestedEdges(np.repeat(requests, counts), sample.csr.indices[rows].astype(np.int64), ranks, positions)
+    return RequestedEdges(np.repeat(requests, counts), sample.csr.indices[edges].astype(np.int64), ranks, positions)
 
 
 def next_requests(edges: RequestedEdges, count: int) -> Ints:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backends.kernels.samplers import SAMPLERS
+from backends.model_names import WEIGHTED
 
 ALIASES = {"random_sampler": "uniform", "weighted_sampler": "weighted"}
 LARGEST = 2**31 - 1
@@ -75,6 +76,18 @@ def parse_sampling(text: str, hops: int, scope: str = "node", seed: int = 0) -> 
             )
     options = {"seed": seed} | shared[0] | {"fanouts": tuple(reversed(limits)), "scope": scope}
     return _check(SamplingStrategy(**options), text)
+
+
+def refuse_unused_weights(
+    weighted: bool, model: str, strategy: SamplingStrategy, filtering: str | None, source: str
+) -> None:
+    """Raise StrategyError for edge weights that neither the model, nor sampling, nor the filter reads."""
+    read = model in WEIGHTED or strategy.by == "weight" or re.search(r"\bweight\b", filtering or "")
+    if weighted and not read:
+        raise StrategyError(
+            f"{source} holds edge weights, which {model} would drop: train gcn, sample by them as in "
+            "weighted(by=weight, limit=10), or name another column with --weight"
+        )
 
 
 def _parse_call(text: str) -> dict[str, Any]:

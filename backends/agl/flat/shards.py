@@ -57,6 +57,19 @@ class Sizes:
             self.shared_bytes += 4 * features.shape[1] * len(nodes)
 
 
+class Totals:
+    """Sizes of the shards so far, their number, and a bit for each of the graph's nodes that they hold."""
+
+    def __init__(self, nodes: int) -> None:
+        self.sizes, self.shards, self.seen = Sizes(), 0, np.zeros(nodes, dtype=bool)
+
+    def add(self, sizes: Sizes, nodes: Ints) -> None:
+        """Count a shard by its sizes and its distinct nodes."""
+        self.sizes.add(sizes)
+        self.shards += 1
+        self.seen[nodes] = True
+
+
 def _bytes_in_records(features: Features | None, batch: EncodedBatch) -> int:
     """Bytes that the features of a batch's nodes take in its records."""
     if features is None or not features.shape[1]:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from backends.agl.flat.filters import edge_columns, edge_mask
 from backends.agl.flat.rounds import InEdgeTable, Ints
 from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError
-from backends.kernels.samplers import SAMPLERS
+from backends.kernels.samplers import SAMPLERS, summed
 from datasets.csr import Csr
+from datasets.features import SparseFeatures
 from datasets.graph import Graph
 
 EDGES_AT_ONCE = 1 << 22
@@ -57,8 +58,10 @@ class Source:
             _write_filtered(graph, filtering, folder)
         if strategy.by is not None:
             _write_sampled_by(graph, strategy, folder)
-        facts = {"graph": str(graph_folder.resolve())}
-        facts |= {"sampled_by": strategy.by is not None, "filtered": bool(filtering)}
+        facts = {"graph": str(graph_folder.resolve()), "sampled_by": strategy.by is not None}
+        facts |= {"filtered": bool(filtering), "summed": strategy.by is not None and strategy.method == "weighted"}
+        if facts["summed"]:
+            _write_sums(graph, folder)
         (folder / "source.json").write_text(json.dumps(facts))
         return cls.open(folder)
 
@@ -69,12 +72,13 @@ class Source:
         graph = Graph.load(Path(facts["graph"]))
         weighted = folder / "weighted_degrees.npy"
         weight = _mapped(folder / "sampled_by.npy") if facts["sampled_by"] else None
-        table = InEdgeTable(graph.csr, weight)
+        sums = _mapped(folder / "sums.npy") if facts["summed"] else None
+        table = InEdgeTable(graph.csr, weight, sums=sums)
         if facts["filtered"]:
             names = ("indptr", "indices", "edge_ids", "positions")
             indptr, indices, edge_ids, positions = (_mapped(folder / f"{name}.npy") for name in names)
             csr = Csr(indptr, indices, graph.csr.shape, edge_ids)
-            table = InEdgeTable(csr, weight, None, positions)
+            table = InEdgeTable(csr, weight, None, positions, sums=sums)
         return cls(graph, table, _mapped(weighted) if weighted.is_file() else None)
 
     def degrees_of(self, nodes: Ints) -> Ints:
@@ -84,9 +88,17 @@ class Source:
 
 
 def _mapped_folder(graph: Graph) -> Path | None:
-    """Folder that ``Graph.load`` mapped the graph from; ``None`` for a graph in memory."""
-    array = graph.csr.indptr
-    return Path(array.filename).parent if isinstance(array, np.memmap) and array.filename is not None else None
+    """Folder that ``Graph.load`` mapped the whole graph from; ``None`` where an array is in memory."""
+    features = graph.features.values if isinstance(graph.features, SparseFeatures) else graph.features
+    arrays = graph.csr.indptr, graph.csr.indices, features, graph.edge_weights, graph.edge_features
+    folders = {_folder_of(array) for array in arrays if array is not None and array.size}
+    return folders.pop() if len(folders) == 1 else None
+
+
+def _folder_of(array: Any) -> Path | None:
+    """Folder of the file that an array is mapped from."""
+    name = getattr(array, "filename", None)
+    return None if name is None else Path(name).parent
 
 
 def _mapped(path: Path) -> Any:
@@ -149,6 +161,19 @@ def _write_sampled_by(graph: Graph, strategy: SamplingStrategy, folder: Path) ->
         values = np.asarray(column[chosen], dtype=np.float32)
         _refuse_unfit(values, chosen if graph.csr.edge_ids is None else graph.csr.edge_ids[chosen], strategy)
         out[span] = -values if strategy.reverse else values
+    out.flush()
+
+
+def _write_sums(graph: Graph, folder: Path) -> None:
+    """Write the sums of the sampling column of each row."""
+    filtered = folder / "indptr.npy"
+    indptr = _mapped(filtered) if filtered.is_file() else graph.csr.indptr
+    weight = _mapped(folder / "sampled_by.npy")
+    out = open_memmap(folder / "sums.npy", "w+", np.float64, (len(weight),))
+    for first, last in row_ranges(indptr):
+        span = slice(int(indptr[first]), int(indptr[last]))
+        part = Csr(indptr[first : last + 1] - indptr[first], np.zeros(0, dtype=np.int32), (last - first, graph.nodes))
+        out[span] = summed(part, np.asarray(weight[span])).sums
     out.flush()
 
 

@@ -1,4 +1,4 @@
-"""``python -m backends.agl.infer -m MODEL -i GRAPH -o SCORES``, as in AGL's demo (section 3.5)."""
+"""``python -m backends.agl.infer -m MODEL -n NODES -e EDGES -o SCORES``, as in AGL's demo (section 3.5)."""
 
 import argparse
 import json
@@ -7,22 +7,31 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from backends.agl.infer.job import InferenceJob, Nodes
+from backends.agl.flat.job import check_columns
+from backends.agl.flat.reader import MANIFEST, GraphFeatureReader
+from backends.agl.flat.sampling_strategy import refuse_unused_weights
+from backends.agl.flat.source import Source
+from backends.agl.infer.inputs import check_graph, check_shards, model_of, names_of, open_graph, targets_of
+from backends.agl.infer.job import InferenceJob, needs_table
 from backends.agl.infer.local import LocalInference
-from backends.agl.infer.slices import read_state, spec_from_state
+from backends.agl.infer.neighbourhood_inference import NeighbourhoodInference, RecordInference
 from backends.agl.infer.workspace import Workspace
+from backends.agl.model_file import TrainedModel
 from backends.agl.settings import InferSettings, read_infer_settings
-from datasets.features import SparseFeatures, refuse_not_finite
+from backends.agl.tables import add_table_options, read_tables, table_options_of
 from datasets.graph import Graph
+from datasets.tables.node_stream import NAMES
 
-ROWS_AT_ONCE = 1 << 16
+Progress = Callable[[str, int, int], None]
+Answer = tuple[Any, Any, dict[str, Any]]  # ids, scores, facts
+CLAIMED = "of-graphinfer"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -30,24 +39,31 @@ def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser("python -m backends.agl.infer", description=__doc__)
     options.add_argument("-m", "--model", type=Path, required=True, help="trained parameters, .safetensors")
     options.add_argument(
-        "-i", "--input", type=Path, required=True, help="folder of a prepared graph (graph.json, *.npy)"
+        "-i", "--input", type=Path, help="in place of tables: folder of a prepared graph, or of GraphFlat's shards"
     )
     options.add_argument(
         "-o", "--output", type=Path, required=True, help="folder for scores.npy, nodes.npy, facts.json"
     )
-    options.add_argument("-t", "--targets", type=Path, help="nodes to score, .npy of node numbers (all)")
+    options.add_argument("-t", "--targets", type=Path, help="nodes to score: .npy of numbers, or a table of ids (all)")
     options.add_argument("-c", "--config", nargs="*", action="extend", default=[], metavar="KEY=VALUE",
                       help="keys: " + ", ".join(key.name for key in fields(InferSettings)))  # fmt: skip
+    add_table_options(options, required=False)
     return options
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Infer; 0 done, 1 the disk is full or a file cannot be read, 2 the arguments are wrong."""
     parsed = parser().parse_args(arguments)
+    is_new = not parsed.output.exists()
     try:
         settings = read_infer_settings(parsed.config)
-        return infer(inference_job_of(parsed, settings), settings, parsed.output)
+        if (parsed.output / "facts.json").exists():
+            raise ValueError(f"{parsed.output} holds finished scores: give another folder")
+        model = model_of(parsed.model, settings, [pair.partition("=")[0] for pair in parsed.config])
+        return infer(parsed, settings, model)
     except ValueError as error:
+        if is_new:
+            shutil.rmtree(parsed.output, ignore_errors=True)
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
@@ -55,66 +71,117 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
 
 
-def inference_job_of(parsed: argparse.Namespace, settings: InferSettings) -> InferenceJob:
-    """Read model, graph and targets; raises ValueError where they do not fit each other."""
-    state = read_state(parsed.model)
-    if not (parsed.input / "graph.json").is_file():
-        raise ValueError(f"{parsed.input} holds no graph.json: give the folder of a prepared graph")
-    graph = Graph.load(parsed.input)
-    if graph.features is None:
-        raise ValueError(f"the graph in {parsed.input} has no features: GraphInfer starts from them")
-    refuse_unfinite(graph)
-    targets = None if parsed.targets is None else read_targets(parsed.targets)
-    spec = spec_from_state(state, str(parsed.model), settings.slope, settings.fanouts)
-    if graph.edge_weights is not None and spec.name != "gcn" and settings.sampler == "uniform":
-        raise ValueError(
-            f"{parsed.input} holds edge weights, which {spec.name} would drop: give a gcn, or sampler=weighted"
-        )
-    sampling = settings.partitions, settings.sampler, settings.replacement
-    job = InferenceJob(graph, spec, state, targets, settings.seed, *sampling)
-    for layer in range(spec.layers):
-        job.in_edges(np.empty(0, dtype=np.int64), layer)  # raises for an impossible sampling before a file is written
-    return job
-
-
-def read_targets(path: Path) -> Nodes:
-    """Read node numbers from a ``.npy`` file; raises ValueError naming a file that holds something else."""
-    try:
-        targets = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{path} is no whole .npy file of numbers ({error}): save the targets again") from error
-    if not isinstance(targets, np.ndarray) or targets.ndim != 1 or targets.dtype.kind not in "iu":
-        content = f"{targets.dtype} of shape {targets.shape}" if isinstance(targets, np.ndarray) else "several arrays"
-        raise ValueError(f"{path} holds {content}: give node numbers")
-    return targets.astype(np.int64)
-
-
-def infer(job: InferenceJob, settings: InferSettings, output: Path) -> int:
-    """Run or resume an inference whose rounds are saved in ``output/work``; writes the results last."""
-    if (output / "facts.json").exists():
-        raise ValueError(f"{output} holds finished scores: give another folder")
+def infer(parsed: argparse.Namespace, settings: InferSettings, model: TrainedModel) -> int:
+    """Score shards, a prepared graph or tables; an interrupted run resumes from ``OUTPUT/work``."""
     torch.set_num_threads(settings.threads)
     start = time.perf_counter()
-    space = Workspace(output / "work", job.identity(), settings.unmap)
+    from_tables = "nodes" in parsed or "edges" in parsed
+    if from_tables == (parsed.input is not None) or ("nodes" in parsed) != ("edges" in parsed):
+        raise ValueError("give either tables, by -n and -e, or a folder, by -i")
     with step_progress() as progress:
-        if settings.run_on == "ray":
-            from backends.agl.infer.distributed import infer_with_ray
-
-            scores, facts = infer_with_ray(job, settings.threads, settings.hub_threshold, progress, space)
+        if parsed.input is not None and is_shards(parsed.input):
+            ids, scores, facts = score_shards(parsed, settings, model, progress)
         else:
-            inference = LocalInference(job, space, progress)
-            inference.map()
-            scores, facts = inference.run(), inference.facts()
+            graph, folder = graph_of(parsed, model)
+            ids, scores, facts = score_graph(parsed, settings, model, graph, names_of(folder), progress)
     facts |= {"seconds": time.perf_counter() - start, "engine": settings.run_on}
-    write_results(output, job, scores, facts)
-    print(f"{len(scores)} nodes scored in {facts['seconds']:.1f} s: {output / 'scores.npy'}")
+    write_results(parsed.output, ids, scores, facts)
+    print(f"{len(scores)} nodes scored in {facts['seconds']:.1f} s: {parsed.output / 'scores.npy'}")
     return 0
 
 
-def write_results(output: Path, job: InferenceJob, scores: Any, facts: dict[str, Any]) -> None:
-    """Write the results, whole or not at all, ``facts.json`` last; then remove ``output/work``."""
+def is_shards(folder: Path) -> bool:
+    """Whether a folder is GraphFlat's, without a prepared graph."""
+    return (folder / MANIFEST).is_file() and not (folder / "graph").is_dir()
+
+
+def score_shards(
+    parsed: argparse.Namespace, settings: InferSettings, model: TrainedModel, progress: Progress
+) -> Answer:
+    """Score the targets of GraphFlat's shards from their stored neighbourhoods."""
+    if parsed.targets is not None:
+        raise ValueError(f"{parsed.input} holds the targets that were flattened: leave out -t, or give the graph")
+    reader = GraphFeatureReader(parsed.input)
+    check_shards(reader, parsed.model, model)
+    inference = RecordInference(reader, model.spec, model.state, settings.batch_size)
+    ids, scores = [], []
+    for numbers, logits in inference.batches():
+        ids.append(numbers)
+        scores.append(logits)
+        progress("score", sum(map(len, ids)), len(reader))
+    joined = np.concatenate(ids)
+    named = np.array(reader.names(joined)) if (parsed.input / NAMES).is_file() else joined
+    return named, np.concatenate(scores), {"embeddings": inference.computed, "batch": settings.batch_size}
+
+
+def graph_of(parsed: argparse.Namespace, model: TrainedModel) -> tuple[Graph, Path]:
+    """The graph of the tables or of the folder, and its folder; columns not named are those of the training."""
+    if parsed.input is not None:
+        graph = open_graph(parsed.input)
+        return graph, parsed.input / "graph" if (parsed.input / "graph").is_dir() else parsed.input
+    folder = claimed(parsed.output) / "tables"
+    return read_tables(table_options_of(parsed, model.tables), getattr(parsed, "labels", None), folder), folder
+
+
+def score_graph(
+    parsed: argparse.Namespace,
+    settings: InferSettings,
+    model: TrainedModel,
+    graph: Graph,
+    names: Any,
+    progress: Progress,
+) -> Answer:
+    """Score nodes by GraphInfer's rounds, or by their neighbourhoods where samples differ between targets."""
+    check_graph(graph)
+    assert model.strategy is not None
+    check_columns(graph, model.strategy, model.filtering)
+    source = str(parsed.input or parsed.edges)
+    refuse_unused_weights(graph.edge_weights is not None, model.spec.name, model.strategy, model.filtering, source)
+    column = getattr(parsed, "id", model.tables.get("id", "id"))
+    targets = None if parsed.targets is None else targets_of(parsed.targets, graph, names, column)
+    job = InferenceJob(graph, model.spec, model.state, targets, model.strategy, settings.partitions, model.filtering)
+    method = settings.infer or ("neighbourhood" if model.strategy.scope == "target" else "graphinfer")
+    if method == "neighbourhood":
+        scores, facts = by_neighbourhoods(job, settings, progress)
+    else:
+        scores, facts = by_rounds(job, settings, parsed.output, progress)
+    numbers = np.arange(graph.nodes) if targets is None else targets
+    ids = names if names is not None else graph.node_ids
+    return numbers if ids is None else ids[numbers], scores, facts
+
+
+def by_neighbourhoods(job: InferenceJob, settings: InferSettings, progress: Progress) -> tuple[Any, dict[str, Any]]:
+    """Score batches of targets, each by the neighbourhood of its own."""
+    inference = NeighbourhoodInference(job, settings.batch_size)
     targets = np.arange(job.graph.nodes) if job.targets is None else job.targets
-    ids = targets if job.graph.node_ids is None else job.graph.node_ids[targets]
+    scores: list[Any] = [np.empty((0, job.spec.classes), np.float32)]
+    for logits in inference.batches(targets):
+        scores.append(logits)
+        progress("score", sum(map(len, scores)), len(targets))
+    return np.concatenate(scores), dict(inference.facts())
+
+
+def by_rounds(
+    job: InferenceJob, settings: InferSettings, output: Path, progress: Progress
+) -> tuple[Any, dict[str, Any]]:
+    """Run or resume GraphInfer, whose rounds are saved in ``output/work``."""
+    if needs_table(job.sampling, job.filtering):
+        folder = claimed(output) / "source"
+        job = replace(job, table=Source.build(job.graph, job.sampling, job.filtering, folder).table)
+    for layer in range(job.spec.layers):
+        job.in_edges(np.empty(0, dtype=np.int64), layer)  # raises for an impossible sampling before a file is written
+    space = Workspace(claimed(output) / "rounds", job.identity(), settings.unmap)
+    if settings.run_on == "ray":
+        from backends.agl.infer.distributed import infer_with_ray
+
+        return infer_with_ray(job, settings.threads, settings.hub_threshold, progress, space)
+    inference = LocalInference(job, space, progress)
+    inference.map()
+    return inference.run(), inference.facts()
+
+
+def write_results(output: Path, ids: Any, scores: Any, facts: dict[str, Any]) -> None:
+    """Write the results, whole or not at all, ``facts.json`` last; then remove what the run worked with."""
     unnamed = output / ".unfinished"
     try:
         unnamed.mkdir(parents=True, exist_ok=True)
@@ -125,27 +192,22 @@ def write_results(output: Path, job: InferenceJob, scores: Any, facts: dict[str,
             (unnamed / name).replace(output / name)
     finally:
         shutil.rmtree(unnamed, ignore_errors=True)
-    shutil.rmtree(output / "work", ignore_errors=True)
+    if (output / "work" / CLAIMED).is_file():
+        shutil.rmtree(output / "work", ignore_errors=True)
 
 
-def refuse_unfinite(graph: Graph) -> None:
-    """Raise ValueError naming the first node or edge with a value that is not finite: an activation could hide it."""
-    if isinstance(graph.features, SparseFeatures):
-        refuse_not_finite(graph.features.csr.destinations, graph.features.csr.indices, graph.features.values)
-    dense = None if isinstance(graph.features, SparseFeatures) else graph.features
-    for column, array in (("features of node", dense), ("weight of edge", graph.edge_weights)):
-        for start in range(0, 0 if array is None else len(array), ROWS_AT_ONCE):
-            finite = np.isfinite(array[start : start + ROWS_AT_ONCE])
-            rows = finite.reshape(len(finite), -1).all(axis=1)
-            if not rows.all():
-                row = start + int(np.argmin(rows))
-                raise ValueError(
-                    f"the {column} {row} of {graph.name} are not finite: mend the graph, then prepare it again"
-                )
+def claimed(output: Path) -> Path:
+    """The folder of a run's own files, ``OUTPUT/work``; raises ValueError where it holds files of something else."""
+    work = output / "work"
+    if work.exists() and not (work / CLAIMED).is_file() and any(work.iterdir()):
+        raise ValueError(f"{work} holds files of something else: give an empty folder")
+    work.mkdir(parents=True, exist_ok=True)
+    (work / CLAIMED).touch()
+    return work
 
 
 @contextmanager
-def step_progress() -> Iterator[Callable[[str, int, int], None]]:
+def step_progress() -> Iterator[Progress]:
     """A progress bar per step on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from backends.agl.flat.source import Source
 from backends.agl.infer import hubs, mapreduce, rounds
 from backends.agl.infer.job import InferenceJob
 from backends.agl.infer.map_stage import Progress, embeddings_name, inverse_sqrt_degrees, matrix_name, round_name
 from backends.agl.infer.mapreduce import InferenceTaskSetup
 from backends.agl.infer.slices import slices_of
 from backends.agl.infer.workspace import Workspace
+from backends.kernels.samplers import SAMPLERS
 from backends.parallel import ray_cluster as cluster
-from datasets.features import SparseFeatures
-from datasets.graph import Graph
 
 Floats = NDArray[np.float32]
 
@@ -25,7 +25,7 @@ Floats = NDArray[np.float32]
 def infer_with_ray(
     job: InferenceJob, threads: int, hub: int, progress: Progress, space: Workspace | None = None
 ) -> tuple[Floats, dict[str, Any]]:
-    """Score the job's targets, [targets, classes]; nodes of more than ``hub`` in-edges are sampled in pieces.
+    """Score the job's targets, [targets, classes]; nodes of more than ``hub`` in-edges are ranked in pieces.
 
     With a ``space`` every round is saved there, and the run resumes after the last finished one, also of a local run;
     machines of a cluster must share its folder. Ray is started where it does not run yet, in a temporary folder, and
@@ -34,17 +34,18 @@ def infer_with_ray(
     folder = Path(tempfile.mkdtemp(prefix="graphinfer-"))
     ray = cluster.acquire()
     try:
-        return RayInference(ray, job, graph_folder(job.graph, folder), hub, progress, space).run()
+        table = Source.build(job.graph, job.sampling, job.filtering, folder).table
+        return RayInference(ray, replace(job, table=table), folder, hub, progress, space).run()
     finally:
         cluster.release()
         shutil.rmtree(folder, ignore_errors=True)
 
 
 class RayInference:
-    """One inference by tasks, each of which works on a partition of the nodes."""
+    """One inference by tasks, each of which works on a partition of the nodes; ``source`` is the folder of a Source."""
 
     def __init__(
-        self, ray: Any, job: InferenceJob, folder: Path, hub: int, progress: Progress, space: Workspace | None = None
+        self, ray: Any, job: InferenceJob, source: Path, hub: int, progress: Progress, space: Workspace | None = None
     ) -> None:
         self.ray, self.job, self.progress, self.space = ray, job, progress, space
         functions: Any = (
@@ -57,10 +58,9 @@ class RayInference:
             mapreduce.score_targets,
         )
         self.tasks = {function: ray.remote(function) for function in functions}
-        names = ("seed", "sampler", "replacement", "targets")
-        options = {name: getattr(job, name) for name in names}
+        options = {"strategy": job.sampling, "filtering": job.filtering, "targets": job.targets}
         work = space.folder.resolve() if space else None
-        setup = InferenceTaskSetup(folder, job.spec, job.state, options, job.parts, work=work)
+        setup = InferenceTaskSetup(source, job.spec, job.state, options, job.parts, work=work)
         self.loads = self._loads(())
         pieces = hubs.hub_pieces(job, hub)
         if pieces:
@@ -170,8 +170,10 @@ class RayInference:
         return running
 
     def _loads(self, pieces: Any) -> list[int]:
-        """Number of in-edges that each Map task samples, without those of hubs, which are sampled in pieces."""
-        degrees = np.diff(self.job.graph.csr.indptr).astype(np.int64)
+        """Number of in-edges that each Map task reads, without those of hubs, which are sampled in pieces."""
+        degrees = np.diff(self.job.edges.csr.indptr).astype(np.int64)
+        if SAMPLERS[self.job.sampling.method].by_place:
+            degrees = np.minimum(degrees, max(fanout for fanout in self.job.sampling.fanouts if fanout is not None))
         degrees[np.unique([piece.node for piece in pieces]).astype(np.int64)] = 0
         return [int(degrees[first:last].sum()) for first, last in self.job.parts]
 
@@ -185,15 +187,3 @@ class RayInference:
 def _piece(handles: Any, index: int) -> Any:
     """Handle of the piece for one reducer; a task with one result has a single handle instead of a list."""
     return handles[index] if isinstance(handles, list) else handles
-
-
-def graph_folder(graph: Graph, temporary: Path) -> Path:
-    """The folder that a mapped graph was loaded from; a graph in memory is saved to ``temporary``."""
-    features: Any = graph.features.values if isinstance(graph.features, SparseFeatures) else graph.features
-    name = getattr(features, "filename", None)
-    if name is not None:
-        folder = Path(str(name)).parent
-        if (folder / "graph.json").is_file() and Graph.load(folder).csr.nnz == graph.csr.nnz:
-            return folder
-    graph.save(temporary)
-    return temporary

@@ -6,6 +6,7 @@ import numpy as np
 
 from backends.agl.infer.job import HubSamples, InferenceJob, Nodes
 from backends.agl.reindexing import sample_parts, suffixes
+from backends.kernels.samplers import SAMPLERS
 
 
 @dataclass(frozen=True)
@@ -18,10 +19,11 @@ class HubPiece:
 
 
 def hub_pieces(job: InferenceJob, threshold: int) -> list[HubPiece]:
-    """Pieces of about ``threshold`` in-edges of every node with more; none without sampling or with replacement."""
-    if threshold < 1 or job.replacement or not job.spec.fanouts:
+    """Pieces of about ``threshold`` in-edges of every node with more; none where sampling does not read a whole row."""
+    sampling = job.sampling
+    if threshold < 1 or sampling.replacement or None in sampling.fanouts or SAMPLERS[sampling.method].by_place:
         return []
-    degrees = np.diff(job.graph.csr.indptr)
+    degrees = np.diff(job.edges.csr.indptr)
     hubs = np.flatnonzero(degrees > threshold)
     counts = -(-degrees[hubs] // threshold)
     pieces = zip(hubs.tolist(), counts.tolist(), strict=True)
@@ -29,10 +31,10 @@ def hub_pieces(job: InferenceJob, threshold: int) -> list[HubPiece]:
 
 
 def sample_piece(job: InferenceJob, piece: HubPiece) -> Nodes:
-    """Sample the edges of a piece by the largest fanout; returns their positions."""
-    positions = np.arange(int(job.graph.csr.indptr[piece.node]), int(job.graph.csr.indptr[piece.node + 1]))
-    positions = positions[suffixes(job.seed, _ids(job, positions), piece.pieces) == piece.suffix]
-    return _sample_positions(job, np.zeros(len(positions), dtype=np.int64), positions, max(job.spec.fanouts))
+    """Sample the edges of a piece by the largest fanout; returns their places in the table of edges."""
+    places = np.arange(int(job.edges.csr.indptr[piece.node]), int(job.edges.csr.indptr[piece.node + 1]))
+    places = places[suffixes(job.sampling.seed, _ids(job, places), piece.pieces) == piece.suffix]
+    return _sample_places(job, np.zeros(len(places), dtype=np.int64), places, max(_fanouts(job)))
 
 
 def merge_samples(job: InferenceJob, pieces: list[HubPiece], samples: list[Nodes]) -> HubSamples | None:
@@ -41,19 +43,24 @@ def merge_samples(job: InferenceJob, pieces: list[HubPiece], samples: list[Nodes
         return None
     owners = np.repeat([piece.node for piece in pieces], [len(sample) for sample in samples])
     nodes, counts = np.unique(owners, return_counts=True)
-    positions = np.concatenate(samples)
-    sampled = {fanout: _sample_positions(job, owners, positions, fanout) for fanout in sorted(set(job.spec.fanouts))}
+    places = np.concatenate(samples)
+    sampled = {fanout: _sample_places(job, owners, places, fanout) for fanout in sorted(set(_fanouts(job)))}
     ends = {fanout: np.cumsum(np.minimum(counts, fanout))[:-1] for fanout in sampled}
     return HubSamples(nodes, {fanout: np.split(edges, ends[fanout]) for fanout, edges in sampled.items()})
 
 
-def _sample_positions(job: InferenceJob, owners: Nodes, positions: Nodes, fanout: int) -> Nodes:
-    """Sample the edges at ``positions``, whose destinations are ``owners``, by a fanout; sorted by destination."""
-    sources = np.asarray(job.graph.csr.indices[positions])
-    weight = None if job.graph.edge_weights is None else np.asarray(job.graph.edge_weights[positions])
-    return positions[sample_parts(owners, sources, _ids(job, positions), weight, fanout, job.seed, job.sampler)]
+def _fanouts(job: InferenceJob) -> list[int]:
+    return [fanout for fanout in job.sampling.fanouts if fanout is not None]
 
 
-def _ids(job: InferenceJob, positions: Nodes) -> Nodes:
-    ids = job.graph.csr.edge_ids
-    return positions if ids is None else np.asarray(ids[positions])
+def _sample_places(job: InferenceJob, owners: Nodes, places: Nodes, fanout: int) -> Nodes:
+    """Sample the edges at ``places``, whose destinations are ``owners``, by a fanout; sorted by destination."""
+    edges, sampling = job.edges, job.sampling
+    weight = None if edges.weight is None else np.asarray(edges.weight[places])
+    columns = owners, places, np.asarray(edges.csr.indices[places]), _ids(job, places), weight
+    return places[sample_parts(*columns, fanout, sampling.seed, sampling.method)]
+
+
+def _ids(job: InferenceJob, places: Nodes) -> Nodes:
+    ids = job.edges.csr.edge_ids
+    return places if ids is None else np.asarray(ids[places])

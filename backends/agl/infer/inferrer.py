@@ -15,15 +15,18 @@ import torch
 
 from backends.agl.backend import AglInferrer
 from backends.agl.config import AglConfig
+from backends.agl.flat.filters import FilterError
 from backends.agl.flat.flattener import strategy_of
-from backends.agl.infer.distributed import RayInference, graph_folder
-from backends.agl.infer.job import InferenceJob
+from backends.agl.flat.job import check_columns
+from backends.agl.flat.sampling_strategy import StrategyError, refuse_unused_weights
+from backends.agl.flat.source import Source
+from backends.agl.infer.distributed import RayInference
+from backends.agl.infer.job import InferenceJob, needs_table
 from backends.agl.infer.local import LocalInference, silent
 from backends.agl.infer.map_stage import matrix_name
 from backends.agl.infer.neighbourhood_inference import NeighbourhoodInference
 from backends.agl.infer.workspace import Workspace
 from backends.base.facts import spmm_facts
-from backends.base.refusals import refuse_weights
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Inferrer, Nodes, Unsupported
 from backends.model import ModelSpec, State, TrainingSpec
@@ -57,7 +60,6 @@ class _JobInferrer:
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
         """Check the graph, build the job, do what is done once."""
-        refuse_weights(graph, spec)
         if self.config.sparse == "false":
             graph = graph.with_dense_features("backend.sparse=false")
         torch.set_num_threads(training.threads)
@@ -77,22 +79,23 @@ class _JobInferrer:
 def sampled_job(
     config: AglConfig, graph: Graph, spec: ModelSpec, state: State, targets: Nodes | None, seed: int
 ) -> InferenceJob:
-    """The job with GraphFlat's sampling; raises Unsupported where a node would need more than one embedding."""
+    """The job with GraphFlat's sampling; raises Unsupported for sampling that the graph or the rounds do not allow."""
     strategy = strategy_of(config, spec, seed)
-    by_weight = strategy.method in ("weighted", "topk")
-    for unsupported, option in (
-        (config.filter, f"backend.filter={config.filter}"),
-        (config.scope == "target" and strategy.method != "full", "backend.scope=target"),
-        (strategy.reverse or strategy.by not in (None, "weight"), f"backend.sampler={config.sampler}"),
-        (by_weight and graph.edge_weights is None, f"backend.sampler={config.sampler} without edge weights"),
-    ):
-        if unsupported:
-            raise Unsupported(
-                f"inference draws one sample of each node, from all edges or by their weight, not {option}"
-            )
-    spec = replace(spec, fanouts=() if strategy.method == "full" else strategy.fanouts)
-    sampler = "uniform" if strategy.method == "full" else strategy.method
-    return InferenceJob(graph, spec, state, targets, strategy.seed, config.partitions, sampler, strategy.replacement)
+    try:
+        check_columns(graph, strategy, config.filter)
+        refuse_unused_weights(graph.edge_weights is not None, spec.name, strategy, config.filter, graph.name)
+    except (FilterError, StrategyError) as error:
+        raise Unsupported(str(error)) from error
+    if strategy.scope == "target" and strategy.method != "full" and config.infer == "graphinfer":
+        raise Unsupported(
+            "GraphInfer computes one embedding of each node, not one for every target as with backend.scope=target: "
+            "choose backend.infer=neighbourhood"
+        )
+    if strategy.method == "full":
+        spec, strategy = replace(spec, fanouts=()), replace(strategy, scope="node")
+    else:
+        spec = replace(spec, fanouts=strategy.fanouts)
+    return InferenceJob(graph, spec, state, targets, strategy, config.partitions, config.filter)
 
 
 class GraphInferrer(_JobInferrer):
@@ -100,8 +103,11 @@ class GraphInferrer(_JobInferrer):
 
     def start(self, clock: Clock) -> None:
         """Run the Map stage."""
-        self.folder = Path(tempfile.mkdtemp(prefix="graphinfer-"))
-        self.inference = LocalInference(self.job, Workspace(self.folder, self.job.identity(), self.config.unmap))
+        self.folder, job = Path(tempfile.mkdtemp(prefix="graphinfer-")), self.job
+        if needs_table(job.sampling, job.filtering):
+            source = Source.build(job.graph, job.sampling, job.filtering, self.folder / "source")
+            self.job = job = replace(job, table=source.table)
+        self.inference = LocalInference(job, Workspace(self.folder / "rounds", job.identity(), self.config.unmap))
         with clock.phase("map"):
             self.inference.map()
 
@@ -143,12 +149,13 @@ class RayInferrer(_JobInferrer):
         self.folder = Path(tempfile.mkdtemp(prefix="graphinfer-"))
         with clock.phase("launch"):
             self.ray = cluster.acquire()
-            self.mapped = graph_folder(self.job.graph, self.folder)
+            source = Source.build(self.job.graph, self.job.sampling, self.job.filtering, self.folder)
+            self.job = replace(self.job, table=source.table)
 
     def infer(self, clock: Clock) -> Floats:
         """Map and run all rounds."""
         with clock.phase("rounds"):
-            inference = RayInference(self.ray, self.job, self.mapped, self.config.hub_threshold, silent)
+            inference = RayInference(self.ray, self.job, self.folder, self.config.hub_threshold, silent)
             scores, self.last_facts = inference.run()
         return scores
 

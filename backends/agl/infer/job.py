@@ -1,4 +1,4 @@
-"""One inference: graph, model, targets, partitions, sampling; and the nodes that each round must compute."""
+"""One inference: graph, model, targets, sampling, partitions; and the nodes that each round must compute."""
 
 import hashlib
 import json
@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from backends.agl.flat.rounds import InEdgeTable
+from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.infer.slices import check_state
 from backends.kernels import sample_neighbors
 from backends.kernels.operand import partition_rows
+from backends.kernels.samplers import summed
 from backends.model import ModelSpec, State
 from datasets.csr import Csr
 from datasets.features import SparseFeatures
@@ -26,7 +29,7 @@ ROWS_AT_ONCE = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class HubSamples:
-    """Samples of hubs, drawn in pieces beforehand: ascending nodes, and by fanout the edge positions of each."""
+    """Samples of hubs, drawn in pieces beforehand: ascending nodes, and by fanout the places of each one's edges."""
 
     nodes: Nodes
     positions: dict[int, list[Nodes]]
@@ -42,26 +45,28 @@ class HubSamples:
 class InferenceJob:
     """One inference; ``targets=None`` scores every node, ``partitions=0`` cuts by size.
 
-    ``seed``, ``sampler`` and ``replacement`` are arguments of ``sample_neighbors``, which samples by ``spec.fanouts``.
-    Raises ValueError for a model, targets or partitions that do not fit the graph.
+    ``strategy`` says which in-edges a layer reads; without one they are uniform by ``spec.fanouts``, or all. ``table``
+    holds the edges that pass ``filtering`` and the column that the strategy samples by (``flat.source``); without it
+    they are the graph's, and its edge weights. Raises ValueError for a model, targets, sampling or partitions that do
+    not fit the graph.
     """
 
     graph: Graph
     spec: ModelSpec
     state: State
     targets: Nodes | None = None
-    seed: int = 0
+    strategy: SamplingStrategy | None = None
     partitions: int = 0
-    sampler: str = "uniform"
-    replacement: bool = False
+    filtering: str | None = None
+    table: InEdgeTable | None = None
     hubs: HubSamples | None = None
 
     def __post_init__(self) -> None:
         check_state(self.spec, self.state, "the state")
         if self.graph.width != self.spec.in_width:
             raise ValueError(f"the model takes {self.spec.in_width} features, {self.graph.name} has {self.graph.width}")
-        if self.spec.fanouts and len(self.spec.fanouts) != self.spec.layers:
-            raise ValueError(f"fanouts {self.spec.fanouts} are not one per layer: the model has {self.spec.layers}")
+        if self.sampling.hops != self.spec.layers:
+            raise ValueError(f"fanouts {self.sampling.fanouts} are not one per layer: the model has {self.spec.layers}")
         if self.partitions < 0:
             raise ValueError(f"partitions={self.partitions} is not allowed: at least 1, or 0 to cut by size")
         if self.targets is not None and len(self.targets):
@@ -70,10 +75,31 @@ class InferenceJob:
                 raise ValueError(f"targets reach from {low} to {high}: allowed are 0 to {self.graph.nodes - 1}")
 
     @cached_property
+    def sampling(self) -> SamplingStrategy:
+        """How in-edges are sampled."""
+        if self.strategy is not None:
+            return self.strategy
+        fanouts: tuple[int | None, ...] = self.spec.fanouts or (None,) * self.spec.layers
+        return SamplingStrategy(fanouts, "uniform" if self.spec.fanouts else "full")
+
+    @cached_property
+    def edges(self) -> InEdgeTable:
+        """The edges to sample from; raises ValueError where a node has no sample of its own, or without their table."""
+        if self.sampling.scope == "target":
+            raise ValueError("samples of scope target differ between targets: score them by their neighbourhoods")
+        if self.table is None and needs_table(self.sampling, self.filtering):
+            raise ValueError("a filter, or sampling by another column than the weight, needs the table of its edges")
+        if self.table is not None:
+            return self.table
+        csr, weight = self.graph.csr, self.graph.edge_weights
+        sums = summed(csr, weight).sums if weight is not None and self.sampling.method == "weighted" else None
+        return InEdgeTable(csr, weight, sums=sums)
+
+    @cached_property
     def bounds(self) -> Nodes:
         """Partition p holds nodes ``bounds[p]`` to ``bounds[p + 1]``; partitions have about equally many edges."""
-        parts = self.partitions or max(1, -(-self.graph.csr.nnz // EDGES_PER_PARTITION))
-        return partition_rows(self.graph.csr, parts)
+        parts = self.partitions or max(1, -(-self.edges.csr.nnz // EDGES_PER_PARTITION))
+        return partition_rows(self.edges.csr, parts)
 
     @property
     def parts(self) -> list[tuple[int, int]]:
@@ -83,7 +109,7 @@ class InferenceJob:
 
     def fanout(self, layer: int) -> int | None:
         """Neighbours that a layer (0-based) reads of each node, ``None`` for all."""
-        return self.spec.fanouts[layer] if self.spec.fanouts else None
+        return self.sampling.fanouts[layer]
 
     @cached_property
     def needed(self) -> list[Mask | None]:
@@ -103,13 +129,18 @@ class InferenceJob:
 
     def in_edges(self, rows: Nodes, layer: int) -> tuple[Csr, Nodes]:
         """In-edges that a layer reads of ascending nodes, and their positions in the graph's edge order, ascending."""
-        csr, fanout = self.graph.csr, self.fanout(layer)
+        csr, places = self._places(rows, layer)
+        return csr, places if self.edges.positions is None else np.asarray(self.edges.positions[places])
+
+    def _places(self, rows: Nodes, layer: int) -> tuple[Csr, Nodes]:
+        """In-edges that a layer reads of ascending nodes, and their places in the table of edges."""
+        csr, fanout, sampling = self.edges.csr, self.fanout(layer), self.sampling
         if fanout is not None:
-            weight = self.graph.edge_weights
             others, of_hubs = rows, np.empty(0, dtype=np.int64)
             if self.hubs is not None and fanout in self.hubs.positions:
                 others, of_hubs = self.hubs.split(rows, fanout)
-            sample = sample_neighbors(csr, others, fanout, self.seed, self.sampler, weight, self.replacement)
+            options = sampling.seed, sampling.method, self.edges.sampled_by, sampling.replacement
+            sample = sample_neighbors(csr, others, fanout, *options)
             positions = np.sort(np.concatenate((sample.positions, of_hubs)))
             indptr = np.concatenate(([0], np.cumsum(self.degrees(rows, layer))))
             return Csr(indptr, np.asarray(csr.indices[positions]), (len(rows), csr.shape[1])), positions
@@ -127,11 +158,12 @@ class InferenceJob:
 
     def degrees(self, rows: Nodes, layer: int) -> Nodes:
         """Number of edges that ``in_edges`` returns of each node, without sampling them."""
-        in_degrees: Nodes = (self.graph.csr.indptr[rows + 1] - self.graph.csr.indptr[rows]).astype(np.int64)
+        indptr = self.edges.csr.indptr
+        in_degrees: Nodes = (indptr[rows + 1] - indptr[rows]).astype(np.int64)
         fanout = self.fanout(layer)
         if fanout is None:
             return in_degrees
-        return np.where(in_degrees > 0, fanout, 0) if self.replacement else np.minimum(in_degrees, fanout)
+        return np.where(in_degrees > 0, fanout, 0) if self.sampling.replacement else np.minimum(in_degrees, fanout)
 
     def identity(self) -> dict[str, Any]:
         """The inputs, with digests of arrays; a run resumes the work of an earlier one with equal inputs."""
@@ -140,8 +172,14 @@ class InferenceJob:
             "model": json.loads(json.dumps(asdict(self.spec))),
             "state": _digest(*(self.state[name] for name in sorted(self.state))),
             "targets": None if self.targets is None else _digest(self.targets),
-            "sampling": [self.seed, self.sampler, self.replacement],
+            "sampling": json.loads(json.dumps(asdict(self.sampling))),
+            "filter": self.filtering,
         }
+
+
+def needs_table(strategy: SamplingStrategy, filtering: str | None) -> bool:
+    """Whether edges are filtered, or sampled by anything but the graph's edge weights as they are."""
+    return bool(filtering) or strategy.reverse or strategy.by not in (None, "weight")
 
 
 def _chunks(rows: Nodes) -> Iterator[Nodes]:

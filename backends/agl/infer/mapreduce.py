@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from backends.agl.flat.source import Source
 from backends.agl.infer import hubs, rounds
 from backends.agl.infer.job import HubSamples, InferenceJob, Mask, Nodes
 from backends.agl.infer.map_stage import embeddings_name, needed_rows, partition_matrix, scatter_rows
@@ -23,16 +24,15 @@ from backends.base.sparse_rows import tensor
 from backends.model import ModelSpec, State
 from datasets.csr import Csr
 from datasets.features import Features, SparseFeatures
-from datasets.graph import Graph
 
 Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
 class InferenceTaskSetup:
-    """Inputs common to all tasks: the job, the folder of its graph, and a folder to save rounds in."""
+    """Inputs common to all tasks: the job, the folder of its source, and a folder to save rounds in."""
 
-    folder: Path
+    source: Path
     spec: ModelSpec
     state: State
     options: dict[str, Any]
@@ -44,8 +44,9 @@ class InferenceTaskSetup:
     work: Path | None = None
 
     def job(self) -> InferenceJob:
-        """The job with its graph memory-mapped."""
-        job = InferenceJob(_open_graph(self.folder), self.spec, self.state, hubs=self.hubs, **self.options)
+        """The job with its graph and edges memory-mapped."""
+        source = _open(self.source)
+        job = InferenceJob(source.graph, self.spec, self.state, table=source.table, hubs=self.hubs, **self.options)
         if self.needed is not None:
             job.__dict__["needed"] = self.needed
         return job
@@ -53,12 +54,12 @@ class InferenceTaskSetup:
     def slice(self, layer: int) -> Slice:
         """The model's slice of one layer."""
         torch.set_num_threads(self.threads)
-        return slices_of(self.spec, self.state, isinstance(_open_graph(self.folder).features, SparseFeatures))[layer]
+        return slices_of(self.spec, self.state, isinstance(_open(self.source).graph.features, SparseFeatures))[layer]
 
 
 @cache
-def _open_graph(folder: Path) -> Graph:
-    return Graph.load(folder)
+def _open(folder: Path) -> Source:
+    return Source.open(folder)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,45 +1,35 @@
 """Inference from k-hop neighbourhoods, batch by batch: the baseline of GraphInfer (AGL, section 3.4).
 
-Neighbourhoods of different batches overlap, and an embedding is computed again in each batch that needs it.
+Neighbourhoods of different batches overlap, and an embedding is computed again in each batch that needs it. They are
+searched in a graph, or read from GraphFeatures. Samples may differ between targets, which GraphInfer cannot have.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from backends.agl.flat.reader import GraphFeatureReader, sampling_of
 from backends.agl.infer.job import InferenceJob, Nodes
-from backends.agl.infer.map_stage import inverse_sqrt_degrees
-from backends.agl.vectorize import matrices
-from backends.base.layered import LayeredNetwork
+from backends.agl.sampled_graph import SampledGraph
+from backends.agl.vectorize import matrices_of_records
+from backends.base.layered import LayeredNetwork, LayerMatrix
 from backends.base.sparse_rows import Rows, input_rows, tensor
-from backends.kernels import khop
-from backends.model import TrainingSpec
+from backends.model import ModelSpec, State, TrainingSpec
 
 Floats = NDArray[np.float32]
 
 
-@dataclass
 class NeighbourhoodInference:
-    """Scores batches of ``size`` targets, each from the merged neighbourhood of its targets, pruned per layer."""
+    """Scores batches of ``size`` targets of a graph, each from the merged neighbourhood of its targets, pruned."""
 
-    job: InferenceJob
-    size: int
-    computed: int = 0
-    scale: NDArray[np.float64] | None = None
-    network: LayeredNetwork = field(init=False)
-    features: Rows = field(init=False)
-
-    def __post_init__(self) -> None:
-        assert self.job.graph.features is not None
-        self.features = input_rows(self.job.graph.features)
-        self.network = LayeredNetwork(self.job.spec, TrainingSpec(), sparse_input=self.job.sparse_input)
-        self.network.load(self.job.state)
-        self.network.eval()
-        self.scale = inverse_sqrt_degrees(self.job) if self.job.spec.name == "gcn" else None
+    def __init__(self, job: InferenceJob, size: int) -> None:
+        assert job.graph.features is not None
+        self.job, self.size, self.computed = job, size, 0
+        self.features = input_rows(job.graph.features)
+        self.sampled_graph = SampledGraph(job.graph, job.spec.name, job.sampling, job.filtering)
+        self.network = _network(job.spec, job.state, job.sparse_input)
 
     def run(self) -> Floats:
         """Score the targets: logits [targets, classes]."""
@@ -53,19 +43,43 @@ class NeighbourhoodInference:
             yield self._scores(targets[start : start + self.size])
 
     def _scores(self, targets: Nodes) -> Floats:
-        job, layers = self.job, self.job.spec.layers
-        fanouts = job.spec.fanouts or [None] * layers
-        weight = job.graph.edge_weights
-        neighbourhood = khop(job.graph.csr, targets, fanouts, job.seed, "node", job.sampler, weight, job.replacement)
-        scale = None if self.scale is None else self.scale[neighbourhood.nodes]
-        structure = matrices(neighbourhood, job.spec.name, layers, "tight", scale, weight)
+        distinct, rows = np.unique(targets, return_inverse=True)
+        structure, nodes = self.sampled_graph.layers(distinct, "tight")
         self.computed += sum(matrix.csr.shape[0] for matrix in structure)
-        with torch.inference_mode():
-            features = self.features.index_select(0, tensor(neighbourhood.nodes))
-            logits = self.network(features, structure).numpy()
-        scores: Floats = logits[np.searchsorted(neighbourhood.targets, targets)]
+        features = self.features if nodes is None else self.features.index_select(0, tensor(nodes))
+        scores: Floats = _logits(self.network, features, structure)[rows]
         return scores
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, int]:
         """Computed embeddings, where a node in several batches counts several times; and the batch size."""
         return {"embeddings": self.computed, "batch": self.size}
+
+
+class RecordInference:
+    """Scores the targets of GraphFlat's shards, ``size`` records at a time, from their stored neighbourhoods alone."""
+
+    def __init__(self, reader: GraphFeatureReader, spec: ModelSpec, state: State, size: int) -> None:
+        self.reader, self.spec, self.size, self.computed = reader, spec, size, 0
+        self.strategy, self.weighted = sampling_of(reader), bool(reader.manifest["weighted"])
+        self.network = _network(spec, state, bool(reader.manifest.get("sparse")))
+
+    def batches(self) -> Iterator[tuple[Nodes, Floats]]:
+        """Yield ids of targets, and their logits, in the order of the records."""
+        for records in self.reader.encoded_batches(self.size):
+            merged, features, structure = matrices_of_records(records, self.spec, self.strategy, self.weighted, "tight")
+            self.computed += sum(matrix.csr.shape[0] for matrix in structure)
+            logits = _logits(self.network, features, structure)
+            yield merged.neighbourhood.nodes[merged.roots].astype(np.int64), logits[merged.roots]
+
+
+def _network(spec: ModelSpec, state: State, sparse_input: bool) -> LayeredNetwork:
+    network = LayeredNetwork(spec, TrainingSpec(), sparse_input=sparse_input)
+    network.load(state)
+    network.eval()
+    return network
+
+
+def _logits(network: LayeredNetwork, features: Rows, structure: list[LayerMatrix]) -> Floats:
+    with torch.inference_mode():
+        logits: Floats = network(features, structure).numpy()
+    return logits

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-import numpy as np
-
 from backends.ablation import resolve
 from backends.agl.config import STRATEGIES, AglConfig
-from backends.agl.flat.reader import GraphFeatureReader
+from backends.agl.flat.reader import GraphFeatureReader, sampling_of
+from backends.agl.flat.sampling_strategy import refuse_unused_weights
+from backends.agl.model_file import TrainedModel, save_model
 from backends.agl.settings import TrainSettings, read_train_settings
-from backends.agl.train.shard_trainer import ShardTrainer, labelled_targets, sampling_of, shard_plan_of
+from backends.agl.train.shard_trainer import ShardTrainer, labelled_targets, shard_plan_of
 from backends.agl.train.trainer import DistributedShardTrainer
 from backends.agl.train.worker import WorkerClock
 from backends.model import ModelSpec, State, TrainingSpec, initial_state
@@ -70,7 +70,9 @@ def main(arguments: list[str] | None = None) -> int:
                 best = train_to_best(trainer, settings.epochs, progress)
         finally:
             trainer.close()
-        save(parsed.output, best.state)
+        manifest = trainer.reader.manifest
+        model = TrainedModel(trainer.spec, best.state, trainer.strategy, manifest["filter"], manifest.get("tables", {}))
+        save_model(parsed.output, model)
     except (ValueError, OSError, RuntimeError) as error:
         print(f"error: {root_cause(error)}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
@@ -82,8 +84,7 @@ def prepared_trainer(model: str, folder: Path, strategy: str, settings: TrainSet
     """Prepare training by one worker or many; raises ValueError for shards that the model cannot be trained on."""
     reader = GraphFeatureReader(folder)
     graph, sampled = labelled_targets(reader), sampling_of(reader)
-    if reader.manifest["weighted"] and model != "gcn":
-        raise ValueError(f"{folder} holds edge weights, which {model} would drop: train gcn, or flatten without them")
+    refuse_unused_weights(reader.manifest["weighted"], model, sampled, reader.manifest["filter"], str(folder))
     fanouts = tuple(count for count in sampled.fanouts if count is not None)
     shape = {name: getattr(settings, name) for name in ("hidden", "heads", "output_heads", "slope", "head")}
     spec = ModelSpec(model, sampled.hops, reader.manifest["width"], classes=graph.classes, fanouts=fanouts, **shape)
@@ -119,35 +120,13 @@ def train_to_best(trainer: ShardTrainer, epochs: int, progress: ReportEpoch) -> 
     return best
 
 
-def save(path: Path, state: State) -> None:
-    """Write the parameters, whole or not at all."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
-    unnamed = path.with_name(f".{path.name}.tmp")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        save_file({name: np.ascontiguousarray(value) for name, value in state.items()}, unnamed)
-        unnamed.replace(path)
-    except SafetensorError as error:
-        raise OSError(f"{path} could not be written: {error}") from error
-    finally:
-        unnamed.unlink(missing_ok=True)
-
-
 def summary(trainer: ShardTrainer, best: BestEpoch, seconds: float, path: Path) -> str:
     """The result in one line, and the command that scores with it."""
     validated = "" if best.validated is None else f", validation loss {best.validated:.4f}"
-    settings = [f"fanouts={','.join(map(str, trainer.spec.fanouts))}"] if trainer.spec.fanouts else []
-    settings += [f"seed={trainer.strategy.seed}", f"sampler={trainer.strategy.method}"] if trainer.spec.fanouts else []
-    settings += ["replacement=true"] if trainer.strategy.replacement else []
-    settings += [f"slope={trainer.spec.slope}"] if trainer.spec.name == "gat" else []
-    score = " ".join(
-        ["python -m backends.agl.infer -m", str(path), "-i GRAPH -o SCORES", *(["-c"] if settings else [])]
-    )
+    source = "-n NODES -e EDGES" if trainer.reader.manifest.get("tables") else "-i GRAPH"
     return (
-        f"{len(trainer.plan.nodes):,} targets, epoch {best.epoch} kept, loss {best.loss:.4f}{validated}, in "
-        f"{seconds:.1f} s: {path}\nscore with it: {' '.join([score, *settings])}"
+        f"{len(trainer.plan.nodes):,} targets, best epoch {best.epoch}, loss {best.loss:.4f}{validated}, in "
+        f"{seconds:.1f} s: {path}\nscore with it: python -m backends.agl.infer -m {path} {source} -o SCORES"
     )
 
 

@@ -19,7 +19,7 @@ from backends.agl.flat.job import FlattenJob, flatten_to
 from backends.agl.flat.local import flatten_batches
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.source import Source
-from backends.agl.vectorize import inverse_sqrt, matrices
+from backends.agl.vectorize import matrices_of_records
 from backends.base.layered import LayeredTrainer, LayerMatrix
 from backends.base.loss import targets_of
 from backends.base.sparse_rows import SparseRows
@@ -91,19 +91,10 @@ class GraphFeatureTrainer(AglTrainer):
 
     def vectorize(self, records: EncodedRecords) -> Batch:
         """Merge records and build each layer's pruned matrix from their edges, degrees and weights."""
-        gcn, weighted = self.spec.name == "gcn", self.reader.manifest["weighted"]
-        form = self.form
-        merged, features = records.merge(
-            self.strategy.fanouts,
-            apart=self.strategy.scope == "target",
-            needed=form == "tight",
-            degrees=("weighted_degrees" if weighted else "degrees") if gcn else None,
-            edge_weights=gcn and weighted,
-        )
+        weighted = self.reader.manifest["weighted"]
+        merged, features, structure = matrices_of_records(records, self.spec, self.strategy, weighted, self.form)
         if isinstance(features, SparseRows) and not self.sparse_input:
             features = features.dense()
-        scale = None if merged.degrees is None else inverse_sqrt(1.0 + merged.degrees)
-        structure = matrices(merged.neighbourhood, self.spec.name, self.spec.layers, form, scale, merged.edge_weights)
         targets = self.by_id[np.searchsorted(self.sorted_ids, merged.neighbourhood.nodes[merged.roots])]
         numbers = torch.from_numpy(np.asarray(merged.neighbourhood.nodes, dtype=np.int64))
         return Batch(structure, features, targets, torch.from_numpy(merged.roots), nodes=numbers)

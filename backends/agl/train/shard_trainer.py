@@ -8,8 +8,7 @@ import numpy as np
 
 from backends.agl.backend import AglTrainer
 from backends.agl.flat.encoded_records import EncodedRecords, ShardError
-from backends.agl.flat.reader import GraphFeatureReader
-from backends.agl.flat.sampling_strategy import SamplingStrategy
+from backends.agl.flat.reader import GraphFeatureReader, sampling_of
 from backends.agl.train.graphfeature_trainer import GraphFeatureTrainer
 from backends.agl.train.worker_plan import WorkerPlan
 from backends.batches import BatchPlan
@@ -82,12 +81,6 @@ class ShardTrainer(GraphFeatureTrainer):
         """Nothing to remove: the shards are the user's."""
 
 
-def sampling_of(reader: GraphFeatureReader) -> SamplingStrategy:
-    """The sampling strategy of a folder's neighbourhoods, from its manifest."""
-    options = reader.manifest["strategy"]
-    return SamplingStrategy(**(options | {"fanouts": tuple(options["fanouts"])}))
-
-
 def labelled_targets(reader: GraphFeatureReader) -> Graph:
     """The targets of a folder as a graph without edges and features: ids, labels, splits.
 
@@ -98,7 +91,10 @@ def labelled_targets(reader: GraphFeatureReader) -> Graph:
     if not manifest["width"]:
         raise ShardError(f"{reader.folder}: its nodes have no features: flatten a graph that has some")
     if not labels.size or not ((splits == "train") & (labels >= 0).any(axis=1)).any():
-        raise ShardError(f"{reader.folder}: no record is labelled and of split train: flatten with --targets labelled")
+        raise ShardError(
+            f"{reader.folder}: no record is labelled and of split train: flatten with --targets labelled, and give a "
+            "column of splits or shares to draw, as in --split 0.8,0.1,0.1"
+        )
     values = labels[:, 0] if manifest["task"] == "multiclass" else labels.astype(np.int8)
     numbers = np.array([SPLITS.get(name, NO_SPLIT) for name in splits], dtype=np.int8)
     csr = Csr(np.zeros(nodes + 1, dtype=np.int32), np.zeros(0, dtype=np.int32), (nodes, nodes))

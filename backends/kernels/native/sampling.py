@@ -24,7 +24,7 @@ def has(drawing: Drawing) -> bool:
 def sample(csr: Csr, drawing: Drawing, nodes: Nodes, keys: Any, node_ids: Nodes, fanout: int | None) -> KeptEdges:
     """Sample in-edges of ``nodes``; ``keys`` [nodes] are the hash keys of the rows."""
     starts, ids, positions = extension.sample(
-        *_arrays(csr), _weight(drawing), nodes, fanout, keys, drawing.key, node_ids, *_choice(drawing), threads()
+        *_arrays(csr), *_weights(drawing), nodes, fanout, keys, drawing.key, node_ids, *_choice(drawing), threads()
     )
     return KeptEdges(starts, positions, positions if ids is None else ids)
 
@@ -32,7 +32,7 @@ def sample(csr: Csr, drawing: Drawing, nodes: Nodes, keys: Any, node_ids: Nodes,
 def search(csr: Csr, drawing: Drawing, roots: Nodes, reaches: Reaches, apart: bool) -> SearchResult:
     """Expand ``roots`` hop by hop."""
     numbers, layers, starts, local, ids, positions = extension.khop(
-        *_arrays(csr), _weight(drawing), roots, reaches, drawing.key, apart, *_choice(drawing), threads()
+        *_arrays(csr), *_weights(drawing), roots, reaches, drawing.key, apart, *_choice(drawing), threads()
     )
     return SearchResult(numbers, layers, KeptEdges(starts, positions, positions if ids is None else ids), local)
 
@@ -43,9 +43,10 @@ def _arrays(csr: Csr) -> tuple[Any, Any, Any]:
     return _readable(csr.indptr, "i", np.int64), _readable(csr.indices, "i", np.int64), ids
 
 
-def _weight(drawing: Drawing) -> Any:
+def _weights(drawing: Drawing) -> tuple[Any, Any]:
+    """Weights and their sums, where the sampler reads them."""
     needed = drawing.weight is not None and drawing.registered.needs_weight
-    return _readable(drawing.weight, "f", np.float64) if needed else None
+    return (_readable(drawing.weight, "f", np.float64), drawing.sums) if needed else (None, None)
 
 
 def _readable(array: Any, kind: str, wide: type) -> Any:

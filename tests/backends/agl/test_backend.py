@@ -164,8 +164,9 @@ def test_an_epoch_draws_anew_only_with_resample(size, pipelined, options):
             places = np.flatnonzero(batch.targets == node)
             if len(places):
                 row = int(places[0] if batch.rows is None else batch.rows[places[0]])
-                csr = batch.structure[-1].csr
-                return sorted(batch.features[csr.indices[csr.indptr[row] : csr.indptr[row + 1]], 0].tolist())
+                csr, columns = batch.structure[-1].csr, batch.structure[0].own_columns
+                nodes = csr.indices[csr.indptr[row] : csr.indptr[row + 1]]
+                return sorted(batch.features[nodes if columns is None else columns[nodes], 0].tolist())
         raise AssertionError(node)
 
     assert of_node(once, 0) == of_node(once, 3) == of_node(anew, 0)

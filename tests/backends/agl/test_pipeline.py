@@ -60,8 +60,7 @@ def test_tables_become_shards_parameters_and_scores_of_all_nodes(tmp_path):
     assert train.main([*arguments, "-c", *settings]) == 0
     (tmp_path / "graph").mkdir()
     graph.save(tmp_path / "graph")
-    arguments = ["-m", model, "-i", str(tmp_path / "graph"), "-o", str(tmp_path / "out"), "-c", "fanouts=5,5", "seed=0"]
-    assert infer.main(arguments) == 0
+    assert infer.main(["-m", model, "-i", str(tmp_path / "graph"), "-o", str(tmp_path / "out")]) == 0
     tested, scores = graph.nodes_of("test"), np.load(tmp_path / "out" / "scores.npy")
     assert scores.shape == (graph.nodes, 2)
     assert auc(scores[tested], graph.labels[tested]) > 0.8

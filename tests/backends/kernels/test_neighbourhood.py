@@ -1,4 +1,4 @@
-"""Neighbourhoods against a search in plain Python that sorts edges by hash."""
+"""Neighbourhoods against a search in plain Python that shuffles each row; probabilities of every sampler."""
 
 from itertools import pairwise
 
@@ -7,10 +7,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import chi2
 
 from backends.kernels import khop, layer_blocks, sample_neighbors, spmm, union, union_with_places
+from backends.kernels.extension import extension
+from backends.kernels.sampling import first_neighbors
 from datasets.csr import Csr
-from datasets.randomness import hash_ids
+from datasets.randomness import hash_ids, keyed
 from tests.graphs import awkward_graph
 
 fanout = st.one_of(st.none(), st.integers(1, 6))
@@ -39,17 +42,25 @@ def same(actual, expected):
     assert actual.fanouts == expected.fanouts
 
 
+def shuffled(places, node, seed):
+    """Fisher and Yates's shuffle of a node's in-edges, one swap at a time."""
+    key = int(hash_ids(seed, "neighbour keys", np.array([node]))[0])
+    for swap in range(len(places)):
+        other = swap + (int(keyed(key, np.array([swap]))[0]) * (len(places) - swap) >> 64)
+        places[swap], places[other] = places[other], places[swap]
+    return places
+
+
 def by_search(csr, targets, fanouts, seed):
     """Distance of every node, and the kept positions of every expanded one by rank: uniform, one edge at a time."""
-    hashes = hash_ids(seed, "neighbour keys", csr.ids)
     distance, edges = dict.fromkeys(targets.tolist(), 0), {}
     frontier = targets.tolist()
     for depth in range(len(fanouts)):
         layers = fanouts[: len(fanouts) - depth]
         widest = None if None in layers else max(layers)
-        key = hashes if any(fanouts) else csr.ids
         for v in frontier:
-            edges[v] = sorted(range(csr.indptr[v], csr.indptr[v + 1]), key=lambda edge: key[edge])[:widest]
+            in_edges = list(range(csr.indptr[v], csr.indptr[v + 1]))
+            edges[v] = shuffled(in_edges, v, seed)[:widest] if any(fanouts) else in_edges
         reached = {int(csr.indices[edge]) for v in frontier for edge in edges[v]}
         frontier = sorted(reached - distance.keys())
         distance |= dict.fromkeys(frontier, depth + 1)
@@ -125,15 +136,60 @@ def test_samples_nest(seed, sampler, replacement):
         assert np.array_equal(small.csr.in_degrees, np.minimum(csr.in_degrees, 3))
 
 
-def test_samples_do_not_depend_on_the_order_of_the_edges():
-    csr = graph(1)
-    back = np.concatenate([np.arange(csr.indptr[v], csr.indptr[v + 1])[::-1] for v in range(20)])
-    reversed_rows = Csr(csr.indptr, csr.indices[back], csr.shape, csr.ids[back])
-    for replacement in (False, True):
-        samples = [
-            sample_neighbors(matrix, np.arange(20), 4, 3, replacement=replacement) for matrix in (csr, reversed_rows)
-        ]
-        np.testing.assert_array_equal(*(sample.csr.ids for sample in samples))
+@given(st.integers(0, 50), st.sampled_from(["uniform", "weighted", "topk", "full"]), st.booleans())
+def test_a_part_of_the_graph_samples_what_the_whole_graph_does(seed, sampler, replacement):
+    csr, replacement = graph(seed), replacement and sampler in ("uniform", "weighted")
+    weight, nodes = weights(csr), np.flatnonzero(np.random.default_rng(seed).random(20) < 0.5)
+    part, positions = csr.rows(nodes)
+    part = Csr(part.indptr, part.indices, part.shape, csr.ids[positions])
+    options = None if sampler == "full" else 4, seed, sampler
+    whole = sample_neighbors(csr, nodes, *options, weight, replacement)
+    parted = sample_neighbors(
+        part, np.arange(len(nodes)), *options, weight[positions], replacement, None, node_ids=nodes
+    )
+    np.testing.assert_array_equal(parted.csr.ids, whole.csr.ids)
+
+
+@given(st.integers(0, 50), st.integers(1, 5), st.one_of(st.none(), st.integers(1, 5)))
+def test_first_edges_of_rows_by_rank_are_the_sample(seed, most, fanout):
+    csr, nodes = graph(seed), np.arange(20)
+    widest = sample_neighbors(csr, nodes, most, seed)
+    first = first_neighbors(widest.csr, nodes[::-1], fanout)
+    expected = sample_neighbors(csr, nodes[::-1], min(most, fanout or most), seed)
+    np.testing.assert_array_equal(first.csr.indptr, expected.csr.indptr)
+    np.testing.assert_array_equal(widest.positions[first.positions], expected.positions)
+
+
+@pytest.mark.parametrize(("degree", "fanout"), [(4, 2), (5, 3), (3, 3), (150, 1), (600, 1)])
+def test_every_sequence_of_uniform_draws_is_as_likely_as_every_other(degree, fanout):
+    rows = 200_000 if degree < 100 else 30_000
+    indptr = np.arange(rows + 1, dtype=np.int64) * degree
+    csr = Csr(indptr, np.zeros(rows * degree, dtype=np.int32), (rows, 1))
+    drawn = sample_neighbors(csr, np.arange(rows), fanout, seed=3).positions.reshape(rows, fanout) % degree
+    sequences = np.zeros((degree,) * fanout)
+    np.add.at(sequences, tuple(drawn.T), 1)
+    possible = [len(set(places)) == fanout for places in np.ndindex(sequences.shape)]
+    counts = sequences.ravel()[possible]
+    assert counts.sum() == rows
+    assert g_statistic(counts, np.full(len(counts), 1 / len(counts))) < chi2.ppf(1 - 1e-6, len(counts) - 1)
+
+
+def g_statistic(counts, probabilities):
+    """G of observed counts: chi-square with one degree less than there are classes, if the probabilities are true."""
+    seen = counts > 0
+    return 2 * float((counts[seen] * np.log(counts[seen] / (counts.sum() * probabilities[seen]))).sum())
+
+
+@pytest.mark.parametrize("degree", [1 << 20, 1 << 40])
+@pytest.mark.parametrize("count", [1, 15, 200, 5000])
+def test_a_hub_costs_its_fanout_not_its_degree(degree, count):
+    places = extension.shuffle(degree, count, 7)  # a row of 2^40 edges could not even be read
+    moved = {}
+    for swap, place in enumerate(places.tolist()):
+        other = swap + (int(keyed(7, np.array([swap]))[0]) * (degree - swap) >> 64)
+        assert place == moved.get(other, other)
+        moved[other] = moved.get(swap, swap)
+    assert len(set(places.tolist())) == count and places.min() >= 0 and places.max() < degree
 
 
 def test_weights_pull_and_uniform_draws_are_level():

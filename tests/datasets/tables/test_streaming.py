@@ -1,9 +1,11 @@
 """User tables streamed to a graph on disk: equal to the loader in memory for any number of buckets and rows at once."""
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,7 +27,7 @@ def streamed(
 ) -> Graph:
     paths = [write(folder / f"{name}.{ending}", columns) for name, columns in (("nodes", nodes), ("edges", edges))]
     label_table = None if labels is None else write(folder / f"labels.{ending}", labels)
-    return stream_tables(TableOptions(*paths, **options), folder / "graph", label_table, buckets)
+    return stream_tables(TableOptions(*paths, **options), folder / "graph", label_table, buckets=buckets)
 
 
 @settings(max_examples=40, deadline=None)
@@ -110,3 +112,22 @@ def test_a_label_that_comes_twice_is_named_across_pieces(tmp_path: Path, monkeyp
 def test_labels_that_are_strings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"column 'label' holds string: give classes as numbers"):
         streamed(tmp_path, NODES | {"label": ["a", "b", "a"]}, EDGES)
+
+
+def test_memory_does_not_grow_with_the_tables(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 1 << 12)
+    peaks = []
+    for rows in (1 << 18, 1 << 18, 1 << 20):  # the first run pays what is loaded once
+        (folder := tmp_path / f"{len(peaks)}").mkdir()
+        random = np.random.default_rng(rows)
+        nodes = {"id": np.arange(rows // 4), "a": np.zeros(rows // 4, dtype=np.float32)}
+        edges = dict(zip(("source", "target"), random.integers(0, rows // 4, (2, rows)), strict=True))
+        for name, columns in (("nodes", nodes), ("edges", edges)):
+            parquet.write_table(pa.table(columns), folder / f"{name}.parquet", row_group_size=1 << 14)
+        (folder / "graph").mkdir()
+        paths = (str(folder / f"{name}.parquet") for name in ("nodes", "edges"))
+        tracemalloc.start()
+        stream_tables(TableOptions(*paths), folder / "graph", memory=4 << 20)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 1.3 * peaks[1]

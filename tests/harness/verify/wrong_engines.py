@@ -300,7 +300,7 @@ class MutantTrainer(TorchTrainer):
         """The edges of each layer."""
         seed = self.training.seed + (self.config.wrong == "fanouts of another seed")
         fanouts = self.spec.fanouts if self.config.wrong != "fanouts ignored" else ()
-        places = ranks(graph, seed)
+        places = ranks(graph, seed, max(fanouts, default=0))
         marks = [places < fanout for fanout in fanouts] or [np.ones(graph.csr.nnz, dtype=bool)] * self.spec.layers
         return [edges_of(graph, self.spec.name, self.config.wrong, layer) for layer in marks]
 

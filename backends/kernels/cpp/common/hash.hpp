@@ -25,9 +25,9 @@ inline double unit_interval(uint64_t hash) {
     return double(int64_t(hash >> 11) + 1) * 0x1p-53;
 }
 
-// Uniform from 0 to below `bound`, which is below 2^32.
+// Uniform from 0 to below `bound`: the high word of a 64 x 64-bit product.
 inline int64_t below(uint64_t hash, int64_t bound) {
-    return int64_t(((hash >> 32) * uint64_t(bound)) >> 32);
+    return int64_t((unsigned __int128)(hash) * uint64_t(bound) >> 64);
 }
 
 // Natural logarithm of a normal positive number: 2 artanh((m - 1) / (m + 1)) + e log 2, m in [sqrt(1/2), sqrt(2)).

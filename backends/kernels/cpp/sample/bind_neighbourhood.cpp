@@ -18,12 +18,13 @@ kernels::Numbers<Narrow, Wide> numbers(const Array& array, const char* name) {
 }
 
 kernels::GraphView graph(const Array& indptr, const Array& indices, const std::optional<Array>& ids,
-                         const std::optional<Array>& weight) {
+                         const std::optional<Array>& weight, const Maybe<double>& sums) {
     kernels::GraphView g;
     g.indptr = numbers<int32_t, int64_t>(indptr, "indptr");
     g.indices = numbers<int32_t, int64_t>(indices, "indices");
     if (ids) g.ids = numbers<int32_t, int64_t>(*ids, "edge_ids");
     if (weight) g.weight = numbers<float, double>(*weight, "weight");
+    g.sums = pointer(sums);
     g.rows = g.columns = int64_t(indptr.size()) - 1, g.nnz = int64_t(indices.size());
     return g;
 }
@@ -49,9 +50,9 @@ kernels::SearchResult search(const kernels::GraphView& g, const In<int64_t>& tar
 
 // `reaches`: for each hop, of how many edges the source is needed within one layer, two, ...; the last is its fanout.
 nb::tuple khop(Array indptr, Array indices, std::optional<Array> ids, std::optional<Array> weight,
-               In<int64_t> targets, Reaches reaches, uint64_t key, bool apart, int sampler, bool replacement,
+               Maybe<double> sums, In<int64_t> targets, Reaches reaches, uint64_t key, bool apart, int sampler, bool replacement,
                int threads) {
-    const kernels::GraphView g = graph(indptr, indices, ids, weight);
+    const kernels::GraphView g = graph(indptr, indices, ids, weight, sums);
     std::vector<kernels::Hop> hops;
     for (const auto& reach : reaches) {
         auto& hop = hops.emplace_back(kernels::Hop{draw_of(sampler, replacement, reach.back()), {}});
@@ -67,9 +68,9 @@ nb::tuple khop(Array indptr, Array indices, std::optional<Array> ids, std::optio
 }
 
 nb::tuple sample(Array indptr, Array indices, std::optional<Array> ids, std::optional<Array> weight,
-                 In<int64_t> nodes, std::optional<int64_t> fanout, Maybe<uint64_t> keys, uint64_t key,
+                 Maybe<double> sums, In<int64_t> nodes, std::optional<int64_t> fanout, Maybe<uint64_t> keys, uint64_t key,
                  Maybe<int64_t> node_ids, int sampler, bool replacement, int threads) {
-    const kernels::GraphView g = graph(indptr, indices, ids, weight);
+    const kernels::GraphView g = graph(indptr, indices, ids, weight, sums);
     const kernels::RowRequest request{int64_t(nodes.size()), nodes.data(), pointer(keys), pointer(node_ids), key};
     const kernels::Draw draw = draw_of(sampler, replacement, fanout);
     kernels::Edges edges;
@@ -84,15 +85,42 @@ nb::tuple sample(Array indptr, Array indices, std::optional<Array> ids, std::opt
     return nb::make_tuple(to_numpy(starts), ids_of(g, edges), to_numpy(edges.positions));
 }
 
+// Sums of the weights from the first edge of each row to each of its edges.
+nb::object weight_sums(Array indptr, Array weight, int threads) {
+    const auto starts = numbers<int32_t, int64_t>(indptr, "indptr");
+    const auto values = numbers<float, double>(weight, "weight");
+    const int64_t rows = int64_t(indptr.size()) - 1, edges = int64_t(weight.size());
+    for (int64_t row = 0; row < rows; ++row)
+        if (starts[row] < 0 || starts[row + 1] < starts[row] || starts[row + 1] > edges)
+            throw std::invalid_argument("indptr does not ascend from 0 to the number of weights at row " + std::to_string(row));
+    kernels::Buffer<double> sums;
+    double* out = sums.grow(edges);
+    {
+        nb::gil_scoped_release released;
+#pragma omp parallel for num_threads(kernels::workers(edges, threads)) schedule(dynamic, 4096)
+        for (int64_t row = 0; row < rows; ++row) {
+            double total = 0;
+            for (int64_t e = starts[row]; e < starts[row + 1]; ++e) out[e] = total = (e == starts[row] ? 0 : total) + values[e];
+        }
+    }
+    return to_numpy(sums);
+}
+
 }  // namespace
 
 void define_neighbourhood(nb::module_& m) {
     m.def("khop", &khop, "indptr"_a.noconvert(), "indices"_a.noconvert(), "ids"_a.noconvert().none(),
-          "weight"_a.noconvert().none(), "targets"_a.noconvert(), "reaches"_a, "key"_a, "apart"_a, "sampler"_a,
+          "weight"_a.noconvert().none(), "sums"_a.noconvert().none(), "targets"_a.noconvert(), "reaches"_a, "key"_a, "apart"_a, "sampler"_a,
           "replacement"_a, "threads"_a);
     m.def("sample", &sample, "indptr"_a.noconvert(), "indices"_a.noconvert(), "ids"_a.noconvert().none(),
-          "weight"_a.noconvert().none(), "nodes"_a.noconvert(), "fanout"_a.none(), "keys"_a.noconvert().none(), "key"_a,
+          "weight"_a.noconvert().none(), "sums"_a.noconvert().none(), "nodes"_a.noconvert(), "fanout"_a.none(), "keys"_a.noconvert().none(), "key"_a,
           "node_ids"_a.noconvert().none(), "sampler"_a, "replacement"_a, "threads"_a);
     m.def("keyed", [](uint64_t key, int64_t id) { return kernels::keyed(key, id); });
+    m.def("weight_sums", &weight_sums, "indptr"_a.noconvert(), "weight"_a.noconvert(), "threads"_a);
+    m.def("shuffle", [](int64_t degree, int64_t count, uint64_t key) {
+        kernels::Buffer<int64_t> places;
+        kernels::Shuffle().take(degree, count, key, 0, places.grow(count));
+        return to_numpy(places);
+    });
     m.def("logarithm", [](double value) { return kernels::logarithm(value); });
 }

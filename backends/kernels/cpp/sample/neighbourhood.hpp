@@ -71,16 +71,14 @@ void sample_rows(const GraphView& g, const Draw& draw, const RowRequest& request
         for (int64_t piece = 0; piece < pieces; ++piece) {
             const int64_t first = piece * kRowsAtOnce, last = std::min(first + kRowsAtOnce, request.count);
             failures.guard(first, [&] {
+                int64_t* positions = out.positions.data();
                 for (int64_t i = first; i < last; ++i) {
-                    const Row row = row_of(g, request.nodes[i]);
-                    for (int64_t e = row.begin; e < std::min(row.end, row.begin + 4 * kAheadOf); e += kAheadOf) {
-                        g.indices.prefetch(e);
-                        if (g.ids.data != nullptr) g.ids.prefetch(e);
+                    sampler.choose(row_of(g, request.nodes[i]), request.key_of(i), request.id_of(i), positions + starts[i]);
+                    for (int64_t e = starts[i]; e < starts[i + 1]; ++e) {
+                        g.indices.prefetch(positions[e]);
+                        if (g.ids.data != nullptr) g.ids.prefetch(positions[e]);
                     }
                 }
-                for (int64_t i = first; i < last; ++i)
-                    sampler.choose(row_of(g, request.nodes[i]), request.key_of(i), request.id_of(i),
-                                   out.positions.data() + starts[i]);
                 out.fill_ids(g, starts[first], starts[last]);
                 use(first, last);
             });

@@ -46,37 +46,101 @@ void radix_sort(std::vector<T>& values, Key key) {
     }
 }
 
+// A bit for each of many numbers, and one for each word of them that is touched: passes skip the other words.
+struct SparseBits {
+    std::vector<uint64_t> words, touched;
+
+    explicit SparseBits(int64_t count = 0) : words(count), touched((count + 63) / 64) {}
+    void set(int64_t number) {
+        const int64_t w = number >> 6;
+        words[w] |= uint64_t(1) << (number & 63), touched[w >> 6] |= uint64_t(1) << (w & 63);
+    }
+    // Call `use` with the place of each touched word of a range of 64, ascending.
+    template <class Use>
+    void for_each_in(int64_t range, Use use) const {
+        for (uint64_t left = touched[range]; left != 0; left &= left - 1) use(range * 64 + std::countr_zero(left));
+    }
+    template <class Use>
+    void for_each(Use use) const {
+        for (int64_t range = 0; range < int64_t(touched.size()); ++range) for_each_in(range, use);
+    }
+    // Also touch what `other` touches.
+    void touch(const SparseBits& other) {
+        for (size_t range = 0; range < touched.size(); ++range) touched[range] |= other.touched[range];
+    }
+    void clear() {
+        for_each([&](int64_t w) { words[w] = 0; });
+        std::fill(touched.begin(), touched.end(), 0);
+    }
+};
+
+// Bits of all numbers for the searches of one thread, all 0 between them: fresh memory would cost as much as a search.
+struct BitMemory {
+    struct Layer {
+        SparseBits bits;
+        std::vector<int32_t> before;  // numbers in earlier layers and words; of touched words
+    };
+    int64_t words = 0;
+    std::vector<SparseBits> noted;  // by thread
+    SparseBits seen;
+    std::vector<Layer> layers;
+
+    void start(int64_t numbers, int threads) {
+        const int64_t count = (numbers + 63) / 64;
+        if (count != words) noted.clear(), layers.clear(), seen = SparseBits(count), words = count;
+        while (int(noted.size()) < threads) noted.emplace_back(count);
+    }
+    Layer& layer(size_t number) {
+        if (number == layers.size()) layers.push_back({SparseBits(words), std::vector<int32_t>(words)});
+        return layers[number];
+    }
+    void clear() {
+        for (SparseBits& one : noted) one.clear();
+        for (Layer& layer : layers) layer.bits.clear();
+        seen.clear();
+    }
+};
+
 // A bit per number of the graph: small beside a hop that reaches many of them, and ascending without a sort.
 class BitNumbering {
   public:
-    BitNumbering(int64_t numbers, int threads)
-        : words_((numbers + 63) / 64), threads_(threads), noted_(threads, Bits(words_)), seen_(words_) {}
+    BitNumbering(int64_t numbers, int threads) : threads_(threads), memory_(of_this_thread()) {
+        memory_.start(numbers, threads);
+    }
+    ~BitNumbering() { memory_.clear(); }
 
     void room(const Buffer<int64_t>&, int64_t edges) { check_count(edges); }
 
     void note(int thread, const int64_t* numbers, int64_t count) {
-        uint64_t* own = noted_[thread].data();
-        for (int64_t i = 0; i < count; ++i) own[numbers[i] >> 6] |= uint64_t(1) << (numbers[i] & 63);
+        SparseBits& own = memory_.noted[thread];
+        for (int64_t i = 0; i < count; ++i) own.set(numbers[i]);
     }
 
     // Append the numbers that were noted for the first time to `numbers`, ascending; returns how many.
     int64_t append(Buffer<int64_t>& numbers) {
-        Layer& layer = layers_.emplace_back(Layer{Bits(words_), std::vector<int32_t>(words_)});
+        auto& [bits, before] = memory_.layer(count_++);
+        SparseBits& seen = memory_.seen;
+        for (SparseBits& one : memory_.noted) {
+            bits.touch(one);
+            one.for_each([&](int64_t w) { bits.words[w] |= std::exchange(one.words[w], 0); });
+            std::fill(one.touched.begin(), one.touched.end(), 0);
+        }
         const int64_t first = numbers.size();
         int64_t end = first;
-        for (int64_t w = 0; w < words_; ++w) {
-            uint64_t fresh = 0;
-            for (Bits& one : noted_) fresh |= std::exchange(one[w], 0);
-            fresh &= ~seen_[w];
-            layer.bits[w] = fresh, seen_[w] |= fresh;
-            layer.before[w] = int32_t(end), end += std::popcount(fresh);
-        }
+        bits.for_each([&](int64_t w) {
+            const uint64_t fresh = bits.words[w] & ~seen.words[w];
+            bits.words[w] = fresh, seen.words[w] |= fresh;
+            before[w] = int32_t(end), end += std::popcount(fresh);
+        });
+        seen.touch(bits);
         int64_t* to = numbers.grow(end - first);
 #pragma omp parallel for num_threads(workers(end - first, threads_)) schedule(static)
-        for (int64_t w = 0; w < words_; ++w) {
-            int64_t* at = to + (layer.before[w] - first);
-            for (uint64_t left = layer.bits[w]; left != 0; left &= left - 1) *at++ = w * 64 + std::countr_zero(left);
-        }
+        for (int64_t range = 0; range < int64_t(bits.touched.size()); ++range)
+            bits.for_each_in(range, [&](int64_t w) {
+                int64_t* at = to + (before[w] - first);
+                for (uint64_t left = bits.words[w]; left != 0; left &= left - 1)
+                    *at++ = w * 64 + std::countr_zero(left);
+            });
         return end - first;
     }
 
@@ -85,8 +149,9 @@ class BitNumbering {
         for (int64_t i = 0; i < count; ++i) {
             const int64_t w = numbers[i] >> 6, bit = numbers[i] & 63;
             int32_t place = 0;
-            for (const Layer& layer : layers_) {  // exactly one has the bit
-                const uint64_t bits = layer.bits[w];
+            for (size_t k = 0; k < count_; ++k) {  // exactly one layer has the bit
+                const BitMemory::Layer& layer = memory_.layers[k];
+                const uint64_t bits = layer.bits.words[w];
                 const int32_t here = layer.before[w] + std::popcount(bits & ((uint64_t(1) << bit) - 1));
                 place |= here & -int32_t(bits >> bit & 1);
             }
@@ -95,16 +160,13 @@ class BitNumbering {
     }
 
   private:
-    using Bits = std::vector<uint64_t>;
-    struct Layer {
-        Bits bits;
-        std::vector<int32_t> before;
-    };
-    int64_t words_;
+    static BitMemory& of_this_thread() {
+        static thread_local BitMemory memory;
+        return memory;
+    }
     int threads_;
-    std::vector<Bits> noted_;
-    Bits seen_;
-    std::vector<Layer> layers_;
+    size_t count_ = 0;  // layers
+    BitMemory& memory_;
 };
 
 // A hash table: its cost follows the search, not the graph.

@@ -7,6 +7,7 @@
 
 #include "common/hash.hpp"
 #include "sample/rank.hpp"
+#include "sample/shuffle.hpp"
 
 namespace kernels {
 
@@ -30,6 +31,7 @@ using Reals = Numbers<float, double>;
 struct GraphView {
     Integers indptr, indices, ids;  // ids without data: the position
     Reals weight;
+    const double* sums = nullptr;  // of the weights from the first edge of each row; without them rows are summed
     int64_t rows, columns, nnz;
     int64_t id(int64_t position) const { return ids.data == nullptr ? position : ids[position]; }
 };
@@ -98,45 +100,23 @@ class RowSampler {
 
     // Write the kept positions of `row` by rank to `out` [kept_count(row)].
     void choose(const Row& row, uint64_t key, int64_t node_id, int64_t* out) {
-        const int64_t degree = row.degree(), kept = kept_count(row, draw_);
-        if (degree == 0) return;
-        const bool by_id = draw_.sampler != Sampler::uniform || draw_.replacement;
-        in_order_ = !by_id || ascending(row);
-        if (!in_order_) sort_by_id(row);
+        const int64_t kept = kept_count(row, draw_);
+        if (kept == 0) return;
         if (draw_.replacement)
             with_replacement(row, keyed(key, node_id), kept, out);
+        else if (draw_.sampler == Sampler::uniform)
+            shuffle_.take(row.degree(), kept, keyed(key, node_id), row.begin, out);
+        else if (draw_.sampler == Sampler::weighted && row.degree() > kFew)
+            by_weight(row, key, keyed(key, node_id), kept, out);
         else if (draw_.sampler == Sampler::full)
-            for (int64_t i = 0; i < kept; ++i) out[i] = position(row, i);
+            std::iota(out, out + kept, row.begin);
         else
             smallest(row, key, kept, out);
     }
 
   private:
     static constexpr int64_t kBlock = 512;
-
-    int64_t position(const Row& row, int64_t place) const { return row.begin + (in_order_ ? place : order_[place]); }
-
-    bool ascending(const Row& row) const {
-        if (g_.ids.data == nullptr) return true;
-        bool rising = true;
-        for (int64_t e = row.begin + 1; e < row.end; ++e) rising &= g_.ids[e - 1] <= g_.ids[e];
-        return rising;
-    }
-
-    void sort_by_id(const Row& row) {
-        const int64_t degree = row.degree();
-        order_.resize(degree);
-        if (degree <= kCounted) {
-            for (int64_t i = 0; i < degree; ++i) keys_[i] = g_.ids[row.begin + i];
-            rank_by_counting(keys_, degree, ranked_);
-            std::copy_n(ranked_, degree, order_.data());
-            return;
-        }
-        sorting_.resize(degree);
-        for (int64_t i = 0; i < degree; ++i) sorting_[i] = {g_.ids[row.begin + i], i};
-        std::sort(sorting_.begin(), sorting_.end());
-        for (int64_t i = 0; i < degree; ++i) order_[i] = sorting_[i].place;
-    }
+    static constexpr int64_t kFew = 64, kRejected = 64;  // FEW and REJECTED of the definition
 
     double weight(int64_t at) const {
         const double value = g_.weight[at];
@@ -151,100 +131,93 @@ class RowSampler {
         return value;
     }
 
-    // Keys of places [first, first + count) of the row.
-    void fill_keys(const Row& row, uint64_t key, int64_t first, int64_t count) {
+    // Keys of the edges at [begin, begin + count).
+    void fill_keys(uint64_t key, int64_t begin, int64_t count) {
         if (draw_.sampler == Sampler::topk) {
-            for (int64_t i = 0; i < count; ++i) keys_[i] = ordered(-weight(position(row, first + i)));
+            for (int64_t i = 0; i < count; ++i) keys_[i] = ordered(-weight(begin + i));
             return;
         }
-        const int64_t begin = row.begin + first;
-        if (!in_order_) {
-            for (int64_t i = 0; i < count; ++i) keys_[i] = g_.id(position(row, first + i));
-        } else if (g_.ids.data == nullptr) {
-            for (int64_t i = 0; i < count; ++i) keys_[i] = begin + i;
-        } else if (g_.ids.wide) {
-            const int64_t* ids = static_cast<const int64_t*>(g_.ids.data) + begin;
-            for (int64_t i = 0; i < count; ++i) keys_[i] = ids[i];
-        } else {
-            const int32_t* ids = static_cast<const int32_t*>(g_.ids.data) + begin;
-            for (int64_t i = 0; i < count; ++i) keys_[i] = ids[i];
-        }
-        if (draw_.sampler == Sampler::uniform) {
-            for (int64_t i = 0; i < count; ++i) keys_[i] = int64_t(keyed(key, keys_[i]) ^ (uint64_t(1) << 63));
-        } else {
-            for (int64_t i = 0; i < count; ++i) logs_[i] = -logarithm(unit_interval(keyed(key, keys_[i])));
-            for (int64_t i = 0; i < count; ++i) keys_[i] = ordered(logs_[i] / weight(position(row, first + i)));
-        }
+        for (int64_t i = 0; i < count; ++i) logs_[i] = -logarithm(unit_interval(keyed(key, g_.id(begin + i))));
+        for (int64_t i = 0; i < count; ++i) keys_[i] = ordered(logs_[i] / weight(begin + i));
     }
 
     void smallest(const Row& row, uint64_t key, int64_t kept, int64_t* out) {
         const int64_t degree = row.degree();
-        if (draw_.sampler == Sampler::uniform && below_a_bound(row, key, kept, out)) return;
         if (degree <= kCounted) {
-            fill_keys(row, key, 0, degree);
+            fill_keys(key, row.begin, degree);
             rank_by_counting(keys_, degree, ranked_);
-            for (int64_t i = 0; i < kept; ++i) out[i] = position(row, ranked_[i]);
+            for (int64_t i = 0; i < kept; ++i) out[i] = row.begin + ranked_[i];
             return;
         }
         smallest_.start(kept);
-        for (int64_t first = 0; first < degree; first += kBlock) {
-            const int64_t count = std::min(kBlock, degree - first);
-            fill_keys(row, key, first, count);
-            smallest_.offer(keys_, count, first);
+        for (int64_t begin = row.begin; begin < row.end; begin += kBlock) {
+            const int64_t count = std::min(kBlock, row.end - begin);
+            fill_keys(key, begin, count);
+            smallest_.offer(keys_, count, begin);
         }
-        for (const Candidate& one : smallest_.sorted()) *out++ = position(row, one.place);
+        for (const Candidate& one : smallest_.sorted()) *out++ = one.place;
     }
 
-    // Uniform keys: ranks only those below a bound. False where these are too few or too many.
-    bool below_a_bound(const Row& row, uint64_t key, int64_t kept, int64_t* out) {
-        const int64_t degree = row.degree();
-        const double expected = double(kept) + 4 * std::sqrt(double(kept)) + 4;
-        if (2 * expected > double(degree) || 2 * expected > double(kCounted)) return false;
-        const int64_t bound = int64_t((expected / double(degree) - 0.5) * 0x1p64);
-        int64_t below = 0;
-        for (int64_t first = 0; first < degree; first += kBlock) {
-            const int64_t count = std::min(kBlock, degree - first);
-            fill_keys(row, key, first, count);
-            for (int64_t i = 0; i < count; ++i) {
-                few_[below] = keys_[i], places_[below] = first + i;
-                below += keys_[i] < bound;
-                if (below > kCounted) return false;
+    // Successive draws from the sums of the weights; places drawn before are rejected.
+    void by_weight(const Row& row, uint64_t edge_key, uint64_t draw_key, int64_t kept, int64_t* out) {
+        const double* sums = sums_of(row);
+        moved_.start(kept);
+        int64_t taken = 0, rejected = 0;
+        for (int64_t draw = 0; taken < kept && rejected < kRejected; ++draw) {
+            const int64_t place = place_of(sums, row.degree(), keyed(draw_key, draw));
+            int64_t& mark = moved_.at(place);
+            if (mark == kDrawn) {
+                ++rejected;
+                continue;
             }
+            mark = kDrawn, out[taken++] = row.begin + place, rejected = 0;
         }
-        if (below < kept) return false;
-        rank_by_counting(few_, below, ranked_);
-        for (int64_t i = 0; i < kept; ++i) out[i] = position(row, places_[ranked_[i]]);
-        return true;
+        if (taken == kept) return;
+        smallest_.start(kept);  // by keys, those drawn first: a few heavy weights hide the others
+        for (int64_t begin = row.begin; begin < row.end; begin += kBlock) {
+            const int64_t count = std::min(kBlock, row.end - begin);
+            fill_keys(edge_key, begin, count);
+            for (int64_t i = 0; i < count; ++i)
+                if (moved_.holds(begin + i - row.begin)) keys_[i] = std::numeric_limits<int64_t>::min();
+            smallest_.offer(keys_, count, begin);
+        }
+        const auto& sorted = smallest_.sorted();
+        for (int64_t i = taken; i < kept; ++i) out[i] = sorted[i].place;
+    }
+
+    // The sums of a row's weights, stored or computed.
+    const double* sums_of(const Row& row) {
+        if (g_.sums != nullptr) return g_.sums + row.begin;
+        sums_.resize(row.degree());
+        double total = 0;
+        for (int64_t i = 0; i < row.degree(); ++i) sums_[i] = total = (i == 0 ? 0 : total) + weight(row.begin + i);
+        return sums_.data();
+    }
+
+    static int64_t place_of(const double* sums, int64_t degree, uint64_t hash) {
+        const double drawn = unit_interval(hash) * sums[degree - 1];
+        return std::min(int64_t(std::lower_bound(sums, sums + degree, drawn) - sums), degree - 1);
     }
 
     void with_replacement(const Row& row, uint64_t key, int64_t draws, int64_t* out) {
         const int64_t degree = row.degree();
         if (draw_.sampler == Sampler::uniform) {
-            for (int64_t d = 0; d < draws; ++d) out[d] = position(row, below(keyed(key, d), degree));
+            for (int64_t d = 0; d < draws; ++d) out[d] = row.begin + below(keyed(key, d), degree);
             return;
         }
-        sums_.resize(degree);
-        double total = 0;
-        for (int64_t i = 0; i < degree; ++i) sums_[i] = total = (i == 0 ? 0 : total) + weight(position(row, i));
-        for (int64_t d = 0; d < draws; ++d) {
-            const double drawn = unit_interval(keyed(key, d)) * total;
-            const int64_t place = std::lower_bound(sums_.begin(), sums_.end(), drawn) - sums_.begin();
-            out[d] = position(row, std::min(place, degree - 1));
-        }
+        const double* sums = sums_of(row);
+        for (int64_t d = 0; d < draws; ++d) out[d] = row.begin + place_of(sums, degree, keyed(key, d));
     }
 
     const GraphView& g_;
     const Draw draw_;
-    bool in_order_ = true;
     alignas(64) int64_t keys_[kBlock + kVectorBytes];
-    alignas(64) int64_t few_[kCounted + kVectorBytes];
-    int64_t places_[kCounted + 1];
     int32_t ranked_[kCounted];
     double logs_[kBlock];
-    std::vector<int64_t> order_;
-    std::vector<Candidate> sorting_;
     std::vector<double> sums_;
     Smallest smallest_;
+    Shuffle shuffle_;
+    MovedPlaces moved_;  // here: the places drawn by weight
 };
 
 }  // namespace kernels

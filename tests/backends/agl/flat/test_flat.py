@@ -59,7 +59,9 @@ def neighbourhood(target, incoming, hops, preferred, passes):
         reached = []
         for node in sorted(frontier):
             some = [edge for edge in incoming.get(node, []) if passes(*edge)]
-            for rank, (edge, source) in enumerate(sorted(some, key=lambda item: preferred(item[0]))[:limit]):
+            for rank, (edge, source) in enumerate(
+                sorted(some, key=lambda item: (preferred(item[0]), item[::-1]))[:limit]
+            ):
                 edges.append((node, source, rank, edge))
                 if source not in distance:
                     distance[source] = depth + 1
@@ -76,18 +78,18 @@ def weight(edge: int) -> float:
 
 
 CASES = {
-    "full, 2 hops": (["-h", "2"], [None, None], lambda edge: edge, None),
-    "full, 3 hops, undirected": (["-h", "3", "--undirected"], [None] * 3, lambda edge: edge, None),
+    "full, 2 hops": (["-h", "2"], [None, None], lambda edge: 0, None),
+    "full, 3 hops, undirected": (["-h", "3", "--undirected"], [None] * 3, lambda edge: 0, None),
     "topk by weight": (
         ["-h", "2", "-s", "topk(by=weight,limit=4);topk(by=weight,limit=2)"],
         [4, 2],
-        lambda edge: (-weight(edge), edge),
+        lambda edge: -weight(edge),
         None,
     ),
     "least by an edge's feature, the deeper hop wider": (
         ["-h", "3", "-s", "topk(by=feature[1],limit=1,reverse=true);topk(by=feature[1],limit=3,reverse=true)"],
         [1, 3, 3],
-        lambda edge: (float(EDGES["g"][edge % ROWS]), edge),
+        lambda edge: float(EDGES["g"][edge % ROWS]),
         None,
     ),
     "filtered by types, features and arithmetic": (
@@ -98,7 +100,7 @@ CASES = {
             "(type in (0, 2) OR neighbor.type == 1) AND 2 < weight * 2 < 80 and neighbor.feature[1] > -1",
         ],
         [None, None],
-        lambda edge: edge,
+        lambda edge: 0,
         lambda edge, source: (
             (EDGES["type"][edge % ROWS] in (0, 2) or NODES["type"][source] == 1)
             and 2 < weight(edge) * 2 < 80
@@ -191,7 +193,7 @@ def test_edges_are_drawn_as_often_as_their_weights_say(tmp_path):
         for more in ("", ", replacement=true"):
             (folder := tmp_path / f"{method}{len(more)}").mkdir()
             arguments = write(folder, "parquet", nodes, edges)
-            assert main([*arguments, "-h", "1", "-s", f"{method}(limit=1{more})"]) == 0
+            assert main([*arguments, "-h", "1", "--targets", "all", "-s", f"{method}(limit=1{more})"]) == 0
             (records,) = GraphFeatureReader(folder / "out").batches(count + 3)
             share = np.bincount(records.edge_ids % 3, minlength=3) / count
             assert np.abs(share - expected).max() < 4 * np.sqrt(0.25 / count)

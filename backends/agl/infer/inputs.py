@@ -1,0 +1,137 @@
+"""What ``python -m backends.agl.infer`` reads: the model, the graph of a folder or of tables, the targets."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backends.agl.flat.reader import GraphFeatureReader, sampling_of
+from backends.agl.flat.sampling_strategy import SamplingStrategy
+from backends.agl.infer.job import Nodes
+from backends.agl.infer.slices import read_state, spec_from_state
+from backends.agl.model_file import TrainedModel, read_model
+from backends.agl.settings import InferSettings
+from backends.kernels.samplers import SAMPLERS
+from datasets.features import SparseFeatures, refuse_not_finite
+from datasets.graph import Graph
+from datasets.tables.node_stream import NAMES
+from datasets.tables.reading import read_table
+
+ROWS_AT_ONCE = 1 << 16
+SAMPLING = ("fanouts", "seed", "sampler", "replacement", "slope")
+
+
+def model_of(path: Path, settings: InferSettings, stated: list[str]) -> TrainedModel:
+    """Read a model; ``stated`` are the settings of the command line, which may not contradict the model's file.
+
+    They say how to sample for a file that does not. ``sampler=full`` reads all in-edges, however it was trained. Raises
+    ValueError.
+    """
+    model = read_model(path)
+    if model is None:
+        return _without_strategy(path, settings)
+    named = [name for name in SAMPLING if name in stated]
+    if settings.sampler == "full" and named == ["sampler"]:
+        spec = replace(model.spec, fanouts=())
+        return replace(model, spec=spec, strategy=SamplingStrategy((None,) * spec.layers, "full"))
+    if named:
+        raise ValueError(
+            f"{path} says how its neighbourhoods were sampled: leave out -c {', '.join(named)}, or give "
+            "-c sampler=full alone to read all in-edges"
+        )
+    return model
+
+
+def _without_strategy(path: Path, settings: InferSettings) -> TrainedModel:
+    state = read_state(path)
+    fanouts = () if settings.sampler == "full" else settings.fanouts
+    spec = spec_from_state(state, str(path), settings.slope, fanouts)
+    if not fanouts:
+        return TrainedModel(spec, state, SamplingStrategy((None,) * spec.layers, "full"))
+    sampler = SAMPLERS.get(settings.sampler)
+    by = "weight" if sampler is not None and sampler.needs_weight else None
+    strategy = SamplingStrategy(fanouts, settings.sampler, by, settings.replacement, seed=settings.seed)
+    return TrainedModel(spec, state, strategy)
+
+
+def open_graph(folder: Path) -> Graph:
+    """Map a prepared graph: the folder itself, or ``graph`` in a folder of GraphFlat; raises ValueError."""
+    inner = folder / "graph"
+    folder = inner if not (folder / "graph.json").is_file() and inner.is_dir() else folder
+    if not (folder / "graph.json").is_file():
+        raise ValueError(
+            f"{folder} holds neither graph.json nor shards: give the folder of a prepared graph or of GraphFlat, or "
+            "tables by -n and -e"
+        )
+    return Graph.load(folder)
+
+
+def names_of(graph_folder: Path) -> Any:
+    """The user's names of the nodes [nodes], ``None`` where their ids are numbers."""
+    from pyarrow import parquet
+
+    path = graph_folder / NAMES
+    if not path.is_file():
+        return None
+    return parquet.read_table(path, columns=["name"]).column("name").to_numpy(zero_copy_only=False).astype(str)
+
+
+def check_graph(graph: Graph) -> None:
+    """Raise ValueError for a graph without features, or with values that are not finite."""
+    if graph.features is None:
+        raise ValueError(f"the graph {graph.name} has no features: GraphInfer starts from them")
+    if isinstance(graph.features, SparseFeatures):
+        refuse_not_finite(graph.features.csr.destinations, graph.features.csr.indices, graph.features.values)
+    dense = None if isinstance(graph.features, SparseFeatures) else graph.features
+    for column, array in (("features of node", dense), ("weight of edge", graph.edge_weights)):
+        for start in range(0, 0 if array is None else len(array), ROWS_AT_ONCE):
+            finite = np.isfinite(array[start : start + ROWS_AT_ONCE])
+            rows = finite.reshape(len(finite), -1).all(axis=1)
+            if not rows.all():
+                row = start + int(np.argmin(rows))
+                raise ValueError(
+                    f"the {column} {row} of {graph.name} are not finite: mend the graph, then prepare it again"
+                )
+
+
+def check_shards(reader: GraphFeatureReader, path: Path, model: TrainedModel) -> None:
+    """Raise ValueError where shards were not sampled as the model was trained, or have another width."""
+    manifest, strategy = reader.manifest, sampling_of(reader)
+    if model.strategy != strategy or model.filtering != manifest["filter"]:
+        raise ValueError(
+            f"{reader.folder} was sampled by {_sampling(strategy, manifest['filter'])}, {path} was trained on "
+            f"{_sampling(model.strategy, model.filtering)}: flatten again with that, or score the graph"
+        )
+    if model.spec.in_width != manifest["width"]:
+        raise ValueError(f"the model takes {model.spec.in_width} features, {reader.folder} has {manifest['width']}")
+
+
+def _sampling(strategy: SamplingStrategy | None, filtering: str | None) -> str:
+    return f"{strategy} of the edges where {filtering or 'nothing is filtered'}"
+
+
+def targets_of(path: Path, graph: Graph, names: Any, column: str) -> Nodes:
+    """Read the nodes to score: numbers from ``.npy``, or ids from the column of a table; raises ValueError."""
+    if path.suffix == ".npy":
+        return _numbers(path)
+    table = read_table(str(path), "targets")
+    ids = table.ids(column)
+    known = names if names is not None else graph.node_ids if graph.node_ids is not None else np.arange(graph.nodes)
+    if (known.dtype.kind == "U") != (ids.dtype.kind == "U"):
+        raise ValueError(f"{path}: column {column!r} holds ids of another kind than the node table: give both alike")
+    order = np.argsort(known, kind="stable")
+    places = order[np.minimum(np.searchsorted(known, ids, sorter=order), len(known) - 1)]
+    table.refuse(column, known[places] != ids, "no node has this id: add it to the node table or remove this row")
+    return places.astype(np.int64)
+
+
+def _numbers(path: Path) -> Nodes:
+    try:
+        targets = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path} is no whole .npy file of numbers ({error}): save the targets again") from error
+    if not isinstance(targets, np.ndarray) or targets.ndim != 1 or targets.dtype.kind not in "iu":
+        content = f"{targets.dtype} of shape {targets.shape}" if isinstance(targets, np.ndarray) else "several arrays"
+        raise ValueError(f"{path} holds {content}: give node numbers")
+    return targets.astype(np.int64)

@@ -1,0 +1,194 @@
+"""From tables to scores by three commands: every strategy scores alike from tables, a graph, and shards."""
+
+import json
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import csv, parquet
+from safetensors import safe_open
+
+from backends.agl.flat import commandline as flat
+from backends.agl.infer import commandline as infer
+from backends.agl.train import commandline as train
+
+COUNT, ROWS = 60, 400
+DRAWN = np.random.default_rng(5)
+IDS = DRAWN.permutation(1000)[:COUNT]
+SOURCES, TARGETS = np.minimum(*DRAWN.integers(0, COUNT, (2, 2, ROWS)))
+NODES = {
+    "id": IDS,
+    "a": DRAWN.normal(size=COUNT).astype(np.float32),
+    "b": DRAWN.normal(size=COUNT).astype(np.float32),
+    "type": DRAWN.integers(0, 3, COUNT),
+    "label": [None if one < 0 else int(one) for one in DRAWN.integers(-1, 3, COUNT)],
+}
+EDGES = {
+    "source": IDS[SOURCES],
+    "target": IDS[TARGETS],
+    "weight": DRAWN.uniform(0.1, 2.0, ROWS).astype(np.float32),
+    "g": DRAWN.normal(size=ROWS).astype(np.float32),
+}
+SAMPLINGS = [
+    "full()",
+    "uniform(4);uniform(2)",
+    "uniform(2);uniform(5)",
+    "uniform(3, replacement=true)",
+    "weighted(by=weight, limit=3);weighted(by=weight, limit=2)",
+    "weighted(by=weight, limit=3, replacement=true)",
+    "topk(by=weight, limit=2)",
+    "topk(by=feature[0], limit=3, reverse=true)",
+]
+
+
+def tables(folder: Path, nodes=NODES, edges=EDGES, ending="parquet") -> list[str]:
+    """Write both tables; return the options that name them."""
+    write = parquet.write_table if ending == "parquet" else csv.write_csv
+    for name, columns in (("nodes", nodes), ("edges", edges)):
+        write(pa.table(columns), folder / f"{name}.{ending}")
+    return ["-n", str(folder / f"nodes.{ending}"), "-e", str(folder / f"edges.{ending}")]
+
+
+def scores_of(folder: Path) -> dict:
+    """Scores by id."""
+    return dict(zip(np.load(folder / "nodes.npy").tolist(), np.load(folder / "scores.npy"), strict=True))
+
+
+def chain(folder: Path, model: str, *options: str, given_tables=None) -> list[str]:
+    """Flatten and train; return the tables."""
+    files = given_tables or tables(folder)
+    read = [*files, "--split", "0.8,0.1,0.1", "--edge-features", "g"]
+    assert flat.main([*read, "-h", "2", "-o", str(folder / "flat"), *options]) == 0
+    trained = ["-m", model, "-i", str(folder / "flat"), "-o", str(folder / "model.safetensors")]
+    assert train.main([*trained, "-c", "epochs=2", "hidden=4", "threads=1", "heads=2"]) == 0
+    return files
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(["gcn", "sage", "gat"]),
+    st.sampled_from(SAMPLINGS),
+    st.sampled_from(["node", "target"]),
+    st.sampled_from([None, "weight > 0.5 and neighbor.type in (0, 1)", "weight * 2 > 0.9"]),
+    st.integers(0, 3),
+    st.booleans(),
+)
+def test_every_strategy_scores_alike_from_tables_a_graph_and_shards(model, sampling, scope, filtering, seed, shared):
+    used = model == "gcn" or filtering is not None or "by=weight" in sampling
+    weight = [] if used else ["--weight", "none"]
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        options = ["-s", sampling, "--scope", scope, "--seed", str(seed), "--shard-records", "7", *weight]
+        options += ["-f", filtering] if filtering else []
+        files = chain(folder, model, *options, *(["--shared"] if shared else []))
+        stated = ["-m", str(folder / "model.safetensors"), "-c", "partitions=3", "threads=1", "batch_size=9"]
+        assert infer.main([*stated, *files, "-o", str(folder / "tables")]) == 0
+        assert infer.main([*stated, *files, "-o", str(folder / "hoods"), "-c", "infer=neighbourhood"]) == 0
+        assert infer.main([*stated, "-i", str(folder / "flat"), "-o", str(folder / "shards")]) == 0
+        everyone, hoods, targets = (scores_of(folder / one) for one in ("tables", "hoods", "shards"))
+    assert set(everyone) == set(IDS.tolist()) and len(targets) == sum(label is not None for label in NODES["label"])
+    bound = 1e-5 * max(np.abs(score).max() for score in everyone.values())
+    assert max(np.abs(everyone[node] - hoods[node]).max() for node in everyone) <= bound
+    assert max(np.abs(everyone[node] - targets[node]).max() for node in targets) <= bound
+
+
+def test_a_graph_that_flatten_keeps_is_scored_whole_and_names_stay(tmp_path, capsys):
+    words = np.array([f"user {number}" for number in IDS])
+    nodes, edges = NODES | {"id": words}, EDGES | {"source": words[SOURCES], "target": words[TARGETS]}
+    files = chain(tmp_path, "gcn", "--keep-graph", given_tables=tables(tmp_path, nodes, edges, "csv"))
+    assert "-n NODES -e EDGES" in capsys.readouterr().out
+    for name, source in (("graph", ["-i", str(tmp_path / "flat")]), ("tables", files)):
+        assert infer.main(["-m", str(tmp_path / "model.safetensors"), *source, "-o", str(tmp_path / name)]) == 0
+    graph, read = scores_of(tmp_path / "graph"), scores_of(tmp_path / "tables")
+    assert set(graph) == set(words.tolist()) and all(np.array_equal(graph[word], read[word]) for word in words)
+    parquet.write_table(pa.table({"id": words[[7, 3]]}), tmp_path / "some.parquet")
+    few = ["-t", str(tmp_path / "some.parquet"), "-o", str(tmp_path / "few")]
+    assert infer.main(["-m", str(tmp_path / "model.safetensors"), *files, *few]) == 0
+    assert np.load(tmp_path / "few" / "nodes.npy").tolist() == words[[7, 3]].tolist()
+    assert sorted(path.name for path in (tmp_path / "few").iterdir()) == ["facts.json", "nodes.npy", "scores.npy"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Tables, shards and a model of one strategy."""
+    folder = tmp_path_factory.mktemp("trained")
+    return folder, chain(folder, "gcn", "-s", "uniform(3)")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda folder, files: [*files, "-c", "fanouts=2,2"], "leave out -c fanouts, or give -c sampler=full alone"),
+        (lambda folder, files: [*files, "-c", "seed=1", "sampler=full"], "leave out -c seed, sampler"),
+        (lambda folder, files: [], "give either tables, by -n and -e, or a folder, by -i"),
+        (lambda folder, files: files[:2], "give either tables, by -n and -e, or a folder, by -i"),
+        (lambda folder, files: [*files, "-i", str(folder / "flat")], "give either tables"),
+        (lambda folder, files: ["-i", str(folder)], "holds neither graph.json nor shards"),
+        (lambda folder, files: [*files, "--features", "a"], "the model takes 2 features, tables has 1"),
+        (lambda folder, files: [*files, "-t", str(folder / "stranger.csv")], "no node has this id"),
+        (lambda folder, files: ["-i", str(folder / "other")], "was sampled by .*fanouts=.4, 4.*was trained on"),
+        (lambda folder, files: [*files, "-c", "infer=neighbourhood", "run_on=ray"], "give run_on=local"),
+    ],
+)
+def test_inputs_that_do_not_fit_the_model_are_refused_and_leave_nothing(trained, tmp_path, capsys, change, message):
+    folder, files = trained
+    if not (folder / "other").exists():
+        (folder / "stranger.csv").write_text("id\n1001\n")
+        assert flat.main([*files, "-h", "2", "-s", "uniform(4)", "-o", str(folder / "other")]) == 0
+    arguments = ["-m", str(folder / "model.safetensors"), "-o", str(tmp_path / "out"), *change(folder, files)]
+    capsys.readouterr()
+    assert infer.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert re.search(message, error), error
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_folders_files_are_never_removed(trained, tmp_path, capsys):
+    folder, files = trained
+    (tmp_path / "out" / "work").mkdir(parents=True)
+    (tmp_path / "out" / "work" / "thesis.txt").write_text("mine")
+    arguments = ["-m", str(folder / "model.safetensors"), *files, "-o", str(tmp_path / "out")]
+    assert infer.main(arguments) == 2
+    assert "holds files of something else" in capsys.readouterr().err
+    assert (tmp_path / "out" / "work" / "thesis.txt").read_text() == "mine"
+
+
+def test_all_in_edges_can_be_read_however_a_model_was_trained(trained, tmp_path):
+    folder, files = trained
+    arguments = ["-m", str(folder / "model.safetensors"), *files]
+    assert infer.main([*arguments, "-o", str(tmp_path / "sampled")]) == 0
+    assert infer.main([*arguments, "-o", str(tmp_path / "whole"), "-c", "sampler=full"]) == 0
+    assert not np.allclose(np.load(tmp_path / "sampled" / "scores.npy"), np.load(tmp_path / "whole" / "scores.npy"))
+
+
+def test_weights_that_nothing_reads_and_missing_labels_are_refused(tmp_path, capsys):
+    files = tables(tmp_path)
+    assert flat.main([*files, "-h", "2", "-o", str(tmp_path / "flat"), "--split", "0.5,0.25,0.25"]) == 0
+    model = ["-i", str(tmp_path / "flat"), "-o", str(tmp_path / "model.safetensors")]
+    assert train.main(["-m", "sage", *model]) == 2
+    assert "which sage would drop: train gcn, sample by them as in weighted" in capsys.readouterr().err
+    assert flat.main([*files, "-h", "2", "-o", str(tmp_path / "unsplit")]) == 0
+    assert train.main(["-m", "gcn", "-i", str(tmp_path / "unsplit"), "-o", str(tmp_path / "other.safetensors")]) == 2
+    assert "as in --split 0.8,0.1,0.1" in capsys.readouterr().err
+    assert flat.main([*files, "-h", "2", "-o", str(tmp_path / "more"), "--split", "0.9,0.3,0.1"]) == 2
+    assert "split=0.9,0.3,0.1 is not allowed" in capsys.readouterr().err
+    bare = tables(tmp_path, {name: column for name, column in NODES.items() if name != "label"})
+    assert flat.main([*bare, "-h", "2", "-o", str(tmp_path / "bare")]) == 2
+    assert "no node of tables has a label: say which nodes to flatten, as in --targets all" in capsys.readouterr().err
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_model_file_says_how_it_was_trained_and_damage_is_named(trained, tmp_path, capsys):
+    folder, files = trained
+    with safe_open(folder / "model.safetensors", "numpy") as file:
+        facts = json.loads(file.metadata()["agl"])
+    assert facts["strategy"]["fanouts"] == [3, 3] and facts["tables"]["edge_features"] == ["g"]
+    data = (folder / "model.safetensors").read_bytes().replace(b"strategy", b"strateg1")
+    (tmp_path / "model.safetensors").write_bytes(data)
+    assert infer.main(["-m", str(tmp_path / "model.safetensors"), *files, "-o", str(tmp_path / "out")]) == 2
+    assert "the metadata of" in capsys.readouterr().err
