@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import IO
+from typing import IO, Any
 
 from datasets.tables.table import TableError, UserTable
 
@@ -48,7 +48,7 @@ def read_batches(path: str, role: str) -> Iterator[UserTable]:
             batches = (
                 csv.open_csv(file, csv.ReadOptions(use_threads=False))
                 if ending == ".csv"
-                else parquet.ParquetFile(file).iter_batches(ROWS_AT_ONCE)
+                else _parquet_batches(parquet.ParquetFile(file))
             )
             for batch in batches:
                 if batch.num_rows:
@@ -58,6 +58,12 @@ def read_batches(path: str, role: str) -> Iterator[UserTable]:
         raise _unreadable(f"{path}: after row {first}", error) from error
     if not first:
         raise _empty(path, role)
+
+
+def _parquet_batches(file: Any) -> Iterator[Any]:
+    """Batches of rows, one row group after the other: one iterator over all holds on to what it has read."""
+    for group in range(file.num_row_groups):
+        yield from file.iter_batches(ROWS_AT_ONCE, row_groups=[group])
 
 
 def most_rows(path: str, role: str) -> int:
