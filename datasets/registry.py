@@ -57,7 +57,8 @@ def _ogb(title: str, feature_file: str, split: str, **options: Any) -> Entry:
 
 
 def _structure(title: str, file: str) -> Entry:
-    return Entry("datasets.published.structure_only:load", "structure", title, (file,))
+    options = {"features": 0, "seed": 0}
+    return Entry("datasets.published.structure_only:load", "structure", title, (file,), options=options)
 
 
 def _lookalike(of: str) -> Entry:
