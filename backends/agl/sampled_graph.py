@@ -91,7 +91,7 @@ class SampledGraph:
         first, *others = self.matrices(neighbourhood, form)
         if form != "tight" or len(nodes) < self.least_in_place * self.csr.shape[1]:
             return [first, *others], nodes
-        indices = nodes[first.csr.indices].astype(first.csr.indices.dtype)
+        indices = nodes.astype(first.csr.indices.dtype)[first.csr.indices]
         rows = first.csr.shape[0]
         over_all_nodes = Csr(first.csr.indptr, indices, (rows, self.csr.shape[1]))
         return [LayerMatrix(over_all_nodes, first.weight, torch.from_numpy(nodes[:rows])), *others], None

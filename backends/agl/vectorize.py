@@ -12,8 +12,9 @@ from backends.base.layered import LayerMatrix
 from backends.base.sparse_rows import Rows
 from backends.kernels import Neighbourhood, layer_blocks
 from backends.kernels.graphfeatures import MergedRecords
+from backends.kernels.loops import with_self_loops
 from backends.model import ModelSpec
-from datasets.adjacency import SELF_LOOP_MODELS, insert_self_loops
+from datasets.adjacency import SELF_LOOP_MODELS
 from datasets.csr import Csr
 
 Floats = NDArray[np.floating[Any]]
@@ -57,16 +58,12 @@ def _matrix(
 ) -> LayerMatrix:
     if model not in SELF_LOOP_MODELS:
         return LayerMatrix(csr)
-    with_loops, old_positions = insert_self_loops(csr, 0)
     if model != "gcn":
-        return LayerMatrix(with_loops)
+        return LayerMatrix(with_self_loops(csr)[0])
     assert scale is not None
-    weight: Floats = np.ones(with_loops.nnz)
-    if edge_weights is not None and csr.nnz:
-        assert positions is not None
-        weight = np.where(old_positions >= 0, edge_weights[positions[np.maximum(old_positions, 0)]], 1.0)
-    weight = scale[with_loops.destinations] * weight * scale[with_loops.indices]
-    return LayerMatrix(with_loops, torch.from_numpy(weight.astype(np.float32)))
+    looped, weight = with_self_loops(csr, scale[: csr.shape[1]], edge_weights, positions)
+    assert weight is not None
+    return LayerMatrix(looped, torch.from_numpy(weight))
 
 
 def inverse_sqrt(degrees: Floats) -> Floats:

@@ -26,6 +26,7 @@ from datasets.graph import Graph
 
 Parts = dict[str, Tensor]
 _ATTENTION = 6  # multiply-adds of a dense layer that take as long as one of an edge
+_NARROW = 16  # columns of a product that take about as long as reading its input
 _SCORES = 16  # columns of a dense product that take as long as the two columns of scores
 
 
@@ -170,10 +171,15 @@ class LayeredNetwork(Network):
             x, own = product_pair(hidden, *weights, rows if isinstance(rows, int) else len(hidden))
             return {"x": x}, {"own": own if isinstance(rows, int) else select_rows(own, rows)}
         first = self.aggregates_first(layer)
-        sent = {"x": hidden if first else product(hidden, self._sent_weight(layer))}
         if self.spec.name == "gcn":
-            return sent, {}
+            return {"x": hidden if first else product(hidden, self._sent_weight(layer))}, {}
+        if not first and isinstance(rows, int) and 2 * rows < len(hidden) and self.spec.width_out(layer) <= _NARROW:
+            # one product of all rows: the gradient of some rows would be a copy of all, to add to the others'
+            weights = torch.cat([self.parameter(layer, name) for name in ("weight_neigh", "weight_self")], 1)
+            x, own = dense(hidden, weights).split(self.spec.width_out(layer), 1)
+            return {"x": x.contiguous()}, {"own": own[:rows]}
         own_rows = select_rows(hidden, rows)
+        sent = {"x": hidden if first else product(hidden, self._sent_weight(layer))}
         return sent, {"own": own_rows if first else dense(own_rows, self.parameter(layer, "weight_self"))}
 
     def receive(

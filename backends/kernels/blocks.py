@@ -1,6 +1,7 @@
 """Layer blocks: the pruned matrix that each layer of a model multiplies with on a neighbourhood."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -46,15 +47,26 @@ def _block(neighbourhood: Neighbourhood, layers: int, layer: int, form: str) -> 
     csr, fanout, positions = neighbourhood.csr, neighbourhood.fanouts[layer - 1], neighbourhood.positions
     end = int(csr.indptr[rows])
     indptr, shape = csr.indptr[: rows + 1], (rows, columns)
-    if form != "paper" and (fanout is None or int(np.diff(indptr).max(initial=0)) <= fanout):
-        return LayerBlock(Csr(indptr, csr.indices[:end], shape, csr.ids[:end]), _select(positions, slice(end)))
-    mask = csr.indices[:end] < columns if form == "paper" else np.ones(end, dtype=bool)
-    over = 0 if fanout is None else int(np.flatnonzero(np.diff(indptr) > fanout).max(initial=-1)) + 1
+    degrees = np.diff(indptr)
     # only nodes near the targets have more edges than this layer's fanout
-    mask[: int(indptr[over])] &= row_places(indptr[: over + 1]) < (fanout or 0)
-    places = np.flatnonzero(mask)
-    starts = np.concatenate(([0], np.cumsum(mask)))[indptr].astype(indptr.dtype)
-    return LayerBlock(Csr(starts, csr.indices[places], shape, csr.ids[places]), _select(positions, places))
+    over = 0 if fanout is None else int(np.flatnonzero(degrees > fanout).max(initial=-1)) + 1
+    if form == "paper":
+        mask = csr.indices[:end] < columns
+        mask[: int(indptr[over])] &= row_places(indptr[: over + 1]) < (fanout or 0)
+        places = np.flatnonzero(mask)
+        starts = np.concatenate(([0], np.cumsum(mask)))[indptr].astype(indptr.dtype)
+        return LayerBlock(Csr(starts, csr.indices[places], shape, csr.ids[places]), _select(positions, places))
+    if over == 0:
+        return LayerBlock(Csr(indptr, csr.indices[:end], shape, csr.ids[:end]), _select(positions, slice(end)))
+    assert fanout is not None
+    starts = np.concatenate(([0], np.cumsum(np.minimum(degrees, fanout)))).astype(indptr.dtype)
+    first = np.arange(starts[over]) + np.repeat(indptr[:over] - starts[:over], np.diff(starts[: over + 1]))
+
+    def shortened(array: Any) -> Any:
+        return np.concatenate((array[first], array[indptr[over] : end]))
+
+    chosen = None if positions is None else shortened(positions)
+    return LayerBlock(Csr(starts, shortened(csr.indices), shape, shortened(csr.ids)), chosen)
 
 
 def _select(positions: Nodes | None, places: slice | Nodes) -> Nodes | None:

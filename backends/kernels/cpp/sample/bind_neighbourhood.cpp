@@ -2,6 +2,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "common/bindings.hpp"
+#include "sample/loops.hpp"
 #include "sample/neighbourhood.hpp"
 
 namespace {
@@ -106,6 +107,30 @@ nb::object weight_sums(Array indptr, Array weight, int threads) {
     return to_numpy(sums);
 }
 
+template <class T>
+nb::tuple add_self_loops(In<T> indptr, In<T> indices, int64_t columns, Maybe<double> scale, std::optional<Array> weights,
+                         Maybe<int64_t> positions, int threads) {
+    kernels::LayerEdges<T> edges{indptr.data(), indices.data(), int64_t(indptr.size()) - 1, columns, pointer(scale), {},
+                                 pointer(positions)};
+    if (weights) edges.edge_weights = numbers<float, double>(*weights, "edge_weights");
+    kernels::Buffer<T> bounds, sources;
+    kernels::Buffer<float> weight;
+    const int64_t nnz = int64_t(indices.size()) + edges.rows;
+    bounds.grow(edges.rows + 1), sources.grow(nnz), weight.grow(scale ? nnz : 0);
+    {
+        nb::gil_scoped_release released;
+        kernels::add_self_loops(edges, bounds.data(), sources.data(), weight.data(), threads);
+    }
+    nb::object values = scale ? to_numpy(weight) : nb::none();
+    return nb::make_tuple(to_numpy(bounds), to_numpy(sources), values);
+}
+
+template <class T>
+void define_loops(nb::module_& m) {
+    m.def("add_self_loops", &add_self_loops<T>, "indptr"_a.noconvert(), "indices"_a.noconvert(), "columns"_a,
+          "scale"_a.noconvert().none(), "edge_weights"_a.noconvert().none(), "positions"_a.noconvert().none(), "threads"_a);
+}
+
 }  // namespace
 
 void define_neighbourhood(nb::module_& m) {
@@ -116,6 +141,8 @@ void define_neighbourhood(nb::module_& m) {
           "weight"_a.noconvert().none(), "sums"_a.noconvert().none(), "nodes"_a.noconvert(), "fanout"_a.none(), "keys"_a.noconvert().none(), "key"_a,
           "node_ids"_a.noconvert().none(), "sampler"_a, "replacement"_a, "threads"_a);
     m.def("keyed", [](uint64_t key, int64_t id) { return kernels::keyed(key, id); });
+    define_loops<int32_t>(m);
+    define_loops<int64_t>(m);
     m.def("weight_sums", &weight_sums, "indptr"_a.noconvert(), "weight"_a.noconvert(), "threads"_a);
     m.def("shuffle", [](int64_t degree, int64_t count, uint64_t key) {
         kernels::Buffer<int64_t> places;
