@@ -25,7 +25,8 @@ MANIFEST = "manifest.json"
 class GraphFeatureReader:
     """The GraphFeatures of a folder that GraphFlat finished; ``manifest`` records graph, sampling and sizes.
 
-    ``shards`` are the files. Raises ShardError where GraphFlat did not finish or a file is damaged.
+    ``shards`` are the files. Raises ShardError where GraphFlat did not finish, a file is damaged, or shards of another
+    run lie there.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -40,6 +41,13 @@ class GraphFeatureReader:
         except ValueError as error:
             raise ShardError(f"{path} is damaged ({error}): flatten the graph again") from error
         self.shards = [shard_path(self.folder, number) for number in range(self.manifest["shards"])]
+        own = {name for shard in self.shards for name in (shard.name, features_path(shard).name)}
+        foreign = sorted(path.name for path in self.folder.glob("part-*.parquet") if path.name not in own)
+        if foreign:
+            raise ShardError(
+                f"{self.folder} holds {foreign[0]}, but GraphFlat wrote {len(self.shards)} shards there: shards of "
+                "another run are among them, give each run a folder of its own"
+            )
         self.bytes_read = 0
 
     def __len__(self) -> int:

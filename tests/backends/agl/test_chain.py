@@ -192,3 +192,13 @@ def test_a_model_file_says_how_it_was_trained_and_damage_is_named(trained, tmp_p
     (tmp_path / "model.safetensors").write_bytes(data)
     assert infer.main(["-m", str(tmp_path / "model.safetensors"), *files, "-o", str(tmp_path / "out")]) == 2
     assert "the metadata of" in capsys.readouterr().err
+
+
+def test_shards_of_another_run_in_the_folder_are_refused(trained, tmp_path, capsys):
+    folder, files = trained
+    assert flat.main([*files, "-h", "2", "-o", str(tmp_path / "flat"), "--shard-records", "7"]) == 0
+    part = (tmp_path / "flat" / "part-00000.parquet").read_bytes()
+    (tmp_path / "flat" / "part-00099.parquet").write_bytes(part)
+    arguments = ["-m", str(folder / "model.safetensors"), "-i", str(tmp_path / "flat"), "-o", str(tmp_path / "out")]
+    assert infer.main(arguments) == 2
+    assert "holds part-00099.parquet, but GraphFlat wrote 7 shards there" in capsys.readouterr().err
