@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.agl.flat.sampling_strategy import SamplingStrategy
+from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy
 from backends.agl.infer.slices import check_state, read_state
 from backends.model import ModelSpec, State
 
@@ -35,7 +35,7 @@ def save_model(path: Path, model: TrainedModel) -> None:
 
     assert model.strategy is not None
     facts = {"spec": asdict(model.spec), "strategy": asdict(model.strategy)}
-    facts |= {"filter": model.filtering, "tables": model.tables}
+    facts |= {"filter": model.filtering, "tables": model.tables, "draws": DRAWS}
     unnamed = path.with_name(f".{path.name}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -63,6 +63,8 @@ def read_model(path: Path) -> TrainedModel | None:
         model = TrainedModel(ModelSpec(**spec), state, SamplingStrategy(**strategy), facts["filter"], facts["tables"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"the metadata of {path} are damaged ({error}): train the model again") from error
+    if facts["draws"] != DRAWS and strategy["method"] != "full":
+        raise ValueError(f"{path} was trained on samples of version {facts['draws']}, these are {DRAWS}: train again")
     check_state(model.spec, state, str(path))
     return model
 

@@ -7,10 +7,11 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from backends.agl.progress import Progress, silent
 from datasets.features import LAYOUTS
 from datasets.graph import Graph
 from datasets.tables.options import TableOptions
-from datasets.tables.streaming import stream_tables, tables_sha256
+from datasets.tables.streaming import MEMORY, stream_tables, tables_sha256
 
 PATHS = ("nodes", "edges")
 
@@ -45,6 +46,7 @@ def add_table_options(options: argparse.ArgumentParser, required: bool) -> None:
     tables.add_argument("--feature-values", help="a column of lists of their values (1)")
     tables.add_argument("--layout", choices=LAYOUTS, help="of features: sparse where few are set (auto)")
     tables.add_argument("--width", type=int, help="expected features per node")
+    tables.add_argument("--memory", type=float, help="GiB of a part of the tables while it is sorted (0.25)")
     tables.add_argument("--undirected", action="store_true", help="each row is an edge in both directions")
 
 
@@ -60,16 +62,19 @@ def columns_of(options: TableOptions) -> dict[str, Any]:
     return {name: value for name, value in asdict(options).items() if name not in PATHS}
 
 
-def read_tables(options: TableOptions, labels: str | None, folder: Path) -> Graph:
+def read_tables(parsed: argparse.Namespace, options: TableOptions, folder: Path, progress: Progress = silent) -> Graph:
     """Write the tables as a graph into ``folder`` and map it, or map the graph that an interrupted run wrote there."""
-    facts = folder / "graph.json"
+    facts, labels, memory = folder / "graph.json", getattr(parsed, "labels", None), getattr(parsed, "memory", None)
+    if memory is not None and not 0 < memory < float("inf"):
+        raise ValueError(f"--memory {memory} is not allowed: give GiB above 0")
     sha256 = tables_sha256(options, [labels] if labels else [])
     if facts.is_file() and json.loads(facts.read_text())["sha256"] == sha256:
         return Graph.load(folder)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    most = MEMORY if memory is None else max(int(memory * 2**30), 1)
     try:
-        return stream_tables(options, folder, labels)
+        return stream_tables(options, folder, labels, most, progress=progress)
     except BaseException:
         shutil.rmtree(folder)
         raise

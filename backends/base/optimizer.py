@@ -49,11 +49,14 @@ class _Moments:
 
     parameter: nn.Parameter
     decay: float
+    mean: Tensor = field(init=False)
+    square: Tensor = field(init=False)
     write: Callable[[Tensor, AdamRates], None] = field(init=False)
     steps: int = 0
 
     def __post_init__(self) -> None:
-        self.write = adam_step(self.parameter, torch.zeros_like(self.parameter), torch.zeros_like(self.parameter))
+        self.mean, self.square = torch.zeros_like(self.parameter), torch.zeros_like(self.parameter)
+        self.write = adam_step(self.parameter, self.mean, self.square)
 
     def step(self, rates_of: Callable[[int, float], AdamRates]) -> None:
         """Take a step, unless the parameter has no gradient; as in torch, it then counts none."""
@@ -76,6 +79,17 @@ class KernelAdam:
         """Forget the gradients."""
         for moments in self.moments:
             moments.parameter.grad = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The running means and steps of every parameter, in the order of the parameters."""
+        return {"moments": [[one.mean, one.square, one.steps] for one in self.moments]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over the running means and steps that ``state_dict`` returned."""
+        for one, (mean, square, steps) in zip(self.moments, state["moments"], strict=True):
+            one.mean.detach().copy_(mean)
+            one.square.detach().copy_(square)
+            one.steps = steps
 
     def step(self) -> None:
         """Take a step with all parameters that have a gradient; in a profile it is named as torch's."""

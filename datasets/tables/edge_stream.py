@@ -4,6 +4,8 @@ The ends of an edge are numbered in buckets by the key of the source, then of th
 ranges of destinations into the CSR.
 """
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,19 @@ from datasets.tables.columns import check_kind, edge_arrays, unknown_id
 from datasets.tables.id_index import IdIndex, keys_of
 from datasets.tables.node_stream import append_arrays
 from datasets.tables.options import TableOptions
-from datasets.tables.out_of_core import Buckets, GrowingArray
+from datasets.tables.out_of_core import Buckets, GrowingArray, Progress
 from datasets.tables.reading import read_batches
 from datasets.tables.table import TableError, Values
 
 
-def write_edges(tables: TableOptions, folder: Path, work: Path, index: IdIndex, nodes: int) -> int:
-    """Write ``indptr``, ``indices``, ``edge_ids`` and the edge arrays; returns the number of dropped self loops."""
-    by_source, rows, attributes = _read_edges(tables, work, index)
+def write_edges(
+    tables: TableOptions, folder: Path, work: Path, index: IdIndex, nodes: int, most: int, progress: Progress
+) -> int:
+    """Write ``indptr``, ``indices``, ``edge_ids`` and the edge arrays; returns the number of dropped self loops.
+
+    ``most`` bounds the number of rows.
+    """
+    by_source, rows, attributes = _read_edges(tables, work, index, lambda done: progress("rows of edges", done, most))
     by_target = Buckets(work, "by-target", index.buckets, 3)
     for bucket, edges in enumerate(by_source.drain()):
         target_keys, source_keys, ids = edges.T
@@ -34,11 +41,14 @@ def write_edges(tables: TableOptions, folder: Path, work: Path, index: IdIndex, 
         targets = _numbers(index, bucket, target_keys, ids, tables, tables.target)
         loops += _append_edges(by_range, sources, targets, ids, nodes, rows if tables.undirected else None)
     row_arrays = {name: np.load(work / f"{name}.npy", mmap_mode="r") for name in attributes}
-    _write_csr(folder, by_range, nodes, rows * (2 if tables.undirected else 1), row_arrays)
+    sort = partial(progress, "sorted parts of the edges")
+    _write_csr(folder, by_range, nodes, rows * (2 if tables.undirected else 1), row_arrays, sort)
     return loops
 
 
-def _read_edges(tables: TableOptions, work: Path, index: IdIndex) -> tuple[Buckets, int, list[str]]:
+def _read_edges(
+    tables: TableOptions, work: Path, index: IdIndex, read: Callable[[int], None]
+) -> tuple[Buckets, int, list[str]]:
     """Partition (target key, source key, row) by source and write the attributes in row order.
 
     Returns the buckets, the number of rows and the names of the attributes.
@@ -54,6 +64,7 @@ def _read_edges(tables: TableOptions, work: Path, index: IdIndex) -> tuple[Bucke
         arrays = edge_arrays(table, tables.weight, tables.edge_type, tables.edge_features)
         append_arrays(files, work, table, arrays)
         rows += table.rows
+        read(rows)
     for file in files.values():
         file.close()
     return by_source, rows, list(files)
@@ -83,7 +94,14 @@ def _append_edges(
     return int((~edges).sum())
 
 
-def _write_csr(folder: Path, by_range: Buckets, nodes: int, largest: int, row_arrays: dict[str, Any]) -> None:
+def _write_csr(
+    folder: Path,
+    by_range: Buckets,
+    nodes: int,
+    largest: int,
+    row_arrays: dict[str, Any],
+    written: Callable[[int, int], None],
+) -> None:
     """Sort each range of destinations and append it to the CSR and to the edge arrays."""
     dtype = index_dtype(max(nodes, largest, 1))
     files = {name: GrowingArray(folder / f"{name}.npy") for name in ("indptr", "indices", "edge_ids", *row_arrays)}
@@ -99,5 +117,6 @@ def _write_csr(folder: Path, by_range: Buckets, nodes: int, largest: int, row_ar
         files["edge_ids"].append(edges[:, 2].astype(index_dtype(largest)))
         for name, values in row_arrays.items():
             files[name].append(values[edges[:, 2] % len(values)])
+        written(number + 1, ranges)
     for file in files.values():
         file.close()

@@ -1,5 +1,6 @@
 """Streaming of a node table and a table of labels to the node arrays of a saved graph."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -29,8 +30,13 @@ class StreamedNodes:
     width: int
 
 
-def write_nodes(tables: TableOptions, folder: Path, keys: Buckets, labelled: bool) -> StreamedNodes:
-    """Write features, types, labels and splits batch by batch, and partition (key, node number) into ``keys``."""
+def write_nodes(
+    tables: TableOptions, folder: Path, keys: Buckets, labelled: bool, read: Callable[[int], None]
+) -> StreamedNodes:
+    """Write features, types, labels and splits batch by batch, and partition (key, node number) into ``keys``.
+
+    ``read`` is called with the rows so far.
+    """
     files: dict[str, GrowingArray] = {}
     count, classes, kind = 0, 0, ""
     names, features = _NameFile(folder / NAMES), FeatureFiles(folder)
@@ -53,6 +59,7 @@ def write_nodes(tables: TableOptions, folder: Path, keys: Buckets, labelled: boo
             classes = max(classes, batch_classes)
         append_arrays(files, folder, table, arrays)
         count += table.rows
+        read(count)
     names.close()
     features.close(tables.layout)
     for file in files.values():

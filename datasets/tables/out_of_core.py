@@ -1,6 +1,6 @@
 """Arrays larger than memory: ``.npy`` files that grow by rows, and rows partitioned into bucket files."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from io import BytesIO
 from pathlib import Path
@@ -10,6 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 HEADER = 128
+Progress = Callable[[str, int, int], None]
+
+
+def silent(step: str, done: int, total: int) -> None:
+    """A progress callback that shows nothing."""
 
 
 class GrowingArray:

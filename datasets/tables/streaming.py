@@ -15,7 +15,7 @@ from datasets.tables.edge_stream import write_edges
 from datasets.tables.id_index import write_index
 from datasets.tables.node_stream import StreamedNodes, write_labels, write_nodes
 from datasets.tables.options import TableOptions, check_feature_options
-from datasets.tables.out_of_core import Buckets
+from datasets.tables.out_of_core import Buckets, Progress, silent
 from datasets.tables.reading import most_rows, table_sha256
 from datasets.tables.sparse_columns import pop_features
 
@@ -25,30 +25,38 @@ BUCKETS = 8, 512  # at least and at most: each is an open file
 
 
 def stream_tables(
-    tables: TableOptions, folder: Path, label_table: str | None = None, memory: int = MEMORY, buckets: int | None = None
+    tables: TableOptions,
+    folder: Path,
+    label_table: str | None = None,
+    memory: int = MEMORY,
+    buckets: int | None = None,
+    progress: Progress = silent,
 ) -> Graph:
     """Write the graph of user tables into the empty ``folder``, in the files of ``Graph.save``, and map it.
 
     ``label_table`` holds id, label and split of some nodes instead of the node table. Ids that are strings are written
     to ``names.parquet`` (``node_stream.NAMES``) by number of their node. Memory is that of one batch of rows, or of one
-    of ``buckets`` parts of the nodes or edges, by default as many as keep a part within ``memory`` bytes. Raises
-    TableError naming file and row.
+    of ``buckets`` parts of the nodes or edges, by default as many as keep a part within ``memory`` bytes.
+    ``progress(step, done, total)`` is called for each batch and part. Raises TableError naming file and row.
     """
     check_feature_options(tables)
     if tables.feature_columns is not None and tables.width is None:
         raise ValueError("tables that are read in pieces need the width of their sparse features: give width")
+    node_rows, edge_rows = most_rows(tables.nodes, "node"), most_rows(tables.edges, "edge")
     if buckets is None:
-        rows = max(most_rows(path, role) for path, role in ((tables.nodes, "node"), (tables.edges, "edge")))
-        buckets = int(np.clip(-(-rows * (1 + tables.undirected) * BYTES_PER_ROW // memory), *BUCKETS))
+        rows = max(node_rows, edge_rows) * (1 + tables.undirected)
+        buckets = int(np.clip(-(-rows * BYTES_PER_ROW // memory), *BUCKETS))
     work = folder / "buckets"
     work.mkdir(parents=True)
     keys = Buckets(work, "ids", buckets, 2)
-    nodes = write_nodes(tables, folder, keys, labelled=label_table is None)
+    nodes = write_nodes(
+        tables, folder, keys, label_table is None, lambda done: progress("rows of nodes", done, node_rows)
+    )
     index = write_index(keys, work, tables.nodes, nodes.kind)
     classes = nodes.classes
     if label_table is not None:
         classes = write_labels(tables, folder, index, label_table, nodes.count)
-    loops = write_edges(tables, folder, work, index, nodes.count)
+    loops = write_edges(tables, folder, work, index, nodes.count, edge_rows, progress)
     shutil.rmtree(work)
     sha256 = tables_sha256(tables, () if label_table is None else (label_table,))
     return _save_facts(folder, nodes, classes, loops, sha256)

@@ -5,16 +5,16 @@ import errno
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from backends.agl.config import RUN_ON
 from backends.agl.flat.folder_lock import locked
-from backends.agl.flat.job import FlattenJob, Origin, Progress, flatten_to, nodes_to_flatten
+from backends.agl.flat.job import FlattenJob, Origin, flatten_to, nodes_to_flatten
+from backends.agl.flat.reader import MANIFEST
 from backends.agl.flat.sampling_strategy import SCOPES, StrategyError, parse_sampling
 from backends.agl.flat.source import UnfitEdge
+from backends.agl.places import written
+from backends.agl.progress import step_progress
 from backends.agl.tables import add_table_options, columns_of, read_tables, table_options_of
 from backends.parallel import ray_cluster as cluster
 from datasets.graph import SPLITS, Graph
@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "-s", "--sampling", default="full()", help="sampler per hop, hop 1 first: uniform(15);uniform(10) (full())"
     )
-    options.add_argument("-o", "--output", type=Path, required=True, help="folder for the shards; must not exist")
+    options.add_argument("-o", "--output", required=True, help="folder for the shards, any fsspec path; must not exist")
     options.add_argument("-f", "--filter", help="edges to sample from: weight > 0.5 and neighbor.type in (1, 2)")
     options.add_argument("--targets", default="labelled", choices=["labelled", "all", *SPLITS], help="nodes to flatten")
     options.add_argument("--scope", default="node", choices=SCOPES, help="one sample per node, or one per target")
@@ -53,24 +53,26 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Flatten; 0 done, 1 the disk is full or a file cannot be read, 2 the arguments are wrong."""
     parsed = parser().parse_args(arguments)
+    place = parsed.output
     try:
         job = flatten_job_of(parsed)
-        if parsed.output.exists():
-            raise ValueError(f"{parsed.output} exists: delete it or choose another folder")
-        manifest = flatten_tables(parsed, job)
+        with written(place, MANIFEST) as parsed.output:
+            if parsed.output.exists():
+                raise ValueError(f"{parsed.output} exists: delete it or choose another folder")
+            manifest = flatten_tables(parsed, job)
     except (ValueError, OSError, MemoryError) as error:
-        print(f"error: {failure_message(error, parsed.output)}", file=sys.stderr)
+        print(f"error: {failure_message(error, place)}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
     sizes = manifest["sizes"]
     print(
         f"{sizes['records']:,} GraphFeatures in {manifest['seconds']:.1f} s, {manifest['shards']} shards, "
         f"{sizes['file_bytes']:,} bytes ({sizes['embedded_bytes']:,} with features in each, {sizes['shared_bytes']:,} "
-        f"with features once per shard), {manifest['duplication']:.1f} copies of a node: {parsed.output}"
+        f"with features once per shard), {manifest['duplication']:.1f} copies of a node: {place}"
     )
     return 0
 
 
-def failure_message(error: Exception, output: Path) -> str:
+def failure_message(error: Exception, output: str) -> str:
     """The message of a failure, with advice."""
     if isinstance(error, MemoryError):
         return "out of memory: give smaller --shard-records or fanouts"
@@ -95,9 +97,9 @@ def flatten_tables(parsed: argparse.Namespace, job: FlattenJob) -> dict[str, Any
     """Read the tables into a temporary mapped graph and flatten it; returns the manifest with the seconds taken."""
     started = time.perf_counter()
     tables = parsed.output.with_name(f".{parsed.output.name}.tables")
-    with locked(tables), shard_progress() as progress:
+    with locked(tables), step_progress() as progress:
         options = table_options_of(parsed)
-        graph = read_tables(options, getattr(parsed, "labels", None), tables)
+        graph = read_tables(parsed, options, tables, progress)
         read_seconds = time.perf_counter() - started
         origin = Origin(columns_of(options), tables / NAMES, tables if parsed.keep_graph else None)
         try:
@@ -116,16 +118,3 @@ def row_of(edge: int, graph: Graph, undirected: bool) -> int:
     """Row of the edge table, from 1, of an edge id."""
     rows = graph.csr.nnz // (2 if undirected else 1) + graph.self_loops_dropped
     return edge % rows + 1
-
-
-@contextmanager
-def shard_progress() -> Iterator[Progress]:
-    """A progress bar of finished shards on stderr."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    columns = (TextColumn("flatten"), BarColumn(), MofNCompleteColumn(), TextColumn("shards"), TimeElapsedColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("flatten", total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -18,8 +18,8 @@ from backends.agl.flat.rounds import Ints
 from backends.agl.flat.shards import Totals, shard_once
 from backends.agl.flat.source import Source
 from backends.agl.flat.store import TargetNeighbourhoods, encode_neighbourhoods
+from backends.agl.progress import Progress, silent
 
-Progress = Callable[[int, int], None]
 Task = Callable[..., list[Any]]
 
 
@@ -118,9 +118,7 @@ def store_shard(
 class FlattenRounds:
     """One GraphFlat run by tasks: Map and sampling once, K reduce rounds, Store."""
 
-    def __init__(
-        self, executor: Executor, partial: Path, setup: FlattenTaskSetup, progress: Progress | None = None
-    ) -> None:
+    def __init__(self, executor: Executor, partial: Path, setup: FlattenTaskSetup, progress: Progress = silent) -> None:
         self.executor, self.partial, self.progress = executor, partial, progress
         self.setup, self.setup_handle = setup, executor.put(setup)
         self.folder = partial / f"rounds-{setup.reducers}-{setup.hub_threshold}"
@@ -144,8 +142,7 @@ class FlattenRounds:
         ]
         for (shard,) in running:
             totals.add(*self.executor.get([shard])[0])
-            if self.progress:
-                self.progress(totals.shards, shards)
+            self.progress("flatten", totals.shards, shards)
         return loads
 
     def _sample(self) -> tuple[list[Any], list[int]]:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,10 @@ from backends.agl.flat.local import flatten_batches, in_threads
 from backends.agl.flat.mapreduce import FlattenTaskSetup
 from backends.agl.flat.reader import MANIFEST
 from backends.agl.flat.rounds import Ints
-from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError
+from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy, StrategyError
 from backends.agl.flat.shards import Sizes, Totals, shard_once
 from backends.agl.flat.source import Source
+from backends.agl.progress import Progress, silent
 from backends.kernels.sampling import distinct
 from datasets.features import SparseFeatures
 from datasets.graph import SPLITS, Graph
@@ -27,7 +27,6 @@ from datasets.randomness import permutation
 
 ESTIMATE_TARGETS = 256
 ESTIMATE_MARGIN = 1.1
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class FlattenJob:
     def identity(self, graph: Graph, targets: Ints) -> str:
         """Hash of everything that the result depends on."""
         inputs = {option.name: getattr(self, option.name) for option in fields(self)[:4]}
-        inputs |= {"strategy": asdict(self.strategy)}
+        inputs |= {"strategy": asdict(self.strategy), "draws": DRAWS}
         inputs |= {"graph": [graph.name, graph.sha256, graph.nodes, graph.csr.nnz, graph.width]}
         inputs |= {"sparse": isinstance(graph.features, SparseFeatures)}
         inputs |= {"targets": hashlib.sha256(targets.astype("<i8").tobytes()).hexdigest()}
@@ -105,7 +104,7 @@ def flatten_to(
     graph: Graph,
     targets: Ints,
     job: FlattenJob,
-    progress: Progress | None = None,
+    progress: Progress = silent,
     origin: Origin | None = None,
 ) -> dict[str, Any]:
     """Flatten ``targets`` into ``folder``, which must not exist; returns the manifest that is written there last.
@@ -130,7 +129,7 @@ def _flatten_in(
     graph: Graph,
     targets: Ints,
     job: FlattenJob,
-    progress: Progress | None,
+    progress: Progress,
     origin: Origin | None,
 ) -> dict[str, Any]:
     _claim(partial, job.identity(graph, targets))
@@ -208,7 +207,7 @@ def shard_targets(targets: Ints, job: FlattenJob) -> list[Ints]:
 
 
 def _flatten_here(
-    partial: Path, source: Source, targets: Ints, job: FlattenJob, totals: Totals, progress: Progress | None
+    partial: Path, source: Source, targets: Ints, job: FlattenJob, totals: Totals, progress: Progress
 ) -> list[int]:
     """Write the shards that an earlier run has not written, each in a thread, and count all; there are no reducers."""
     pieces = shard_targets(targets, job)
@@ -221,13 +220,12 @@ def _flatten_here(
 
     for shard in in_threads(write_shard, range(len(pieces)), at_once):
         totals.add(*shard)
-        if progress:
-            progress(totals.shards, len(pieces))
+        progress("flatten", totals.shards, len(pieces))
     return []
 
 
 def _flatten_with_ray(
-    partial: Path, source: Source, targets: Ints, job: FlattenJob, totals: Totals, progress: Progress | None
+    partial: Path, source: Source, targets: Ints, job: FlattenJob, totals: Totals, progress: Progress
 ) -> list[int]:
     """Run the same rounds as Ray tasks; returns how many in-edges each reducer was sent."""
     from backends.agl.flat.distributed import FlattenRounds, RayExecutor
@@ -253,6 +251,7 @@ def _manifest(graph: Graph, job: FlattenJob, totals: Totals, source: Source) -> 
         "sparse": isinstance(graph.features, SparseFeatures),
         "weighted": source.weighted_degrees is not None,
         "strategy": asdict(job.strategy),
+        "draws": DRAWS,
         "filter": job.filtering,
         "embed": job.embed,
         "shards": totals.shards,

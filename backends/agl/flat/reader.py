@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from backends.agl.flat.encoded_records import EncodedRecords, ShardError, ShardFeatures
-from backends.agl.flat.sampling_strategy import SamplingStrategy
+from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy
 from backends.agl.flat.shards import features_path, shard_path
 from backends.agl.records import Records
 from backends.kernels.graphfeatures import Strings
@@ -152,8 +152,13 @@ class GraphFeatureReader:
 
 
 def sampling_of(reader: GraphFeatureReader) -> SamplingStrategy:
-    """The sampling strategy of a folder's neighbourhoods, from its manifest."""
-    options = reader.manifest["strategy"]
+    """The sampling strategy of a folder's neighbourhoods, from its manifest.
+
+    Raises ShardError for samples of an earlier version, which a graph no longer gives.
+    """
+    options, draws = reader.manifest["strategy"], reader.manifest.get("draws", 1)
+    if options["method"] != "full" and draws != DRAWS:
+        raise ShardError(f"{reader.folder} was sampled by version {draws} of GraphFlat, this is {DRAWS}: flatten again")
     return SamplingStrategy(**(options | {"fanouts": tuple(options["fanouts"])}))
 
 

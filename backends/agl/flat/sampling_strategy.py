@@ -10,6 +10,7 @@ from backends.model_names import WEIGHTED
 
 ALIASES = {"random_sampler": "uniform", "weighted_sampler": "weighted"}
 LARGEST = 2**31 - 1
+DRAWS = 2  # version of how samples are drawn: 1 ranked a key of each in-edge
 OPTIONS = ("by", "limit", "replacement", "reverse", "seed")
 KINDS: dict[str, type] = {"replacement": bool, "reverse": bool, "seed": int}
 KIND_NAMES = {bool: "true or false", int: "a whole number"}

@@ -5,8 +5,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -24,12 +23,13 @@ from backends.agl.infer.local import LocalInference
 from backends.agl.infer.neighbourhood_inference import NeighbourhoodInference, RecordInference
 from backends.agl.infer.workspace import Workspace
 from backends.agl.model_file import TrainedModel
+from backends.agl.places import fetched, written
+from backends.agl.progress import Progress, step_progress
 from backends.agl.settings import InferSettings, read_infer_settings
 from backends.agl.tables import add_table_options, read_tables, table_options_of
 from datasets.graph import Graph
 from datasets.tables.node_stream import NAMES
 
-Progress = Callable[[str, int, int], None]
 Answer = tuple[Any, Any, dict[str, Any]]  # ids, scores, facts
 CLAIMED = "of-graphinfer"
 
@@ -37,12 +37,14 @@ CLAIMED = "of-graphinfer"
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     options = argparse.ArgumentParser("python -m backends.agl.infer", description=__doc__)
-    options.add_argument("-m", "--model", type=Path, required=True, help="trained parameters, .safetensors")
+    options.add_argument("-m", "--model", required=True, help="trained parameters, .safetensors, any fsspec path")
     options.add_argument(
-        "-i", "--input", type=Path, help="in place of tables: folder of a prepared graph, or of GraphFlat's shards"
+        "-i",
+        "--input",
+        help="in place of tables: folder of a prepared graph, or of GraphFlat's shards, any fsspec path",
     )
     options.add_argument(
-        "-o", "--output", type=Path, required=True, help="folder for scores.npy, nodes.npy, facts.json"
+        "-o", "--output", required=True, help="folder for scores.npy, nodes.npy, facts.json, any fsspec path"
     )
     options.add_argument("-t", "--targets", type=Path, help="nodes to score: .npy of numbers, or a table of ids (all)")
     options.add_argument("-c", "--config", nargs="*", action="extend", default=[], metavar="KEY=VALUE",
@@ -54,16 +56,15 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Infer; 0 done, 1 the disk is full or a file cannot be read, 2 the arguments are wrong."""
     parsed = parser().parse_args(arguments)
-    is_new = not parsed.output.exists()
     try:
         settings = read_infer_settings(parsed.config)
-        if (parsed.output / "facts.json").exists():
-            raise ValueError(f"{parsed.output} holds finished scores: give another folder")
-        model = model_of(parsed.model, settings, [pair.partition("=")[0] for pair in parsed.config])
-        return infer(parsed, settings, model)
+        with ExitStack() as places:
+            parsed.output = places.enter_context(written(place := parsed.output, "facts.json"))
+            parsed.model = places.enter_context(fetched(parsed.model))
+            parsed.input = None if parsed.input is None else places.enter_context(fetched(parsed.input))
+            print(f"{infer(parsed, settings)}: {place}/scores.npy")
+        return 0
     except ValueError as error:
-        if is_new:
-            shutil.rmtree(parsed.output, ignore_errors=True)
         print(f"error: {error}", file=sys.stderr)
         return 2
     except OSError as error:
@@ -71,23 +72,34 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
 
 
-def infer(parsed: argparse.Namespace, settings: InferSettings, model: TrainedModel) -> int:
+def infer(parsed: argparse.Namespace, settings: InferSettings) -> str:
     """Score shards, a prepared graph or tables; an interrupted run resumes from ``OUTPUT/work``."""
+    if (parsed.output / "facts.json").exists():
+        raise ValueError(f"{parsed.output} holds finished scores: give another folder")
+    is_new, start = not parsed.output.exists(), time.perf_counter()
+    try:
+        ids, scores, facts = scored(parsed, settings)
+    except ValueError:
+        if is_new:
+            shutil.rmtree(parsed.output, ignore_errors=True)
+        raise
+    facts |= {"seconds": time.perf_counter() - start, "engine": settings.run_on}
+    write_results(parsed.output, ids, scores, facts)
+    return f"{len(scores)} nodes scored in {facts['seconds']:.1f} s"
+
+
+def scored(parsed: argparse.Namespace, settings: InferSettings) -> Answer:
+    """Read the model and what it scores, and score it."""
     torch.set_num_threads(settings.threads)
-    start = time.perf_counter()
+    model = model_of(parsed.model, settings, [pair.partition("=")[0] for pair in parsed.config])
     from_tables = "nodes" in parsed or "edges" in parsed
     if from_tables == (parsed.input is not None) or ("nodes" in parsed) != ("edges" in parsed):
         raise ValueError("give either tables, by -n and -e, or a folder, by -i")
     with step_progress() as progress:
         if parsed.input is not None and is_shards(parsed.input):
-            ids, scores, facts = score_shards(parsed, settings, model, progress)
-        else:
-            graph, folder = graph_of(parsed, model)
-            ids, scores, facts = score_graph(parsed, settings, model, graph, names_of(folder), progress)
-    facts |= {"seconds": time.perf_counter() - start, "engine": settings.run_on}
-    write_results(parsed.output, ids, scores, facts)
-    print(f"{len(scores)} nodes scored in {facts['seconds']:.1f} s: {parsed.output / 'scores.npy'}")
-    return 0
+            return score_shards(parsed, settings, model, progress)
+        graph, folder = graph_of(parsed, model, progress)
+        return score_graph(parsed, settings, model, graph, names_of(folder), progress)
 
 
 def is_shards(folder: Path) -> bool:
@@ -114,13 +126,14 @@ def score_shards(
     return named, np.concatenate(scores), {"embeddings": inference.computed, "batch": settings.batch_size}
 
 
-def graph_of(parsed: argparse.Namespace, model: TrainedModel) -> tuple[Graph, Path]:
+def graph_of(parsed: argparse.Namespace, model: TrainedModel, progress: Progress) -> tuple[Graph, Path]:
     """The graph of the tables or of the folder, and its folder; columns not named are those of the training."""
     if parsed.input is not None:
         graph = open_graph(parsed.input)
         return graph, parsed.input / "graph" if (parsed.input / "graph").is_dir() else parsed.input
     folder = claimed(parsed.output) / "tables"
-    return read_tables(table_options_of(parsed, model.tables), getattr(parsed, "labels", None), folder), folder
+    options = table_options_of(parsed, model.tables)
+    return read_tables(parsed, options, folder, progress), folder
 
 
 def score_graph(
@@ -204,21 +217,3 @@ def claimed(output: Path) -> Path:
     work.mkdir(parents=True, exist_ok=True)
     (work / CLAIMED).touch()
     return work
-
-
-@contextmanager
-def step_progress() -> Iterator[Progress]:
-    """A progress bar per step on stderr."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True)) as bars:
-        tasks: dict[str, Any] = {}
-
-        def progress(step: str, done: int, total: int) -> None:
-            if step not in tasks:
-                tasks[step] = bars.add_task(step, total=total)
-            bars.update(tasks[step], completed=done, total=total)
-
-        yield progress

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from backends.agl.flat.source import Source
 from backends.agl.infer import hubs, mapreduce, rounds
 from backends.agl.infer.job import InferenceJob
-from backends.agl.infer.map_stage import Progress, embeddings_name, inverse_sqrt_degrees, matrix_name, round_name
+from backends.agl.infer.map_stage import embeddings_name, inverse_sqrt_degrees, matrix_name, round_name
 from backends.agl.infer.mapreduce import InferenceTaskSetup
 from backends.agl.infer.slices import slices_of
 from backends.agl.infer.workspace import Workspace
+from backends.agl.progress import Progress
 from backends.kernels.samplers import SAMPLERS
 from backends.parallel import ray_cluster as cluster
 

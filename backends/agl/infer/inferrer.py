@@ -22,10 +22,11 @@ from backends.agl.flat.sampling_strategy import StrategyError, refuse_unused_wei
 from backends.agl.flat.source import Source
 from backends.agl.infer.distributed import RayInference
 from backends.agl.infer.job import InferenceJob, needs_table
-from backends.agl.infer.local import LocalInference, silent
+from backends.agl.infer.local import LocalInference
 from backends.agl.infer.map_stage import matrix_name
 from backends.agl.infer.neighbourhood_inference import NeighbourhoodInference
 from backends.agl.infer.workspace import Workspace
+from backends.agl.progress import silent
 from backends.base.facts import spmm_facts
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Inferrer, Nodes, Unsupported

@@ -17,7 +17,6 @@ from backends.agl.infer import rounds
 from backends.agl.infer.job import InferenceJob
 from backends.agl.infer.map_stage import (
     LayerMatrices,
-    Progress,
     embeddings_name,
     matrix_name,
     needed_rows,
@@ -27,14 +26,11 @@ from backends.agl.infer.map_stage import (
 )
 from backends.agl.infer.slices import Slice, slices_of
 from backends.agl.infer.workspace import Workspace
+from backends.agl.progress import Progress, silent
 from datasets.features import Features, SparseFeatures
 
 Floats = NDArray[np.float32]
 TARGETS_AT_ONCE = 1 << 18
-
-
-def silent(step: str, done: int, total: int) -> None:
-    """A progress callback that shows nothing."""
 
 
 def untimed(name: str) -> AbstractContextManager[None]:

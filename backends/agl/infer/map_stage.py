@@ -1,6 +1,5 @@
 """GraphInfer's Map stage (AGL, section 3.4): the matrix of every layer, written by partition and read in each round."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,13 +7,13 @@ from numpy.typing import NDArray
 
 from backends.agl.infer.job import InferenceJob, Mask
 from backends.agl.infer.workspace import Workspace
+from backends.agl.progress import Progress
 from backends.agl.vectorize import inverse_sqrt
 from backends.base.layered import LayerMatrix
 from backends.base.sparse_rows import tensor
 from datasets.adjacency import SELF_LOOP_MODELS, insert_self_loops
 from datasets.csr import Csr, index_dtype
 
-Progress = Callable[[str, int, int], None]
 Floats = NDArray[np.float64]
 
 

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 
 from backends.ablation import resolve
@@ -14,11 +14,13 @@ from backends.agl.config import STRATEGIES, AglConfig
 from backends.agl.flat.reader import GraphFeatureReader, sampling_of
 from backends.agl.flat.sampling_strategy import refuse_unused_weights
 from backends.agl.model_file import TrainedModel, save_model
+from backends.agl.places import fetched, written
 from backends.agl.settings import TrainSettings, read_train_settings
+from backends.agl.train.checkpoint import BestEpoch, Checkpoints
 from backends.agl.train.shard_trainer import ShardTrainer, labelled_targets, shard_plan_of
 from backends.agl.train.trainer import DistributedShardTrainer
 from backends.agl.train.worker import WorkerClock
-from backends.model import ModelSpec, State, TrainingSpec, initial_state
+from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.model_names import CONVOLUTIONS
 from backends.parallel import ray_cluster as cluster
 
@@ -29,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     """The command line."""
     options = argparse.ArgumentParser("python -m backends.agl.train", description=__doc__)
     options.add_argument("-m", "--model", required=True, choices=CONVOLUTIONS)
-    options.add_argument("-i", "--input", type=Path, required=True, help="folder of GraphFlat's shards")
+    options.add_argument("-i", "--input", required=True, help="folder of GraphFlat's shards, any fsspec path")
     options.add_argument(
         "-t",
         "--strategy",
@@ -38,21 +40,11 @@ def parser() -> argparse.ArgumentParser:
         help="local is one worker, the others combine the gradients of many (local)",
     )
     options.add_argument(
-        "-o", "--output", type=Path, required=True, help="file for the parameters, .safetensors; must not exist"
+        "-o", "--output", required=True, help="file for the parameters, .safetensors, any fsspec path; must not exist"
     )
     options.add_argument("-c", "--config", nargs="*", action="extend", default=[], metavar="KEY=VALUE",
                       help="keys: " + ", ".join(key.name for key in fields(TrainSettings)))  # fmt: skip
     return options
-
-
-@dataclass
-class BestEpoch:
-    """The parameters to save: of the epoch with the least validation loss, or of the last one without validation."""
-
-    state: State
-    loss: float = math.inf
-    validated: float | None = None
-    epoch: int = 0
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -60,24 +52,35 @@ def main(arguments: list[str] | None = None) -> int:
     parsed = parser().parse_args(arguments)
     try:
         settings = read_train_settings(parsed.config)
-        if parsed.output.suffix != ".safetensors" or parsed.output.exists():
-            problem = "exists" if parsed.output.exists() else "is no .safetensors file"
-            raise ValueError(f"{parsed.output} {problem}: give the name of a new .safetensors file")
-        start = time.perf_counter()
-        trainer = prepared_trainer(parsed.model, parsed.input, parsed.strategy, settings)
-        try:
-            with epoch_progress(settings.epochs) as progress:
-                best = train_to_best(trainer, settings.epochs, progress)
-        finally:
-            trainer.close()
-        manifest = trainer.reader.manifest
-        model = TrainedModel(trainer.spec, best.state, trainer.strategy, manifest["filter"], manifest.get("tables", {}))
-        save_model(parsed.output, model)
+        if not parsed.output.endswith(".safetensors"):
+            raise ValueError(f"{parsed.output} is no .safetensors file: give the name of a new .safetensors file")
+        with written(parsed.output) as output, fetched(parsed.input) as shards:
+            if output.exists():
+                raise ValueError(f"{parsed.output} exists: give the name of a new .safetensors file")
+            print(trained(parsed, settings, shards, output))
     except (ValueError, OSError, RuntimeError) as error:
         print(f"error: {root_cause(error)}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
-    print(summary(trainer, best, time.perf_counter() - start, parsed.output))
     return 0
+
+
+def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, output: Path) -> str:
+    """Train on shards and write the best model; returns the result in two lines."""
+    start = time.perf_counter()
+    trainer = prepared_trainer(parsed.model, shards, parsed.strategy, settings)
+    manifest = trainer.reader.manifest
+    inputs = {"model": parsed.model, "settings": asdict(settings), "shards": manifest}
+    checkpoints = Checkpoints(output, inputs) if parsed.strategy == "local" else None
+    try:
+        with epoch_progress(settings.epochs) as progress:
+            best = train_to_best(trainer, settings.epochs, progress, checkpoints)
+    finally:
+        trainer.close()
+    columns = manifest.get("tables", {})
+    save_model(output, TrainedModel(trainer.spec, best.state, trainer.strategy, manifest["filter"], columns))
+    if checkpoints is not None:
+        checkpoints.remove()
+    return summary(trainer, best, time.perf_counter() - start, parsed.output)
 
 
 def prepared_trainer(model: str, folder: Path, strategy: str, settings: TrainSettings) -> ShardTrainer:
@@ -106,10 +109,12 @@ def root_cause(error: BaseException) -> BaseException:
     return error if cause is None else root_cause(cause)
 
 
-def train_to_best(trainer: ShardTrainer, epochs: int, progress: ReportEpoch) -> BestEpoch:
-    """Train all epochs and return the best one; raises ValueError where the loss is not finite."""
-    best = BestEpoch({})
-    for epoch in range(epochs):
+def train_to_best(
+    trainer: ShardTrainer, epochs: int, progress: ReportEpoch, checkpoints: Checkpoints | None = None
+) -> BestEpoch:
+    """Train all epochs, or those after a checkpoint, and return the best; raises ValueError for an infinite loss."""
+    done, best = (0, BestEpoch({})) if checkpoints is None else checkpoints.read(trainer)
+    for epoch in range(done, epochs):
         loss = trainer.epoch(epoch, WorkerClock())
         if not math.isfinite(loss):
             raise ValueError(f"the loss of epoch {epoch + 1} is {loss}: lower -c rate={trainer.training.rate}")
@@ -117,10 +122,12 @@ def train_to_best(trainer: ShardTrainer, epochs: int, progress: ReportEpoch) -> 
         progress(epoch + 1, loss, validated)
         if best.validated is None or validated is None or validated < best.validated:
             best = BestEpoch(trainer.state(), loss, validated, epoch + 1)
+        if checkpoints is not None:
+            checkpoints.write(trainer, epoch + 1, best)
     return best
 
 
-def summary(trainer: ShardTrainer, best: BestEpoch, seconds: float, path: Path) -> str:
+def summary(trainer: ShardTrainer, best: BestEpoch, seconds: float, path: str) -> str:
     """The result in one line, and the command that scores with it."""
     validated = "" if best.validated is None else f", validation loss {best.validated:.4f}"
     source = "-n NODES -e EDGES" if trainer.reader.manifest.get("tables") else "-i GRAPH"
@@ -134,7 +141,14 @@ def summary(trainer: ShardTrainer, best: BestEpoch, seconds: float, path: Path) 
 def epoch_progress(epochs: int) -> Iterator[ReportEpoch]:
     """A progress bar of epochs, with the losses of the last, on stderr."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     columns = (
         TextColumn("train"),
@@ -142,6 +156,8 @@ def epoch_progress(epochs: int) -> Iterator[ReportEpoch]:
         MofNCompleteColumn(),
         TextColumn("{task.description}"),
         TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("", total=epochs)

@@ -202,3 +202,12 @@ def test_shards_of_another_run_in_the_folder_are_refused(trained, tmp_path, caps
     arguments = ["-m", str(folder / "model.safetensors"), "-i", str(tmp_path / "flat"), "-o", str(tmp_path / "out")]
     assert infer.main(arguments) == 2
     assert "holds part-00099.parquet, but GraphFlat wrote 7 shards there" in capsys.readouterr().err
+
+
+def test_samples_of_an_earlier_version_are_refused(tmp_path, capsys):
+    chain(tmp_path, "gcn", "-s", "uniform(3)")
+    manifest = json.loads((tmp_path / "flat" / "manifest.json").read_text())
+    (tmp_path / "flat" / "manifest.json").write_text(json.dumps(manifest | {"draws": 1}))
+    arguments = ["-i", str(tmp_path / "flat"), "-o", str(tmp_path / "other.safetensors")]
+    assert train.main(["-m", "gcn", *arguments]) == 2
+    assert "was sampled by version 1 of GraphFlat, this is 2: flatten again" in capsys.readouterr().err

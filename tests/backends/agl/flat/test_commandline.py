@@ -70,6 +70,8 @@ MISTAKES = [
     ),
     ({}, ["--width", "7"], r"nodes.parquet: 1 features in a, but width=7"),
     ({}, ["-h", "0"], r"hop 0 is not allowed"),
+    ({}, ["--memory", "0"], r"--memory 0.0 is not allowed: give GiB above 0"),
+    ({}, ["--memory", "nan"], r"--memory nan is not allowed"),
     ({}, ["-s", "nearest(3)"], r"sampler 'nearest\(3\)' is unknown: allowed are uniform"),
     ({}, ["-s", "topk(by=colour, limit=3)"], r"samples by 'colour'"),
     ({}, ["-f", "colour > 3"], r"filter 'colour > 3' names 'colour'"),
@@ -102,8 +104,9 @@ def test_wrong_input_is_named_and_leaves_nothing_behind(tmp_path, tables, more, 
 
     arguments = [*write(tmp_path, **tables), *more]
     assert main(arguments) in (1, 2)
-    error = capsys.readouterr().err.strip()
-    assert error.startswith("error: ") and re.search(message, error) and "Traceback" not in error
+    output = capsys.readouterr().err
+    error = output[output.index("error: ") :]
+    assert re.search(message, error) and "Traceback" not in output and error.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["edges.parquet", "nodes.parquet"]
 
 

@@ -16,10 +16,11 @@ from backends.agl.flat.job import FlattenJob, NoRoom, flatten_to, nodes_to_flatt
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.sampling_strategy import StrategyError, parse_sampling
 from backends.agl.flat.shards import LAYOUT, features_path
+from backends.agl.progress import silent
 from tests.graphs import awkward_graph
 
 
-def flat(folder, graph=None, targets="all", text="uniform(4);uniform(2)", progress=None, **options):
+def flat(folder, graph=None, targets="all", text="uniform(4);uniform(2)", progress=silent, **options):
     graph = graph or awkward_graph(2, weighted=True)
     job = FlattenJob(parse_sampling(text, 2), **{"shard_records": 16} | options)
     return flatten_to(folder, graph, nodes_to_flatten(graph, targets), job, progress)
@@ -78,7 +79,7 @@ def test_a_folder_that_exists_stays_as_it_is(tmp_path):
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
     flat(tmp_path / "whole")
 
-    def interrupt(done, total):
+    def interrupt(step, done, total):
         if done == 2:
             raise KeyboardInterrupt
 
@@ -97,7 +98,7 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
 
 
 def test_shards_of_another_job_are_not_reused(tmp_path):
-    def interrupt(done, total):
+    def interrupt(step, done, total):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -208,6 +209,6 @@ def test_threads_write_whole_shards_and_change_no_byte(tmp_path, threads):
     done = []
     one = flat(tmp_path / "one")
     many = flat(tmp_path / "many", threads=threads, progress=lambda *at: done.append(at))
-    assert one == many and done == [(1, 3), (2, 3), (3, 3)]
+    assert one == many and done == [("flatten", number, 3) for number in (1, 2, 3)]
     for path in (tmp_path / "one").iterdir():
         assert (tmp_path / "many" / path.name).read_bytes() == path.read_bytes()

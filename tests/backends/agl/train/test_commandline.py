@@ -18,8 +18,9 @@ from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.sampling_strategy import parse_sampling
 from backends.agl.infer import commandline as infer
 from backends.agl.settings import read_train_settings
+from backends.agl.train import checkpoint
 from backends.agl.train.commandline import main, prepared_trainer, train_to_best
-from backends.agl.train.shard_trainer import ShardPlan, shard_plan_of
+from backends.agl.train.shard_trainer import ShardPlan, ShardTrainer, shard_plan_of
 from backends.batches import BatchPlan
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.registry import config_class, runtime
@@ -223,3 +224,55 @@ def test_a_full_disk_ends_with_one_and_without_a_file(tmp_path):
     assert ended.returncode == 1, ended.stderr
     assert "could not be written" in ended.stderr or "File too large" in ended.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["shards"]
+
+
+class KilledTraining(Exception):
+    """The process was killed."""
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_a_killed_training_goes_on_after_its_last_checkpoint(tmp_path, monkeypatch, optimizer):
+    graph = awkward_graph(4)
+    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+    settings = ["epochs=7", "batch_size=5", "dropout=0.3", "attention_dropout=0.3", f"optimizer={optimizer}"]
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+        shards_of(tmp_path / name / "shards", graph, "uniform(3)", records=7)
+    assert main(command(tmp_path / "whole", *settings)) == 0
+    epoch, trained = ShardTrainer.epoch, []
+
+    def until_the_fourth(trainer, index, clock):
+        trained.append(index)
+        if len(trained) == 4:
+            raise KilledTraining
+        return epoch(trainer, index, clock)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ShardTrainer, "epoch", until_the_fourth)
+        with pytest.raises(KilledTraining):
+            main(command(tmp_path / "killed", *settings))
+        assert not (tmp_path / "killed" / "model.safetensors").exists()
+        assert main(command(tmp_path / "killed", *settings)) == 0
+    assert trained == [0, 1, 2, 3, 3, 4, 5, 6]
+    files = [tmp_path / name / "model.safetensors" for name in ("whole", "killed")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert not list((tmp_path / "killed").glob(".*"))
+
+
+def test_a_checkpoint_of_another_training_or_a_damaged_one_is_not_read(tmp_path, monkeypatch):
+    graph = awkward_graph(4)
+    shards_of(tmp_path / "shards", graph)
+    assert main(command(tmp_path, "epochs=2")) == 0
+    expected = load_file(tmp_path / "model.safetensors")
+    (tmp_path / "model.safetensors").unlink()
+    (tmp_path / ".model.safetensors.checkpoint").write_bytes(b"cut")
+    assert main(command(tmp_path, "epochs=2")) == 0
+    same(load_file(tmp_path / "model.safetensors"), expected, 0)
+    (tmp_path / "model.safetensors").unlink()
+    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint.Checkpoints, "remove", lambda self: None)
+        assert main(command(tmp_path, "epochs=1")) == 0
+    (tmp_path / "model.safetensors").unlink()
+    assert main(command(tmp_path, "epochs=2")) == 0
+    same(load_file(tmp_path / "model.safetensors"), expected, 0)

@@ -1,0 +1,107 @@
+"""Files and folders on any file system that fsspec opens: written here and then uploaded, fetched before they are read.
+
+A local path is used as it is. A remote output is whole or absent: its last file says that it is complete.
+"""
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path names a file system other than this machine's."""
+    return "://" in path and not path.startswith("file://")
+
+
+def local_path(path: str) -> Path:
+    """The path of a local file or folder, also of ``file://`` ones."""
+    return Path(path.removeprefix("file://"))
+
+
+@contextmanager
+def written(path: str, last: str | None = None) -> Iterator[Path]:
+    """Yield a local path to write to; a remote one is uploaded afterwards, the file ``last`` of a folder at the end.
+
+    What a remote output is computed from lies in a folder of its name, where a repeated command resumes. Raises OSError
+    for a place that cannot be written, before anything is computed, and ValueError for one that exists.
+    """
+    if not is_remote(path):
+        yield local_path(path)
+        return
+    system, place = _file_system(path)
+    if system.exists(place if last is None else f"{place}/{last}"):
+        raise ValueError(f"{path} exists: delete it or choose another name")
+    _try_writing(system, place, path)
+    work = Path(tempfile.gettempdir()) / f"agl-{hashlib.sha256(path.encode()).hexdigest()[:16]}"
+    work.mkdir(exist_ok=True)
+    copy = work / Path(place).name
+    try:
+        yield copy
+        if copy.exists():
+            try:
+                _upload(system, copy, place, path, last)
+            finally:
+                shutil.rmtree(work)
+    finally:
+        if work.is_dir() and not any(work.iterdir()):
+            work.rmdir()
+
+
+@contextmanager
+def fetched(path: str) -> Iterator[Path]:
+    """Yield the local path of a file or folder; a remote one is copied here for as long as it is read.
+
+    Raises ValueError where there is none.
+    """
+    if not is_remote(path):
+        yield local_path(path)
+        return
+    system, place = _file_system(path)
+    if not system.exists(place):
+        raise ValueError(f"there is nothing at {path}: name the folder or file that an earlier command wrote")
+    with tempfile.TemporaryDirectory(prefix="agl-") as folder:
+        copy = Path(folder) / Path(place).name
+        if system.isdir(place):
+            for source in system.find(place):
+                target = copy / source.removeprefix(place.rstrip("/") + "/")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                system.get_file(source, str(target))
+        else:
+            system.get_file(place, str(copy))
+        yield copy
+
+
+def _file_system(path: str) -> tuple[Any, str]:
+    try:
+        system, place = import_module("fsspec").core.url_to_fs(path)
+    except (ImportError, ValueError) as error:  # a file system that is unknown or whose package is not installed
+        raise ValueError(f"{path}: {error}; give a local path or one that fsspec opens") from error
+    return system, str(place).rstrip("/")
+
+
+def _try_writing(system: Any, place: str, path: str) -> None:
+    probe = f"{place}.writing"
+    try:
+        system.pipe_file(probe, b"written to see whether this place can be")
+        system.rm_file(probe)
+    except OSError as error:
+        raise OSError(f"{path} cannot be written ({error}): choose a place that this user may write") from error
+
+
+def _upload(system: Any, copy: Path, place: str, path: str, last: str | None) -> None:
+    files = [copy] if copy.is_file() else sorted(file for file in copy.rglob("*") if file.is_file())
+    files.sort(key=lambda file: file.name == last and file.parent == copy)
+    names = [place if file == copy else f"{place}/{file.relative_to(copy).as_posix()}" for file in files]
+    try:
+        for file, name in zip(files, names, strict=True):
+            system.put_file(str(file), name)
+    except OSError as error:
+        for name in names:
+            if system.exists(name):
+                system.rm_file(name)
+        raise OSError(f"{path} could not be written whole ({error}): make room and repeat the command") from error

@@ -1,0 +1,35 @@
+"""Progress of AGL's command lines on stderr: a bar per step, with the time that is left."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from datasets.tables.out_of_core import Progress, silent
+
+__all__ = ["Progress", "silent", "step_progress"]
+
+
+@contextmanager
+def step_progress() -> Iterator[Progress]:
+    """Yield ``progress(step, done, total)``; the first call of a step adds its bar."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bars
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Bars(*columns, console=Console(stderr=True)) as bars:
+        tasks: dict[str, Any] = {}
+
+        def progress(step: str, done: int, total: int) -> None:
+            if step not in tasks:
+                tasks[step] = bars.add_task(step, total=total)
+            bars.update(tasks[step], completed=done, total=total)
+
+        yield progress

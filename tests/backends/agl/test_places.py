@@ -1,0 +1,107 @@
+"""Outputs and inputs on another file system than this machine's: whole or absent, refused before work begins."""
+
+import re
+import tempfile
+from pathlib import Path
+from typing import ClassVar
+
+import fsspec
+import numpy as np
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from backends.agl.flat import commandline as flat
+from backends.agl.infer import commandline as infer
+from backends.agl.places import fetched, written
+from backends.agl.train import commandline as train
+from tests.backends.agl.test_chain import scores_of, tables
+
+
+class DeniedFileSystem(MemoryFileSystem):
+    """Reads and never writes."""
+
+    protocol = "denied"
+    store: ClassVar[dict] = {}
+
+    def pipe_file(self, path, value, mode="overwrite", **options):
+        raise PermissionError(13, "Permission denied", path)
+
+
+class FullFileSystem(MemoryFileSystem):
+    """Takes some files, then no more."""
+
+    protocol = "full"
+    store: ClassVar[dict] = {}
+    room = 3
+
+    def put_file(self, lpath, rpath, **options):
+        FullFileSystem.room -= 1
+        if FullFileSystem.room < 0:
+            raise OSError(28, "No space left on device")
+        super().put_file(lpath, rpath, **options)
+
+
+for file_system in (DeniedFileSystem, FullFileSystem):
+    fsspec.register_implementation(file_system.protocol, file_system, clobber=True)
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    """A folder of temporary files for each test, in which nothing may stay."""
+    (folder := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def test_the_chain_runs_on_another_file_system(tmp_path, own_folder, capsys):
+    files, place = tables(tmp_path), "memory://users/agl"
+    read = [*files, "-h", "2", "-s", "uniform(3)", "--split", "0.8,0.1,0.1", "--shard-records", "9"]
+    assert flat.main([*read, "-o", f"{place}/flat"]) == 0
+    assert f": {place}/flat" in capsys.readouterr().out
+    model = f"{place}/model.safetensors"
+    assert train.main(["-m", "gcn", "-i", f"{place}/flat", "-o", model, "-c", "epochs=1", "hidden=4"]) == 0
+    for name, source in (("tables", files), ("shards", ["-i", f"{place}/flat"])):
+        assert infer.main(["-m", model, *source, "-o", f"{place}/{name}"]) == 0
+        assert f"{place}/{name}/scores.npy" in capsys.readouterr().out
+    assert flat.main([*read, "-o", f"{place}/flat"]) == 2
+    assert f"{place}/flat exists" in capsys.readouterr().err
+    with fetched(f"{place}/tables") as everyone, fetched(f"{place}/shards") as some:
+        whole, targets = scores_of(everyone), scores_of(some)
+    assert all(np.allclose(whole[node], score, atol=1e-5) for node, score in targets.items())
+    assert not list(own_folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("denied://bucket/flat", "denied://bucket/flat cannot be written .*Permission denied.*choose a place"),
+        ("nowhere://bucket/flat", "nowhere://bucket/flat: Protocol not known"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_refused_before_tables_are_read(place, message, tmp_path, own_folder, capsys):
+    assert flat.main([*tables(tmp_path), "-h", "1", "--targets", "all", "-o", place]) in (1, 2)
+    assert re.search(message, capsys.readouterr().err)
+    assert not list(own_folder.iterdir())
+
+
+def test_an_output_that_does_not_fit_is_absent_and_the_next_command_uploads_it(tmp_path, own_folder, capsys):
+    command = [*tables(tmp_path), "-h", "1", "--targets", "all", "--shard-records", "9", "-o", "full://bucket/flat"]
+    assert flat.main(command) == 1
+    assert "full://bucket/flat could not be written whole" in capsys.readouterr().err
+    system, place = fsspec.core.url_to_fs("full://bucket/flat")
+    assert not system.find(place)
+    FullFileSystem.room = 1000
+    assert flat.main(command) == 0
+    names = [Path(name).name for name in system.find(place)]
+    assert "manifest.json" in names and len(names) == 8
+    assert not list(own_folder.iterdir())
+
+
+def test_what_is_not_there_is_named_and_local_paths_are_used_as_they_are(tmp_path):
+    with (
+        pytest.raises(ValueError, match="there is nothing at memory://users/nothing"),
+        fetched("memory://users/nothing"),
+    ):
+        pass
+    with written(f"file://{tmp_path}/out") as out, fetched(str(tmp_path)) as here:
+        assert (out, here) == (tmp_path / "out", tmp_path)
