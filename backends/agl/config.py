@@ -28,7 +28,7 @@ class AglConfig(BackendConfig):
     training from memory, as the peers do.
 
     GraphFlat: ``features`` are stored in each record (``embedded``) or once per shard (``shared``). ``run_on`` chooses
-    this process or Ray tasks, where the in-edges of a node of more than ``hub_threshold`` are sampled by all reducers.
+    this process or Ray tasks, where the in-edges of a node of more than ``hub_threshold`` are ranked by all reducers.
 
     GraphInfer: ``infer`` computes scores by rounds over ``partitions`` (0: by size), by batches of neighbourhoods or by
     one full-graph pass; with ``unmap`` the rounds keep one partition mapped at a time.

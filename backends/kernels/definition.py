@@ -116,9 +116,9 @@ def _by_weight(degrees: Nodes, counts: Nodes, draw_keys: Any, edge_keys: Any, we
     in a row, and in rows of at most ``FEW``, the candidates left are ordered by keys (Efraimidis and Spirakis 2006),
     which gives the same distribution.
     """
-    chosen = [np.zeros(0, dtype=np.int64)]
+    chosen, starts = [np.zeros(0, dtype=np.int64)], np.cumsum(degrees) - degrees
     for row in np.flatnonzero(counts):
-        first, degree, count = int(np.sum(degrees[:row])), int(degrees[row]), int(counts[row])
+        first, degree, count = int(starts[row]), int(degrees[row]), int(counts[row])
         sums = np.cumsum(weight[first : first + degree].astype(np.float64))
         drawn: dict[int, None] = {}
         draw = rejected = 0

@@ -17,7 +17,15 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+ROOT = Path(__file__).resolve().parents[2]
 Message = dict[str, Any]
+
+
+def without_folders(text: str) -> str:
+    """Paths below the repository relative to it, others below the home folder from ``~``: records are published."""
+    for folder, short in ((f"{ROOT}/", ""), (f"{Path.home()}/", "~/")):
+        text = text.replace(folder, short)
+    return text
 
 
 class ChildEnded(Exception):
@@ -149,10 +157,11 @@ class Child:
         return message
 
     def tail(self, limit: int = 4096) -> str:
-        """Return the last bytes of the process tree's output."""
+        """Return the last whole lines of the process tree's output, without the names of this machine's folders."""
         size = self.output.seek(0, os.SEEK_END)
         self.output.seek(max(0, size - limit))
-        return self.output.read().decode(errors="replace")
+        text = self.output.read().decode(errors="replace")
+        return without_folders(text[text.find("\n") + 1 :] if size > limit else text)
 
     def end(self) -> None:
         """End the process tree; raises RuntimeError when a process survives even that."""

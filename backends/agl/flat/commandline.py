@@ -44,7 +44,10 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--threads", type=int, default=1, help="of --run-on local (1)")
     options.add_argument("--partitions", type=int, default=4, help="reducers of --run-on ray (4)")
     options.add_argument(
-        "--hub-threshold", type=int, default=10_000, help="in-edges above which all reducers sample a node"
+        "--hub-threshold",
+        type=int,
+        default=10_000,
+        help="in-edges above which all reducers rank those of a node (topk)",
     )
     add_table_options(options, required=True)
     return options

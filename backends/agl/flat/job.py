@@ -35,7 +35,7 @@ class FlattenJob:
 
     ``filtering`` is the filter that edges pass before they are sampled. ``embed`` stores features in each record,
     otherwise once per shard of ``shard_records`` targets. With ``run_on=ray`` there are ``partitions`` reducers; all of
-    them sample the in-edges of a node that has more than ``hub_threshold`` (``None``: no node).
+    them rank the in-edges (``topk``) of a node that has more than ``hub_threshold`` (``None``: no node).
     """
 
     strategy: SamplingStrategy

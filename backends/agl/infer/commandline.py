@@ -17,7 +17,7 @@ from backends.agl.flat.job import check_columns
 from backends.agl.flat.reader import MANIFEST, GraphFeatureReader
 from backends.agl.flat.sampling_strategy import refuse_unused_weights
 from backends.agl.flat.source import Source
-from backends.agl.infer.inputs import check_graph, check_shards, model_of, names_of, open_graph, targets_of
+from backends.agl.infer.inputs import check_graph, check_shards, graph_folder, model_of, names_of, targets_of
 from backends.agl.infer.job import InferenceJob, needs_table
 from backends.agl.infer.local import LocalInference
 from backends.agl.infer.neighbourhood_inference import NeighbourhoodInference, RecordInference
@@ -62,7 +62,8 @@ def main(arguments: list[str] | None = None) -> int:
             parsed.output = places.enter_context(written(place := parsed.output, "facts.json"))
             parsed.model = places.enter_context(fetched(parsed.model))
             parsed.input = None if parsed.input is None else places.enter_context(fetched(parsed.input))
-            print(f"{infer(parsed, settings)}: {place}/scores.npy")
+            result = infer(parsed, settings)
+        print(f"{result}: {place}/scores.npy")
         return 0
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -116,11 +117,12 @@ def score_shards(
     reader = GraphFeatureReader(parsed.input)
     check_shards(reader, parsed.model, model)
     inference = RecordInference(reader, model.spec, model.state, settings.batch_size)
-    ids, scores = [], []
+    ids, scores, done = [], [], 0
     for numbers, logits in inference.batches():
         ids.append(numbers)
         scores.append(logits)
-        progress("score", sum(map(len, ids)), len(reader))
+        done += len(numbers)
+        progress("score", done, len(reader))
     joined = np.concatenate(ids)
     named = np.array(reader.names(joined)) if (parsed.input / NAMES).is_file() else joined
     return named, np.concatenate(scores), {"embeddings": inference.computed, "batch": settings.batch_size}
@@ -129,8 +131,8 @@ def score_shards(
 def graph_of(parsed: argparse.Namespace, model: TrainedModel, progress: Progress) -> tuple[Graph, Path]:
     """The graph of the tables or of the folder, and its folder; columns not named are those of the training."""
     if parsed.input is not None:
-        graph = open_graph(parsed.input)
-        return graph, parsed.input / "graph" if (parsed.input / "graph").is_dir() else parsed.input
+        folder = graph_folder(parsed.input)
+        return Graph.load(folder), folder
     folder = claimed(parsed.output) / "tables"
     options = table_options_of(parsed, model.tables)
     return read_tables(parsed, options, folder, progress), folder
@@ -168,9 +170,9 @@ def by_neighbourhoods(job: InferenceJob, settings: InferSettings, progress: Prog
     inference = NeighbourhoodInference(job, settings.batch_size)
     targets = np.arange(job.graph.nodes) if job.targets is None else job.targets
     scores: list[Any] = [np.empty((0, job.spec.classes), np.float32)]
-    for logits in inference.batches(targets):
+    for start, logits in zip(range(0, len(targets), settings.batch_size), inference.batches(targets), strict=True):
         scores.append(logits)
-        progress("score", sum(map(len, scores)), len(targets))
+        progress("score", start + len(logits), len(targets))
     return np.concatenate(scores), dict(inference.facts())
 
 

@@ -55,8 +55,8 @@ def _without_strategy(path: Path, settings: InferSettings) -> TrainedModel:
     return TrainedModel(spec, state, strategy)
 
 
-def open_graph(folder: Path) -> Graph:
-    """Map a prepared graph: the folder itself, or ``graph`` in a folder of GraphFlat; raises ValueError."""
+def graph_folder(folder: Path) -> Path:
+    """The folder of a prepared graph: the folder itself, or ``graph`` in a folder of GraphFlat; raises ValueError."""
     inner = folder / "graph"
     folder = inner if not (folder / "graph.json").is_file() and inner.is_dir() else folder
     if not (folder / "graph.json").is_file():
@@ -64,7 +64,7 @@ def open_graph(folder: Path) -> Graph:
             f"{folder} holds neither graph.json nor shards: give the folder of a prepared graph or of GraphFlat, or "
             "tables by -n and -e"
         )
-    return Graph.load(folder)
+    return folder
 
 
 def names_of(graph_folder: Path) -> Any:

@@ -57,7 +57,8 @@ def main(arguments: list[str] | None = None) -> int:
         with written(parsed.output) as output, fetched(parsed.input) as shards:
             if output.exists():
                 raise ValueError(f"{parsed.output} exists: give the name of a new .safetensors file")
-            print(trained(parsed, settings, shards, output))
+            result = trained(parsed, settings, shards, output)
+        print(result)
     except (ValueError, OSError, RuntimeError) as error:
         print(f"error: {root_cause(error)}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
