@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.model_names import PROPAGATIONS
+from backends.model_names import PROPAGATIONS, WEIGHTED
+from datasets.adjacency import SELF_LOOP_MODELS
 from datasets.randomness import stream
 
 State = dict[str, NDArray[np.float32]]
@@ -19,6 +20,7 @@ class ModelSpec:
     gcn (Kipf and Welling 2017), sage with mean aggregation and the "add" combine (AGL, section 4.1.2), gat (GATv1,
     Velickovic et al. 2018). ``hidden`` is the width of a layer, for gat the width of one head; inner gat layers
     concatenate ``heads`` heads, the last averages ``output_heads``. ``head="linear"`` adds a linear layer at the end.
+    gat scores edges by their ``edge_width`` features too: head h adds ``<e W_edge, att_edge>``, of a self loop 0.
 
     Others multiply by gcn's matrix S without a weight between two products (``backends.base.propagation``). With L
     ``layers``: sgc is ``S^L X W + b`` (Wu et al. 2019); lightgcn the mean of ``S^k X W`` over k = 0..L with S without
@@ -36,11 +38,23 @@ class ModelSpec:
     slope: float = 0.2
     head: str = "none"
     fanouts: tuple[int, ...] = ()
+    edge_width: int = 0
 
     @property
     def propagates(self) -> bool:
         """Whether the model is one of propagations, not of convolutions."""
         return self.name in PROPAGATIONS
+
+    @property
+    def has_loops(self) -> bool:
+        """Whether each node gets an edge from itself."""
+        return self.name in SELF_LOOP_MODELS
+
+    @property
+    def edge_columns(self) -> tuple[str, ...]:
+        """Which columns of the edges the layers read: ``weight``, ``features``."""
+        columns = {"weight": self.name in WEIGHTED, "features": self.edge_width > 0}
+        return tuple(name for name, is_read in columns.items() if is_read)
 
     @property
     def drops(self) -> int:
@@ -91,7 +105,9 @@ class ModelSpec:
         if self.name == "sage":
             return {"weight_self": (in_width, out), "weight_neigh": (in_width, out), "bias": (out,)}
         bias = out if self.is_last(layer) else heads * out
-        return {"weight": (in_width, heads * out), "att_src": (heads, out), "att_dst": (heads, out), "bias": (bias,)}
+        vectors = dict.fromkeys(("att_src", "att_dst"), (heads, out))
+        edge = {"weight_edge": (self.edge_width, heads * out), "att_edge": (heads, out)} if self.edge_width else {}
+        return {"weight": (in_width, heads * out), **vectors, **edge, "bias": (bias,)}
 
     def _propagation_parameters(self, layer: int) -> dict[str, tuple[int, ...]]:
         out = self.width_out(self.layers - 1)
@@ -150,6 +166,7 @@ def initial_state(spec: ModelSpec, seed: int) -> State:
     return state
 
 
-def model_spec(values: dict[str, Any], in_width: int, classes: int) -> ModelSpec:
-    """Complete a configured model with the widths of its data set."""
-    return ModelSpec(**(values | {"in_width": in_width, "classes": classes, "fanouts": tuple(values["fanouts"])}))
+def model_spec(values: dict[str, Any], in_width: int, classes: int, edge_width: int = 0) -> ModelSpec:
+    """Complete a configured model with the widths of its data set; gat alone reads the features of edges."""
+    widths = {"in_width": in_width, "classes": classes, "edge_width": edge_width if values["name"] == "gat" else 0}
+    return ModelSpec(**(values | widths | {"fanouts": tuple(values["fanouts"])}))

@@ -17,13 +17,15 @@ class Adjacency:
     """The sparse operand of a layer: the edges, their weights (normalised models) and the degrees behind them.
 
     ``inverse_sqrt_degree`` float32 [nodes] is their ``D^-1/2``, for engines that scale rows instead of edges;
-    ``edge_weight`` float32 [nnz] is the raw weight of each edge (1 on self loops), ``None`` if the graph has none.
+    ``edge_weight`` float32 [nnz] is the raw weight of each edge (1 on self loops), ``None`` if the graph has none;
+    ``edge_features`` [nnz, width] are for gat, 0 on self loops.
     """
 
     csr: Csr
     weight: NDArray[np.floating] | None = None
     inverse_sqrt_degree: NDArray[np.float32] | None = None
     edge_weight: NDArray[np.float32] | None = None
+    edge_features: NDArray[np.float32] | None = None
 
 
 def add_self_loops(csr: Csr, node_ids: NDArray[np.integer] | None = None) -> tuple[Csr, NDArray[np.int64]]:
@@ -78,7 +80,7 @@ def adjacency_of(graph: Graph, model: str, dtype: str = "float32") -> Adjacency:
     else:
         csr, old_positions = graph.csr, np.arange(graph.csr.nnz)
     if model not in NORMALISED:
-        return Adjacency(csr)
+        return Adjacency(csr, edge_features=_edge_features(graph, old_positions) if model == "gat" else None)
     edge_weight: NDArray[np.float32] | None = None
     if graph.edge_weights is not None:
         edge_weight = np.ones(csr.nnz, dtype=np.float32)
@@ -89,3 +91,12 @@ def adjacency_of(graph: Graph, model: str, dtype: str = "float32") -> Adjacency:
         scale = np.where(degree > 0, degree**-0.5, 0.0)
     weight = (scale[csr.destinations] * ones * scale[csr.indices]).astype(dtype)
     return Adjacency(csr, weight, scale.astype(np.float32), edge_weight)
+
+
+def _edge_features(graph: Graph, positions: NDArray[np.int64]) -> NDArray[np.float32] | None:
+    """Features of the edges at ``positions``, 0 at position -1."""
+    if graph.edge_features is None:
+        return None
+    features = np.zeros((len(positions), graph.edge_features.shape[1]), dtype=np.float32)
+    features[positions >= 0] = graph.edge_features[positions[positions >= 0]]
+    return features

@@ -13,9 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from backends.agl.flat.encoded_records import EncodedRecords
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.sampled_graph import SampledGraph
+from backends.agl.vectorize import EdgeValues, LayerBuilder, matrices, merged_records
 from backends.base.layered import LayerMatrix, float_tensor
+from backends.base.sparse_rows import features_of
 from backends.kernels import Neighbourhood, khop, layer_blocks, spmm
 from datasets.adjacency import SELF_LOOP_MODELS, adjacency_of, insert_self_loops
 from datasets.csr import Csr
@@ -27,13 +30,14 @@ from datasets.graph import Graph
 class SubgraphAdjacency:
     """A_B of a batch: the merged neighbourhood of its targets, edges by destination, and weights of the whole graph.
 
-    ``sampled`` is the graph that a sampled neighbourhood was drawn from; ``pruning`` then adds each layer's self loops
-    and weights.
+    ``builder`` and ``values`` are those of sampled neighbourhoods, and of records: ``pruning`` then adds each layer's
+    self loops and weights.
     """
 
     neighbourhood: Neighbourhood
     weight: Tensor | None = None
-    sampled: SampledGraph | None = None
+    builder: LayerBuilder | None = None
+    values: EdgeValues | None = None
 
     @property
     def hops(self) -> int:
@@ -46,7 +50,7 @@ _sampled_graphs: "WeakKeyDictionary[Graph, dict[tuple[Any, ...], SampledGraph]]"
 
 
 def subgraph_vectorize(
-    graph: Graph,
+    graph: Graph | EncodedRecords,
     targets: NDArray[np.integer],
     hops: int,
     model: str = "gcn",
@@ -57,13 +61,18 @@ def subgraph_vectorize(
 
     ``model`` chooses the adjacency: ``gcn`` adds self loops and symmetric weights, ``gat`` self loops only. Weights are
     normalised on the whole graph, and a self loop has zeros for edge features. ``fanouts``, one per layer, first layer
-    first, sample neighbours before self loops are added: E_B then holds the sampled edges only. Raises ValueError for
-    a graph without features, or for a number of fanouts other than ``hops``.
+    first, sample neighbours before self loops are added: E_B then holds the sampled edges only. In place of a graph,
+    GraphFeatures of the targets as ``GraphFeatureReader.encoded_batches`` yields them: ``fanouts`` are then those of
+    GraphFlat. Raises ValueError for a graph without features, a number of fanouts other than ``hops``, or targets that
+    are not those of the GraphFeatures.
     """
-    if graph.features is None:
+    if isinstance(graph, Graph) and graph.features is None:
         raise ValueError(f"data set {graph.name} has no features: a model needs some")
     if fanouts is not None and len(fanouts) != hops:
         raise ValueError(f"fanouts={fanouts} has {len(fanouts)} entries for {hops} hops: give one per layer")
+    if isinstance(graph, EncodedRecords):
+        return _of_records(graph, targets, model, fanouts or (None,) * hops)
+    assert graph.features is not None
     if fanouts is None:
         adj = _full_neighbourhood(graph, targets, hops, model)
     else:
@@ -87,8 +96,27 @@ def _sampled_neighbourhood(
     by_key, key = _sampled_graphs.setdefault(graph, {}), (model, fanouts, seed)
     if key not in by_key:
         by_key.clear()  # an epoch uses one seed and one shape: the entry of the last epoch is not used again
-        by_key[key] = SampledGraph(graph, model, SamplingStrategy(fanouts, seed=seed), None)
-    return SubgraphAdjacency(by_key[key].search(targets), sampled=by_key[key])
+        by_key[key] = SampledGraph(graph, LayerBuilder(model), SamplingStrategy(fanouts, seed=seed), None)
+    sampled = by_key[key]
+    neighbourhood = sampled.search(targets)
+    return SubgraphAdjacency(neighbourhood, builder=sampled.builder, values=sampled.values_of(neighbourhood))
+
+
+def _of_records(
+    records: EncodedRecords, targets: NDArray[np.integer], model: str, fanouts: tuple[int | None, ...]
+) -> tuple[SubgraphAdjacency, Tensor, Tensor | None]:
+    decoded = records.decode()
+    if not np.array_equal(np.unique(targets), np.unique(decoded.targets)):
+        raise ValueError("targets are not those of the GraphFeatures: give the targets of the same records")
+    if decoded.features is None:
+        raise ValueError("the GraphFeatures have no features: a model needs some")
+    builder, columns = LayerBuilder(model), decoded.edge_features
+    strategy, width = SamplingStrategy(fanouts), 0 if columns is None else columns.shape[1]
+    merged, features, values = merged_records(records, builder, strategy, decoded.edge_weights is not None, width)
+    features = np.array(dense_features(features_of(features), "subgraph_vectorize"))
+    edge_features = None if merged.edge_features is None else torch.from_numpy(merged.edge_features)
+    adj = SubgraphAdjacency(merged.neighbourhood, builder=builder, values=values)
+    return adj, torch.from_numpy(features), edge_features
 
 
 def _edge_features(graph: Graph, adj: SubgraphAdjacency, model: str) -> Tensor | None:
@@ -96,7 +124,7 @@ def _edge_features(graph: Graph, adj: SubgraphAdjacency, model: str) -> Tensor |
         return None
     positions = adj.neighbourhood.positions
     assert positions is not None
-    if model in SELF_LOOP_MODELS and adj.sampled is None:
+    if model in SELF_LOOP_MODELS and adj.builder is None:
         positions = insert_self_loops(graph.csr, 0)[1][positions]
     features = np.array(graph.edge_features[positions], dtype=np.float32)
     features[positions < 0] = 0.0
@@ -105,8 +133,8 @@ def _edge_features(graph: Graph, adj: SubgraphAdjacency, model: str) -> Tensor |
 
 def pruning(adj: SubgraphAdjacency, form: str = "tight") -> list[LayerMatrix]:
     """Return each layer's matrix, first layer first, pruned to the nodes that the targets need (AGL, section 3.3.2)."""
-    if adj.sampled is not None:
-        return adj.sampled.matrices(adj.neighbourhood, form)
+    if adj.builder is not None and adj.values is not None:
+        return matrices(adj.neighbourhood, adj.builder, adj.hops, form, adj.values)
     blocks = layer_blocks(adj.neighbourhood, adj.hops, form)
     weights = [None if adj.weight is None else adj.weight[torch.from_numpy(block.positions)] for block in blocks]
     return [LayerMatrix(block.csr, weight) for block, weight in zip(blocks, weights, strict=True)]

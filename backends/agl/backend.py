@@ -1,6 +1,6 @@
 """GraphTrainer on an in-memory graph: k-hop batches, vectorised, pruned per layer, prefetched (AGL, section 3.3)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -8,17 +8,21 @@ import numpy as np
 import torch
 
 from backends.agl.flat.flattener import strategy_of
+from backends.agl.flat.sampling_strategy import StrategyError, columns_of, refuse_unused_columns
+from backends.agl.networks import builder_of, network_of, reads_edges
 from backends.agl.sampled_graph import SampledGraph
 from backends.agl.unsampled_graph import UnsampledGraph
 from backends.base.inferrer import TorchInferrer
-from backends.base.layered import LayeredNetwork, LayeredTrainer, LayerMatrix
+from backends.base.layered import LayeredTrainer, LayerMatrix
 from backends.base.loss import targets_of
 from backends.base.network import Network
 from backends.base.trainer import Batch, original_numbers
-from backends.contract import Clock, Nodes
+from backends.batches import BatchPlan
+from backends.contract import Clock, Nodes, Unsupported
 from backends.model import ModelSpec, TrainingSpec
 from backends.parallel.prefetch import prefetched
 from datasets.adjacency import adjacency_of
+from datasets.graph import Graph
 
 
 class AglTrainer(LayeredTrainer):
@@ -31,17 +35,18 @@ class AglTrainer(LayeredTrainer):
     draws_fanouts = True
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
-        """The layered network; switch ``partition`` parallelises its SpMM by rows."""
-        return LayeredNetwork(spec, training, self.config.on("partition"), self.sparse_input)
+        """The model's network; switch ``partition`` parallelises our models' SpMM by rows."""
+        return network_of(spec, training, self.config.on("partition"), self.sparse_input)
 
     def prepare_structure(self) -> None:
         """Compute weights on the whole graph; vectorise the neighbourhood of a full batch once."""
         self.neighbourhoods: SampledGraph | UnsampledGraph
         # dropout would be applied to the features of all nodes
         sums = self.aggregates_first(0) and self.training.dropout == 0
-        if self.spec.fanouts or self.config.sampler or self.config.filter:
+        if self.spec.fanouts or self.config.sampler or self.config.filter or reads_edges(self.spec):
             strategy = strategy_of(self.config, self.spec, self.training.seed)
-            self.neighbourhoods = SampledGraph(self.graph, self.spec.name, strategy, self.config.filter, sums)
+            builder = builder_of(self.spec)
+            self.neighbourhoods = SampledGraph(self.graph, builder, strategy, self.config.filter, sums)
         else:
             adjacency = adjacency_of(self.graph, self.spec.name)
             self.neighbourhoods = UnsampledGraph(adjacency, self.spec.layers, sums_features=sums)
@@ -58,6 +63,15 @@ class AglTrainer(LayeredTrainer):
             return super().kept_matrices()
         layers = enumerate(graph.layers(np.sort(self.plan.targets(0)[0]), self.form)[0])
         return [pair for pair in layers if pair[1].csr is graph.csr or self.model.transposes_origin(*pair)]
+
+    def refuse_columns(self, graph: Graph, spec: ModelSpec, training: TrainingSpec, plan: BatchPlan) -> None:
+        """Raise Unsupported for columns of the edges that neither the model nor sampling nor the filter reads."""
+        try:
+            refuse_unused_columns(
+                spec, strategy_of(self.config, spec, training.seed), self.config.filter, columns_of(graph), graph.name
+            )
+        except StrategyError as error:
+            raise Unsupported(str(error)) from error
 
     @property
     def form(self) -> str:
@@ -99,6 +113,23 @@ class AglTrainer(LayeredTrainer):
         self._resample(0)
         return self.mini_batch(targets)
 
+    def validation_loss(self) -> float | None:
+        """Mean loss over the labelled validation nodes; ``None`` where there are none."""
+        assert self.plan.size is not None
+        nodes = labelled_nodes(self.graph, "validation")
+        starts = range(0, len(nodes), self.plan.size)
+        return self.mean_loss(self.target_batch(nodes[start : start + self.plan.size]) for start in starts)
+
+    def mean_loss(self, batches: Iterable[Batch]) -> float | None:
+        """Mean loss over the targets of some batches, without dropout; ``None`` without a batch."""
+        total, count = 0.0, 0
+        self.model.eval()
+        with torch.no_grad():
+            for batch in batches:
+                total += float(self.loss(self.logits(batch), self.batch_labels(batch))) * len(batch.targets)
+                count += len(batch.targets)
+        return total / count if count else None
+
     def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
         """Yield the batches of an epoch; where the pipeline runs, a thread prepares the next one."""
         self._resample(index)
@@ -115,6 +146,13 @@ class AglTrainer(LayeredTrainer):
     def _ascending_targets(self, index: int) -> Iterator[Nodes]:
         """Targets of each batch, sorted like the matrices' rows: logits and gradients then need no permutation."""
         return map(np.sort, self.plan.targets(index))
+
+
+def labelled_nodes(graph: Graph, split: str) -> Nodes:
+    """The nodes of a split that have a label."""
+    nodes = graph.nodes_of(split)
+    assert graph.labels is not None
+    return nodes[(graph.labels[nodes] >= 0).reshape(len(nodes), -1).any(axis=1)]
 
 
 class AglInferrer(TorchInferrer):

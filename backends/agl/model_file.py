@@ -9,6 +9,7 @@ import numpy as np
 
 from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy
 from backends.agl.infer.slices import check_state, read_state
+from backends.agl.user.specification import UserModelError, UserModelSpec
 from backends.model import ModelSpec, State
 
 KEY = "agl"  # of the file's metadata
@@ -34,7 +35,7 @@ def save_model(path: Path, model: TrainedModel) -> None:
     from safetensors.numpy import save_file
 
     assert model.strategy is not None
-    facts = {"spec": asdict(model.spec), "strategy": asdict(model.strategy)}
+    facts = {"spec": _spec_facts(model.spec), "strategy": asdict(model.strategy)}
     facts |= {"filter": model.filtering, "tables": model.tables, "draws": DRAWS}
     unnamed = path.with_name(f".{path.name}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,8 +49,36 @@ def save_model(path: Path, model: TrainedModel) -> None:
         unnamed.unlink(missing_ok=True)
 
 
-def read_model(path: Path) -> TrainedModel | None:
-    """Read a model that GraphTrainer wrote; ``None`` for parameters without a strategy. Raises ValueError."""
+def _spec_facts(spec: ModelSpec) -> dict[str, Any]:
+    """A specification as JSON, a user's file by its digest: reading a model never runs code that came with it."""
+    facts = asdict(spec)
+    if isinstance(spec, UserModelSpec):
+        facts |= {"code": None, "sha256": spec.sha256}
+    return facts
+
+
+def _spec_of(facts: dict[str, Any], path: Path, code: Path | None) -> ModelSpec:
+    """A specification from JSON; a user's file is read from where it was in training, or from ``code``."""
+    facts = _with_tuples(facts)
+    digest = facts.pop("sha256", None)
+    if digest is None:
+        return ModelSpec(**facts)
+    file = Path(facts["file"]) if code is None else code
+    text = file.read_text() if file.is_file() else ""
+    spec = UserModelSpec(**facts | {"code": text, "file": str(file)})
+    if spec.sha256 != digest:
+        what = "is another version" if text else "is not there"
+        raise UserModelError(
+            f"{path} was trained with {facts['file']} of SHA-256 {digest[:12]}; {file} {what}: give that file by --code"
+        )
+    return spec
+
+
+def read_model(path: Path, code: Path | None = None) -> TrainedModel | None:
+    """Read a model that GraphTrainer wrote; ``None`` for parameters without a strategy.
+
+    ``code`` is the file of a user's model, where it no longer lies where it was trained. Raises ValueError.
+    """
     from safetensors import safe_open
 
     state = read_state(path)
@@ -59,8 +88,10 @@ def read_model(path: Path) -> TrainedModel | None:
         return None
     try:
         facts = json.loads(text)
-        spec, strategy = (_with_tuples(facts[name]) for name in ("spec", "strategy"))
-        model = TrainedModel(ModelSpec(**spec), state, SamplingStrategy(**strategy), facts["filter"], facts["tables"])
+        spec, strategy = _spec_of(facts["spec"], path, code), _with_tuples(facts["strategy"])
+        model = TrainedModel(spec, state, SamplingStrategy(**strategy), facts["filter"], facts["tables"])
+    except UserModelError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"the metadata of {path} are damaged ({error}): train the model again") from error
     if facts["draws"] != DRAWS and strategy["method"] != "full":
@@ -71,4 +102,8 @@ def read_model(path: Path) -> TrainedModel | None:
 
 def _with_tuples(options: dict[str, Any]) -> dict[str, Any]:
     """Turn JSON's lists into the tuples that they were."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    return {name: _tuple(value) for name, value in options.items()}
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(map(_tuple, value)) if isinstance(value, list) else value

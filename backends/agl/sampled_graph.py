@@ -2,7 +2,6 @@
 
 from copy import copy
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from backends.agl.flat.filters import FilterError, edge_columns, edge_mask
 from backends.agl.flat.sampling_strategy import SamplingStrategy
-from backends.agl.vectorize import inverse_sqrt, matrices
+from backends.agl.vectorize import EdgeValues, LayerBuilder, matrices
 from backends.base.layered import LayerMatrix
 from backends.contract import Nodes, Unsupported
 from backends.kernels import Neighbourhood, khop
@@ -33,24 +32,23 @@ class SampledGraph:
     def __init__(
         self,
         graph: Graph,
-        model: str,
+        builder: LayerBuilder,
         strategy: SamplingStrategy,
         filtering: str | None,
         sums_features: bool = False,
     ) -> None:
-        self.model, self.strategy = model, strategy
+        self.builder, self.strategy = builder, strategy
         self.least_in_place = 0.0 if sums_features else NEARLY_ALL
         self.csr, self.weight = graph.csr, None
         try:
             if strategy.by is not None:
                 column = np.asarray(edge_columns(graph, strategy.by), dtype=np.float32)
                 self.weight = -column if strategy.reverse else column
-            self.edge_weights = graph.edge_weights if model == "gcn" else None
+            self.values = EdgeValues.of(graph, builder)
             if filtering:
                 self._filter(np.flatnonzero(edge_mask(graph, filtering, 0, graph.csr.nnz)))
         except FilterError as error:
             raise Unsupported(str(error)) from error
-        self.scale = _scale(graph) if model == "gcn" else None
         self.sampled_by: Weights | SummedWeights | None = self.weight
         if strategy.method == "weighted" and self.weight is not None:
             self.sampled_by = summed(self.csr, self.weight)
@@ -61,7 +59,10 @@ class SampledGraph:
         indptr = np.searchsorted(positions, csr.indptr).astype(csr.indptr.dtype)
         self.csr = Csr(indptr, csr.indices[positions], csr.shape, csr.ids[positions])
         self.weight = None if self.weight is None else self.weight[positions]
-        self.edge_weights = None if self.edge_weights is None else self.edge_weights[positions]
+        weights, features = (
+            None if values is None else values[positions] for values in (self.values.weights, self.values.features)
+        )
+        self.values = replace(self.values, weights=weights, features=features)
 
     def of_epoch(self, index: int) -> "SampledGraph":
         """The same graph with the samples of epoch ``index``; epoch 0 has the samples of this one."""
@@ -77,8 +78,13 @@ class SampledGraph:
 
     def matrices(self, neighbourhood: Neighbourhood, form: str) -> list[LayerMatrix]:
         """Each layer's matrix over a neighbourhood that ``search`` returned, first layer first."""
-        scale = None if self.scale is None else self.scale[neighbourhood.nodes]
-        return matrices(neighbourhood, self.model, self.strategy.hops, form, scale, self.edge_weights)
+        values = self.values_of(neighbourhood)
+        return matrices(neighbourhood, self.builder, self.strategy.hops, form, values)
+
+    def values_of(self, neighbourhood: Neighbourhood) -> EdgeValues:
+        """The values that layers read, with those of the neighbourhood's nodes."""
+        nodes = None if self.values.nodes is None else self.values.nodes[neighbourhood.nodes]
+        return replace(self.values, nodes=nodes)
 
     def layers(self, targets: Nodes, form: str) -> tuple[list[LayerMatrix], Nodes | None]:
         """Return each layer's matrix, first layer first, and the nodes that the first one reads, ``None`` for all.
@@ -89,17 +95,10 @@ class SampledGraph:
         neighbourhood = self.search(targets, form == "tight")
         nodes = neighbourhood.nodes
         first, *others = self.matrices(neighbourhood, form)
-        if form != "tight" or len(nodes) < self.least_in_place * self.csr.shape[1]:
+        if not self.builder.reads_in_place or form != "tight" or len(nodes) < self.least_in_place * self.csr.shape[1]:
             return [first, *others], nodes
         indices = nodes.astype(first.csr.indices.dtype)[first.csr.indices]
         rows = first.csr.shape[0]
         over_all_nodes = Csr(first.csr.indptr, indices, (rows, self.csr.shape[1]))
-        return [LayerMatrix(over_all_nodes, first.weight, torch.from_numpy(nodes[:rows])), *others], None
-
-
-def _scale(graph: Graph) -> NDArray[np.floating[Any]]:
-    """``D^-1/2`` of each node, D the weighted in-degree of A + I."""
-    if graph.edge_weights is None:
-        return inverse_sqrt(1.0 + graph.csr.in_degrees)
-    weights = graph.edge_weights.astype(np.float64)
-    return inverse_sqrt(1.0 + np.bincount(graph.csr.destinations, weights=weights, minlength=graph.nodes))
+        own = torch.from_numpy(nodes[:rows])
+        return [LayerMatrix(over_all_nodes, first.weight, own, features=first.features), *others], None

@@ -7,6 +7,7 @@ import numpy as np
 
 from backends.agl.flat.flattener import strategy_of
 from backends.agl.sampled_graph import SampledGraph
+from backends.agl.vectorize import LayerBuilder
 from backends.base.sampler import BatchSampler
 from backends.contract import Hop, Nodes
 from backends.kernels import Neighbourhood
@@ -19,7 +20,7 @@ class AglSampler(BatchSampler):
     def prepare_structure(self) -> None:
         """Prepare the graph to sample from, as for sage: without self loops."""
         self.strategy = strategy_of(self.config, self.spec, self.training.seed)
-        self.sampled_graph = SampledGraph(self.graph, "sage", self.strategy, self.config.filter)
+        self.sampled_graph = SampledGraph(self.graph, LayerBuilder("sage"), self.strategy, self.config.filter)
 
     def neighbourhoods(self, batches: Sequence[Nodes], epoch: int) -> Iterator[Neighbourhood]:
         """The neighbourhood of each batch; a node's sample is the same in all batches of an epoch."""

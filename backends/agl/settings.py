@@ -16,12 +16,15 @@ TRAIN_MINIMA = {
 # Keys of earlier versions, now named as the options of the harness are.
 RENAMED = {"batch": "batch_size", "engine": "run_on", "replace": "replacement", "hub": "hub_threshold"}
 METHODS = ("graphinfer", "neighbourhood")
-TRAIN_CHOICES = {"head": ("none", "linear"), "optimizer": ("adam", "sgd")}
+TRAIN_CHOICES = {"head": ("none", "linear"), "optimizer": ("adam", "sgd"), "source": ("shards", "graph")}
 
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """Settings of one training; ``batch_size`` is per worker, ``servers=0`` is one server in this process."""
+    """Settings of one training; ``batch_size`` is per worker, ``servers=0`` is one server in this process.
+
+    ``source`` is ``shards``, or ``graph``: the graph in memory that GraphFlat kept beside them.
+    """
 
     hidden: int = 64
     heads: int = 1
@@ -41,6 +44,7 @@ class TrainSettings:
     servers: int = 0
     staleness: int = 2
     checkpoint_every: int = 100
+    source: str = "shards"
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """Vectorisation (AGL, section 3.3.1): the layer matrices of a model from a neighbourhood, with loops and weights."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from backends.agl.flat.encoded_records import EncodedRecords
 from backends.agl.flat.sampling_strategy import SamplingStrategy
@@ -13,57 +15,138 @@ from backends.base.sparse_rows import Rows
 from backends.kernels import Neighbourhood, layer_blocks
 from backends.kernels.graphfeatures import MergedRecords
 from backends.kernels.loops import with_self_loops
-from backends.model import ModelSpec
 from datasets.adjacency import SELF_LOOP_MODELS
 from datasets.csr import Csr
+from datasets.graph import Graph
 
 Floats = NDArray[np.floating[Any]]
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class EdgeValues:
+    """What layers read beside embeddings: a value of each node [nodes], weights [edges], features [edges, width].
+
+    ``None`` is what the model does not read or the data do not have; nodes are those of the neighbourhood.
+    """
+
+    nodes: Floats | None = None
+    weights: Floats | None = None
+    features: NDArray[np.float32] | None = None
+
+    @classmethod
+    def of(cls, graph: Graph, builder: "LayerBuilder") -> "EdgeValues":
+        """The values of a whole graph that a builder reads."""
+        nodes = builder.node_values(whole_degrees(graph)) if builder.reads_degrees else None
+        weights = graph.edge_weights if builder.reads_weights else None
+        return cls(nodes, weights, graph.edge_features if builder.reads_features else None)
+
+    def weight_of(self, positions: Positions | None) -> Tensor | None:
+        """Weights of the edges at some positions, 1 of a self loop at position -1."""
+        return self._of(self.weights, positions, 1.0)
+
+    def features_of(self, positions: Positions | None) -> Tensor | None:
+        """Features of the edges at some positions, 0 of a self loop at position -1."""
+        return self._of(self.features, positions, 0.0)
+
+    @staticmethod
+    def _of(values: Floats | None, positions: Positions | None, of_loops: float) -> Tensor | None:
+        if values is None or positions is None:
+            return None
+        out = np.asarray(values[positions], dtype=np.float32)
+        out[positions < 0] = of_loops
+        return torch.from_numpy(out)
+
+
+class LayerBuilder:
+    """Builds the layer matrices of gcn, sage and gat from sampled edges: self loops, and gcn's symmetric weights.
+
+    ``reads_*`` say which ``EdgeValues`` it needs; ``reads_in_place``, whether a first layer may read the features of
+    all nodes where they lie, in place of a copy of its rows. Self loops are added after sampling, so that every node
+    has its own.
+    """
+
+    reads_in_place = True
+
+    def __init__(self, model: str, edge_width: int = 0) -> None:
+        self.loops = model in SELF_LOOP_MODELS
+        self.reads_degrees = self.reads_weights = model == "gcn"
+        self.reads_features = edge_width > 0
+
+    def node_values(self, degrees: Floats) -> Floats:
+        """``D^-1/2`` from in-degrees of the whole graph, D those of A + I."""
+        return inverse_sqrt(1.0 + degrees)
+
+    def matrix(self, csr: Csr, positions: Positions | None, values: EdgeValues) -> LayerMatrix:
+        """The matrix of a layer whose rows are its first columns; ``positions`` [nnz] index the edges' values."""
+        if not self.loops:
+            return LayerMatrix(csr)
+        if values.nodes is None:
+            features = values.features_of(with_loops(csr, positions))
+            return LayerMatrix(with_self_loops(csr)[0], features=features)
+        looped, weight = with_self_loops(csr, values.nodes[: csr.shape[1]], values.weights, positions)
+        assert weight is not None
+        return LayerMatrix(looped, torch.from_numpy(weight))
+
+
+def with_loops(csr: Csr, positions: Positions | None) -> Positions | None:
+    """Positions of a matrix's edges after ``with_self_loops``, -1 for a loop."""
+    return None if positions is None else np.insert(positions, csr.indptr[:-1], -1)
 
 
 def matrices(
-    neighbourhood: Neighbourhood,
-    model: str,
-    layers: int,
-    form: str,
-    scale: Floats | None = None,
-    edge_weights: Floats | None = None,
+    neighbourhood: Neighbourhood, builder: LayerBuilder, layers: int, form: str, values: EdgeValues
 ) -> list[LayerMatrix]:
-    """Return each layer's matrix, first layer first: self loops for gcn and gat, gcn's symmetric weights.
-
-    ``scale`` [nodes of the neighbourhood] is ``D^-1/2`` of the whole graph for gcn. The neighbourhood's ``positions``
-    index ``edge_weights`` (``None``: all 1). Self loops are added after sampling, so that every node has its own.
-    """
+    """Return each layer's matrix, first layer first; ``values.nodes`` are those of the neighbourhood."""
     blocks = layer_blocks(neighbourhood, layers, form)
-    return [_matrix(block.csr, block.positions, model, scale, edge_weights) for block in blocks]
+    return [builder.matrix(block.csr, block.positions, values) for block in blocks]
 
 
 def matrices_of_records(
-    records: EncodedRecords, spec: ModelSpec, strategy: SamplingStrategy, weighted: bool, form: str
+    records: EncodedRecords,
+    builder: LayerBuilder,
+    strategy: SamplingStrategy,
+    form: str,
+    weighted: bool,
+    edge_width: int,
 ) -> tuple[MergedRecords, Rows, list[LayerMatrix]]:
-    """Merge records; return them, their nodes' features and each layer's matrix; ``weighted``: edges have weights."""
-    gcn = spec.name == "gcn"
+    """Merge records; return them, their nodes' features and each layer's matrix.
+
+    ``weighted`` and ``edge_width`` say what the records hold: weights, and how many features, of each edge.
+    """
+    edge_width = edge_width if builder.reads_features else 0
+    merged, features, values = merged_records(records, builder, strategy, weighted, edge_width, form == "tight")
+    return merged, features, matrices(merged.neighbourhood, builder, strategy.hops, form, values)
+
+
+def merged_records(
+    records: EncodedRecords,
+    builder: LayerBuilder,
+    strategy: SamplingStrategy,
+    weighted: bool,
+    edge_width: int,
+    needed: bool = False,
+) -> tuple[MergedRecords, Rows, EdgeValues]:
+    """Merge records with the columns that a builder reads; with ``needed`` only the edges that some layer reads."""
+    degrees = "weighted_degrees" if weighted else "degrees"
     merged, features = records.merge(
         strategy.fanouts,
         apart=strategy.scope == "target",
-        needed=form == "tight",
-        degrees=("weighted_degrees" if weighted else "degrees") if gcn else None,
-        edge_weights=gcn and weighted,
+        needed=needed,
+        degrees=degrees if builder.reads_degrees else None,
+        edge_weights=builder.reads_weights and weighted,
+        edge_width=edge_width,
     )
-    scale = None if merged.degrees is None else inverse_sqrt(1.0 + merged.degrees)
-    return merged, features, matrices(merged.neighbourhood, spec.name, spec.layers, form, scale, merged.edge_weights)
+    nodes = None if merged.degrees is None else builder.node_values(merged.degrees)
+    return merged, features, EdgeValues(nodes, merged.edge_weights, merged.edge_features)
 
 
-def _matrix(
-    csr: Csr, positions: NDArray[np.int64] | None, model: str, scale: Floats | None, edge_weights: Floats | None
-) -> LayerMatrix:
-    if model not in SELF_LOOP_MODELS:
-        return LayerMatrix(csr)
-    if model != "gcn":
-        return LayerMatrix(with_self_loops(csr)[0])
-    assert scale is not None
-    looped, weight = with_self_loops(csr, scale[: csr.shape[1]], edge_weights, positions)
-    assert weight is not None
-    return LayerMatrix(looped, torch.from_numpy(weight))
+def whole_degrees(graph: Graph) -> Floats:
+    """In-degree of each node, the sum of the weights where edges have some."""
+    if graph.edge_weights is None:
+        return graph.csr.in_degrees
+    weights = graph.edge_weights.astype(np.float64)
+    return np.bincount(graph.csr.destinations, weights=weights, minlength=graph.nodes)
 
 
 def inverse_sqrt(degrees: Floats) -> Floats:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from backends.base.facts import spmm_facts
-from backends.base.refusals import refuse_fanouts, refuse_weights
+from backends.base.refusals import refuse_fanouts
 from backends.base.trainer import TorchTrainer
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Nodes
@@ -37,7 +37,7 @@ class NetworkInferrer:
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
         """Build structure and network for the nodes of ``plan``; phases ``structure``, ``model``."""
-        refuse_weights(graph, spec)
+        self.trainer.refuse_columns(graph, spec, training, BatchPlan(plan.nodes))
         refuse_fanouts(spec, self.trainer.config.name, ADVICE)
         self.trainer.set_task(graph, spec, training, BatchPlan(plan.nodes), forward_only=True)
         with clock.phase("structure"):

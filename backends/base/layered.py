@@ -35,13 +35,15 @@ class LayerMatrix:
     """The matrix of one layer: its edges, and gcn's weights [nnz].
 
     ``own_columns`` [rows] is the column of each row's own node; ``None``: columns begin with the rows. ``origin`` is
-    the larger matrix that the rows were copied from, if any.
+    the larger matrix that the rows were copied from, if any. ``features`` [nnz, width] are those of the edges, where
+    the model reads them.
     """
 
     csr: Csr
     weight: Tensor | None = None
     own_columns: Tensor | None = None
     origin: MatrixRows | None = None
+    features: Tensor | None = None
 
 
 class LayeredNetwork(Network):
@@ -153,7 +155,17 @@ class LayeredNetwork(Network):
         dropout = self.settings.attention_dropout if self.training else 0.0
         has_ids = dropout > 0 and matrix.csr.edge_ids is not None
         seed = attention_key(self.settings.seed, self.epoch, layer) if has_ids else None
-        return {"slope": self.spec.slope, "dropout": dropout, "seed": seed, "row_parallel": self.row_parallel}
+        options = {"slope": self.spec.slope, "dropout": dropout, "seed": seed, "row_parallel": self.row_parallel}
+        return options | {"score_edge": self._edge_scores(layer, matrix)}
+
+    def _edge_scores(self, layer: int, matrix: LayerMatrix) -> Tensor | None:
+        """What features of edges add to gat's scores, [nnz, heads]: of a self loop, whose features are 0, nothing."""
+        if not self.spec.edge_width:
+            return None
+        assert matrix.features is not None
+        vectors = self.parameter(layer, "att_edge")
+        weight = self.parameter(layer, "weight_edge").view(-1, *vectors.shape)
+        return dense(matrix.features, (weight * vectors).sum(2))
 
     def send(self, layer: int, hidden: Rows, rows: int | Tensor) -> tuple[Parts, Parts]:
         """Compute the tensors that nodes send along their out-edges, and those that ``rows`` keep for themselves.
@@ -308,7 +320,8 @@ class LayeredTrainer(TorchTrainer):
         """The whole graph's matrix, once per layer."""
         adjacency = adjacency_of(graph, self.spec.name, self.training.dtype)
         weight = float_tensor(adjacency.weight, self.device, self.dtype)
-        return [LayerMatrix(adjacency.csr, weight)] * self.spec.layers
+        features = float_tensor(adjacency.edge_features, self.device, self.dtype) if self.spec.edge_width else None
+        return [LayerMatrix(adjacency.csr, weight, features=features)] * self.spec.layers
 
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
@@ -327,7 +340,7 @@ class LayeredTrainer(TorchTrainer):
         return list(enumerate(self.full.structure)) if self.plan.full_batch else []
 
     def _build_transpose(self, layer: int, matrix: LayerMatrix) -> None:
-        if not self.has_backward_product(layer, matrix.csr):
+        if not isinstance(self.model, LayeredNetwork) or not self.has_backward_product(layer, matrix.csr):
             return
         origin = matrix.origin if self.model.transposes_origin(layer, matrix) else None
         shared = matrix if origin is None else origin

@@ -14,10 +14,10 @@ from backends.base.loss import Targets, loss_of, targets_of
 from backends.base.network import Network
 from backends.base.optimizer import optimizer_of
 from backends.base.propagation import Step, steps_of
-from backends.base.refusals import refuse_fanouts, refuse_weights
+from backends.base.refusals import refuse_columns, refuse_fanouts
 from backends.base.sparse_tensor import csr_tensor, sparse_of
 from backends.batches import BatchPlan
-from backends.contract import Clock, Floats, Nodes
+from backends.contract import Clock, Floats, Nodes, Unsupported
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.registry import BackendConfig
 from datasets.csr import Csr
@@ -91,7 +91,7 @@ class TorchTrainer:
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
         """Build structure and network, take over labels and parameters; phases ``structure``, ``model``."""
-        refuse_weights(graph, spec)
+        self.refuse_columns(graph, spec, training, plan)
         if not self.draws_fanouts:
             refuse_fanouts(spec, self.config.name)
         self.set_task(graph, spec, training, plan)
@@ -101,6 +101,19 @@ class TorchTrainer:
             self.model = self.network(spec, training).to(self.device, self.dtype)
             self.labels = self.targets_of(np.arange(graph.nodes))
             self.load(state)
+
+    def refuse_columns(self, graph: Graph, spec: ModelSpec, training: TrainingSpec, plan: BatchPlan) -> None:
+        """Raise Unsupported for columns of the edges that the model or the engine would not read."""
+        refuse_columns(graph, spec)
+        if spec.edge_width and not self.scores_edges(spec, plan):
+            raise Unsupported(
+                f"backend {self.config.name} does not score features of edges here, which {graph.name} has: leave out "
+                "dataset.options.edge_features, or choose another form or backend=agl"
+            )
+
+    def scores_edges(self, spec: ModelSpec, plan: BatchPlan) -> bool:
+        """Whether gat's scores may read features of edges."""
+        return False
 
     def set_task(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, plan: BatchPlan, forward_only: bool = False

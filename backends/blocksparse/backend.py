@@ -33,6 +33,10 @@ class BlocksparseTrainer(LayeredTrainer):
         with clock.phase("forms"):
             self.forms = adapt(self.config, spec.name, self.device, self.full.structure[0], self.spmm_operands())
 
+    def scores_edges(self, spec: ModelSpec, plan: BatchPlan) -> bool:
+        """One process does; ranks cut no features of edges."""
+        return self.config.ranks == 1 and not self.config.replay
+
     def facts(self) -> dict[str, Any]:
         """Sizes of the products, and which of them run in panels or tiles."""
         return super().facts() | self.forms

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.base.refusals import refuse_fanouts, refuse_weights
+from backends.base.refusals import refuse_fanouts
 from backends.base.trainer import Batch
 from backends.batches import BatchPlan
 from backends.blocksparse.backend import BlocksparseInferrer, BlocksparseTrainer
@@ -50,7 +50,7 @@ class RanksTrainer(BlocksparseTrainer):
     def distribute(self, state: State, clock: Clock) -> None:
         """Cut the graph and hand the slices to the ranks; raises Unsupported where there are fewer rows than blocks."""
         self.layout = RankLayout(self.config.ranks, self.config.replication)
-        refuse_weights(self.graph, self.spec)
+        self.refuse_columns(self.graph, self.spec, self.training, self.plan)
         refuse_fanouts(self.spec, self.config.name)
         check_rows(self.layout, self.graph)
         self.initial, self.cuts = state, dict[int, tuple[Graph, Cut]]()

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from backends.base.refusals import refuse_weights
 from backends.batches import BatchPlan
 from backends.blocksparse.backend import BlocksparseTrainer
 from backends.blocksparse.layout import RankLayout
@@ -21,7 +20,7 @@ class ReplayTrainer(BlocksparseTrainer):
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
         """Prepare one process; raises Unsupported for more row blocks than nodes."""
-        refuse_weights(graph, spec)
+        self.refuse_columns(graph, spec, training, plan)
         for ranks in self.config.replay:
             check_rows(RankLayout(ranks, self.config.replication), graph)
         super().prepare(graph, spec, training, state, plan, clock)

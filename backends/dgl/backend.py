@@ -13,6 +13,7 @@ from backends.base.multiplier import TorchMultiplier
 from backends.base.network import Network
 from backends.base.refusals import refuse_fanouts
 from backends.base.trainer import Batch, TorchTrainer
+from backends.batches import BatchPlan
 from backends.contract import Clock, Nodes
 from backends.dgl.network import DglHop, DglNetwork, DglStructure, aggregate, aggregates_first, attend
 from backends.dgl.quiet import dgl, graph_of, libxsmm_effect
@@ -31,14 +32,17 @@ class DglWholeGraph:
         weighted = weighted or adjacency.edge_weight is not None
         self.weight = _column(adjacency.weight) if weighted else None
         self.scale = None if weighted else _column(adjacency.inverse_sqrt_degree)
+        features = adjacency.edge_features
+        self.features = None if features is None else torch.from_numpy(features)
 
     def hop(self, block: Any = None) -> DglHop:
         """The graph of one layer: a sampled block, or the whole graph."""
         if block is None:
-            return DglHop(self.graph, self.csr.shape[0], self.scale, self.weight)
+            return DglHop(self.graph, self.csr.shape[0], self.scale, self.weight, self.features)
         scale = None if self.scale is None else self.scale[block.srcdata[dgl.NID]]
         weight = None if self.weight is None else self.weight[block.edata[dgl.EID]]
-        return DglHop(block, block.num_dst_nodes(), scale, weight)
+        features = None if self.features is None else self.features[block.edata[dgl.EID]]
+        return DglHop(block, block.num_dst_nodes(), scale, weight, features)
 
 
 class TargetBatches(list[Tensor]):
@@ -131,6 +135,10 @@ class DglTrainer(TorchTrainer):
             blocks = [self.loop_free.add_loops(block) for block in blocks]
         hops = [self.whole.hop(block) for block in blocks]
         return Batch(DglStructure(hops), self.features.index_select(0, inputs), targets)
+
+    def scores_edges(self, spec: ModelSpec, plan: BatchPlan) -> bool:
+        """Yes, but in batches of sampled neighbours, whose self loops are added to each block."""
+        return plan.full_batch or not spec.fanouts
 
     def layer_csrs(self, structure: DglStructure) -> list[Csr]:
         """The matrix of each layer."""

@@ -17,13 +17,14 @@ class DglHop:
     """The graph or block of one layer; its first sources are its ``rows`` destinations.
 
     ``scale`` [sources, 1] is gcn's ``D^-1/2`` of the whole graph; ``weight`` [edges, 1] replaces it where the graph has
-    edge weights or the variant is ``weighted``.
+    edge weights or the variant is ``weighted``. ``features`` [edges, width] are those of the edges, for gat.
     """
 
     graph: dgl.DGLGraph
     rows: int
     scale: Tensor | None = None
     weight: Tensor | None = None
+    features: Tensor | None = None
 
 
 @dataclass
@@ -68,7 +69,16 @@ class DglNetwork(Network):
         score_src = (z * self.parameter(layer, "att_src")).sum(-1, keepdim=True)
         score_dst = (z[: hop.rows] * self.parameter(layer, "att_dst")).sum(-1, keepdim=True)
         dropout = self.settings.attention_dropout if self.training else 0.0
-        return attend(graph, z, score_src, score_dst, self.spec.slope, dropout)
+        return attend(graph, z, score_src, score_dst, self.spec.slope, dropout, self._edge_scores(layer, hop))
+
+    def _edge_scores(self, layer: int, hop: DglHop) -> Tensor | None:
+        """What features of edges add to the scores, [edges, heads, 1]: one narrow product, as a user would write it."""
+        if not self.spec.edge_width:
+            return None
+        assert hop.features is not None
+        vectors = self.parameter(layer, "att_edge")
+        weight = self.parameter(layer, "weight_edge").view(-1, *vectors.shape)
+        return (hop.features @ (weight * vectors).sum(2))[:, :, None]
 
 
 def first_rows(hidden: Tensor, rows: int) -> Tensor:
@@ -76,9 +86,18 @@ def first_rows(hidden: Tensor, rows: int) -> Tensor:
     return hidden if len(hidden) == rows else hidden[:rows]
 
 
-def attend(graph: Any, z: Tensor, score_src: Tensor, score_dst: Tensor, slope: float, dropout: float) -> Tensor:
-    """Attention from scores [nodes, heads, 1] over in-edges, [rows, heads, width]."""
-    score = functional.leaky_relu(dgl.ops.u_add_v(graph, score_src, score_dst), slope)
+def attend(
+    graph: Any,
+    z: Tensor,
+    score_src: Tensor,
+    score_dst: Tensor,
+    slope: float,
+    dropout: float,
+    score_edge: Tensor | None = None,
+) -> Tensor:
+    """Attention from scores [nodes, heads, 1], and [edges, heads, 1], over in-edges: [rows, heads, width]."""
+    score = dgl.ops.u_add_v(graph, score_src, score_dst)
+    score = functional.leaky_relu(score if score_edge is None else score + score_edge, slope)
     alpha = functional.dropout(dgl.ops.edge_softmax(graph, score), dropout, dropout > 0)
     out: Tensor = dgl.ops.u_mul_e_sum(graph, z, alpha)
     return out

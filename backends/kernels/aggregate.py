@@ -135,6 +135,7 @@ def gat_layer(
     seed: int | None = None,
     row_parallel: bool = True,
     mask: Mask | None = None,
+    score_edge: Tensor | None = None,
 ) -> Tensor:
     """``activation(gat(...) + bias)`` with the heads side by side: [rows, heads * d], bias [heads * d].
 
@@ -142,14 +143,13 @@ def gat_layer(
     mask, native code keeps one array of that size for the gradients, where ``gat`` and ``bias_activation`` keep two.
     """
     matrix = operand(csr)
-    _check_attention(matrix, z, score_src, score_dst, None, slope, dropout)
+    _check_attention(matrix, z, score_src, score_dst, score_edge, slope, dropout)
     check_epilogue((matrix.shape[0], z.shape[1] * z.shape[2]), bias, activation)
-    fused = (
-        getattr(implementation("z", z), "gat_layer", None) if row_parallel and matrix.shape[0] * z.shape[2] else None
-    )
+    fuses = row_parallel and score_edge is None and matrix.shape[0] * z.shape[2]
+    fused = getattr(implementation("z", z), "gat_layer", None) if fuses else None
     mask = checked(mask, matrix.shape[0])
     if fused is None:
-        out = gat(csr, z, score_src, score_dst, None, slope, dropout, seed, row_parallel)
+        out = gat(csr, z, score_src, score_dst, score_edge, slope, dropout, seed, row_parallel)
         return bias_activation(out.flatten(1), bias, activation, mask=mask)
     edge_mask = _edge_mask(dropout, seed)
     layer: Tensor = fused(matrix, z, score_src, score_dst, bias, activation, slope, edge_mask, mask)

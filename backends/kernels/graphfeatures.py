@@ -73,7 +73,8 @@ class Strings:
 class MergedRecords:
     """A batch's neighbourhood with the requested columns of its nodes [n, ...] and edges [nnz].
 
-    ``neighbourhood`` has no edge ids, and its ``positions`` are places in ``edge_weights``, ``None`` without those.
+    ``neighbourhood`` has no edge ids, and its ``positions`` are places in ``edge_weights`` and ``edge_features``,
+    ``None`` without those.
     ``roots`` [records] are the local numbers of the records' targets.
     """
 
@@ -82,6 +83,7 @@ class MergedRecords:
     degrees: NDArray[np.int64] | NDArray[np.float64] | None = None
     features: Features | None = None
     edge_weights: NDArray[np.float32] | None = None
+    edge_features: NDArray[np.float32] | None = None
 
 
 def decode_columns(strings: Strings) -> dict[str, Any]:
@@ -121,28 +123,31 @@ def merge_records(
     degrees: str | None = None,
     features: bool = False,
     edge_weights: bool = False,
+    edge_width: int = 0,
 ) -> MergedRecords:
     """Merge records whose neighbourhoods were drawn with ``fanouts``: the result of ``khop`` for all their targets.
 
     Where a node has one sample for all targets, the record in which it is nearest to the target has the most of its
     edges, and the others a prefix of them. Samples drawn per target differ: ``apart`` keeps a copy of a node for every
     record that contains it. ``needed`` is that of ``khop``. ``degrees`` names the column of degrees to return:
-    ``degrees``, ``weighted_degrees`` or none; ``features`` and ``edge_weights`` say whether to return theirs. Other
-    columns are not decoded. Raises CorruptRecord.
+    ``degrees``, ``weighted_degrees`` or none; ``features`` and ``edge_weights`` say whether to return theirs, and
+    ``edge_width`` is the number of features of each edge to return. Other columns are not decoded. Raises
+    CorruptRecord.
     """
-    options = apart, degrees == "degrees", degrees == "weighted_degrees", features, edge_weights
+    options = apart, degrees == "degrees", degrees == "weighted_degrees", features, edge_weights, edge_width
     with _named_errors():
-        ids, layers, starts, indices, roots, counts, sums, values, weights, *sparse = extension.graphfeature_merge(
-            *strings.arrays, reaches(fanouts, needed), *options, strings.threads
+        ids, layers, starts, indices, roots, counts, sums, values, weights, attributes, *sparse = (
+            extension.graphfeature_merge(*strings.arrays, reaches(fanouts, needed), *options, strings.threads)
         )
     csr = Csr(starts.astype(index_dtype(len(indices)), copy=False), indices, (len(ids),) * 2)
     distance = np.repeat(np.arange(len(layers), dtype=np.int32), layers)
     return MergedRecords(
-        Neighbourhood(ids, distance, csr, np.arange(len(weights)) if edge_weights else None, fanouts),
+        Neighbourhood(ids, distance, csr, np.arange(len(indices)) if edge_weights or edge_width else None, fanouts),
         roots,
         {None: None, "degrees": counts, "weighted_degrees": sums}[degrees],
         _merged_features(values, len(ids), *sparse) if features else None,
         weights if edge_weights else None,
+        attributes.reshape(-1, edge_width) if edge_width else None,
     )
 
 

@@ -106,6 +106,10 @@ class PygTrainer(TorchTrainer):
         first = data.n_id[: data.num_sampled_nodes[0]].numpy()
         return batch if np.array_equal(first, targets) else replace(batch, rows=_places(first, targets))
 
+    def scores_edges(self, spec: ModelSpec, plan: BatchPlan) -> bool:
+        """GATConv does in full batches over a list of edges; a CSR matrix has no features."""
+        return plan.full_batch and self.config.variant_for("gat") in ("scatter", "edge_index")
+
     def layer_csrs(self, structure: PygStructure) -> list[Csr]:
         """The matrix of each layer."""
         return [_csr(hop.edges, hop.rows) if hop.csr is None else hop.csr for hop in structure.hops]

@@ -34,12 +34,16 @@ PLACES: dict[str, dict[str, tuple[str, bool]]] = {
 
 @dataclass
 class PygHop:
-    """The graph of one layer: ``rows`` nodes, edges as EdgeIndex, [2, edges] or CSR, weights, the ``csr`` if known."""
+    """The graph of one layer: ``rows`` nodes, edges as EdgeIndex, [2, edges] or CSR, weights, the ``csr`` if known.
+
+    ``features`` [edges, width] are those of the edges, for gat.
+    """
 
     rows: int
     edges: Tensor
     weight: Tensor | None
     csr: Csr | None = None
+    features: Tensor | None = None
 
 
 @dataclass
@@ -68,12 +72,17 @@ class PygNetwork(Network):
             return super().canonical()
         parameters: dict[str, tuple[nn.Parameter, bool]] = {}
         for layer, convolution in enumerate(self.convolutions):
-            for name, (place, transposed) in PLACES[self.spec.name].items():
+            for name, (place, transposed) in (PLACES[self.spec.name] | self._edge_places()).items():
                 parameters[f"layers.{layer}.{name}"] = (convolution.get_parameter(place), transposed)
         if self.spec.head == "linear":
             for name, transposed in (("weight", True), ("bias", False)):
                 parameters[f"head.{name}"] = (self.head.get_parameter(name), transposed)
         return parameters
+
+    def _edge_places(self) -> dict[str, tuple[str, bool]]:
+        """Where GATConv keeps the parameters of edges' features."""
+        places = {"weight_edge": ("lin_edge.weight", True), "att_edge": ("att_edge", False)}
+        return places if self.spec.edge_width else {}
 
     def convolve(self, layer: int, hidden: Tensor, structure: Any) -> Tensor:
         """Apply PyG's convolution to the first ``rows`` nodes."""
@@ -81,6 +90,8 @@ class PygNetwork(Network):
         inputs = hidden if len(hidden) == hop.rows else hidden[: hop.rows]
         if self.spec.name == "gcn":
             out: Tensor = self.convolutions[layer](inputs, hop.edges, hop.weight)
+        elif hop.features is not None:
+            out = self.convolutions[layer](inputs, hop.edges, hop.features)
         else:
             out = self.convolutions[layer](inputs, hop.edges)
         return out
@@ -110,6 +121,7 @@ def _convolution(spec: ModelSpec, training: TrainingSpec, layer: int) -> Any:
         negative_slope=spec.slope,
         dropout=training.attention_dropout,
         add_self_loops=False,
+        edge_dim=spec.edge_width or None,
     )
 
 
@@ -127,7 +139,8 @@ def whole_graph(adjacency: Adjacency, model: str, variant: str, device: torch.de
     """The graph of every layer of a full batch, on a device."""
     hop = hop_of(adjacency.csr, edge_weights(adjacency), model, variant)
     weight = None if hop.weight is None else hop.weight.to(device)
-    return replace(hop, edges=hop.edges.to(device), weight=weight)
+    features = None if adjacency.edge_features is None else torch.from_numpy(adjacency.edge_features).to(device)
+    return replace(hop, edges=hop.edges.to(device), weight=weight, features=features)
 
 
 def hop_of(csr: Csr, weight: Tensor | None, model: str, variant: str) -> PygHop:

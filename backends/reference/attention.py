@@ -19,16 +19,28 @@ class ScatterAttention:
 
     csr: Csr
     edges: EdgeList
+    features: Tensor | None = None
 
-    def attend(self, z: Tensor, score_src: Tensor, score_dst: Tensor, slope: float, dropout: float = 0.0) -> Tensor:
-        """Attention from scores [nodes, heads] over rows ``z`` [nodes, heads, width]; [rows, heads, width]."""
-        alpha = softmax(self.edges, score_src, score_dst, slope)
+    def attend(
+        self,
+        z: Tensor,
+        score_src: Tensor,
+        score_dst: Tensor,
+        slope: float,
+        dropout: float = 0.0,
+        score_edge: Tensor | None = None,
+    ) -> Tensor:
+        """Attention from scores [nodes, heads], and [edges, heads], over rows ``z``: [rows, heads, width]."""
+        alpha = softmax(self.edges, score_src, score_dst, slope, score_edge)
         return scatter(self.edges, functional.dropout(alpha, dropout, dropout > 0), z)
 
 
-def softmax(edges: EdgeList, score_src: Tensor, score_dst: Tensor, slope: float) -> Tensor:
+def softmax(
+    edges: EdgeList, score_src: Tensor, score_dst: Tensor, slope: float, score_edge: Tensor | None = None
+) -> Tensor:
     """Softmax of the leaky scores over in-edges, [nnz, heads]."""
-    score = functional.leaky_relu(score_src[edges.source] + score_dst[edges.destination], slope)
+    score = score_src[edges.source] + score_dst[edges.destination]
+    score = functional.leaky_relu(score if score_edge is None else score + score_edge, slope)
     row = edges.destination[:, None].expand_as(score)
     start = score.new_full((edges.csr.shape[0], score.shape[1]), -torch.inf)
     largest = start.scatter_reduce(0, row, score.detach(), "amax")

@@ -10,8 +10,9 @@ from backends.base.multiplier import TorchMultiplier
 from backends.base.network import Network
 from backends.base.sparse_tensor import sparse_of
 from backends.base.trainer import TorchTrainer
+from backends.batches import BatchPlan
 from backends.model import ModelSpec, TrainingSpec
-from backends.reference.attention import Attention, attention_of
+from backends.reference.attention import Attention, ScatterAttention, attention_of
 from backends.reference.products import Matrix, matrix_of
 from backends.reference.sparse_input import CachedRows
 from datasets.adjacency import Adjacency, adjacency_of
@@ -59,7 +60,13 @@ class PlainNetwork(Network):
         z = (hidden @ self.parameter(layer, "weight")).view(len(hidden), self.spec.heads_of(layer), -1)
         scores = [(z * self.parameter(layer, name)).sum(-1) for name in ("att_src", "att_dst")]
         dropout = self.settings.attention_dropout if self.training else 0.0
-        out = edges.attend(z, *scores, self.spec.slope, dropout)
+        if self.spec.edge_width:
+            assert isinstance(edges, ScatterAttention) and edges.features is not None
+            rows = (edges.features @ self.parameter(layer, "weight_edge")).view(-1, *z.shape[1:])
+            of_edges = (rows * self.parameter(layer, "att_edge")).sum(-1)
+            out = edges.attend(z, *scores, self.spec.slope, dropout, of_edges)
+        else:
+            out = edges.attend(z, *scores, self.spec.slope, dropout)
         return (out.mean(1) if self.spec.is_last(layer) else out.flatten(1)) + self.parameter(layer, "bias")
 
 
@@ -75,7 +82,10 @@ def aggregates_first(spec: ModelSpec, layer: int, training: bool) -> bool:
 def structure_of(adjacency: Adjacency, model: str, variant: str, device: torch.device) -> Matrix | Attention:
     """Build the edges in the form of the variant: for gat what attends, for other models what multiplies."""
     if model == "gat":
-        return attention_of(adjacency.csr, variant, device)
+        attention = attention_of(adjacency.csr, variant, device)
+        if isinstance(attention, ScatterAttention) and adjacency.edge_features is not None:
+            attention.features = torch.from_numpy(adjacency.edge_features).to(device)
+        return attention
     return matrix_of(adjacency, variant, device)
 
 
@@ -98,6 +108,11 @@ class ReferenceTrainer(TorchTrainer):
         """The whole graph in the form of the variant."""
         model = self.spec.name
         return structure_of(adjacency_of(graph, model), model, self.config.variant_for(model), self.device)
+
+    def scores_edges(self, spec: ModelSpec, plan: BatchPlan) -> bool:
+        """The scatters do; the backward pass written for products has no such scores."""
+        variant: str = self.config.variant_for(spec.name)
+        return variant == "scatter"
 
     def facts(self) -> dict[str, Any]:
         """Sizes of products, and the variant that ran."""

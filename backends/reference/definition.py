@@ -58,6 +58,10 @@ class _Edges:
         edge_weights = graph.edge_weights if model in WEIGHTED else None
         weights = np.ones(graph.csr.nnz) if edge_weights is None else edge_weights.astype(np.float64)
         self.weight = torch.from_numpy(weights)
+        self.features: Tensor | None = None
+        if model == "gat" and graph.edge_features is not None:
+            loops = np.zeros((self.nodes, graph.edge_features.shape[1]))
+            self.features = torch.from_numpy(np.concatenate([graph.edge_features.astype(np.float64), loops]))
         if model not in ("sage", "lightgcn"):
             loops = torch.arange(self.nodes)
             self.source = torch.cat([self.source, loops])
@@ -71,6 +75,7 @@ class _Edges:
         subset, loops = copy(self), torch.ones(len(self.weight) - len(marks), dtype=torch.bool)
         mask = torch.cat([torch.from_numpy(marks), loops])
         subset.source, subset.destination, subset.weight = self.source[mask], self.destination[mask], self.weight[mask]
+        subset.features = None if self.features is None else self.features[mask]
         return subset
 
     def aggregate(self, arithmetic: Arithmetic, weight: Tensor, x: Tensor) -> Tensor:
@@ -118,23 +123,40 @@ def _gat_heads(
     att_src: Tensor,
     att_dst: Tensor,
     slope: float,
+    weight_edge: Tensor | None = None,
+    att_edge: Tensor | None = None,
 ) -> Tensor:
     """One GATv1 layer before its heads are joined, [nodes, heads, width]."""
     heads, width = att_src.shape
     z = context.arithmetic.product(hidden, weight).view(-1, heads, width)
-    scores = [
-        context.arithmetic.product(z.transpose(0, 1), vector[:, :, None])[:, :, 0].T for vector in (att_src, att_dst)
-    ]
-    return _attend(edges, context, layer, z, *scores, slope)
+    scores = [_scores(context, z, vector) for vector in (att_src, att_dst)]
+    of_edges = None
+    if weight_edge is not None and att_edge is not None:
+        assert edges.features is not None
+        rows = context.arithmetic.product(edges.features.to(z.dtype), weight_edge).view(-1, heads, width)
+        of_edges = _scores(context, rows, att_edge)
+    return _attend(edges, context, layer, z, *scores, slope, of_edges)
+
+
+def _scores(context: _Context, rows: Tensor, vector: Tensor) -> Tensor:
+    """Inner products of rows [n, heads, width] with a vector per head, [n, heads]."""
+    return context.arithmetic.product(rows.transpose(0, 1), vector[:, :, None])[:, :, 0].T
 
 
 def _attend(
-    edges: _Edges, context: _Context, layer: int, z: Tensor, score_src: Tensor, score_dst: Tensor, slope: float
+    edges: _Edges,
+    context: _Context,
+    layer: int,
+    z: Tensor,
+    score_src: Tensor,
+    score_dst: Tensor,
+    slope: float,
+    score_edge: Tensor | None = None,
 ) -> Tensor:
     """Softmax of leaky scores over in-edges and the weighted sum of ``z``, [nodes, heads, width]."""
     arithmetic = context.arithmetic
     gathered = arithmetic.gather(score_src, edges.source) + arithmetic.gather(score_dst, edges.destination)
-    score = arithmetic.round(gathered)
+    score = arithmetic.round(gathered if score_edge is None else gathered + score_edge)
     score = torch.where(arithmetic.is_positive(score), score, arithmetic.round(slope * score))
     row = edges.destination[:, None].expand_as(score)
     largest = torch.full((edges.nodes, z.shape[1]), -torch.inf, dtype=z.dtype)

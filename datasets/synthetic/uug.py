@@ -33,6 +33,7 @@ def load(name: str, options: dict[str, Any]) -> Graph:
         name=name,
         csr=Csr(indptr.astype(dtype), sources.astype(dtype), (uug.nodes, uug.nodes)),
         features=np.concatenate([part.features for part in parts]),
+        edge_features=None if not uug.edge_features else np.concatenate([part.edge_features for part in parts]),
         labels=np.concatenate([part.labels for part in parts]),
         split=np.concatenate([part.split for part in parts]),
         classes=2,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.graph import MISSING, NO_SPLIT
-from datasets.randomness import uniform
+from datasets.randomness import hash_ids, uniform
 from datasets.synthetic.bijection import Bijection
 from datasets.synthetic.distributions import noise, power_law
 
@@ -30,13 +30,14 @@ _SLOT_BITS = np.uint64(20)
 
 @dataclass(frozen=True)
 class UugOptions:
-    """Nodes, average in-degree, feature width and seed of the graph, and its number of partitions."""
+    """Nodes, average in-degree, feature width and seed of the graph, its number of partitions, features of an edge."""
 
     nodes: int = 10_000
     degree: float = 20.0
     features: int = 656
     seed: int = 0
     partitions: int = 1
+    edge_features: int = 0
 
     def __post_init__(self) -> None:
         if self.nodes < 100:
@@ -45,6 +46,8 @@ class UugOptions:
             raise ValueError(f"uug with degree={self.degree}: allowed is 1 to nodes / 20 = {self.nodes / 20:g}")
         if self.features < 1:
             raise ValueError(f"uug with features={self.features}: allowed are 1 and more")
+        if self.edge_features < 0:
+            raise ValueError(f"uug with edge_features={self.edge_features}: allowed are 0 and more")
         if not 1 <= self.partitions <= self.nodes:
             raise ValueError(f"uug with partitions={self.partitions}: allowed is 1 to nodes = {self.nodes}")
 
@@ -58,7 +61,8 @@ class UugOptions:
 class UugPartition:
     """Nodes ``first`` to ``last - 1`` with their in-edges, sorted by (destination, source), in ids of the whole graph.
 
-    ``features`` float32 [nodes, width], ``labels`` int64 [nodes] (-1 missing), ``split`` int8 [nodes].
+    ``features`` float32 [nodes, width], ``labels`` int64 [nodes] (-1 missing), ``split`` int8 [nodes],
+    ``edge_features`` float32 [edges, width] unless the width is 0.
     """
 
     first: int
@@ -68,6 +72,7 @@ class UugPartition:
     features: NDArray[np.float32]
     labels: NDArray[np.int64]
     split: NDArray[np.int8]
+    edge_features: NDArray[np.float32] | None = None
 
 
 def uug_partition(options: UugOptions, index: int) -> UugPartition:
@@ -80,7 +85,8 @@ def uug_partition(options: UugOptions, index: int) -> UugPartition:
     truth = true_labels(options, nodes)
     split = draw_splits(options, nodes)
     labels = np.where(split == NO_SPLIT, MISSING, truth)
-    return UugPartition(first, last, sources, destinations, draw_features(options, nodes, truth), labels, split)
+    features, of_edges = draw_features(options, nodes, truth), draw_edge_features(options, sources, destinations)
+    return UugPartition(first, last, sources, destinations, features, labels, split, of_edges)
 
 
 def draw_in_edges(options: UugOptions, nodes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -113,6 +119,19 @@ def true_labels(options: UugOptions, nodes: NDArray[np.int64]) -> NDArray[np.int
     position = Bijection(options.seed, "uug position", options.nodes).inverse(nodes)
     common = _community(options, position) % 2
     return np.where(uniform(options.seed, "uug label", nodes) <= AGREEMENT, common, 1 - common)
+
+
+def draw_edge_features(
+    options: UugOptions, sources: NDArray[np.int64], destinations: NDArray[np.int64]
+) -> NDArray[np.float32] | None:
+    """Draw unit noise, shifted by ``+-SIGNAL / 2`` in the first column: up where the labels of both ends agree."""
+    if not options.edge_features:
+        return None
+    keys = (hash_ids(options.seed, "uug edge", sources) ^ destinations.astype(np.uint64)).view(np.int64)
+    out = noise(options.seed, "uug edge feature", keys, options.edge_features)
+    agree = true_labels(options, sources) == true_labels(options, destinations)
+    out[:, 0] += np.where(agree, SIGNAL / 2, -SIGNAL / 2)
+    return out
 
 
 def draw_features(options: UugOptions, nodes: NDArray[np.int64], truth: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -16,7 +16,8 @@ def spec_of(config: RunConfig, graph: Graph) -> ModelSpec:
     """Complete the configured model for ``graph``; raises ValueError when it has no features."""
     if graph.features is None:
         raise ValueError(f"data set {graph.name} has no features: choose one that has, or another scenario")
-    return model_spec(asdict(config.model), graph.width, graph.classes)
+    edge_width = 0 if graph.edge_features is None else graph.edge_features.shape[1]
+    return model_spec(asdict(config.model), graph.width, graph.classes, edge_width)
 
 
 def neighbourhood_spec_of(config: RunConfig, graph: Graph) -> ModelSpec:

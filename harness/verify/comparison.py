@@ -69,7 +69,8 @@ def parts_of(config: RunConfig, graph: Graph) -> dict[str, Graph]:
 
     The small one has sparse features where the cell's are.
     """
-    small = small_graph(graph.task, graph.classes, weighted=config.model.name in WEIGHTED)
+    edge_width = 0 if graph.edge_features is None or config.model.name != "gat" else graph.edge_features.shape[1]
+    small = small_graph(graph.task, graph.classes, weighted=config.model.name in WEIGHTED, edge_width=edge_width)
     return {
         "small graph": with_few_features(small) if isinstance(graph.features, SparseFeatures) else small,
         **slice_of(graph, config),

@@ -17,7 +17,9 @@ SLICE_EDGES = 40_000
 SLICE_FEATURES = 1 << 24  # numbers in the features of a slice, which the definition holds dense
 
 
-def small_graph(task: str, classes: int, *, weighted: bool, nodes: int = 60, width: int = 12) -> Graph:
+def small_graph(
+    task: str, classes: int, *, weighted: bool, nodes: int = 60, width: int = 12, edge_width: int = 0
+) -> Graph:
     """A fixed asymmetric graph with a hub (node 0), an isolated node (the last) and parallel edges."""
     random = np.random.Generator(np.random.Philox(key=17))
     connected = nodes - 1
@@ -38,6 +40,7 @@ def small_graph(task: str, classes: int, *, weighted: bool, nodes: int = 60, wid
         classes=classes,
         task="multilabel" if task == "multilabel" else "multiclass",
         edge_weights=random.uniform(0.5, 2.0, csr.nnz).astype(np.float32) if weighted else None,
+        edge_features=random.standard_normal((csr.nnz, edge_width)).astype(np.float32) if edge_width else None,
     )
 
 

@@ -101,7 +101,11 @@ def test_examples_of_agl_run_as_shown(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_tools_of_agl_run_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = ROOT / "backends" / "agl" / "README.md"
-    exec(blocks_of(page, ("python",))[0], {})  # writes the tables and the graph that the commands read
+    codes = blocks_of(page, ("python",))
+    exec(codes[0], {})  # writes the tables and the graph that the commands read
+    for code in codes:
+        if named := re.match(r"# (\w+\.py)\n", code):
+            Path(named[1]).write_text(code)
     lines = [line.partition(" #")[0] for block in blocks_of(page, ("", "bash", "sh")) for line in block.splitlines()]
     tools = [line for line in lines if line.startswith("python -m backends.agl.") and " -t " not in line]
     assert len(tools) >= 3

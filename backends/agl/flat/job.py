@@ -250,6 +250,7 @@ def _manifest(graph: Graph, job: FlattenJob, totals: Totals, source: Source) -> 
         "width": graph.width,
         "sparse": isinstance(graph.features, SparseFeatures),
         "weighted": source.weighted_degrees is not None,
+        "edge_width": 0 if graph.edge_features is None else graph.edge_features.shape[1],
         "strategy": asdict(job.strategy),
         "draws": DRAWS,
         "filter": job.filtering,

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backends.kernels.samplers import SAMPLERS
-from backends.model_names import WEIGHTED
+from backends.model import ModelSpec
+from datasets.graph import Graph
 
 ALIASES = {"random_sampler": "uniform", "weighted_sampler": "weighted"}
 LARGEST = 2**31 - 1
@@ -15,6 +16,19 @@ OPTIONS = ("by", "limit", "replacement", "reverse", "seed")
 KINDS: dict[str, type] = {"replacement": bool, "reverse": bool, "seed": int}
 KIND_NAMES = {bool: "true or false", int: "a whole number"}
 SCOPES = ("node", "target")
+# of each column of edges: what it is called, how sampling and filters name it, and what to do where nothing reads it
+EDGE_COLUMNS = {
+    "weight": (
+        "weights",
+        r"\bweight\b",
+        "train gcn, sample by them as in weighted(by=weight, limit=10), or name another column with --weight",
+    ),
+    "features": (
+        "features",
+        r"(?<!neighbor\.)\bfeature\[",
+        "train a model that reads them, or leave out --edge-features",
+    ),
+}
 
 
 class StrategyError(ValueError):
@@ -49,6 +63,16 @@ class SamplingStrategy:
         """Hops of a neighbourhood, one per layer."""
         return len(self.fanouts)
 
+    @property
+    def text(self) -> str:
+        """The strategy in the grammar that ``parse_sampling`` reads; hops and scope are not part of it."""
+        named = {name: getattr(self, name) for name in ("by", "replacement", "reverse") if getattr(self, name)}
+        calls = []
+        for limit in reversed(self.fanouts):
+            options = ({} if limit is None else {"limit": limit}) | named | {"seed": self.seed}
+            calls.append(f"{self.method}({', '.join(f'{name}={value}' for name, value in options.items())})")
+        return ";".join(calls)
+
 
 def parse_sampling(text: str, hops: int, scope: str = "node", seed: int = 0) -> SamplingStrategy:
     """Parse ``method(limit)`` or ``method(by=column, limit=k, replacement=true, reverse=true, seed=n)`` per hop.
@@ -79,16 +103,23 @@ def parse_sampling(text: str, hops: int, scope: str = "node", seed: int = 0) -> 
     return _check(SamplingStrategy(**options), text)
 
 
-def refuse_unused_weights(
-    weighted: bool, model: str, strategy: SamplingStrategy, filtering: str | None, source: str
+def columns_of(graph: Graph) -> set[str]:
+    """Which of ``weight`` and ``features`` the edges of a graph have."""
+    columns = {"weight": graph.edge_weights, "features": graph.edge_features}
+    return {name for name, values in columns.items() if values is not None}
+
+
+def refuse_unused_columns(
+    spec: ModelSpec, strategy: SamplingStrategy, filtering: str | None, columns: set[str], source: str
 ) -> None:
-    """Raise StrategyError for edge weights that neither the model, nor sampling, nor the filter reads."""
-    read = model in WEIGHTED or strategy.by == "weight" or re.search(r"\bweight\b", filtering or "")
-    if weighted and not read:
-        raise StrategyError(
-            f"{source} holds edge weights, which {model} would drop: train gcn, sample by them as in "
-            "weighted(by=weight, limit=10), or name another column with --weight"
-        )
+    """Raise StrategyError for columns of the edges that neither the model, nor sampling, nor the filter reads.
+
+    ``columns`` are those that the edges have, of ``weight`` and ``features``.
+    """
+    read = f"{strategy.by or ''} {filtering or ''}"
+    for column, (words, pattern, advice) in EDGE_COLUMNS.items():
+        if column in columns and column not in spec.edge_columns and not re.search(pattern, read):
+            raise StrategyError(f"{source} holds edge {words}, which {spec.name} would drop: {advice}")
 
 
 def _parse_call(text: str) -> dict[str, Any]:

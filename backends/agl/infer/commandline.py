@@ -15,7 +15,7 @@ import torch
 
 from backends.agl.flat.job import check_columns
 from backends.agl.flat.reader import MANIFEST, GraphFeatureReader
-from backends.agl.flat.sampling_strategy import refuse_unused_weights
+from backends.agl.flat.sampling_strategy import columns_of, refuse_unused_columns
 from backends.agl.flat.source import Source
 from backends.agl.infer.inputs import check_graph, check_shards, graph_folder, model_of, names_of, targets_of
 from backends.agl.infer.job import InferenceJob, needs_table
@@ -49,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("-t", "--targets", type=Path, help="nodes to score: .npy of numbers, or a table of ids (all)")
     options.add_argument("-c", "--config", nargs="*", action="extend", default=[], metavar="KEY=VALUE",
                       help="keys: " + ", ".join(key.name for key in fields(InferSettings)))  # fmt: skip
+    options.add_argument("--code", type=Path, help="file of a model of your own, if it is not where it was in training")
     add_table_options(options, required=False)
     return options
 
@@ -92,7 +93,7 @@ def infer(parsed: argparse.Namespace, settings: InferSettings) -> str:
 def scored(parsed: argparse.Namespace, settings: InferSettings) -> Answer:
     """Read the model and what it scores, and score it."""
     torch.set_num_threads(settings.threads)
-    model = model_of(parsed.model, settings, [pair.partition("=")[0] for pair in parsed.config])
+    model = model_of(parsed.model, settings, [pair.partition("=")[0] for pair in parsed.config], parsed.code)
     from_tables = "nodes" in parsed or "edges" in parsed
     if from_tables == (parsed.input is not None) or ("nodes" in parsed) != ("edges" in parsed):
         raise ValueError("give either tables, by -n and -e, or a folder, by -i")
@@ -151,7 +152,7 @@ def score_graph(
     assert model.strategy is not None
     check_columns(graph, model.strategy, model.filtering)
     source = str(parsed.input or parsed.edges)
-    refuse_unused_weights(graph.edge_weights is not None, model.spec.name, model.strategy, model.filtering, source)
+    refuse_unused_columns(model.spec, model.strategy, model.filtering, columns_of(graph), source)
     column = getattr(parsed, "id", model.tables.get("id", "id"))
     targets = None if parsed.targets is None else targets_of(parsed.targets, graph, names, column)
     job = InferenceJob(graph, model.spec, model.state, targets, model.strategy, settings.partitions, model.filtering)

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from backends.agl.flat.source import Source
 from backends.agl.infer import hubs, mapreduce, rounds
 from backends.agl.infer.job import InferenceJob
-from backends.agl.infer.map_stage import embeddings_name, inverse_sqrt_degrees, matrix_name, round_name
+from backends.agl.infer.map_stage import degrees_of, embeddings_name, inverse_sqrt_degrees, matrix_name, round_name
 from backends.agl.infer.mapreduce import InferenceTaskSetup
-from backends.agl.infer.slices import slices_of
 from backends.agl.infer.workspace import Workspace
+from backends.agl.networks import model_slices
 from backends.agl.progress import Progress
 from backends.kernels.samplers import SAMPLERS
 from backends.parallel import ray_cluster as cluster
@@ -70,7 +70,8 @@ class RayInference:
             job = self.job = replace(job, hubs=hubs.merge_samples(job, pieces, ray.get(samples)))
             self.loads = self._loads(pieces)
         scale = inverse_sqrt_degrees(job) if job.spec.name == "gcn" else None
-        self.setup = ray.put(replace(setup, needed=job.needed, scale=scale, hubs=job.hubs))
+        degrees = degrees_of(job) if "degrees" in job.spec.edge_columns else None
+        self.setup = ray.put(replace(setup, needed=job.needed, scale=scale, degrees=degrees, hubs=job.hubs))
         self.pieces = len(pieces)
 
     def run(self) -> tuple[Floats, dict[str, Any]]:
@@ -122,7 +123,7 @@ class RayInference:
         """Write a round's embeddings to the workspace and remove those of the round before."""
         if self.space is None:
             return
-        width = rounds.width_of(slices_of(self.job.spec, self.job.state)[layer], layer)
+        width = rounds.width_of(model_slices(self.job.spec, self.job.state)[layer], layer)
         self.space.rows(embeddings_name(layer), (self.job.graph.nodes, width), np.float32)
         writes = [
             self._start(mapreduce.write_embeddings, 1, self.setup, layer, p, part) for p, part in enumerate(embeddings)

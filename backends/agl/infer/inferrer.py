@@ -18,7 +18,7 @@ from backends.agl.config import AglConfig
 from backends.agl.flat.filters import FilterError
 from backends.agl.flat.flattener import strategy_of
 from backends.agl.flat.job import check_columns
-from backends.agl.flat.sampling_strategy import StrategyError, refuse_unused_weights
+from backends.agl.flat.sampling_strategy import StrategyError, columns_of, refuse_unused_columns
 from backends.agl.flat.source import Source
 from backends.agl.infer.distributed import RayInference
 from backends.agl.infer.job import InferenceJob, needs_table
@@ -84,7 +84,7 @@ def sampled_job(
     strategy = strategy_of(config, spec, seed)
     try:
         check_columns(graph, strategy, config.filter)
-        refuse_unused_weights(graph.edge_weights is not None, spec.name, strategy, config.filter, graph.name)
+        refuse_unused_columns(spec, strategy, config.filter, columns_of(graph), graph.name)
     except (FilterError, StrategyError) as error:
         raise Unsupported(str(error)) from error
     if strategy.scope == "target" and strategy.method != "full" and config.infer == "graphinfer":

@@ -22,13 +22,13 @@ ROWS_AT_ONCE = 1 << 16
 SAMPLING = ("fanouts", "seed", "sampler", "replacement", "slope")
 
 
-def model_of(path: Path, settings: InferSettings, stated: list[str]) -> TrainedModel:
+def model_of(path: Path, settings: InferSettings, stated: list[str], code: Path | None = None) -> TrainedModel:
     """Read a model; ``stated`` are the settings of the command line, which may not contradict the model's file.
 
-    They say how to sample for a file that does not. ``sampler=full`` reads all in-edges, however it was trained. Raises
-    ValueError.
+    The settings say how to sample for a file that does not; ``sampler=full`` reads all in-edges, however it was
+    trained. ``code`` is the file of a user's model. Raises ValueError.
     """
-    model = read_model(path)
+    model = read_model(path, code)
     if model is None:
         return _without_strategy(path, settings)
     named = [name for name in SAMPLING if name in stated]

@@ -24,8 +24,9 @@ from backends.agl.infer.map_stage import (
     scatter_rows,
     write_matrices,
 )
-from backends.agl.infer.slices import Slice, slices_of
+from backends.agl.infer.slices import Slice
 from backends.agl.infer.workspace import Workspace
+from backends.agl.networks import model_slices
 from backends.agl.progress import Progress, silent
 from datasets.features import Features, SparseFeatures
 
@@ -55,7 +56,7 @@ class LocalInference:
 
     def run(self) -> Floats:
         """Score the targets: logits [targets, classes]."""
-        slices = slices_of(self.job.spec, self.job.state, self.job.sparse_input)
+        slices = model_slices(self.job.spec, self.job.state, self.job.sparse_input)
         for layer in range(self.job.spec.layers):
             step = round_name(layer)
             if not self.space.finished(step):

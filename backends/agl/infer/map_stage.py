@@ -8,10 +8,12 @@ from numpy.typing import NDArray
 from backends.agl.infer.job import InferenceJob, Mask
 from backends.agl.infer.workspace import Workspace
 from backends.agl.progress import Progress
-from backends.agl.vectorize import inverse_sqrt
+from backends.agl.user.edges import Edges
+from backends.agl.user.specification import UserModelSpec
+from backends.agl.vectorize import EdgeValues, inverse_sqrt
 from backends.base.layered import LayerMatrix
 from backends.base.sparse_rows import tensor
-from datasets.adjacency import SELF_LOOP_MODELS, insert_self_loops
+from datasets.adjacency import insert_self_loops
 from datasets.csr import Csr, index_dtype
 
 Floats = NDArray[np.float64]
@@ -45,14 +47,19 @@ def write_matrices(job: InferenceJob, space: Workspace, progress: Progress) -> N
 
 def inverse_sqrt_degrees(job: InferenceJob) -> Floats:
     """``D^-1/2`` with D the weighted in-degree of A + I in the whole graph, before sampling."""
+    return inverse_sqrt(1.0 + degrees_of(job))
+
+
+def degrees_of(job: InferenceJob) -> Floats:
+    """Weighted in-degrees of the whole graph, before sampling, computed a partition at a time."""
     csr, weights = job.graph.csr, job.graph.edge_weights
     degree = np.empty(job.graph.nodes)
     for first, last in job.parts:
         start, end = int(csr.indptr[first]), int(csr.indptr[last])
         part = Csr(csr.indptr[first : last + 1] - csr.indptr[first], csr.indices[start:end], (last - first,) * 2)
         partition_weights = None if weights is None else weights[start:end]
-        degree[first:last] = 1.0 + np.bincount(part.destinations, weights=partition_weights, minlength=last - first)
-    return inverse_sqrt(degree)
+        degree[first:last] = np.bincount(part.destinations, weights=partition_weights, minlength=last - first)
+    return degree
 
 
 def needed_rows(mask: Mask | None, first: int, last: int) -> NDArray[np.int64]:
@@ -69,22 +76,34 @@ def scatter_rows(values: NDArray[np.float32], rows: NDArray[np.int64], first: in
     return scattered
 
 
-def partition_matrix(job: InferenceJob, layer: int, first: int, last: int, scale: Floats | None) -> tuple[Csr, Any]:
-    """A layer's matrix of one partition with self loops and gcn's weights; nodes that are not needed have no edges."""
+def partition_matrix(
+    job: InferenceJob, layer: int, first: int, last: int, scale: Floats | None
+) -> tuple[Csr, Any, Any]:
+    """A layer's matrix of one partition with self loops and gcn's weights; nodes that are not needed have no edges.
+
+    Also returns the edges' positions in the graph, for a user's model, which reads their values in each round.
+    """
     rows = needed_rows(job.needed[layer + 1], first, last)
     in_edges, positions = job.in_edges(rows, layer)
     degrees = np.zeros(last - first, dtype=np.int64)
     degrees[rows - first] = in_edges.in_degrees
     csr = Csr(np.concatenate(([0], np.cumsum(degrees))), in_edges.indices, (last - first, job.graph.nodes))
-    if job.spec.name not in SELF_LOOP_MODELS:
-        return csr, None
+    if not job.spec.has_loops:
+        return csr, None, positions if job.reads_edges else None
     csr, old_positions = insert_self_loops(csr, first)
     if scale is None:
-        return csr, None
+        return csr, None, _with_loops(positions, old_positions) if job.reads_edges else None
     weight = np.ones(csr.nnz)
     if job.graph.edge_weights is not None and len(positions):
         weight = np.where(old_positions >= 0, job.graph.edge_weights[positions[np.maximum(old_positions, 0)]], 1.0)
-    return csr, (scale[csr.destinations + first] * weight * scale[csr.indices]).astype(np.float32)
+    return csr, (scale[csr.destinations + first] * weight * scale[csr.indices]).astype(np.float32), None
+
+
+def _with_loops(positions: Any, old_positions: Any) -> Any:
+    """Positions of edges in the graph after self loops were inserted, -1 for a loop."""
+    loops = old_positions < 0
+    placed = np.append(positions, 0)[np.where(loops, len(positions), old_positions)]
+    return np.where(loops, -1, placed)
 
 
 def _write(
@@ -94,22 +113,45 @@ def _write(
     for first, last in job.parts:
         rows = needed_rows(job.needed[layer + 1], first, last)
         counts[rows] = job.degrees(rows, layer)
-    counts += job.spec.name in SELF_LOOP_MODELS
+    counts += job.spec.has_loops
     nnz, nodes = int(counts.sum()), job.graph.nodes
     dtype = index_dtype(max(nnz, nodes))
     indptr = space.create(f"{name}/indptr", (nodes + 1,), dtype)
     indptr[1:] = np.cumsum(counts)
     indices = space.create(f"{name}/indices", (nnz,), dtype)
     weight = None if scale is None else space.create(f"{name}/weight", (nnz,), np.float32)
+    places = space.create(f"{name}/positions", (nnz,), np.int64) if job.reads_edges else None
     for done, (first, last) in enumerate(job.parts):
-        csr, values = partition_matrix(job, layer, first, last, scale)
+        csr, values, positions = partition_matrix(job, layer, first, last, scale)
         start, end = int(indptr[first]), int(indptr[last])
-        indices[start:end] = csr.indices
-        space.release(indices[start:end])
-        if weight is not None:
-            weight[start:end] = values
-            space.release(weight[start:end])
+        for array, part in ((indices, csr.indices), (weight, values), (places, positions)):
+            if array is not None:
+                array[start:end] = part
+                space.release(array[start:end])
         progress(f"map {name}", done + 1, len(job.parts))
+
+
+def layer_matrix(
+    job: InferenceJob, csr: Csr, weight: Any, positions: Any, rows: Any, sources: Any, degrees: Floats | None
+) -> LayerMatrix:
+    """The matrix that a slice receives along: of some ``rows``, from ``sources`` (``None``: from all nodes).
+
+    A user's slice, and gat, read values of edges: those of the graph at ``positions``, and in-degrees of all nodes.
+    """
+    if positions is None:
+        return LayerMatrix(csr, None if weight is None else tensor(weight))
+    graph, reads = job.graph, job.spec.edge_columns
+    weights = graph.edge_weights if "weight" in reads else None
+    values = EdgeValues(None, weights, graph.edge_features if "features" in reads else None)
+    own, of_sources = (
+        None if degrees is None else tensor(np.asarray(degrees if nodes is None else degrees[nodes], np.float32))
+        for nodes in (rows, sources)
+    )
+    features = values.features_of(positions)
+    if not isinstance(job.spec, UserModelSpec):
+        return LayerMatrix(csr, features=features)
+    weight = values.weight_of(positions)
+    return Edges(csr, weight, features=features, degrees=own, source_degrees=of_sources)
 
 
 class LayerMatrices:
@@ -117,10 +159,13 @@ class LayerMatrices:
 
     def __init__(self, job: InferenceJob, space: Workspace, layer: int) -> None:
         name = matrix_name(job, layer)
-        self.nodes, self.space = job.graph.nodes, space
+        self.job, self.nodes, self.space = job, job.graph.nodes, space
         self.complete: dict[int, LayerMatrix] = {}
         self.indptr, self.indices = space.open(f"{name}/indptr"), space.open(f"{name}/indices")
-        self.weight = space.open(f"{name}/weight") if "weight" in space.names(name) else None
+        self.weight, self.positions = (
+            space.open(f"{name}/{part}") if part in space.names(name) else None for part in ("weight", "positions")
+        )
+        self.degrees = degrees_of(job) if "degrees" in job.spec.edge_columns else None
 
     def read(self, first: int, rows: NDArray[np.int64], last: int) -> LayerMatrix:
         """The matrix [rows, all nodes] of some rows of a partition; a view of the file for all rows."""
@@ -129,11 +174,13 @@ class LayerMatrices:
         start, end = int(self.indptr[first]), int(self.indptr[last])
         indptr = np.asarray(self.indptr[first : last + 1]) - self.indptr[first]
         csr = Csr(indptr, np.asarray(self.indices[start:end]), (last - first, self.nodes))
-        weight = None if self.weight is None else np.asarray(self.weight[start:end])
+        weight, positions = (
+            None if array is None else np.asarray(array[start:end]) for array in (self.weight, self.positions)
+        )
         if len(rows) < last - first:
-            csr, positions = csr.rows(rows - first)
-            weight = None if weight is None else weight[positions]
-        matrix = LayerMatrix(csr, None if weight is None else tensor(weight))
+            csr, places = csr.rows(rows - first)
+            weight, positions = (None if array is None else array[places] for array in (weight, positions))
+        matrix = layer_matrix(self.job, csr, weight, positions, rows, None, self.degrees)
         if len(rows) == last - first and not self.space.unmap:
             self.complete[first] = matrix
         return matrix
@@ -142,5 +189,6 @@ class LayerMatrices:
         """Unmap the pages of a partition, with ``unmap``."""
         start, end = int(self.indptr[first]), int(self.indptr[last])
         self.space.release(self.indices[start:end])
-        if self.weight is not None:
-            self.space.release(self.weight[start:end])
+        for array in (self.weight, self.positions):
+            if array is not None:
+                self.space.release(array[start:end])

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from backends.agl.flat.source import Source
 from backends.agl.infer import hubs, rounds
 from backends.agl.infer.job import HubSamples, InferenceJob, Mask, Nodes
-from backends.agl.infer.map_stage import embeddings_name, needed_rows, partition_matrix, scatter_rows
-from backends.agl.infer.slices import Slice, slices_of
+from backends.agl.infer.map_stage import embeddings_name, layer_matrix, needed_rows, partition_matrix, scatter_rows
 from backends.agl.infer.workspace import RowFile
+from backends.agl.networks import model_slices
 from backends.base.layered import LayerMatrix
-from backends.base.sparse_rows import tensor
 from backends.model import ModelSpec, State
 from datasets.csr import Csr
 from datasets.features import Features, SparseFeatures
@@ -39,6 +38,7 @@ class InferenceTaskSetup:
     parts: list[tuple[int, int]]
     needed: list[Mask | None] | None = None
     scale: NDArray[np.float64] | None = None
+    degrees: NDArray[np.float64] | None = None
     hubs: HubSamples | None = None
     threads: int = 1
     work: Path | None = None
@@ -51,10 +51,10 @@ class InferenceTaskSetup:
             job.__dict__["needed"] = self.needed
         return job
 
-    def slice(self, layer: int) -> Slice:
+    def slice(self, layer: int) -> Any:
         """The model's slice of one layer."""
         torch.set_num_threads(self.threads)
-        return slices_of(self.spec, self.state, isinstance(_open(self.source).graph.features, SparseFeatures))[layer]
+        return model_slices(self.spec, self.state, isinstance(_open(self.source).graph.features, SparseFeatures))[layer]
 
 
 @cache
@@ -71,11 +71,13 @@ class PartitionMatrix:
     indptr: Nodes
     columns: Nodes
     weight: Floats | None
+    positions: Nodes | None = None
 
-    def matrix(self) -> LayerMatrix:
+    def matrix(self, setup: InferenceTaskSetup) -> LayerMatrix:
         """The matrix for the kernels, [rows, sources]."""
-        weight = None if self.weight is None else tensor(self.weight)
-        return LayerMatrix(Csr(self.indptr, self.columns, (len(self.rows), len(self.sources))), weight)
+        csr = Csr(self.indptr, self.columns, (len(self.rows), len(self.sources)))
+        parts = self.weight, self.positions, self.rows, self.sources
+        return layer_matrix(setup.job(), csr, *parts, setup.degrees)
 
 
 def sample_hub(setup: InferenceTaskSetup, piece: hubs.HubPiece) -> Nodes:
@@ -86,13 +88,15 @@ def sample_hub(setup: InferenceTaskSetup, piece: hubs.HubPiece) -> Nodes:
 def map_partition(setup: InferenceTaskSetup, layer: int, index: int) -> list[Any]:
     """Map: return the matrix of a partition, then for every partition those of its nodes that this one reads."""
     job, (first, last) = setup.job(), setup.parts[index]
-    csr, weight = partition_matrix(job, layer, first, last, setup.scale)
+    csr, weight, edges = partition_matrix(job, layer, first, last, setup.scale)
     rows = needed_rows(job.needed[layer + 1], first, last)
     if len(rows) < last - first:
         csr, positions = csr.rows(rows - first)
-        weight = None if weight is None else weight[positions]
+        weight, edges = (None if array is None else array[positions] for array in (weight, edges))
     sources, columns = np.unique(csr.indices, return_inverse=True)
-    part = PartitionMatrix(rows, sources.astype(np.int64), np.asarray(csr.indptr, dtype=np.int64), columns, weight)
+    part = PartitionMatrix(
+        rows, sources.astype(np.int64), np.asarray(csr.indptr, dtype=np.int64), columns, weight, edges
+    )
     cuts = np.searchsorted(sources, [start for start, _ in setup.parts[1:]])
     return [part, *np.split(part.sources, cuts)]
 
@@ -121,7 +125,7 @@ def receive_messages(
     """A partition's embeddings from the pieces of all partitions, in the order of the partitions."""
     names = sorted({name for piece in pieces for name in piece})
     messages = {name: np.concatenate([piece[name] for piece in pieces if name in piece]) for name in names}
-    return rounds.receive(setup.slice(layer), layer, part.matrix(), messages)
+    return rounds.receive(setup.slice(layer), layer, part.matrix(setup), messages)
 
 
 def write_embeddings(setup: InferenceTaskSetup, layer: int, index: int, embeddings: Floats) -> None:

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from backends.agl.flat.reader import GraphFeatureReader, sampling_of
 from backends.agl.infer.job import InferenceJob, Nodes
+from backends.agl.networks import builder_of, network_of
 from backends.agl.sampled_graph import SampledGraph
 from backends.agl.vectorize import matrices_of_records
-from backends.base.layered import LayeredNetwork, LayerMatrix
+from backends.base.layered import LayerMatrix
+from backends.base.network import Network
 from backends.base.sparse_rows import Rows, input_rows, tensor
 from backends.model import ModelSpec, State, TrainingSpec
 
@@ -28,7 +30,7 @@ class NeighbourhoodInference:
         assert job.graph.features is not None
         self.job, self.size, self.computed = job, size, 0
         self.features = input_rows(job.graph.features)
-        self.sampled_graph = SampledGraph(job.graph, job.spec.name, job.sampling, job.filtering)
+        self.sampled_graph = SampledGraph(job.graph, builder_of(job.spec), job.sampling, job.filtering)
         self.network = _network(job.spec, job.state, job.sparse_input)
 
     def run(self) -> Floats:
@@ -60,26 +62,29 @@ class RecordInference:
 
     def __init__(self, reader: GraphFeatureReader, spec: ModelSpec, state: State, size: int) -> None:
         self.reader, self.spec, self.size, self.computed = reader, spec, size, 0
-        self.strategy, self.weighted = sampling_of(reader), bool(reader.manifest["weighted"])
+        self.strategy, self.builder = sampling_of(reader), builder_of(spec)
+        self.columns = bool(reader.manifest["weighted"]), reader.manifest.get("edge_width", 0)
         self.network = _network(spec, state, bool(reader.manifest.get("sparse")))
 
     def batches(self) -> Iterator[tuple[Nodes, Floats]]:
         """Yield ids of targets, and their logits, in the order of the records."""
         for records in self.reader.encoded_batches(self.size):
-            merged, features, structure = matrices_of_records(records, self.spec, self.strategy, self.weighted, "tight")
+            merged, features, structure = matrices_of_records(
+                records, self.builder, self.strategy, "tight", *self.columns
+            )
             self.computed += sum(matrix.csr.shape[0] for matrix in structure)
             logits = _logits(self.network, features, structure)
             yield merged.neighbourhood.nodes[merged.roots].astype(np.int64), logits[merged.roots]
 
 
-def _network(spec: ModelSpec, state: State, sparse_input: bool) -> LayeredNetwork:
-    network = LayeredNetwork(spec, TrainingSpec(), sparse_input=sparse_input)
+def _network(spec: ModelSpec, state: State, sparse_input: bool) -> Network:
+    network = network_of(spec, TrainingSpec(), sparse_input=sparse_input)
     network.load(state)
     network.eval()
     return network
 
 
-def _logits(network: LayeredNetwork, features: Rows, structure: list[LayerMatrix]) -> Floats:
+def _logits(network: Network, features: Rows, structure: list[LayerMatrix]) -> Floats:
     with torch.inference_mode():
         logits: Floats = network(features, structure).numpy()
     return logits

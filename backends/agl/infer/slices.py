@@ -90,4 +90,5 @@ def spec_from_state(state: State, source: str, slope: float = 0.2, fanouts: tupl
     head = "linear" if "head.weight" in state else "none"
     classes = state["head.weight"].shape[1] if head == "linear" else width
     hidden = first[1] // heads[0] if layers > 1 or head == "linear" else width
-    return ModelSpec(kind, layers, first[0], hidden, classes, heads[0], heads[1], slope, head, fanouts)
+    edge_width = state["layers.0.weight_edge"].shape[0] if "layers.0.weight_edge" in state else 0
+    return ModelSpec(kind, layers, first[0], hidden, classes, heads[0], heads[1], slope, head, fanouts, edge_width)

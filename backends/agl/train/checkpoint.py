@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from backends.agl.train.shard_trainer import ShardTrainer
+from backends.agl.backend import AglTrainer
 from backends.model import State
 
 SECONDS = 10.0  # between checkpoints, which are written at the end of an epoch
@@ -36,7 +36,7 @@ class Checkpoints:
         self.identity = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
         self.last = time.monotonic()
 
-    def read(self, trainer: ShardTrainer) -> tuple[int, BestEpoch]:
+    def read(self, trainer: AglTrainer) -> tuple[int, BestEpoch]:
         """Take over the checkpoint, if there is one of this training; returns the epochs done and the best of them."""
         from safetensors import SafetensorError, safe_open
         from safetensors.torch import load_file
@@ -56,7 +56,7 @@ class Checkpoints:
         torch.set_rng_state(tensors[RANDOM])
         return facts["done"], BestEpoch(_numpy(tensors, BEST), facts["loss"], facts["validated"], facts["epoch"])
 
-    def write(self, trainer: ShardTrainer, done: int, best: BestEpoch) -> None:
+    def write(self, trainer: AglTrainer, done: int, best: BestEpoch) -> None:
         """Save the training after ``done`` epochs, whole or not at all, unless that was done a moment ago."""
         from safetensors.torch import save_file
 

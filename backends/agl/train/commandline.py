@@ -9,20 +9,16 @@ from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from backends.ablation import resolve
-from backends.agl.config import STRATEGIES, AglConfig
+from backends.agl.backend import AglTrainer
+from backends.agl.config import STRATEGIES
 from backends.agl.flat.reader import GraphFeatureReader, sampling_of
-from backends.agl.flat.sampling_strategy import refuse_unused_weights
 from backends.agl.model_file import TrainedModel, save_model
 from backends.agl.places import fetched, written
 from backends.agl.settings import TrainSettings, read_train_settings
 from backends.agl.train.checkpoint import BestEpoch, Checkpoints
-from backends.agl.train.shard_trainer import ShardTrainer, labelled_targets, shard_plan_of
-from backends.agl.train.trainer import DistributedShardTrainer
+from backends.agl.train.preparation import prepared_trainer, refuse_unused_settings
 from backends.agl.train.worker import WorkerClock
-from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.model_names import CONVOLUTIONS
-from backends.parallel import ray_cluster as cluster
 
 ReportEpoch = Callable[[int, float, float | None], None]
 
@@ -30,7 +26,12 @@ ReportEpoch = Callable[[int, float, float | None], None]
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     options = argparse.ArgumentParser("python -m backends.agl.train", description=__doc__)
-    options.add_argument("-m", "--model", required=True, choices=CONVOLUTIONS)
+    options.add_argument(
+        "-m",
+        "--model",
+        required=True,
+        help=f"{', '.join(CONVOLUTIONS)}, or a file of your own: net.py, net.py:function",
+    )
     options.add_argument("-i", "--input", required=True, help="folder of GraphFlat's shards, any fsspec path")
     options.add_argument(
         "-t",
@@ -69,8 +70,10 @@ def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, o
     """Train on shards and write the best model; returns the result in two lines."""
     start = time.perf_counter()
     trainer = prepared_trainer(parsed.model, shards, parsed.strategy, settings)
-    manifest = trainer.reader.manifest
-    inputs = {"model": parsed.model, "settings": asdict(settings), "shards": manifest}
+    refuse_unused_settings(trainer.spec, [pair.partition("=")[0] for pair in parsed.config])
+    reader = GraphFeatureReader(shards)
+    manifest, sampling = reader.manifest, sampling_of(reader)
+    inputs = {"model": asdict(trainer.spec), "settings": asdict(settings), "shards": manifest}
     checkpoints = Checkpoints(output, inputs) if parsed.strategy == "local" else None
     try:
         with epoch_progress(settings.epochs) as progress:
@@ -78,30 +81,11 @@ def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, o
     finally:
         trainer.close()
     columns = manifest.get("tables", {})
-    save_model(output, TrainedModel(trainer.spec, best.state, trainer.strategy, manifest["filter"], columns))
+    save_model(output, TrainedModel(trainer.spec, best.state, sampling, manifest["filter"], columns))
     if checkpoints is not None:
         checkpoints.remove()
-    return summary(trainer, best, time.perf_counter() - start, parsed.output)
-
-
-def prepared_trainer(model: str, folder: Path, strategy: str, settings: TrainSettings) -> ShardTrainer:
-    """Prepare training by one worker or many; raises ValueError for shards that the model cannot be trained on."""
-    reader = GraphFeatureReader(folder)
-    graph, sampled = labelled_targets(reader), sampling_of(reader)
-    refuse_unused_weights(reader.manifest["weighted"], model, sampled, reader.manifest["filter"], str(folder))
-    fanouts = tuple(count for count in sampled.fanouts if count is not None)
-    shape = {name: getattr(settings, name) for name in ("hidden", "heads", "output_heads", "slope", "head")}
-    spec = ModelSpec(model, sampled.hops, reader.manifest["width"], classes=graph.classes, fanouts=fanouts, **shape)
-    names = ("optimizer", "rate", "decay", "dropout", "attention_dropout", "epochs", "threads", "seed")
-    training = TrainingSpec(**{name: getattr(settings, name) for name in names})
-    workers = {name: getattr(settings, name) for name in ("workers", "servers", "staleness", "checkpoint_every")}
-    config = resolve(AglConfig(strategy=strategy, **workers), ())
-    if settings.servers and strategy not in ("local", "allreduce"):
-        cluster.require(f"-t {strategy} with -c servers={settings.servers}", "-c servers=0")
-    trainer = ShardTrainer(config) if strategy == "local" else DistributedShardTrainer(config)
-    plan = shard_plan_of(reader, settings.batch_size, settings.seed)
-    trainer.prepare(graph, spec, training, initial_state(spec, settings.seed), plan, WorkerClock())
-    return trainer
+    source = "-n NODES -e EDGES" if columns else "-i GRAPH"
+    return summary(trainer, best, time.perf_counter() - start, parsed.output, source)
 
 
 def root_cause(error: BaseException) -> BaseException:
@@ -111,7 +95,7 @@ def root_cause(error: BaseException) -> BaseException:
 
 
 def train_to_best(
-    trainer: ShardTrainer, epochs: int, progress: ReportEpoch, checkpoints: Checkpoints | None = None
+    trainer: AglTrainer, epochs: int, progress: ReportEpoch, checkpoints: Checkpoints | None = None
 ) -> BestEpoch:
     """Train all epochs, or those after a checkpoint, and return the best; raises ValueError for an infinite loss."""
     done, best = (0, BestEpoch({})) if checkpoints is None else checkpoints.read(trainer)
@@ -128,10 +112,9 @@ def train_to_best(
     return best
 
 
-def summary(trainer: ShardTrainer, best: BestEpoch, seconds: float, path: str) -> str:
+def summary(trainer: AglTrainer, best: BestEpoch, seconds: float, path: str, source: str) -> str:
     """The result in one line, and the command that scores with it."""
     validated = "" if best.validated is None else f", validation loss {best.validated:.4f}"
-    source = "-n NODES -e EDGES" if trainer.reader.manifest.get("tables") else "-i GRAPH"
     return (
         f"{len(trainer.plan.nodes):,} targets, best epoch {best.epoch}, loss {best.loss:.4f}{validated}, in "
         f"{seconds:.1f} s: {path}\nscore with it: python -m backends.agl.infer -m {path} {source} -o SCORES"

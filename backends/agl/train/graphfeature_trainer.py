@@ -19,6 +19,7 @@ from backends.agl.flat.job import FlattenJob, flatten_to
 from backends.agl.flat.local import flatten_batches
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.source import Source
+from backends.agl.networks import builder_of
 from backends.agl.vectorize import matrices_of_records
 from backends.base.layered import LayeredTrainer, LayerMatrix
 from backends.base.loss import targets_of
@@ -91,8 +92,9 @@ class GraphFeatureTrainer(AglTrainer):
 
     def vectorize(self, records: EncodedRecords) -> Batch:
         """Merge records and build each layer's pruned matrix from their edges, degrees and weights."""
-        weighted = self.reader.manifest["weighted"]
-        merged, features, structure = matrices_of_records(records, self.spec, self.strategy, weighted, self.form)
+        manifest, builder = self.reader.manifest, builder_of(self.spec)
+        columns = manifest["weighted"], manifest.get("edge_width", 0)
+        merged, features, structure = matrices_of_records(records, builder, self.strategy, self.form, *columns)
         if isinstance(features, SparseRows) and not self.sparse_input:
             features = features.dense()
         targets = self.by_id[np.searchsorted(self.sorted_ids, merged.neighbourhood.nodes[merged.roots])]

@@ -65,17 +65,10 @@ class ShardTrainer(GraphFeatureTrainer):
 
     def validation_loss(self) -> float | None:
         """Mean loss over the validation records in the shards of the plan; ``None`` where there are none."""
-        import torch
-
-        plan, total, count = self.plan, 0.0, 0
+        plan = self.plan
         assert isinstance(plan, ShardPlan) and plan.size is not None
-        self.model.eval()
-        with torch.no_grad():
-            for records in self.reader.encoded_batches(plan.size, split="validation", shards=plan.shards):
-                batch = self.vectorize(records)
-                total += float(self.loss(self.logits(batch), self.batch_labels(batch))) * len(batch.targets)
-                count += len(batch.targets)
-        return total / count if count else None
+        records = self.reader.encoded_batches(plan.size, split="validation", shards=plan.shards)
+        return self.mean_loss(map(self.vectorize, records))
 
     def close(self) -> None:
         """Nothing to remove: the shards are the user's."""

@@ -105,6 +105,11 @@ class DistributedTrainer(AglTrainer):
         self.refresh()
         return super().predict(graph, nodes)
 
+    def validation_loss(self) -> float | None:
+        """Mean loss over the validation nodes, computed here with the newest parameters."""
+        self.refresh()
+        return super().validation_loss()
+
     def refresh(self) -> None:
         """Copy the workers' parameters if an epoch was trained since the last copy."""
         if self.stale:
@@ -136,11 +141,6 @@ class DistributedTrainer(AglTrainer):
 
 class DistributedShardTrainer(DistributedTrainer, ShardTrainer):
     """Trains with many workers, each on its own of GraphFlat's shards; the plan is a ``ShardPlan`` of all shards."""
-
-    def validation_loss(self) -> float | None:
-        """Mean loss over the validation records, computed here with the newest parameters."""
-        self.refresh()
-        return super().validation_loss()
 
 
 def median_report(reports: list[dict[str, Any]]) -> dict[str, Any]:

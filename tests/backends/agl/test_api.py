@@ -9,6 +9,9 @@ import torch
 from torch import nn
 
 from backends.agl.api import aggregator, look_up, pruning, subgraph_vectorize
+from backends.agl.flat.job import FlattenJob, flatten_to
+from backends.agl.flat.reader import GraphFeatureReader
+from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.model import ModelSpec, initial_state
 from backends.reference.definition import loss_and_gradients
 from tests.graphs import awkward_graph
@@ -58,6 +61,27 @@ def test_a_users_gcn_equals_the_definition(layers, fanouts, form):
     np.testing.assert_allclose(logits.detach().numpy(), expected, atol=1e-5)
     for name, value in gradients.items():
         np.testing.assert_allclose(model.get_parameter(name).grad.numpy(), value, atol=2e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("fanouts", [None, (2, 3)], ids=["all", "sampled"])
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+def test_graph_features_vectorise_to_what_the_graph_does(tmp_path, fanouts, model):
+    graph = awkward_graph(4, weighted=model == "gcn")
+    marks = np.stack([graph.csr.indices, graph.csr.destinations], axis=1).astype(np.float32)
+    graph, targets = replace(graph, edge_features=marks), np.array([3, 0, 17])
+    strategy = SamplingStrategy(fanouts or (None, None), "uniform" if fanouts else "full", seed=5)
+    flatten_to(tmp_path / "flat", graph, np.sort(targets), FlattenJob(strategy))
+    records = next(GraphFeatureReader(tmp_path / "flat").encoded_batches(9))
+    outputs = []
+    for source in (graph, records):
+        adj, node_feature, edge_feature = subgraph_vectorize(source, targets, 2, model, fanouts, seed=5)
+        first, second = pruning(adj)
+        outputs.append((look_up(aggregator(second, aggregator(first, node_feature)), targets), edge_feature))
+    np.testing.assert_allclose(outputs[0][0], outputs[1][0], rtol=1e-5)
+    if fanouts:  # without fanouts the graph's edges hold self loops already
+        np.testing.assert_array_equal(outputs[0][1], outputs[1][1])
+    with pytest.raises(ValueError, match="targets are not those of the GraphFeatures"):
+        subgraph_vectorize(records, targets[:2], 2, model, fanouts)
 
 
 @pytest.mark.parametrize("fanouts", [None, (2, 3)], ids=["all", "sampled"])

@@ -62,7 +62,8 @@ def scores_of(folder: Path) -> dict:
 def chain(folder: Path, model: str, *options: str, given_tables=None) -> list[str]:
     """Flatten and train; return the tables."""
     files = given_tables or tables(folder)
-    read = [*files, "--split", "0.8,0.1,0.1", "--edge-features", "g"]
+    edges = ["--edge-features", "g"] if model == "gat" or "feature[" in " ".join(options) else []
+    read = [*files, "--split", "0.8,0.1,0.1", *edges]
     assert flat.main([*read, "-h", "2", "-o", str(folder / "flat"), *options]) == 0
     trained = ["-m", model, "-i", str(folder / "flat"), "-o", str(folder / "model.safetensors")]
     assert train.main([*trained, "-c", "epochs=2", "hidden=4", "threads=1", "heads=2"]) == 0
@@ -187,7 +188,7 @@ def test_a_model_file_says_how_it_was_trained_and_damage_is_named(trained, tmp_p
     folder, files = trained
     with safe_open(folder / "model.safetensors", "numpy") as file:
         facts = json.loads(file.metadata()["agl"])
-    assert facts["strategy"]["fanouts"] == [3, 3] and facts["tables"]["edge_features"] == ["g"]
+    assert facts["strategy"]["fanouts"] == [3, 3] and facts["tables"]["label"] == "label"
     data = (folder / "model.safetensors").read_bytes().replace(b"strategy", b"strateg1")
     (tmp_path / "model.safetensors").write_bytes(data)
     assert infer.main(["-m", str(tmp_path / "model.safetensors"), *files, "-o", str(tmp_path / "out")]) == 2

@@ -6,6 +6,7 @@ import pytest
 from backends.agl.flat.sampling_strategy import parse_sampling
 from backends.agl.flat.source import Source
 from backends.agl.sampled_graph import SampledGraph
+from backends.agl.vectorize import LayerBuilder
 from backends.kernels import definition
 from backends.kernels.neighbourhood import reaches
 from tests.graphs import awkward_graph
@@ -19,7 +20,7 @@ from tests.graphs import awkward_graph
 def test_edges_equal_the_definition_under_every_setting(tmp_path, text, filtering, scope):
     graph = awkward_graph(3, weighted=True)
     strategy, targets = parse_sampling(text, 2, scope, 7), np.array([1, 4, 9, 22, 31])
-    neighbourhood = SampledGraph(graph, "sage", strategy, filtering).search(targets)
+    neighbourhood = SampledGraph(graph, LayerBuilder("sage"), strategy, filtering).search(targets)
     table = Source.build(graph, strategy, filtering, tmp_path / "source").table
     drawing = definition.Drawing(strategy.method, strategy.seed, table.weight, strategy.replacement)
     steps = reaches(strategy.fanouts)
@@ -34,7 +35,7 @@ def test_edges_equal_the_definition_under_every_setting(tmp_path, text, filterin
 def test_features_are_read_where_they_lie_once_nearly_all_nodes_are_reached(model):
     """The first layer's columns are then the graph's; what it multiplies is the same."""
     graph, strategy = awkward_graph(3), parse_sampling("full()", 3, "node", 7)
-    sampled, targets = SampledGraph(graph, model, strategy, None), np.array([0, 4, 22, graph.nodes - 1])
+    sampled, targets = SampledGraph(graph, LayerBuilder(model), strategy, None), np.array([0, 4, 22, graph.nodes - 1])
     neighbourhood = sampled.search(targets, True)
     assert len(neighbourhood.nodes) > 0.9 * graph.nodes
     numbered, (matrices, nodes) = sampled.matrices(neighbourhood, "tight"), sampled.layers(targets, "tight")

@@ -53,18 +53,18 @@ void decode(In<uint8_t> data, In<int64_t> starts, In<int64_t> ends, In<int64_t> 
 
 nb::tuple merge(In<uint8_t> data, In<int64_t> starts, In<int64_t> ends,
                 std::vector<std::vector<std::optional<int64_t>>> reaches, bool apart, bool degrees,
-                bool weighted_degrees, bool features, bool edge_weights, int threads) {
+                bool weighted_degrees, bool features, bool edge_weights, int64_t edge_width, int threads) {
     const auto strings = strings_of(data, starts, ends);
     std::vector<kernels::Merge::Reach> hops;
     for (const auto& reach : reaches)
         for (auto& hop = hops.emplace_back(); const auto& one : reach)
             hop.push_back(one.value_or(std::numeric_limits<int64_t>::max()));
-    const kernels::RequestedColumns requested{degrees, weighted_degrees, features, edge_weights};
+    const kernels::RequestedColumns requested{degrees, weighted_degrees, features, edge_weights, edge_width};
     kernels::Merged merged;
     released([&] { kernels::Merge(strings, apart, requested, threads).run(hops, merged); });
     return nb::make_tuple(to_numpy(merged.ids), merged.layers, to_numpy(merged.starts), to_numpy(merged.indices),
                           to_numpy(merged.roots), to_numpy(merged.degrees), to_numpy(merged.weighted_degrees), to_numpy(merged.features),
-                          to_numpy(merged.edge_weights), to_numpy(merged.feature_starts),
+                          to_numpy(merged.edge_weights), to_numpy(merged.edge_features), to_numpy(merged.feature_starts),
                           to_numpy(merged.feature_columns), merged.width);
 }
 
@@ -77,5 +77,6 @@ void define_graphfeature(nb::module_& m) {
           "nodes"_a.noconvert(), "edges"_a.noconvert(), "columns"_a, "labelled"_a, "raw"_a, "each"_a, "set"_a.none(),
           "set_features"_a, "feature_columns"_a, "feature_values"_a, "threads"_a);
     m.def("graphfeature_merge", &merge, "data"_a.noconvert(), "starts"_a.noconvert(), "ends"_a.noconvert(), "reaches"_a,
-          "apart"_a, "degrees"_a, "weighted_degrees"_a, "features"_a, "edge_weights"_a, "threads"_a);
+          "apart"_a, "degrees"_a, "weighted_degrees"_a, "features"_a, "edge_weights"_a, "edge_width"_a,
+          "threads"_a);
 }

@@ -75,6 +75,7 @@ struct Place {
 // Columns that are read of the merged nodes and edges.
 struct RequestedColumns {
     bool degrees, weighted_degrees, features, edge_weights;
+    int64_t edge_width;  // features of an edge, 0: none are read
 };
 
 // A merged neighbourhood: nodes layer by layer, in each by id, and the edges into all but the last layer's by rank.
@@ -82,7 +83,7 @@ struct Merged {
     Buffer<int64_t> ids, starts, degrees;
     Buffer<int32_t> indices, roots;
     Buffer<double> weighted_degrees;
-    Buffer<float> features, edge_weights;  // of sparse features the values
+    Buffer<float> features, edge_weights, edge_features;  // of sparse features the values
     Buffer<int64_t> feature_starts;
     Buffer<int32_t> feature_columns;
     std::vector<int64_t> layers;
@@ -215,6 +216,8 @@ class Merge {
         const int64_t total = starts[last - 1] - starts[first - 1];
         merged.indices.grow(total);
         if (requested_.edge_weights) merged.edge_weights.grow(total);
+        const int64_t width = requested_.edge_width;
+        if (width > 0) merged.edge_features.grow(total * width);
         for_places(first, [&](int64_t r, const auto* row, const auto* end) {
             PackedNumbers sources(records_[r].fields[kSources]);
             int64_t at = 0;
@@ -224,7 +227,10 @@ class Merge {
                 sources.skip(begin - at), at = begin + kept;
                 read_sources(r, sources, kept, merged.indices.data() + edge);
                 note(merged.indices.data() + edge, kept, hop, reach);
-                if (requested_.edge_weights) read_weights(r, begin, kept, merged.edge_weights.data() + edge);
+                if (requested_.edge_weights)
+                    read_edges(r, kEdgeWeights, 1, begin, kept, merged.edge_weights.data() + edge);
+                if (width > 0)
+                    read_edges(r, kEdgeFeatures, width, begin, kept, merged.edge_features.data() + edge * width);
             }
         });
     }
@@ -246,9 +252,10 @@ class Merge {
                 lower(level_[slots[e]], uint8_t(hop + 1 + int(after)));
     }
 
-    void read_weights(int64_t record, int64_t begin, int64_t count, float* weights) const {
-        const Bytes bytes = records_[record].sized(kEdgeWeights, extents_[record].edges, 4);
-        if (count > 0) std::memcpy(weights, bytes.begin + 4 * begin, 4 * count);
+    // Copy `width` numbers of each of `count` edges.
+    void read_edges(int64_t record, Field field, int64_t width, int64_t begin, int64_t count, float* out) const {
+        const Bytes bytes = records_[record].sized(field, extents_[record].edges, 4 * width);
+        if (count > 0) std::memcpy(out, bytes.begin + 4 * width * begin, 4 * width * count);
     }
 
     void finish(Merged& merged) {

@@ -1,0 +1,85 @@
+"""A user's model as network and as K + 1 slices: the same interface as that of the models we wrote."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backends.agl.user.specification import UserModelSpec
+from backends.base.layered import LayerMatrix, Parts, prefix
+from backends.base.network import Network
+from backends.base.sparse_rows import Rows, SparseRows
+from backends.model import State
+
+MESSAGE, OWN = "_", "h"  # the names of a message without one, and of a row's own embedding
+
+
+class UserNetwork(Network):
+    """The layers of a user's model in order; parameters have the names that the module gives them."""
+
+    def make_parameters(self) -> None:
+        """Build the user's module."""
+        assert isinstance(self.spec, UserModelSpec)
+        self.module = self.spec.build()
+
+    def canonical(self) -> dict[str, tuple[nn.Parameter, bool]]:
+        """The module's parameters."""
+        return {name: (parameter, False) for name, parameter in self.module.named_parameters()}
+
+    def forward(self, features: Rows, structure: Any, nodes: Tensor | None = None) -> Tensor:
+        """Compute the logits of all output rows of the last layer."""
+        hidden = dense_rows(features)
+        for layer, edges in zip(self.module.layers, structure, strict=True):
+            rows, columns = edges.csr.shape
+            hidden = prefix(hidden, columns)
+            hidden = layer.receive(prefix(hidden, rows), layer.send(hidden), edges)
+        return self.logits_of(hidden)
+
+    def logits_of(self, hidden: Tensor) -> Tensor:
+        """Apply the module's head, if it has one."""
+        return logits(self.module, hidden)
+
+
+class UserSlice:
+    """One slice of a user's model: a layer, or the head (AGL, section 3.4)."""
+
+    def __init__(self, spec: UserModelSpec, part: nn.Module | None) -> None:
+        self.spec, self.part = spec, part
+
+    def send(self, layer: int, hidden: Rows, rows: int | Tensor) -> tuple[Parts, Parts]:
+        """Tensors that nodes send along their out-edges, and the embedding that the first ``rows`` keep."""
+        assert self.part is not None and isinstance(rows, int)
+        embeddings = dense_rows(hidden)
+        sent = self.part.send(embeddings)
+        return sent if isinstance(sent, dict) else {MESSAGE: sent}, {OWN: prefix(embeddings, rows)}
+
+    def receive(self, layer: int, sent: Parts, own: Parts, matrix: LayerMatrix, activation: str = "none") -> Tensor:
+        """The layer's output [rows, width]; the user's layer has its activation inside."""
+        assert self.part is not None
+        out: Tensor = self.part.receive(own[OWN], sent[MESSAGE] if set(sent) == {MESSAGE} else sent, matrix)
+        return out
+
+    def logits_of(self, hidden: Tensor) -> Tensor:
+        """Apply the head, if there is one."""
+        return hidden if self.part is None else self.part(hidden)
+
+
+def user_slices(spec: UserModelSpec, state: State) -> list[UserSlice]:
+    """One slice per layer and the head's, each with its own parameters alone."""
+    module = spec.build().eval()
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            parameter.requires_grad_(False).copy_(torch.from_numpy(state[name].copy()))
+    parts = [*module.layers, getattr(module, "head", None)]
+    return [UserSlice(spec, part) for part in parts]
+
+
+def logits(module: nn.Module, hidden: Tensor) -> Tensor:
+    """The module's head on the last embeddings, or these."""
+    head = getattr(module, "head", None)
+    return hidden if head is None else head(hidden)
+
+
+def dense_rows(rows: Rows) -> Tensor:
+    """Embeddings as a tensor: a user's layer reads dense rows, of a batch or a partition at a time."""
+    return rows.dense() if isinstance(rows, SparseRows) else rows

@@ -1,0 +1,178 @@
+"""Specification of a user's model: the text of its file, and what one pass over a small graph says of it."""
+
+import hashlib
+import inspect
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from backends.model import ModelSpec, State
+from datasets.graph import Graph
+
+ENDING, FUNCTION = ".py", "model"
+LAYER_METHODS = ("send", "receive")
+# what the function may take, by name
+SETTINGS = ("hidden", "heads", "output_heads", "slope", "dropout", "attention_dropout")
+ARGUMENTS = ("in_width", "classes", "layers", "edge_width", "weighted", *SETTINGS)
+
+
+class UserModelError(ValueError):
+    """A user's model that cannot be used; the message names its file, what is wrong, and what is needed."""
+
+
+@dataclass(frozen=True)
+class UserModelSpec(ModelSpec):
+    """A model that a function of a user's file builds; ``code`` is the file's text, so that every process has it.
+
+    ``weighted`` says whether the edges of the data have weights. ``widths`` are those of all embeddings, the
+    features first; ``shapes`` those of the parameters; ``reads`` which of ``weight``, ``features`` and ``degrees`` the
+    layers read of their edges.
+    """
+
+    file: str = ""
+    function: str = FUNCTION
+    code: str = ""
+    weighted: bool = False
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    widths: tuple[int, ...] = ()
+    shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    reads: tuple[str, ...] = ()
+    self_loops: bool = False
+
+    @property
+    def has_loops(self) -> bool:
+        """Whether each node gets an edge from itself: where the module has ``self_loops = True``."""
+        return self.self_loops
+
+    @property
+    def edge_columns(self) -> tuple[str, ...]:
+        """What the layers read of their edges."""
+        return self.reads
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the file."""
+        return hashlib.sha256(self.code.encode()).hexdigest()
+
+    def width_in(self, layer: int) -> int:
+        """Width of a layer's input."""
+        return self.widths[layer]
+
+    def width_out(self, layer: int) -> int:
+        """Width of a layer's output."""
+        return self.widths[layer + 1]
+
+    def parameters(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of all parameters, in the order of the module."""
+        return dict(self.shapes)
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that the function takes, by name; raises UserModelError for another one without a default."""
+        parameters = inspect.signature(self._function()).parameters.values()
+        for parameter in parameters:
+            if parameter.name not in ARGUMENTS and parameter.default is parameter.empty and not _is_rest(parameter):
+                allowed = ", ".join(ARGUMENTS)
+                self.refuse(f"{self.function}() takes {parameter.name!r}, which training does not know: {allowed}")
+        named = {parameter.name for parameter in parameters}
+        return {name: getattr(self, name) for name in ARGUMENTS if name in named}
+
+    def build(self) -> nn.Module:
+        """Build the module, with parameters drawn by torch's random numbers; raises UserModelError."""
+        with self.running(f"{self.function}()"):
+            module = self._function()(**self.arguments())
+        layers = getattr(module, "layers", None)
+        if not isinstance(module, nn.Module) or not isinstance(layers, nn.ModuleList):
+            self.refuse(f"{self.function}() returns no torch.nn.Module with an nn.ModuleList of its layers as .layers")
+        if len(layers) != self.layers:
+            self.refuse(f"{self.function}() returns {len(layers)} layers for {self.layers} hops: build as many as hops")
+        for number, layer in enumerate(layers):
+            for method in LAYER_METHODS:
+                if not callable(getattr(layer, method, None)):
+                    self.refuse(f"layers[{number}] has no {method}(): a layer has send(h) and receive(h, sent, edges)")
+        return module
+
+    def _function(self) -> Any:
+        function = getattr(_module_of(self.file, self.code), self.function, None)
+        if not callable(function):
+            self.refuse(f"there is no function {self.function}(): name it as in {Path(self.file).name}:build")
+        return function
+
+    @contextmanager
+    def running(self, what: str) -> Iterator[None]:
+        """Name file and line where the user's code fails, as UserModelError."""
+        try:
+            yield
+        except UserModelError:
+            raise
+        except Exception as error:
+            lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]
+            line = f", line {lines[-1]}" if lines else ""
+            raise UserModelError(f"{self.file}{line}: {what} fails: {type(error).__name__}: {error}") from error
+
+    def refuse(self, reason: str) -> None:
+        """Raise UserModelError."""
+        raise UserModelError(f"{self.file}: {reason}")
+
+
+def initial_parameters(spec: UserModelSpec, seed: int) -> State:
+    """The parameters as the user's module draws them after ``torch.manual_seed(seed)``."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = spec.build()
+    return {name: parameter.detach().numpy().copy() for name, parameter in module.named_parameters()}
+
+
+def refuse_other_columns(spec: ModelSpec, graph: Graph) -> None:
+    """Raise ValueError for a graph whose edges do not have the columns that a model was trained on."""
+    width = 0 if graph.edge_features is None else graph.edge_features.shape[1]
+    if "features" in spec.edge_columns and width != spec.edge_width:
+        raise ValueError(f"the model takes {spec.edge_width} features of each edge, {graph.name} has {width}")
+    if isinstance(spec, UserModelSpec) and "weight" in spec.reads and spec.weighted != (graph.edge_weights is not None):
+        trained, other = ("weights", "none") if spec.weighted else ("no weights", "some")
+        raise ValueError(f"the model was trained on edges with {trained}, {graph.name} has {other}: name their column")
+
+
+def is_user_model(name: str) -> bool:
+    """Whether a model is named by a file: ``net.py``, or ``net.py:function``."""
+    return name.partition(":")[0].endswith(ENDING)
+
+
+def code_of(name: str) -> dict[str, str]:
+    """File, function and text of ``net.py`` or ``net.py:function``; raises UserModelError for one that is missing."""
+    path, _, function = name.partition(":")
+    try:
+        code = Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserModelError(f"{path} cannot be read ({error}): give the Python file of the model") from error
+    return {"file": str(Path(path).resolve()), "function": function or FUNCTION, "code": code}
+
+
+def _is_rest(parameter: inspect.Parameter) -> bool:
+    return parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+
+
+@lru_cache(maxsize=16)
+def _module_of(file: str, code: str) -> ModuleType:
+    """Execute a file's text once, as a module of its own."""
+    name = f"agl_user_model_{hashlib.sha256(code.encode()).hexdigest()[:16]}"
+    module = ModuleType(name)
+    module.__file__ = file
+    sys.modules[name] = module
+    try:
+        exec(compile(code, file, "exec"), module.__dict__)
+    except Exception as error:
+        del sys.modules[name]
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+        line = f", line {lines[-1]}" if lines else ""
+        raise UserModelError(f"{file}{line}: {type(error).__name__}: {error}") from error
+    return module

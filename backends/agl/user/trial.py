@@ -1,0 +1,109 @@
+"""A pass of a user's model over three nodes: its widths, what it reads, and whether each node is computed alone."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from backends.agl.user.edges import Edges
+from backends.agl.user.network import MESSAGE
+from backends.agl.user.specification import UserModelSpec
+from datasets.csr import Csr
+
+NODES = 3
+READ = {"weight": "weight", "features": "features", "degrees": "degrees", "source_degrees": "degrees"}
+TOLERANCE = 1e-4
+
+
+@dataclass
+class _NotedEdges(Edges):
+    """Edges that note which of their values are read."""
+
+    read: set[str] = field(default_factory=set)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in READ:
+            object.__getattribute__(self, "read").add(READ[name])
+        return object.__getattribute__(self, name)
+
+
+def tried(spec: UserModelSpec) -> UserModelSpec:
+    """Complete a specification by a pass over three nodes; raises UserModelError for a model that cannot be used."""
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        module = spec.build().eval()
+        _check_parameters(spec, module)
+        read: set[str] = set()
+        hidden, widths = torch.rand(NODES, spec.in_width), [spec.in_width]
+        for number, layer in enumerate(module.layers):
+            hidden = _layer(spec, f"layers[{number}]", layer, hidden, read)
+            widths.append(hidden.shape[1])
+        _check_logits(spec, module, hidden)
+    shapes = tuple((name, tuple(parameter.shape)) for name, parameter in module.named_parameters())
+    return replace(spec, widths=tuple(widths), shapes=shapes, reads=tuple(sorted(read)),
+                   self_loops=bool(getattr(module, "self_loops", False)))  # fmt: skip
+
+
+def _check_parameters(spec: UserModelSpec, module: nn.Module) -> None:
+    parts = {"layers", "head"}
+    for name, parameter in module.named_parameters():
+        if name.partition(".")[0] not in parts:
+            spec.refuse(f"parameter {name} belongs neither to .layers nor to .head: no slice of the model has it")
+        if parameter.dtype != torch.float32:
+            spec.refuse(f"parameter {name} is {parameter.dtype}: parameters are torch.float32")
+    buffers = [
+        name for name in module.state_dict() if name not in dict(module.named_parameters(remove_duplicate=False))
+    ]
+    if buffers:
+        spec.refuse(f"{buffers[0]} is a buffer, which servers do not exchange: use layers without state (LayerNorm)")
+
+
+def _layer(spec: UserModelSpec, name: str, layer: Any, hidden: Tensor, read: set[str]) -> Tensor:
+    """Output of a layer on three nodes, one of them without in-edges; computed again for one node alone."""
+    with spec.running(f"{name}.send"):
+        sent, alone = layer.send(hidden), layer.send(hidden[1:2])
+    for part, value in _named(sent).items():
+        if not str(part).isidentifier():
+            spec.refuse(f"{name}.send names a message {part!r}: give a word, as in {{'z': z}}")
+        if not isinstance(value, Tensor) or value.dtype != torch.float32 or value.dim() < 1 or len(value) != NODES:
+            what = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            spec.refuse(f"{name}.send returns {what}: it returns a float32 tensor of a row per node, or a dict of some")
+        if not torch.allclose(_named(alone)[part][0], value[1], atol=TOLERANCE, rtol=TOLERANCE):
+            spec.refuse(f"{name}.send mixes nodes: a node's message may depend on its own embedding alone")
+    with spec.running(f"{name}.receive"):
+        out = layer.receive(hidden, sent, _edges(spec, [0, 1, 2], read))
+        one = layer.receive(hidden[1:2], sent, _edges(spec, [1], read))
+    if not isinstance(out, Tensor) or out.dtype != torch.float32 or out.dim() != 2 or len(out) != NODES:
+        what = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+        spec.refuse(f"{name}.receive returns {what} for {NODES} rows: it returns float32 [rows, width]")
+    if not torch.allclose(one[0], out[1], atol=TOLERANCE, rtol=TOLERANCE, equal_nan=True):
+        spec.refuse(f"{name}.receive mixes rows: a row may depend on its own embedding and its in-edges alone")
+    return out
+
+
+def _check_logits(spec: UserModelSpec, module: nn.Module, hidden: Tensor) -> None:
+    head = getattr(module, "head", None)
+    with spec.running("head"):
+        logits = hidden if head is None else head(hidden)
+    if not isinstance(logits, Tensor) or tuple(logits.shape) != (NODES, spec.classes):
+        shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+        last = "the last layer" if head is None else "head"
+        spec.refuse(f"{last} returns {shape} for {NODES} nodes: it returns [nodes, {spec.classes} classes]")
+
+
+def _edges(spec: UserModelSpec, rows: list[int], read: set[str]) -> Edges:
+    """In-edges of some of the three nodes: two parallel ones into node 0, one into 1, none into 2."""
+    in_edges = {0: [1, 1], 1: [0], 2: []}
+    sources = [source for row in rows for source in in_edges[row]]
+    indptr = np.cumsum([0, *(len(in_edges[row]) for row in rows)]).astype(np.int32)
+    csr = Csr(indptr, np.array(sources, dtype=np.int32), (len(rows), NODES))
+    degrees = torch.tensor([2.0, 1.0, 0.0])
+    weight = torch.full((len(sources),), 0.5) if spec.weighted else None
+    features = torch.ones(len(sources), spec.edge_width) if spec.edge_width else None
+    return _NotedEdges(csr, weight, features=features, degrees=degrees[rows], source_degrees=degrees, read=read)
+
+
+def _named(sent: Any) -> dict[str, Any]:
+    return sent if isinstance(sent, dict) else {MESSAGE: sent}
