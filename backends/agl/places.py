@@ -3,6 +3,7 @@
 A local path is used as it is. A remote output is whole or absent: its last file says that it is complete.
 """
 
+import fcntl
 import hashlib
 import shutil
 import tempfile
@@ -11,6 +12,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+MIRRORED = ".complete"
 
 
 def is_remote(path: str) -> bool:
@@ -67,13 +70,66 @@ def fetched(path: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="agl-") as folder:
         copy = Path(folder) / Path(place).name
         if system.isdir(place):
-            for source in system.find(place):
-                target = copy / source.removeprefix(place.rstrip("/") + "/")
-                target.parent.mkdir(parents=True, exist_ok=True)
-                system.get_file(source, str(target))
+            get_folder(path, copy)
         else:
             system.get_file(place, str(copy))
         yield copy
+
+
+def put_folder(folder: Path, place: str) -> None:
+    """Copy the files of a folder to a place on any file system; raises OSError."""
+    system, root = _file_system(place)
+    for file in sorted(file for file in folder.rglob("*") if file.is_file()):
+        target = f"{root}/{file.relative_to(folder).as_posix()}"
+        system.makedirs(target.rpartition("/")[0], exist_ok=True)
+        system.put_file(str(file), target)
+
+
+def get_folder(place: str, folder: Path) -> None:
+    """Copy all files of a place into a folder of this machine."""
+    system, root = _file_system(place)
+    for source in system.find(root):
+        target = folder / source.removeprefix(root.rstrip("/") + "/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        system.get_file(source, str(target))
+
+
+def holds(place: str) -> bool:
+    """Whether there is a file or folder at a place."""
+    system, root = _file_system(place)
+    return bool(system.exists(root))
+
+
+def remove(place: str) -> None:
+    """Remove what is at a place, if there is anything."""
+    system, root = _file_system(place)
+    if system.exists(root):
+        system.rm(root, recursive=True)
+
+
+def mirrored(place: str) -> Path:
+    """The local path of a folder: itself, or of a URL a copy that all processes of a machine share."""
+    if "://" not in place:
+        return Path(place)
+    copy = _mirror(place)
+    with copy.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (copy / MIRRORED).is_file():
+            shutil.rmtree(copy, ignore_errors=True)
+            get_folder(place, copy)
+            (copy / MIRRORED).touch()
+    return copy
+
+
+def remove_mirror(place: str) -> None:
+    """Remove this machine's copy of a folder; processes that have mapped its files keep them."""
+    copy = _mirror(place)
+    shutil.rmtree(copy, ignore_errors=True)
+    copy.with_suffix(".lock").unlink(missing_ok=True)
+
+
+def _mirror(place: str) -> Path:
+    return Path(tempfile.gettempdir()) / f"agl-mirror-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
 
 
 def _file_system(path: str) -> tuple[Any, str]:

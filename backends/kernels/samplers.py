@@ -2,11 +2,12 @@
 
 Keys make samples nest, and equal wherever they are drawn, but every in-edge is read. Uniform samples are the first
 elements of a shuffle, weighted ones successive draws from sums of the weights: they nest too, and cost the fanout. A
-new one is registered by name: ``SAMPLERS["mine"] = EdgeSampler(keys)``.
+user's is named by its import path, ``package.module.sampler``, which every process can import.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -49,12 +50,33 @@ def _full(hashes: Hashes, weight: Weights) -> NDArray[Any]:
     return np.zeros(len(hashes))
 
 
-SAMPLERS: dict[str, EdgeSampler] = {
-    "uniform": EdgeSampler(None, by_place=True, draws=True),
-    "weighted": EdgeSampler(_weighted, by_place=True, needs_weight=True, positive=True, draws=True),
-    "topk": EdgeSampler(_topk, needs_weight=True),
-    "full": EdgeSampler(_full, everything=True),
-}
+class Samplers(dict[str, EdgeSampler]):
+    """Samplers by name; a dotted name is imported. Raises ValueError for one that is not there."""
+
+    def __missing__(self, name: str) -> EdgeSampler:
+        path, _, attribute = name.rpartition(".")
+        if not path:
+            raise ValueError(
+                f"sampler={name!r} is unknown: allowed are {', '.join(self)}, or a path as in mine.sampler"
+            )
+        try:
+            sampler = getattr(import_module(path), attribute)
+        except (ImportError, AttributeError) as error:
+            raise ValueError(f"sampler={name!r} cannot be imported: {error}") from error
+        if not isinstance(sampler, EdgeSampler):
+            raise ValueError(
+                f"sampler={name!r} is a {type(sampler).__name__}: give an EdgeSampler, as in EdgeSampler(keys)"
+            )
+        self[name] = sampler
+        return sampler
+
+
+SAMPLERS = Samplers(
+    uniform=EdgeSampler(None, by_place=True, draws=True),
+    weighted=EdgeSampler(_weighted, by_place=True, needs_weight=True, positive=True, draws=True),
+    topk=EdgeSampler(_topk, needs_weight=True),
+    full=EdgeSampler(_full, everything=True),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +94,6 @@ def values_and_sums(weight: Weights | SummedWeights | None) -> tuple[Weights | N
 
 def sampler_of(name: str, weight: Weights | None, edges: int, replacement: bool) -> EdgeSampler:
     """Return a registered sampler; refuses an unknown one, missing weights, and ``replacement`` if it has none."""
-    if name not in SAMPLERS:
-        raise ValueError(f"sampler={name!r} is unknown: allowed are {', '.join(SAMPLERS)}")
     sampler = SAMPLERS[name]
     if sampler.needs_weight and weight is None:
         raise ValueError(f"sampler={name!r} needs weight, one number for each of the {edges} edges")

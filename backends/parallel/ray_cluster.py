@@ -1,19 +1,23 @@
-"""Ray on this machine: started for its first user in this process, stopped after its last."""
+"""Ray: started on this machine, or a running cluster joined, for its first user in this process, left after its last."""
 
 import logging
 import os
 import shutil
+import socket
 import tempfile
 import threading
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 LONGEST_FOLDER = 40
-STORE_BYTES = 256 << 20
+LEAST_STORE = 256 << 20
+STORE_SHARE = 0.3  # of the memory that is free; what does not fit is written to disk
+ANSWER_SECONDS = 10.0
 
 _lock = threading.Lock()
 _users = 0
 _folder: str | None = None
+_joined = False
 
 
 def require(option: str, alternative: str) -> None:
@@ -25,42 +29,79 @@ def require(option: str, alternative: str) -> None:
         raise ValueError(message) from None
 
 
-def acquire() -> Any:
+def acquire(address: str | None = None) -> Any:
     """Count one more user and return the ``ray`` module, connected; each call needs one ``release``.
 
-    A connection that existed before the first user is used and stays open.
+    ``address`` is that of a running cluster, ``host:port`` or Ray's ``auto``; without one Ray is started here. A
+    connection that existed before the first user is used and stays open. Raises ConnectionError where none answers.
     """
-    global _users, _folder
+    global _users, _folder, _joined
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
 
     with _lock:
         if not ray.is_initialized():
-            _folder = _short_folder()
-            ray.init(
-                address="local",
-                num_cpus=os.cpu_count(),
-                include_dashboard=False,
-                _temp_dir=_folder,
-                object_store_memory=STORE_BYTES,
-                logging_level=logging.ERROR,
-                log_to_driver=False,
-            )
+            if address is None:
+                _folder = _short_folder()
+                _start(ray, _folder)
+            else:
+                _join(ray, address)
+                _joined = True
         _users += 1
         return ray
 
 
 def release() -> None:
-    """Count one user less; after the last one end Ray's processes and remove its folder."""
-    global _users, _folder
+    """Count one user less; after the last one leave the cluster, or end Ray's processes and remove its folder."""
+    global _users, _folder, _joined
     import ray
 
     with _lock:
         _users -= 1
-        if _users == 0 and _folder is not None:
+        if _users == 0 and (_folder is not None or _joined):
             ray.shutdown()
-            shutil.rmtree(_folder, ignore_errors=True)
-            _folder = None
+            if _folder is not None:
+                shutil.rmtree(_folder, ignore_errors=True)
+            _folder, _joined = None, False
+
+
+def cpus(ray: Any) -> int:
+    """Cores of the whole cluster."""
+    return max(1, int(ray.cluster_resources().get("CPU", 1)))
+
+
+def _start(ray: Any, folder: str) -> None:
+    ray.init(
+        address="local",
+        num_cpus=os.cpu_count(),
+        include_dashboard=False,
+        _temp_dir=folder,
+        object_store_memory=_store_bytes(),
+        logging_level=logging.ERROR,
+        log_to_driver=False,
+    )
+
+
+def _join(ray: Any, address: str) -> None:
+    """Connect to a running cluster; a port that nobody listens on is named at once, not after Ray's minute of tries."""
+    host, _, port = address.rpartition(":")
+    try:
+        if port.isdigit():
+            socket.create_connection((host, int(port)), ANSWER_SECONDS).close()
+        ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConnectionError(
+            f"no Ray cluster answers at {address} ({error}): start one by ray start --head, and join it from each "
+            "machine, this one too, by ray start --address"
+        ) from error
+
+
+def _store_bytes() -> int:
+    """Size of Ray's object store: a share of the memory that is free, as far as shared memory has room for it."""
+    pages = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    shared = os.statvfs("/dev/shm") if os.path.isdir("/dev/shm") else None
+    room = pages if shared is None else shared.f_bavail * shared.f_frsize
+    return max(LEAST_STORE, int(min(STORE_SHARE * pages, 0.9 * room)))
 
 
 def _short_folder() -> str:

@@ -77,7 +77,7 @@ class SamplingStrategy:
 def parse_sampling(text: str, hops: int, scope: str = "node", seed: int = 0) -> SamplingStrategy:
     """Parse ``method(limit)`` or ``method(by=column, limit=k, replacement=true, reverse=true, seed=n)`` per hop.
 
-    Methods are those registered in ``backends.kernels.samplers.SAMPLERS``, and AGL's two names. ``;`` separates hops,
+    Methods are those registered in ``backends.kernels.samplers.SAMPLERS``, AGL's two names, and import paths of others. ``;`` separates hops,
     hop 1 (at the target) first; the last one repeats. All hops must use the same method, as an edge has one rank.
     Raises StrategyError that says what is allowed.
     """
@@ -122,12 +122,22 @@ def refuse_unused_columns(
             raise StrategyError(f"{source} holds edge {words}, which {spec.name} would drop: {advice}")
 
 
+def _is_sampler(name: str) -> bool:
+    """Whether a sampler is registered; one named by an import path raises StrategyError where it is not there."""
+    if "." not in name:
+        return name in SAMPLERS
+    try:
+        return bool(SAMPLERS[name])
+    except ValueError as error:
+        raise StrategyError(str(error)) from error
+
+
 def _parse_call(text: str) -> dict[str, Any]:
     """Parse ``method(value, name=value)`` into options."""
-    match = re.fullmatch(r"(\w+)\s*(?:\((.*)\))?", text)
-    if not match or ALIASES.get(match[1], match[1]) not in SAMPLERS:
+    match = re.fullmatch(r"([\w.]+)\s*(?:\((.*)\))?", text)
+    if not match or not _is_sampler(ALIASES.get(match[1], match[1])):
         allowed = ", ".join([*SAMPLERS, *ALIASES])
-        raise StrategyError(f"sampler {text!r} is unknown: allowed are {allowed}, as in uniform(15)")
+        raise StrategyError(f"sampler {text!r} is unknown: allowed are {allowed}, as in uniform(15), or an import path")
     options: dict[str, Any] = {"method": ALIASES.get(match[1], match[1])}
     for argument in filter(str.strip, (match[2] or "").split(",")):
         name, separator, value = (part.strip() for part in argument.partition("="))

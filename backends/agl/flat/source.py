@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from backends.agl.flat.filters import edge_columns, edge_mask
 from backends.agl.flat.rounds import InEdgeTable, Ints
 from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError
+from backends.agl.places import put_folder
 from backends.kernels.samplers import SAMPLERS, summed
 from datasets.csr import Csr
 from datasets.features import SparseFeatures
@@ -65,11 +67,23 @@ class Source:
         (folder / "source.json").write_text(json.dumps(facts))
         return cls.open(folder)
 
+    @staticmethod
+    def publish(folder: Path, place: str) -> None:
+        """Copy what ``build`` wrote, and the graph, to a place that all machines of a cluster reach."""
+        facts = json.loads((folder / "source.json").read_text())
+        put_folder(Path(facts["graph"]), f"{place}/graph")
+        with TemporaryDirectory() as name:
+            copy = Path(name)
+            for file in folder.glob("*.npy"):
+                (copy / file.name).symlink_to(file.resolve())
+            (copy / "source.json").write_text(json.dumps(facts | {"graph": "graph"}))
+            put_folder(copy, place)
+
     @classmethod
     def open(cls, folder: Path) -> "Source":
         """Memory-map the files that ``build`` wrote."""
         facts = json.loads((folder / "source.json").read_text())
-        graph = Graph.load(Path(facts["graph"]))
+        graph = Graph.load(folder / facts["graph"])  # absolute, or inside the folder
         weighted = folder / "weighted_degrees.npy"
         weight = _mapped(folder / "sampled_by.npy") if facts["sampled_by"] else None
         sums = _mapped(folder / "sums.npy") if facts["summed"] else None

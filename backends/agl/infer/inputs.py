@@ -49,8 +49,7 @@ def _without_strategy(path: Path, settings: InferSettings) -> TrainedModel:
     spec = spec_from_state(state, str(path), settings.slope, fanouts)
     if not fanouts:
         return TrainedModel(spec, state, SamplingStrategy((None,) * spec.layers, "full"))
-    sampler = SAMPLERS.get(settings.sampler)
-    by = "weight" if sampler is not None and sampler.needs_weight else None
+    by = "weight" if SAMPLERS[settings.sampler].needs_weight else None
     strategy = SamplingStrategy(fanouts, settings.sampler, by, settings.replacement, seed=settings.seed)
     return TrainedModel(spec, state, strategy)
 

@@ -20,9 +20,9 @@ def graph() -> Graph:
 
 
 @settings(max_examples=25)
-@given(st.integers(100, 1500), st.integers(1, 9), st.integers(0, 3))
-def test_partitions_are_the_rows_of_the_whole(nodes: int, partitions: int, seed: int) -> None:
-    scale = {"nodes": nodes, "degree": 5, "features": 7, "seed": seed}
+@given(st.integers(100, 1500), st.integers(1, 9), st.integers(0, 3), st.sampled_from([0, 2]))
+def test_partitions_are_the_rows_of_the_whole(nodes: int, partitions: int, seed: int, of_edges: int) -> None:
+    scale = {"nodes": nodes, "degree": 5, "features": 7, "seed": seed, "edge_features": of_edges}
     whole = load("uug", scale)
     covered = 0
     for index in range(partitions):
@@ -33,10 +33,27 @@ def test_partitions_are_the_rows_of_the_whole(nodes: int, partitions: int, seed:
         np.testing.assert_array_equal(part.destinations, whole.csr.destinations[edges])
         for field in ("features", "labels", "split"):
             np.testing.assert_array_equal(getattr(part, field), getattr(whole, field)[rows])
+        if of_edges:
+            assert part.edge_features is not None and whole.edge_features is not None
+            np.testing.assert_array_equal(part.edge_features, whole.edge_features[edges])
         assert part.first == covered
         covered = part.last
     assert covered == nodes
     assert load("uug", scale | {"partitions": partitions}).sha256 == whole.sha256
+
+
+def test_edge_features_are_another_graph_and_tell_whether_labels_agree() -> None:
+    plain, scored = (
+        load("uug", {"nodes": 3000, "features": 8}),
+        load("uug", {"nodes": 3000, "features": 8, "edge_features": 3}),
+    )
+    assert plain.sha256 != scored.sha256 and plain.edge_features is None and scored.edge_features is not None
+    np.testing.assert_array_equal(plain.csr.indices, scored.csr.indices)
+    truth = true_labels(UugOptions(nodes=3000, features=8), np.arange(3000))
+    agree = truth[scored.csr.indices] == truth[scored.csr.destinations]
+    shift = scored.edge_features[agree].mean(0) - scored.edge_features[~agree].mean(0)
+    assert 1.1 < shift[0] < 1.3 and np.abs(shift[1:]).max() < 0.05
+    assert np.abs(np.corrcoef(scored.edge_features.T) - np.eye(3)).max() < 0.05
 
 
 def test_equal_options_give_equal_graphs_and_seeds_differ() -> None:
