@@ -76,10 +76,10 @@ def fetched(path: str) -> Iterator[Path]:
         yield copy
 
 
-def put_folder(folder: Path, place: str) -> None:
+def put_folder(folder: Path, place: str, pattern: str = "**/*") -> None:
     """Copy the files of a folder to a place on any file system; raises OSError."""
     system, root = _file_system(place)
-    for file in sorted(file for file in folder.rglob("*") if file.is_file()):
+    for file in sorted(file for file in folder.glob(pattern) if file.is_file()):
         target = f"{root}/{file.relative_to(folder).as_posix()}"
         system.makedirs(target.rpartition("/")[0], exist_ok=True)
         system.put_file(str(file), target)
@@ -92,6 +92,21 @@ def get_folder(place: str, folder: Path) -> None:
         target = folder / source.removeprefix(root.rstrip("/") + "/")
         target.parent.mkdir(parents=True, exist_ok=True)
         system.get_file(source, str(target))
+
+
+def get_files(place: str, names: list[str], folder: Path) -> Path:
+    """Copy some files of a place into a folder, under their names; returns the folder."""
+    system, root = _file_system(place)
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        system.get_file(f"{root}/{name}", str(folder / name))
+    return folder
+
+
+def put_text(place: str, text: str) -> None:
+    """Write a small file at a place."""
+    system, path = _file_system(place)
+    system.pipe_file(path, text.encode())
 
 
 def holds(place: str) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from math import isfinite
 from typing import Any, TypeVar
 
+from backends.agl.cluster import Cluster
 from backends.agl.config import RUN_ON
 
 Settings = TypeVar("Settings")
@@ -52,7 +53,8 @@ class InferSettings:
     """Settings of one inference; ``fanouts`` has one entry per layer, first layer first.
 
     ``infer`` is ``graphinfer`` or ``neighbourhood``, empty to choose by the sampling. The settings of sampling are for
-    parameters whose file does not say how they were trained.
+    parameters whose file does not say how they were trained. ``address`` is that of a running Ray cluster, whose
+    machines find the graph in ``store``.
     """
 
     run_on: str = "local"
@@ -67,6 +69,8 @@ class InferSettings:
     hub_threshold: int = 10_000
     unmap: bool = False
     slope: float = 0.2
+    address: str = ""
+    store: str = ""
 
 
 def read_train_settings(pairs: list[str]) -> TrainSettings:
@@ -94,6 +98,7 @@ def read_infer_settings(pairs: list[str]) -> InferSettings:
         raise ValueError(f"-c infer={settings.infer} is not allowed: one of {', '.join(METHODS)}")
     if settings.infer == "neighbourhood" and settings.run_on == "ray":
         raise ValueError("-c infer=neighbourhood runs in this process: give run_on=local")
+    Cluster(settings.address or None, settings.store or None).check(settings.run_on)
     for name in ("threads", "batch_size"):
         if getattr(settings, name) < 1:
             raise ValueError(f"-c {name}={getattr(settings, name)} is not allowed: at least 1")

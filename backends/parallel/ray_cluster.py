@@ -1,4 +1,4 @@
-"""Ray: started on this machine, or a running cluster joined, for its first user in this process, left after its last."""
+"""Ray, started here or a running cluster joined for its first user in this process, left after its last."""
 
 import logging
 import os
@@ -6,13 +6,17 @@ import shutil
 import socket
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 LONGEST_FOLDER = 40
 LEAST_STORE = 256 << 20
 STORE_SHARE = 0.3  # of the memory that is free; what does not fit is written to disk
 ANSWER_SECONDS = 10.0
+SHARED_MEMORY = Path("/dev/shm")
 
 _lock = threading.Lock()
 _users = 0
@@ -70,6 +74,17 @@ def cpus(ray: Any) -> int:
     return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
+def everywhere(ray: Any, function: Any, *arguments: Any) -> None:
+    """Run a function once on every machine of the cluster that is alive; what fails there is let be."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    task = ray.remote(num_cpus=0, max_retries=0)(function)
+    running = [task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, True)).remote(*arguments)
+               for node in nodes]  # fmt: skip
+    ray.wait(running, num_returns=len(running), timeout=ANSWER_SECONDS)
+
+
 def _start(ray: Any, folder: str) -> None:
     ray.init(
         address="local",
@@ -82,13 +97,25 @@ def _start(ray: Any, folder: str) -> None:
     )
 
 
-def _join(ray: Any, address: str) -> None:
-    """Connect to a running cluster; a port that nobody listens on is named at once, not after Ray's minute of tries."""
+def reach(address: str) -> None:
+    """Raise ConnectionError for a port that nobody listens on, at once: Ray itself tries for a minute."""
     host, _, port = address.rpartition(":")
-    try:
-        if port.isdigit():
+    if port.isdigit():
+        with _answering(address):
             socket.create_connection((host, int(port)), ANSWER_SECONDS).close()
+
+
+def _join(ray: Any, address: str) -> None:
+    reach(address)
+    with _answering(address):
         ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
+
+
+@contextmanager
+def _answering(address: str) -> Iterator[None]:
+    """Turn what is raised where no cluster answers into a ConnectionError that says what to do."""
+    try:
+        yield
     except (OSError, RuntimeError, ValueError) as error:
         raise ConnectionError(
             f"no Ray cluster answers at {address} ({error}): start one by ray start --head, and join it from each "
@@ -99,7 +126,7 @@ def _join(ray: Any, address: str) -> None:
 def _store_bytes() -> int:
     """Size of Ray's object store: a share of the memory that is free, as far as shared memory has room for it."""
     pages = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    shared = os.statvfs("/dev/shm") if os.path.isdir("/dev/shm") else None
+    shared = os.statvfs(SHARED_MEMORY) if SHARED_MEMORY.is_dir() else None
     room = pages if shared is None else shared.f_bavail * shared.f_frsize
     return max(LEAST_STORE, int(min(STORE_SHARE * pages, 0.9 * room)))
 

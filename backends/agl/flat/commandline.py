@@ -7,6 +7,7 @@ import sys
 import time
 from typing import Any
 
+from backends.agl.cluster import Cluster
 from backends.agl.config import RUN_ON
 from backends.agl.flat.folder_lock import locked
 from backends.agl.flat.job import FlattenJob, Origin, flatten_to, nodes_to_flatten
@@ -42,7 +43,11 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--run-on", default="local", choices=RUN_ON, help="this process or Ray tasks (local)")
     options.add_argument("--engine", help=argparse.SUPPRESS)  # the name of --run-on in earlier versions
     options.add_argument("--threads", type=int, default=1, help="of --run-on local (1)")
-    options.add_argument("--partitions", type=int, default=4, help="reducers of --run-on ray (4)")
+    options.add_argument("--partitions", type=int, default=0, help="reducers of --run-on ray (by edges and cores)")
+    options.add_argument("--address", help="of --run-on ray: a running cluster, host:port or auto (one started here)")
+    options.add_argument(
+        "--store", help="URL that all machines of the cluster reach: s3://bucket/folder, file:///folder"
+    )
     options.add_argument(
         "--hub-threshold",
         type=int,
@@ -59,6 +64,8 @@ def main(arguments: list[str] | None = None) -> int:
     place = parsed.output
     try:
         job = flatten_job_of(parsed)
+        if parsed.address:
+            cluster.reach(parsed.address)
         with written(place, MANIFEST) as parsed.output:
             if parsed.output.exists():
                 raise ValueError(f"{parsed.output} exists: delete it or choose another folder")
@@ -93,7 +100,8 @@ def flatten_job_of(parsed: argparse.Namespace) -> FlattenJob:
     strategy = parse_sampling(parsed.sampling, parsed.hops, parsed.scope, parsed.seed)
     names = ("shard_records", "threads", "partitions", "hub_threshold")
     options = {name: getattr(parsed, name) for name in names}
-    return FlattenJob(strategy, parsed.filter, not parsed.shared, run_on=parsed.run_on, **options)
+    joined = Cluster(parsed.address, parsed.store)
+    return FlattenJob(strategy, parsed.filter, not parsed.shared, run_on=parsed.run_on, cluster=joined, **options)
 
 
 def flatten_tables(parsed: argparse.Namespace, job: FlattenJob) -> dict[str, Any]:

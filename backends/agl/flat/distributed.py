@@ -1,12 +1,12 @@
 """GraphFlat by tasks (AGL, section 3.2.1): the driver of Map, Reduce and Store, and executors in process and on Ray.
 
-Each task saves its results in the job's partial folder, from which the next run of an interrupted job loads them.
+Results stay in Ray's object store, which computes lost ones again. Shards are the only files: the next run of an
+interrupted job goes on after those that were written.
 """
 
-import os
-import pickle
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,9 +15,10 @@ from backends.agl.flat import mapreduce
 from backends.agl.flat.local import BATCH, MOST_BYTES, bytes_of
 from backends.agl.flat.mapreduce import FlattenTaskSetup, ReducerState
 from backends.agl.flat.rounds import Ints
-from backends.agl.flat.shards import Totals, shard_once
+from backends.agl.flat.shards import Sizes, Totals, read_sizes, shard_once
 from backends.agl.flat.source import Source
 from backends.agl.flat.store import TargetNeighbourhoods, encode_neighbourhoods
+from backends.agl.places import get_files, holds, put_folder
 from backends.agl.progress import Progress, silent
 
 Task = Callable[..., list[Any]]
@@ -90,39 +91,45 @@ def _unpacked(results: int, task: Task, *arguments: Any) -> Any:
     return values[0] if results == 1 else tuple(values)
 
 
-def run_once(path: Path, task: Task, *arguments: Any) -> list[Any]:
-    """Run a task and save its results at ``path``, or load those that an earlier run saved there."""
-    if path.is_file():
-        with path.open("rb") as file:
-            return list(pickle.load(file))
-    results = task(*arguments)
-    unnamed = path.with_name(f".{path.name}.{os.getpid()}")
-    with unnamed.open("wb") as file:
-        pickle.dump(results, file, protocol=5)
-    unnamed.replace(path)
-    return results
-
-
 def store_shard(
-    partial: Path, setup: FlattenTaskSetup, number: int, embed: bool, *parts: TargetNeighbourhoods
+    partial: Path | str, setup: FlattenTaskSetup, number: int, embed: bool, *parts: TargetNeighbourhoods
 ) -> list[Any]:
-    """Store: write a shard from all reducers' parts of its neighbourhoods; returns its sizes and distinct nodes."""
-    source = Source.open(setup.source)
+    """Store: write a shard from all reducers' parts of its neighbourhoods; returns its sizes and distinct nodes.
+
+    ``partial`` is a folder, or a URL that the shard is uploaded to.
+    """
+    source = setup.open()
     record_bytes = bytes_of(sum(len(part.edges.requests) for part in parts), source) // parts[0].count
     size = max(1, min(BATCH, MOST_BYTES // max(record_bytes, 1)))
     neighbourhoods = mapreduce.batches_of_shard(parts, setup.nodes, size)
     batches = (encode_neighbourhoods(batch, source, embed=embed) for batch in neighbourhoods)
-    return [shard_once(partial, number, batches, source, embed)]
+    if isinstance(partial, Path):
+        return [shard_once(partial, number, batches, source, embed)]
+    return [_uploaded_shard(partial, number, batches, source, embed)]
+
+
+def _uploaded_shard(place: str, number: int, batches: Any, source: Source, embed: bool) -> tuple[Sizes, Ints]:
+    """Write a shard here and upload it, sizes last; one that an earlier run uploaded is not written again."""
+    with TemporaryDirectory(prefix="agl-") as name:
+        folder = Path(name)
+        (folder / "shards").mkdir()
+        facts = [f"sizes/{number}.json", f"sizes/{number}.npy"]
+        if all(holds(f"{place}/{file}") for file in facts):
+            return read_sizes(get_files(place, facts, folder), number)
+        shard = shard_once(folder, number, batches, source, embed)
+        for part in ("shards", "sizes"):
+            put_folder(folder / part, f"{place}/{part}")
+        return shard
 
 
 class FlattenRounds:
     """One GraphFlat run by tasks: Map and sampling once, K reduce rounds, Store."""
 
-    def __init__(self, executor: Executor, partial: Path, setup: FlattenTaskSetup, progress: Progress = silent) -> None:
+    def __init__(
+        self, executor: Executor, partial: Path | str, setup: FlattenTaskSetup, progress: Progress = silent
+    ) -> None:
         self.executor, self.partial, self.progress = executor, partial, progress
         self.setup, self.setup_handle = setup, executor.put(setup)
-        self.folder = partial / f"rounds-{setup.reducers}-{setup.hub_threshold}"
-        self.folder.mkdir(exist_ok=True)
         self.reducers = range(setup.reducers)
 
     def run(self, targets: Ints, records: int, embed: bool, totals: Totals) -> list[int]:
@@ -131,8 +138,7 @@ class FlattenRounds:
         states = self._reduce(tables, targets)
         shards = -(-len(targets) // records)
         by_shard = [
-            self._start(f"split-{r}", shards, mapreduce.split_by_shard, states[r], len(targets), records)
-            for r in self.reducers
+            self._start(shards, mapreduce.split_by_shard, states[r], len(targets), records) for r in self.reducers
         ]
         running = [
             self.executor.submit(
@@ -148,16 +154,14 @@ class FlattenRounds:
     def _sample(self) -> tuple[list[Any], list[int]]:
         """Map all edges to reducers, sample each reducer's part, merge the parts of hubs."""
         count = self.setup.reducers
-        edges = Source.open(self.setup.source).table.csr.nnz
+        edges = self.setup.open().table.csr.nnz
         cuts = np.linspace(0, edges, count + 1).astype(np.int64).tolist()
-        mapped = [self._start(f"map-{m}", count, mapreduce.map_edges, cuts[m], cuts[m + 1]) for m in self.reducers]
+        mapped = [self._start(count, mapreduce.map_edges, cuts[m], cuts[m + 1]) for m in self.reducers]
         parts = [
-            self._start(f"sample-{r}", count + 1, mapreduce.sample_part, *(mapped[m][r] for m in self.reducers))
-            for r in self.reducers
+            self._start(count + 1, mapreduce.sample_part, *(mapped[m][r] for m in self.reducers)) for r in self.reducers
         ]
         tables = [
-            self._start(f"merge-{r}", 1, mapreduce.merge_parts, *(parts[q][r] for q in self.reducers))[0]
-            for r in self.reducers
+            self._start(1, mapreduce.merge_parts, *(parts[q][r] for q in self.reducers))[0] for r in self.reducers
         ]
         return tables, self.executor.get([part[-1] for part in parts])
 
@@ -170,7 +174,6 @@ class FlattenRounds:
             results = 1 if depth == hops else self.setup.reducers + 1
             outputs = [
                 self._start(
-                    f"round-{depth + 1}-{r}",
                     results,
                     mapreduce.reduce_round,
                     depth,
@@ -185,5 +188,5 @@ class FlattenRounds:
             requests = [[outputs[q][r] for q in self.reducers] for r in self.reducers] if depth < hops else []
         return states
 
-    def _start(self, name: str, results: int, task: Task, *arguments: Any) -> list[Any]:
-        return self.executor.submit(results, run_once, self.folder / name, task, self.setup_handle, *arguments)
+    def _start(self, results: int, task: Task, *arguments: Any) -> list[Any]:
+        return self.executor.submit(results, task, self.setup_handle, *arguments)

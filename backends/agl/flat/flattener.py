@@ -23,8 +23,6 @@ from backends.contract import Clock, GraphFeature, Sampling, Unsupported
 from backends.model import ModelSpec, TrainingSpec
 from datasets.graph import Graph
 
-REDUCERS = 4
-
 
 class AglFlattener:
     """Flattens the targets of a plan; phase ``flatten`` covers reading, sampling, encoding and writing."""
@@ -46,7 +44,7 @@ class AglFlattener:
             embed,
             run_on=self.config.run_on,
             threads=training.threads,
-            partitions=self.config.partitions or REDUCERS,
+            partitions=self.config.partitions,
             hub_threshold=self.config.hub_threshold,
         )
         self.folder = Path(tempfile.mkdtemp(prefix="graphflat-"))

@@ -3,12 +3,13 @@
 import hashlib
 import json
 import shutil
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from backends.agl.cluster import Cluster
 from backends.agl.config import RUN_ON
 from backends.agl.flat import filters
 from backends.agl.flat.folder_lock import locked
@@ -19,6 +20,7 @@ from backends.agl.flat.rounds import Ints
 from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy, StrategyError
 from backends.agl.flat.shards import Sizes, Totals, shard_once
 from backends.agl.flat.source import Source
+from backends.agl.places import get_folder
 from backends.agl.progress import Progress, silent
 from backends.kernels.sampling import distinct
 from datasets.features import SparseFeatures
@@ -27,6 +29,7 @@ from datasets.randomness import permutation
 
 ESTIMATE_TARGETS = 256
 ESTIMATE_MARGIN = 1.1
+EDGES_PER_REDUCER = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,9 @@ class FlattenJob:
     """How to flatten a graph; the fields after the empty line do not change the result.
 
     ``filtering`` is the filter that edges pass before they are sampled. ``embed`` stores features in each record,
-    otherwise once per shard of ``shard_records`` targets. With ``run_on=ray`` there are ``partitions`` reducers; all of
-    them rank the in-edges (``topk``) of a node that has more than ``hub_threshold`` (``None``: no node).
+    otherwise once per shard of ``shard_records`` targets. With ``run_on=ray`` there are ``partitions`` reducers (0: by
+    the number of edges and of cores); all of them rank the in-edges (``topk``) of a node that has more than
+    ``hub_threshold`` (``None``: no node).
     """
 
     strategy: SamplingStrategy
@@ -45,16 +49,18 @@ class FlattenJob:
 
     run_on: str = "local"
     threads: int = 1
-    partitions: int = 4
+    partitions: int = 0
     hub_threshold: int | None = 10_000
+    cluster: Cluster = field(default_factory=Cluster)
 
     def __post_init__(self) -> None:
         """Raise ValueError for a value that is not allowed."""
         if self.run_on not in RUN_ON:
             raise ValueError(f"run_on={self.run_on!r} is unknown: allowed are {', '.join(RUN_ON)}")
-        for name in ("shard_records", "threads", "partitions"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give at least 1")
+        for name, least in (("shard_records", 1), ("threads", 1), ("partitions", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name}={getattr(self, name)} is not allowed: give at least {least}")
+        self.cluster.check(self.run_on)
 
     def identity(self, graph: Graph, targets: Ints) -> str:
         """Hash of everything that the result depends on."""
@@ -231,11 +237,19 @@ def _flatten_with_ray(
     from backends.agl.flat.distributed import FlattenRounds, RayExecutor
     from backends.parallel import ray_cluster as cluster
 
-    setup = FlattenTaskSetup(partial / "source", job.strategy, source.graph.nodes, job.partitions, job.hub_threshold)
-    ray = cluster.acquire()
+    ray = cluster.acquire(job.cluster.address)
     try:
-        rounds = FlattenRounds(RayExecutor(ray), partial, setup, progress)
-        return rounds.run(targets, job.shard_records, job.embed, totals)
+        reducers = job.partitions or max(cluster.cpus(ray), -(-source.table.csr.nnz // EDGES_PER_REDUCER))
+        with job.cluster.publishing(ray, partial / "source", (partial / "identity").read_text()) as place:
+            work = partial if place is None else place
+            folder = f"{place}/source" if place else partial / "source"
+            setup = FlattenTaskSetup(folder, job.strategy, source.graph.nodes, reducers, job.hub_threshold)
+            loads = FlattenRounds(RayExecutor(ray), work, setup, progress).run(
+                targets, job.shard_records, job.embed, totals
+            )
+            if place is not None:
+                get_folder(f"{place}/shards", partial / "shards")
+            return loads
     finally:
         cluster.release()
 

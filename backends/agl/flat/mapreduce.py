@@ -19,6 +19,7 @@ from backends.agl.flat.rounds import InEdgeTable, Ints, RequestedEdges, answer_r
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.flat.source import Source
 from backends.agl.flat.store import TargetNeighbourhoods
+from backends.agl.places import mirrored
 from backends.agl.reindexing import sample_parts, suffixes
 from backends.kernels import sample_neighbors
 from backends.kernels.neighbourhood import expansions
@@ -30,13 +31,17 @@ from datasets.randomness import hash_ids
 
 @dataclass(frozen=True)
 class FlattenTaskSetup:
-    """Inputs common to all tasks: the folder of the source, the sampling, and how edges are assigned to reducers."""
+    """Inputs common to all tasks: the source, a folder or URL, the sampling, and how edges are assigned to reducers."""
 
-    source: Path
+    source: Path | str
     strategy: SamplingStrategy
     nodes: int
     reducers: int
     hub_threshold: int | None
+
+    def open(self) -> Source:
+        """The source, of which a machine has one copy where it lies on another file system."""
+        return Source.open(mirrored(str(self.source)))
 
     @property
     def limit(self) -> int | None:
@@ -112,7 +117,7 @@ class ReducerState:
 
 def map_edges(setup: FlattenTaskSetup, first: int, last: int) -> list[InEdges]:
     """Map: read edges ``first`` to ``last``, or those of them that are in a sample, and split them by reducer."""
-    table = Source.open(setup.source).table
+    table = setup.open().table
     csr = table.csr
     places, ranks = _sampled_places(setup, table, first, last) if setup.by_place else (np.arange(first, last), None)
     destinations = np.searchsorted(csr.indptr, places, side="right") - 1

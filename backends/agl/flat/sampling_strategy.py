@@ -77,9 +77,9 @@ class SamplingStrategy:
 def parse_sampling(text: str, hops: int, scope: str = "node", seed: int = 0) -> SamplingStrategy:
     """Parse ``method(limit)`` or ``method(by=column, limit=k, replacement=true, reverse=true, seed=n)`` per hop.
 
-    Methods are those registered in ``backends.kernels.samplers.SAMPLERS``, AGL's two names, and import paths of others. ``;`` separates hops,
-    hop 1 (at the target) first; the last one repeats. All hops must use the same method, as an edge has one rank.
-    Raises StrategyError that says what is allowed.
+    Methods are those registered in ``backends.kernels.samplers.SAMPLERS``, AGL's two names, and import paths of others.
+    ``;`` separates hops, hop 1 (at the target) first; the last one repeats. All hops must use the same method, as an
+    edge has one rank. Raises StrategyError that says what is allowed.
     """
     if hops < 1:
         raise StrategyError(f"hop {hops} is not allowed: give at least 1 hop")

@@ -162,6 +162,12 @@ def _write_features(path: Path, ids: Ints, features: Features) -> int:
     return path.stat().st_size
 
 
+def read_sizes(partial: Path, number: int) -> tuple[Sizes, Ints]:
+    """Sizes and distinct nodes of a shard that was written."""
+    facts = json.loads((partial / "sizes" / f"{number}.json").read_text())
+    return Sizes(**facts), np.load(partial / "sizes" / f"{number}.npy")
+
+
 def shard_once(
     partial: Path, number: int, batches: Iterable[EncodedBatch], source: Source, embed: bool
 ) -> tuple[Sizes, Ints]:
@@ -169,7 +175,7 @@ def shard_once(
     facts, nodes_file = partial / "sizes" / f"{number}.json", partial / "sizes" / f"{number}.npy"
     facts.parent.mkdir(exist_ok=True)
     if facts.is_file() and shard_path(partial / "shards", number).is_file():
-        return Sizes(**json.loads(facts.read_text())), np.load(nodes_file)
+        return read_sizes(partial, number)
     sizes, nodes = write_shard(partial / "shards", number, batches, source, embed)
     np.save(nodes_file, nodes)
     unnamed = facts.with_suffix(".tmp")

@@ -3,7 +3,6 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from backends.agl.flat.filters import edge_columns, edge_mask
 from backends.agl.flat.rounds import InEdgeTable, Ints
 from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError
-from backends.agl.places import put_folder
+from backends.agl.places import put_folder, put_text
 from backends.kernels.samplers import SAMPLERS, summed
 from datasets.csr import Csr
 from datasets.features import SparseFeatures
@@ -72,12 +71,8 @@ class Source:
         """Copy what ``build`` wrote, and the graph, to a place that all machines of a cluster reach."""
         facts = json.loads((folder / "source.json").read_text())
         put_folder(Path(facts["graph"]), f"{place}/graph")
-        with TemporaryDirectory() as name:
-            copy = Path(name)
-            for file in folder.glob("*.npy"):
-                (copy / file.name).symlink_to(file.resolve())
-            (copy / "source.json").write_text(json.dumps(facts | {"graph": "graph"}))
-            put_folder(copy, place)
+        put_folder(folder, place, "*.npy")
+        put_text(f"{place}/source.json", json.dumps(facts | {"graph": "graph"}))
 
     @classmethod
     def open(cls, folder: Path) -> "Source":

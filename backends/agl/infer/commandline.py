@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from backends.agl.cluster import Cluster
 from backends.agl.flat.job import check_columns
 from backends.agl.flat.reader import MANIFEST, GraphFeatureReader
 from backends.agl.flat.sampling_strategy import columns_of, refuse_unused_columns
@@ -27,6 +28,7 @@ from backends.agl.places import fetched, written
 from backends.agl.progress import Progress, step_progress
 from backends.agl.settings import InferSettings, read_infer_settings
 from backends.agl.tables import add_table_options, read_tables, table_options_of
+from backends.parallel import ray_cluster
 from datasets.graph import Graph
 from datasets.tables.node_stream import NAMES
 
@@ -59,6 +61,8 @@ def main(arguments: list[str] | None = None) -> int:
     parsed = parser().parse_args(arguments)
     try:
         settings = read_infer_settings(parsed.config)
+        if settings.address:
+            ray_cluster.reach(settings.address)
         with ExitStack() as places:
             parsed.output = places.enter_context(written(place := parsed.output, "facts.json"))
             parsed.model = places.enter_context(fetched(parsed.model))
@@ -190,7 +194,8 @@ def by_rounds(
     if settings.run_on == "ray":
         from backends.agl.infer.distributed import infer_with_ray
 
-        return infer_with_ray(job, settings.threads, settings.hub_threshold, progress, space)
+        joined = Cluster(settings.address or None, settings.store or None)
+        return infer_with_ray(job, settings.hub_threshold, progress, space, joined)
     inference = LocalInference(job, space, progress)
     inference.map()
     return inference.run(), inference.facts()

@@ -1,5 +1,7 @@
 """GraphInfer on Ray: Map once, then K + 1 rounds of tasks; Ray recomputes lost results and spills large ones."""
 
+import hashlib
+import json
 import shutil
 import tempfile
 from dataclasses import replace
@@ -9,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from backends.agl.cluster import Cluster
 from backends.agl.flat.source import Source
 from backends.agl.infer import hubs, mapreduce, rounds
 from backends.agl.infer.job import InferenceJob
@@ -24,29 +27,39 @@ Floats = NDArray[np.float32]
 
 
 def infer_with_ray(
-    job: InferenceJob, threads: int, hub: int, progress: Progress, space: Workspace | None = None
+    job: InferenceJob, hub: int, progress: Progress, space: Workspace | None = None, joined: Cluster | None = None
 ) -> tuple[Floats, dict[str, Any]]:
     """Score the job's targets, [targets, classes]; nodes of more than ``hub`` in-edges are ranked in pieces.
 
-    With a ``space`` every round is saved there, and the run resumes after the last finished one, also of a local run;
-    machines of a cluster must share its folder. Ray is started where it does not run yet, in a temporary folder, and
-    stopped again.
+    With a ``space`` every round is saved there, and the run resumes after the last finished one, also of a local run.
+    Machines of a ``joined`` cluster find the graph in its store, and no round is saved. Without one Ray is started
+    where it does not run yet, in a temporary folder, and stopped again.
     """
+    joined = joined or Cluster()
     folder = Path(tempfile.mkdtemp(prefix="graphinfer-"))
-    ray = cluster.acquire()
+    ray = cluster.acquire(joined.address)
     try:
-        table = Source.build(job.graph, job.sampling, job.filtering, folder).table
-        return RayInference(ray, replace(job, table=table), folder, hub, progress, space).run()
+        job = replace(job, table=Source.build(job.graph, job.sampling, job.filtering, folder).table)
+        identity = hashlib.sha256(json.dumps(job.identity(), sort_keys=True).encode()).hexdigest()
+        with joined.publishing(ray, folder, identity) as place:
+            source = folder if place is None else f"{place}/source"
+            return RayInference(ray, job, source, hub, progress, None if place else space).run()
     finally:
         cluster.release()
         shutil.rmtree(folder, ignore_errors=True)
 
 
 class RayInference:
-    """One inference by tasks, each of which works on a partition of the nodes; ``source`` is the folder of a Source."""
+    """One inference by tasks, each on a partition of the nodes; ``source`` is the folder or URL of a Source."""
 
     def __init__(
-        self, ray: Any, job: InferenceJob, source: Path, hub: int, progress: Progress, space: Workspace | None = None
+        self,
+        ray: Any,
+        job: InferenceJob,
+        source: Path | str,
+        hub: int,
+        progress: Progress,
+        space: Workspace | None = None,
     ) -> None:
         self.ray, self.job, self.progress, self.space = ray, job, progress, space
         functions: Any = (

@@ -19,6 +19,7 @@ from backends.agl.infer.job import HubSamples, InferenceJob, Mask, Nodes
 from backends.agl.infer.map_stage import embeddings_name, layer_matrix, needed_rows, partition_matrix, scatter_rows
 from backends.agl.infer.workspace import RowFile
 from backends.agl.networks import model_slices
+from backends.agl.places import mirrored
 from backends.base.layered import LayerMatrix
 from backends.model import ModelSpec, State
 from datasets.csr import Csr
@@ -29,9 +30,9 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class InferenceTaskSetup:
-    """Inputs common to all tasks: the job, the folder of its source, and a folder to save rounds in."""
+    """Inputs common to all tasks: the job, its source, a folder or URL, and a folder to save rounds in."""
 
-    source: Path
+    source: Path | str
     spec: ModelSpec
     state: State
     options: dict[str, Any]
@@ -58,8 +59,8 @@ class InferenceTaskSetup:
 
 
 @cache
-def _open(folder: Path) -> Source:
-    return Source.open(folder)
+def _open(place: Path | str) -> Source:
+    return Source.open(mirrored(str(place)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,10 @@ from backends import kernels
 from tests.backends.agl.test_chain import tables
 
 ROOT = Path(kernels.__file__).resolve().parents[2]
-SAMPLER = "from backends.kernels import EdgeSampler\n\nlightest = EdgeSampler(lambda hashes, weight: weight, needs_weight=True)\n"
+SAMPLER = """from backends.kernels import EdgeSampler
+
+lightest = EdgeSampler(lambda hashes, weight: weight, needs_weight=True)
+"""
 OWN = "mine.lightest(by=weight, limit=3)"
 BUILT_IN = "topk(by=weight, limit=3, reverse=true)"
 

@@ -47,7 +47,7 @@ def one_ray():
 def test_pushed_messages_give_the_scores_of_the_full_forward_pass(model, partitions):
     graph = awkward_graph(3, weighted=model == "gcn")
     spec, state = model_on(graph, model, 2, "linear")
-    scores, facts = infer_with_ray(InferenceJob(graph, spec, state, partitions=partitions), 1, 0, silent)
+    scores, facts = infer_with_ray(InferenceJob(graph, spec, state, partitions=partitions), 0, silent)
     close(scores, definition(graph, spec, state))
     assert (facts["embeddings"], facts["rounds"]) == (80, 3)
 
@@ -62,8 +62,8 @@ def test_sampled_with_hubs_in_pieces_and_few_targets_it_equals_the_local_engine(
     strategy = SamplingStrategy((4, 3), sampler, None if sampler == "uniform" else "weight", seed=5)
     job = InferenceJob(graph, spec, state, targets, strategy, partitions=3)
     expected = inference(tmp_path, graph, spec, state, targets=targets, strategy=strategy).run()
-    plain, plain_facts = infer_with_ray(job, 1, 0, silent)
-    pieces, facts = infer_with_ray(job, 1, 10, silent)
+    plain, plain_facts = infer_with_ray(job, 0, silent)
+    pieces, facts = infer_with_ray(job, 10, silent)
     close(plain, expected)
     np.testing.assert_array_equal(pieces, plain)
     assert plain_facts["hub_pieces"] == 0
@@ -77,12 +77,12 @@ def test_a_run_killed_in_a_round_goes_on_after_the_one_before_on_either_engine(t
     spec, state = model_on(graph, "gat", 3, "linear")
     job = InferenceJob(graph, spec, state, few, partitions=3)
     with pytest.raises(Killed):
-        infer_with_ray(job, 1, 0, killed_in("round 2"), Workspace(tmp_path, job.identity()))
+        infer_with_ray(job, 0, killed_in("round 2"), Workspace(tmp_path, job.identity()))
     if engine == "local":
         left = inference(tmp_path, graph, spec, state, targets=few, partitions=2)
         scores, embeddings = left.run(), left.facts()["embeddings"]
     else:
-        scores, facts = infer_with_ray(job, 1, 0, silent, Workspace(tmp_path, job.identity()))
+        scores, facts = infer_with_ray(job, 0, silent, Workspace(tmp_path, job.identity()))
         embeddings = facts["embeddings"]
     close(scores, definition(graph, spec, state)[slice(None) if few is None else few])
     assert embeddings == sum(graph.nodes if mask is None else mask.sum() for mask in job.needed[2:])
