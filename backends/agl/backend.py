@@ -35,8 +35,9 @@ class AglTrainer(LayeredTrainer):
     draws_fanouts = True
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
-        """The model's network; switch ``partition`` parallelises our models' SpMM by rows."""
-        return network_of(spec, training, self.config.on("partition"), self.sparse_input)
+        """The model's network; without switch ``partition`` our models aggregate as ``unpartitioned`` says."""
+        aggregation = "partitioned" if self.config.on("partition") else str(self.config.unpartitioned)
+        return network_of(spec, training, aggregation, self.sparse_input)
 
     def prepare_structure(self) -> None:
         """Compute weights on the whole graph; vectorise the neighbourhood of a full batch once."""
@@ -112,6 +113,15 @@ class AglTrainer(LayeredTrainer):
         """The batch of any targets, sampled as in the first epoch."""
         self._resample(0)
         return self.mini_batch(targets)
+
+    def snapshot(self) -> dict[str, Any]:
+        """What training needs to go on beside the parameters: the optimizer's state."""
+        state: dict[str, Any] = self.optimizer.state_dict()
+        return state
+
+    def resume(self, snapshot: dict[str, Any]) -> None:
+        """Take over what ``snapshot`` returned, after the parameters were loaded."""
+        self.optimizer.load_state_dict(snapshot)
 
     def validation_loss(self) -> float | None:
         """Mean loss over the labelled validation nodes; ``None`` where there are none."""

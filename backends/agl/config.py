@@ -8,6 +8,7 @@ from backends.registry import BackendConfig
 from backends.settings import loss_setting, setting
 
 FORMS = ("tight", "paper")
+UNPARTITIONED = ("serial", "scattered")
 INFER = ("graphinfer", "neighbourhood", "fullgraph")
 SOURCES = ("graph", "graphfeature")
 RUN_ON = ("local", "ray")
@@ -20,8 +21,9 @@ class AglConfig(BackendConfig):
 
     GraphTrainer (AGL, section 3.3.2): ``pruning``, ``partition`` and ``pipeline`` switch its three optimizations;
     ``form`` is the form of pruning. The pipeline runs in cells of at least ``pipeline_from`` threads, as it needs one
-    of its own; smaller cells prepare each batch between two steps. ``source=graph`` searches the memory-mapped graph
-    for each batch's neighbourhood, ``graphfeature`` reads shards that GraphFlat writes first.
+    of its own; smaller cells prepare each batch between two steps. Without ``partition`` the same kernels aggregate on
+    one thread (``unpartitioned=serial``), or torch adds messages one by one (``scattered``). ``source=graph`` searches
+    the memory-mapped graph for each batch's neighbourhood, ``graphfeature`` reads shards that GraphFlat writes first.
 
     Sampling: ``sampler`` ("": uniform, by the model's fanouts) draws one sample per node or per target (``scope``)
     from the edges that pass ``filter``. GraphFlat draws once for all epochs; ``resample`` draws anew in each epoch when
@@ -45,6 +47,7 @@ class AglConfig(BackendConfig):
     source: str = "graph"
     pruning: str = "auto"
     partition: str = "auto"
+    unpartitioned: str = setting("serial", before="serial")
     pipeline: str = "auto"
     sparse: str = setting("auto", before="true")
     pipeline_from: int = 3
@@ -90,6 +93,7 @@ class AglConfig(BackendConfig):
         for name, value, allowed in (
             ("source", self.source, SOURCES),
             ("form", self.form, FORMS),
+            ("unpartitioned", self.unpartitioned, UNPARTITIONED),
             ("infer", self.infer, INFER),
             ("scope", self.scope, ("node", "target")),
             ("features", self.features, ("embedded", "shared")),

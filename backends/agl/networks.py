@@ -13,12 +13,12 @@ from backends.model import ModelSpec, State, TrainingSpec, initial_state
 
 
 def network_of(
-    spec: ModelSpec, training: TrainingSpec, row_parallel: bool = True, sparse_input: bool = False
+    spec: ModelSpec, training: TrainingSpec, aggregation: str = "partitioned", sparse_input: bool = False
 ) -> Network:
     """The network of a model."""
     if isinstance(spec, UserModelSpec):
         return UserNetwork(spec, training)
-    return LayeredNetwork(spec, training, row_parallel, sparse_input)
+    return LayeredNetwork(spec, training, aggregation, sparse_input)
 
 
 def builder_of(spec: ModelSpec) -> LayerBuilder:

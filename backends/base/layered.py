@@ -1,6 +1,6 @@
 """Network and trainer over our kernels: one matrix per layer, aggregated at the narrower of a layer's two widths."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from backends.base.trainer import TorchTrainer
 from backends.batches import BatchPlan
 from backends.contract import Clock
 from backends.kernels import Mask, attention_key, bias_activation, dense, gat, gat_layer, mask_key, spmm, spmm_layer
-from backends.kernels.operand import build_transpose
+from backends.kernels.operand import build_transpose, unpartitioned
 from backends.kernels.rows import MatrixRows, spmm_with_own
 from backends.model import ModelSpec, State, TrainingSpec
 from datasets.adjacency import adjacency_of
@@ -25,6 +25,7 @@ from datasets.features import Features, SparseFeatures
 from datasets.graph import Graph
 
 Parts = dict[str, Tensor]
+AGGREGATIONS = ("partitioned", "serial", "scattered")
 _ATTENTION = 6  # multiply-adds of a dense layer that take as long as one of an edge
 _NARROW = 16  # columns of a product that take about as long as reading its input
 _SCORES = 16  # columns of a dense product that take as long as the two columns of scores
@@ -47,13 +48,18 @@ class LayerMatrix:
 
 
 class LayeredNetwork(Network):
-    """Layers whose rows and columns are prefixes of the batch's nodes (AGL, section 3.3.2, ``adj_list``)."""
+    """Layers whose rows and columns are prefixes of the batch's nodes (AGL, section 3.3.2, ``adj_list``).
+
+    ``aggregation`` is one of ``AGGREGATIONS``: rows partitioned over the threads; the same kernels on one thread; or
+    messages that torch scatters one by one.
+    """
 
     def __init__(
-        self, spec: ModelSpec, training: TrainingSpec, row_parallel: bool = True, sparse_input: bool = False
+        self, spec: ModelSpec, training: TrainingSpec, aggregation: str = "partitioned", sparse_input: bool = False
     ) -> None:
         super().__init__(spec, training)
-        self.row_parallel, self.sparse_input = row_parallel, sparse_input
+        self.aggregation, self.sparse_input = aggregation, sparse_input
+        self.row_parallel = aggregation != "scattered"
         self.reduce = "mean" if spec.name == "sage" else "sum"
         self.fuses = True  # whether an aggregation is whole, so that what follows can be fused with it
 
@@ -99,7 +105,7 @@ class LayeredNetwork(Network):
         return self._convolve(layer, hidden, structure, activation, mask)
 
     def _convolve(self, layer: int, hidden: Rows, structure: Any, activation: str, mask: Mask | None = None) -> Tensor:
-        matrix: LayerMatrix = structure[layer]
+        matrix = self.in_form(structure[layer])
         rows = matrix.csr.shape[0]
         hidden = self.inputs_of(hidden, matrix)
         if not self._is_sparse(layer) and attends_first(self.spec, layer, matrix.csr):
@@ -108,6 +114,13 @@ class LayeredNetwork(Network):
             return self._convolve_with_origin(layer, hidden, matrix, activation, mask)
         own = rows if matrix.own_columns is None else matrix.own_columns
         return self.receive(layer, *self.send(layer, hidden, own), matrix, activation, mask)
+
+    def in_form(self, matrix: LayerMatrix) -> LayerMatrix:
+        """The matrix as the kernels take it: whole where it is not partitioned."""
+        if self.aggregation != "serial":
+            return matrix
+        origin = None if matrix.origin is None else replace(matrix.origin, csr=unpartitioned(matrix.origin.csr))
+        return replace(matrix, csr=unpartitioned(matrix.csr), origin=origin)
 
     def _uses_origin(self, layer: int, hidden: Rows, matrix: LayerMatrix) -> bool:
         """Whether the gradient of an aggregated input is computed with the transpose of ``matrix.origin``."""
@@ -226,7 +239,7 @@ class LayeredNetwork(Network):
 
     def propagate(self, x: Tensor, structure: Any) -> Tensor:
         """Multiply by the matrix."""
-        return self.aggregate(structure[0], x)
+        return self.aggregate(self.in_form(structure[0]), x)
 
     def transform(self, rows: Rows, weight: Tensor) -> Tensor:
         """Multiply input rows by a weight."""
@@ -342,6 +355,7 @@ class LayeredTrainer(TorchTrainer):
     def _build_transpose(self, layer: int, matrix: LayerMatrix) -> None:
         if not isinstance(self.model, LayeredNetwork) or not self.has_backward_product(layer, matrix.csr):
             return
+        matrix = self.model.in_form(matrix)
         origin = matrix.origin if self.model.transposes_origin(layer, matrix) else None
         shared = matrix if origin is None else origin
         build_transpose(shared.csr, shared.weight, mean=self.spec.name == "sage" and origin is None)

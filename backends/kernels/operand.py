@@ -94,20 +94,25 @@ class Direction:
         return torch.int32 if self.indices.dtype == np.int32 else torch.int64
 
     @classmethod
-    def of(cls, csr: Csr) -> "Direction":
+    def of(cls, csr: Csr, in_pieces: bool = True) -> "Direction":
         """Lay out ``csr``: contiguous arrays of one index type, bounds of pieces of equal work, rows that are hubs."""
         dtype = np.result_type(csr.indptr.dtype, csr.indices.dtype, index_dtype(max(csr.shape)))
-        hubs = np.flatnonzero(csr.in_degrees > HUB_EDGES) if csr.nnz > HUB_EDGES else np.empty(0, dtype=np.int64)
-        parts = max(1, min(CHUNKS, csr.nnz // 2048))
+        has_hubs = in_pieces and csr.nnz > HUB_EDGES
+        hubs = np.flatnonzero(csr.in_degrees > HUB_EDGES) if has_hubs else np.empty(0, dtype=np.int64)
+        parts = max(1, min(CHUNKS, csr.nnz // 2048)) if in_pieces else 1
         indptr, indices = (np.ascontiguousarray(array, dtype=dtype) for array in (csr.indptr, csr.indices))
         return cls(indptr, indices, partition_rows(csr, parts), hubs, csr.shape[0])
 
 
 class Operand:
-    """A matrix with the forms of it that kernels needed so far; ``is_checked`` skips the checks."""
+    """A matrix with the forms of it that kernels needed so far; ``is_checked`` skips the checks.
 
-    def __init__(self, csr: Csr, is_checked: bool = False) -> None:
+    Without ``in_pieces`` the rows are one piece of work, which one thread aggregates.
+    """
+
+    def __init__(self, csr: Csr, is_checked: bool = False, in_pieces: bool = True) -> None:
         csr = csr if is_checked else checked(csr)
+        self.in_pieces = in_pieces
         self.shape, self.nnz = csr.shape, csr.nnz
         self._arrays = (csr.indptr, csr.indices, csr.edge_ids)
         self._tensors: dict[torch.device, EdgeTensors] = {}
@@ -122,7 +127,7 @@ class Operand:
     @cached_property
     def forward(self) -> Direction:
         """Rows are destinations."""
-        return Direction.of(self._csr)
+        return Direction.of(self._csr, self.in_pieces)
 
     @cached_property
     def transpose(self) -> Transpose:
@@ -132,7 +137,8 @@ class Operand:
     @cached_property
     def backward(self) -> Direction:
         """Rows are sources."""
-        return Direction.of(Csr(self.transpose.indptr, self.transpose.indices, self.shape[::-1]))
+        csr = Csr(self.transpose.indptr, self.transpose.indices, self.shape[::-1])
+        return Direction.of(csr, self.in_pieces)
 
     @cached_property
     def numbers(self) -> NDArray[np.int64] | None:
@@ -260,6 +266,18 @@ def operand(csr: Csr) -> Operand:
     if cached is None:
         cached = _OPERANDS[csr] = Operand(csr)
     return cached
+
+
+_UNPARTITIONED: "weakref.WeakKeyDictionary[Csr, Csr]" = weakref.WeakKeyDictionary()
+
+
+def unpartitioned(csr: Csr) -> Csr:
+    """The same matrix as one piece of work: the kernels are the same, and aggregate on one thread."""
+    twin = _UNPARTITIONED.get(csr)
+    if twin is None:
+        twin = _UNPARTITIONED[csr] = Csr(csr.indptr, csr.indices, csr.shape, csr.edge_ids)
+        _OPERANDS[twin] = Operand(twin, in_pieces=False)
+    return twin
 
 
 def build_transpose(csr: Csr, weight: Tensor | None = None, mean: bool = False) -> None:

@@ -23,6 +23,7 @@ NATIVE += [("blocksparse", {})] + [
         ("false", "true", "tight"),
     )
 ]
+NATIVE += [("agl", {"partition": "false", "unpartitioned": "scattered"})]
 
 NATIVE += [
     ("agl", {"strategy": strategy, "workers": workers, "servers": 0})

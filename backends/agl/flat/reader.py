@@ -92,12 +92,12 @@ class GraphFeatureReader:
         )
         return np.where(labelled, splits, "none")
 
-    def labelled(self) -> tuple[Any, Any, Any]:
-        """Ids [records], labels [records, 1 or classes] and splits [records] of all shards, without neighbourhoods."""
+    def labelled(self, shards: Sequence[int] | None = None) -> tuple[Any, Any, Any]:
+        """Ids [records], labels [records, 1 or classes] and splits [records] of some shards, without neighbourhoods."""
         ids, labels, splits = [], [], []
-        for number, shard in enumerate(self.shards):
-            ids.append(self._read(shard, "id").to_numpy())
-            labels += self._read(shard, "label").to_pylist()
+        for number in range(len(self.shards)) if shards is None else shards:
+            ids.append(self._read(self.shards[number], "id").to_numpy())
+            labels += self._read(self.shards[number], "label").to_pylist()
             splits.append(self.splits(number))
         return np.concatenate(ids), np.array(labels, dtype=np.int64), np.concatenate(splits)
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a training by one worker, beside the model's file: a repeated command goes on after them."""
+"""Checkpoints of a training, beside the model's file: a repeated command goes on after them."""
 
 import hashlib
 import json
@@ -52,7 +52,7 @@ class Checkpoints:
         if facts["identity"] != self.identity:
             return 0, BestEpoch({})
         trainer.load(_numpy(tensors, MODEL))
-        trainer.optimizer.load_state_dict(_unflattened(tensors, facts["optimizer"]))
+        trainer.resume(_unflattened(tensors, facts["optimizer"]))
         torch.set_rng_state(tensors[RANDOM])
         return facts["done"], BestEpoch(_numpy(tensors, BEST), facts["loss"], facts["validated"], facts["epoch"])
 
@@ -62,8 +62,7 @@ class Checkpoints:
 
         if time.monotonic() - self.last < SECONDS:
             return
-        optimizer = trainer.optimizer.state_dict()
-        numbers, tensors = _flattened(optimizer)
+        numbers, tensors = _flattened(trainer.snapshot())
         tensors |= {MODEL + name: torch.from_numpy(np.array(value)) for name, value in trainer.state().items()}
         tensors |= {BEST + name: torch.from_numpy(np.array(value)) for name, value in best.state.items()}
         tensors[RANDOM] = torch.get_rng_state()

@@ -74,7 +74,7 @@ def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, o
     reader = GraphFeatureReader(shards)
     manifest, sampling = reader.manifest, sampling_of(reader)
     inputs = {"model": asdict(trainer.spec), "settings": asdict(settings), "shards": manifest}
-    checkpoints = Checkpoints(output, inputs) if parsed.strategy == "local" else None
+    checkpoints = Checkpoints(output, inputs | {"strategy": parsed.strategy})
     try:
         with epoch_progress(settings.epochs) as progress:
             best = train_to_best(trainer, settings.epochs, progress, checkpoints)
@@ -82,8 +82,7 @@ def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, o
         trainer.close()
     columns = manifest.get("tables", {})
     save_model(output, TrainedModel(trainer.spec, best.state, sampling, manifest["filter"], columns))
-    if checkpoints is not None:
-        checkpoints.remove()
+    checkpoints.remove()
     source = "-n NODES -e EDGES" if columns else "-i GRAPH"
     return summary(trainer, best, time.perf_counter() - start, parsed.output, source)
 

@@ -87,6 +87,10 @@ class Servers:
         """Reset the servers to these parameters."""
         self.ask([(server, "load", (part,)) for server, part in enumerate(self._split(vector))])
 
+    def resume(self, snapshots: Sequence[dict[str, Any]]) -> None:
+        """Let each server go on from its snapshot."""
+        self.ask([(server, "resume", (snapshot,)) for server, snapshot in enumerate(snapshots)])
+
     def pull(self, worker: int, step: int) -> tuple[Vector, float]:
         """The parameters for a step of a worker, and the longest wait in seconds."""
         answers = self.call_all("pull", worker, step)

@@ -208,19 +208,32 @@ class ParameterServer:
                 "again, and set checkpoint_every to the updates that may be lost"
             )
 
+    def snapshot(self) -> dict[str, Any]:
+        """The values, the optimizer's state, and the steps of all workers."""
+        with self._busy():
+            return self._state()
+
+    def resume(self, snapshot: dict[str, Any]) -> None:
+        """Go on from what ``snapshot`` returned."""
+        with self.changed:
+            self._take(snapshot)
+            self._write_checkpoint()
+
+    def _state(self) -> dict[str, Any]:
+        state = {"vector": self.vector.clone(), "optimizer": self.optimizer.state_dict()}
+        return state | {"clocks": list(self.clocks), "applied": self.applied, "updates": self.updates}
+
+    def _take(self, state: dict[str, Any]) -> None:
+        self._begin(state["vector"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.clocks, self.applied, self.updates = list(state["clocks"]), state["applied"], state["updates"]
+
     def _write_checkpoint(self) -> None:
         """Write the state under a temporary name and rename it."""
         if self.checkpoint is None:
             return
-        state = {
-            "vector": self.vector.clone(),
-            "optimizer": self.optimizer.state_dict(),
-            "clocks": list(self.clocks),
-            "applied": self.applied,
-            "updates": self.updates,
-        }
         temporary = self.checkpoint.with_suffix(".tmp")
-        torch.save(state, temporary)
+        torch.save(self._state(), temporary)
         temporary.replace(self.checkpoint)
         self.checkpoints += 1
 
@@ -231,8 +244,6 @@ class ParameterServer:
             raise ValueError(
                 f"{path} is no complete checkpoint, its server cannot start from it: train again"
             ) from error
-        self._begin(state["vector"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.clocks, self.applied, self.updates = state["clocks"], state["applied"], state["updates"]
+        self._take(state)
         self.pulled_at = [self.updates] * self.rules.workers  # staleness counts from the restart
         self.restored = self.updates

@@ -80,7 +80,7 @@ def labelled_targets(reader: GraphFeatureReader) -> Graph:
     Raises ShardError where there is no training record, or nodes have no features.
     """
     ids, labels, splits = reader.labelled()
-    manifest, nodes = reader.manifest, len(ids)
+    manifest = reader.manifest
     if not manifest["width"]:
         raise ShardError(f"{reader.folder}: its nodes have no features: flatten a graph that has some")
     if not labels.size or not ((splits == "train") & (labels >= 0).any(axis=1)).any():
@@ -88,6 +88,17 @@ def labelled_targets(reader: GraphFeatureReader) -> Graph:
             f"{reader.folder}: no record is labelled and of split train: flatten with --targets labelled, and give a "
             "column of splits or shares to draw, as in --split 0.8,0.1,0.1"
         )
+    return _targets(reader, ids, labels, splits)
+
+
+def targets_of_shards(plan: ShardPlan) -> Graph:
+    """The targets of a worker's own shards, as of ``labelled_targets``."""
+    reader = GraphFeatureReader(plan.folder)
+    return _targets(reader, *reader.labelled(plan.shards))
+
+
+def _targets(reader: GraphFeatureReader, ids: np.ndarray, labels: np.ndarray, splits: np.ndarray) -> Graph:
+    manifest, nodes = reader.manifest, len(ids)
     values = labels[:, 0] if manifest["task"] == "multiclass" else labels.astype(np.int8)
     numbers = np.array([SPLITS.get(name, NO_SPLIT) for name in splits], dtype=np.int8)
     csr = Csr(np.zeros(nodes + 1, dtype=np.int32), np.zeros(0, dtype=np.int32), (nodes, nodes))

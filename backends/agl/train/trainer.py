@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import torch
 
 from backends.agl.backend import AglTrainer
 from backends.agl.config import AglConfig
@@ -59,7 +60,11 @@ class DistributedTrainer(AglTrainer):
             training_job_of(self.config, spec, training, state, plan, workers),
         )
         with clock.phase("launch"):
-            self.pool = pool_of(self.config, self.job, graph)
+            self.pool = pool_of(self.config, self.job, self.graph_of_workers(graph))
+
+    def graph_of_workers(self, graph: Graph) -> Graph:
+        """The graph that all workers map."""
+        return graph
 
     def _check_servers(self, spec: ModelSpec) -> None:
         size = ParameterLayout(spec).size
@@ -110,6 +115,25 @@ class DistributedTrainer(AglTrainer):
         self.refresh()
         return super().validation_loss()
 
+    def snapshot(self) -> dict[str, Any]:
+        """The state of all servers, or of one rank, as all are equal; between epochs no worker is on its way."""
+        assert self.pool is not None
+        if self.pool.servers is None:
+            state = self.pool.each("snapshot", [()] * self.config.workers)[0]
+            parts = [torch.frombuffer(bytearray(state), dtype=torch.uint8)]
+        else:
+            parts = self.pool.servers.call_all("snapshot")
+        return {"step": self.step, "parts": parts}
+
+    def resume(self, snapshot: dict[str, Any]) -> None:
+        """Take over what ``snapshot`` returned."""
+        assert self.pool is not None
+        self.step, self.stale, parts = snapshot["step"], True, snapshot["parts"]
+        if self.pool.servers is None:
+            self.pool.each("resume", [(parts[0].numpy().tobytes(),)] * self.config.workers)
+        else:
+            self.pool.servers.resume(parts)
+
     def refresh(self) -> None:
         """Copy the workers' parameters if an epoch was trained since the last copy."""
         if self.stale:
@@ -141,6 +165,10 @@ class DistributedTrainer(AglTrainer):
 
 class DistributedShardTrainer(DistributedTrainer, ShardTrainer):
     """Trains with many workers, each on its own of GraphFlat's shards; the plan is a ``ShardPlan`` of all shards."""
+
+    def graph_of_workers(self, graph: Graph) -> Graph:
+        """No targets: each worker reads those of its own shards."""
+        return graph.subgraph(np.empty(0, dtype=np.int64))
 
 
 def median_report(reports: list[dict[str, Any]]) -> dict[str, Any]:

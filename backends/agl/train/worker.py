@@ -1,5 +1,6 @@
 """A training worker: a trainer on its own part of the targets, which exchanges gradients with the other workers."""
 
+import io
 import pickle
 import time
 from collections.abc import Iterator
@@ -9,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from backends.agl.backend import AglTrainer
 from backends.agl.config import AglConfig
 from backends.agl.train.gradient_exchange import AllReduceExchange, GradientExchange, ServerExchange, Servers, Traffic
 from backends.agl.train.parameter_layout import ParameterLayout, Vector
-from backends.agl.train.shard_trainer import ShardPlan, ShardTrainer
+from backends.agl.train.shard_trainer import ShardPlan, ShardTrainer, targets_of_shards
 from backends.agl.train.worker_plan import WorkerPlan
 from backends.base.loss import Targets, targets_of
 from backends.base.trainer import Batch
@@ -127,9 +129,10 @@ class TrainingWorker:
     """
 
     def __init__(self, rank: int, job: TrainingJob, graph: Graph, servers: Servers | None) -> None:
-        self.rank, self.job, self.graph, self.servers = rank, job, graph, servers
+        self.rank, self.job, self.servers = rank, job, servers
         self.layout = ParameterLayout(job.spec)
         self.plan = job.plans[rank]
+        self.graph = targets_of_shards(self.plan) if isinstance(self.plan, ShardPlan) else graph
         kind = ShardWorkerTrainer if isinstance(self.plan, ShardPlan) else WorkerTrainer
         self.trainer: WorkerTrainer = kind(job.config)
         self.trainer.prepare(self.graph, job.spec, job.training, job.state, self.plan, WorkerClock())
@@ -176,6 +179,16 @@ class TrainingWorker:
     def state(self) -> State:
         """The parameters of this worker."""
         return self.trainer.state()
+
+    def snapshot(self) -> bytes:
+        """The optimizer's state of a rank that updates by all-reduce, as bytes: tensors do not pass between ranks."""
+        buffer = io.BytesIO()
+        torch.save(self.exchange.optimizer.state_dict(), buffer)
+        return buffer.getvalue()
+
+    def resume(self, snapshot: bytes) -> None:
+        """Take over what ``snapshot`` of some rank returned."""
+        self.exchange.optimizer.load_state_dict(torch.load(io.BytesIO(snapshot), weights_only=True))
 
     def traffic(self) -> dict[str, float]:
         """Traffic since the state was loaded."""

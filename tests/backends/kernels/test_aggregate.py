@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from backends.kernels import gat, partition_rows, spmm
 from backends.kernels.extension import extension
-from backends.kernels.operand import HUB_EDGES
+from backends.kernels.operand import HUB_EDGES, operand, unpartitioned
 from datasets.csr import Csr, csr_from_edges
 from tests.backends.kernels.matrices import (
     LAYOUTS,
@@ -259,3 +259,20 @@ def test_a_hubs_pieces_make_one_row(width):
     for reduce in ("sum", "mean"):
         close(spmm(csr, x, weight, reduce), numpy_spmm(csr, x.numpy(), weight.numpy(), reduce))
     close(gat(csr, x[:, None], src, dst), numpy_gat(csr, x[:, None].numpy(), src.numpy(), dst.numpy()))
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
+def test_an_unpartitioned_matrix_is_one_piece_and_gives_the_same_bits(reduce):
+    csr = random_csr(1, 3000, 2000, 40_000)
+    whole, draw = unpartitioned(csr), torch.Generator().manual_seed(1)
+    x, weight = torch.randn(2000, 24, generator=draw), torch.rand(csr.nnz, generator=draw)
+    results = []
+    for matrix in (csr, whole):
+        leaf = x.clone().requires_grad_()
+        out = spmm(matrix, leaf, weight, reduce)
+        out.square().sum().backward()
+        results.append((out.detach(), leaf.grad))
+    assert torch.equal(results[0][0], results[1][0]) and torch.equal(results[0][1], results[1][1])
+    bounds = [len(side.bounds) - 1 for side in (operand(whole).forward, operand(whole).backward)]
+    assert bounds == [1, 1] and len(operand(csr).forward.bounds) > 9
+    assert unpartitioned(csr) is whole

@@ -39,6 +39,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "backend.scope": {"scope": "target"},
     "backend.sink": {"sink": "none"},
     "backend.strategy": {"strategy": "sync", "workers": 2},
+    "backend.unpartitioned": {"unpartitioned": "scattered"},
     "backend.workers": {"strategy": "sync", "workers": 2},
 }
 

@@ -21,6 +21,7 @@ from backends.agl.settings import read_train_settings
 from backends.agl.train import checkpoint
 from backends.agl.train.commandline import main, prepared_trainer, train_to_best
 from backends.agl.train.shard_trainer import ShardPlan, ShardTrainer, shard_plan_of
+from backends.agl.train.trainer import DistributedTrainer
 from backends.batches import BatchPlan
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.registry import config_class, runtime
@@ -256,6 +257,35 @@ def test_a_killed_training_goes_on_after_its_last_checkpoint(tmp_path, monkeypat
     assert trained == [0, 1, 2, 3, 3, 4, 5, 6]
     files = [tmp_path / name / "model.safetensors" for name in ("whole", "killed")]
     assert files[0].read_bytes() == files[1].read_bytes()
+    assert not list((tmp_path / "killed").glob(".*"))
+
+
+@pytest.mark.parametrize("strategy", ["sync", "bounded", "async", "allreduce"])
+def test_a_killed_training_of_many_workers_goes_on_too(tmp_path, monkeypatch, strategy):
+    graph = awkward_graph(4)
+    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+    settings = ["epochs=5", "batch_size=5", "dropout=0.3", "workers=2", "staleness=1"]
+    for name in ("whole", "killed"):
+        (tmp_path / name).mkdir()
+        shards_of(tmp_path / name / "shards", graph, "uniform(3)", records=7)
+    assert main(command(tmp_path / "whole", *settings, strategy=strategy)) == 0
+    epoch, trained = DistributedTrainer.epoch, []
+
+    def until_the_third(trainer, index, clock):
+        trained.append(index)
+        if len(trained) == 3:
+            raise KilledTraining
+        return epoch(trainer, index, clock)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DistributedTrainer, "epoch", until_the_third)
+        with pytest.raises(KilledTraining):
+            main(command(tmp_path / "killed", *settings, strategy=strategy))
+        assert main(command(tmp_path / "killed", *settings, strategy=strategy)) == 0
+    assert trained == [0, 1, 2, 2, 3, 4]
+    whole, killed = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
+    if strategy in ("sync", "allreduce"):  # the others depend on which worker is first
+        same(killed, whole, 0.0)
     assert not list((tmp_path / "killed").glob(".*"))
 
 
