@@ -119,8 +119,6 @@ class AglConfig(BackendConfig):
             raise ValueError(
                 f"backend.resample=true cannot redraw samples stored by backend.source={self.source}: set false"
             )
-        if self.strategy != "local" and self.source != "graph":
-            raise ValueError(f"backend.source={self.source} trains one worker: set backend.strategy=local")
         if self.strategy == "local" and self.workers > 1:
             others = ", ".join(STRATEGIES[1:])
             raise ValueError(f"backend.workers={self.workers} needs a backend.strategy: one of {others}")

@@ -29,6 +29,7 @@ NATIVE += [
     ("agl", {"strategy": strategy, "workers": workers, "servers": 0})
     for strategy, workers in (("sync", 3), ("async", 2))
 ] + [("agl", {"source": "graphfeature"})]
+NATIVE += [("agl", {"source": "graphfeature", "strategy": "sync", "workers": 3, "servers": 0})]
 
 
 def name_of(case):

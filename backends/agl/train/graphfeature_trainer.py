@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from backends.agl.backend import AglTrainer
+from backends.agl.config import AglConfig
 from backends.agl.flat.encoded_records import EncodedRecords
 from backends.agl.flat.flattener import strategy_of
 from backends.agl.flat.job import FlattenJob, flatten_to
@@ -33,6 +34,19 @@ from backends.parallel.prefetch import prefetched
 from datasets.graph import Graph
 
 
+def flatten_targets(
+    folder: Path, config: AglConfig, graph: Graph, spec: ModelSpec, training: TrainingSpec, plan: BatchPlan
+) -> dict[str, Any]:
+    """Flatten the targets that a plan trains, in as many shards as there are workers at least; returns the manifest."""
+    strategy = strategy_of(config, spec, training.seed)
+    targets = plan.nodes if plan.limit is None else np.concatenate(plan.targets(0))
+    records = max(FlattenJob.shard_records, plan.size or len(plan.nodes))
+    records = min(records, max(1, len(targets) // config.workers))
+    embed = config.features == "embedded"
+    job = FlattenJob(strategy, config.filter, embed, records, threads=training.threads)
+    return flatten_to(folder, graph, np.sort(targets), job)
+
+
 class GraphFeatureTrainer(AglTrainer):
     """Flattens the targets once (phase ``flatten``), then trains from the shards alone.
 
@@ -49,15 +63,10 @@ class GraphFeatureTrainer(AglTrainer):
             graph = graph.with_dense_features("backend.sparse=false")
         self.temporary = Path(tempfile.mkdtemp(prefix="graphfeatures-"))
         self._cleanup = weakref.finalize(self, shutil.rmtree, self.temporary, True)
-        strategy = strategy_of(self.config, spec, training.seed)
-        records = max(FlattenJob.shard_records, plan.size or len(plan.nodes))
-        job = FlattenJob(
-            strategy, self.config.filter, self.config.features == "embedded", records, threads=training.threads
-        )
-        targets = plan.nodes if plan.limit is None else np.concatenate(plan.targets(0))
         with clock.phase("flatten"):
-            self.manifest = flatten_to(self.temporary / "shards", graph, np.sort(targets), job)
-            self.source = Source.build(graph, strategy, job.filtering, self.temporary / "source")
+            self.manifest = flatten_targets(self.temporary / "shards", self.config, graph, spec, training, plan)
+            strategy = strategy_of(self.config, spec, training.seed)
+            self.source = Source.build(graph, strategy, self.config.filter, self.temporary / "source")
         self.reader, self.strategy = GraphFeatureReader(self.temporary / "shards"), strategy
         super().prepare(graph, spec, training, state, plan, clock)
 

@@ -1,5 +1,9 @@
 """Training by many workers: launches them, runs epochs on all of them, and collects their reports."""
 
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,12 +11,13 @@ import torch
 
 from backends.agl.backend import AglTrainer
 from backends.agl.config import AglConfig
+from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.train.allreduce import AllReducePool
-from backends.agl.train.graphfeature_trainer import GraphFeatureTrainer
+from backends.agl.train.graphfeature_trainer import GraphFeatureTrainer, flatten_targets
 from backends.agl.train.parameter_layout import ParameterLayout
 from backends.agl.train.parameter_server import UpdateRules
 from backends.agl.train.pools import Pool, RayPool, ThreadPool
-from backends.agl.train.shard_trainer import ShardTrainer
+from backends.agl.train.shard_trainer import ShardTrainer, shard_plan_of
 from backends.agl.train.worker import TrainingJob, training_job_of
 from backends.base.layered import LayerMatrix
 from backends.batches import BatchPlan
@@ -26,7 +31,7 @@ SPREAD_QUANTILES = 11
 def trainer_of(config: AglConfig) -> AglTrainer:
     """The trainer of a configuration: of one worker in this process, or of many."""
     if config.strategy != "local":
-        return DistributedTrainer(config)
+        return DistributedTrainer(config) if config.source == "graph" else FlattenedTrainer(config)
     return AglTrainer(config) if config.source == "graph" else GraphFeatureTrainer(config)
 
 
@@ -55,16 +60,19 @@ class DistributedTrainer(AglTrainer):
         self._check_servers(spec)
         super().prepare(graph, spec, training, state, plan, clock)
         self.reports: list[list[dict[str, Any]]] = []
-        self.layout, self.job = (
-            ParameterLayout(spec),
-            training_job_of(self.config, spec, training, state, plan, workers),
-        )
+        plan = self.plan_of_workers(plan)
+        self.layout = ParameterLayout(spec)
+        self.job = training_job_of(self.config, spec, training, state, plan, workers)
         with clock.phase("launch"):
             self.pool = pool_of(self.config, self.job, self.graph_of_workers(graph))
 
     def graph_of_workers(self, graph: Graph) -> Graph:
         """The graph that all workers map."""
         return graph
+
+    def plan_of_workers(self, plan: BatchPlan) -> BatchPlan:
+        """The plan that is dealt to the workers."""
+        return plan
 
     def _check_servers(self, spec: ModelSpec) -> None:
         size = ParameterLayout(spec).size
@@ -169,6 +177,61 @@ class DistributedShardTrainer(DistributedTrainer, ShardTrainer):
     def graph_of_workers(self, graph: Graph) -> Graph:
         """No targets: each worker reads those of its own shards."""
         return graph.subgraph(np.empty(0, dtype=np.int64))
+
+
+class FlattenedTrainer(DistributedTrainer):
+    """Trains with many workers, each on its own shards, which GraphFlat writes first (AGL, sections 3.2 and 3.3).
+
+    This process predicts from the graph; the workers see their shards alone.
+    """
+
+    def prepare(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
+    ) -> None:
+        """Flatten the targets in phase ``flatten``, then prepare as without shards."""
+        if self.config.sparse == "false":
+            graph = graph.with_dense_features("backend.sparse=false")
+        self.folder = Path(tempfile.mkdtemp(prefix="graphfeatures-"))
+        self._cleanup = weakref.finalize(self, shutil.rmtree, self.folder, True)
+        with clock.phase("flatten"):
+            self.manifest = flatten_targets(self.folder / "shards", self.config, graph, spec, training, plan)
+        super().prepare(graph, spec, training, state, plan, clock)
+
+    def graph_of_workers(self, graph: Graph) -> Graph:
+        """No nodes: each worker reads the targets of its own shards."""
+        return graph.subgraph(np.empty(0, dtype=np.int64))
+
+    def plan_of_workers(self, plan: BatchPlan) -> BatchPlan:
+        """The shards, in batches of the plan's size."""
+        return shard_plan_of(GraphFeatureReader(self.folder / "shards"), plan.size or len(plan.nodes), plan.seed)
+
+    def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
+        """Logits, loss and mean gradients of targets, whose records are dealt to the workers in shards of their own."""
+        assert self.pool is not None
+        workers, targets = self.config.workers, np.ascontiguousarray(targets)
+        ids = targets if self.graph.node_ids is None else np.asarray(self.graph.node_ids)[targets]
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            shards = Path(folder) / "shards"
+            plan = BatchPlan(targets, -(-len(targets) // workers))
+            flatten_targets(shards, self.config, self.graph, self.spec, self.training, plan)
+            plans = shard_plan_of(GraphFeatureReader(shards), len(targets), 0).deal(workers)
+            answers = self.pool.each("probe_shards", [(own,) for own in plans])
+        own, logits = (np.concatenate([answer[part] for answer in answers]) for part in (0, 1))
+        order = np.argsort(own)
+        weights = [weight for _, _, _, weight, _ in answers]
+        loss = float(np.dot([loss for _, _, loss, _, _ in answers], weights) / sum(weights))
+        mean = answers[0][4] if self.pool.servers is None else self.pool.servers.probe_mean()
+        return logits[order[np.searchsorted(own[order], ids)]], loss, dict(self.layout.split(mean))
+
+    def facts(self) -> dict[str, Any]:
+        """Facts of the trainer, bytes of the shards, stored nodes per distinct node."""
+        size = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+        return super().facts() | {"bytes_on_disk": size, "duplication": self.manifest["duplication"]}
+
+    def close(self) -> None:
+        """Also remove the shards, which were written for this run."""
+        super().close()
+        self._cleanup()
 
 
 def median_report(reports: list[dict[str, Any]]) -> dict[str, Any]:

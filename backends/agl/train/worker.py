@@ -5,6 +5,7 @@ import pickle
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 
 from backends.agl.backend import AglTrainer
 from backends.agl.config import AglConfig
+from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.train.gradient_exchange import AllReduceExchange, GradientExchange, ServerExchange, Servers, Traffic
 from backends.agl.train.parameter_layout import ParameterLayout, Vector
 from backends.agl.train.shard_trainer import ShardPlan, ShardTrainer, targets_of_shards
@@ -114,6 +116,28 @@ class WorkerTrainer(AglTrainer):
 class ShardWorkerTrainer(WorkerTrainer, ShardTrainer):
     """The trainer of a worker on its own shards."""
 
+    def probe(self, plan: ShardPlan) -> tuple[Nodes, Floats, float, float, State]:
+        """Ids of the targets of other shards, their logits, mean loss, weight, and mean gradients, as of one batch."""
+        other = copy(self)
+        other.plan, other.reader, other.graph = plan, GraphFeatureReader(plan.folder), targets_of_shards(plan)
+        other.prepare_structure()
+        other.labels = other.targets_of(np.arange(other.graph.nodes))
+        self.model.train()
+        self.model.zero_grad(set_to_none=True)
+        ids, logits, losses, weights = [], [], [], []
+        for records in other.reader.encoded_batches(len(other.reader), shards=plan.shards):
+            batch = other.vectorize(records)
+            rows, labels = other.logits(batch), other.batch_labels(batch)
+            weights.append(labels_in(labels))
+            loss = other.loss(rows, labels) * weights[-1]
+            loss.backward()
+            ids.append(np.asarray(other.graph.node_ids)[batch.targets])
+            logits.append(rows.detach().numpy())
+            losses.append(float(loss.detach()))
+        total = sum(weights)
+        gradients = {name: value / np.float32(max(total, 1.0)) for name, value in self.model.gradients().items()}
+        return np.concatenate(ids), np.concatenate(logits), sum(losses) / max(total, 1.0), total, gradients
+
 
 def labels_in(targets: Targets) -> float:
     """Number of known labels: the divisor of a mean loss."""
@@ -175,6 +199,13 @@ class TrainingWorker:
         logits, loss, gradients = self.trainer.loss_and_gradients(targets)
         self.exchange.weight = labels_in(targets_of(self.graph, targets))
         return logits, loss, self.exchange.weight, self.exchange.probe(self.layout.join(gradients))
+
+    def probe_shards(self, plan: ShardPlan) -> tuple[Nodes, Floats, float, float, Vector | None]:
+        """Ids, logits, loss and weight of the targets of some shards, and the mean gradient as of ``probe``."""
+        assert isinstance(self.trainer, ShardWorkerTrainer)
+        ids, logits, loss, weight, gradients = self.trainer.probe(plan)
+        self.exchange.weight = weight
+        return ids, logits, loss, weight, self.exchange.probe(self.layout.join(gradients))
 
     def state(self) -> State:
         """The parameters of this worker."""

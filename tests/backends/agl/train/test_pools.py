@@ -168,3 +168,10 @@ def test_all_processes_end_with_the_session_of_the_program(tmp_path: Path):
         assert end_tree(running.pid) == []
         running.wait()
     shutil.rmtree(environment["TMPDIR"])
+
+
+def test_workers_of_any_pool_train_from_shards_of_their_own_what_they_train_in_this_process():
+    options = {"nodes": 900, "workers": 2, "source": "graphfeature"}
+    _, here = trained(strategy="sync", servers=0, **options)
+    for strategy, servers in (("sync", 2), ("allreduce", 1)):
+        same(trained(strategy=strategy, servers=servers, **options)[1], here, 1e-4)
