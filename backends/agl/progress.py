@@ -1,12 +1,29 @@
 """Progress of AGL's command lines on stderr: a bar per step, with the time that is left."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from datasets.tables.out_of_core import Progress, silent
 
-__all__ = ["Progress", "silent", "step_progress"]
+__all__ = ["Announce", "Progress", "announce", "announce_nothing", "gibibytes", "silent", "step_progress"]
+
+Announce = Callable[[str], None]
+
+
+def announce(text: str) -> None:
+    """Print a sentence on stderr, above the bars."""
+    print(text, file=sys.stderr)
+
+
+def announce_nothing(text: str) -> None:
+    """Print nothing."""
+
+
+def gibibytes(size: float) -> str:
+    """A number of bytes as text, at three digits."""
+    return f"{size / 2**30:.3g} GiB"
 
 
 @contextmanager

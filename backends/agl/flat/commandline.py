@@ -15,7 +15,7 @@ from backends.agl.flat.reader import MANIFEST
 from backends.agl.flat.sampling_strategy import SCOPES, StrategyError, parse_sampling
 from backends.agl.flat.source import UnfitEdge
 from backends.agl.places import written
-from backends.agl.progress import step_progress
+from backends.agl.progress import announce, step_progress
 from backends.agl.tables import add_table_options, columns_of, read_tables, table_options_of
 from backends.parallel import ray_cluster as cluster
 from datasets.graph import SPLITS, Graph
@@ -114,7 +114,8 @@ def flatten_tables(parsed: argparse.Namespace, job: FlattenJob) -> dict[str, Any
         read_seconds = time.perf_counter() - started
         origin = Origin(columns_of(options), tables / NAMES, tables if parsed.keep_graph else None)
         try:
-            manifest = flatten_to(parsed.output, graph, nodes_to_flatten(graph, parsed.targets), job, progress, origin)
+            targets = nodes_to_flatten(graph, parsed.targets)
+            manifest = flatten_to(parsed.output, graph, targets, job, progress, origin, announce)
         except ValueError as error:
             shutil.rmtree(tables)
             if isinstance(error, UnfitEdge):

@@ -13,7 +13,7 @@ from backends.agl.cluster import Cluster
 from backends.agl.config import RUN_ON
 from backends.agl.flat import filters
 from backends.agl.flat.folder_lock import locked
-from backends.agl.flat.local import flatten_batches, in_threads
+from backends.agl.flat.local import BATCH, flatten_batches, in_threads
 from backends.agl.flat.mapreduce import FlattenTaskSetup
 from backends.agl.flat.reader import MANIFEST
 from backends.agl.flat.rounds import Ints
@@ -21,7 +21,7 @@ from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy, Strateg
 from backends.agl.flat.shards import Sizes, Totals, shard_once
 from backends.agl.flat.source import Source
 from backends.agl.places import get_folder
-from backends.agl.progress import Progress, silent
+from backends.agl.progress import Announce, Progress, announce_nothing, gibibytes, silent
 from backends.kernels.sampling import distinct
 from datasets.features import SparseFeatures
 from datasets.graph import SPLITS, Graph
@@ -30,6 +30,7 @@ from datasets.randomness import permutation
 ESTIMATE_TARGETS = 256
 ESTIMATE_MARGIN = 1.1
 EDGES_PER_REDUCER = 1 << 22
+COPIES = 4  # of a batch's records in memory: its requests, its arrays, its strings, what is written
 
 
 @dataclass(frozen=True)
@@ -112,12 +113,14 @@ def flatten_to(
     job: FlattenJob,
     progress: Progress = silent,
     origin: Origin | None = None,
+    announce: Announce = announce_nothing,
 ) -> dict[str, Any]:
     """Flatten ``targets`` into ``folder``, which must not exist; returns the manifest that is written there last.
 
     Works in ``.<folder>.partial`` beside it, where the next run of the same job resumes. What ``origin`` says of the
     user's tables goes along. Raises FileExistsError, BlockingIOError where another run works there,
     NoRoom before anything large is written, StrategyError or FilterError for a column that the graph does not have.
+    ``announce`` gets a forecast of what the run takes.
     """
     if folder.exists():
         raise FileExistsError(f"{folder} exists: delete it or choose another folder")
@@ -126,7 +129,7 @@ def flatten_to(
     check_columns(graph, job.strategy, job.filtering)
     partial = folder.with_name(f".{folder.name}.partial")
     with locked(partial):
-        return _flatten_in(partial, folder, graph, targets, job, progress, origin)
+        return _flatten_in(partial, folder, graph, targets, job, progress, origin, announce)
 
 
 def _flatten_in(
@@ -137,12 +140,14 @@ def _flatten_in(
     job: FlattenJob,
     progress: Progress,
     origin: Origin | None,
+    announce: Announce,
 ) -> dict[str, Any]:
     _claim(partial, job.identity(graph, targets))
     try:
         source = Source.build(graph, job.strategy, job.filtering, partial / "source")
         estimated_bytes = estimate(source, targets, job)
         _check_free_space(estimated_bytes, partial)
+        announce(forecast(estimated_bytes, len(targets), job, partial))
         (partial / "shards").mkdir(exist_ok=True)
         run, totals = _flatten_with_ray if job.run_on == "ray" else _flatten_here, Totals(graph.nodes)
         loads = run(partial, source, targets, job, totals, progress)
@@ -194,6 +199,16 @@ def estimate(source: Source, targets: Ints, job: FlattenJob) -> int:
     sizes.count_shared(distinct(np.concatenate(nodes)), features)
     return int(
         (sizes.embedded_bytes if job.embed else sizes.shared_bytes) / len(sampled) * len(targets) * ESTIMATE_MARGIN
+    )
+
+
+def forecast(estimated_bytes: int, targets: int, job: FlattenJob, folder: Path) -> str:
+    """What a run will take, in a sentence: disk, and memory beside the mapped graph."""
+    free = shutil.disk_usage(folder).free
+    batch = min(BATCH, targets) * estimated_bytes / targets * job.threads
+    return (
+        f"{targets:,} targets will take about {gibibytes(estimated_bytes)} of disk ({gibibytes(free)} are free), "
+        f"and {gibibytes(COPIES * batch)} of memory at a time"
     )
 
 

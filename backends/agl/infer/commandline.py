@@ -21,11 +21,12 @@ from backends.agl.flat.source import Source
 from backends.agl.infer.inputs import check_graph, check_shards, graph_folder, model_of, names_of, targets_of
 from backends.agl.infer.job import InferenceJob, needs_table
 from backends.agl.infer.local import LocalInference
+from backends.agl.infer.map_stage import distinct_layers
 from backends.agl.infer.neighbourhood_inference import NeighbourhoodInference, RecordInference
 from backends.agl.infer.workspace import Workspace
 from backends.agl.model_file import TrainedModel
 from backends.agl.places import fetched, written
-from backends.agl.progress import Progress, step_progress
+from backends.agl.progress import Progress, announce, gibibytes, step_progress
 from backends.agl.settings import InferSettings, read_infer_settings
 from backends.agl.tables import add_table_options, read_tables, table_options_of
 from backends.parallel import ray_cluster
@@ -196,9 +197,21 @@ def by_rounds(
 
         joined = Cluster(settings.address or None, settings.store or None)
         return infer_with_ray(job, settings.hub_threshold, progress, space, joined)
+    announce(forecast(job, output))
     inference = LocalInference(job, space, progress)
     inference.map()
     return inference.run(), inference.facts()
+
+
+def forecast(job: InferenceJob, output: Path) -> str:
+    """What the rounds will write to the output's folder, in a sentence: matrices, embeddings and messages."""
+    spec, nodes = job.spec, job.graph.nodes
+    layers, ranges = distinct_layers(job), job.parts
+    edges = sum(int(job.degrees(np.arange(*span), layer).sum()) for layer in layers for span in ranges)
+    widths = [spec.width_out(layer) * spec.heads_of(layer) for layer in range(spec.layers)]
+    size, free = 8 * edges + 12 * nodes * max(widths), shutil.disk_usage(output).free
+    rounds = f"{spec.layers + 1} rounds over {nodes:,} nodes"
+    return f"{rounds} will take up to {gibibytes(size)} of disk ({gibibytes(free)} are free)"
 
 
 def write_results(output: Path, ids: Any, scores: Any, facts: dict[str, Any]) -> None:

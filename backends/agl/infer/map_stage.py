@@ -35,6 +35,12 @@ def round_name(layer: int) -> str:
     return f"round-{layer + 1}"
 
 
+def distinct_layers(job: InferenceJob) -> list[int]:
+    """The first layer of each distinct matrix."""
+    names = [matrix_name(job, layer) for layer in range(job.spec.layers)]
+    return [names.index(name) for name in dict.fromkeys(names)]
+
+
 def write_matrices(job: InferenceJob, space: Workspace, progress: Progress) -> None:
     """Map: write the matrix of each distinct fanout, for the rows that its first layer computes."""
     scale = inverse_sqrt_degrees(job) if job.spec.name == "gcn" else None

@@ -1,5 +1,6 @@
 """The in-edges that a layer of a user's model receives messages along, and the sums over them that run in parallel."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -83,7 +84,7 @@ class Edges(LayerMatrix):
 
     @staticmethod
     def _aggregated(csr: Csr, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:
-        out = spmm(csr, x.reshape(len(x), -1), weight, reduce)
+        out = spmm(csr, x.reshape(len(x), math.prod(x.shape[1:])), weight, reduce)
         return out.reshape(len(out), *x.shape[1:])
 
 

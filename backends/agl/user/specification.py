@@ -117,7 +117,8 @@ class UserModelSpec(ModelSpec):
         except Exception as error:
             lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]
             line = f", line {lines[-1]}" if lines else ""
-            raise UserModelError(f"{self.file}{line}: {what} fails: {type(error).__name__}: {error}") from error
+            reason = " ".join(str(error).split())
+            raise UserModelError(f"{self.file}{line}: {what} fails: {type(error).__name__}: {reason}") from error
 
     def refuse(self, reason: str) -> None:
         """Raise UserModelError."""
@@ -174,5 +175,5 @@ def _module_of(file: str, code: str) -> ModuleType:
         del sys.modules[name]
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
         line = f", line {lines[-1]}" if lines else ""
-        raise UserModelError(f"{file}{line}: {type(error).__name__}: {error}") from error
+        raise UserModelError(f"{file}{line}: {type(error).__name__}: {' '.join(str(error).split())}") from error
     return module

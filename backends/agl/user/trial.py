@@ -61,7 +61,7 @@ def _check_parameters(spec: UserModelSpec, module: nn.Module) -> None:
 
 
 def _layer(spec: UserModelSpec, name: str, layer: Any, hidden: Tensor, read: set[str]) -> Tensor:
-    """Output of a layer on three nodes, one of them without in-edges; computed again for one node alone."""
+    """Output of a layer on three nodes, one of them without in-edges; computed again for two of them alone."""
     with spec.running(f"{name}.send"):
         sent, alone = layer.send(hidden), layer.send(hidden[1:2])
     for part, value in _named(sent).items():
@@ -74,11 +74,11 @@ def _layer(spec: UserModelSpec, name: str, layer: Any, hidden: Tensor, read: set
             spec.refuse(f"{name}.send mixes nodes: a node's message may depend on its own embedding alone")
     with spec.running(f"{name}.receive"):
         out = layer.receive(hidden, sent, _edges(spec, [0, 1, 2], read))
-        one = layer.receive(hidden[1:2], sent, _edges(spec, [1], read))
+        others = [layer.receive(hidden[row : row + 1], sent, _edges(spec, [row], read)) for row in (1, 2)]
     if not isinstance(out, Tensor) or out.dtype != torch.float32 or out.dim() != 2 or len(out) != NODES:
         what = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
         spec.refuse(f"{name}.receive returns {what} for {NODES} rows: it returns float32 [rows, width]")
-    if not torch.allclose(one[0], out[1], atol=TOLERANCE, rtol=TOLERANCE, equal_nan=True):
+    if not torch.allclose(torch.cat(others), out[1:], atol=TOLERANCE, rtol=TOLERANCE, equal_nan=True):
         spec.refuse(f"{name}.receive mixes rows: a row may depend on its own embedding and its in-edges alone")
     return out
 
