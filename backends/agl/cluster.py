@@ -8,7 +8,10 @@ from typing import Any
 
 from backends.agl.flat.source import Source
 from backends.agl.places import holds, remove, remove_mirror
+from backends.kernels.extension import extension
 from backends.parallel import ray_cluster
+
+REMOVAL_SECONDS, START_SECONDS = 10.0, 120.0
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,29 @@ class Cluster:
         if self.store is None:
             yield None
             return
+        _check_machines(ray)
         place = f"{self.store.rstrip('/')}/agl-{identity[:16]}"
         if not holds(f"{place}/source/source.json"):
             Source.publish(source, f"{place}/source")
         yield place
-        ray_cluster.everywhere(ray, remove_mirror, f"{place}/source")
+        running = ray_cluster.everywhere(ray, remove_mirror, f"{place}/source")
+        ray.wait(running, num_returns=len(running), timeout=REMOVAL_SECONDS)  # a machine that is gone removes nothing
         remove(place)
+
+
+def code_version() -> str:
+    """Digest of the kernels that a process loaded."""
+    return str(getattr(extension, "sources", "none"))
+
+
+def _check_machines(ray: Any) -> None:
+    """Raise ValueError where a machine cannot import this code, or has other kernels."""
+    try:
+        versions = ray.get(ray_cluster.everywhere(ray, code_version), timeout=START_SECONDS)
+    except Exception as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise ValueError(
+            f"a machine of the cluster cannot run this code ({reason}): install this package there"
+        ) from error
+    if set(versions) != {code_version()}:
+        raise ValueError("a machine of the cluster has other kernels than this one: install the same version on each")

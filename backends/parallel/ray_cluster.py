@@ -74,15 +74,14 @@ def cpus(ray: Any) -> int:
     return max(1, int(ray.cluster_resources().get("CPU", 1)))
 
 
-def everywhere(ray: Any, function: Any, *arguments: Any) -> None:
-    """Run a function once on every machine of the cluster that is alive; what fails there is let be."""
+def everywhere(ray: Any, function: Any, *arguments: Any) -> list[Any]:
+    """Start a function once on every machine of the cluster that is alive; returns the handles of the results."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
     task = ray.remote(num_cpus=0, max_retries=0)(function)
-    running = [task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, True)).remote(*arguments)
-               for node in nodes]  # fmt: skip
-    ray.wait(running, num_returns=len(running), timeout=ANSWER_SECONDS)
+    return [task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, True)).remote(*arguments)
+            for node in nodes]  # fmt: skip
 
 
 def _start(ray: Any, folder: str) -> None:

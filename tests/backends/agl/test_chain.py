@@ -207,8 +207,8 @@ def test_shards_of_another_run_in_the_folder_are_refused(trained, tmp_path, caps
 
 def test_commands_say_what_they_will_take(tmp_path, capsys):
     files = chain(tmp_path, "gcn", "-s", "uniform(3)")
-    count, said = sum(label is not None for label in NODES["label"]), capsys.readouterr().err
-    assert re.search(rf"{count} targets will take about \S+ GiB of disk \(.* are free\), and \S+ GiB of memory", said)
+    count, output = sum(label is not None for label in NODES["label"]), capsys.readouterr().err
+    assert re.search(rf"{count} targets will take about \S+ GiB of disk \(.* are free\), and \S+ GiB of memory", output)
     assert infer.main(["-m", str(tmp_path / "model.safetensors"), *files, "-o", str(tmp_path / "scores")]) == 0
     assert re.search(r"3 rounds over 60 nodes will take up to \S+ GiB of disk", capsys.readouterr().err)
 

@@ -104,6 +104,25 @@ def test_bytes_and_scores_are_those_of_one_machine(tables, machines, tmp_path, k
     assert killed or not list(folders[1].glob("agl-mirror-*"))
 
 
+def test_a_machine_without_this_code_is_refused(tables, tmp_path):
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        hidden = {"PYTHONPATH": "", "PYTHONNOUSERSITE": "1"}
+        (tmp_path / "site").mkdir()
+        (tmp_path / "site" / "sitecustomize.py").write_text("import sys\nsys.modules['backends'] = None\n")
+        cluster.add_node(num_cpus=1, env_vars=hidden | {"PYTHONPATH": str(tmp_path / "site")})
+        cluster.wait_for_nodes()
+        joined = ["--run-on", "ray", "--address", cluster.address, "--store", f"file://{tmp_path}/store"]
+        command = [sys.executable, "-m", "backends.agl.flat", *tables, "-h", "1", "-o", str(tmp_path / "flat"), *joined]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 2 and "a machine of the cluster cannot run this code" in done.stderr, done.stderr
+        assert not (tmp_path / "store").exists() and not (tmp_path / "flat").exists()
+    finally:
+        cluster.shutdown()
+
+
 @pytest.mark.parametrize("command", ["flat", "infer"])
 def test_an_address_that_does_not_answer_is_named_and_leaves_nothing(tables, tmp_path, command, capsys):
     store, address = f"file://{tmp_path}/store", "127.0.0.1:9"

@@ -1,9 +1,11 @@
 """Overview of ours beside the fastest peer."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from harness.report import speedups
 from tests.harness.report.aggregations import line_with
 
 
@@ -17,3 +19,20 @@ def test_the_summary_has_a_line_per_table_with_both_times_and_scores(page: tuple
     assert float(factor.rstrip("x")) == pytest.approx(3, rel=0.1)
     assert plain == ["—"] * 3
     assert our_score.startswith("0.8") and score.startswith("0.8")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_suites_the_one_with_the_fastest_peer_counts(monkeypatch: pytest.MonkeyPatch, order: int) -> None:
+    factors = {
+        "cora: gcn, full batch, suite=scores": 60.0,
+        "cora: gcn, full batch, suite=epochs": 3.0,
+        "cora: gat": 5.0,
+    }
+    titles = list(factors)[::order]
+    rows = {title: [SimpleNamespace(label="peer", title=title)] for title in titles}
+    comparisons = [SimpleNamespace(title=title, rows=rows[title]) for title in titles]
+    monkeypatch.setattr(speedups, "one_scope", lambda datasets: datasets)
+    monkeypatch.setattr(speedups, "fastest_of_ours", lambda rows: SimpleNamespace(ratio_to="peer", title=rows[0].title))
+    monkeypatch.setattr(speedups.Speedup, "factor", property(lambda self: factors[self.comparison.title]))
+    strictest = speedups.speedups([SimpleNamespace(name="cora", comparisons=comparisons)])  # type: ignore[list-item]
+    assert sorted(speedup.factor for speedup in strictest) == [3.0, 5.0]
