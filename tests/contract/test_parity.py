@@ -139,3 +139,11 @@ def test_epochs_train_and_predictions_follow_the_state(case):
     state = trainer.state()
     assert {name: value.shape for name, value in state.items()} == spec.parameters()
     trainer.close()
+
+
+def test_fewer_targets_than_workers_are_probed_by_some_of_them():
+    graph = awkward_graph(2)
+    spec, options = spec_of("sage", 2, graph), {"strategy": "sync", "workers": 3, "servers": 0}
+    trainer = trainer_of("agl", options | {"source": "graphfeature"}, graph, spec, 7)
+    assert_equals_definition(trainer, graph, spec, graph.nodes_of("train")[:2])
+    trainer.close()

@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -214,8 +215,10 @@ class FlattenedTrainer(DistributedTrainer):
             shards = Path(folder) / "shards"
             plan = BatchPlan(targets, -(-len(targets) // workers))
             flatten_targets(shards, self.config, self.graph, self.spec, self.training, plan)
-            plans = shard_plan_of(GraphFeatureReader(shards), len(targets), 0).deal(workers)
-            answers = self.pool.each("probe_shards", [(own,) for own in plans])
+            whole = shard_plan_of(GraphFeatureReader(shards), len(targets), 0)
+            plans = list(whole.deal(min(workers, len(whole.shards))))
+            idle = [replace(whole, nodes=targets[:0], shards=(), trained=())] * (workers - len(plans))
+            answers = self.pool.each("probe_shards", [(own,) for own in plans + idle])
         own, logits = (np.concatenate([answer[part] for answer in answers]) for part in (0, 1))
         order = np.argsort(own)
         weights = [weight for _, _, _, weight, _ in answers]

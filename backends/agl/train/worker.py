@@ -118,6 +118,9 @@ class ShardWorkerTrainer(WorkerTrainer, ShardTrainer):
 
     def probe(self, plan: ShardPlan) -> tuple[Nodes, Floats, float, float, State]:
         """Ids of the targets of other shards, their logits, mean loss, weight, and mean gradients, as of one batch."""
+        if not plan.shards:
+            zeros = {name: np.zeros_like(value) for name, value in self.state().items()}
+            return np.empty(0, dtype=np.int64), np.empty((0, self.spec.classes), dtype=np.float32), 0.0, 0.0, zeros
         other = copy(self)
         other.plan, other.reader, other.graph = plan, GraphFeatureReader(plan.folder), targets_of_shards(plan)
         other.prepare_structure()
