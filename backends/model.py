@@ -51,6 +51,11 @@ class ModelSpec:
         return self.name in SELF_LOOP_MODELS
 
     @property
+    def reads_edges(self) -> bool:
+        """Whether layers read values of single edges, beside gcn's weights."""
+        return self.edge_width > 0
+
+    @property
     def edge_columns(self) -> tuple[str, ...]:
         """Which columns of the edges the layers read: ``weight``, ``features``."""
         columns = {"weight": self.name in WEIGHTED, "features": self.edge_width > 0}

@@ -9,7 +9,7 @@ import torch
 
 from backends.agl.flat.flattener import strategy_of
 from backends.agl.flat.sampling_strategy import StrategyError, columns_of, refuse_unused_columns
-from backends.agl.networks import builder_of, network_of, reads_edges
+from backends.agl.networks import builder_of, network_of
 from backends.agl.sampled_graph import SampledGraph
 from backends.agl.unsampled_graph import UnsampledGraph
 from backends.base.inferrer import TorchInferrer
@@ -44,7 +44,7 @@ class AglTrainer(LayeredTrainer):
         self.neighbourhoods: SampledGraph | UnsampledGraph
         # dropout would be applied to the features of all nodes
         sums = self.aggregates_first(0) and self.training.dropout == 0
-        if self.spec.fanouts or self.config.sampler or self.config.filter or reads_edges(self.spec):
+        if self.spec.fanouts or self.config.sampler or self.config.filter or self.spec.reads_edges:
             strategy = strategy_of(self.config, self.spec, self.training.seed)
             builder = builder_of(self.spec)
             self.neighbourhoods = SampledGraph(self.graph, builder, strategy, self.config.filter, sums)

@@ -67,7 +67,7 @@ def _check_machines(ray: Any) -> None:
     try:
         versions = ray.get(ray_cluster.everywhere(ray, code_version), timeout=START_SECONDS)
     except Exception as error:
-        reason = str(error).strip().splitlines()[-1]
+        reason = [type(error).__name__, *str(error).strip().splitlines()][-1]
         raise ValueError(
             f"a machine of the cluster cannot run this code ({reason}): install this package there"
         ) from error

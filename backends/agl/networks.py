@@ -23,16 +23,9 @@ def network_of(
 
 def builder_of(spec: ModelSpec) -> LayerBuilder:
     """The builder of a model's layer matrices."""
-    return (
-        EdgesBuilder(spec.reads, spec.self_loops)
-        if isinstance(spec, UserModelSpec)
-        else LayerBuilder(spec.name, spec.edge_width)
-    )
-
-
-def reads_edges(spec: ModelSpec) -> bool:
-    """Whether layers read values of single edges, so that matrices are built from the edges' positions."""
-    return isinstance(spec, UserModelSpec) or spec.edge_width > 0
+    if isinstance(spec, UserModelSpec):
+        return EdgesBuilder(spec.reads, spec.self_loops)
+    return LayerBuilder(spec.name, spec.edge_width)
 
 
 def model_slices(spec: ModelSpec, state: State, sparse_input: bool = False) -> list[Any]:

@@ -53,8 +53,9 @@ class EdgeValues:
     def _of(values: Floats | None, positions: Positions | None, of_loops: float) -> Tensor | None:
         if values is None or positions is None:
             return None
-        out = np.asarray(values[positions], dtype=np.float32)
-        out[positions < 0] = of_loops
+        out = np.full((len(positions), *values.shape[1:]), of_loops, dtype=np.float32)
+        is_edge = positions >= 0
+        out[is_edge] = values[positions[is_edge]]
         return torch.from_numpy(out)
 
 

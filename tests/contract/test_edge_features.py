@@ -75,3 +75,13 @@ def test_what_is_not_read_is_refused(backend, options, model, batch_size, messag
     trainer, plan = runtime(config_class(backend)(**options), "train"), BatchPlan(graph.nodes_of("train"), batch_size)
     with pytest.raises(Unsupported, match=message):
         trainer.prepare(graph, spec, TrainingSpec(threads=1), initial_state(spec, 0), plan, PlainClock())
+
+
+@pytest.mark.parametrize("options", [{}, {"source": "graphfeature"}])
+def test_a_batch_without_an_edge_is_scored_by_its_loops(options):
+    graph, spec = graph_and_spec()
+    lonely = np.flatnonzero(graph.csr.in_degrees == 0)[:3]
+    assert len(lonely)
+    trainer = trainer_of("agl", options, graph, spec, 5)
+    assert_equals_definition(trainer, graph, spec, lonely)
+    trainer.close()

@@ -21,12 +21,13 @@ EDGE_COLUMNS = {
     "weight": (
         "weights",
         r"\bweight\b",
-        "train gcn, sample by them as in weighted(by=weight, limit=10), or name another column with --weight",
+        "train gcn, sample by them as in weighted(by=weight, limit=10), or name another column with --weight "
+        "(dataset.options.weight)",
     ),
     "features": (
         "features",
         r"(?<!neighbor\.)\bfeature\[",
-        "train a model that reads them, or leave out --edge-features",
+        "train a model that reads them, or leave out --edge-features (dataset.options.edge_features)",
     ),
 }
 

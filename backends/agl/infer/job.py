@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from backends.agl.flat.rounds import InEdgeTable
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.infer.slices import check_state
-from backends.agl.user.specification import UserModelSpec, refuse_other_columns
+from backends.agl.user.specification import refuse_other_columns
 from backends.kernels import sample_neighbors
 from backends.kernels.operand import partition_rows
 from backends.kernels.samplers import summed
@@ -152,11 +152,6 @@ class InferenceJob:
         start, end = int(csr.indptr[first]), int(csr.indptr[last])
         indptr = np.asarray(csr.indptr[first : last + 1]) - csr.indptr[first]
         return Csr(indptr, np.asarray(csr.indices[start:end]), (last - first, csr.shape[1])), np.arange(start, end)
-
-    @property
-    def reads_edges(self) -> bool:
-        """Whether layers read values of the edges in each round: gat's features, and what a user's model reads."""
-        return isinstance(self.spec, UserModelSpec) or self.spec.edge_width > 0
 
     @property
     def sparse_input(self) -> bool:

@@ -95,10 +95,10 @@ def partition_matrix(
     degrees[rows - first] = in_edges.in_degrees
     csr = Csr(np.concatenate(([0], np.cumsum(degrees))), in_edges.indices, (last - first, job.graph.nodes))
     if not job.spec.has_loops:
-        return csr, None, positions if job.reads_edges else None
+        return csr, None, positions if job.spec.reads_edges else None
     csr, old_positions = insert_self_loops(csr, first)
     if scale is None:
-        return csr, None, _with_loops(positions, old_positions) if job.reads_edges else None
+        return csr, None, _with_loops(positions, old_positions) if job.spec.reads_edges else None
     weight = np.ones(csr.nnz)
     if job.graph.edge_weights is not None and len(positions):
         weight = np.where(old_positions >= 0, job.graph.edge_weights[positions[np.maximum(old_positions, 0)]], 1.0)
@@ -126,7 +126,7 @@ def _write(
     indptr[1:] = np.cumsum(counts)
     indices = space.create(f"{name}/indices", (nnz,), dtype)
     weight = None if scale is None else space.create(f"{name}/weight", (nnz,), np.float32)
-    places = space.create(f"{name}/positions", (nnz,), np.int64) if job.reads_edges else None
+    places = space.create(f"{name}/positions", (nnz,), np.int64) if job.spec.reads_edges else None
     for done, (first, last) in enumerate(job.parts):
         csr, values, positions = partition_matrix(job, layer, first, last, scale)
         start, end = int(indptr[first]), int(indptr[last])

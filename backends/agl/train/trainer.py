@@ -18,7 +18,7 @@ from backends.agl.train.graphfeature_trainer import GraphFeatureTrainer, flatten
 from backends.agl.train.parameter_layout import ParameterLayout
 from backends.agl.train.parameter_server import UpdateRules
 from backends.agl.train.pools import Pool, RayPool, ThreadPool
-from backends.agl.train.shard_trainer import ShardTrainer, shard_plan_of
+from backends.agl.train.shard_trainer import ShardPlan, ShardTrainer, shard_plan_of
 from backends.agl.train.worker import TrainingJob, training_job_of
 from backends.base.layered import LayerMatrix
 from backends.batches import BatchPlan
@@ -65,11 +65,9 @@ class DistributedTrainer(AglTrainer):
         self.layout = ParameterLayout(spec)
         self.job = training_job_of(self.config, spec, training, state, plan, workers)
         with clock.phase("launch"):
-            self.pool = pool_of(self.config, self.job, self.graph_of_workers(graph))
-
-    def graph_of_workers(self, graph: Graph) -> Graph:
-        """The graph that all workers map."""
-        return graph
+            # a worker on shards reads its own targets
+            shared = graph.subgraph(np.empty(0, dtype=np.int64)) if isinstance(plan, ShardPlan) else graph
+            self.pool = pool_of(self.config, self.job, shared)
 
     def plan_of_workers(self, plan: BatchPlan) -> BatchPlan:
         """The plan that is dealt to the workers."""
@@ -175,10 +173,6 @@ class DistributedTrainer(AglTrainer):
 class DistributedShardTrainer(DistributedTrainer, ShardTrainer):
     """Trains with many workers, each on its own of GraphFlat's shards; the plan is a ``ShardPlan`` of all shards."""
 
-    def graph_of_workers(self, graph: Graph) -> Graph:
-        """No targets: each worker reads those of its own shards."""
-        return graph.subgraph(np.empty(0, dtype=np.int64))
-
 
 class FlattenedTrainer(DistributedTrainer):
     """Trains with many workers, each on its own shards, which GraphFlat writes first (AGL, sections 3.2 and 3.3).
@@ -197,10 +191,6 @@ class FlattenedTrainer(DistributedTrainer):
         with clock.phase("flatten"):
             self.manifest = flatten_targets(self.folder / "shards", self.config, graph, spec, training, plan)
         super().prepare(graph, spec, training, state, plan, clock)
-
-    def graph_of_workers(self, graph: Graph) -> Graph:
-        """No nodes: each worker reads the targets of its own shards."""
-        return graph.subgraph(np.empty(0, dtype=np.int64))
 
     def plan_of_workers(self, plan: BatchPlan) -> BatchPlan:
         """The shards, in batches of the plan's size."""

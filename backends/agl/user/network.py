@@ -37,7 +37,8 @@ class UserNetwork(Network):
 
     def logits_of(self, hidden: Tensor) -> Tensor:
         """Apply the module's head, if it has one."""
-        return logits(self.module, hidden)
+        head = getattr(self.module, "head", None)
+        return hidden if head is None else head(hidden)
 
 
 class UserSlice:
@@ -72,12 +73,6 @@ def user_slices(spec: UserModelSpec, state: State) -> list[UserSlice]:
             parameter.requires_grad_(False).copy_(torch.from_numpy(state[name].copy()))
     parts = [*module.layers, getattr(module, "head", None)]
     return [UserSlice(spec, part) for part in parts]
-
-
-def logits(module: nn.Module, hidden: Tensor) -> Tensor:
-    """The module's head on the last embeddings, or these."""
-    head = getattr(module, "head", None)
-    return hidden if head is None else head(hidden)
 
 
 def dense_rows(rows: Rows) -> Tensor:

@@ -55,6 +55,11 @@ class UserModelSpec(ModelSpec):
         return self.self_loops
 
     @property
+    def reads_edges(self) -> bool:
+        """Yes: a layer gets the edges themselves."""
+        return True
+
+    @property
     def edge_columns(self) -> tuple[str, ...]:
         """What the layers read of their edges."""
         return self.reads

@@ -53,9 +53,8 @@ def _check_parameters(spec: UserModelSpec, module: nn.Module) -> None:
             spec.refuse(f"parameter {name} belongs neither to .layers nor to .head: no slice of the model has it")
         if parameter.dtype != torch.float32:
             spec.refuse(f"parameter {name} is {parameter.dtype}: parameters are torch.float32")
-    buffers = [
-        name for name in module.state_dict() if name not in dict(module.named_parameters(remove_duplicate=False))
-    ]
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    buffers = [name for name in module.state_dict() if name not in parameters]
     if buffers:
         spec.refuse(f"{buffers[0]} is a buffer, which servers do not exchange: use layers without state (LayerNorm)")
 
@@ -70,7 +69,7 @@ def _layer(spec: UserModelSpec, name: str, layer: Any, hidden: Tensor, read: set
         if not isinstance(value, Tensor) or value.dtype != torch.float32 or value.dim() < 1 or len(value) != NODES:
             what = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             spec.refuse(f"{name}.send returns {what}: it returns a float32 tensor of a row per node, or a dict of some")
-        if not torch.allclose(_named(alone)[part][0], value[1], atol=TOLERANCE, rtol=TOLERANCE):
+        if not _equal(_named(alone).get(part), value[1:2]):
             spec.refuse(f"{name}.send mixes nodes: a node's message may depend on its own embedding alone")
     with spec.running(f"{name}.receive"):
         out = layer.receive(hidden, sent, _edges(spec, [0, 1, 2], read))
@@ -78,7 +77,7 @@ def _layer(spec: UserModelSpec, name: str, layer: Any, hidden: Tensor, read: set
     if not isinstance(out, Tensor) or out.dtype != torch.float32 or out.dim() != 2 or len(out) != NODES:
         what = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
         spec.refuse(f"{name}.receive returns {what} for {NODES} rows: it returns float32 [rows, width]")
-    if not torch.allclose(torch.cat(others), out[1:], atol=TOLERANCE, rtol=TOLERANCE, equal_nan=True):
+    if not all(_equal(other, out[row : row + 1]) for row, other in zip((1, 2), others, strict=True)):
         spec.refuse(f"{name}.receive mixes rows: a row may depend on its own embedding and its in-edges alone")
     return out
 
@@ -103,6 +102,13 @@ def _edges(spec: UserModelSpec, rows: list[int], read: set[str]) -> Edges:
     weight = torch.full((len(sources),), 0.5) if spec.weighted else None
     features = torch.ones(len(sources), spec.edge_width) if spec.edge_width else None
     return _NotedEdges(csr, weight, features=features, degrees=degrees[rows], source_degrees=degrees, read=read)
+
+
+def _equal(value: Any, expected: Tensor) -> bool:
+    """Whether a value is the expected tensor to rounding error; NaN equals NaN."""
+    if not isinstance(value, Tensor) or value.shape != expected.shape:
+        return False
+    return torch.allclose(value, expected, atol=TOLERANCE, rtol=TOLERANCE, equal_nan=True)
 
 
 def _named(sent: Any) -> dict[str, Any]:
