@@ -22,7 +22,7 @@ DEFINITION = "backends.reference.definition"
 
 def verify_model(config: RunConfig, graph: Graph) -> dict[str, Any]:
     """Compare the engine of ``config`` on a small graph and on a slice of ``graph``; raises Incorrect."""
-    view = graph.training_view() if config.scenario.name == "train" else graph
+    view = with_columns_read(graph.training_view() if config.scenario.name == "train" else graph, spec_of(config, graph))
     parity = verify_all(config, {name: ModelSubject(config, part) for name, part in parts_of(config, view).items()})
     if config.scenario.name == "train":
         # Loaded here: it compares models, as this module does.
@@ -30,6 +30,18 @@ def verify_model(config: RunConfig, graph: Graph) -> dict[str, Any]:
             config, isinstance(graph.features, SparseFeatures)
         )
     return parity
+
+
+def with_columns_read(graph: Graph, spec: ModelSpec) -> Graph:
+    """The graph with those columns of the edges alone that the layers read; sampling, which reads others, is uniform here.
+
+    An engine refuses columns that its own configuration does not read when it prepares the whole graph.
+    """
+    return replace(
+        graph,
+        edge_weights=graph.edge_weights if "weight" in spec.edge_columns else None,
+        edge_features=graph.edge_features if "features" in spec.edge_columns else None,
+    )
 
 
 def state_of(spec: ModelSpec, seed: int, graph: Graph) -> State:

@@ -114,6 +114,15 @@ def test_engines_that_cannot_draw_the_samples_are_checked_on_all_neighbours():
     assert verify_model(sampled, graph)["small graph"]["tries"] == 1
 
 
+@pytest.mark.parametrize("scenario", ["train", "infer"])
+@pytest.mark.parametrize("options", [{"sampler": "weighted(by=weight, limit=3)"}, {"filter": "weight > 1"}])
+def test_weights_that_only_sampling_reads_do_not_stop_the_gate(options, scenario):
+    graph = small_graph("multiclass", 4, weighted=True, nodes=150)
+    engine = resolve(config_class("agl")(**options), [])
+    cell = replace(config("sage", scenario, batch_size=16), backend=engine)
+    assert len(verify_model(cell, graph)) == (4 if scenario == "train" else 2)
+
+
 def test_every_scenario_has_a_gate():
     assert set(GATES) == set(SCENARIOS) and all(callable(gate_of(name)) for name in GATES)
     with pytest.raises(Unsupported, match="allowed are train, infer"):
