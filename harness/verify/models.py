@@ -22,7 +22,8 @@ DEFINITION = "backends.reference.definition"
 
 def verify_model(config: RunConfig, graph: Graph) -> dict[str, Any]:
     """Compare the engine of ``config`` on a small graph and on a slice of ``graph``; raises Incorrect."""
-    view = with_columns_read(graph.training_view() if config.scenario.name == "train" else graph, spec_of(config, graph))
+    view = graph.training_view() if config.scenario.name == "train" else graph
+    view = with_columns_read(view, spec_of(config, graph))
     parity = verify_all(config, {name: ModelSubject(config, part) for name, part in parts_of(config, view).items()})
     if config.scenario.name == "train":
         # Loaded here: it compares models, as this module does.
@@ -33,7 +34,7 @@ def verify_model(config: RunConfig, graph: Graph) -> dict[str, Any]:
 
 
 def with_columns_read(graph: Graph, spec: ModelSpec) -> Graph:
-    """The graph with those columns of the edges alone that the layers read; sampling, which reads others, is uniform here.
+    """The graph with the columns of the edges that the layers read: sampling, which reads others, is uniform here.
 
     An engine refuses columns that its own configuration does not read when it prepares the whole graph.
     """

@@ -133,9 +133,14 @@ class FlattenRounds:
         self.reducers = range(setup.reducers)
 
     def run(self, targets: Ints, records: int, embed: bool, totals: Totals) -> list[int]:
-        """Run all stages and count the shards; returns how many in-edges each reducer was sent."""
-        tables, loads = self._sample()
-        states = self._reduce(tables, targets)
+        """Run all stages and count the shards; returns how many in-edges each reducer was sent, or read itself."""
+        if self.setup.draws_per_request:
+            states = self._reduce([None] * self.setup.reducers, targets)
+            answered = [self._start(1, mapreduce.edges_answered, states[r])[0] for r in self.reducers]
+            loads = self.executor.get(answered)
+        else:
+            tables, loads = self._sample()
+            states = self._reduce(tables, targets)
         shards = -(-len(targets) // records)
         by_shard = [
             self._start(shards, mapreduce.split_by_shard, states[r], len(targets), records) for r in self.reducers

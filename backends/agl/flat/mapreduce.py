@@ -4,8 +4,10 @@ Map reads a range of edges and sends each to the reducer of its destination. Uni
 in-degrees and sums of weights, so Map sends only the edges that are in them. For the other samplers in-edges of a hub
 go to all reducers, by a random suffix (re-indexing, section 3.2.2), and each reducer samples its part; then the suffix
 is dropped (inverted indexing) and the reducer of the hub samples the union. The k smallest keys of a node are the k
-smallest of those that its parts kept, so the sample is the same. Sampling with replacement or per target keeps all
-edges of every part.
+smallest of those that its parts kept, so the sample is the same.
+
+Where each request draws for itself (with replacement, per target) or reads all in-edges, nothing is sent: requests are
+spread over the reducers by target and node, so that a hub is no reducer's own, and answered from the mapped edges.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +25,7 @@ from backends.agl.places import mirrored
 from backends.agl.reindexing import sample_parts, suffixes
 from backends.kernels import sample_neighbors
 from backends.kernels.neighbourhood import expansions
-from backends.kernels.samplers import SAMPLERS, summed
+from backends.kernels.samplers import SAMPLERS
 from backends.kernels.sampling import distinct
 from datasets.csr import Csr
 from datasets.randomness import hash_ids
@@ -51,13 +53,23 @@ class FlattenTaskSetup:
         return expansions(strategy.fanouts)[0] if once else None
 
     @property
+    def draws_per_request(self) -> bool:
+        """Whether requests are answered from the mapped edges, without Map."""
+        return self.limit is None
+
+    @property
     def by_place(self) -> bool:
         """Whether Map draws the samples, without reading whole rows."""
         return self.limit is not None and SAMPLERS[self.strategy.method].by_place
 
-    def owner(self, nodes: Ints) -> Ints:
-        """Reducer of each node."""
-        return (hash_ids(0, "reducer", nodes) % np.uint64(self.reducers)).astype(np.int64)
+    def owner(self, keys: Ints) -> Ints:
+        """Reducer of each node, or of each request."""
+        return (hash_ids(0, "reducer", keys) % np.uint64(self.reducers)).astype(np.int64)
+
+    def split_requests(self, requests: Ints) -> list[Ints]:
+        """Split requests by the reducer that answers them: their node's, or one of their own."""
+        keys = requests if self.draws_per_request else requests % self.nodes
+        return [requests[places] for places in _places_by(self.owner(keys), self.reducers)]
 
     def reducer(self, destinations: Ints, ids: Ints, degrees: Ints) -> Ints:
         """Reducer of each in-edge: its destination's, or for hubs one by the edge's random suffix."""
@@ -153,52 +165,47 @@ def sample_part(setup: FlattenTaskSetup, *parts: InEdges) -> list[Any]:
 def merge_parts(setup: FlattenTaskSetup, *parts: InEdges) -> list[InEdgeTable]:
     """Sample the union of the parts' samples of each node: the table from which a reducer answers requests."""
     edges = _sample_in_edges(setup, InEdges.concatenate(parts))
-    if setup.limit is None:
-        edges = edges.take(np.argsort(edges.positions))
     rows, counts = np.unique(edges.destinations, return_counts=True)
     csr = Csr(np.concatenate(([0], np.cumsum(counts))), edges.sources, (len(rows), setup.nodes), edges.ids)
-    sums = None
-    if setup.limit is None and edges.weight is not None and SAMPLERS[setup.strategy.method].by_place:
-        sums = summed(csr, edges.weight).sums
-    return [InEdgeTable(csr, edges.weight, rows, edges.positions, setup.limit is not None, sums)]
+    return [InEdgeTable(csr, edges.weight, rows, edges.positions, sampled=True)]
 
 
 def _sample_in_edges(setup: FlattenTaskSetup, edges: InEdges) -> InEdges:
-    """Sample each destination once for all requests, in order of (destination, rank); else return all edges."""
-    if setup.limit is None:
-        return edges
+    """Sample each destination once for all requests, in order of (destination, rank)."""
     if edges.ranks is not None:
         return edges.take(np.lexsort((edges.ranks, edges.destinations)))
+    assert setup.limit is not None
     columns = edges.destinations, edges.positions, edges.sources, edges.ids, edges.weight
     return edges.take(sample_parts(*columns, setup.limit, setup.strategy.seed, setup.strategy.method))
 
 
 def first_requests(setup: FlattenTaskSetup, targets: Ints) -> list[Ints]:
     """Requests of round 1, the in-edges of the targets themselves, split by reducer."""
-    requests = np.arange(len(targets)) * setup.nodes + targets
-    return [requests[places] for places in _places_by(setup.owner(targets), setup.reducers)]
+    return setup.split_requests(np.arange(len(targets)) * setup.nodes + targets)
 
 
 def reduce_round(
-    setup: FlattenTaskSetup, depth: int, table: InEdgeTable, state: ReducerState, targets: Ints, *parts: Ints
+    setup: FlattenTaskSetup, depth: int, table: InEdgeTable | None, state: ReducerState, targets: Ints, *parts: Ints
 ) -> list[Any]:
     """One round: answer new requests, request the sources of the answers; last the reducer's new state.
 
-    After the last round new requests are only recorded: they are the furthest nodes.
+    Without ``table`` the mapped edges answer. After the last round new requests are only recorded: they are the
+    furthest nodes.
     """
     fresh = drop_seen(distinct(np.concatenate(parts)), state.seen)
     levels = [*state.levels, fresh]
     if depth == setup.strategy.hops:
         return [ReducerState(levels, state.edges)]
-    assert table.nodes is not None
-    has_edges = np.isin(fresh % setup.nodes, table.nodes)
-    limit = expansions(setup.strategy.fanouts)[depth]
-    edges = answer_requests(fresh[has_edges], targets, table, setup.strategy, limit)
+    table = setup.open().table if table is None else table
+    answered = fresh if table.nodes is None else fresh[np.isin(fresh % setup.nodes, table.nodes)]
+    edges = answer_requests(answered, targets, table, setup.strategy, expansions(setup.strategy.fanouts)[depth])
     requests = next_requests(edges, setup.nodes)
-    return [
-        *(requests[places] for places in _places_by(setup.owner(requests % setup.nodes), setup.reducers)),
-        ReducerState(levels, [*state.edges, edges]),
-    ]
+    return [*setup.split_requests(requests), ReducerState(levels, [*state.edges, edges])]
+
+
+def edges_answered(setup: FlattenTaskSetup, state: ReducerState) -> list[int]:
+    """How many edges the reducer's answers have."""
+    return [sum(len(edges.requests) for edges in state.edges)]
 
 
 def split_by_shard(
