@@ -358,7 +358,8 @@ class LayeredTrainer(TorchTrainer):
         matrix = self.model.in_form(matrix)
         origin = matrix.origin if self.model.transposes_origin(layer, matrix) else None
         shared = matrix if origin is None else origin
-        build_transpose(shared.csr, shared.weight, mean=self.spec.name == "sage" and origin is None)
+        averages = self.spec.name == "sage" and origin is None
+        build_transpose(shared.csr, shared.weight, mean=self.dtype if averages else None)
 
     def layer_csrs(self, structure: Any) -> list[Csr]:
         """The matrix of each layer."""

@@ -65,7 +65,7 @@ class BlocksparseMultiplier(TorchMultiplier):
     def structure(self, adjacency: Adjacency) -> LayerMatrix:
         """The matrix with its transpose, gcn's weights, and the forms of its products."""
         matrix = LayerMatrix(adjacency.csr, float_tensor(adjacency.weight, self.device, self.dtype))
-        build_transpose(matrix.csr, matrix.weight, mean=self.spec.name == "sage")
+        build_transpose(matrix.csr, matrix.weight, mean=self.dtype if self.spec.name == "sage" else None)
         products = [{"name": name, "width": self.spec.hidden} for name in ("forward", "backward")]
         self.forms = adapt(self.config, self.spec.name, self.device, matrix, products)
         return matrix

@@ -174,7 +174,7 @@ class Operand:
         weights = None if weight is None else self.transposed_weight(weight)
         if not mean:
             return weights
-        means = self.on(like.device).mean_weights_backward.to(like.dtype)
+        means = self.on(like.device).mean_weights_backward(like.dtype)
         return means if weights is None else weights * means
 
     def cached_weight(self, weight: Tensor) -> Tensor | None:
@@ -194,11 +194,6 @@ class Operand:
             self._tensors[device] = EdgeTensors(self, device)
         return self._tensors[device]
 
-    @cached_property
-    def inverse_in_degrees(self) -> Tensor:
-        """1 / in-degree of each row, 1 where it is 0; float64."""
-        return torch.from_numpy(1.0 / np.maximum(self._csr.in_degrees, 1))
-
 
 class EdgeTensors:
     """Arrays of a matrix on one device, copied there at first use; indices are int64 where no type is named."""
@@ -206,6 +201,7 @@ class EdgeTensors:
     def __init__(self, matrix: Operand, device: torch.device) -> None:
         self._matrix, self.device = weakref.proxy(matrix), device
         self.shape, self.nnz = matrix.shape, matrix.nnz
+        self._means: dict[tuple[str, torch.dtype], Tensor] = {}
 
     def _copy(self, array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
@@ -246,15 +242,19 @@ class EdgeTensors:
         """What dropout hashes of each edge: its id, ``None`` where that is its position."""
         return None if self._matrix.numbers is None else self._copy(self._matrix.numbers)
 
-    @cached_property
-    def inverse_in_degrees(self) -> Tensor:
-        """1 / in-degree of each row, 1 where it is 0; float64."""
-        return self._copy(self._matrix.inverse_in_degrees.numpy())
+    def inverse_in_degrees(self, dtype: torch.dtype) -> Tensor:
+        """1 / in-degree of each row, 1 where it is 0; kept in each type that was asked for."""
+        if ("rows", dtype) not in self._means:
+            inverse = 1.0 / np.maximum(self._matrix._csr.in_degrees, 1)
+            self._means["rows", dtype] = self._copy(inverse).to(dtype)
+        return self._means["rows", dtype]
 
-    @cached_property
-    def mean_weights_backward(self) -> Tensor:
-        """1 / in-degree of each transposed edge's destination, float64: the transpose of the mean."""
-        return self.inverse_in_degrees.index_select(0, self.transposed_indices)
+    def mean_weights_backward(self, dtype: torch.dtype) -> Tensor:
+        """1 / in-degree of each transposed edge's destination: the transpose of the mean, kept as well."""
+        if ("edges", dtype) not in self._means:
+            destinations = self._copy(self._matrix.backward.indices)
+            self._means["edges", dtype] = self.inverse_in_degrees(dtype).index_select(0, destinations)
+        return self._means["edges", dtype]
 
 
 _OPERANDS: "weakref.WeakKeyDictionary[Csr, Operand]" = weakref.WeakKeyDictionary()
@@ -280,14 +280,17 @@ def unpartitioned(csr: Csr) -> Csr:
     return twin
 
 
-def build_transpose(csr: Csr, weight: Tensor | None = None, mean: bool = False) -> None:
-    """Build what the backward passes over ``csr`` share, its transpose and the weights in that order, ahead of them."""
+def build_transpose(csr: Csr, weight: Tensor | None = None, mean: torch.dtype | None = None) -> None:
+    """Build what the backward passes over ``csr`` share, its transpose and the weights in that order, ahead of them.
+
+    ``mean`` is the type of the factors of means, ``None`` for sums.
+    """
     matrix = operand(csr)
     _ = matrix.backward
     if weight is not None and not weight.requires_grad:
         matrix.transposed_weight(weight)
-    if mean:
-        _ = matrix.on(torch.device("cpu")).mean_weights_backward
+    if mean is not None:
+        matrix.on(torch.device("cpu")).mean_weights_backward(mean)
 
 
 def register_rows(csr: Csr, part: Csr) -> Csr:

@@ -13,7 +13,7 @@ def spmm(matrix: Operand, x: Tensor, weight: Tensor | None, reduce: str) -> Tens
     edges = matrix.on(x.device)
     messages = x[edges.sources] if weight is None else weight[:, None] * x[edges.sources]
     out = x.new_zeros((matrix.shape[0], x.shape[1])).index_add(0, edges.destinations, messages)
-    return out * edges.inverse_in_degrees[:, None].to(x.dtype) if reduce == "mean" else out
+    return out * edges.inverse_in_degrees(x.dtype)[:, None] if reduce == "mean" else out
 
 
 def gat(

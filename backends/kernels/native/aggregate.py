@@ -84,7 +84,7 @@ class _Sum(torch.autograd.Function):
         ctx.matrix, ctx.mean = matrix, mean
         needed = ctx.needs_input_grad[1]
         ctx.save_for_backward(weight, x if needed else None)
-        scale = matrix.inverse_in_degrees.to(x.dtype) if mean else None
+        scale = matrix.on(x.device).inverse_in_degrees(x.dtype) if mean else None
         return multiply(matrix.forward, x.detach(), None if weight is None else weight.detach().contiguous(), scale)
 
     @staticmethod
@@ -93,7 +93,7 @@ class _Sum(torch.autograd.Function):
         matrix: Operand = ctx.matrix
         grad_weight = grad_x = None
         if ctx.needs_input_grad[1]:
-            rows = grad * matrix.inverse_in_degrees.to(grad.dtype)[:, None] if ctx.mean else grad
+            rows = grad * matrix.on(grad.device).inverse_in_degrees(grad.dtype)[:, None] if ctx.mean else grad
             grad_weight = edge_products(matrix, rows.contiguous()[:, None], x.detach().contiguous()[:, None])[:, 0]
         if ctx.needs_input_grad[2]:
             grad_x = multiply(matrix.backward, grad, matrix.backward_weight(weight, ctx.mean, grad), None)
@@ -117,7 +117,7 @@ class _SumLayer(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, layer: _Layer, x: Tensor, own: Tensor | None, bias: Tensor) -> Tensor:
         matrix, weight = layer.matrix, None if layer.weight is None else layer.weight.contiguous()
-        scale = matrix.inverse_in_degrees.to(x.dtype) if layer.mean else None
+        scale = matrix.on(x.device).inverse_in_degrees(x.dtype) if layer.mean else None
         addend = None if own is None else own.detach().contiguous()
         out = multiply(matrix.forward, x.detach(), weight, scale, addend)
         finish(out, bias, layer.kind, layer.mask)

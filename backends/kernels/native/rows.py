@@ -31,7 +31,7 @@ class _SumOfRows(torch.autograd.Function):
         ctx: Any, part: Operand, weight: Tensor | None, x: Tensor, mean: bool, origin: "MatrixRows", with_own: bool
     ) -> tuple[Tensor, Tensor | None]:
         x = x.detach().contiguous()
-        scale = part.inverse_in_degrees.to(x.dtype) if mean else None
+        scale = part.on(x.device).inverse_in_degrees(x.dtype) if mean else None
         ctx.origin = origin
         ctx.save_for_backward(scale)
         return multiply(part.forward, x, weight, scale), x.index_select(0, origin.rows) if with_own else None

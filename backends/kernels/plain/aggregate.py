@@ -15,7 +15,7 @@ def spmm(matrix: Operand, x: Tensor, weight: Tensor | None, reduce: str) -> Tens
         return maximum(matrix, x, weight)
     values = x.new_ones(matrix.nnz) if weight is None else weight
     out: Tensor = _SparseProduct.apply(matrix, values, x)
-    return out * matrix.on(x.device).inverse_in_degrees[:, None].to(x.dtype) if reduce == "mean" else out
+    return out * matrix.on(x.device).inverse_in_degrees(x.dtype)[:, None] if reduce == "mean" else out
 
 
 @torch.no_grad()

@@ -113,7 +113,7 @@ class _Sum(torch.autograd.Function):
     def forward(ctx: Any, matrix: Operand, weight: Tensor | None, x: Tensor, mean: bool) -> Tensor:
         ctx.matrix, ctx.mean = matrix, mean
         ctx.save_for_backward(weight, x if ctx.needs_input_grad[1] else None)
-        scale = matrix.on(x.device).inverse_in_degrees.to(x.dtype) if mean else None
+        scale = matrix.on(x.device).inverse_in_degrees(x.dtype) if mean else None
         return add_rows(side_of(matrix, x.device), x.detach(), None if weight is None else weight.contiguous(), scale)
 
     @staticmethod
@@ -122,7 +122,7 @@ class _Sum(torch.autograd.Function):
         matrix: Operand = ctx.matrix
         grad_weight = grad_x = None
         if ctx.needs_input_grad[1]:
-            rows = grad * matrix.on(grad.device).inverse_in_degrees.to(grad.dtype)[:, None] if ctx.mean else grad
+            rows = grad * matrix.on(grad.device).inverse_in_degrees(grad.dtype)[:, None] if ctx.mean else grad
             grad_weight = plain.sddmm(matrix, rows[:, None], x[:, None])[:, 0]
         if ctx.needs_input_grad[2]:
             weights = matrix.backward_weight(weight, ctx.mean, grad)

@@ -54,6 +54,79 @@ inline void store(T* to, vec<T> value) {
     store_pack<lanes<T>>(to, value);
 }
 
+// The columns of a row that one vector reads and writes: as many as it has lanes.
+template <class T>
+struct Whole {
+    vec<T> load(const T* from) const { return kernels::load(from); }
+    void store(T* to, vec<T> value) const { kernels::store(to, value); }
+};
+
+// The first `count` lanes, fewer than a vector has: what a row's width leaves. Other lanes are 0 and not written. Parts
+// copied through memory would wait until narrow stores have left the store buffer.
+#if defined(__AVX512F__)
+template <class T>
+struct First {
+    unsigned mask;
+
+    explicit First(int64_t count) : mask((1u << count) - 1) {}
+
+    vec<T> load(const T* from) const {
+        if constexpr (sizeof(T) == 4)
+            return vec<T>(_mm512_maskz_loadu_ps(__mmask16(mask), from));
+        else
+            return vec<T>(_mm512_maskz_loadu_pd(__mmask8(mask), from));
+    }
+
+    void store(T* to, vec<T> value) const {
+        if constexpr (sizeof(T) == 4)
+            _mm512_mask_storeu_ps(to, __mmask16(mask), __m512(value));
+        else
+            _mm512_mask_storeu_pd(to, __mmask8(mask), __m512d(value));
+    }
+};
+#elif defined(__AVX2__)
+template <class T>
+struct First {
+    __m256i mask;
+
+    explicit First(int64_t count) {
+        if constexpr (sizeof(T) == 4)
+            mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(int(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+        else
+            mask = _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), _mm256_setr_epi64x(0, 1, 2, 3));
+    }
+
+    vec<T> load(const T* from) const {
+        if constexpr (sizeof(T) == 4)
+            return vec<T>(_mm256_maskload_ps(from, mask));
+        else
+            return vec<T>(_mm256_maskload_pd(from, mask));
+    }
+
+    void store(T* to, vec<T> value) const {
+        if constexpr (sizeof(T) == 4)
+            _mm256_maskstore_ps(to, mask, __m256(value));
+        else
+            _mm256_maskstore_pd(to, mask, __m256d(value));
+    }
+};
+#else
+template <class T>
+struct First {
+    int64_t count;
+
+    explicit First(int64_t count) : count(count) {}
+
+    vec<T> load(const T* from) const {
+        vec<T> value{};
+        std::memcpy(&value, from, count * sizeof(T));
+        return value;
+    }
+
+    void store(T* to, vec<T> value) const { std::memcpy(to, &value, count * sizeof(T)); }
+};
+#endif
+
 // Store around the caches; `to` is aligned to the vector.
 template <int N, class T>
 inline void stream_pack(T* to, vecn<T, N> value) {

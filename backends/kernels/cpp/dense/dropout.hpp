@@ -23,10 +23,8 @@ inline void drop_row(const Dropout<T>& dropout, int64_t row, const T* x, T* y, i
         streamed ? stream_pack<N>(y + column, value) : store(y + column, value);
     }
     if (column == width) return;
-    T rest[N] = {};
-    std::copy(x + column, x + width, rest);
-    store(rest, retained<T, N>(load(rest), words_of(steps, keys), dropout));
-    std::copy(rest, rest + (width - column), y + column);
+    const First<T> rest(width - column);
+    rest.store(y + column, retained<T, N>(rest.load(x + column), words_of(steps, keys), dropout));
 }
 
 template <class T>
@@ -66,60 +64,55 @@ inline void drop_entries(const Dropout<T>& dropout, const EntryBlock& block, con
     }
 }
 
-// The stored values of rows [row, end) of a sparse matrix.
-template <class T, class I>
-inline void drop_rows(const Dropout<T>& dropout, const CsrView<I>& a, int64_t row, int64_t end, const T* x, T* y) {
+// The stored values of rows [row, end) in blocks that may span rows, since most rows are shorter than a block.
+// `of_row(block, row, i, end)` sets what the entries i to end of a row share, `of_entry(block, i, index)` the rest.
+template <class T, class I, class OfRow, class OfEntry>
+inline void drop_rows(const Dropout<T>& dropout, const CsrView<I>& a, int64_t row, int64_t end, const T* x, T* y,
+                      const OfRow& of_row, const OfEntry& of_entry) {
     EntryBlock block;
     const int64_t last = a.indptr[end];
     for (int64_t begin = a.indptr[row]; begin < last;) {
         const int64_t size = std::min(EntryBlock::kSize, last - begin);
         for (int64_t i = 0; i < size;) {
             while (int64_t(a.indptr[row + 1]) <= begin + i) ++row;
-            const RowKeys keys = keys_of(dropout, row);
             const int64_t row_end = std::min<int64_t>(size, int64_t(a.indptr[row + 1]) - begin);
-            for (; i < row_end; ++i) block.set(i, keys);
+            of_row(block, row, i, row_end);
+            i = row_end;
         }
-        for (int64_t i = 0; i < size; ++i) block.steps[i] = uint32_t(a.indices[begin + i]) * kColumnStep;
+        for (int64_t i = 0; i < size; ++i) of_entry(block, i, a.indices[begin + i]);
         drop_entries(dropout, block, x + begin, y + begin, size);
         begin += size;
     }
 }
 
+// The stored values of a sparse matrix whose rows are the mask's.
 template <class T, class I>
 void drop_stored(const Dropout<T>& dropout, const CsrView<I>& a, const RowPlan& plan, const T* x, T* y, int threads) {
+    const auto keys = [&](EntryBlock& block, int64_t row, int64_t i, int64_t end) {
+        for (const RowKeys keys = keys_of(dropout, row); i < end; ++i) block.set(i, keys);
+    };
+    const auto steps = [](EntryBlock& block, int64_t i, I column) { block.steps[i] = uint32_t(column) * kColumnStep; };
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
     for (int64_t chunk = 0; chunk < plan.chunks; ++chunk)
-        drop_rows(dropout, a, plan.bounds[chunk], plan.bounds[chunk + 1], x, y);
-}
-
-// One row of a transpose: `column` of the mask, whose nodes are the row's.
-template <class T, class I>
-inline void drop_column(const Dropout<T>& dropout, const RowKeys* keys, int64_t column, const I* nodes, const T* x, T* y,
-                        int64_t count, EntryBlock& block) {
-    std::fill_n(block.steps, std::min(EntryBlock::kSize, count), uint32_t(column) * kColumnStep);
-    for (int64_t begin = 0; begin < count; begin += EntryBlock::kSize) {
-        const int64_t size = std::min(EntryBlock::kSize, count - begin);
-        for (int64_t i = 0; i < size; ++i) block.set(i, keys[nodes[begin + i]]);
-        drop_entries(dropout, block, x + begin, y + begin, size);
-    }
+        drop_rows(dropout, a, plan.bounds[chunk], plan.bounds[chunk + 1], x, y, keys, steps);
 }
 
 // The stored values of a transpose: `a` has a row for each column of the mask, and a column for each of its `nodes`.
 template <class T, class I>
 void drop_columns(const Dropout<T>& dropout, const CsrView<I>& a, const RowPlan& plan, int64_t nodes, const T* x, T* y,
                   int threads) {
-    std::vector<RowKeys> keys(nodes);
+    std::vector<RowKeys> keys_of_nodes(nodes);
+    const auto steps = [](EntryBlock& block, int64_t column, int64_t i, int64_t end) {
+        std::fill(block.steps + i, block.steps + end, uint32_t(column) * kColumnStep);
+    };
+    const auto keys = [&](EntryBlock& block, int64_t i, I node) { block.set(i, keys_of_nodes[node]); };
 #pragma omp parallel num_threads(threads)
     {
-        EntryBlock block;
 #pragma omp for schedule(static)
-        for (int64_t node = 0; node < nodes; ++node) keys[node] = keys_of(dropout, node);
+        for (int64_t node = 0; node < nodes; ++node) keys_of_nodes[node] = keys_of(dropout, node);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t chunk = 0; chunk < plan.chunks; ++chunk)
-            for (int64_t row = plan.bounds[chunk]; row < plan.bounds[chunk + 1]; ++row) {
-                const int64_t begin = a.indptr[row], count = int64_t(a.indptr[row + 1]) - begin;
-                drop_column(dropout, keys.data(), row, a.indices + begin, x + begin, y + begin, count, block);
-            }
+            drop_rows(dropout, a, plan.bounds[chunk], plan.bounds[chunk + 1], x, y, steps, keys);
     }
 }
 

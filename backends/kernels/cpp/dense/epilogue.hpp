@@ -47,13 +47,12 @@ void bias_activation(const T* x, const T* bias, Activation kind, const Dropout<T
             const T* from = x + row * width;
             T* to = y + row * width;
             const RowDropout<T> drop(dropout, row);
+            const auto finish = [&](int64_t c, const auto& part) {
+                part.store(to + c, drop(activate<T>(part.load(from + c) + part.load(bias + c), kind), c));
+            };
             int64_t c = 0;
-            for (; c + lanes<T> <= width; c += lanes<T>)
-                store(to + c, drop(activate<T>(load(from + c) + load(bias + c), kind), c));
-            T part[lanes<T>] = {};
-            for (int64_t i = c; i < width; ++i) part[i - c] = from[i] + bias[i];
-            store(part, drop(activate<T>(load(part), kind), c));
-            std::copy(part, part + (width - c), to + c);
+            for (; c + lanes<T> <= width; c += lanes<T>) finish(c, Whole<T>());
+            if (c < width) finish(c, First<T>(width - c));
         }
 }
 
@@ -72,30 +71,15 @@ struct EpilogueGradient {
 
 // Columns of one row, of which the mask's first is `column`: adds their gradients to the bias's and returns what they
 // add to the inner product.
-template <class T>
-inline vec<T> gradient_columns(const EpilogueGradient<T>& g, const RowDropout<T>& drop, int64_t column, const T* grad_y,
-                               const T* y, const T* bias, T* grad_x, T* sums) {
-    vec<T> grad = drop(load(grad_y), column), active{};
-    if (y != nullptr) active = g.dropout == nullptr ? load(y) : load(y) / g.dropout->scale;
+template <class T, class Part>
+inline vec<T> gradient_columns(const EpilogueGradient<T>& g, const RowDropout<T>& drop, const Part& part,
+                               int64_t column, const T* grad_y, const T* y, const T* bias, T* grad_x, T* sums) {
+    vec<T> grad = drop(part.load(grad_y), column), active{};
+    if (y != nullptr) active = g.dropout == nullptr ? part.load(y) : part.load(y) / g.dropout->scale;
     if (g.kind != Activation::none) grad *= slope_of<T>(active, g.kind);
-    if (grad_x != nullptr) store(grad_x, grad);
-    store(sums, load(sums) + grad);
-    return g.inner == nullptr ? vec<T>{} : grad * (before<T>(active, g.kind) - load(bias));
-}
-
-// The same for `count` columns, fewer than a vector has.
-template <class T>
-inline vec<T> gradient_rest(const EpilogueGradient<T>& g, const RowDropout<T>& drop, int64_t column, int64_t count,
-                            const T* grad_y, const T* y, const T* bias, T* grad_x, T* sums) {
-    T part[5][lanes<T>] = {};
-    std::copy_n(grad_y, count, part[0]);
-    if (y != nullptr) std::copy_n(y, count, part[1]);
-    if (bias != nullptr) std::copy_n(bias, count, part[2]);
-    std::copy_n(sums, count, part[4]);
-    const vec<T> products = gradient_columns(g, drop, column, part[0], part[1], part[2], part[3], part[4]);
-    if (grad_x != nullptr) std::copy_n(part[3], count, grad_x);
-    std::copy_n(part[4], count, sums);
-    return products;
+    if (grad_x != nullptr) part.store(grad_x, grad);
+    store(sums, load(sums) + grad);  // lanes beyond the columns are 0
+    return g.inner == nullptr ? vec<T>{} : grad * (before<T>(active, g.kind) - part.load(bias));
 }
 
 template <class T>
@@ -103,13 +87,13 @@ inline T gradient_head(const EpilogueGradient<T>& g, const RowDropout<T>& drop, 
                        T* sums) {
     const auto moved = [](auto* from, int64_t by) { return from == nullptr ? from : from + by; };
     vec<T> products{};
-    int64_t c = 0;
-    for (; c + lanes<T> <= g.width; c += lanes<T>)
-        products += gradient_columns(g, drop, first + c, g.grad_y + at + c, moved(g.y, at + c),
+    const auto add = [&](int64_t c, const auto& part) {
+        products += gradient_columns(g, drop, part, first + c, g.grad_y + at + c, moved(g.y, at + c),
                                      moved(g.bias, first + c), moved(g.grad_x, at + c), sums + first + c);
-    if (c < g.width)
-        products += gradient_rest(g, drop, first + c, g.width - c, g.grad_y + at + c, moved(g.y, at + c),
-                                  moved(g.bias, first + c), moved(g.grad_x, at + c), sums + first + c);
+    };
+    int64_t c = 0;
+    for (; c + lanes<T> <= g.width; c += lanes<T>) add(c, Whole<T>());
+    if (c < g.width) add(c, First<T>(g.width - c));
     return sum<T>(products);
 }
 
@@ -121,7 +105,7 @@ void bias_activation_backward(const EpilogueGradient<T>& g, T* partial, T* grad_
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
         std::vector<double> sums(stride);
-        std::vector<T> few(stride);
+        std::vector<T> few(stride + lanes<T>);  // whole vectors are added to its last columns, too
         const int64_t end = std::min(rows, (chunk + 1) * size);
         for (int64_t block = chunk * size; block < end; block += kFewRows) {
             std::fill(few.begin(), few.end(), T(0));

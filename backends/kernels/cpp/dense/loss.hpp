@@ -14,11 +14,12 @@ namespace kernels {
 constexpr int64_t kLossChunk = 1 << 14;  // entries of one partial sum; fixed, so that threads change no result
 
 // One vector of entries: stores their gradients, returns their losses.
-template <class T>
-inline vec<T> entropy(vec<T> z, vec<T> y, vec<T> share, T* gradient) {
+template <class T, class Part>
+inline vec<T> entropy(const Part& part, const T* logits, const T* targets, vec<T> share, T* gradient) {
+    const vec<T> z = part.load(logits), y = part.load(targets);
     const vec<T> zero{}, one = broadcast(T(1));
     const vec<T> e = exponential(z > zero ? -z : z), inverse = one / (one + e);
-    store(gradient, share * ((z > zero ? inverse : e * inverse) - y));
+    part.store(gradient, share * ((z > zero ? inverse : e * inverse) - y));
     return share * ((z > zero ? z : zero) - z * y + log_one_plus(e));
 }
 
@@ -34,15 +35,14 @@ double binary_cross_entropy(const T* logits, const T* targets, const T* share, T
         vec<T> lane{};
         int64_t at = begin;
         for (; at + lanes<T> <= end; at += lanes<T>)
-            lane += entropy(load(logits + at), load(targets + at),
+            lane += entropy(Whole<T>(), logits + at, targets + at,
                             share != nullptr ? load(share + at) : broadcast(constant), gradient + at);
         if (at < end) {
-            T part[4][lanes<T>] = {};
-            std::copy(logits + at, logits + end, part[0]);
-            std::copy(targets + at, targets + end, part[1]);
-            for (int64_t i = at; i < end; ++i) part[2][i - at] = share != nullptr ? share[i] : constant;
-            lane += entropy(load(part[0]), load(part[1]), load(part[2]), part[3]);
-            std::copy(part[3], part[3] + (end - at), gradient + at);
+            const First<T> rest(end - at);
+            T shares[lanes<T>];
+            std::fill_n(shares, lanes<T>, constant);
+            const vec<T> factors = rest.load(share != nullptr ? share + at : shares);  // 0 in the other lanes
+            lane += entropy(rest, logits + at, targets + at, factors, gradient + at);
         }
         partial[chunk] = sum<T>(lane);
     }
