@@ -146,7 +146,7 @@ class AglTrainer(LayeredTrainer):
         if self.plan.full_batch:
             yield self.full
         elif self.overlaps:
-            yield from prefetched(map(self.mini_batch, self._ascending_targets(index)), clock)
+            yield from prefetched(self.mini_batch, self._ascending_targets(index), clock, self.config.loaders)
         else:
             for targets in self._ascending_targets(index):
                 with clock.phase("vectorize"):

@@ -11,6 +11,7 @@ FORMS = ("tight", "paper")
 UNPARTITIONED = ("serial", "scattered")
 INFER = ("graphinfer", "neighbourhood", "fullgraph")
 SOURCES = ("graph", "graphfeature")
+PAGE_CACHES = ("warm", "cold")
 RUN_ON = ("local", "ray")
 STRATEGIES = ("local", "sync", "async", "bounded", "allreduce")
 
@@ -22,8 +23,10 @@ class AglConfig(BackendConfig):
     GraphTrainer (AGL, section 3.3.2): ``pruning``, ``partition`` and ``pipeline`` switch its three optimizations;
     ``form`` is the form of pruning. The pipeline runs in cells of at least ``pipeline_from`` threads, as it needs one
     of its own; smaller cells prepare each batch between two steps. Without ``partition`` the same kernels aggregate on
-    one thread (``unpartitioned=serial``), or torch adds messages one by one (``scattered``). ``source=graph`` searches
-    the memory-mapped graph for each batch's neighbourhood, ``graphfeature`` reads shards that GraphFlat writes first.
+    one thread (``unpartitioned=serial``), or torch adds messages one by one (``scattered``). ``loaders`` threads of the
+    pipeline prepare batches. ``source=graph`` searches the memory-mapped graph for each batch's neighbourhood,
+    ``graphfeature`` reads shards that GraphFlat writes first; with ``page_cache=cold`` every epoch reads them from the
+    disk, as where they are larger than memory.
 
     Sampling: ``sampler`` ("": uniform, by the model's fanouts) draws one sample per node or per target (``scope``)
     from the edges that pass ``filter``. GraphFlat draws once for all epochs; ``resample`` draws anew in each epoch when
@@ -51,6 +54,8 @@ class AglConfig(BackendConfig):
     pipeline: str = "auto"
     sparse: str = setting("auto", before="true")
     pipeline_from: int = 3
+    loaders: int = setting(1, before=1)
+    page_cache: str = setting("warm", before="warm")
     form: str = "tight"
     infer: str = "graphinfer"
     partitions: int = 0
@@ -92,6 +97,7 @@ class AglConfig(BackendConfig):
         """Raise ValueError for a value that is not allowed."""
         for name, value, allowed in (
             ("source", self.source, SOURCES),
+            ("page_cache", self.page_cache, PAGE_CACHES),
             ("form", self.form, FORMS),
             ("unpartitioned", self.unpartitioned, UNPARTITIONED),
             ("infer", self.infer, INFER),
@@ -111,13 +117,18 @@ class AglConfig(BackendConfig):
         self._check_numbers()
 
     def _check_numbers(self) -> None:
-        minima = {"workers": 1, "servers": 0, "staleness": 0, "checkpoint_every": 0, "pipeline_from": 1}
+        minima = {"workers": 1, "servers": 0, "staleness": 0, "checkpoint_every": 0, "pipeline_from": 1, "loaders": 1}
         for name, least in minima.items():
             if getattr(self, name) < least:
                 raise ValueError(f"backend.{name}={getattr(self, name)} is not allowed: at least {least}")
         if self.resample and self.source != "graph":
             raise ValueError(
                 f"backend.resample=true cannot redraw samples stored by backend.source={self.source}: set false"
+            )
+        if self.page_cache == "cold" and (self.source == "graph" or self.strategy != "local"):
+            raise ValueError(
+                "backend.page_cache=cold drops the shards of one worker, which has backend.source=graphfeature and "
+                f"backend.strategy=local: here they are {self.source} and {self.strategy}"
             )
         if self.strategy == "local" and self.workers > 1:
             others = ", ".join(STRATEGIES[1:])

@@ -1,6 +1,7 @@
 """Reader of GraphFlat's folders: batches of records, shard by shard, in order or shuffled by a seed."""
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,6 +79,15 @@ class GraphFeatureReader:
             for start in range(0, len(rows), size):
                 batch = rows[start : start + size]
                 yield EncodedRecords(self.shards[number], strings.select(batch), batch, features)
+
+    def drop_pages(self) -> None:
+        """Drop the shards from the page cache, so that they are read from the disk the next time."""
+        for path in self.shards:
+            for file in (path, features_path(path)):
+                if file.is_file():
+                    with file.open("rb") as pages:
+                        os.fsync(pages.fileno())  # pages that are not on the disk yet would stay
+                        os.posix_fadvise(pages.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
     def names(self, ids: Any) -> list[str]:
         """The user's names of nodes, where the tables' ids are words and the nodes' ids their row numbers."""

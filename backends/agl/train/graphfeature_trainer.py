@@ -115,10 +115,10 @@ class GraphFeatureTrainer(AglTrainer):
         if self.plan.full_batch:
             yield self.full
             return
-        vectorized = map(self.vectorize, self.read(index))
         if self.overlaps:
-            yield from prefetched(vectorized, clock)
+            yield from prefetched(self.vectorize, self.read(index), clock, self.config.loaders)
             return
+        vectorized = map(self.vectorize, self.read(index))
         while True:
             with clock.phase("vectorize"):
                 batch = next(vectorized, None)
@@ -127,8 +127,10 @@ class GraphFeatureTrainer(AglTrainer):
             yield batch
 
     def read(self, index: int) -> Iterator[EncodedRecords]:
-        """The encoded batches of an epoch, from disk."""
+        """The encoded batches of an epoch, from disk or, as ``page_cache`` says, from the pages that are in memory."""
         assert self.plan.size is not None
+        if self.config.page_cache == "cold":
+            self.reader.drop_pages()
         return islice(self.reader.encoded_batches(self.plan.size, self.plan.seed + index), self.plan.limit)
 
     def facts(self) -> dict[str, Any]:

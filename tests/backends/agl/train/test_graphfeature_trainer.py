@@ -146,7 +146,14 @@ def trainer_of(graph, plan, model="gcn", **options):
 
 
 @pytest.mark.parametrize(
-    "options", [{"features": "shared"}, {"pipeline": "false"}, {"pruning": "false"}, {"scope": "target"}]
+    "options",
+    [
+        {"features": "shared"},
+        {"pipeline": "false"},
+        {"pruning": "false"},
+        {"scope": "target"},
+        {"pipeline_from": 1, "loaders": 2, "page_cache": "cold"},
+    ],
 )
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
 def test_an_epoch_of_one_batch_trains_as_from_memory(model, options):

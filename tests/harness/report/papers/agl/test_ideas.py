@@ -41,3 +41,19 @@ def test_efficiency_shows_ideas_peers_and_break_even(tmp_path: Path) -> None:
     assert number(prepared) == pytest.approx(2 * 3.0 + 0.2)  # half of the targets were flattened
     assert (flattened, size, copies) == ("6", "2.00 GiB", "12.0")
     assert "Baselines of early 2020" in text
+
+
+def test_the_pipeline_is_compared_by_form_of_reading(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for pages, overlapped in (("warm", {1: 0.5, 2: 0.6}), ("cold", {1: 0.4, 2: 0.25})):
+        backend = {"source": "graphfeature", "features": "embedded", "page_cache": pages}
+        cell(results, "agl", 0.5, "agl_efficiency", backend=backend)
+        for loaders, seconds in overlapped.items():
+            options = backend | {"loaders": loaders, "pipeline_from": 1}
+            cell(results, "agl", seconds, "agl_efficiency", backend=options, facts={"overlaps": True})
+    cell(results, "agl", 0.3, "agl_efficiency", backend={"source": "graph"})
+    text = page(results, "agl_efficiency")
+    assert "| batches from | threads | without [s] | 1 loader | 2 loaders |" in text
+    lines = {line[0]: line[1:] for line in all_lines(text, "The pipeline")}
+    assert [number(value) for value in lines["cold shards"][2:]] == pytest.approx([1.25, 2.0], rel=0.1)
+    assert "With batches from cold shards it pays from a cell of" in text and "from graph in memory" not in text

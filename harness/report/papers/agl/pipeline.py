@@ -1,0 +1,87 @@
+"""Epochs with and without AGL's pipeline, by where batches are read from and by the threads that prepare them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.report.content import Block, Cell, Paragraph, Table, Value, columns
+from harness.report.rows import Row
+from harness.report.suites.records import SuiteRecords, ablations, name_of, option, seconds
+
+READS = {
+    ("graph", "warm"): "graph in memory",
+    ("graphfeature", "warm"): "shards",
+    ("graphfeature", "cold"): "cold shards",
+}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Seconds of an epoch without the pipeline, and with it by the number of loaders."""
+
+    name: str
+    reads: str
+    threads: int
+    without: float
+    overlapped: dict[int, float]
+
+    @property
+    def speed(self) -> float:
+        """The best speed with the pipeline, as a multiple of that without."""
+        return self.without / min(self.overlapped.values())
+
+
+def pipeline(records: SuiteRecords) -> list[Block]:
+    """One row per form of reading, and the numbers of threads with which the pipeline was faster."""
+    pairs = [pair for dataset, one in records.comparisons() for pair in _pairs(name_of(dataset, one), one.rows)]
+    if not pairs:
+        return []
+    loaders = sorted({count for pair in pairs for count in pair.overlapped})
+    rows: list[list[Cell]] = [
+        [pair.name, pair.reads, str(pair.threads), Value(pair.without)]
+        + [Value(_speed(pair, count), "{:.3g}x") for count in loaders]
+        for pair in pairs
+    ]
+    heads = [f"{count} loader{'s' if count > 1 else ''}" for count in loaders]
+    table = Table(columns("", "batches from", "threads", ("without", "s"), *heads), rows)
+    return [table, Paragraph(" ".join(_verdict(reads, pairs) for reads in READS.values() if _of(reads, pairs)))]
+
+
+def _speed(pair: Pair, loaders: int) -> float | None:
+    return pair.without / pair.overlapped[loaders] if loaders in pair.overlapped else None
+
+
+def _of(reads: str, pairs: Sequence[Pair]) -> list[Pair]:
+    return [pair for pair in pairs if pair.reads == reads]
+
+
+def _verdict(reads: str, pairs: Sequence[Pair]) -> str:
+    """From how many threads on the pipeline pays for a form of reading."""
+    best: dict[int, float] = {}
+    for pair in _of(reads, pairs):
+        best[pair.threads] = max(best.get(pair.threads, 0.0), pair.speed)
+    paying = [threads for threads in sorted(best) if best[threads] > 1]
+    measured = " and ".join(map(str, sorted(best)))
+    outcome = f"it pays from a cell of {paying[0]} threads on" if paying else "it does not pay"
+    return f"With batches from {reads} {outcome} (measured: {measured}; best {max(best.values()):.2f}x)."
+
+
+def _pairs(name: str, rows: Sequence[Row]) -> Iterator[Pair]:
+    """The pairs of a comparison: rows with all other ideas that read the same and differ in the pipeline."""
+    ours = [row for row in rows if row.ours and row.ok and not ablations(row)]
+    for (source, pages), reads in READS.items():
+        same = [row for row in ours if _reads(row) == (source, pages)]
+        for features in dict.fromkeys(option(row, "features") for row in same):
+            form = [row for row in same if option(row, "features") == features]
+            without = [seconds(row) for row in form if not _overlaps(row)]
+            overlapped = {int(option(row, "loaders") or 1): seconds(row) for row in form if _overlaps(row)}
+            if without and overlapped:
+                threads = int(form[0].record["config"]["threads"])
+                yield Pair(name, reads, threads, min(without), overlapped)
+
+
+def _reads(row: Row) -> tuple[str, str]:
+    return str(option(row, "source") or "graph"), str(option(row, "page_cache") or "warm")
+
+
+def _overlaps(row: Row) -> bool:
+    return bool(row.record.get("facts", {}).get("overlaps"))
