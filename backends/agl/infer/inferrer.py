@@ -11,20 +11,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from backends.agl.backend import AglInferrer
 from backends.agl.config import AglConfig
 from backends.agl.flat.filters import FilterError
 from backends.agl.flat.flattener import strategy_of
-from backends.agl.flat.job import check_columns
+from backends.agl.flat.job import FlattenJob, check_columns, flatten_to
+from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.sampling_strategy import StrategyError, columns_of, refuse_unused_columns
 from backends.agl.flat.source import Source
 from backends.agl.infer.distributed import RayInference
 from backends.agl.infer.job import InferenceJob, needs_table
 from backends.agl.infer.local import LocalInference
 from backends.agl.infer.map_stage import matrix_name
-from backends.agl.infer.neighbourhood_inference import NeighbourhoodInference
+from backends.agl.infer.neighbourhood_inference import NeighbourhoodInference, RecordInference
 from backends.agl.infer.workspace import Workspace
 from backends.agl.progress import silent
 from backends.base.facts import spmm_facts
@@ -45,7 +47,7 @@ def inferrer(config: AglConfig) -> Inferrer:
         raise Unsupported(f"backend.infer={config.infer} runs in this process: choose backend.run_on=local")
     kinds: dict[str, Callable[[AglConfig], Inferrer]] = {
         "graphinfer": RayInferrer if on_ray else GraphInferrer,
-        "neighbourhood": NeighbourhoodInferrer,
+        "neighbourhood": RecordInferrer if config.source == "graphfeature" else NeighbourhoodInferrer,
         "fullgraph": FullGraphInferrer,
     }
     return kinds[config.infer](config)
@@ -186,6 +188,44 @@ class NeighbourhoodInferrer(_JobInferrer):
     def facts(self) -> dict[str, Any]:
         """Computed embeddings and batch size."""
         return self.inference.facts()
+
+
+class RecordInferrer(_JobInferrer):
+    """Scores records that GraphFlat wrote in ``prepare``, as did the module that GraphInfer replaced (section 3.4)."""
+
+    def start(self, clock: Clock) -> None:
+        """Flatten the targets into a temporary folder."""
+        job = self.job
+        self.folder = Path(tempfile.mkdtemp(prefix="graphfeatures-"))
+        targets = np.arange(job.graph.nodes) if job.targets is None else job.targets
+        distinct, self.places = np.unique(targets, return_inverse=True)
+        self.ids = distinct if job.graph.node_ids is None else np.asarray(job.graph.node_ids)[distinct]
+        with clock.phase("flatten"):
+            embed = self.config.features == "embedded"
+            flatten_to(self.folder / "shards", job.graph, distinct, FlattenJob(job.sampling, job.filtering, embed))
+        size = self.plan.size or BATCH
+        reader = GraphFeatureReader(self.folder / "shards")
+        self.inference = RecordInference(reader, job.spec, job.state, size)
+
+    def infer(self, clock: Clock) -> Floats:
+        """Score all records."""
+        by_id = np.argsort(self.ids)
+        scores = np.empty((len(self.ids), self.job.spec.classes), dtype=np.float32)
+        self.inference.computed = 0
+        with clock.phase("forward"):
+            for ids, logits in self.inference.batches():
+                scores[by_id[np.searchsorted(self.ids, ids, sorter=by_id)]] = logits
+        answer: Floats = scores[self.places]
+        return answer
+
+    def facts(self) -> dict[str, Any]:
+        """Computed embeddings, batch size, and bytes of the shards."""
+        stored = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+        return {"embeddings": self.inference.computed, "batch": self.inference.size, "bytes_on_disk": stored}
+
+    def close(self) -> None:
+        """Remove the shards."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class FullGraphInferrer(AglInferrer):

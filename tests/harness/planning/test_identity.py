@@ -38,6 +38,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "backend.run_on": {"run_on": "ray"},
     "backend.scope": {"scope": "target"},
     "backend.sink": {"sink": "none"},
+    "backend.page_cache": {"page_cache": "cold", "source": "graphfeature"},
     "backend.strategy": {"strategy": "sync", "workers": 2},
     "backend.unpartitioned": {"unpartitioned": "scattered"},
     "backend.workers": {"strategy": "sync", "workers": 2},

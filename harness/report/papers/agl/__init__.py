@@ -78,10 +78,11 @@ SECTIONS = {
     "inference": SuiteSection(
         "Inference of all nodes",
         "(a) is the module that GraphInfer replaced, inference from GraphFeatures: each batch of targets is computed "
-        "from its own neighbourhoods. Here they are cut from the graph in memory, so (a) reads no shards from disk and "
-        "is faster than the published module. (b) is the fastest peer in its fastest form: layer by layer over blocks, "
-        "or over the whole graph at once. Memory is that of the whole process tree with graph and framework; pages of "
-        "the graph's files that several open cells map are divided among them. All engines get the same threads.",
+        "from its own neighbourhoods. Rows with source=graphfeature read them from shards as that module did, the "
+        "others cut them from the graph in memory, which is faster. (b) is the fastest peer in its fastest form: layer "
+        "by layer over blocks, or over the whole graph at once. Memory is that of the whole process tree with graph "
+        "and framework; pages of the graph's files that several open cells map are divided among them. All engines get "
+        "the same threads.",
         inference.inference,
         terms={
             "once before": "what an engine does before the first call: the Map phase of GraphInfer, or a copy of the "

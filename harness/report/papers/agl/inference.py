@@ -34,8 +34,9 @@ def inference(records: SuiteRecords) -> list[Block]:
 
 
 def replaced(rows: Sequence[Row]) -> Row | None:
-    """(a): inference from GraphFeatures, which GraphInfer replaced."""
-    return next((row for row in rows if option(row, "infer") == "neighbourhood" and row.ok), None)
+    """(a): inference from neighbourhoods, which GraphInfer replaced; from GraphFeatures where those were measured."""
+    forms = [row for row in rows if option(row, "infer") == "neighbourhood" and row.ok]
+    return next((row for row in forms if option(row, "source") == "graphfeature"), forms[0] if forms else None)
 
 
 def best_peer(rows: Sequence[Row]) -> Row | None:

@@ -37,8 +37,10 @@ def pipeline(records: SuiteRecords) -> list[Block]:
         return []
     loaders = sorted({count for pair in pairs for count in pair.overlapped})
     rows: list[list[Cell]] = [
-        [pair.name, pair.reads, str(pair.threads), Value(pair.without)]
-        + [Value(_speed(pair, count), "{:.3g}x") for count in loaders]
+        [
+            *(pair.name, pair.reads, str(pair.threads), Value(pair.without)),
+            *(Value(_speed(pair, count), "{:.3g}x") for count in loaders),
+        ]
         for pair in pairs
     ]
     heads = [f"{count} loader{'s' if count > 1 else ''}" for count in loaders]

@@ -14,17 +14,19 @@ from tests.backends.agl.infer.test_infer import MODELS, close, definition, model
 from tests.contract.test_parity import PlainClock
 from tests.graphs import awkward_graph
 
+FORMS = [*((infer, "graph") for infer in INFER), ("neighbourhood", "graphfeature")]
+
 
 @pytest.mark.parametrize("size", [None, 9])
-@pytest.mark.parametrize("infer", INFER)
+@pytest.mark.parametrize(("infer", "source"), FORMS)
 @pytest.mark.parametrize("model", MODELS)
-def test_every_value_of_backend_infer_scores_as_the_definition(tmp_path, monkeypatch, model, infer, size):
+def test_every_value_of_backend_infer_scores_as_the_definition(tmp_path, monkeypatch, model, infer, source, size):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     graph = awkward_graph(3, weighted=model == "gcn")
     spec, state = model_on(graph, model, 2)
     expected = definition(graph, spec, state)
     for nodes in (np.arange(graph.nodes), np.array([7, 3, 21])):
-        engine = runtime(AglConfig(infer=infer, partitions=3, pruning="true", partition="true"), "infer")
+        engine = runtime(AglConfig(infer=infer, source=source, partitions=3, pruning="true", partition="true"), "infer")
         clock = PlainClock()
         engine.prepare(graph, spec, TrainingSpec(threads=1), state, BatchPlan(nodes, size), clock)
         for _ in range(2):
@@ -63,12 +65,12 @@ SAMPLED = [
 
 
 @pytest.mark.parametrize("source", ["graph", "graphfeature"])
-@pytest.mark.parametrize("infer", ["graphinfer", "neighbourhood"])
+@pytest.mark.parametrize(("infer", "reads"), [form for form in FORMS if form[0] != "fullgraph"])
 @pytest.mark.parametrize(("model", "sampler"), SAMPLED)
-def test_inference_draws_the_samples_of_training_and_of_graphfeatures(model, sampler, infer, source):
+def test_inference_draws_the_samples_of_training_and_of_graphfeatures(model, sampler, infer, reads, source):
     graph = awkward_graph(3, weighted=model == "gcn")
     spec, state = model_on(graph, model, 2, fanouts=(3, 4))
-    engine = prepared(graph, spec, state, sampler=sampler, infer=infer)
+    engine = prepared(graph, spec, state, sampler=sampler, infer=infer, source=reads)
     switches = {"pruning": "true", "partition": "true", "pipeline": "true"}
     training = runtime(AglConfig(sampler=sampler, source=source, **switches), "train")
     plan = BatchPlan(graph.nodes_of("train"), 9)
