@@ -170,8 +170,9 @@ def test_every_cell_of_a_suite_loads(name: str, tier: str) -> None:
 def test_the_suites_of_this_harness() -> None:
     composition = Composition(compose_one(["+suite=cora_accuracy", "tier=full"]), ["+suite=cora_accuracy", "tier=full"])
     configs = [load(expanded.values) for expanded, _ in expand(composition)]
-    assert len(configs) == 4 * 2 * 10 * 2
-    assert len({(c.dataset.name, c.model.name, c.backend.name, c.seed) for c in configs}) == len(configs)
+    assert len(configs) == 5 * 2 * 10 * 2  # agl with sparse and with dense features
+    cells = {(c.dataset.name, c.model.name, c.backend.name, getattr(c.backend, "sparse", ""), c.seed) for c in configs}
+    assert len(cells) == len(configs)
 
 
 def test_every_file_begins_with_a_comment() -> None:

@@ -136,6 +136,10 @@ SECTIONS = {
 }
 
 MEASURES = {
+    "partition gain": Measure(
+        partial(ideas.partition_gains, unpartitioned="scattered"),
+        partial(ideas.partition_gains, unpartitioned="serial"),
+    ),
     "memory train": Measure(partial(claims.largest_memory, stage="train")),
     "flat rate": Measure(flattening.best_rates),
     "hub balance": Measure(hubs.balances),

@@ -1,6 +1,8 @@
 """AGL's optimizations one by one: epochs with each ablation beside those without any."""
 
-from harness.report.content import Block, Cell, Table, Value, columns
+from statistics import geometric_mean
+
+from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.rows import Row
 from harness.report.suites.records import SuiteRecords, ablations, name_of, option, seconds
 
@@ -12,7 +14,7 @@ def ideas(records: SuiteRecords) -> list[Block]:
     measured: list[tuple[str, float, dict[str, float]]] = []
     for dataset, comparison in records.comparisons():
         ours = [row for row in comparison.rows if row.ours and row.ok and option(row, "source") in (None, "graph")]
-        base = next((row for row in ours if ablations(row) == ("base",)), None)
+        base = next((row for row in ours if ablations(row) == ("base",) and _unpartitioned(row) == "serial"), None)
         if base is not None:
             factors = {_idea(row): seconds(base) / seconds(row) for row in reversed(ours) if row is not base}
             measured.append((name_of(dataset, comparison), seconds(base), factors))
@@ -25,8 +27,30 @@ def ideas(records: SuiteRecords) -> list[Block]:
     return [Table(columns("", ("base", "s"), *ordered), rows)] if rows else []
 
 
+def partition_gains(records: SuiteRecords, unpartitioned: str) -> str:
+    """How many times as fast as base each model is by edge partition alone, over its numbers of layers.
+
+    ``unpartitioned`` is how base aggregates: ``serial``, by the same kernels on one thread, or ``scattered``.
+    """
+    gains: dict[str, list[float]] = {}
+    for _, comparison in records.comparisons("train"):
+        ours = [row for row in comparison.rows if row.ours and row.ok and option(row, "source") in (None, "graph")]
+        base = [row for row in ours if ablations(row) == ("base",) and _unpartitioned(row) == unpartitioned]
+        partitioned = [row for row in ours if ablations(row) == ("partition",)]
+        if base and partitioned:
+            model = str(base[0].record["config"]["model"]["name"])
+            gains.setdefault(model, []).append(seconds(base[0]) / seconds(partitioned[0]))
+    return ", ".join(f"{model} {geometric_mean(gains[model]):.2f}x" for model in sorted(gains)) or NOTHING
+
+
+def _unpartitioned(row: Row) -> str:
+    return str(option(row, "unpartitioned") or "serial")
+
+
 def _idea(row: Row) -> str:
     """The ablations as the title of a column; rows that name none have a pipeline, or too few threads for one."""
+    if ablations(row) == ("base",):
+        return f"base, {_unpartitioned(row)}"
     if named := ablations(row):
         return "+" + " +".join(named)
     return ALL if row.record.get("facts", {}).get("overlaps") else DEFAULT

@@ -18,6 +18,9 @@ def test_efficiency_shows_ideas_peers_and_break_even(tmp_path: Path) -> None:
     cell(results, "agl", 0.8, "agl_efficiency", **overlapped)
     for name, seconds in (("base", 4.0), ("pruning", 2.0)):
         cell(results, "agl", seconds, "agl_efficiency", names=(name,), ablations={name: True})
+    scattered = {"ablations": {"base": True}, "backend": {"unpartitioned": "scattered"}}
+    cell(results, "agl", 12.0, "agl_efficiency", names=("base",), **scattered)
+    cell(results, "agl", 2.5, "agl_efficiency", names=("partition",), ablations={"partition": True})
     shards: dict[str, Any] = {"dataset": {"name": "cora", "options": {}}, "backend": {"source": "graphfeature"}}
     facts = {"records": 500, "bytes_on_disk": 2**30, "duplication": 12.0}
     values = factory.config("agl", 0, backend=shards["backend"], suite="agl_efficiency")
@@ -31,8 +34,9 @@ def test_efficiency_shows_ideas_peers_and_break_even(tmp_path: Path) -> None:
         2, rel=0.1
     )
     rows = lines_of(text, "The paper's ideas")["cora, gat, full batch, 2 layers"]
-    assert [number(value) for value in rows] == pytest.approx([4, 2, 5, 8], rel=0.1)
-    assert "| base [s] | +pruning | all | default |" in text
+    assert [number(value) for value in rows] == pytest.approx([4, 2, 1.6, 0.33, 5, 8], rel=0.1)
+    assert "| base [s] | +pruning | +partition | base, scattered | all | default |" in text
+    assert re.search(r"helps GCN and SAGE more than GAT \| gat 4\.\d+x \| gat 1\.\d+x \|", text)
     assert re.search(r"speed beside PyG.*\| 5 to 13 times \| (5|6)\.?\d* times \| (1.9|2|2.0)\d* times", text)
     even = {line[0]: line[1:] for line in all_lines(text, "Preparation")}
     from_memory = next(line for name, line in even.items() if name.endswith("source=graph") and line[0] == "1")
