@@ -80,7 +80,7 @@ class Session:
         answer: Opened = {"dataset": facts, "prepare": self.loading.seconds | self.preparing.seconds}
         answer["parity"] = self._verify() if first else None
         # After the gate: the libraries that it loaded stay resident and are no memory of the timed call.
-        memory.trim()
+        self._trim()
         answer["resident"] = memory.resident()
         answer["warmup"] = [self._call()["seconds"] for _ in range(config.measure.warmup)]
         answer["warm_call"] = self._warm_call(answer["warmup"])
@@ -175,19 +175,24 @@ class Session:
         cpu = cpu_seconds() - cpu
         return {"seconds": seconds, "cpu_seconds": cpu, "phases": clock.seconds, "loss": loss}
 
+    def _trim(self) -> None:
+        memory.trim()
+        in_all_ranks("harness.measure.memory:trim")
+
     def trim(self) -> Json:
         """Return unused memory to the kernel before the memory pass; answers with the bytes that stay resident."""
-        memory.trim()
+        self._trim()
         if cuda := self._cuda():
             cuda.empty_cache()
             cuda.reset_peak_memory_stats()
         return {"resident": memory.resident()}
 
     def memory_growth(self) -> Json:
-        """Run the timed call once; answers with the largest growth of this process during it, bytes."""
+        """Run the timed call once; answers with the largest growth of this process and of its ranks, bytes."""
         mark = HighWater()
+        in_all_ranks("harness.measure.memory:mark")
         self._call()
-        answer: Json = {"growth": mark.growth()}
+        answer: Json = {"growth": mark.growth() + sum(in_all_ranks("harness.measure.memory:growth"))}
         return answer | ({"device_peak": int(cuda.max_memory_allocated())} if (cuda := self._cuda()) else {})
 
     def accuracy(self) -> Json:
@@ -303,6 +308,13 @@ def mean_of(first: float, calls: Sequence[Call], faults: PageFaults) -> TimedSam
         "ran": count + 1,
         "page_faults": {"minor": faults.minor, "major": faults.major},
     }
+
+
+def in_all_ranks(function: str) -> list[Any]:
+    """Call a function in the ranks of this process's engine; nothing where it has none."""
+    ranks = sys.modules.get("backends.parallel.ranks")
+    answers: list[Any] = ranks.in_all_ranks(function) if ranks else []
+    return answers
 
 
 def plain(answer: Json) -> Json:

@@ -56,6 +56,10 @@ class RankServer:
         """Run a method of an object."""
         return getattr(self.objects[number], method)(*arguments)
 
+    def run(self, function: str) -> Any:
+        """Call a function without arguments, "package.module:name"."""
+        return load_object(function)()
+
     def drop(self, number: int) -> None:
         """Forget an object."""
         self.objects.pop(number, None)

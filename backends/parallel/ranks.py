@@ -123,6 +123,10 @@ class RankPool:
         """Run a method of object ``number`` on all ranks at once, on each with its own arguments."""
         return self._request(method, [("call", number, method, of_rank) for of_rank in arguments])
 
+    def run(self, function: str) -> list[Any]:
+        """Call a function without arguments, "package.module:name", on all ranks at once."""
+        return self._request(function, [("run", function)] * self.size)
+
     def drop(self, number: int) -> None:
         """Let all ranks forget object ``number``."""
         if not self.closed:
@@ -234,6 +238,11 @@ def shared_pool(ranks: int, backend: str = "gloo") -> RankPool:
     if key not in _pools or _pools[key].closed:
         _pools[key] = RankPool(ranks, backend)
     return _pools[key]
+
+
+def in_all_ranks(function: str) -> list[Any]:
+    """Call a function without arguments, "package.module:name", in every rank of this process's shared pools."""
+    return [answer for pool in _pools.values() if not pool.closed for answer in pool.run(function)]
 
 
 @atexit.register

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from datasets.high_water import HighWater
 from harness.launcher import allocators
 from harness.launcher.process import members
 from harness.measure import control_group
 
 INTERVAL = 0.01
+_marks: list[HighWater] = []
 
 
 def proportional(pids: list[int]) -> int:
@@ -49,6 +51,16 @@ def trim() -> None:
     """Return freed blocks to the kernel, so that all that stays resident is in use."""
     gc.collect()
     allocators.return_memory()
+
+
+def mark() -> None:
+    """Measure the growth of this process from now on, where it is a rank of the cell's."""
+    _marks[:] = [HighWater()]
+
+
+def growth() -> int:
+    """Bytes by which the peak of this process exceeds that at the mark."""
+    return _marks[0].growth()
 
 
 def limit_data(limit: int) -> None:

@@ -27,6 +27,10 @@ class Adder:
         """Process id, threads, and whether the values are mapped (else they could be written to)."""
         return os.getpid(), torch.get_num_threads(), not self.values.flags.writeable
 
+    def grow(self) -> None:
+        """Use memory for a moment, more of it on rank 1."""
+        bytearray((1 + self.rank) * BLOCK)
+
     def total_unless(self, rank: int, failure: str) -> float:
         """Sum, but for one rank, which fails and leaves the others waiting for it."""
         if self.rank == rank:

@@ -13,8 +13,9 @@ import pytest
 import torch
 
 from backends.contract import DEADLINE
-from backends.parallel.ranks import RankEnded, RankFailed, shared_pool
+from backends.parallel.ranks import RankEnded, RankFailed, in_all_ranks, shared_pool
 from harness.launcher.failure import status_of
+from tests.backends.parallel.rank_objects import BLOCK
 from tests.cells import eventually, mark_processes, marked
 
 ADDER = "tests.backends.parallel.rank_objects:Adder"
@@ -39,6 +40,18 @@ def test_ranks_add_up_and_are_used_again_with_their_share_of_threads_and_mapped_
     first.close()
     with pytest.raises(RankFailed, match="KeyError"):
         first.each("total", [(), ()])
+
+
+def test_the_memory_pass_covers_all_ranks():
+    objects = adders()
+    objects.each("grow", [(), ()])
+    assert len(in_all_ranks("harness.measure.memory:trim")) == 2
+    in_all_ranks("harness.measure.memory:mark")
+    objects.each("grow", [(), ()])
+    growths = in_all_ranks("harness.measure.memory:growth")
+    for growth, expected in zip(growths, (BLOCK, 2 * BLOCK), strict=True):
+        assert 0.8 * expected < growth < 1.5 * expected
+    objects.close()
 
 
 @pytest.mark.parametrize(
