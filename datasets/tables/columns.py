@@ -10,6 +10,7 @@ from datasets.graph import MISSING, NO_SPLIT, SPLITS
 from datasets.randomness import uniform
 from datasets.tables.table import TableError, UserTable, Values, is_list, is_number, is_string
 
+MOST_CLASSES = 1 << 20  # a larger number is no class but an id or a code: a model has an output for each
 SPLIT_NAMES = SPLITS | {"valid": SPLITS["validation"], "val": SPLITS["validation"], "none": NO_SPLIT, "": NO_SPLIT}
 
 
@@ -109,7 +110,7 @@ def labels_of(table: UserTable, label: str | list[str]) -> tuple[NDArray[np.inte
         classes = np.full(table.rows, MISSING, dtype=np.int64)
         classes[labelled] = codes
         return classes, len(names)
-    return _classes(table, label, None)
+    return _classes(table, label)
 
 
 def shares_of(split: str) -> tuple[float, ...] | None:
@@ -160,12 +161,11 @@ def split_of(
     return np.array([SPLIT_NAMES[name] for name in names], dtype=np.int8)
 
 
-def _classes(table: UserTable, column: str, bound: int | None) -> tuple[NDArray[np.int64], int]:
+def _classes(table: UserTable, column: str, bound: int = MOST_CLASSES) -> tuple[NDArray[np.int64], int]:
     values = table.doubles(column)
     values = np.where(np.isnan(values), MISSING, values)
-    allowed = (values == np.floor(values)) & (values >= MISSING) & (values < (np.inf if bound is None else bound))
-    limit = "" if bound is None else f" to {bound - 1}"
-    table.refuse(column, ~allowed, f"a class is a whole number from 0{limit}, or empty where it is missing")
+    allowed = (values == np.floor(values)) & (values >= MISSING) & (values < bound)
+    table.refuse(column, ~allowed, f"a class is a whole number from 0 to {bound - 1}, or empty where it is missing")
     return values.astype(np.int64), int(values.max(initial=-1)) + 1
 
 

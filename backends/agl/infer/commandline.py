@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except OSError as error:
+    except (OSError, MemoryError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 

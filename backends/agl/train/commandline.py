@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
                 raise ValueError(f"{parsed.output} exists: give the name of a new .safetensors file")
             result = trained(parsed, settings, shards, output)
         print(result)
-    except (ValueError, OSError, RuntimeError) as error:
+    except (ValueError, OSError, RuntimeError, MemoryError) as error:
         print(f"error: {root_cause(error)}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
     return 0

@@ -113,6 +113,7 @@ MISTAKES: list[tuple[Columns, Columns, dict[str, Any], str]] = [
         {},
         r"nodes\..*: (row 2, )?column 'id'.*(63 bits|ids are integers)",
     ),
+    (NODES | {"label": [0, 1 << 20, 2]}, EDGES, {}, r"nodes\..*: row 2, column 'label': a class is .* 0 to 1048575"),
     (NODES, EDGES | {"type": [0, 1, -1, 2]}, {}, r"edges\..*: row 3, column 'type': a type is a whole number from 0"),
     (NODES | {"type": [0, 1.5, 2]}, EDGES, {}, r"nodes\..*: row 2, column 'type': a type is a whole number from 0"),
     (NODES, EDGES, {"edge_features": ["f"]}, r"edges\..*: there is no column 'f', only source, target"),
