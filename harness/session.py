@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -134,10 +135,16 @@ class Session:
     def _verify(self) -> Json | None:
         if not self.config.measure.parity:
             return None
-        try:
-            return gate_of(self.config.scenario.name)(self.config, self.graph)
-        except Incorrect as wrong:
-            raise CellFailed("incorrect", str(wrong), parity=wrong.parity) from wrong
+        gate, parity = gate_of(self.config.scenario.name), Json()
+        for backend in self.scenario.gate_configs():
+            options = {key: value for key, value in vars(backend).items() if value != vars(self.config.backend)[key]}
+            name = "".join(f", {key}={value}" for key, value in options.items())
+            try:
+                answer = gate(replace(self.config, backend=backend), self.graph)
+            except Incorrect as wrong:
+                raise CellFailed("incorrect", f"{wrong}{name}", parity=wrong.parity) from wrong
+            parity |= {f"{part}{name}": compared for part, compared in answer.items()}
+        return parity
 
     def sample(self, calls: int = 1) -> TimedSample:
         """Run the timed call once and discard it, then ``calls`` times: their mean is the sample.

@@ -1,6 +1,7 @@
 """Forms of the products that are tried once in ``prepare``: column panels, then dense tiles where no panels won."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,7 +12,9 @@ from backends.kernels.operand import operand
 from backends.kernels.panels import choose_panels
 from backends.kernels.tiles import TileChoice, choose_tiles
 
-FORMS = ("panels", "tiles", "inflation")
+FORMED = ("panels", "tiles")
+FORMS = (*FORMED, "inflation")
+LEAST_DENSITY = 1 / 1024  # of a tile with one edge
 Forms = dict[str, dict[str, float]]
 
 
@@ -38,13 +41,25 @@ def adapt(
     return forms
 
 
+def gate_configs(config: BlocksparseConfig, used: Iterable[Forms]) -> list[BlocksparseConfig]:
+    """The options with which the parity gate is passed: also with a form in every product, where some product has it.
+
+    On the gate's small graphs no trial would choose it.
+    """
+    names = {name for forms in used for name in FORMED if forms[name]}
+    forced = (replace(config, forms=name, density_threshold=LEAST_DENSITY) for name in sorted(names))
+    return [config, *forced]
+
+
 def _try(config: BlocksparseConfig, matrix: LayerMatrix, width: int, transposed: bool) -> tuple[int, TileChoice]:
     """The number of panels and the choice of tiles of one product."""
     arguments = matrix.csr, width, matrix.weight, transposed
     side = operand(matrix.csr).backward if transposed else operand(matrix.csr).forward
     side.panels.pop(width, None)  # of an earlier task on this matrix with other options
     side.tiles.pop(width, None)
-    panels = choose_panels(*arguments).panels if config.on("panels") and config.trial else 1
-    if panels > 1 or not config.on("tiles"):
+    panels = 1
+    if config.on("panels") and config.forms != "tiles":
+        panels = choose_panels(*arguments, trial=config.forms == "tried").panels
+    if panels > 1 or not config.on("tiles") or config.forms == "panels":
         return panels, TileChoice(False, 0.0)
-    return panels, choose_tiles(*arguments, config.density_threshold, config.trial)
+    return panels, choose_tiles(*arguments, config.density_threshold, config.forms == "tried")

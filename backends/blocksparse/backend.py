@@ -8,7 +8,7 @@ from backends.base.inferrer import TorchInferrer
 from backends.base.layered import LayeredTrainer, LayerMatrix, float_tensor
 from backends.base.multiplier import TorchMultiplier
 from backends.batches import BatchPlan
-from backends.blocksparse.adaptive import Forms, adapt
+from backends.blocksparse.adaptive import Forms, adapt, gate_configs
 from backends.blocksparse.config import BlocksparseConfig
 from backends.contract import Clock
 from backends.kernels import gat, spmm
@@ -33,6 +33,10 @@ class BlocksparseTrainer(LayeredTrainer):
         with clock.phase("forms"):
             self.forms = adapt(self.config, spec.name, self.device, self.full.structure[0], self.spmm_operands())
 
+    def gate_configs(self) -> list[BlocksparseConfig]:
+        """The options with which the parity gate is passed."""
+        return gate_configs(self.config, [self.forms])
+
     def scores_edges(self, spec: ModelSpec, plan: BatchPlan) -> bool:
         """One process does; ranks cut no features of edges."""
         return self.config.ranks == 1 and not self.config.replay
@@ -54,6 +58,10 @@ class BlocksparseInferrer(TorchInferrer):
         matrix: LayerMatrix = trainer.full_batch(trainer.graph, trainer.plan.nodes).structure[0]
         self.forms = adapt(trainer.config, trainer.spec.name, trainer.device, matrix, self.spmm_operands())
 
+    def gate_configs(self) -> list[BlocksparseConfig]:
+        """The options with which the parity gate is passed."""
+        return gate_configs(self.trainer.config, [self.forms])
+
     def facts(self) -> dict[str, Any]:
         """Sizes of the products, and which of them run in panels or tiles."""
         return super().facts() | getattr(self, "forms", {})
@@ -73,6 +81,10 @@ class BlocksparseMultiplier(TorchMultiplier):
     def facts(self) -> dict[str, Any]:
         """Sizes of the products, and which of them run in panels or tiles."""
         return super().facts() | self.forms
+
+    def gate_configs(self) -> list[BlocksparseConfig]:
+        """The options with which the parity gate is passed."""
+        return gate_configs(self.config, [self.forms])
 
     def aggregate(self, structure: LayerMatrix, x: Tensor) -> Tensor:
         """Weighted sum or mean by the kernel ``spmm``."""

@@ -10,6 +10,7 @@ import numpy as np
 from backends.base.refusals import refuse_fanouts
 from backends.base.trainer import Batch
 from backends.batches import BatchPlan
+from backends.blocksparse.adaptive import gate_configs
 from backends.blocksparse.backend import BlocksparseInferrer, BlocksparseTrainer
 from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.layout import RankLayout
@@ -118,6 +119,10 @@ class RanksTrainer(BlocksparseTrainer):
         state: State = self.each("state")[0]
         return state
 
+    def gate_configs(self) -> list[BlocksparseConfig]:
+        """The options with which the parity gate is passed, by the forms that the ranks use."""
+        return gate_configs(self.config, self.each("forms"))
+
     def target_batch(self, targets: Nodes) -> Batch:
         """The whole graph's matrix, for the facts."""
         return Batch(self.structure(self.graph), None, targets)
@@ -170,6 +175,10 @@ class RanksInferrer(BlocksparseInferrer):
         """Cut the graph and hand the slices to the ranks; phases ``structure``, ``ranks``."""
         self.trainer.set_task(graph, spec, training, BatchPlan(plan.nodes), forward_only=True)
         self.trainer.distribute(state, clock)
+
+    def gate_configs(self) -> list[BlocksparseConfig]:
+        """The options with which the parity gate is passed, by the forms that the ranks use."""
+        return self.trainer.gate_configs()
 
     def spmm_operands(self) -> list[dict[str, Any]]:
         """The products of one pass over the whole graph."""

@@ -25,6 +25,7 @@ LEAST_EDGES = 6  # of a row in a panel, on average
 GAIN = 0.95  # of the seconds without panels: panels that take more are noise
 TRIAL_EDGES = 1 << 22  # of the rows that are tried, and so many times the columns that the table is read
 TRIAL_READS = 16
+UNTRIED = 3
 _TRIALS = 3
 
 
@@ -36,10 +37,11 @@ class PanelChoice:
     seconds: dict[int, float]
 
 
-def choose_panels(csr: Csr, width: int, weight: Tensor | None, transposed: bool) -> PanelChoice:
+def choose_panels(csr: Csr, width: int, weight: Tensor | None, transposed: bool, trial: bool = True) -> PanelChoice:
     """Try products of a table of ``width`` columns in panels of several sizes, and keep the fastest for later calls.
 
-    ``weight`` [nnz] is that of the product, in the forward order; its type is the table's, else float32.
+    ``weight`` [nnz] is that of the product, in the forward order; its type is the table's, else float32. Without
+    ``trial`` every table is cut, into ``UNTRIED`` panels.
     """
     if extension is None or IMPLEMENTATIONS["cpu"] is not native:
         return PanelChoice(1, {})
@@ -47,13 +49,15 @@ def choose_panels(csr: Csr, width: int, weight: Tensor | None, transposed: bool)
     side, columns = (matrix.backward, csr.shape[0]) if transposed else (matrix.forward, csr.shape[1])
     dtype = torch.float32 if weight is None else weight.dtype
     side.panels.pop(width, None)
-    counts = _counts(side, columns, width * dtype.itemsize)
+    counts = _counts(side, columns, width * dtype.itemsize) if trial else [UNTRIED]
     if not counts:
         return PanelChoice(1, {})
     if weight is not None and transposed:
         weight = matrix.transposed_weight(weight)
-    seconds = _try(_sample(side, columns), counts, torch.ones((columns, width), dtype=dtype), weight)
-    best = min(seconds, key=lambda count: seconds[count] * (1.0 if count > 1 else GAIN))
+    seconds: dict[int, float] = {}
+    if trial:
+        seconds = _try(_sample(side, columns), counts, torch.ones((columns, width), dtype=dtype), weight)
+    best = min(seconds or counts, key=lambda count: seconds.get(count, 0.0) * (1.0 if count > 1 else GAIN))
     starts = cut_panels(side, columns, best) if best > 1 else None
     if starts is None:
         return PanelChoice(1, seconds)

@@ -29,6 +29,10 @@ class Scenario(Protocol):
         """Build and prepare the engine; ``limit`` keeps the first batches only."""
         ...
 
+    def gate_configs(self) -> list[Any]:
+        """Options of the engine with which the parity gate is passed."""
+        ...
+
     def draw(self, index: int) -> None:
         """Draw the batches of the timed call ``index``, which all engines get alike, before it is timed."""
         ...

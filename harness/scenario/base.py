@@ -3,16 +3,27 @@
 from collections.abc import Callable
 from typing import Any
 
+from harness.planning.schema import RunConfig
+
 
 class EngineScenario:
     """A scenario of one engine."""
 
+    config: RunConfig
     engine: Any
 
     @property
     def now(self) -> Callable[[], float] | None:
         """Simulated time of an engine that has one."""
         return getattr(self.engine, "now", None)
+
+    def gate_configs(self) -> list[Any]:
+        """Options of the engine with which the gate is passed: the cell's, and what the prepared engine adds.
+
+        An engine that chooses among forms by the graph adds those that it chose, as the gate's graphs are others.
+        """
+        own: list[Any] = self.engine.gate_configs() if hasattr(self.engine, "gate_configs") else [self.config.backend]
+        return own
 
     def draw(self, index: int) -> None:
         """Draw the batches of the next timed call; nothing by default."""

@@ -1,0 +1,69 @@
+"""Panels and tiles pass the parity gate where a product uses them, though no trial would choose them on its graphs."""
+
+from dataclasses import replace
+
+import pytest
+
+from backends.ablation import resolve
+from backends.batches import BatchPlan
+from backends.blocksparse.adaptive import LEAST_DENSITY
+from backends.kernels import panels
+from backends.model import TrainingSpec, initial_state
+from backends.registry import config_class, runtime
+from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
+from harness.scenario.setup import spec_of
+from harness.verify import gate_of
+from harness.verify.graphs import small_graph
+from harness.verify.outcome import Incorrect
+from tests.contract.test_parity import PlainClock
+
+FORMS = ("panels", "tiles")
+MODELS = ("gcn", "sage", "sgc", "ngcn", "lightgcn")
+
+
+def cell(model, forms, scenario="train"):
+    backend = resolve(config_class("blocksparse")(forms=forms, density_threshold=LEAST_DENSITY), [])
+    return RunConfig(
+        dataset=DatasetConfig("tiny"),
+        model=ModelConfig(model, hidden=8),
+        backend=backend,
+        training=TrainingConfig(dropout=0.0),
+        scenario=ScenarioConfig(scenario),
+        threads=2,
+    )
+
+
+@pytest.mark.parametrize("forms", FORMS)
+@pytest.mark.parametrize("model", MODELS)
+def test_a_form_is_used_on_the_gates_graphs_and_passes(model, forms):
+    graph = small_graph("multiclass", 4, weighted=model == "gcn", nodes=150)
+    config = cell(model, forms)
+    spec = spec_of(config, graph)
+    engine = runtime(config.backend, "train")
+    plan = BatchPlan(graph.nodes_of("train"))
+    engine.prepare(graph, spec, TrainingSpec(dropout=0.0), initial_state(spec, 0), plan, PlainClock())
+    assert engine.forms[forms] and not engine.forms["panels" if forms == "tiles" else "tiles"]
+    tried = replace(config.backend, forms="tried", density_threshold=0.35)
+    engine.config = tried
+    assert engine.gate_configs() == [tried, config.backend]
+    gate_of("train")(config, graph)
+
+
+@pytest.mark.parametrize("scenario", ["infer", "spmm"])
+@pytest.mark.parametrize("forms", FORMS)
+def test_other_scenarios_pass_too(forms, scenario):
+    gate_of(scenario)(cell("gcn", forms, scenario), small_graph("multiclass", 4, weighted=True, nodes=150))
+
+
+def test_a_wrong_cut_is_caught(monkeypatch):
+    cut = panels.cut_panels
+
+    def without_the_last_panel(*arguments):
+        starts = cut(*arguments)
+        starts[-1] = starts[-2]
+        return starts
+
+    monkeypatch.setattr(panels, "cut_panels", without_the_last_panel)
+    graph = small_graph("multiclass", 4, weighted=True, nodes=150)
+    with pytest.raises(Incorrect):
+        gate_of("train")(cell("gcn", "panels"), graph)
