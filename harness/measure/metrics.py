@@ -54,12 +54,22 @@ def loss(logits: Floats, labels: Labels) -> float:
 
 
 def scorers(graph: Graph) -> dict[str, Callable[[Floats, Labels], float]]:
-    """Return the metrics of a graph's task, the deciding one first: micro-F1, AUC of two classes, accuracy."""
+    """Return the metrics of a graph's task, the deciding one first: micro-F1, AUC of two classes, accuracy.
+
+    There is no AUC where the labels of some split are of one class.
+    """
     if graph.task == "multilabel":
         return {"micro_f1": micro_f1}
     if graph.task == "multiclass":
-        return {"auc": auc, "accuracy": accuracy} if graph.classes == 2 else {"accuracy": accuracy}
+        return ({"auc": auc} if graph.classes == 2 and _has_both_classes(graph) else {}) | {"accuracy": accuracy}
     raise ValueError(f"data set {graph.name} has the task {graph.task!r}: allowed are multiclass, multilabel")
+
+
+def _has_both_classes(graph: Graph) -> bool:
+    """Whether every split has nodes of both of two classes."""
+    assert graph.labels is not None
+    labels = [graph.labels[nodes] for split in SPLITS if len(nodes := graph.nodes_of(split))]
+    return all((of_split == label).any() for of_split in labels for label in (0, 1))
 
 
 def loss_and_score(graph: Graph, nodes: NDArray[np.int64], predict: Predict) -> tuple[float, float]:

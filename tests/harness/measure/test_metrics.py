@@ -38,6 +38,15 @@ def test_auc_needs_both_classes():
         metrics.auc(np.zeros((3, 2), dtype=np.float32), np.ones(3, dtype=np.int64))
 
 
+def test_two_classes_of_which_a_split_has_one_are_scored_by_accuracy():
+    graph = small_graph("multiclass", 2, weighted=False)
+    labels = np.where(graph.split == 2, 0, graph.labels)
+    scores = metrics.scores_of_splits(
+        replace(graph, labels=labels), lambda _, nodes: np.zeros((len(nodes), 2), np.float32)
+    )
+    assert scores["name"] == "accuracy" and scores["test"] == 1.0 and "also" not in scores
+
+
 @given(SEEDS, st.integers(1, 6))
 def test_micro_f1_is_the_harmonic_mean_of_precision_and_recall(seed, classes):
     logits, labels = draw(seed, classes, multilabel=True)
