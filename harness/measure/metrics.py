@@ -69,7 +69,7 @@ def _has_both_classes(graph: Graph) -> bool:
     """Whether every split has nodes of both of two classes."""
     assert graph.labels is not None
     labels = [graph.labels[nodes] for split in SPLITS if len(nodes := graph.nodes_of(split))]
-    return all((of_split == label).any() for of_split in labels for label in (0, 1))
+    return all(bool((of_split == label).any()) for of_split in labels for label in (0, 1))
 
 
 def loss_and_score(graph: Graph, nodes: NDArray[np.int64], predict: Predict) -> tuple[float, float]:
