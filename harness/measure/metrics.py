@@ -60,8 +60,10 @@ def scorers(graph: Graph) -> dict[str, Callable[[Floats, Labels], float]]:
     """
     if graph.task == "multilabel":
         return {"micro_f1": micro_f1}
+    if graph.task == "multiclass" and graph.classes == 2 and _has_both_classes(graph):
+        return {"auc": auc, "accuracy": accuracy}
     if graph.task == "multiclass":
-        return ({"auc": auc} if graph.classes == 2 and _has_both_classes(graph) else {}) | {"accuracy": accuracy}
+        return {"accuracy": accuracy}
     raise ValueError(f"data set {graph.name} has the task {graph.task!r}: allowed are multiclass, multilabel")
 
 
