@@ -182,6 +182,8 @@ def test_every_breach_of_the_contract_is_caught(mistake, message):
 def test_a_wrong_sampler_is_incorrect_and_never_timed():
     session = Session.__new__(Session)
     session.config, session.graph = config(WrongConfig(mistake="hop")), GRAPH
+    session.scenario = scenario_class("sample")(session.config, GRAPH)
+    session.scenario.prepare(Clock(), None)
     with pytest.raises(CellFailed, match="agl breaks the contract of sampling on small graph: 1 hops") as failed:
         session._verify()
     assert failed.value.status == "incorrect" and failed.value.parity["small graph"]["targets"] == 60

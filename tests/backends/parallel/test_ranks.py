@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from backends.contract import DEADLINE
-from backends.parallel.ranks import RankEnded, RankFailed, in_all_ranks, shared_pool
+from backends.parallel.ranks import RankEnded, RankFailed, close_pools, in_all_ranks, shared_pool
 from harness.launcher.failure import status_of
 from tests.backends.parallel.rank_objects import BLOCK
 from tests.cells import eventually, mark_processes, marked
@@ -43,6 +43,7 @@ def test_ranks_add_up_and_are_used_again_with_their_share_of_threads_and_mapped_
 
 
 def test_the_memory_pass_covers_all_ranks():
+    close_pools()  # of other tests, whose ranks would answer too
     objects = adders()
     objects.each("grow", [(), ()])
     assert len(in_all_ranks("harness.measure.memory:trim")) == 2

@@ -9,7 +9,9 @@ import pytest
 from backends.agl.config import AglConfig
 from backends.agl.flat.flattener import AglFlattener
 from harness.launcher.failure import CellFailed
+from harness.measure.clock import Clock
 from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
+from harness.scenario import scenario_class
 from harness.session import Session
 from harness.verify.flatten import verify_flattening
 from harness.verify.outcome import Incorrect
@@ -95,6 +97,8 @@ def test_wrong_records_are_caught(column):
 def test_a_wrong_flattener_is_incorrect_and_never_timed(tmp_path):
     session = Session.__new__(Session)
     session.config, session.graph = config(WrongConfig(column="ranks")), GRAPH
+    session.scenario = scenario_class("flatten")(session.config, GRAPH)
+    session.scenario.prepare(Clock(), None)
     with pytest.raises(CellFailed) as failed:
         session._verify()
     assert failed.value.status == "incorrect" and failed.value.parity["small graph"]["targets"] == 60
