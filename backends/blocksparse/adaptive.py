@@ -46,7 +46,7 @@ def gate_configs(config: BlocksparseConfig, used: Iterable[Forms]) -> list[Block
 
     On the gate's small graphs no trial would choose it.
     """
-    names = {name for forms in used for name in FORMED if forms[name]}
+    names = {name for forms in used for name in FORMED if forms.get(name)}
     forced = (replace(config, forms=name, density_threshold=LEAST_DENSITY) for name in sorted(names))
     return [config, *forced]
 

@@ -59,8 +59,8 @@ def mark() -> None:
 
 
 def growth() -> int:
-    """Bytes by which the peak of this process exceeds that at the mark."""
-    return _marks[0].growth()
+    """Bytes by which the peak of this process exceeds that at the mark; 0 for a rank that started after it."""
+    return _marks[0].growth() if _marks else 0
 
 
 def limit_data(limit: int) -> None:

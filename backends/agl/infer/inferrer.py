@@ -201,8 +201,9 @@ class RecordInferrer(_JobInferrer):
         distinct, self.places = np.unique(targets, return_inverse=True)
         self.ids = distinct if job.graph.node_ids is None else np.asarray(job.graph.node_ids)[distinct]
         with clock.phase("flatten"):
-            embed = self.config.features == "embedded"
-            flatten_to(self.folder / "shards", job.graph, distinct, FlattenJob(job.sampling, job.filtering, embed))
+            embed, threads = self.config.features == "embedded", torch.get_num_threads()
+            flat = FlattenJob(job.sampling, job.filtering, embed, threads=threads)
+            flatten_to(self.folder / "shards", job.graph, distinct, flat)
         size = self.plan.size or BATCH
         reader = GraphFeatureReader(self.folder / "shards")
         self.inference = RecordInference(reader, job.spec, job.state, size)
@@ -212,6 +213,8 @@ class RecordInferrer(_JobInferrer):
         by_id = np.argsort(self.ids)
         scores = np.empty((len(self.ids), self.job.spec.classes), dtype=np.float32)
         self.inference.computed = 0
+        if self.config.page_cache == "cold":
+            self.inference.reader.drop_pages()
         with clock.phase("forward"):
             for ids, logits in self.inference.batches():
                 scores[by_id[np.searchsorted(self.ids, ids, sorter=by_id)]] = logits

@@ -12,6 +12,7 @@ READS = {
     ("graphfeature", "warm"): "shards",
     ("graphfeature", "cold"): "cold shards",
 }
+GAIN = 1.05  # smaller speed-ups are noise
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def _verdict(reads: str, pairs: Sequence[Pair]) -> str:
     best: dict[int, float] = {}
     for pair in _of(reads, pairs):
         best[pair.threads] = max(best.get(pair.threads, 0.0), pair.speed)
-    paying = [threads for threads in sorted(best) if best[threads] > 1]
+    paying = [count for count in sorted(best) if all(best[more] > GAIN for more in best if more >= count)]
     measured = " and ".join(map(str, sorted(best)))
     outcome = f"it pays from a cell of {paying[0]} threads on" if paying else "it does not pay"
     return f"With batches from {reads} {outcome} (measured: {measured}; best {max(best.values()):.2f}x)."
