@@ -13,7 +13,8 @@ from backends.agl.networks import builder_of, network_of
 from backends.agl.sampled_graph import SampledGraph
 from backends.agl.unsampled_graph import UnsampledGraph
 from backends.base.inferrer import TorchInferrer
-from backends.base.layered import LayeredTrainer, LayerMatrix
+from backends.base.layered import LayerMatrix
+from backends.base.layered_trainer import LayeredTrainer
 from backends.base.loss import targets_of
 from backends.base.network import Network
 from backends.base.trainer import Batch, original_numbers
@@ -80,7 +81,14 @@ class AglTrainer(LayeredTrainer):
         return str(self.config.form) if self.config.on("pruning") else "full"
 
     def _full_batch(self) -> Batch:
-        return replace(self.mini_batch(self.plan.nodes), labels=targets_of(self.graph, self.plan.nodes))
+        batch = self.mini_batch(self.plan.nodes)
+        drops_edges = self.spec.name == "gat" and self.training.attention_dropout > 0
+        structure = numbered(batch.structure) if drops_edges else batch.structure
+        return replace(batch, structure=structure, labels=targets_of(self.graph, self.plan.nodes))
+
+    def is_captured(self) -> bool:
+        """Not where ``resample`` makes another batch in each epoch."""
+        return not self.config.resample and super().is_captured()
 
     def _resample(self, index: int) -> None:
         """With ``resample``, switch to the samples of epoch ``index``."""
@@ -156,6 +164,16 @@ class AglTrainer(LayeredTrainer):
     def _ascending_targets(self, index: int) -> Iterator[Nodes]:
         """Targets of each batch, sorted like the matrices' rows: logits and gradients then need no permutation."""
         return map(np.sort, self.plan.targets(index))
+
+
+def numbered(matrices: list[LayerMatrix]) -> list[LayerMatrix]:
+    """Number the edges of matrices that serve all epochs, where they have no ids, so that masks of attention repeat."""
+    matrix_of = {
+        id(matrix.csr): replace(matrix.csr, edge_ids=np.arange(matrix.csr.nnz, dtype=np.int64))
+        for matrix in matrices
+        if matrix.csr.edge_ids is None
+    }
+    return [replace(matrix, csr=matrix_of.get(id(matrix.csr), matrix.csr)) for matrix in matrices]
 
 
 def labelled_nodes(graph: Graph, split: str) -> Nodes:

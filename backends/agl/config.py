@@ -43,7 +43,8 @@ class AglConfig(BackendConfig):
     the one server and all workers are threads of this process. ``checkpoint_every`` counts updates.
 
     ``sparse`` keeps features sparse where the data set has them so. ``loss`` of 0/1 rows of labels is ``fused``
-    with its gradient, or ``torch``'s, to compare at equal losses.
+    with its gradient, or ``torch``'s, to compare at equal losses. ``capture`` records the step of a small full batch
+    and repeats its kernels without Python.
     """
 
     name: str = "agl"
@@ -74,6 +75,7 @@ class AglConfig(BackendConfig):
     staleness: int = 2
     checkpoint_every: int = 100
     loss: str = loss_setting("fused")
+    capture: bool = setting(True, before=True)
 
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.agl.train.trainer:trainer_of",

@@ -9,20 +9,13 @@ import torch
 from torch import Tensor
 
 from backends.base.network import Network
-from backends.base.optimizer import KernelAdam
 from backends.base.propagation import propagated
-from backends.base.sparse_rows import Rows, SparseRows, dropped, product, product_pair, projected
-from backends.base.trainer import TorchTrainer
-from backends.batches import BatchPlan
-from backends.contract import Clock
+from backends.base.sparse_rows import Rows, dropped, prefix, product, product_pair, projected
 from backends.kernels import Mask, attention_key, bias_activation, dense, gat, gat_layer, mask_key, spmm, spmm_layer
-from backends.kernels.operand import build_transpose, unpartitioned
+from backends.kernels.operand import unpartitioned
 from backends.kernels.rows import MatrixRows, spmm_with_own
-from backends.model import ModelSpec, State, TrainingSpec
-from datasets.adjacency import adjacency_of
+from backends.model import ModelSpec, TrainingSpec
 from datasets.csr import Csr
-from datasets.features import Features, SparseFeatures
-from datasets.graph import Graph
 
 Parts = dict[str, Tensor]
 AGGREGATIONS = ("partitioned", "serial", "scattered")
@@ -264,11 +257,6 @@ def row_nodes(nodes: Tensor | None, matrix: LayerMatrix) -> Tensor | None:
     return matrix.own_columns if nodes is None else nodes.index_select(0, matrix.own_columns)
 
 
-def prefix(x: Any, rows: int) -> Any:
-    """The first rows; all of them without a slice, whose gradient would be a copy."""
-    return x if len(x) == rows else x[:rows]
-
-
 def select_rows(x: Any, rows: int | Tensor) -> Any:
     """The first ``rows`` rows, or the rows with the numbers ``rows``."""
     return prefix(x, rows) if isinstance(rows, int) else x.index_select(0, rows)
@@ -297,85 +285,6 @@ def attends_first(spec: ModelSpec, layer: int, csr: Csr) -> bool:
     passes = 2 if layer == 0 else 3
     attended = 3 * rows * in_width * out + passes * columns * in_width * _SCORES + _ATTENTION * csr.nnz * in_width
     return attended < passes * columns * in_width * out + _ATTENTION * csr.nnz * out
-
-
-class LayeredTrainer(TorchTrainer):
-    """The trainer of engines over our kernels: whole-graph matrices, the fused loss."""
-
-    own_loss = "fused"
-
-    @property
-    def has_sparse_input(self) -> bool:
-        """Whether the network's input is a sparse matrix."""
-        return self.sparse_input
-
-    @property
-    def sparse_input(self) -> bool:
-        """Whether the first layer multiplies sparse features, by the switch ``sparse``."""
-        return isinstance(self.graph.features, SparseFeatures) and bool(self.config.on("sparse"))
-
-    def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
-        """The network over our kernels."""
-        return LayeredNetwork(spec, training, sparse_input=self.sparse_input)
-
-    def make_optimizer(self) -> Any:
-        """Our Adam on the CPU, else torch's optimizer: on a GPU its fused Adam takes one launch."""
-        ours = self.training.optimizer == "adam" and self.device.type == "cpu"
-        return KernelAdam(self.model, self.training) if ours else super().make_optimizer()
-
-    def input_of(self, features: Features) -> Rows:
-        """Features as the network takes them."""
-        if self.sparse_input and isinstance(features, SparseFeatures):
-            return SparseRows.of(features, self.device, self.dtype)
-        return super().input_of(features)
-
-    def structure(self, graph: Graph) -> list[LayerMatrix]:
-        """The whole graph's matrix, once per layer."""
-        adjacency = adjacency_of(graph, self.spec.name, self.training.dtype)
-        weight = float_tensor(adjacency.weight, self.device, self.dtype)
-        features = float_tensor(adjacency.edge_features, self.device, self.dtype) if self.spec.edge_width else None
-        return [LayerMatrix(adjacency.csr, weight, features=features)] * self.spec.layers
-
-    def prepare(
-        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
-    ) -> None:
-        """Also build the transposes of the matrices that all epochs share; phase ``transpose``."""
-        super().prepare(graph, spec, training, state, plan, clock)
-        with clock.phase("transpose"):
-            for layer, matrix in self.kept_matrices():
-                self._build_transpose(layer, matrix)
-            if self.plan.full_batch and isinstance(self.full.features, SparseRows):
-                rows = prefix(self.full.features, self.full.structure[0].csr.shape[1])
-                build_transpose(rows.csr, rows.values)
-
-    def kept_matrices(self) -> list[tuple[int, LayerMatrix]]:
-        """The matrices that all epochs share, with their layers."""
-        return list(enumerate(self.full.structure)) if self.plan.full_batch else []
-
-    def _build_transpose(self, layer: int, matrix: LayerMatrix) -> None:
-        if not isinstance(self.model, LayeredNetwork) or not self.has_backward_product(layer, matrix.csr):
-            return
-        matrix = self.model.in_form(matrix)
-        origin = matrix.origin if self.model.transposes_origin(layer, matrix) else None
-        shared = matrix if origin is None else origin
-        averages = self.spec.name == "sage" and origin is None
-        build_transpose(shared.csr, shared.weight, mean=self.dtype if averages else None)
-
-    def layer_csrs(self, structure: Any) -> list[Csr]:
-        """The matrix of each layer."""
-        return [matrix.csr for matrix in structure]
-
-    def aggregates_first(self, layer: int) -> bool:
-        """Whether a layer aggregates its input, in training or in inference as the task is."""
-        if layer == 0 and self.sparse_input:
-            return False
-        return aggregates_first(self.spec, layer, not self.forward_only)
-
-    def gathers_input(self, layer: int, csr: Csr) -> bool:
-        """Whether a layer aggregates or attends over its input."""
-        if layer == 0 and self.sparse_input:
-            return False
-        return self.aggregates_first(layer) or attends_first(self.spec, layer, csr)
 
 
 def float_tensor(array: Any, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Tensor | None:

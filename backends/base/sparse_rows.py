@@ -76,6 +76,11 @@ def tensor(array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array)
 
 
+def prefix(x: Any, rows: int) -> Any:
+    """The first rows; all of them without a slice, whose gradient would be a copy."""
+    return x if len(x) == rows else x[:rows]
+
+
 def features_of(rows: Rows) -> Features:
     """The input of a layer as features."""
     return SparseFeatures(rows.csr, rows.values.numpy()) if isinstance(rows, SparseRows) else rows.numpy()

@@ -183,16 +183,24 @@ class TorchTrainer:
         self.model.epoch = index
         total, count = 0.0, 0
         for batch in self.batches(index, clock):
-            self.optimizer.zero_grad(set_to_none=True)
-            with clock.phase("forward"):
-                loss = self.loss(self.logits(batch), self.batch_labels(batch))
-            with clock.phase("backward"):
-                loss.backward()
-            with clock.phase("step"):
-                self.optimizer.step()
-            total += float(loss.detach()) * len(batch.targets)
+            total += self.train_batch(batch, clock) * len(batch.targets)
             count += len(batch.targets)
         return total / count
+
+    def train_batch(self, batch: Batch, clock: Clock) -> float:
+        """Take one step with a batch and return its mean loss; phases ``forward``, ``backward``, ``step``."""
+        self.optimizer.zero_grad(set_to_none=True)
+        with clock.phase("forward"):
+            loss = self.loss_of_batch(batch)
+        with clock.phase("backward"):
+            loss.backward()
+        with clock.phase("step"):
+            self.optimizer.step()
+        return float(loss.detach())
+
+    def loss_of_batch(self, batch: Batch) -> Tensor:
+        """Mean loss of a batch, with autograd."""
+        return self.loss(self.logits(batch), self.batch_labels(batch))
 
     def logits(self, batch: Batch) -> Tensor:
         """Logits of a batch's targets, in their order."""
@@ -287,22 +295,26 @@ class TorchTrainer:
     def facts(self) -> dict[str, Any]:
         """Sizes of an epoch's SpMMs, and operations of its dense layers, as if all batches were like the first."""
         structure = self.target_batch(self.plan.targets(0)[0]).structure
-        operands, flops = self.spmms_of(structure, self.plan.batches), 0
-        # zeros of sparse features need not be multiplied, whatever the engine does
-        share = share_set(self.graph.features) if isinstance(self.graph.features, SparseFeatures) else 1.0
-        for layer, layer_flops in enumerate(self._dense_flops(structure)):
-            flops += int(layer_flops * share) if layer == 0 else layer_flops
+        operands = self.spmms_of(structure, self.plan.batches)
+        flops = sum(self.dense_flops_of(structure))
         return {"spmm": [spmm_facts(operand) for operand in operands], "dense_flops": flops * self.plan.batches}
 
-    def _dense_flops(self, structure: Any) -> list[int]:
-        """Operations of the dense products of one step, first layer first."""
-        csrs = self.layer_csrs(structure)
+    def dense_flops_of(self, structure: Any) -> list[int]:
+        """Operations of the dense products of one step, first layer first.
+
+        Zeros of sparse features are not counted: they need not be multiplied, whatever the engine does.
+        """
+        csrs, features = self.layer_csrs(structure), self.graph.features
         if self.spec.propagates:
-            return propagation_flops(self.spec, csrs[0].shape[0])
-        flops = []
-        for layer, csr in enumerate(csrs):
-            rows, columns = csr.shape
-            flops.append(dense_flops(self.spec, layer, rows if self.gathers_input(layer, csr) else columns, rows))
+            flops = list(propagation_flops(self.spec, csrs[0].shape[0]))
+        else:
+            shapes = [(csr.shape, self.gathers_input(layer, csr)) for layer, csr in enumerate(csrs)]
+            flops = [
+                dense_flops(self.spec, layer, rows if gathers else columns, rows)
+                for layer, ((rows, columns), gathers) in enumerate(shapes)
+            ]
+        if isinstance(features, SparseFeatures):
+            flops[0] = int(flops[0] * share_set(features))
         return flops
 
     def close(self) -> None:

@@ -5,7 +5,8 @@ from typing import Any
 from torch import Tensor
 
 from backends.base.inferrer import TorchInferrer
-from backends.base.layered import LayeredTrainer, LayerMatrix, float_tensor
+from backends.base.layered import LayerMatrix, float_tensor
+from backends.base.layered_trainer import LayeredTrainer
 from backends.base.multiplier import TorchMultiplier
 from backends.batches import BatchPlan
 from backends.blocksparse.adaptive import Forms, adapt, gate_configs

@@ -16,7 +16,8 @@ class BlocksparseConfig(BackendConfig):
 
     With ``panels`` a table beyond the cache is multiplied in column panels, where these won a trial in ``prepare``;
     with ``tiles`` squares of 32 x 32 with edges in at least the share ``density_threshold`` of their cells are
-    multiplied densely, where that won. ``forms`` names one of the two to use it wherever it can be, without a trial.
+    multiplied densely, where that won. With ``capture`` one process records the step of a small graph and repeats its
+    kernels without Python. ``forms`` names one of the two to use it wherever it can be, without a trial.
     ``ranks`` processes divide the rows, each block of them held ``replication`` times (1: 1D, more: 1.5D). Before a
     product, whole blocks are broadcast or only the rows that are needed travel (``exchange``). ``bounds`` cuts blocks
     of equally many rows or of about equally many edges. With ``overlap`` own columns multiply while rows travel.
@@ -32,6 +33,7 @@ class BlocksparseConfig(BackendConfig):
     density_threshold: float = setting(0.35, before=0.35)
     forms: str = setting("tried", choices=("tried", "panels", "tiles"), before="tried")
     loss: str = loss_setting("fused")
+    capture: bool = setting(True, before=True)
     ranks: int = setting(1, least=1, before=1)
     replication: int = setting(1, least=1, before=1)
     exchange: str = setting("halo", choices=("broadcast", "halo"), before="halo")

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from backends.base.layered import LayeredTrainer, LayerMatrix
+from backends.base.layered import LayerMatrix
+from backends.base.layered_trainer import LayeredTrainer
 from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.layout import RankLayout
 from backends.blocksparse.slices import Cut, RankSlice, cut

@@ -20,7 +20,7 @@ import torch
 from torch import distributed
 
 from backends.ablation import resolve
-from backends.base.layered import LayeredTrainer
+from backends.base.layered_trainer import LayeredTrainer
 from backends.batches import BatchPlan
 from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.pieces import pieces_of

@@ -8,9 +8,10 @@ from backends.kernels.adam import AdamRates, adam, adam_step
 from backends.kernels.aggregate import gat, gat_layer, product, spmm, spmm_layer
 from backends.kernels.blocks import LayerBlock, layer_blocks
 from backends.kernels.dense_layers import dense, projection
-from backends.kernels.dropout import Mask, attention_key, dropout, dropout_values, mask_key
+from backends.kernels.dropout import Mask, dropout, dropout_values
 from backends.kernels.edges import edge_softmax, sddmm
 from backends.kernels.epilogue import bias_activation
+from backends.kernels.epoch_key import attention_key, mask_key
 from backends.kernels.loss import binary_cross_entropy, cross_entropy
 from backends.kernels.neighbourhood import Neighbourhood, expansions, khop, union, union_with_places
 from backends.kernels.operand import partition_rows

@@ -9,7 +9,6 @@ from backends.kernels.checks import check_values
 from backends.kernels.dispatch import implementation
 from backends.kernels.operand import operand
 from datasets.csr import Csr
-from datasets.randomness import stream
 
 WORDS = 1 << 32
 
@@ -34,16 +33,6 @@ class Mask:
     def scale(self) -> float:
         """1 / (1 - rate), which keeps the mean."""
         return 1.0 / (1.0 - self.rate)
-
-
-def mask_key(seed: int, epoch: int, layer: int) -> int:
-    """The key of a layer's masks in one epoch."""
-    return stream(seed, f"dropout of epoch {epoch}, layer {layer}")
-
-
-def attention_key(seed: int, epoch: int, layer: int) -> int:
-    """The key of a layer's masks of attention in one epoch."""
-    return stream(seed, f"dropout of attention in epoch {epoch}, layer {layer}")
 
 
 def dropout(x: Tensor, mask: Mask) -> Tensor:

@@ -79,7 +79,7 @@ def everywhere(ray: Any, function: Any, *arguments: Any) -> list[Any]:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
-    task = ray.remote(num_cpus=0, max_retries=0)(function)
+    task = ray.remote(num_cpus=0, max_retries=3)(function)  # of a worker that dies, for example for want of memory
     return [task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, True)).remote(*arguments)
             for node in nodes]  # fmt: skip
 

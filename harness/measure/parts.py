@@ -1,7 +1,8 @@
 """Where the seconds of an epoch go: seconds of torch's operations by what they are for, in every engine on torch.
 
 One more epoch runs under torch's profiler. A forward operation is named by itself and the shapes of its operands; a
-backward one belongs to the forward operation that recorded it. Seconds of an operation are its own, without what it
+backward one belongs to the forward operation that recorded it. Steps that an engine repeats from a recording call
+kernels by name, with the shapes of their arrays in the name. Seconds of an operation are its own, without what it
 calls. ``rest`` is what no operation accounts for: Python, autograd's engine, data structures. It grows with the number
 of operations that Python or autograd calls, which is counted.
 """
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 
 PARTS = ("dropout", "input product", "aggregation", "dense", "loss", "optimizer", "rest")
+KERNEL = "kernel "
 ENGINE = "autograd::engine::evaluate_function: "
 # The first pattern that is found in the name decides; products are told apart by the shapes of their operands.
 PATTERNS = (
@@ -21,6 +23,8 @@ PATTERNS = (
     ("optimizer", r"^Optimizer\.|_fused_adam|_fused_sgd"),
     ("dropout", r"(?i)dropout|bernoulli"),
     ("loss", r"(?i)cross_?entropy|nll_?loss|log_?softmax"),
+    ("product", r"^kernel (spmm|dense_forward|dense_backward|add_tiles) "),
+    ("aggregation", r"^kernel "),
     (
         "product",
         r"^(aten::)?(mm|addmm|matmul|linear|bmm|_sparse_mm|_Dense|_Product|_ProductPair|_Projection|_SparseProduct"
@@ -105,6 +109,8 @@ def _part(event: Any, forward: dict[int, Any], shape: EpochShape) -> str:
     else:
         part = _named(name)
     shapes = [tuple(sizes) for sizes in event.input_shapes or ()]
+    if part == "product" and name.startswith(KERNEL):
+        return _kernel_product(name, shape)
     if part == "product":
         return _product(shapes, shape)
     over_edges = any(sizes and sizes[0] in shape.edges for sizes in shapes)
@@ -122,3 +128,11 @@ def _product(shapes: Sequence[tuple[int, ...]], shape: EpochShape) -> str:
         return "input product"
     square = any(rows == columns == shape.nodes for rows, columns in matrices)
     return "aggregation" if square or len(matrices) == 1 else "dense"
+
+
+def _kernel_product(name: str, shape: EpochShape) -> str:
+    """The same for a kernel of a recorded step, whose name ends with the shapes of its matrices."""
+    _, kernel, *sizes = name.split()
+    if any(str(shape.width) in size.split("x") for size in sizes) and shape.width != shape.nodes:
+        return "input product"
+    return "dense" if kernel.startswith("dense") else "aggregation"

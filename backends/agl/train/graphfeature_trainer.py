@@ -22,7 +22,8 @@ from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.source import Source
 from backends.agl.networks import builder_of
 from backends.agl.vectorize import matrices_of_records
-from backends.base.layered import LayeredTrainer, LayerMatrix
+from backends.base.layered import LayerMatrix
+from backends.base.layered_trainer import LayeredTrainer
 from backends.base.loss import targets_of
 from backends.base.sparse_rows import SparseRows
 from backends.base.trainer import Batch

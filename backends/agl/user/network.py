@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from backends.agl.user.specification import UserModelSpec
-from backends.base.layered import LayerMatrix, Parts, prefix
+from backends.base.layered import LayerMatrix, Parts
 from backends.base.network import Network
-from backends.base.sparse_rows import Rows, SparseRows
+from backends.base.sparse_rows import Rows, SparseRows, prefix
 from backends.model import State
 
 MESSAGE, OWN = "_", "h"  # the names of a message without one, and of a row's own embedding

@@ -9,6 +9,7 @@ from torch.autograd.function import once_differentiable
 
 from backends.kernels.buffers import empty, empty_like
 from backends.kernels.extension import arrays, extension, threads, workers
+from backends.kernels.native.dropout import MaskArguments
 from backends.kernels.native.epilogue import bias_activation, bias_activation_in_place
 from backends.kernels.operand import Operand
 
@@ -60,9 +61,9 @@ class AttentionKernel:
     edge_mask: Any
 
     @property
-    def _drawing(self) -> tuple[Any, ...] | None:
+    def _drawing(self) -> MaskArguments | None:
         mask = self.edge_mask
-        return None if mask is None else (mask.key, mask.bound, mask.scale, self.matrix.numbers)
+        return None if mask is None else MaskArguments.of(mask.key, mask.bound, mask.scale, self.matrix.numbers)
 
     def forward(self, operands: list[Tensor | None], flat: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Attend with z and the scores of sources, destinations and edges: the output, row maxima and sums.

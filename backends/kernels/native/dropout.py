@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from backends.kernels.buffers import empty_like
+from backends.kernels.epoch_key import EpochKey
 from backends.kernels.extension import arrays, extension, workers
 from backends.kernels.operand import Operand
 from backends.kernels.profiling import named
@@ -13,9 +14,26 @@ from backends.kernels.profiling import named
 _SMALL = 1 << 15  # entries worth a second thread
 
 
-def mask_arguments(mask: Any) -> tuple[Any, ...] | None:
+class MaskArguments(tuple[Any, ...]):
+    """A mask as the extension takes it, key, bound, scale and the rows' numbers, with the key that it was made of."""
+
+    key: int
+
+    @classmethod
+    def of(cls, key: int, *others: Any) -> "MaskArguments":
+        """Arguments of a key; the extension takes exact integers, other kinds would let it convert arrays as well."""
+        arguments = cls((int(key), *others))
+        arguments.key = key
+        return arguments
+
+    def of_epoch(self, epoch: int) -> "MaskArguments":
+        """The same mask in another epoch, where its key belongs to one."""
+        return self.of(self.key.of_epoch(epoch), *self[1:]) if isinstance(self.key, EpochKey) else self
+
+
+def mask_arguments(mask: Any) -> MaskArguments | None:
     """A mask, or none, as the extension takes it."""
-    return None if mask is None else (mask.key, mask.bound, mask.scale, *arrays(mask.nodes))
+    return None if mask is None else MaskArguments.of(mask.key, mask.bound, mask.scale, *arrays(mask.nodes))
 
 
 def dropout(x: Tensor, mask: Any) -> Tensor:

@@ -30,13 +30,13 @@ class _BinaryCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, share: Tensor | None) -> Tensor:
         logits = logits.detach().contiguous()
-        gradient = empty_like(logits)
-        total = extension.binary_cross_entropy(
+        gradient, value = empty_like(logits), logits.new_empty(())
+        extension.binary_cross_entropy(
             *arrays(logits, targets.contiguous(), None if share is None else share.contiguous()), 1.0 / logits.numel(),
-            gradient.numpy(), threads(),
+            *arrays(gradient, value), threads(),
         )  # fmt: skip
         ctx.save_for_backward(gradient)
-        return torch.tensor(total, dtype=logits.dtype)
+        return value
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
@@ -47,10 +47,10 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
         logits = logits.detach().contiguous()
-        gradient = empty_like(logits)
-        total = extension.cross_entropy(*arrays(logits, labels.contiguous(), gradient), threads())
+        gradient, value = empty_like(logits), logits.new_empty(())
+        extension.cross_entropy(*arrays(logits, labels.contiguous(), gradient, value), threads())
         ctx.save_for_backward(gradient)
-        return torch.tensor(total, dtype=logits.dtype)
+        return value
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
