@@ -191,6 +191,53 @@ class Sampler(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class PartitionTask:
+    """How nodes are to be divided: the number of parts, what they balance, the objective.
+
+    ``weights`` int64 [nodes, constraints] are the loads of a node, at least 0; a part has at most ``imbalance`` times
+    the mean of each. ``objective`` is ``cut`` (edges between parts) or ``volume`` (rows that parts need of others).
+    """
+
+    parts: int
+    weights: Nodes
+    imbalance: float
+    objective: str
+    seed: int
+    threads: int
+
+    @property
+    def bounds(self) -> Nodes:
+        """The largest load of a part in each constraint, int64 [constraints]; no less than an even share needs."""
+        total = self.weights.sum(0, dtype=np.int64)
+        bounds: Nodes = np.maximum((self.imbalance * total / self.parts).astype(np.int64), -(-total // self.parts))
+        return bounds
+
+
+class Partitioner(Protocol):
+    """Scenario ``partition``: assigning all nodes to parts is the timed call."""
+
+    def prepare(self, graph: Graph, task: PartitionTask, clock: Clock) -> None:
+        """Do everything that is done once."""
+        ...
+
+    def partition(self, clock: Clock) -> None:
+        """Assign all nodes, from the graph's directed edges on."""
+        ...
+
+    def assignment(self) -> Nodes:
+        """Return the part of each node, int64 [nodes], of the last ``partition``."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the engine counts; the harness computes the quality of the assignment itself."""
+        ...
+
+    def close(self) -> None:
+        """Stop threads; the process is idle afterwards."""
+        ...
+
+
 class Multiplier(Protocol):
     """Scenario ``spmm``: one aggregation, forward and backward, is the timed call."""
 

@@ -14,6 +14,8 @@ MODULES = {
     "dgl": "backends.dgl.config:DglConfig",
     "agl": "backends.agl.config:AglConfig",
     "blocksparse": "backends.blocksparse.config:BlocksparseConfig",
+    "distpart": "backends.distpart.config:DistpartConfig",
+    "partitioners": "backends.partitioners.config:PartitionersConfig",
     "dummy": "backends.dummy.config:DummyConfig",
 }
 

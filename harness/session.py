@@ -221,7 +221,7 @@ class Session:
         ``seconds`` is the cell's time of a timed call over all of its processes.
         """
         shared_values.adopt(shared or {})
-        facts, metrics, operands = self.scenario.engine.facts(), self.scenario.metrics(), self._operands()
+        facts, metrics, operands = self.scenario.facts(), self.scenario.metrics(), self._operands()
         if self.scenario.now is not None:
             facts["clock"] = "simulated"
         if self.config.measure.limits and seconds is not None and self.scenario.now is None and not self._cuda():

@@ -36,6 +36,7 @@ class DglConfig(BackendConfig):
         "infer": "backends.dgl.layerwise:inferrer",
         "sample": "backends.dgl.sampler:DglSampler",
         "spmm": "backends.dgl.backend:DglMultiplier",
+        "partition": "backends.dgl.partitioner:DglPartitioner",
     }
     models: ClassVar[tuple[str, ...]] = MODELS
     packages: ClassVar[tuple[str, ...]] = ("dgl",)

@@ -13,6 +13,7 @@ from harness.launcher.allocators import ALLOCATORS
 
 T = TypeVar("T")
 TRACKERS = ("none", "wandb")
+BALANCED = ("nodes", "edges", "split")
 
 
 @dataclass
@@ -68,7 +69,9 @@ class ScenarioConfig:
     """What is measured; ``train_to_end`` adds the accuracy pass to ``train``.
 
     ``target`` is the validation score whose first epoch is reported. ``state`` names a file of trained parameters to
-    start from; ``save_state`` where the accuracy pass puts its best ones (``.npz`` or ``.safetensors``).
+    start from; ``save_state`` where the accuracy pass puts its best ones (``.npz`` or ``.safetensors``). ``partition``
+    has the others: ``parts``, whose loads of each name in ``balance`` are at most ``imbalance`` times the mean, and the
+    ``objective``.
     """
 
     name: str = "train"
@@ -76,6 +79,15 @@ class ScenarioConfig:
     target: float | None = None
     state: str | None = None
     save_state: str | None = setting(None, executed=False)
+    parts: int = setting(8, least=1, before=8)
+    imbalance: float = setting(1.03, least=1, before=1.03)
+    balance: list[str] = setting(factory=lambda: ["nodes"], before=["nodes"])
+    objective: str = setting("cut", choices=("cut", "volume"), before="cut")
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for loads that are not known."""
+        if not self.balance or set(self.balance) - set(BALANCED):
+            raise ValueError(f"scenario.balance={self.balance} is not allowed: some of {', '.join(BALANCED)}")
 
 
 @dataclass

@@ -11,6 +11,7 @@ SCENARIOS = {
     "flatten": "harness.scenario.flatten:Flatten",
     "sample": "harness.scenario.sample:Sample",
     "spmm": "harness.scenario.spmm:Spmm",
+    "partition": "harness.scenario.partition:Partition",
 }
 
 
@@ -43,6 +44,10 @@ class Scenario(Protocol):
 
     def accuracy(self, progress: Any) -> dict[str, Any]:
         """Carry out the accuracy pass."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """Facts of the engine, and what the harness computes from its last answer."""
         ...
 
     def metrics(self) -> dict[str, Any] | None:

@@ -32,6 +32,11 @@ class EngineScenario:
         """Return no scores: only ``train`` has an accuracy pass."""
         return {}
 
+    def facts(self) -> dict[str, Any]:
+        """Facts of the engine."""
+        facts: dict[str, Any] = self.engine.facts()
+        return facts
+
     def metrics(self) -> dict[str, Any] | None:
         """Return None: the timed call makes no predictions."""
         return None

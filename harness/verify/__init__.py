@@ -15,6 +15,7 @@ GATES = {
     "flatten": "harness.verify.flatten:verify_flattening",
     "sample": "harness.verify.sample:verify_sampling",
     "spmm": "harness.verify.products:verify_product",
+    "partition": "harness.verify.partition:verify_partition",
 }
 
 

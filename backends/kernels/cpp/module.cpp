@@ -20,4 +20,5 @@ NB_MODULE(KERNELS_MODULE, m) {
     define_ceiling(m);
     define_transpose(m);
     define_rows(m);
+    define_partition(m);
 }

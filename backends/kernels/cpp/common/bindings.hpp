@@ -65,6 +65,7 @@ void define_loss(nb::module_& m);
 void define_maximum(nb::module_& m);
 void define_neighbourhood(nb::module_& m);
 void define_parquet(nb::module_& m);
+void define_partition(nb::module_& m);
 void define_rows(nb::module_& m);
 void define_sddmm(nb::module_& m);
 void define_softmax(nb::module_& m);

@@ -1,0 +1,1 @@
+"""Graph partitioning: assignments of our own, multilevel or streamed."""

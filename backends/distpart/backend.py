@@ -1,0 +1,40 @@
+"""Scenario ``partition`` by our own methods."""
+
+from typing import Any
+
+import numpy as np
+
+from backends.base.partitioner import EdgePartitioner
+from backends.contract import Clock
+from backends.distpart.multilevel import Multilevel
+from backends.kernels.partition import Parts, UndirectedGraph
+from datasets.randomness import hash_ids
+
+_FENNEL_POWER = 1.5  # gamma of the paper, which its price of a node contains
+
+
+class DistPartitioner(EdgePartitioner):
+    """Assigns nodes by the configured method."""
+
+    def assign(self, graph: UndirectedGraph | None, clock: Clock) -> Parts:
+        """Phases of the method; ``graph`` is ``None`` for a method that reads no edges."""
+        task, method = self.task, self.config.method
+        if graph is None:
+            ids = np.arange(self.graph.nodes) if self.graph.node_ids is None else np.asarray(self.graph.node_ids)
+            return (hash_ids(task.seed, "random partition", ids) % np.uint64(task.parts)).astype(np.int32)
+        bounds = task.bounds
+        if method == "multilevel":
+            return Multilevel(task.parts, bounds, task.seed, task.threads, self.config.cycles).assign(graph, clock)
+        with clock.phase("stream"):
+            edges = len(graph.neighbours) / 2
+            slope = 0.0 if method == "ldg" else task.parts**0.5 * edges / max(1, graph.nodes) ** _FENNEL_POWER
+            return graph.streamed(task.parts, bounds, slope, self.config.passes)
+
+    @property
+    def reads_edges(self) -> bool:
+        """All methods but ``random`` do."""
+        return bool(self.config.method != "random")
+
+    def facts(self) -> dict[str, Any]:
+        """Nothing beside what the harness computes from the assignment."""
+        return {}

@@ -1,0 +1,33 @@
+"""Options of our partitioner."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from backends.model_names import MODELS
+from backends.registry import BackendConfig
+from backends.settings import setting
+
+METHODS = ("multilevel", "fennel", "ldg", "random")
+
+
+@dataclass
+class DistpartConfig(BackendConfig):
+    """Assignments of nodes to parts, the same for any number of threads.
+
+    ``multilevel`` clusters and contracts the graph until it is small, cuts that, and refines the cut on every graph on
+    the way back, ``cycles`` times. ``fennel`` and ``ldg`` stream the nodes, ``passes`` times. ``random`` hashes them.
+    """
+
+    name: str = "distpart"
+    method: str = setting("multilevel", choices=METHODS)
+    cycles: int = setting(2, least=1)
+    passes: int = setting(1, least=1)
+
+    runtimes: ClassVar[dict[str, str]] = {"partition": "backends.distpart.backend:DistPartitioner"}
+    models: ClassVar[tuple[str, ...]] = MODELS
+    kind: ClassVar[str] = "native"
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a method that is not there."""
+        if self.method not in METHODS:
+            raise ValueError(f"backend.method={self.method!r} is not allowed: one of {', '.join(METHODS)}")

@@ -1,0 +1,80 @@
+"""Multilevel partitioning: contract clusters, cut the small graph, refine on the way back (Karypis and Kumar 1998).
+
+Clusters come from label propagation with a bound on their weight (Meyerhenke, Sanders and Schulz 2014). Further cycles
+contract inside of the parts there are, and refine again (Walshaw 2004).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from backends.contract import Clock
+from backends.distpart.initial import initial_parts
+from backends.kernels.partition import Parts, UndirectedGraph, Weights
+from datasets.randomness import stream
+
+COARSEST = 2048  # nodes of the smallest graph, more with many parts
+NODES_PER_PART = 32
+CLUSTER_ROUNDS, REFINE_ROUNDS, CLIMBS = 5, 8, 3
+LEAST_SHRINKAGE = 0.95
+
+
+@dataclass(frozen=True)
+class Multilevel:
+    """The options of all levels: ``count`` parts of at most ``bounds`` [constraints], where that is possible."""
+
+    count: int
+    bounds: Weights
+    seed: int
+    threads: int
+    cycles: int
+
+    def assign(self, graph: UndirectedGraph, clock: Clock) -> Parts:
+        """Assign nodes to parts; phases ``coarsen``, ``cut``, ``refine``."""
+        parts: Parts | None = None
+        for cycle in range(self.cycles):
+            with clock.phase("coarsen"):
+                graphs, labels = self._coarsened(graph, parts, cycle)
+            with clock.phase("cut"):
+                if parts is None:
+                    parts = initial_parts(graphs[-1], self.count, self.bounds, self.seed)
+                else:
+                    for own in labels:
+                        parts = _of_clusters(parts, own)
+            with clock.phase("refine"):
+                parts = self._refined(graphs, labels, parts, cycle)
+        assert parts is not None
+        return parts
+
+    def _coarsened(
+        self, graph: UndirectedGraph, parts: Parts | None, cycle: int
+    ) -> tuple[list[UndirectedGraph], list[Parts]]:
+        """The graph and its contractions, and each graph's cluster of every node."""
+        graphs, labels, smallest = [graph], list[Parts](), max(COARSEST, NODES_PER_PART * self.count)
+        # so small that the clusters of the smallest graph can still be spread over the parts
+        most = np.maximum(self.bounds * self.count // smallest, 1)
+        while graphs[-1].nodes > smallest:
+            fine, key = graphs[-1], stream(self.seed, f"cluster {cycle} {len(labels)}")
+            own = fine.clusters(most, key, CLUSTER_ROUNDS, self.threads, parts)
+            coarse = fine.contracted(own, self.threads)
+            if coarse.nodes > LEAST_SHRINKAGE * fine.nodes:
+                break
+            graphs.append(coarse)
+            labels.append(own)
+            parts = None if parts is None else _of_clusters(parts, own)
+        return graphs, labels
+
+    def _refined(self, graphs: list[UndirectedGraph], labels: list[Parts], parts: Parts, cycle: int) -> Parts:
+        """Carry the parts of the smallest graph to the largest, refined on each."""
+        for level in range(len(graphs) - 1, -1, -1):
+            parts = parts[labels[level]] if level < len(labels) else parts
+            key = stream(self.seed, f"refine {cycle} {level}")
+            graphs[level].refine(parts, self.count, self.bounds, key, REFINE_ROUNDS, self.threads, CLIMBS)
+        return parts
+
+
+def _of_clusters(parts: Parts, labels: Parts) -> Parts:
+    """The part of each cluster, from the parts of its nodes, which are one."""
+    own = np.empty(int(labels.max()) + 1, dtype=np.int32)
+    own[labels] = parts
+    return own

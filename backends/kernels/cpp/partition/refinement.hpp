@@ -1,0 +1,116 @@
+// Moves of single nodes between parts that lower the cut, and moves out of parts that are too heavy.
+#pragma once
+#include <numeric>
+
+#include "partition/weighted_graph.hpp"
+
+namespace kernels {
+
+struct Move {
+    int32_t part;
+    int64_t gain;
+};
+
+struct Refinement {
+    const WeightedGraph& graph;
+    int32_t* parts;         // [nodes]
+    Loads loads;            // [count, constraints]
+    const int64_t* bounds;  // [constraints], of each part
+    int64_t count;
+    int threads;
+
+    void weigh() {
+        std::fill_n(loads.values, count * graph.constraints, 0);
+        for (int64_t node = 0; node < graph.nodes; ++node) loads.add(parts[node], graph.weights_of(node), 1);
+    }
+
+    // The part that lowers the cut most, of those that the node fits in; of equal ones the lighter one, then the first.
+    // With `anywhere` also parts without a neighbour of the node.
+    Move best(int64_t node, LabelSums& sums, bool anywhere) const {
+        const int32_t own = parts[node];
+        sums.of_neighbours(graph, node, parts, count);
+        int64_t inside = 0, most = -1;
+        int32_t chosen = own;
+        const auto consider = [&](int32_t part, int64_t sum) {
+            if (part == own || !loads.fits(part, graph.weights_of(node), bounds)) return;
+            const bool lighter = loads.of(part)[0] < loads.of(chosen)[0] ||
+                                 (loads.of(part)[0] == loads.of(chosen)[0] && part < chosen);
+            if (sum > most || (sum == most && lighter)) chosen = part, most = sum;
+        };
+        for (int64_t i = 0; i < sums.count(); ++i) {
+            if (sums.label(i) == own) inside = sums.sum(i);
+            consider(sums.label(i), sums.sum(i));
+        }
+        for (int32_t part = 0; anywhere && chosen == own && part < count; ++part) consider(part, 0);
+        return {chosen, chosen == own ? 0 : most - inside};
+    }
+
+    // Whether a move helps: it lowers the cut, or keeps it and makes the loads more even.
+    bool helps(int64_t node, const Move& move) const {
+        if (move.part == parts[node] || move.gain != 0) return move.gain > 0;
+        return loads.of(move.part)[0] + graph.weights_of(node)[0] < loads.of(parts[node])[0];
+    }
+
+    void apply(int64_t node, int32_t part) {
+        loads.add(parts[node], graph.weights_of(node), -1);
+        loads.add(part, graph.weights_of(node), 1);
+        parts[node] = part;
+    }
+
+    // One round; a move counts by what it gains when it is made, after the moves before it. Returns the total gain.
+    int64_t round(const Turns& turns) {
+        std::vector<uint8_t> moves(graph.nodes);
+        LabelSums sums;
+        int64_t gained = 0;
+        for (int64_t g = 0; g < Turns::kGroups; ++g) {
+            const int32_t* nodes = turns.nodes.data() + turns.bounds[g];
+            const int64_t size = turns.bounds[g + 1] - turns.bounds[g];
+#pragma omp parallel num_threads(threads) if (size > 512)
+            {
+                LabelSums own;
+#pragma omp for schedule(dynamic, 128)
+                for (int64_t i = 0; i < size; ++i) moves[i] = helps(nodes[i], best(nodes[i], own, false));
+            }
+            for (int64_t i = 0; i < size; ++i) {
+                if (!moves[i]) continue;
+                const Move move = best(nodes[i], sums, false);
+                if (helps(nodes[i], move)) apply(nodes[i], move.part), gained += move.gain;
+            }
+        }
+        return gained;
+    }
+
+    bool is_heavy(int64_t part) const {
+        for (int64_t c = 0; c < graph.constraints; ++c)
+            if (loads.of(part)[c] > bounds[c]) return true;
+        return false;
+    }
+
+    // Move nodes out of parts above their bounds, cheapest first; returns whether a part is still too heavy.
+    bool balance() {
+        std::vector<int32_t> nodes;
+        for (int64_t node = 0; node < graph.nodes; ++node)
+            if (is_heavy(parts[node])) nodes.push_back(int32_t(node));
+        if (nodes.empty()) return false;
+        std::vector<int64_t> gain(graph.nodes);
+#pragma omp parallel num_threads(threads) if (nodes.size() > 512)
+        {
+            LabelSums own;
+#pragma omp for schedule(dynamic, 128)
+            for (size_t i = 0; i < nodes.size(); ++i) gain[nodes[i]] = best(nodes[i], own, true).gain;
+        }
+        std::stable_sort(nodes.begin(), nodes.end(), [&](int32_t a, int32_t b) { return gain[a] > gain[b]; });
+        LabelSums sums;
+        bool moved = false;
+        for (const int32_t node : nodes) {
+            if (!is_heavy(parts[node])) continue;
+            const Move move = best(node, sums, true);
+            if (move.part != parts[node]) apply(node, move.part), moved = true;
+        }
+        bool heavy = false;
+        for (int64_t part = 0; part < count; ++part) heavy |= is_heavy(part);
+        return heavy && moved;
+    }
+};
+
+}  // namespace kernels

@@ -1,0 +1,1 @@
+"""Partitioners of others, as peers."""

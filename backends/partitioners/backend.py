@@ -1,0 +1,37 @@
+"""METIS as a peer: one thread, the whole undirected graph in memory."""
+
+import numpy as np
+
+from backends.base.partitioner import EdgePartitioner
+from backends.contract import Clock, Unsupported
+from backends.kernels.partition import Parts, UndirectedGraph
+
+
+class MetisPartitioner(EdgePartitioner):
+    """Assigns nodes by METIS; one constraint, the cut as its objective or the volume."""
+
+    def assign(self, graph: UndirectedGraph | None, clock: Clock) -> Parts:
+        """Run METIS, phase ``metis``."""
+        import pymetis
+
+        assert graph is not None
+        if graph.node_weights.shape[1] > 1:
+            raise Unsupported("backend partitioners balances one constraint: give scenario.balance one name")
+        task = self.task
+        if task.parts == 1:
+            return np.zeros(graph.nodes, dtype=np.int32)
+        kind = int(pymetis.ObjType.VOL if task.objective == "volume" else pymetis.ObjType.CUT)
+        imbalance = max(1, round(1000 * (task.imbalance - 1)))
+        options = pymetis.Options(seed=task.seed & 0x7FFFFFFF, ufactor=imbalance, objtype=kind)
+        dtype = pymetis.zero_copy_dtype()
+        starts, neighbours = (array.astype(dtype, copy=False) for array in (graph.starts, graph.neighbours))
+        even = (graph.node_weights == 1).all()
+        with clock.phase("metis"):
+            cut = pymetis.part_graph(
+                task.parts,
+                pymetis.CSRAdjacency(starts, neighbours),
+                vweights=None if even else graph.node_weights[:, 0].astype(dtype),
+                recursive=self.config.tool == "recursive",
+                options=options,
+            )
+        return np.asarray(cut.vertex_part, dtype=np.int32)

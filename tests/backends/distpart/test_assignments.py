@@ -1,0 +1,158 @@
+"""Assignments of nodes to parts: valid, balanced where that is possible, equal for any threads, better than a hash."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.contract import PartitionTask
+from backends.distpart.config import METHODS
+from backends.kernels.extension import extension
+from backends.kernels.partition import UndirectedGraph
+from backends.registry import config_class, runtime
+from datasets.csr import csr_from_edges
+from datasets.graph import Graph
+from harness.measure.clock import Clock
+from harness.measure.partition_quality import broken, quality_of
+from tests.graphs import awkward_graph
+
+pytestmark = pytest.mark.skipif(extension is None, reason="the kernels are not built")
+ENGINES = [
+    *[("distpart", {"method": method}) for method in METHODS],
+    ("distpart", {"method": "fennel", "passes": 3}),
+    ("partitioners", {}),
+    ("partitioners", {"tool": "recursive"}),
+    pytest.param(("dgl", {}), marks=pytest.mark.needs_dgl, id="dgl"),
+]
+
+
+def graph_of(source, destination, nodes):
+    return Graph("edges", csr_from_edges(np.array(source, np.int64), np.array(destination, np.int64), (nodes, nodes)))
+
+
+def grid(side):
+    """A square grid, whose best cuts are straight lines."""
+    place = np.arange(side * side).reshape(side, side)
+    right, down = (place[:, :-1], place[:, 1:]), (place[:-1], place[1:])
+    source, destination = (np.concatenate([a.ravel(), b.ravel()]) for a, b in zip(right, down, strict=True))
+    return graph_of(source, destination, side * side)
+
+
+def star(leaves):
+    return graph_of(np.arange(1, leaves + 1), np.zeros(leaves), leaves + 1)
+
+
+def task_of(graph, parts, weights=None, imbalance=1.03, seed=0, threads=1):
+    weights = np.ones((graph.nodes, 1), dtype=np.int64) if weights is None else weights
+    return PartitionTask(parts, weights, imbalance, "cut", seed, threads)
+
+
+def assigned(graph, task, name="distpart", **options):
+    engine = runtime(config_class(name)(**options), "partition")
+    engine.prepare(graph, task, Clock())
+    engine.partition(Clock())
+    parts = engine.assignment()
+    engine.close()
+    assert broken(graph, task, parts) == ""
+    return parts
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=str)
+@pytest.mark.parametrize("parts", [1, 2, 7, 40])
+@pytest.mark.parametrize("kind", ["awkward", "grid", "star", "no edges", "three nodes"])
+def test_every_engine_names_one_part_for_each_node(engine, parts, kind):
+    graphs = {
+        "awkward": lambda: awkward_graph(1, 300, 900),
+        "grid": lambda: grid(20),
+        "star": lambda: star(200),
+        "no edges": lambda: graph_of([], [], 50),
+        "three nodes": lambda: graph_of([0, 1], [1, 2], 3),
+    }
+    graph = graphs[kind]()
+    name, options = engine
+    assigned(graph, task_of(graph, min(parts, graph.nodes)), name, **options)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 99),
+    nodes=st.integers(3, 6000),
+    degree=st.integers(0, 6),
+    parts=st.integers(1, 12),
+    constraints=st.integers(1, 3),
+)
+def test_multilevel_parts_do_not_depend_on_the_number_of_threads(seed, nodes, degree, parts, constraints):
+    draw = np.random.default_rng(seed)
+    graph = graph_of(*draw.integers(0, nodes, (2, nodes * degree)), nodes)
+    weights = draw.integers(0, 3, (nodes, constraints))
+    weights[:, 0] = 1
+    answers = [
+        assigned(graph, task_of(graph, min(parts, nodes), weights, seed=seed, threads=threads)) for threads in (1, 2, 3)
+    ]
+    assert all((answer == answers[0]).all() for answer in answers)
+
+
+@pytest.mark.parametrize("parts", [2, 5, 16])
+@pytest.mark.parametrize("make", [lambda: grid(70), lambda: star(5000), lambda: awkward_graph(4, 4000, 20_000)])
+def test_nodes_are_balanced_and_the_cut_is_far_below_that_of_a_hash(make, parts):
+    graph = make()
+    task = task_of(graph, parts)
+    ours, hashed = (quality_of(graph, task, assigned(graph, task, method=name)) for name in ("multilevel", "random"))
+    assert ours["balance"][0] <= max(1.03, -(-graph.nodes // parts) * parts / graph.nodes)
+    assert ours["cut"] <= 1.04 * hashed["cut"], "of a star, all but the hub's own part is cut"
+    if graph.nodes == 4900:
+        assert ours["cut"] < 0.1 * hashed["cut"]
+
+
+def test_types_and_edges_are_balanced_together():
+    graph = awkward_graph(4, 4000, 20_000)
+    types = np.arange(graph.nodes) % 3
+    weights = (types[:, None] == np.arange(3)).astype(np.int64)
+    quality = quality_of(graph, task_of(graph, 4, weights), assigned(graph, task_of(graph, 4, weights)))
+    assert max(quality["balance"]) <= 1.03
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_contraction_keeps_all_weights_and_edges_between_clusters(threads):
+    graph = awkward_graph(7, 900, 4000)
+    weights = np.random.default_rng(0).integers(0, 5, (graph.nodes, 2))
+    fine = UndirectedGraph.of(graph.csr, weights, threads)
+    dense = np.zeros((graph.nodes, graph.nodes), dtype=np.int64)
+    rows = np.repeat(np.arange(graph.nodes), np.diff(graph.csr.indptr))
+    dense[rows, graph.csr.indices] = 1
+    dense |= dense.T
+    np.fill_diagonal(dense, 0)
+    for row, (start, end) in enumerate(zip(fine.starts[:-1], fine.starts[1:], strict=True)):
+        np.testing.assert_array_equal(fine.neighbours[start:end], np.flatnonzero(dense[row]))
+    bounds = np.array([30, 40])
+    labels = fine.clusters(bounds, 5, 3, threads)
+    coarse = fine.contracted(labels, threads)
+    assert coarse.nodes == labels.max() + 1 < fine.nodes
+    member = (labels[:, None] == np.arange(coarse.nodes)).astype(np.int64)
+    np.testing.assert_array_equal(coarse.node_weights, member.T @ weights)
+    assert (coarse.node_weights <= np.maximum(bounds, weights.max(axis=0))).all()
+    expected = member.T @ dense @ member
+    np.fill_diagonal(expected, 0)
+    found = np.zeros_like(expected)
+    found[np.repeat(np.arange(coarse.nodes), np.diff(coarse.starts)), coarse.neighbours] = coarse.edge_weights
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_refinement_lowers_the_cut_and_keeps_the_bounds():
+    graph = grid(40)
+    fine = UndirectedGraph.of(graph.csr, np.ones((graph.nodes, 1)), 1)
+    task = task_of(graph, 4)
+    parts = np.random.default_rng(1).permutation(np.arange(graph.nodes) % 4).astype(np.int32)
+    before = quality_of(graph, task, parts.astype(np.int64))["cut"]
+    loads = fine.refine(parts, 4, task.bounds, 1, 20, 1)
+    np.testing.assert_array_equal(loads[:, 0], np.bincount(parts, minlength=4))
+    assert loads.max() <= task.bounds[0]
+    assert quality_of(graph, task, parts.astype(np.int64))["cut"] < 0.5 * before
+
+
+def test_a_node_heavier_than_a_part_is_placed_and_the_load_is_told():
+    graph = grid(10)
+    weights = np.ones((graph.nodes, 1), dtype=np.int64)
+    weights[17] = 1000
+    task = task_of(graph, 4, weights)
+    assert quality_of(graph, task, assigned(graph, task))["balance"][0] > 3
