@@ -45,7 +45,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt $(wildcard $(addprefix backen
 	test -x $(BIN)/python || { echo "creating $(VENV) with $$python"; $$python -m venv $(VENV); }
 	@echo "installing (torch, then the rest, then the kernels are built; some minutes the first time)"
 	@$(PIP) $(shell grep '^torch==' constraints.txt)
-	@$(PIP) --editable '.[pyg,dgl,gpu,dev]'
+	@$(PIP) --editable '.[pyg,dgl,gpu,partitioners,dev]'
 	@touch $@
 
 # .venv-peers sees every package of .venv, and has only the sampler of its own: pyg-lib where a wheel for this torch is

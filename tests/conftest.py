@@ -10,7 +10,14 @@ import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PEERS = {"pyg": "torch_geometric", "dgl": "dgl", "ray": "ray", "triton": "triton", "s3": "moto.server"}
+PEERS = {
+    "pyg": "torch_geometric",
+    "dgl": "dgl",
+    "ray": "ray",
+    "triton": "triton",
+    "s3": "moto.server",
+    "kaminpar": "kaminpar",
+}
 SESSION_CACHE = tempfile.TemporaryDirectory(prefix="gnn-harness-tests-")
 
 # Background jobs of a shell ignore SIGINT and pass that on; tests interrupt the processes that they start.

@@ -19,7 +19,10 @@ class DglPartitioner(EdgePartitioner):
     reads_edges = False  # it makes its own undirected graph
 
     def prepare(self, graph: Graph, task: PartitionTask, clock: Clock) -> None:
-        """Build DGL's graph without parallel edges, phase ``structure``; raises Unsupported for loads that DGL does not balance."""
+        """Build DGL's graph without parallel edges, phase ``structure``.
+
+        Raises Unsupported for loads that DGL does not balance.
+        """
         super().prepare(graph, task, clock)
         dgl.utils.set_num_threads(task.threads)
         loads = task.weights[:, 0] if task.weights.shape[1] == 1 else None

@@ -1,4 +1,4 @@
-"""Parity gate of ``partition``: an assignment must name one part for each node, and repeat."""
+"""Parity gate of ``partition``: an assignment must name one part for each node; that of our engines must repeat."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,7 +26,8 @@ def verify_partition(config: RunConfig, graph: Graph) -> dict[str, Any]:
     for parts in sorted({1, min(config.scenario.parts, small.nodes // NODES_PER_PART)}):
         task = task_of(replace(config, scenario=replace(config.scenario, parts=parts)), small)
         first, second = (_assignment(config, small, task) for _ in range(2))
-        wrong = broken(small, task, first) or ("" if (first == second).all() else "a second call answers otherwise")
+        repeats = config.backend.kind != "native" or bool((first == second).all())
+        wrong = broken(small, task, first) or ("" if repeats else "a second call answers otherwise")
         if wrong:
             raise Incorrect(f"backend {config.backend.name} breaks the contract of partition: {wrong}", parity)
         quality = quality_of(small, task, first)

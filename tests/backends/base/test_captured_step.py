@@ -74,12 +74,14 @@ def test_recorded_steps_train_to_the_same_bits(case, kind):
 
 
 @pytest.mark.parametrize(
-    "training", [{"dropout": 0.0}, {"threads": 1}, {"optimizer": "sgd"}, {"dropout": 0.9}], ids=str
+    "training",
+    [{"dropout": 0.0}, {"threads": 1}, {"optimizer": "sgd"}, {"dropout": 0.9}, {"dtype": "float64"}],
+    ids=str,
 )
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
 def test_also_under_other_settings_of_the_training(model, training):
-    graph = sparse_graph()[0]
-    assert_same(*(trainer_of(graph, "agl", {"capture": capture}, model, **training) for capture in (True, False)))
+    graph, name = sparse_graph()[0], "blocksparse" if "dtype" in training else "agl"
+    assert_same(*(trainer_of(graph, name, {"capture": capture}, model, **training) for capture in (True, False)))
 
 
 def test_other_targets_and_predictions_between_epochs_change_nothing():

@@ -22,6 +22,10 @@ ENGINES = [
     ("distpart", {"method": "fennel", "passes": 3}),
     ("partitioners", {}),
     ("partitioners", {"tool": "recursive"}),
+    *[
+        pytest.param(("partitioners", {"tool": tool}), marks=pytest.mark.needs_kaminpar, id=tool)
+        for tool in ("kaminpar", "terapart")
+    ],
     pytest.param(("dgl", {}), marks=pytest.mark.needs_dgl, id="dgl"),
 ]
 

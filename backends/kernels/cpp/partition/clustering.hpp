@@ -28,14 +28,12 @@ struct Clustering {
         const auto allowed = [&](int32_t label) { return parts == nullptr || parts[label] == parts[node]; };
         int32_t chosen = labels[node];
         int64_t most = 0;
-        uint64_t tie = 0;
         for (int64_t i = 0; i < sums.count(); ++i) {
             const int32_t label = sums.label(i);
-            const uint64_t hash = keyed(key, label);
-            if (sums.sum(i) < most || (sums.sum(i) == most && hash <= tie)) continue;
-            if (!allowed(label)) continue;
+            if (sums.sum(i) < most || !allowed(label)) continue;
+            if (sums.sum(i) == most && keyed(key, label) <= keyed(key, chosen)) continue;
             if (bounded && label != labels[node] && !loads.fits(label, graph.weights_of(node), bounds)) continue;
-            chosen = label, most = sums.sum(i), tie = hash;
+            chosen = label, most = sums.sum(i);
         }
         return chosen;
     }
@@ -55,18 +53,18 @@ struct Clustering {
         labels[node] = label;
     }
 
-    // One round over all nodes; returns the number of nodes that moved.
-    int64_t round(const Turns& turns) {
-        std::vector<int32_t> chosen(graph.nodes);
+    // One round over the nodes that are awake; returns the number of nodes that moved.
+    int64_t round(Turns& turns) {
+        std::vector<int32_t> chosen;
         int64_t moved = 0;
         for (int64_t g = 0; g < Turns::kGroups; ++g) {
-            const int32_t* nodes = turns.nodes.data() + turns.bounds[g];
-            const int64_t count = turns.bounds[g + 1] - turns.bounds[g];
-            choose(nodes, count, true, chosen.data());
-            for (int64_t i = 0; i < count; ++i) {
+            const std::vector<int32_t>& nodes = turns.next(g);
+            chosen.resize(nodes.size());
+            choose(nodes.data(), int64_t(nodes.size()), true, chosen.data());
+            for (size_t i = 0; i < nodes.size(); ++i) {
                 if (chosen[i] == labels[nodes[i]]) continue;
                 if (!loads.fits(chosen[i], graph.weights_of(nodes[i]), bounds)) continue;
-                move(nodes[i], chosen[i]), ++moved;
+                move(nodes[i], chosen[i]), turns.wake_neighbours(graph, nodes[i]), ++moved;
             }
         }
         return moved;
@@ -97,8 +95,9 @@ inline void cluster(const WeightedGraph& graph, const int64_t* bounds, const int
                     int threads, int32_t* labels, int64_t* loads) {
     Clustering clustering{graph, bounds, parts, labels, {loads, graph.constraints}, key, threads};
     clustering.begin();
+    Turns turns(graph.nodes, key);
     for (int round = 0; round < rounds; ++round)
-        if (clustering.round(Turns(graph.nodes, mix(key + round))) * 1000 < graph.nodes) break;
+        if (clustering.round(turns) * 1000 < graph.nodes) break;
     clustering.join_singles();
 }
 

@@ -63,6 +63,7 @@ class HillClimbing {
             LabelSums own;
 #pragma omp for schedule(dynamic, 128)
             for (int64_t node = 0; node < graph.nodes; ++node) {
+                if (state_.is_inside(node)) continue;
                 const Move move = state_.best(node, own, false);
                 moves[node] = move.part != state_.parts[node], gains[node] = move.gain;
             }
@@ -97,8 +98,9 @@ inline void refine(const WeightedGraph& graph, const int64_t* bounds, int64_t co
     refinement.weigh();
     for (int round = 0; round < 4 && refinement.balance(); ++round) {
     }
+    Turns turns(graph.nodes, key);
     for (int round = 0; round < rounds; ++round)
-        if (refinement.round(Turns(graph.nodes, mix(key + round))) == 0) break;
+        if (refinement.round(turns) == 0) break;
     for (int climb = 0; climb < climbs; ++climb)
         if (HillClimbing(refinement).climb(kPatience) == 0) break;
 }

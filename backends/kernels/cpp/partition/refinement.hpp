@@ -45,6 +45,13 @@ struct Refinement {
         return {chosen, chosen == own ? 0 : most - inside};
     }
 
+    // Whether all neighbours of a node are in its part: no move of it lowers the cut.
+    bool is_inside(int64_t node) const {
+        for (int64_t edge = graph.starts[node]; edge < graph.starts[node + 1]; ++edge)
+            if (parts[graph.neighbours[edge]] != parts[node]) return false;
+        return true;
+    }
+
     // Whether a move helps: it lowers the cut, or keeps it and makes the loads more even.
     bool helps(int64_t node, const Move& move) const {
         if (move.part == parts[node] || move.gain != 0) return move.gain > 0;
@@ -57,24 +64,28 @@ struct Refinement {
         parts[node] = part;
     }
 
-    // One round; a move counts by what it gains when it is made, after the moves before it. Returns the total gain.
-    int64_t round(const Turns& turns) {
-        std::vector<uint8_t> moves(graph.nodes);
+    // One round over the nodes that are awake; a move counts by what it gains when it is made, after the moves before it.
+    // Returns the total gain.
+    int64_t round(Turns& turns) {
+        std::vector<uint8_t> moves;
         LabelSums sums;
         int64_t gained = 0;
         for (int64_t g = 0; g < Turns::kGroups; ++g) {
-            const int32_t* nodes = turns.nodes.data() + turns.bounds[g];
-            const int64_t size = turns.bounds[g + 1] - turns.bounds[g];
+            const std::vector<int32_t>& nodes = turns.next(g);
+            const int64_t size = int64_t(nodes.size());
+            moves.resize(nodes.size());
 #pragma omp parallel num_threads(threads) if (size > 512)
             {
                 LabelSums own;
 #pragma omp for schedule(dynamic, 128)
-                for (int64_t i = 0; i < size; ++i) moves[i] = helps(nodes[i], best(nodes[i], own, false));
+                for (int64_t i = 0; i < size; ++i)
+                    moves[i] = !is_inside(nodes[i]) && helps(nodes[i], best(nodes[i], own, false));
             }
             for (int64_t i = 0; i < size; ++i) {
                 if (!moves[i]) continue;
                 const Move move = best(nodes[i], sums, false);
-                if (helps(nodes[i], move)) apply(nodes[i], move.part), gained += move.gain;
+                if (!helps(nodes[i], move)) continue;
+                apply(nodes[i], move.part), turns.wake_neighbours(graph, nodes[i]), gained += move.gain;
             }
         }
         return gained;

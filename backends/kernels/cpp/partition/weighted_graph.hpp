@@ -42,18 +42,15 @@ struct Loads {
 // Sums by label, for one node after the other; the size follows the number of its labels, not that of all labels.
 class LabelSums {
   public:
-    // Forget all sums and make room for `most` labels.
+    // Forget all sums and make room for `most` labels; a small table after a large one uses the first slots alone.
     void reset(int64_t most) {
         for (const int64_t slot : used_) labels_[slot] = -1;
         used_.clear();
         int bits = 4;
         while ((int64_t(1) << bits) < 2 * most) ++bits;
-        if ((int64_t(1) << bits) > int64_t(labels_.size())) {
-            labels_.assign(int64_t(1) << bits, -1);
-            sums_.resize(labels_.size());
-        }
-        shift_ = 64, mask_ = int64_t(labels_.size()) - 1;
-        for (uint64_t size = labels_.size(); size > 1; size >>= 1) --shift_;
+        if ((int64_t(1) << bits) > int64_t(labels_.size())) labels_.resize(int64_t(1) << bits, -1);
+        if (labels_.size() > sums_.size()) sums_.resize(labels_.size());
+        shift_ = 64 - bits, mask_ = (int64_t(1) << bits) - 1;
     }
 
     void add(int32_t label, int64_t weight) {
@@ -82,22 +79,40 @@ class LabelSums {
 };
 
 // Nodes in groups by a hash, ascending in each: nodes of one group choose at the same time, from what the others chose
-// before, so that the result does not depend on the number of threads.
-struct Turns {
+// before, so that the result does not depend on the number of threads. A node chooses again when a neighbour has moved.
+class Turns {
+  public:
     static constexpr int64_t kGroups = 16;
-    std::vector<int32_t> nodes;
-    int64_t bounds[kGroups + 1] = {};
 
-    Turns(int64_t count, uint64_t key) : nodes(count) {
-        for (int64_t node = 0; node < count; ++node) ++bounds[group(node, key) + 1];
-        for (int64_t g = 0; g < kGroups; ++g) bounds[g + 1] += bounds[g];
+    Turns(int64_t count, uint64_t key) : nodes_(count), awake_(count, 1) {
+        std::vector<uint8_t> group(count);
+        for (int64_t node = 0; node < count; ++node) {
+            group[node] = uint8_t(mix(key + uint64_t(node) * kGamma) % kGroups);
+            ++bounds_[group[node] + 1];
+        }
+        for (int64_t g = 0; g < kGroups; ++g) bounds_[g + 1] += bounds_[g];
         int64_t next[kGroups];
-        std::copy_n(bounds, kGroups, next);
-        for (int64_t node = 0; node < count; ++node) nodes[next[group(node, key)]++] = int32_t(node);
+        std::copy_n(bounds_, kGroups, next);
+        for (int64_t node = 0; node < count; ++node) nodes_[next[group[node]]++] = int32_t(node);
+    }
+
+    // The nodes of a group that are awake; they sleep from now on.
+    const std::vector<int32_t>& next(int64_t group) {
+        chosen_.clear();
+        for (int64_t i = bounds_[group]; i < bounds_[group + 1]; ++i)
+            if (awake_[nodes_[i]]) chosen_.push_back(nodes_[i]), awake_[nodes_[i]] = 0;
+        return chosen_;
+    }
+
+    void wake_neighbours(const WeightedGraph& graph, int64_t node) {
+        for (int64_t edge = graph.starts[node]; edge < graph.starts[node + 1]; ++edge)
+            awake_[graph.neighbours[edge]] = 1;
     }
 
   private:
-    static int64_t group(int64_t node, uint64_t key) { return int64_t(keyed(key, node) % kGroups); }
+    std::vector<int32_t> nodes_, chosen_;
+    std::vector<uint8_t> awake_;
+    int64_t bounds_[kGroups + 1] = {};
 };
 
 }  // namespace kernels

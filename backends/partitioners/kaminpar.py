@@ -1,0 +1,53 @@
+"""KaMinPar as a peer: it reads its graph from a file, in preparation."""
+
+import tempfile
+from pathlib import Path
+
+import kaminpar
+import numpy as np
+
+from backends.base.partitioner import EdgePartitioner
+from backends.contract import Clock, PartitionTask, Unsupported
+from backends.kernels.partition import Parts, UndirectedGraph
+from datasets.graph import Graph
+
+CONTEXTS = {"kaminpar": "default", "kaminpar_strong": "strong", "terapart": "terapart"}
+_WORD = 8  # bytes of every number in the file
+_UNWEIGHTED, _NODE_WEIGHTS = 3, 1  # the file's version: bit 0: no weights of edges, bit 1: none of nodes
+
+
+class KaminparPartitioner(EdgePartitioner):
+    """Assigns nodes by KaMinPar; one constraint, the cut as its objective; other parts with each run on threads."""
+
+    def prepare(self, graph: Graph, task: PartitionTask, clock: Clock) -> None:
+        """Also hand over the undirected graph, phase ``load``; raises Unsupported for what KaMinPar does not have."""
+        super().prepare(graph, task, clock)
+        if task.weights.shape[1] > 1 or task.objective != "cut":
+            raise Unsupported("KaMinPar balances one constraint and lowers the cut: other settings are distpart's")
+        with clock.phase("load"), tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "graph.parhip"
+            write_parhip(path, UndirectedGraph.of(graph.csr, task.weights, task.threads))
+            # TeraPart holds its graph compressed
+            compressed = self.config.tool == "terapart"
+            self.loaded = kaminpar.load_graph(str(path), kaminpar.GraphFileFormat.PARHIP, compressed)
+        self.instance = kaminpar.KaMinPar(task.threads, getattr(kaminpar, f"{CONTEXTS[self.config.tool]}_context")())
+
+    def assign(self, graph: UndirectedGraph | None, clock: Clock) -> Parts:
+        """Run KaMinPar on the graph that was handed over, phase ``kaminpar``."""
+        kaminpar.reseed(self.task.seed & 0x7FFFFFFF)
+        with clock.phase("kaminpar"):
+            parts = self.instance.compute_partition(self.loaded, self.task.parts, self.task.imbalance - 1)
+        return np.asarray(parts, dtype=np.int32)
+
+
+def write_parhip(path: Path, graph: UndirectedGraph) -> None:
+    """Write a graph in the binary format of ParHIP: places of the rows in the file, neighbours, weights of nodes."""
+    weighted = bool((graph.node_weights != 1).any())
+    header = np.array([_NODE_WEIGHTS if weighted else _UNWEIGHTED, graph.nodes, len(graph.neighbours)], dtype=np.uint64)
+    first = _WORD * (len(header) + graph.nodes + 1)
+    with path.open("wb") as file:
+        header.tofile(file)
+        (graph.starts * _WORD + first).astype(np.uint64).tofile(file)
+        graph.neighbours.astype(np.uint64).tofile(file)
+        if weighted:
+            graph.node_weights[:, 0].astype(np.int64).tofile(file)

@@ -1,0 +1,21 @@
+"""Sections of the suites of partitioning (DGL's chapter on distributed graphs)."""
+
+from harness.report.papers.distpart import quality
+from harness.report.suites.section import SuiteSection
+
+SECTIONS = {
+    "assignments": SuiteSection(
+        "Assignments of nodes to parts",
+        "The call starts with the directed edges. The harness counts the quality of every engine's assignment itself, "
+        "by one function; an edge belongs to its destination's part.",
+        quality.assignments,
+        terms={
+            "cut": "directed edges between two parts, self loops left out, in percent of all",
+            "to METIS": "the cut as a multiple of that of METIS, k-way, in the same group",
+            "rows of others": "rows that parts need of other parts, each once per part",
+            "held": "rows that a part holds, its own and those of others, over its own: mean, and the worst part",
+            "balance": "the largest load of a part over the mean, the worst of all loads that are balanced",
+        },
+    ),
+}
+MEASURES: dict[str, object] = {}
