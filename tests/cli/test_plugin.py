@@ -85,10 +85,14 @@ def test_a_suite_of_ones_own(site: Path, tmp_path: Path) -> None:
 
 def test_plug_ins_are_listed_and_their_options_checked(site: Path, tmp_path: Path) -> None:
     listed = harness(tmp_path, "list", site=site).stdout
-    for line in ("toy          installed; train, infer; gcn; cpu", "Ring with labels that change halfway; generated"):
-        assert line in listed
-    for line in ("backwards  Last node first.", "configs toy       gnn_toy of package gnn-toy 0.1"):
-        assert line in listed
+    lines = [" ".join(line.split()) for line in listed.splitlines()]
+    for text in (
+        "toy installed; train, infer; gcn; cpu",
+        "Ring with labels that change halfway; generated",
+        "backwards Last node first.",
+        "configs toy gnn_toy of package gnn-toy 0.1",
+    ):
+        assert any(text in line for line in lines), text
     for override, words in (
         ("backend.form=row", "backend.form=row is not allowed: choose product, rows; did you mean 'rows'?"),
         ("+dataset.options.nodez=3", "allowed are nodes; did you mean 'nodes'?"),
@@ -112,9 +116,9 @@ def test_a_broken_package_is_named_and_breaks_no_other_command(tmp_path: Path) -
     site = tmp_path / "site"
     package = offer(site, "broken", "raise RuntimeError('boom')", "[gnn_harness.backends]", "bad = broken:Config")
     (package / "conf/backend").mkdir(parents=True)
-    listed = harness(tmp_path, "list", "backends", "plugins", site=site).stdout
+    listed = " ".join(harness(tmp_path, "list", "backends", "plugins", site=site).stdout.split())
     words = "backend 'bad', broken:Config of package broken 1, cannot be imported: RuntimeError: boom"
-    assert f"bad          broken: {words}" in listed and "agl          installed" in listed
+    assert f"bad broken: {words}" in listed and "agl installed" in listed
     harness(tmp_path, "backend=dummy", SMALL_UUG, "launcher=inline", *CELL, site=site)
     harness(tmp_path, "report", site=site)
     points = site / "broken-1.dist-info/entry_points.txt"

@@ -101,7 +101,7 @@ LEAST = {key: known.least for key, known, _ in settings_in(RunConfig()) if known
 
 
 def test_minima_are_those_of_the_schema() -> None:
-    assert len(LEAST) == 24 and LEAST["model.heads"] == LEAST["threads"] == 1 and LEAST["training.dropout"] == 0
+    assert len(LEAST) == 26 and LEAST["model.heads"] == LEAST["threads"] == 1 and LEAST["training.dropout"] == 0
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan, 1e12])

@@ -42,6 +42,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "backend.strategy": {"strategy": "sync", "workers": 2},
     "backend.unpartitioned": {"unpartitioned": "scattered"},
     "backend.workers": {"strategy": "sync", "workers": 2},
+    "scenario.balance": {"balance": ["nodes", "edges"]},
 }
 
 
