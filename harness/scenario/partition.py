@@ -39,7 +39,9 @@ def task_of(config: RunConfig, graph: Graph) -> PartitionTask:
     """The task of a cell; raises ValueError for more parts than nodes, and for loads that the graph does not have."""
     scenario = config.scenario
     if scenario.parts > graph.nodes:
-        raise ValueError(f"scenario.parts={scenario.parts} is more than the {graph.nodes} nodes of {graph.name}")
+        raise ValueError(
+            f"scenario.parts={scenario.parts} is more than the {graph.nodes} nodes of {graph.name}: lower it"
+        )
     weights = np.concatenate([_loads(name, graph) for name in scenario.balance], axis=1)
     return PartitionTask(scenario.parts, weights, scenario.imbalance, scenario.objective, config.seed, config.threads)
 
