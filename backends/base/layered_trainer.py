@@ -18,6 +18,7 @@ from datasets.csr import Csr
 from datasets.features import Features, SparseFeatures
 from datasets.graph import Graph
 
+_ENTRY = 32  # operations that take as long as passing over an entry; what is recorded keeps its memory
 _CAPTURED = 1 << 28  # operations of a step, beyond which what Python takes cannot be seen
 
 
@@ -98,6 +99,7 @@ class LayeredTrainer(TorchTrainer):
             return False
         steps = self.steps(self.full.structure)
         products = sum(2 * csr.nnz * step.width * (1 + step.has_backward) for csr, step in steps)
+        products += sum(_ENTRY * csr.shape[1] * step.width for csr, step in steps)
         return products + sum(self.dense_flops_of(self.full.structure)) <= _CAPTURED
 
     def kept_matrices(self) -> list[tuple[int, LayerMatrix]]:

@@ -10,7 +10,7 @@ from backends.registry import BackendConfig
 from datasets.graph import Graph
 
 
-class EdgePartitioner:
+class GraphPartitioner:
     """A ``contract.Partitioner``; to define: ``assign(graph, clock)``, the part of each node."""
 
     reads_edges = True  # whether the assignment depends on the edges

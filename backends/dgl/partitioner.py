@@ -5,7 +5,7 @@ import io
 
 import numpy as np
 
-from backends.base.partitioner import EdgePartitioner
+from backends.base.partitioner import GraphPartitioner
 from backends.contract import Clock, PartitionTask, Unsupported
 from backends.dgl.quiet import dgl
 from backends.dgl.sampler import in_edges_of
@@ -13,7 +13,7 @@ from backends.kernels.partition import Parts, UndirectedGraph
 from datasets.graph import Graph
 
 
-class DglPartitioner(EdgePartitioner):
+class DglPartitioner(GraphPartitioner):
     """Assigns nodes by ``metis_partition_assignment``; nodes or in-degrees are balanced, within METIS's own bound."""
 
     reads_edges = False  # it makes its own undirected graph

@@ -1,10 +1,8 @@
 """Scenario ``partition`` by our own methods."""
 
-from typing import Any
-
 import numpy as np
 
-from backends.base.partitioner import EdgePartitioner
+from backends.base.partitioner import GraphPartitioner
 from backends.contract import Clock
 from backends.distpart.multilevel import Multilevel
 from backends.kernels.partition import Parts, UndirectedGraph
@@ -13,7 +11,7 @@ from datasets.randomness import hash_ids
 _FENNEL_POWER = 1.5  # gamma of the paper, which its price of a node contains
 
 
-class DistPartitioner(EdgePartitioner):
+class DistPartitioner(GraphPartitioner):
     """Assigns nodes by the configured method."""
 
     def assign(self, graph: UndirectedGraph | None, clock: Clock) -> Parts:
@@ -34,7 +32,3 @@ class DistPartitioner(EdgePartitioner):
     def reads_edges(self) -> bool:
         """All methods but ``random`` do."""
         return bool(self.config.method != "random")
-
-    def facts(self) -> dict[str, Any]:
-        """Nothing beside what the harness computes from the assignment."""
-        return {}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from backends.kernels.extension import extension
 from backends.kernels.operand import operand
+from backends.kernels.transpose import transposed
 from datasets.csr import Csr
 
 Parts = NDArray[np.int32]
@@ -45,8 +46,8 @@ class UndirectedGraph:
         """The undirected graph of a square matrix's edges; raises ValueError for more nodes than int32 counts."""
         if csr.shape[0] > MOST_NODES:
             raise ValueError(f"the graph has {csr.shape[0]} nodes: a partition takes at most {MOST_NODES}")
-        matrix = operand(csr)
-        rows, back = matrix.forward, matrix.transpose
+        rows = operand(csr).forward
+        back = transposed(rows.indptr, rows.indices, csr.shape)  # not the one that is kept: a timed call builds its own
         starts, neighbours = extension.symmetric(rows.indptr, rows.indices, back.indptr, back.indices, threads)
         return cls(starts, neighbours, np.ascontiguousarray(node_weights, dtype=np.int64))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import kaminpar
 import numpy as np
 
-from backends.base.partitioner import EdgePartitioner
+from backends.base.partitioner import GraphPartitioner
 from backends.contract import Clock, PartitionTask, Unsupported
 from backends.kernels.partition import Parts, UndirectedGraph
 from datasets.graph import Graph
@@ -16,7 +16,7 @@ _WORD = 8  # bytes of every number in the file
 _UNWEIGHTED, _NODE_WEIGHTS = 3, 1  # the file's version: bit 0: no weights of edges, bit 1: none of nodes
 
 
-class KaminparPartitioner(EdgePartitioner):
+class KaminparPartitioner(GraphPartitioner):
     """Assigns nodes by KaMinPar; one constraint, the cut as its objective; other parts with each run on threads."""
 
     def prepare(self, graph: Graph, task: PartitionTask, clock: Clock) -> None:

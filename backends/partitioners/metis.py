@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from backends.base.partitioner import EdgePartitioner
+from backends.base.partitioner import GraphPartitioner
 from backends.contract import Clock, Unsupported
 from backends.kernels.partition import Parts, UndirectedGraph
 
 
-class MetisPartitioner(EdgePartitioner):
+class MetisPartitioner(GraphPartitioner):
     """Assigns nodes by METIS; one constraint, the cut as its objective or the volume."""
 
     def assign(self, graph: UndirectedGraph | None, clock: Clock) -> Parts:

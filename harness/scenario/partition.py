@@ -58,4 +58,6 @@ def _loads(name: str, graph: Graph) -> Nodes:
     loads = np.zeros((graph.nodes, len(splits)), dtype=np.int64)
     for column, nodes in enumerate(splits):
         loads[nodes, column] = 1
+    if not loads.any():
+        raise ValueError(f"no node of {graph.name} is in a split: leave split out of scenario.balance")
     return loads[:, loads.any(axis=0)]

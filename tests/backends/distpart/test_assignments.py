@@ -137,9 +137,9 @@ def test_contraction_keeps_all_weights_and_edges_between_clusters(threads):
     assert (coarse.node_weights <= np.maximum(bounds, weights.max(axis=0))).all()
     expected = member.T @ dense @ member
     np.fill_diagonal(expected, 0)
-    found = np.zeros_like(expected)
-    found[np.repeat(np.arange(coarse.nodes), np.diff(coarse.starts)), coarse.neighbours] = coarse.edge_weights
-    np.testing.assert_array_equal(found, expected)
+    weights_between = np.zeros_like(expected)
+    weights_between[np.repeat(np.arange(coarse.nodes), np.diff(coarse.starts)), coarse.neighbours] = coarse.edge_weights
+    np.testing.assert_array_equal(weights_between, expected)
 
 
 def test_refinement_lowers_the_cut_and_keeps_the_bounds():
@@ -152,6 +152,14 @@ def test_refinement_lowers_the_cut_and_keeps_the_bounds():
     np.testing.assert_array_equal(loads[:, 0], np.bincount(parts, minlength=4))
     assert loads.max() <= task.bounds[0]
     assert quality_of(graph, task, parts.astype(np.int64))["cut"] < 0.5 * before
+
+
+def test_loads_of_zero_and_a_hub_of_many_neighbours_are_placed():
+    empty = graph_of([], [], 50)
+    for name in ("distpart", "partitioners"):
+        assigned(empty, task_of(empty, 4, np.zeros((50, 1), dtype=np.int64)), name)
+    leaves = star(200_000)
+    assert quality_of(leaves, task_of(leaves, 8), assigned(leaves, task_of(leaves, 8)))["balance"][0] <= 1.03
 
 
 def test_a_node_heavier_than_a_part_is_placed_and_the_load_is_told():

@@ -39,12 +39,7 @@ struct Clustering {
     }
 
     void choose(const int32_t* nodes, int64_t count, bool bounded, int32_t* chosen) const {
-#pragma omp parallel num_threads(threads) if (count > 512)
-        {
-            LabelSums sums;
-#pragma omp for schedule(dynamic, 128)
-            for (int64_t i = 0; i < count; ++i) chosen[i] = best(nodes[i], sums, bounded);
-        }
+        for_each(count, threads, [&](int64_t i, LabelSums& sums) { chosen[i] = best(nodes[i], sums, bounded); });
     }
 
     void move(int64_t node, int32_t label) {

@@ -50,7 +50,8 @@ class HillClimbing {
     }
 
   private:
-    static constexpr int64_t kHub = 1000;  // neighbours beyond which a node waits in the queue with the gain it has
+    // Neighbours beyond which a node moves in rounds alone, as each look at its gain reads them all.
+    static constexpr int64_t kHub = 1000;
 
     void enqueue(int32_t node, int64_t gain) { queue_.push({gain, node, ++version_[node]}); }
 
@@ -58,16 +59,11 @@ class HillClimbing {
         const WeightedGraph& graph = state_.graph;
         std::vector<int64_t> gains(graph.nodes);
         std::vector<uint8_t> moves(graph.nodes);
-#pragma omp parallel num_threads(state_.threads) if (graph.nodes > 512)
-        {
-            LabelSums own;
-#pragma omp for schedule(dynamic, 128)
-            for (int64_t node = 0; node < graph.nodes; ++node) {
-                if (state_.is_inside(node)) continue;
-                const Move move = state_.best(node, own, false);
-                moves[node] = move.part != state_.parts[node], gains[node] = move.gain;
-            }
-        }
+        for_each(graph.nodes, state_.threads, [&](int64_t node, LabelSums& own) {
+            if (graph.degree(node) > kHub || state_.is_inside(node)) return;
+            const Move move = state_.best(node, own, false);
+            moves[node] = move.part != state_.parts[node], gains[node] = move.gain;
+        });
         for (int64_t node = 0; node < graph.nodes; ++node)
             if (moves[node]) enqueue(int32_t(node), gains[node]);
     }

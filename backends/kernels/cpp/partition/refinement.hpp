@@ -64,7 +64,7 @@ struct Refinement {
         parts[node] = part;
     }
 
-    // One round over the nodes that are awake; a move counts by what it gains when it is made, after the moves before it.
+    // One round over the nodes that are awake; a move counts by what it gains when it is made, after the moves before.
     // Returns the total gain.
     int64_t round(Turns& turns) {
         std::vector<uint8_t> moves;
@@ -74,13 +74,9 @@ struct Refinement {
             const std::vector<int32_t>& nodes = turns.next(g);
             const int64_t size = int64_t(nodes.size());
             moves.resize(nodes.size());
-#pragma omp parallel num_threads(threads) if (size > 512)
-            {
-                LabelSums own;
-#pragma omp for schedule(dynamic, 128)
-                for (int64_t i = 0; i < size; ++i)
-                    moves[i] = !is_inside(nodes[i]) && helps(nodes[i], best(nodes[i], own, false));
-            }
+            for_each(size, threads, [&](int64_t i, LabelSums& own) {
+                moves[i] = !is_inside(nodes[i]) && helps(nodes[i], best(nodes[i], own, false));
+            });
             for (int64_t i = 0; i < size; ++i) {
                 if (!moves[i]) continue;
                 const Move move = best(nodes[i], sums, false);
@@ -104,12 +100,8 @@ struct Refinement {
             if (is_heavy(parts[node])) nodes.push_back(int32_t(node));
         if (nodes.empty()) return false;
         std::vector<int64_t> gain(graph.nodes);
-#pragma omp parallel num_threads(threads) if (nodes.size() > 512)
-        {
-            LabelSums own;
-#pragma omp for schedule(dynamic, 128)
-            for (size_t i = 0; i < nodes.size(); ++i) gain[nodes[i]] = best(nodes[i], own, true).gain;
-        }
+        for_each(int64_t(nodes.size()), threads,
+                 [&](int64_t i, LabelSums& own) { gain[nodes[i]] = best(nodes[i], own, true).gain; });
         std::stable_sort(nodes.begin(), nodes.end(), [&](int32_t a, int32_t b) { return gain[a] > gain[b]; });
         LabelSums sums;
         bool moved = false;

@@ -6,8 +6,8 @@
 
 namespace kernels {
 
-// What a node gains in a part of some load: neighbours there, less for a fuller part. `slope` 0 is LDG's factor, above 0
-// Fennel's price of a node, slope * 1.5 * sqrt(load).
+// What a node gains in a part of some load: neighbours there, less for a fuller part. `slope` 0 is LDG's factor,
+// above 0 Fennel's price of a node, slope * 1.5 * sqrt(load).
 inline double attraction(double neighbours, double load, double bound, double slope) {
     return slope == 0.0 ? neighbours * (1.0 - load / bound) : neighbours - slope * 1.5 * std::sqrt(load);
 }

@@ -78,6 +78,17 @@ class LabelSums {
     int64_t mask_ = 0;
 };
 
+// Call `call(i, sums)` for i from 0 to below `count`, with sums of each thread's own.
+template <class Call>
+void for_each(int64_t count, int threads, const Call& call) {
+#pragma omp parallel num_threads(threads) if (count > 512)
+    {
+        LabelSums sums;
+#pragma omp for schedule(dynamic, 128)
+        for (int64_t i = 0; i < count; ++i) call(i, sums);
+    }
+}
+
 // Nodes in groups by a hash, ascending in each: nodes of one group choose at the same time, from what the others chose
 // before, so that the result does not depend on the number of threads. A node chooses again when a neighbour has moved.
 class Turns {

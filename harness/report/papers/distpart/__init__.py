@@ -1,7 +1,7 @@
 """Sections of the suites of partitioning (DGL's chapter on distributed graphs)."""
 
 from harness.report.papers.distpart import quality
-from harness.report.suites.section import SuiteSection
+from harness.report.suites.section import Measure, SuiteSection
 
 SECTIONS = {
     "assignments": SuiteSection(
@@ -18,4 +18,4 @@ SECTIONS = {
         },
     ),
 }
-MEASURES: dict[str, object] = {}
+MEASURES: dict[str, Measure] = {}
