@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from datasets.csr import Csr
 from datasets.features import Features, SparseFeatures, dense_features
 from datasets.options import unknown_name
+from datasets.schema import Schema
 
 SPLITS = {"train": 0, "validation": 1, "test": 2}
 NO_SPLIT = 3
@@ -20,6 +21,7 @@ MISSING = -1
 _NODE_ARRAYS = ("features", "labels", "split", "graph_ids", "node_ids", "node_types")
 _SPARSE = ("feature_indptr", "feature_indices", "feature_values")
 _EDGE_ARRAYS = ("edge_weights", "edge_types", "edge_features")
+_BOUNDS = "part_bounds"
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +32,9 @@ class Graph:
     are set, ``SparseFeatures``. ``labels`` int64 [nodes] for ``task="multiclass"``, int8 [nodes, classes] for
     ``"multilabel"``; -1 is missing, and masked. ``split`` int8 [nodes]: 0 train, 1 validation, 2 test, 3 none.
     ``graph_ids`` int32 [nodes] tells the graphs of a block-diagonal union apart. Edge arrays stand in the order of
-    ``csr``. ``node_ids`` are the original ids.
+    ``csr``. ``node_ids`` are the original ids. ``schema`` names the types: ``node_types`` ascend then, and
+    ``edge_types`` are numbers of relations. ``part_bounds`` int64 [parts + 1] are the first nodes of the parts of a
+    graph in the order of a partition.
     """
 
     name: str
@@ -46,6 +50,8 @@ class Graph:
     edge_weights: NDArray[np.float32] | None = None
     edge_types: NDArray[np.int32] | None = None
     edge_features: NDArray[np.float32] | None = None
+    schema: Schema | None = None
+    part_bounds: NDArray[np.int64] | None = None
     inductive: bool = False
     synthetic: bool = False
     sha256: str = ""
@@ -104,7 +110,10 @@ class Graph:
         csr = Csr(indptr.astype(self.csr.indptr.dtype), columns[inside][order], (len(nodes),) * 2, self.csr.ids[edges])
         original = np.arange(self.nodes) if self.node_ids is None else self.node_ids
         attributes = self._map_arrays(lambda array: array[nodes], lambda array: array[edges])
-        return replace(self, csr=csr, **(attributes | {"node_ids": original[nodes]}))
+        # other orders of nodes mix the types, whose ids a schema promises to be contiguous
+        schema = self.schema if (np.diff(nodes) > 0).all() else None
+        changed = attributes | {"node_ids": original[nodes], "schema": schema, _BOUNDS: None}
+        return replace(self, csr=csr, **changed)
 
     def _map_arrays(self, on_nodes: Callable[[Any], Any], on_edges: Callable[[Any], Any]) -> dict[str, Any]:
         functions = dict.fromkeys(_NODE_ARRAYS, on_nodes) | dict.fromkeys(_EDGE_ARRAYS, on_edges)
@@ -130,7 +139,7 @@ class Graph:
 
     def _arrays(self) -> dict[str, Any]:
         arrays: dict[str, Any] = {"indptr": self.csr.indptr, "indices": self.csr.indices, "edge_ids": self.csr.edge_ids}
-        arrays |= {name: getattr(self, name) for name in _NODE_ARRAYS + _EDGE_ARRAYS}
+        arrays |= {name: getattr(self, name) for name in (*_NODE_ARRAYS, *_EDGE_ARRAYS, _BOUNDS)}
         if isinstance(self.features, SparseFeatures):
             arrays["features"] = None
             for name, part in zip(_SPARSE, self.features.arrays, strict=True):
@@ -139,9 +148,10 @@ class Graph:
 
     def save_facts(self, folder: Path) -> None:
         """Write ``graph.json`` alone, into a ``folder`` whose arrays are already written."""
-        skipped = {"csr", *_NODE_ARRAYS, *_EDGE_ARRAYS}
+        skipped = {"csr", *_NODE_ARRAYS, *_EDGE_ARRAYS, _BOUNDS}
         names = [attribute.name for attribute in fields(self) if attribute.name not in skipped]
         facts = {name: getattr(self, name) for name in names}
+        facts["schema"] = None if self.schema is None else self.schema.as_json()
         facts |= {"shape": list(self.csr.shape), "width": self.width, "arrays": list(self._arrays())}
         (folder / "graph.json").write_text(json.dumps(facts, indent=1, sort_keys=True))
 
@@ -159,6 +169,7 @@ class Graph:
             indptr, indices, values = (arrays.pop(name) for name in _SPARSE)
             arrays["features"] = SparseFeatures(Csr(indptr, indices, (shape[0], width)), values)
         facts["notes"] = tuple(facts["notes"])
+        facts["schema"] = None if facts.get("schema") is None else Schema.from_json(facts["schema"])
         return cls(csr=csr, **facts, **arrays)
 
 

@@ -111,6 +111,9 @@ DATASETS: dict[str, Entry] = {
     "ego_twitter": _structure("circles of Twitter, both directions, structure only", "ego-twitter.npz"),
     "cit_hep_ph": _structure("citations in high energy physics, directed, structure only", "cit-hep-ph.npz"),
     "tables": Entry("datasets.tables.loader:load", "tables", "your own node and edge tables", kind="user"),
+    "partition": Entry(
+        "datasets.partition.loader:load", "partition", "parts written for DGL, in their order", kind="user"
+    ),
     "uug": Entry("datasets.synthetic.uug:load", "uug", "synthetic, industrial user-user graph", kind="synthetic"),
     "mesh": Entry(
         "datasets.synthetic.mesh:load", "mesh", "synthetic, road-like grid, structure only", kind="synthetic"

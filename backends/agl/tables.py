@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from backends.agl.progress import Progress, silent
+from backends.progress import Progress, silent
 from datasets.features import LAYOUTS
 from datasets.graph import Graph
 from datasets.tables.options import TableOptions

@@ -37,7 +37,7 @@ class BlocksparseConfig(BackendConfig):
     ranks: int = setting(1, least=1, before=1)
     replication: int = setting(1, least=1, before=1)
     exchange: str = setting("halo", choices=("broadcast", "halo"), before="halo")
-    bounds: str = setting("edges", choices=("rows", "edges"), before="edges")
+    bounds: str = setting("edges", choices=("rows", "edges", "parts"), before="edges")
     overlap: bool = setting(False, before=False)
     link: list[float] = setting(factory=list, before=[])
     replay: list[int] = setting(factory=list, before=[])

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from backends.base.layered import LayerMatrix
 from backends.base.layered_trainer import LayeredTrainer
 from backends.blocksparse.config import BlocksparseConfig
@@ -10,6 +13,7 @@ from backends.blocksparse.slices import Cut, RankSlice, cut
 from backends.blocksparse.worker import RankTask
 from backends.contract import Unsupported
 from datasets.adjacency import adjacency_of
+from datasets.csr import Csr
 from datasets.graph import Graph
 from datasets.order.bounds import BOUNDS
 
@@ -36,8 +40,20 @@ def pieces_of(
     steps = [step for _, step in trainer.steps([LayerMatrix(adjacency.csr)] * spec.layers)]
     products = tuple((step.width, step.has_backward) for step in steps)
     task = RankTask(layout, spec, training, products, config, trainer.sparse_input)
-    bounds = BOUNDS[config.bounds](adjacency.csr, layout.blocks)
+    bounds = _bounds(graph, adjacency.csr, config.bounds, layout.blocks)
     return CutTask(task, *cut(graph, adjacency, layout, bounds, config.exchange, spec.name == "sage", only))
+
+
+def _bounds(graph: Graph, csr: Csr, how: str, blocks: int) -> NDArray[np.int64]:
+    """First rows of the blocks; those of ``parts`` are the graph's own, or Unsupported is raised."""
+    if how != "parts":
+        return BOUNDS[how](csr, blocks)
+    if graph.part_bounds is None:
+        raise Unsupported("backend.bounds=parts needs a graph in the order of its parts: give dataset=partition")
+    if len(graph.part_bounds) != blocks + 1:
+        given = len(graph.part_bounds) - 1
+        raise Unsupported(f"backend.bounds=parts: the graph has {given} parts for {blocks} row blocks: give {given}")
+    return graph.part_bounds
 
 
 def check_rows(layout: RankLayout, graph: Graph) -> None:

@@ -9,15 +9,15 @@ from typing import Any
 
 from backends.agl.cluster import Cluster
 from backends.agl.config import RUN_ON
-from backends.agl.flat.folder_lock import locked
 from backends.agl.flat.job import FlattenJob, Origin, flatten_to, nodes_to_flatten
 from backends.agl.flat.reader import MANIFEST
 from backends.agl.flat.sampling_strategy import SCOPES, StrategyError, parse_sampling
 from backends.agl.flat.source import UnfitEdge
 from backends.agl.places import written
-from backends.agl.progress import announce, step_progress
 from backends.agl.tables import add_table_options, columns_of, read_tables, table_options_of
+from backends.folder_lock import locked
 from backends.parallel import ray_cluster as cluster
+from backends.progress import announce, step_progress
 from datasets.graph import SPLITS, Graph
 from datasets.tables.node_stream import NAMES
 

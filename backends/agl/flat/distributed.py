@@ -19,7 +19,7 @@ from backends.agl.flat.shards import Sizes, Totals, read_sizes, shard_once
 from backends.agl.flat.source import Source
 from backends.agl.flat.store import TargetNeighbourhoods, encode_neighbourhoods
 from backends.agl.places import get_files, holds, put_folder
-from backends.agl.progress import Progress, silent
+from backends.progress import Progress, silent
 
 Task = Callable[..., list[Any]]
 

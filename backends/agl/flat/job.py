@@ -12,7 +12,6 @@ import numpy as np
 from backends.agl.cluster import Cluster
 from backends.agl.config import RUN_ON
 from backends.agl.flat import filters
-from backends.agl.flat.folder_lock import locked
 from backends.agl.flat.local import BATCH, flatten_batches, in_threads
 from backends.agl.flat.mapreduce import FlattenTaskSetup
 from backends.agl.flat.reader import MANIFEST
@@ -21,8 +20,9 @@ from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy, Strateg
 from backends.agl.flat.shards import Sizes, Totals, shard_once
 from backends.agl.flat.source import Source
 from backends.agl.places import get_folder
-from backends.agl.progress import Announce, Progress, announce_nothing, gibibytes, silent
+from backends.folder_lock import locked
 from backends.kernels.sampling import distinct
+from backends.progress import Announce, Progress, announce_nothing, gibibytes, silent
 from datasets.features import SparseFeatures
 from datasets.graph import SPLITS, Graph
 from datasets.randomness import permutation

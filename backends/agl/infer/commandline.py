@@ -26,10 +26,10 @@ from backends.agl.infer.neighbourhood_inference import NeighbourhoodInference, R
 from backends.agl.infer.workspace import Workspace
 from backends.agl.model_file import TrainedModel
 from backends.agl.places import fetched, written
-from backends.agl.progress import Progress, announce, gibibytes, step_progress
 from backends.agl.settings import InferSettings, read_infer_settings
 from backends.agl.tables import add_table_options, read_tables, table_options_of
 from backends.parallel import ray_cluster
+from backends.progress import Progress, announce, gibibytes, step_progress
 from datasets.graph import Graph
 from datasets.tables.node_stream import NAMES
 

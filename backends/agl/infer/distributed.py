@@ -19,9 +19,9 @@ from backends.agl.infer.map_stage import degrees_of, embeddings_name, inverse_sq
 from backends.agl.infer.mapreduce import InferenceTaskSetup
 from backends.agl.infer.workspace import Workspace
 from backends.agl.networks import model_slices
-from backends.agl.progress import Progress
 from backends.kernels.samplers import SAMPLERS
 from backends.parallel import ray_cluster as cluster
+from backends.progress import Progress
 
 Floats = NDArray[np.float32]
 

@@ -28,12 +28,12 @@ from backends.agl.infer.local import LocalInference
 from backends.agl.infer.map_stage import matrix_name
 from backends.agl.infer.neighbourhood_inference import NeighbourhoodInference, RecordInference
 from backends.agl.infer.workspace import Workspace
-from backends.agl.progress import silent
 from backends.base.facts import spmm_facts
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Inferrer, Nodes, Unsupported
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.parallel import ray_cluster as cluster
+from backends.progress import silent
 from datasets.csr import Csr
 from datasets.graph import Graph
 

@@ -27,7 +27,7 @@ from backends.agl.infer.map_stage import (
 from backends.agl.infer.slices import Slice
 from backends.agl.infer.workspace import Workspace
 from backends.agl.networks import model_slices
-from backends.agl.progress import Progress, silent
+from backends.progress import Progress, silent
 from datasets.features import Features, SparseFeatures
 
 Floats = NDArray[np.float32]

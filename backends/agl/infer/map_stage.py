@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from backends.agl.infer.job import InferenceJob, Mask
 from backends.agl.infer.workspace import Workspace
-from backends.agl.progress import Progress
 from backends.agl.user.edges import Edges
 from backends.agl.user.specification import UserModelSpec
 from backends.agl.vectorize import EdgeValues, inverse_sqrt
 from backends.base.layered import LayerMatrix
 from backends.base.sparse_rows import tensor
+from backends.progress import Progress
 from datasets.adjacency import insert_self_loops
 from datasets.csr import Csr, index_dtype
 

@@ -130,7 +130,7 @@ def test_ids_that_are_strings_keep_their_names(tmp_path, ending):
 
 
 def test_a_second_run_into_the_same_folder_is_refused_while_the_first_works(tmp_path, capsys):
-    from backends.agl.flat.folder_lock import locked
+    from backends.folder_lock import locked
 
     for name in ("tables", "partial"):
         with locked(tmp_path / f".out.{name}"):

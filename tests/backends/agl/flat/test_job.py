@@ -16,7 +16,7 @@ from backends.agl.flat.job import FlattenJob, NoRoom, flatten_to, nodes_to_flatt
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.sampling_strategy import StrategyError, parse_sampling
 from backends.agl.flat.shards import LAYOUT, features_path
-from backends.agl.progress import silent
+from backends.progress import silent
 from tests.graphs import awkward_graph
 
 

@@ -17,8 +17,8 @@ from backends.agl.infer import hubs
 from backends.agl.infer.distributed import infer_with_ray
 from backends.agl.infer.job import InferenceJob
 from backends.agl.infer.workspace import Workspace
-from backends.agl.progress import silent
 from backends.parallel import ray_cluster as cluster
+from backends.progress import silent
 from tests.backends.agl.infer.test_infer import (
     MODELS,
     Killed,

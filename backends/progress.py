@@ -1,4 +1,4 @@
-"""Progress of AGL's command lines on stderr: a bar per step, with the time that is left."""
+"""Progress of command lines on stderr: a bar per step, with the time that is left."""
 
 import sys
 from collections.abc import Callable, Iterator

@@ -1,0 +1,148 @@
+"""Assignment of a graph's nodes to parts, by any of the methods, balancing what DGL can balance and more."""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backends.contract import PartitionTask, Unsupported
+from backends.distpart.config import METHODS as OWN
+from backends.distpart.dispatch.numbering import Parts
+from backends.distpart.typed_graph import GraphError, TypedGraph
+from backends.registry import config_class, runtime
+from datasets.graph import Graph
+
+METHODS = (*OWN, "metis")
+OBJECTIVES = {"cut": "cut", "vol": "volume", "volume": "volume"}
+
+
+class Untimed:
+    """A clock that counts nothing."""
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Count nothing."""
+        return nullcontext()
+
+
+@dataclass(frozen=True)
+class AssignOptions:
+    """``method`` and what it is to reach; ``trainers`` parts lie on one machine, which is a part of the result."""
+
+    parts: int
+    method: str = "multilevel"
+    imbalance: float = 1.03
+    objective: str = "cut"
+    seed: int = 0
+    threads: int = 1
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for values that are not allowed."""
+        if self.method not in METHODS:
+            raise ValueError(f"method={self.method!r} is not allowed: one of {', '.join(METHODS)}")
+        if self.objective not in OBJECTIVES:
+            raise ValueError(f"objective={self.objective!r} is not allowed: one of {', '.join(OBJECTIVES)}")
+        if self.parts < 1 or not 1 <= self.imbalance < np.inf:
+            raise ValueError(f"parts={self.parts} and imbalance={self.imbalance} must be at least 1")
+
+
+def assign(graph: TypedGraph, weights: NDArray[np.int64], options: AssignOptions) -> Parts:
+    """Return the part of each node, int32 by homogeneous id; ``weights`` [nodes, constraints] are balanced.
+
+    Raises GraphError for more parts than nodes, for weights below zero, and with ``strict`` for a bound that was not
+    reached.
+    """
+    if options.parts > max(1, graph.total_nodes):
+        raise GraphError(
+            f"{options.parts} parts are more than the {graph.total_nodes} nodes: lower the number of parts"
+        )
+    wrong = np.argwhere(weights < 0)
+    if len(wrong):
+        raise GraphError(f"node {wrong[0][0]} has weight {weights[tuple(wrong[0])]}: at least 0")
+    if options.parts == 1:
+        return np.zeros(graph.total_nodes, dtype=np.int32)
+    objective = OBJECTIVES[options.objective]
+    task = PartitionTask(options.parts, weights, options.imbalance, objective, options.seed, options.threads)
+    backend = (
+        config_class("partitioners")(tool="metis")
+        if options.method == "metis"
+        else config_class("distpart")(method=options.method)
+    )
+    engine: Any = runtime(backend, "partition")
+    try:
+        engine.prepare(Graph(graph.name, graph.in_edges()), task, Untimed())
+        engine.partition(Untimed())
+    except Unsupported as error:
+        raise ValueError(str(error)) from error
+    finally:
+        engine.close()
+    parts: Parts = engine.assignment().astype(np.int32)
+    if options.strict:
+        _refuse_broken_bounds(parts, task)
+    return parts
+
+
+def _refuse_broken_bounds(parts: Parts, task: PartitionTask) -> None:
+    loads = np.zeros((task.parts, task.weights.shape[1]), dtype=np.int64)
+    np.add.at(loads, parts, task.weights)
+    for constraint, bound in enumerate(task.bounds):
+        part = int(loads[:, constraint].argmax())
+        if loads[part, constraint] > bound:
+            raise GraphError(
+                f"part {part} has a load of {loads[part, constraint]} in constraint {constraint}, {bound} were asked: "
+                "raise the imbalance, or leave strict out"
+            )
+
+
+def constraints(
+    graph: TypedGraph,
+    *,
+    node_types: Mapping[str, Any] | NDArray[np.integer] | None = None,
+    edges: bool = False,
+) -> NDArray[np.int64]:
+    """The weights by which DGL's METIS balances, int64 [nodes, constraints].
+
+    Without arguments each node type is balanced, one constraint per type. ``node_types`` are classes of nodes to
+    balance instead, by homogeneous id or by node type. ``edges`` balances in-degrees: alone if there is one class,
+    beside the number of nodes of each class else (DGL's ``metis_partition_assignment``).
+    """
+    classes = _classes(graph, node_types)
+    kinds = int(classes.max(initial=0)) + 1
+    shares = (classes[:, None] == np.arange(kinds)).astype(np.int64)
+    if not edges:
+        return shares
+    degrees = _in_degrees(graph)[:, None]
+    return degrees if kinds == 1 and node_types is None else np.concatenate([shares, shares * degrees], axis=1)
+
+
+def _classes(graph: TypedGraph, given: Mapping[str, Any] | NDArray[np.integer] | None) -> NDArray[np.int64]:
+    """The class of each node, numbered from 0 on; types that a dictionary leaves out are a class each."""
+    if isinstance(given, Mapping):
+        unknown = set(given) - set(graph.nodes)
+        if unknown:
+            raise GraphError(f"balance names node type {min(unknown)}: there are {', '.join(graph.schema.node_types)}")
+        pieces, first = [], 0
+        for kind in graph.schema.node_types:
+            own = np.asarray(given.get(kind, np.zeros(graph.nodes[kind])), dtype=np.int64)
+            pieces.append(np.unique(own, return_inverse=True)[1].reshape(-1) + first)
+            first += int(pieces[-1].max(initial=first - 1)) + 1 - first
+        classes = np.concatenate(pieces)
+    elif given is None:
+        sizes = [graph.nodes[kind] for kind in graph.schema.node_types]
+        classes = np.repeat(np.arange(len(sizes)), sizes)
+    else:
+        classes = np.unique(np.asarray(given), return_inverse=True)[1].reshape(-1)
+    if len(classes) != graph.total_nodes:
+        raise GraphError(f"classes to balance are given for {len(classes)} nodes, the graph has {graph.total_nodes}")
+    return classes.astype(np.int64)
+
+
+def _in_degrees(graph: TypedGraph) -> NDArray[np.int64]:
+    degrees = np.zeros(graph.total_nodes, dtype=np.int64)
+    for relation, start, stop in graph.chunks(1 << 22):
+        _, destinations = graph.read(relation, start, stop)
+        degrees += np.bincount(destinations, minlength=graph.total_nodes)
+    return degrees

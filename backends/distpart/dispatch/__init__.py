@@ -1,0 +1,1 @@
+"""Dispatch: nodes, edges and attributes go to the parts that an assignment names, renumbered and written for DGL."""

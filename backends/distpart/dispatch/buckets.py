@@ -1,0 +1,117 @@
+"""Map: the edges of one piece, sorted by the part that owns them, which is their destination's, on disk."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backends.distpart.dispatch.numbering import Numbering, contiguous_bounds
+from backends.distpart.typed_graph import TypedGraph
+from datasets.csr import index_dtype
+from datasets.files import atomic_folder
+from datasets.schema import Relation
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some edges of a relation: ``start`` to below ``stop`` of its rows; ``number`` counts the relation's pieces."""
+
+    relation: Relation
+    kind: int  # the relation's number
+    number: int
+    start: int
+    stop: int
+
+    @property
+    def folder(self) -> str:
+        """Name of the folder of its bucket."""
+        return f"{self.kind:03d}-{self.number:06d}"
+
+
+def pieces_of(graph: TypedGraph, length: int) -> list[Piece]:
+    """All edges in pieces of at most ``length``, relation after relation."""
+    kinds = {relation: kind for kind, relation in enumerate(graph.schema.relations)}
+    return [
+        Piece(relation, kinds[relation], start // length, start, stop) for relation, start, stop in graph.chunks(length)
+    ]
+
+
+def write_bucket(graph: TypedGraph, numbering: Numbering, folder: Path, piece: Piece) -> None:
+    """Sort a piece by owner and write it; nothing is done where that was done before.
+
+    ``ends`` [2, edges]: new ids of source and destination; ``rows``: rows of the relation, ascending within an owner;
+    ``counts`` [parts].
+    """
+    target = folder / piece.folder
+    if target.is_dir():
+        return
+    sources, destinations = graph.read(piece.relation, piece.start, piece.stop)
+    owners = numbering.parts[destinations]
+    order = np.argsort(owners.astype(np.uint16) if numbering.count <= 1 << 16 else owners, kind="stable")
+    ends = np.stack([numbering.new_ids[sources[order]], numbering.new_ids[destinations[order]]])
+    rows = (piece.start + order).astype(index_dtype(max(1, graph.edges[piece.relation].count)))
+    with atomic_folder(target) as temporary:
+        np.save(temporary / "ends.npy", ends)
+        np.save(temporary / "rows.npy", rows)
+        np.save(temporary / "counts.npy", np.bincount(owners, minlength=numbering.count))
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """The edges of one part in one piece, or some of them: new ids of both ends and rows of the relation, mapped."""
+
+    kind: int
+    first_id: int  # new id of the first edge
+    sources: NDArray[np.integer]
+    destinations: NDArray[np.integer]
+    rows: NDArray[np.integer]
+    places: NDArray[np.int64] | None = None  # of these edges among all of the share, ``None``: these are all
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """New ids of the edges."""
+        return self.first_id + (np.arange(len(self.rows)) if self.places is None else self.places)
+
+    def chosen(self, places: NDArray[np.int64]) -> "Share":
+        """The edges at some places, in memory."""
+        arrays = (array[places] for array in (self.sources, self.destinations, self.rows))
+        return Share(self.kind, self.first_id, *arrays, places)
+
+
+class EdgeBuckets:
+    """All pieces, when they are written, as the parts read them; new ids of edges follow from their numbers."""
+
+    def __init__(self, folder: Path, pieces: list[Piece], parts: int, relations: int) -> None:
+        self.folder, self.pieces = folder, pieces
+        shape = (len(pieces), parts)
+        self.counts = np.array([np.load(folder / piece.folder / "counts.npy") for piece in pieces], np.int64).reshape(
+            shape
+        )
+        kinds = np.array([piece.kind for piece in pieces], dtype=np.int64)
+        sizes = np.zeros((parts, relations), dtype=np.int64)
+        for kind in range(relations):
+            sizes[:, kind] = self.counts[kinds == kind].sum(axis=0)
+        self.bounds = contiguous_bounds(sizes)  # first new id by part and relation, and the end
+        before = np.zeros_like(self.counts)  # edges of the same part and relation in earlier pieces
+        for kind in range(relations):
+            chosen = kinds == kind
+            before[chosen] = np.cumsum(self.counts[chosen], axis=0) - self.counts[chosen]
+        self.first_ids = self.bounds[:, :-1].T[kinds].reshape(shape) + before
+
+    def shares(self, part: int, kind: int | None = None) -> Iterator[Share]:
+        """The edges of a part, in the order of their new ids; of one relation alone if ``kind`` is given."""
+        for number, piece in enumerate(self.pieces):
+            if kind in (None, piece.kind) and self.counts[number, part]:
+                yield self._share(number, part)
+
+    def _share(self, number: int, part: int) -> Share:
+        piece = self.pieces[number]
+        start = int(self.counts[number, :part].sum())
+        stop = start + int(self.counts[number, part])
+        ends = np.load(self.folder / piece.folder / "ends.npy", mmap_mode="r")
+        rows = np.load(self.folder / piece.folder / "rows.npy", mmap_mode="r")
+        return Share(
+            piece.kind, int(self.first_ids[number, part]), ends[0, start:stop], ends[1, start:stop], rows[start:stop]
+        )

@@ -1,0 +1,87 @@
+"""What a dispatch will take of memory and disk, before it begins."""
+
+import errno
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backends.distpart.typed_graph import TypedGraph
+from datasets.csr import index_dtype
+
+_BYTES_PER_EDGE = 96  # of a piece while it is sorted: ends, owners, order, and their copies
+_LEAST_PIECE, _MOST_PIECE = 1 << 14, 1 << 24
+_GRAPH_NODE, _GRAPH_EDGE = 8 + 1 + 8 + 8, 8 + 8 + 8 + 1 + 8  # ids, flags, parts and original ids in the files
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """``nodes``: bytes of what is kept for each node; ``piece``: edges per task; ``rows`` of attributes at a time."""
+
+    nodes: int
+    edges: int
+    piece: int
+    rows: int
+    buckets: int
+    files: int
+
+    @classmethod
+    def of(cls, graph: TypedGraph, memory: int, threads: int) -> "Forecast":
+        """Count bytes from sizes alone; each thread has its own piece and its own table of nodes."""
+        number = np.dtype(index_dtype(max(1, graph.total_nodes))).itemsize
+        nodes = graph.total_nodes * (4 + 2 * number + threads * (number + 9))
+        left = max(0, memory - nodes) // threads
+        piece = int(np.clip(left // _BYTES_PER_EDGE, _LEAST_PIECE, _MOST_PIECE))
+        widths = [
+            _row_bytes(array)
+            for table in (graph.node_data, graph.edge_data)
+            for arrays in table.values()
+            for array in arrays.values()
+        ]
+        rows = int(np.clip(left // (4 * max([1, *widths])), 1, 1 << 20))
+        attributes = sum(
+            len(array) * _row_bytes(array)
+            for table in (graph.node_data, graph.edge_data)
+            for arrays in table.values()
+            for array in arrays.values()
+        )
+        files = graph.total_edges * _GRAPH_EDGE + graph.total_nodes * _GRAPH_NODE + attributes
+        return cls(nodes, graph.total_edges, piece, rows, graph.total_edges * (2 * number + 8), files)
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory that are needed at least."""
+        return self.nodes + _LEAST_PIECE * _BYTES_PER_EDGE
+
+    @property
+    def disk(self) -> int:
+        """Bytes on disk, HALO nodes not counted, while the buckets are there."""
+        return self.buckets + self.files
+
+
+def refuse_what_does_not_fit(forecast: Forecast, folder: Path, memory: int) -> None:
+    """Raise OSError where the forecast is beyond the memory that was given, or the disk."""
+    if forecast.memory > memory:
+        raise MemoryError(
+            f"dispatch needs {_mebibytes(forecast.memory)} of memory, {_mebibytes(memory)} were given: raise it"
+        )
+    place = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    free = shutil.disk_usage(place).free
+    present = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    if forecast.disk > free + present:
+        raise OSError(
+            errno.ENOSPC,
+            f"{os.strerror(errno.ENOSPC)}: {_mebibytes(forecast.disk)} are needed, {_mebibytes(free)} free",
+            str(folder),
+        )
+
+
+def _row_bytes(array: Any) -> int:
+    return int(np.prod(array.shape[1:], dtype=np.int64)) * np.dtype(array.dtype).itemsize
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / 2**20:,.0f} MiB"

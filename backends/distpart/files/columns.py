@@ -1,0 +1,194 @@
+"""Arrays in several files, one after the other: NumPy files are mapped, text and Parquet is turned into them first."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backends.distpart.typed_graph import GraphError
+from datasets.files import atomic_file
+
+
+@dataclass(frozen=True)
+class FileColumn:
+    """Rows of NumPy files as one array; ``names`` are the files that the user gave, in the same order."""
+
+    files: tuple[Path, ...]
+    names: tuple[str, ...]
+
+    @cached_property
+    def _arrays(self) -> list[NDArray[Any]]:
+        arrays = [_mapped(file, name) for file, name in zip(self.files, self.names, strict=True)]
+        filled = [i for i, array in enumerate(arrays) if len(array)] or [0]  # an empty text says nothing of its type
+        first = arrays[filled[0]]
+        for i in filled:
+            if (arrays[i].dtype, arrays[i].shape[1:]) != (first.dtype, first.shape[1:]):
+                raise GraphError(
+                    f"{self.names[i]} has rows of {arrays[i].dtype} {list(arrays[i].shape[1:])}, "
+                    f"{self.names[filled[0]]} of {first.dtype} {list(first.shape[1:])}: all chunks must have one type"
+                )
+        return [array if len(array) else first[:0] for array in arrays]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The names alone: another process maps the files itself."""
+        return {"files": self.files, "names": self.names}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over what ``__getstate__`` returned."""
+        self.__dict__.update(state)
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        return np.cumsum([0, *map(len, self._arrays)])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of all rows."""
+        return self._arrays[0].dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows of all files, and the shape of a row."""
+        return (len(self), *self._arrays[0].shape[1:])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def stamp(self) -> list[list[int]]:
+        """Size and modification time of each file that the user gave."""
+        stats = [Path(name).stat() for name in self.names]
+        return [[stat.st_size, stat.st_mtime_ns] for stat in stats]
+
+    def lengths(self) -> list[int]:
+        """Rows of each file."""
+        return [len(array) for array in self._arrays]
+
+    def __getitem__(self, rows: slice | NDArray[np.integer]) -> NDArray[Any]:
+        """Copy rows, given as a slice of step 1 or by ascending numbers; raises GraphError naming one that is NaN."""
+        numbers = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else rows
+        cuts = np.searchsorted(numbers, self._starts)
+        pieces = [
+            array[numbers[cuts[i] : cuts[i + 1]] - self._starts[i]]
+            for i, array in enumerate(self._arrays)
+            if cuts[i + 1] > cuts[i]
+        ]
+        out: NDArray[Any] = np.concatenate(pieces) if pieces else np.empty((0, *self.shape[1:]), self.dtype)
+        if self.dtype.kind == "f" and not np.isfinite(out).all():
+            bad = int(numbers[np.flatnonzero(~np.isfinite(out.reshape(len(out), -1)).all(axis=1))[0]])
+            file = int(np.searchsorted(self._starts, bad, side="right")) - 1
+            raise GraphError(f"{self.names[file]}: row {bad - self._starts[file]} is not finite: give numbers")
+        return out
+
+
+def _mapped(file: Path, name: str) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError as error:
+        raise GraphError(f"{name} does not exist") from error
+    except (ValueError, EOFError, OSError) as error:
+        raise GraphError(f"{name} is no NumPy file, or cut: {error}") from error
+    if array.ndim == 0 or array.dtype.kind not in "iufb":
+        raise GraphError(f"{name} has {array.dtype} {list(array.shape)}: rows of numbers are needed")
+    return array
+
+
+def as_numpy(path: Path, form: str, delimiter: str, target: Path) -> Path:
+    """Turn a text or Parquet table without a header into a NumPy file of its rows; returns that file.
+
+    A NumPy file is returned as it is. Raises GraphError naming the file, and the row where the reader knows it.
+    """
+    if form == "numpy":
+        return path
+    if form not in ("csv", "parquet"):
+        raise GraphError(f"{path} has the format {form!r}: csv, numpy and parquet are read")
+    if not path.exists():
+        raise GraphError(f"{path} does not exist")
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        batches = _parquet_batches(path) if form == "parquet" else _text_batches(path, delimiter)
+        with atomic_file(target) as temporary:
+            _save(path, batches, temporary)
+    return target
+
+
+def _save(path: Path, batches: Any, target: Path) -> None:
+    """Append batches of rows to a NumPy file whose length is known at the end."""
+    import pyarrow
+
+    rows, kind, width = 0, None, 0
+    raw = target.with_name(f"{target.name}.raw")
+    try:
+        with raw.open("wb") as file:
+            for batch in batches:
+                piece = _matrix(path, batch, rows)
+                if kind is not None and (piece.dtype, piece.shape[1]) != (kind, width):
+                    raise GraphError(
+                        f"{path}: rows from {rows} on are {piece.dtype} x {piece.shape[1]}, before {kind} x {width}"
+                    )
+                kind, width, rows = piece.dtype, piece.shape[1], rows + len(piece)
+                piece.tofile(file)
+        data = (
+            np.memmap(raw, kind, "r", shape=(rows, width)) if rows else np.empty((0, max(1, width)), kind or np.int64)
+        )
+        with target.open("wb") as file:
+            np.save(file, data)
+    except pyarrow.ArrowException as error:
+        raise GraphError(f"{path} cannot be read: {error}") from error
+    finally:
+        raw.unlink(missing_ok=True)
+
+
+def _matrix(path: Path, batch: Any, first: int) -> NDArray[Any]:
+    columns = []
+    for number, column in enumerate(batch.columns):
+        if column.null_count:
+            row = first + int(np.flatnonzero(np.asarray(column.is_null()))[0])
+            raise GraphError(f"{path}: row {row} has nothing in column {number}")
+        values = column.to_numpy(zero_copy_only=False)
+        if values.dtype.kind not in "iuf":
+            raise GraphError(f"{path}: column {number} has {column.type}: numbers are needed")
+        columns.append(values)
+    return np.ascontiguousarray(np.stack(columns, axis=1))
+
+
+def _text_batches(path: Path, delimiter: str) -> Iterator[Any]:
+    from pyarrow import csv
+
+    if path.stat().st_size:
+        options = csv.ReadOptions(autogenerate_column_names=True, use_threads=False)
+        yield from csv.open_csv(path, options, csv.ParseOptions(delimiter=delimiter))
+
+
+def _parquet_batches(path: Path) -> Iterator[Any]:
+    from pyarrow import parquet
+
+    yield from parquet.ParquetFile(path).iter_batches()
+
+
+def write_column(folder: Path, name: str, rows: Sequence[int], form: str, read: Any) -> list[str]:
+    """Write an array in chunks of ``rows``; ``read(start, stop)`` returns its rows. Returns the names of the files."""
+    import pyarrow
+    from pyarrow import csv, parquet
+
+    endings = {"numpy": "npy", "csv": "txt", "parquet": "parquet"}
+    folder.mkdir(parents=True, exist_ok=True)
+    names, start = [], 0
+    for number, count in enumerate(rows):
+        path = folder / f"{name}{number}.{endings[form]}"
+        piece = read(start, start + count)
+        if form == "numpy":
+            np.save(path, piece)
+        else:
+            flat = piece.reshape(len(piece), int(np.prod(piece.shape[1:], dtype=np.int64)))
+            table = pyarrow.table({f"f{column}": flat[:, column] for column in range(flat.shape[1])})
+            if form == "parquet":
+                parquet.write_table(table, path)
+            else:
+                csv.write_csv(table, path, csv.WriteOptions(include_header=False, delimiter=" "))
+        names.append(path.name)
+        start += count
+    return names

@@ -1,0 +1,87 @@
+"""``partition_graph`` with DGL's arguments, return values and files, for any graph and without DGL."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backends.distpart.assign import AssignOptions, assign, constraints
+from backends.distpart.dispatch.job import DispatchJob, DispatchOptions
+from backends.distpart.dispatch.metadata import check_name, part_folder
+from backends.distpart.dispatch.numbering import Numbering
+from backends.distpart.dispatch.part import ORIGINAL_EDGES, ORIGINAL_NODES
+from backends.distpart.typed_graph import TypedGraph, typed_graph
+from datasets.graph import Graph
+from datasets.partition.dgl_format import read_tensors
+from datasets.schema import Relation
+from datasets.tables.out_of_core import Progress, silent
+
+TRAINER = "trainer_id"
+
+
+def partition_graph(
+    g: Graph | TypedGraph,
+    graph_name: str,
+    num_parts: int,
+    out_path: str | Path,
+    num_hops: int = 1,
+    part_method: str = "multilevel",
+    balance_ntypes: Any = None,
+    balance_edges: bool = False,
+    return_mapping: bool = False,
+    num_trainers_per_machine: int = 1,
+    objtype: str = "cut",
+    *,
+    assignment: AssignOptions | None = None,
+    dispatch: DispatchOptions | None = None,
+    progress: Progress = silent,
+) -> Any:
+    """Assign nodes to ``num_parts`` parts and write each with its HALO nodes, for ``dgl.distributed.load_partition``.
+
+    Arguments up to ``objtype`` are those of ``dgl.distributed.partition_graph``; methods are ``multilevel``,
+    ``fennel``, ``ldg``, ``random`` and ``metis``. With ``num_trainers_per_machine`` above 1 there are that many parts
+    in each, stored as ``trainer_id`` of nodes and edges. ``assignment`` and ``dispatch`` take the
+    place of the arguments that they also hold, but of the number of parts.
+
+    With ``return_mapping``: the original ids of nodes and of edges in the order of their new ids; dictionaries by type
+    for a typed graph, arrays else. Raises ValueError and OSError as the assignment and the dispatch do.
+    """
+    graph = typed_graph(g) if isinstance(g, Graph) else g
+    check_name(graph_name)
+    if num_trainers_per_machine < 1:
+        raise ValueError(f"num_trainers_per_machine={num_trainers_per_machine} must be at least 1")
+    given = assignment or AssignOptions(num_parts, part_method, objective=objtype)
+    options = replace(given, parts=num_parts * num_trainers_per_machine)
+    parts = assign(graph, constraints(graph, node_types=balance_ntypes, edges=balance_edges), options)
+    if num_trainers_per_machine > 1:
+        graph = _with_trainers(graph, parts)
+        parts = parts // num_trainers_per_machine
+    folder, written = Path(out_path), dispatch or DispatchOptions(hops=num_hops, method=options.method)
+    DispatchJob(graph, Numbering.of(graph, parts, num_parts), folder, graph_name, written, progress).run()
+    return original_ids_of(graph, folder, num_parts) if return_mapping else None
+
+
+def original_ids_of(graph: TypedGraph, folder: Path, parts: int) -> tuple[Any, Any]:
+    """Original ids of nodes and of edges in the order of their new ids, by type for a typed graph."""
+    mappings = []
+    for file in (ORIGINAL_NODES, ORIGINAL_EDGES):
+        tables = [read_tensors(folder / part_folder(part) / file) for part in range(parts)]
+        ids = {kind: np.concatenate([table[kind] for table in tables]) for kind in tables[0]}
+        mappings.append(ids)
+    nodes, edges = mappings
+    if not graph.is_typed:
+        return next(iter(nodes.values())), next(iter(edges.values()))
+    return nodes, {Relation.parse(kind): ids for kind, ids in edges.items()}
+
+
+def _with_trainers(graph: TypedGraph, trainers: Any) -> TypedGraph:
+    """The graph with the trainer of each node, and of each edge that of its destination, as attributes."""
+    node_data, edge_data = dict(graph.node_data), dict(graph.edge_data)
+    for kind in graph.schema.node_types:
+        own = trainers[graph.starts[kind] : graph.starts[kind] + graph.nodes[kind]].astype(np.int64)
+        node_data[kind] = {**node_data.get(kind, {}), TRAINER: own}
+    for relation in graph.schema.relations:
+        _, destinations = graph.read(relation, 0, graph.edges[relation].count)
+        edge_data[relation] = {**edge_data.get(relation, {}), TRAINER: trainers[destinations].astype(np.int64)}
+    return replace(graph, node_data=node_data, edge_data=edge_data)

@@ -1,0 +1,1 @@
+"""Partitions that were dispatched for DGL, read as one graph in the order of their parts."""

@@ -1,0 +1,132 @@
+"""Data set ``partition``: the parts that ``python -m backends.distpart`` or DGL wrote, as one graph in their order."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.csr import csr_from_edges
+from datasets.graph import NO_SPLIT, SPLITS, Graph
+from datasets.hashes import combined_sha256, file_sha256
+from datasets.options import check_options
+from datasets.partition.dgl_format import StoredGraph, read_graph, read_tensors
+from datasets.paths import Files, Options
+
+_MASKS = {"train_mask": "train", "val_mask": "validation", "test_mask": "test"}
+_FILES = ("graph.dgl", "node_feat.dgl", "edge_feat.dgl", "orig_nids.dgl", "orig_eids.dgl")
+
+
+def load(name: str, files: Files, options: Options) -> Graph:
+    """Read the partition whose JSON ``options["config"]`` names; nodes stand in the order of their new ids.
+
+    ``part_bounds`` are the first nodes of the parts. Original ids of nodes and edges stay, so that what is drawn by id
+    does not depend on the partition. Of a typed graph all relations are one, and attributes that not all types have
+    alike are left out, with a note. Raises ValueError for a JSON that describes no partition.
+    """
+    check_options("option of data set partition", options, {"config": ""})
+    if not options.get("config"):
+        raise ValueError("data set partition needs +dataset.options.config=PATH, the JSON of a partition")
+    path = Path(str(options["config"])).expanduser()
+    facts = _facts(path)
+    folders = [(path.parent / facts[f"part-{part}"]["part_graph"]).parent for part in range(facts["num_parts"])]
+    graphs = [read_graph(folder / "graph.dgl") for folder in folders]
+    tables = {file: [read_tensors(folder / file) for folder in folders] for file in _FILES[1:]}
+    kinds, relations = list(facts["ntypes"]), list(facts["etypes"])
+    node_types = _typed(facts["node_map"], kinds)
+    sources, destinations = _edges(graphs)
+    edge_types = _typed(facts["edge_map"], relations)
+    edge_ids = _originals(tables["orig_eids.dgl"], relations)
+    kept = np.flatnonzero(sources != destinations)
+    csr = csr_from_edges(sources[kept], destinations[kept], (facts["num_nodes"],) * 2, kept)
+    position = csr.ids
+    features, notes = _attribute(tables["node_feat.dgl"], kinds, "feat")
+    labels, label_notes = _attribute(tables["node_feat.dgl"], kinds, "label")
+    weights, weight_notes = _attribute(tables["edge_feat.dgl"], relations, "weight")
+    edge_features, edge_notes = _attribute(tables["edge_feat.dgl"], relations, "feat")
+    several = len(kinds) > 1 or len(relations) > 1
+    hashes = {f"{folder.name}/{file}": file_sha256(folder / file) for folder in folders for file in _FILES}
+    classes = 0 if labels is None else int(labels.max(initial=-1)) + 1 if labels.ndim == 1 else labels.shape[1]
+    return Graph(
+        name=str(facts["graph_name"]),
+        csr=type(csr)(csr.indptr, csr.indices, csr.shape, edge_ids[position]),
+        features=None if features is None else features.astype(np.float32),
+        labels=None if labels is None else labels.astype(np.int64 if labels.ndim == 1 else np.int8),
+        split=_split(tables["node_feat.dgl"], facts["node_map"], facts["num_nodes"]),
+        classes=classes,
+        task="none" if labels is None else "multiclass" if labels.ndim == 1 else "multilabel",
+        node_ids=_originals(tables["orig_nids.dgl"], kinds),
+        node_types=node_types.astype(np.int32) if several else None,
+        edge_types=edge_types[position].astype(np.int32) if several else None,
+        edge_weights=None if weights is None else weights[position].astype(np.float32),
+        edge_features=None if edge_features is None else edge_features[position].astype(np.float32),
+        part_bounds=_part_bounds(facts, kinds),
+        self_loops_dropped=len(sources) - len(kept),
+        sha256=combined_sha256({path.name: file_sha256(path), **hashes}),
+        trust="local",
+        notes=tuple(notes + label_notes + weight_notes + edge_notes),
+    )
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text())
+        missing = {"num_parts", "num_nodes", "node_map", "edge_map", "ntypes", "etypes"} - set(facts)
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"{path} does not describe a partition: {error}") from error
+    if missing:
+        raise ValueError(f"{path} does not describe a partition: it has no {', '.join(sorted(missing))}")
+    return facts
+
+
+def _typed(ranges: dict[str, list[list[int]]], kinds: list[str]) -> NDArray[np.int64]:
+    """The number of the type of each new id."""
+    sizes = [[end - start for start, end in ranges[kind]] for kind in kinds]
+    parts = len(sizes[0])
+    return np.concatenate([np.full(sizes[k][part], k) for part in range(parts) for k in range(len(kinds))])
+
+
+def _edges(graphs: list[StoredGraph]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """New ids of both ends of all inner edges, in the order of their new ids."""
+    sources, destinations = [], []
+    for graph in graphs:
+        inner, ids = graph.edata["inner_edge"].astype(bool), graph.ndata["_ID"]
+        sources.append(ids[graph.sources[inner]])
+        destinations.append(ids[graph.destinations[inner]])
+    return np.concatenate(sources), np.concatenate(destinations)
+
+
+def _originals(tables: list[dict[str, Any]], kinds: list[str]) -> NDArray[np.int64]:
+    """Original ids in the order of new ids; those of later types come after all of the types before."""
+    sizes = {kind: max((int(table[kind].max(initial=-1)) for table in tables), default=-1) + 1 for kind in kinds}
+    starts = dict(zip(kinds, np.cumsum([0, *sizes.values()]), strict=False))
+    return np.concatenate([table[kind] + starts[kind] for table in tables for kind in kinds])
+
+
+def _attribute(tables: list[dict[str, Any]], kinds: list[str], name: str) -> tuple[NDArray[Any] | None, list[str]]:
+    """An attribute in the order of new ids, ``None`` with a note where not all types have it alike."""
+    pieces = [table[f"{kind}/{name}"] for table in tables for kind in kinds if f"{kind}/{name}" in table]
+    if not pieces:
+        return None, []
+    shapes = {(piece.dtype, piece.shape[1:]) for piece in pieces}
+    if len(pieces) < len(tables) * len(kinds) or len(shapes) > 1:
+        return None, [f"{name}: left out, as not all types have it alike"]
+    return np.concatenate(pieces), []
+
+
+def _split(tables: list[dict[str, Any]], ranges: dict[str, list[list[int]]], nodes: int) -> NDArray[np.int8] | None:
+    """Splits from the masks; a type without masks is in none."""
+    split, found = np.full(nodes, NO_SPLIT, dtype=np.int8), False
+    for part, table in enumerate(tables):
+        for kind, spans in ranges.items():
+            for mask, name in _MASKS.items():
+                if f"{kind}/{mask}" in table:
+                    found = True
+                    split[slice(*spans[part])][table[f"{kind}/{mask}"].astype(bool)] = SPLITS[name]
+    return split if found else None
+
+
+def _part_bounds(facts: dict[str, Any], kinds: list[str]) -> NDArray[np.int64]:
+    ends = [facts["node_map"][kinds[-1]][part][1] for part in range(facts["num_parts"])]
+    return np.array([0, *ends], dtype=np.int64)
