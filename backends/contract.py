@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -227,6 +228,42 @@ class Partitioner(Protocol):
 
     def assignment(self) -> Nodes:
         """Return the part of each node, int64 [nodes], of the last ``partition``."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the engine counts; the harness computes the quality of the assignment itself."""
+        ...
+
+    def close(self) -> None:
+        """Stop threads; the process is idle afterwards."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenParts:
+    """Parts on disk as DGL's ``load_partition`` reads them: the JSON, and the map from new ids to the graph's.
+
+    ``nodes`` int64 [nodes] and ``edges`` int64 [edges] are the graph's node and edge id of each new one.
+    """
+
+    config: Path
+    nodes: Nodes
+    edges: Nodes
+
+
+class Dispatcher(Protocol):
+    """Scenario ``dispatch``: assigning all nodes and writing all parts with their attributes is the timed call."""
+
+    def prepare(self, graph: Graph, task: PartitionTask, clock: Clock) -> None:
+        """Do everything that is done once."""
+        ...
+
+    def dispatch(self, folder: Path, clock: Clock) -> None:
+        """Write all parts into ``folder``, which is not there yet."""
+        ...
+
+    def written(self) -> WrittenParts:
+        """Return what the last ``dispatch`` wrote."""
         ...
 
     def facts(self) -> dict[str, Any]:

@@ -119,6 +119,12 @@ DATASETS: dict[str, Entry] = {
         "datasets.synthetic.mesh:load", "mesh", "synthetic, road-like grid, structure only", kind="synthetic"
     ),
     "rmat": Entry("datasets.synthetic.rmat:load", "rmat", "synthetic, hubs by R-MAT, structure only", kind="synthetic"),
+    "lookalike_mag": Entry(
+        "datasets.synthetic.mag:load",
+        "lookalike_mag",
+        "synthetic, typed, with the counts of OGBN-MAG",
+        kind="synthetic",
+    ),
     **{f"lookalike_{of}": _lookalike(of) for of in ("reddit", "proteins", "archaea", "products", "ppi")},
 }
 

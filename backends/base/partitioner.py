@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from backends.contract import Clock, Nodes, PartitionTask
+from backends.kernels.growing import IN_MEMORY, Storage
 from backends.kernels.partition import Parts, UndirectedGraph
 from backends.registry import BackendConfig
 from datasets.graph import Graph
@@ -23,6 +24,10 @@ class GraphPartitioner:
         torch.set_num_threads(task.threads)
         self.graph, self.task = graph, task
 
+    def storage(self) -> Storage:
+        """Where the undirected graph lies."""
+        return IN_MEMORY
+
     def assign(self, graph: UndirectedGraph | None, clock: Clock) -> Parts:
         """Assign each node to a part; ``graph`` is ``None`` unless ``reads_edges``."""
         raise TypeError(f"{type(self).__name__} must define assign")
@@ -32,7 +37,7 @@ class GraphPartitioner:
         graph = None
         if self.reads_edges:
             with clock.phase("symmetric"):
-                graph = UndirectedGraph.of(self.graph.csr, self.task.weights, self.task.threads)
+                graph = UndirectedGraph.of(self.graph.csr, self.task.weights, self.task.threads, self.storage())
         self.parts = self.assign(graph, clock)
 
     def assignment(self) -> Nodes:

@@ -37,6 +37,7 @@ class DglConfig(BackendConfig):
         "sample": "backends.dgl.sampler:DglSampler",
         "spmm": "backends.dgl.backend:DglMultiplier",
         "partition": "backends.dgl.partitioner:DglPartitioner",
+        "dispatch": "backends.dgl.partitioner:DglDispatcher",
     }
     models: ClassVar[tuple[str, ...]] = MODELS
     packages: ClassVar[tuple[str, ...]] = ("dgl",)

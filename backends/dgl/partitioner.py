@@ -2,14 +2,19 @@
 
 import contextlib
 import io
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 
 from backends.base.partitioner import GraphPartitioner
-from backends.contract import Clock, PartitionTask, Unsupported
+from backends.contract import Clock, PartitionTask, Unsupported, WrittenParts
 from backends.dgl.quiet import dgl
 from backends.dgl.sampler import in_edges_of
 from backends.kernels.partition import Parts, UndirectedGraph
+from backends.registry import BackendConfig
+from datasets.features import SparseFeatures
 from datasets.graph import Graph
 
 
@@ -25,10 +30,7 @@ class DglPartitioner(GraphPartitioner):
         """
         super().prepare(graph, task, clock)
         dgl.utils.set_num_threads(task.threads)
-        loads = task.weights[:, 0] if task.weights.shape[1] == 1 else None
-        self.by_edges = loads is not None and np.array_equal(loads, graph.csr.in_degrees)
-        if not self.by_edges and (loads is None or (loads != 1).any()):
-            raise Unsupported("backend dgl balances nodes or edges alone: give scenario.balance one of the two names")
+        self.by_edges = balances_edges(graph, task)
         with clock.phase("structure"):
             # METIS as DGL builds it writes beyond its arrays where edges are parallel
             self.edges = dgl.to_simple(in_edges_of(graph.csr, wide=True))
@@ -43,3 +45,59 @@ class DglPartitioner(GraphPartitioner):
                 self.edges, self.task.parts, balance_edges=self.by_edges, objtype=objective
             )
         return np.asarray(parts.numpy(), dtype=np.int32)
+
+
+class DglDispatcher:
+    """A ``contract.Dispatcher`` by ``partition_graph`` with METIS; balances nodes or in-degrees."""
+
+    def __init__(self, config: BackendConfig) -> None:
+        self.config: Any = config
+
+    def prepare(self, graph: Graph, task: PartitionTask, clock: Clock) -> None:
+        """Build DGL's graph with its attributes, phase ``structure``; raises Unsupported as ``DglPartitioner``."""
+        self.by_edges = balances_edges(graph, task)
+        torch.set_num_threads(task.threads)
+        dgl.utils.set_num_threads(task.threads)
+        self.graph, self.task = graph, task
+        with clock.phase("structure"):
+            self.edges = in_edges_of(graph.csr, wide=True).formats(["coo", "csc", "csr"])
+            for name, array in (("feat", graph.features), ("label", graph.labels)):
+                if array is not None:
+                    dense = array.dense() if isinstance(array, SparseFeatures) else np.array(array)
+                    self.edges.ndata[name] = torch.from_numpy(dense)
+
+    def dispatch(self, folder: Path, clock: Clock) -> None:
+        """Run ``partition_graph``, phase ``partition_graph``; what it prints is dropped."""
+        self.folder = folder
+        objective = "vol" if self.task.objective == "volume" else "cut"
+        with clock.phase("partition_graph"), contextlib.redirect_stdout(io.StringIO()):
+            self.nodes, self.edge_positions = dgl.distributed.partition_graph(
+                self.edges,
+                "graph",
+                self.task.parts,
+                str(folder),
+                balance_edges=self.by_edges,
+                objtype=objective,
+                return_mapping=True,
+            )
+
+    def written(self) -> WrittenParts:
+        """The JSON and the maps that DGL returned; its edge ids are positions in the matrix."""
+        edges = np.asarray(self.graph.csr.ids[self.edge_positions.numpy()], dtype=np.int64)
+        return WrittenParts(self.folder / "graph.json", self.nodes.numpy(), edges)
+
+    def facts(self) -> dict[str, Any]:
+        """Nothing beside what the harness computes from the files."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing runs between the calls."""
+
+
+def balances_edges(graph: Graph, task: PartitionTask) -> bool:
+    """Whether in-degrees are balanced, or else nodes; raises Unsupported for other loads."""
+    loads = task.weights[:, 0] if task.weights.shape[1] == 1 else None
+    by_edges = loads is not None and np.array_equal(loads, graph.csr.in_degrees)
+    if not by_edges and (loads is None or (loads != 1).any()):
+        raise Unsupported("backend dgl balances nodes or edges alone: give scenario.balance one of the two names")
+    return by_edges

@@ -1,21 +1,26 @@
 """Assignment of a graph's nodes to parts, by any of the methods, balancing what DGL can balance and more."""
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from backends.contract import PartitionTask, Unsupported
+from backends.distpart.backend import storage_of
 from backends.distpart.config import METHODS as OWN
 from backends.distpart.dispatch.numbering import Parts
 from backends.distpart.typed_graph import GraphError, TypedGraph
+from backends.kernels.partition import UndirectedGraph
 from backends.registry import config_class, runtime
-from datasets.graph import Graph
+from datasets.randomness import hash_ids
 
 METHODS = (*OWN, "metis")
+_PIECE = 1 << 20
 OBJECTIVES = {"cut": "cut", "vol": "volume", "volume": "volume"}
 
 
@@ -29,7 +34,7 @@ class Untimed:
 
 @dataclass(frozen=True)
 class AssignOptions:
-    """``method`` and what it is to reach; ``trainers`` parts lie on one machine, which is a part of the result."""
+    """``method`` and what it is to reach; edges beyond ``memory`` bytes lie in files of ``workspace``, 0: no bound."""
 
     parts: int
     method: str = "multilevel"
@@ -38,6 +43,8 @@ class AssignOptions:
     seed: int = 0
     threads: int = 1
     strict: bool = False
+    memory: int = 0
+    workspace: Path | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError for values that are not allowed."""
@@ -66,22 +73,34 @@ def assign(graph: TypedGraph, weights: NDArray[np.int64], options: AssignOptions
         return np.zeros(graph.total_nodes, dtype=np.int32)
     objective = OBJECTIVES[options.objective]
     task = PartitionTask(options.parts, weights, options.imbalance, objective, options.seed, options.threads)
-    backend = (
-        config_class("partitioners")(tool="metis")
-        if options.method == "metis"
-        else config_class("distpart")(method=options.method)
-    )
-    engine: Any = runtime(backend, "partition")
-    try:
-        engine.prepare(Graph(graph.name, graph.in_edges()), task, Untimed())
-        engine.partition(Untimed())
-    except Unsupported as error:
-        raise ValueError(str(error)) from error
-    finally:
-        engine.close()
-    parts: Parts = engine.assignment().astype(np.int32)
+    parts = _assigned(graph, task, options)
     if options.strict:
         _refuse_broken_bounds(parts, task)
+    return parts
+
+
+def _assigned(graph: TypedGraph, task: PartitionTask, options: AssignOptions) -> Parts:
+    """The parts by an engine of the harness, from edges that are read in pieces."""
+    if options.method == "random":
+        words = hash_ids(options.seed, "random partition", np.arange(graph.total_nodes))
+        return (words % np.uint64(options.parts)).astype(np.int32)
+    own = options.method != "metis"
+    backend = config_class("distpart")(method=options.method) if own else config_class("partitioners")(tool="metis")
+    engine: Any = runtime(backend, "partition")
+    engine.task = task
+
+    def pieces() -> Iterator[tuple[Any, Any]]:
+        return (graph.read(*piece) for piece in graph.chunks(_PIECE))
+
+    with tempfile.TemporaryDirectory(dir=options.workspace) as folder:
+        storage = storage_of(options.memory, Path(folder))
+        undirected = UndirectedGraph.from_edges(pieces, task.weights, options.threads, storage)
+        try:
+            parts: Parts = engine.assign(undirected, Untimed())
+        except Unsupported as error:
+            raise ValueError(str(error)) from error
+        finally:
+            engine.close()
     return parts
 
 

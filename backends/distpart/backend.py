@@ -1,14 +1,24 @@
 """Scenario ``partition`` by our own methods."""
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 
 from backends.base.partitioner import GraphPartitioner
 from backends.contract import Clock
 from backends.distpart.multilevel import Multilevel
+from backends.kernels.growing import IN_MEMORY, Storage
 from backends.kernels.partition import Parts, UndirectedGraph
 from datasets.randomness import hash_ids
 
+_SHARE = 8  # of the memory: edges, their weights and those of the contracted graph are there at the same time
 _FENNEL_POWER = 1.5  # gamma of the paper, which its price of a node contains
+
+
+def storage_of(memory: int, folder: Path) -> Storage:
+    """Arrays in ``folder`` where they are large for ``memory`` bytes; all in memory for 0."""
+    return Storage(folder, memory // _SHARE) if memory else IN_MEMORY
 
 
 class DistPartitioner(GraphPartitioner):
@@ -27,6 +37,10 @@ class DistPartitioner(GraphPartitioner):
             edges = len(graph.neighbours) / 2
             slope = 0.0 if method == "ldg" else task.parts**0.5 * edges / max(1, graph.nodes) ** _FENNEL_POWER
             return graph.streamed(task.parts, bounds, slope, self.config.passes)
+
+    def storage(self) -> Storage:
+        """Files of the temporary folder where memory is bounded."""
+        return storage_of(int(self.config.memory * 2**30), Path(tempfile.gettempdir()))
 
     @property
     def reads_edges(self) -> bool:

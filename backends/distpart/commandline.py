@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,15 @@ from backends.distpart.dispatch.forecast import Forecast
 from backends.distpart.dispatch.job import RUN_ON, DispatchJob, DispatchOptions
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.files.assignment import read_assignment, write_assignment
-from backends.distpart.files.chunked import FORMATS, METADATA, read_chunked, write_chunked
+from backends.distpart.files.chunked import FORMATS, read_chunked, write_chunked
 from backends.distpart.partition_graph import partition_graph
 from backends.distpart.restore import restore
 from backends.distpart.typed_graph import GraphError, TypedGraph, typed_graph
 from backends.distpart.verify import verify
-from backends.folder_lock import locked
 from backends.progress import gibibytes, step_progress
+from datasets.graph import Graph
 from datasets.paths import default_cache
-from datasets.registry import load_dataset
+from datasets.prepare import prepare_graph
 
 GIBIBYTE = 1 << 30
 
@@ -38,9 +39,9 @@ def main(arguments: list[str] | None = None) -> int:
     parsed = _parser().parse_args(arguments)
     try:
         parsed.run(parsed)
-    except (ValueError, OSError, MemoryError) as error:
+    except (ValueError, KeyError, OSError, MemoryError) as error:
         print(f"error: {_advice(error)}", file=sys.stderr)
-        return 2 if isinstance(error, ValueError) else 1
+        return 2 if isinstance(error, (ValueError, KeyError)) else 1
     return 0
 
 
@@ -49,7 +50,7 @@ def _advice(error: Exception) -> str:
         return str(error) or "out of memory: lower --memory or --threads"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return f"{error}: free some space and repeat the command, which goes on where it stopped"
-    return str(error)
+    return str(error.args[0]) if isinstance(error, KeyError) else str(error)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -61,16 +62,15 @@ def _parser() -> argparse.ArgumentParser:
         options.set_defaults(run=run)
         return options
 
-    graph_help = "a folder with a chunked graph, or the name of a data set"
     options = command("partition", _partition, "assign and dispatch, as dgl.distributed.partition_graph does")
-    options.add_argument("graph", help=graph_help)
+    _add_graph(options)
     _add_output(options)
     _add_assign(options)
     _add_dispatch(options)
     options.add_argument("--trainers", type=int, default=1, help="trainers per machine: as many parts in each part (1)")
 
     options = command("chunk", _chunk, "write a data set as a chunked graph")
-    options.add_argument("graph", help=graph_help)
+    _add_graph(options)
     _add_output(options)
     options.add_argument("--chunks", type=int, default=1, help="files per array (1)")
     options.add_argument("--format", default="numpy", choices=FORMATS, help="of attributes (numpy)")
@@ -79,18 +79,18 @@ def _parser() -> argparse.ArgumentParser:
     options = command(
         "assign", _assign, "assign the nodes of a graph to parts, as a folder that DGL's dispatcher takes"
     )
-    options.add_argument("graph", help=graph_help)
+    _add_graph(options)
     _add_output(options)
     _add_assign(options)
 
     options = command("dispatch", _dispatch, "write the parts of a graph by an assignment")
-    options.add_argument("graph", help=graph_help)
+    _add_graph(options)
     options.add_argument("assignment", type=Path, help="a folder with a part per line for each node type")
     _add_output(options)
     _add_dispatch(options)
 
     options = command("verify", _verify, "read all parts back and compare them with the graph")
-    options.add_argument("graph", help=graph_help)
+    _add_graph(options)
     options.add_argument("config", type=Path, help="the JSON of the partition")
 
     options = command("restore", _restore, "rows by new id, such as embeddings, back in the order of original ids")
@@ -124,6 +124,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_graph(options: argparse.ArgumentParser) -> None:
+    options.add_argument("graph", help="a folder with a chunked graph, or the name of a data set")
+    options.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="of the data set")
+
+
 def _add_output(options: argparse.ArgumentParser) -> None:
     options.add_argument("-o", "--output", type=Path, required=True, help="what to write; must not exist")
 
@@ -141,8 +146,13 @@ def _add_quality(options: argparse.ArgumentParser) -> None:
     options.add_argument("--imbalance", type=float, default=1.03, help="largest load of a part over the mean (1.03)")
     options.add_argument("--strict", action="store_true", help="fail where a bound is not reached")
     options.add_argument("--seed", type=int, default=0)
+    _add_resources(options)
+
+
+def _add_resources(options: argparse.ArgumentParser) -> None:
     if not any("--threads" in action.option_strings for action in options._actions):
         options.add_argument("--threads", type=int, default=1)
+        options.add_argument("--memory", type=float, default=2.0, help="GiB to work in (2)")
 
 
 def _add_dispatch(options: argparse.ArgumentParser, *, named: bool = True) -> None:
@@ -150,24 +160,47 @@ def _add_dispatch(options: argparse.ArgumentParser, *, named: bool = True) -> No
         options.add_argument("--name", help="the graph's name in DGL (that of the graph)")
     options.add_argument("--hops", type=int, default=1, help="hops of HALO nodes (1)")
     options.add_argument("--orig-id", action="store_true", help="also store original ids in the graphs")
-    options.add_argument("--memory", type=float, default=2.0, help="GiB to work in (2)")
     options.add_argument(
         "--run-on", default="local", choices=RUN_ON, help="threads of this process, or Ray tasks (local)"
     )
     options.add_argument("--address", help="of --run-on ray: a running cluster that shares these folders")
-    if not any("--threads" in action.option_strings for action in options._actions):
-        options.add_argument("--threads", type=int, default=1)
+    _add_resources(options)
 
 
 @contextmanager
 def _graph_of(parsed: Any) -> Iterator[TypedGraph]:
     """The graph that is named: a folder, whose text files are unpacked while it is used, or a data set."""
     folder = Path(parsed.graph)
-    if (folder / METADATA).exists() or folder.is_dir():
+    if folder.is_dir():
+        if parsed.option:
+            raise ValueError(f"--option is for data sets, {folder} is a folder")
         with tempfile.TemporaryDirectory(prefix="distpart-") as workspace:
             yield read_chunked(folder, Path(workspace))
     else:
-        yield typed_graph(load_dataset(parsed.graph, {}, default_cache()))
+        choice = _Choice(parsed.graph, {key: _value(value) for key, value in map(_key_and_value, parsed.option)})
+        folder, _ = prepare_graph(choice, _Choice("none", {}), default_cache())
+        yield typed_graph(Graph.load(folder))
+
+
+@dataclass(frozen=True)
+class _Choice:
+    name: str
+    options: dict[str, Any]
+
+
+def _key_and_value(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ValueError(f"--option {text} is not of the form KEY=VALUE")
+    return key, value
+
+
+def _value(text: str) -> Any:
+    """A number, a truth value or text, as JSON writes them."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _weights(graph: TypedGraph, parsed: Any) -> Any:
@@ -186,7 +219,14 @@ def _classes(graph: TypedGraph, attribute: str | None) -> dict[str, Any] | None:
 
 def _assign_options(parsed: Any, parts: int) -> AssignOptions:
     return AssignOptions(
-        parts, parsed.method, parsed.imbalance, parsed.objective, parsed.seed, parsed.threads, parsed.strict
+        parts,
+        parsed.method,
+        parsed.imbalance,
+        parsed.objective,
+        parsed.seed,
+        parsed.threads,
+        parsed.strict,
+        int(parsed.memory * GIBIBYTE),
     )
 
 
@@ -204,7 +244,7 @@ def _dispatch_options(parsed: Any, method: str) -> DispatchOptions:
 
 def _partition(parsed: Any) -> None:
     started = time.perf_counter()
-    with _graph_of(parsed) as graph, step_progress() as progress, locked(parsed.output):
+    with _graph_of(parsed) as graph, step_progress() as progress:
         partition_graph(
             graph,
             parsed.name or graph.name,
@@ -236,7 +276,7 @@ def _assign(parsed: Any) -> None:
 
 def _dispatch(parsed: Any) -> None:
     started = time.perf_counter()
-    with _graph_of(parsed) as graph, step_progress() as progress, locked(parsed.output):
+    with _graph_of(parsed) as graph, step_progress() as progress:
         parts, count, method = read_assignment(graph, parsed.assignment)
         options = _dispatch_options(parsed, method)
         forecast = Forecast.of(graph, options.memory, options.threads)
@@ -297,6 +337,6 @@ def _convert(parsed: Any) -> None:
         parsed.edge_attr_dtype,
         removed,
     )
-    with step_progress() as progress, locked(parsed.output):
+    with step_progress() as progress:
         convert(options, parsed.output, _dispatch_options(parsed, "given"), progress)
     _say_done(parsed.output, started)

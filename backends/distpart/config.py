@@ -16,14 +16,19 @@ class DistpartConfig(BackendConfig):
 
     ``multilevel`` clusters and contracts the graph until it is small, cuts that, and refines the cut on every graph on
     the way back, ``cycles`` times. ``fennel`` and ``ldg`` stream the nodes, ``passes`` times. ``random`` hashes them.
+    With ``memory``, in GiB, edges lie in files as far as they would exceed it; 0 is no bound.
     """
 
     name: str = "distpart"
     method: str = setting("multilevel", choices=METHODS)
     cycles: int = setting(2, least=1)
     passes: int = setting(1, least=1)
+    memory: float = setting(0.0, least=0.0, before=0.0)
 
-    runtimes: ClassVar[dict[str, str]] = {"partition": "backends.distpart.backend:DistPartitioner"}
+    runtimes: ClassVar[dict[str, str]] = {
+        "partition": "backends.distpart.backend:DistPartitioner",
+        "dispatch": "backends.distpart.dispatcher:DistDispatcher",
+    }
     models: ClassVar[tuple[str, ...]] = MODELS
     kind: ClassVar[str] = "native"
 

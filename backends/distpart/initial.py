@@ -4,6 +4,7 @@ import numpy as np
 
 from backends.kernels.partition import Parts, UndirectedGraph, Weights
 
+_CUTS = 32  # parts of all cuts that METIS is to choose from, so that many parts take no longer
 _MOST = 1 << 30  # sum of weights that METIS's 32-bit integers are safe with
 
 
@@ -21,7 +22,7 @@ def _metis(graph: UndirectedGraph, count: int, bounds: Weights, seed: int) -> Pa
 
     total = int(graph.node_weights.sum())
     imbalance = max(1, int(1000 * (float(bounds[0]) * count / max(1, total) - 1)))
-    options = pymetis.Options(seed=seed & 0x7FFFFFFF, ufactor=imbalance, ncuts=4)
+    options = pymetis.Options(seed=seed & 0x7FFFFFFF, ufactor=imbalance, ncuts=max(1, _CUTS // count))
     dtype = pymetis.zero_copy_dtype()
     cut = pymetis.part_graph(
         count,

@@ -15,7 +15,7 @@ from datasets.randomness import stream
 
 COARSEST = 2048  # nodes of the smallest graph, more with many parts
 NODES_PER_PART = 32
-CLUSTER_ROUNDS, REFINE_ROUNDS, CLIMBS = 5, 8, 3
+CLUSTER_ROUNDS, REFINE_ROUNDS, CLIMBS = 5, 8, 1
 LEAST_SHRINKAGE = 0.95
 
 
@@ -32,9 +32,11 @@ class Multilevel:
     def assign(self, graph: UndirectedGraph, clock: Clock) -> Parts:
         """Assign nodes to parts; phases ``coarsen``, ``cut``, ``refine``."""
         parts: Parts | None = None
+        labels: list[Parts] = []
         for cycle in range(self.cycles):
             with clock.phase("coarsen"):
-                graphs, labels = self._coarsened(graph, parts, cycle)
+                largest = labels[0] if labels else None
+                graphs, labels = self._coarsened(graph, parts, cycle, largest)
             with clock.phase("cut"):
                 if parts is None:
                     parts = initial_parts(graphs[-1], self.count, self.bounds, self.seed)
@@ -47,15 +49,22 @@ class Multilevel:
         return parts
 
     def _coarsened(
-        self, graph: UndirectedGraph, parts: Parts | None, cycle: int
+        self, graph: UndirectedGraph, parts: Parts | None, cycle: int, known: Parts | None
     ) -> tuple[list[UndirectedGraph], list[Parts]]:
-        """The graph and its contractions, and each graph's cluster of every node."""
+        """The graph and its contractions, and each graph's cluster of every node.
+
+        ``known`` are clusters of the largest graph, of the cycle before: cut at the bounds of the parts they are used
+        again, as looking for clusters there takes longer than all else.
+        """
         graphs, labels, smallest = [graph], list[Parts](), max(COARSEST, NODES_PER_PART * self.count)
         # so small that the clusters of the smallest graph can still be spread over the parts
         most = np.maximum(self.bounds * self.count // smallest, 1)
         while graphs[-1].nodes > smallest:
             fine, key = graphs[-1], stream(self.seed, f"cluster {cycle} {len(labels)}")
-            own = fine.clusters(most, key, CLUSTER_ROUNDS, self.threads, parts)
+            if known is not None and parts is not None and not labels:
+                own = _cut_by(known, parts)
+            else:
+                own = fine.clusters(most, key, CLUSTER_ROUNDS, self.threads, parts)
             coarse = fine.contracted(own, self.threads)
             if coarse.nodes > LEAST_SHRINKAGE * fine.nodes:
                 break
@@ -69,8 +78,16 @@ class Multilevel:
         for level in range(len(graphs) - 1, -1, -1):
             parts = parts[labels[level]] if level < len(labels) else parts
             key = stream(self.seed, f"refine {cycle} {level}")
-            graphs[level].refine(parts, self.count, self.bounds, key, REFINE_ROUNDS, self.threads, CLIMBS)
+            climbs = CLIMBS if cycle == self.cycles - 1 or level > 0 else 0
+            graphs[level].refine(parts, self.count, self.bounds, key, REFINE_ROUNDS, self.threads, climbs)
         return parts
+
+
+def _cut_by(labels: Parts, parts: Parts) -> Parts:
+    """Clusters and parts at once: the labels of first nodes of each pair, so that they fit ``contracted``."""
+    count = int(parts.max(initial=0)) + 1
+    _, first, pair = np.unique(labels.astype(np.int64) * count + parts, return_index=True, return_inverse=True)
+    return first[pair.reshape(-1)].astype(np.int32)
 
 
 def _of_clusters(parts: Parts, labels: Parts) -> Parts:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.csr import Csr, csr_from_edges
+from datasets.csr import Csr
 from datasets.graph import SPLITS, Graph
 from datasets.schema import HOMOGENEOUS, Relation, Schema
 
@@ -155,12 +155,6 @@ class TypedGraph:
             count = self.edges[relation].count
             for start in range(0, count, length):
                 yield relation, start, min(start + length, count)
-
-    def in_edges(self) -> Csr:
-        """The union of all relations by destination, in memory, for methods that need the whole graph."""
-        ends = [self.read(relation, 0, self.edges[relation].count) for relation in self.schema.relations]
-        sources, destinations = (np.concatenate([pair[side] for pair in ends]) for side in (0, 1))
-        return csr_from_edges(sources, destinations, (self.total_nodes,) * 2)
 
 
 def typed_graph(graph: Graph) -> TypedGraph:

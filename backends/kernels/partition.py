@@ -3,6 +3,7 @@
 They need the compiled extension.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.kernels.extension import extension
-from backends.kernels.operand import operand
-from backends.kernels.transpose import transposed
+from backends.kernels.growing import IN_MEMORY, Storage
 from datasets.csr import Csr
 
 Parts = NDArray[np.int32]
 Weights = NDArray[np.int64]
 MOST_NODES = np.iinfo(np.int32).max
+_EDGES_AT_ONCE, _ROWS_AT_ONCE = 1 << 20, 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +33,8 @@ class UndirectedGraph:
     node_weights: Weights
     edge_weights: Weights | None = None
 
+    storage: Storage = IN_MEMORY
+
     @property
     def nodes(self) -> int:
         """Number of nodes."""
@@ -42,14 +45,44 @@ class UndirectedGraph:
         return self.starts, self.neighbours, self.edge_weights, self.node_weights
 
     @classmethod
-    def of(cls, csr: Csr, node_weights: Weights, threads: int) -> "UndirectedGraph":
+    def of(cls, csr: Csr, node_weights: Weights, threads: int, storage: Storage = IN_MEMORY) -> "UndirectedGraph":
         """The undirected graph of a square matrix's edges; raises ValueError for more nodes than int32 counts."""
-        if csr.shape[0] > MOST_NODES:
-            raise ValueError(f"the graph has {csr.shape[0]} nodes: a partition takes at most {MOST_NODES}")
-        rows = operand(csr).forward
-        back = transposed(rows.indptr, rows.indices, csr.shape)  # not the one that is kept: a timed call builds its own
-        starts, neighbours = extension.symmetric(rows.indptr, rows.indices, back.indptr, back.indices, threads)
-        return cls(starts, neighbours, np.ascontiguousarray(node_weights, dtype=np.int64))
+        return cls.from_edges(lambda: _pieces_of(csr), node_weights, threads, storage)
+
+    @classmethod
+    def from_edges(
+        cls,
+        pieces: Callable[[], Iterator[tuple[NDArray[Any], NDArray[Any]]]],
+        node_weights: Weights,
+        threads: int,
+        storage: Storage = IN_MEMORY,
+    ) -> "UndirectedGraph":
+        """The undirected graph of edges that ``pieces()`` yields, each time anew: sources and destinations.
+
+        With a storage in files the edges are read several times, each time for as many rows as fit its bound.
+        """
+        nodes = len(node_weights)
+        if nodes > MOST_NODES:
+            raise ValueError(f"the graph has {nodes} nodes: a partition takes at most {MOST_NODES}")
+        degrees = np.zeros(nodes, dtype=np.int64)
+        for sources, destinations in pieces():
+            extension.count_ends(_int32(sources), _int32(destinations), degrees, threads)
+        ends = np.concatenate(([0], np.cumsum(degrees)))
+        neighbours = storage.growing(np.int32, int(ends[-1]) * 4)
+        most = max(storage.most // 4, int(degrees.max(initial=0))) if storage.folder else int(ends[-1])
+        lengths, first = np.zeros(nodes, dtype=np.int64), 0
+        while first < nodes:
+            last = max(first + 1, int(np.searchsorted(ends, ends[first] + most, side="right")) - 1)
+            starts = ends[first : last + 1] - ends[first]
+            rows, following = np.empty(int(starts[-1]), dtype=np.int32), starts[:-1].copy()
+            for sources, destinations in pieces():
+                extension.scatter_ends(_int32(sources), _int32(destinations), first, last, following, rows, threads)
+            total = extension.sort_rows(starts, rows, lengths[first:last], threads)
+            neighbours.take_over(rows, total)
+            first = last
+        starts = np.concatenate(([0], np.cumsum(lengths)))
+        weights = np.ascontiguousarray(node_weights, dtype=np.int64)
+        return cls(starts, neighbours.whole(), weights, storage=storage)
 
     def clusters(self, bounds: Weights, key: int, rounds: int, threads: int, parts: Parts | None = None) -> Parts:
         """Labels of clusters, each with at most ``bounds`` [constraints] unless it is one node, by label propagation.
@@ -62,8 +95,29 @@ class UndirectedGraph:
 
     def contracted(self, labels: Parts, threads: int) -> "UndirectedGraph":
         """The graph of the clusters, in the order of their first nodes; ``labels`` become their numbers."""
-        starts, neighbours, weights, loads = extension.contract(*self._arrays, labels, threads)
-        return UndirectedGraph(starts, neighbours, loads.reshape(-1, self.node_weights.shape[1]), weights)
+        clusters = int(extension.renumber(labels))
+        first, capacity = (np.empty(clusters + 1, dtype=np.int64) for _ in range(2))
+        loads = np.empty((clusters, self.node_weights.shape[1]), dtype=np.int64)
+        members = np.empty(self.nodes, dtype=np.int32)
+        extension.clusters_of(*self._arrays, labels, first, members, capacity, loads)
+        expected = int(capacity[-1])
+        neighbours = self.storage.growing(np.int32, 4 * expected)
+        weights = self.storage.growing(np.int64, 8 * expected)
+        lengths = np.empty(clusters, dtype=np.int64)
+        room = min(expected, max(_ROWS_AT_ONCE, int(np.diff(capacity).max(initial=0))))
+        some, their = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.int64)
+        begin = 0
+        while begin < clusters:
+            end = max(begin + 1, int(np.searchsorted(capacity, capacity[begin] + room, side="right")) - 1)
+            own = lengths[begin:end]
+            total = extension.contract_rows(
+                *self._arrays, labels, first, members, capacity, begin, end, own, some, their, threads
+            )
+            neighbours.append(some[:total])
+            weights.append(their[:total])
+            begin = end
+        starts = np.concatenate(([0], np.cumsum(lengths)))
+        return UndirectedGraph(starts, neighbours.whole(), loads, weights.whole(), self.storage)
 
     def refine(
         self, parts: Parts, count: int, bounds: Weights, key: int, rounds: int, threads: int, climbs: int = 0
@@ -82,3 +136,17 @@ class UndirectedGraph:
         loads = np.empty((count, self.node_weights.shape[1]), dtype=np.int64)
         extension.stream(*self._arrays, bounds, slope, passes, parts, loads)
         return parts
+
+
+def _pieces_of(csr: Csr) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """The edges of a matrix by destination, some at a time."""
+    for start in range(0, csr.nnz, _EDGES_AT_ONCE):
+        stop = min(start + _EDGES_AT_ONCE, csr.nnz)
+        first = int(np.searchsorted(csr.indptr, start, side="right")) - 1
+        last = int(np.searchsorted(csr.indptr, stop, side="left"))
+        bounds = np.clip(csr.indptr[first : last + 1], start, stop)
+        yield csr.indices[start:stop], np.repeat(np.arange(first, last, dtype=np.int32), np.diff(bounds))
+
+
+def _int32(ids: NDArray[Any]) -> Parts:
+    return np.ascontiguousarray(ids, dtype=np.int32)

@@ -12,7 +12,8 @@ def with_content_hash(graph: Graph) -> Graph:
     """Return the graph with ``sha256`` computed from its name and arrays, and the trust ``generated``."""
     sha256 = hashlib.sha256(graph.name.encode())
     nodes, edges = (graph.features, graph.labels, graph.split), (graph.csr.indptr, graph.csr.indices, graph.csr.ids)
-    for array in (*edges, *nodes, graph.edge_features):
+    types = () if graph.schema is None else (graph.node_types, graph.edge_types)
+    for array in (*edges, *nodes, graph.edge_features, *types):
         if array is not None:
             sha256.update(f"{array.dtype} {array.shape}".encode())
             sha256.update(np.ascontiguousarray(array).data)

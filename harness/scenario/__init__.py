@@ -12,6 +12,7 @@ SCENARIOS = {
     "sample": "harness.scenario.sample:Sample",
     "spmm": "harness.scenario.spmm:Spmm",
     "partition": "harness.scenario.partition:Partition",
+    "dispatch": "harness.scenario.dispatch:Dispatch",
 }
 
 

@@ -16,6 +16,7 @@ GATES = {
     "sample": "harness.verify.sample:verify_sampling",
     "spmm": "harness.verify.products:verify_product",
     "partition": "harness.verify.partition:verify_partition",
+    "dispatch": "harness.verify.dispatch:verify_dispatch",
 }
 
 

@@ -17,6 +17,7 @@ from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.dispatch.part import PartOptions, PartWriter
 from backends.distpart.dispatch.plan import begin
 from backends.distpart.typed_graph import GraphError, TypedGraph
+from backends.folder_lock import locked
 from datasets.csr import index_dtype
 from datasets.files import atomic_file
 from datasets.tables.out_of_core import Progress, silent
@@ -60,9 +61,13 @@ class DispatchJob:
         """Write all parts; returns the path of the JSON.
 
         Raises GraphError for a wrong graph or assignment, OSError where memory or disk do not suffice, and ValueError
-        for a folder in which another dispatch was begun or done.
+        for a folder in which another dispatch was begun or done; BlockingIOError where one works there now.
         """
         check_name(self.name)
+        with locked(self.folder):
+            return self._run()
+
+    def _run(self) -> Path:
         forecast = Forecast.of(self.graph, self.options.memory, self.options.threads)
         done = self.folder / f"{self.name}.json"
         if done.exists():
@@ -72,7 +77,7 @@ class DispatchJob:
         options = [self.name, self.options.hops, self.options.original_ids, forecast.piece]
         work = begin(self.folder, self.graph, self.numbering, options)
         try:
-            return self._run(forecast, work)
+            return self._write(forecast, work)
         except GraphError:  # parts of a wrong graph are of no use to a later call
             for part in range(self.numbering.count):
                 shutil.rmtree(self.folder / part_folder(part), ignore_errors=True)
@@ -83,7 +88,7 @@ class DispatchJob:
                 self.folder.rmdir()
             raise
 
-    def _run(self, forecast: Forecast, work: Path) -> Path:
+    def _write(self, forecast: Forecast, work: Path) -> Path:
         numbering = self.numbering
         pieces = pieces_of(self.graph, forecast.piece)
         run = self._runner()

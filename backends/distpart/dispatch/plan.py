@@ -1,6 +1,7 @@
 """What a dispatch was begun from: a digest beside its buckets, by which a later call goes on or is refused."""
 
 import json
+import shutil
 import zlib
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,20 @@ def begin(folder: Path, graph: TypedGraph, numbering: Numbering, options: list[A
                 f"{folder} has a dispatch that was begun from other input or with other options: delete the folder, or "
                 "repeat the command that began it"
             )
+        _remove_leftovers(folder)
         return work
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty: choose another folder")
     work.mkdir(parents=True, exist_ok=True)
     write_atomic({path: json.dumps(plan)})
     return work
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what a killed process was writing; the folder is locked by this one."""
+    for path in folder.glob(".*"):
+        if path.name != WORK:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _plan_of(graph: TypedGraph, numbering: Numbering, options: list[Any]) -> str:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from backends.distpart.typed_graph import GraphError
 from datasets.files import atomic_file
+from datasets.tables.out_of_core import GrowingArray
 
 
 @dataclass(frozen=True)
@@ -119,27 +120,21 @@ def _save(path: Path, batches: Any, target: Path) -> None:
     """Append batches of rows to a NumPy file whose length is known at the end."""
     import pyarrow
 
-    rows, kind, width = 0, None, 0
-    raw = target.with_name(f"{target.name}.raw")
+    out = GrowingArray(target)
     try:
-        with raw.open("wb") as file:
-            for batch in batches:
-                piece = _matrix(path, batch, rows)
-                if kind is not None and (piece.dtype, piece.shape[1]) != (kind, width):
-                    raise GraphError(
-                        f"{path}: rows from {rows} on are {piece.dtype} x {piece.shape[1]}, before {kind} x {width}"
-                    )
-                kind, width, rows = piece.dtype, piece.shape[1], rows + len(piece)
-                piece.tofile(file)
-        data = (
-            np.memmap(raw, kind, "r", shape=(rows, width)) if rows else np.empty((0, max(1, width)), kind or np.int64)
-        )
-        with target.open("wb") as file:
-            np.save(file, data)
+        for batch in batches:
+            piece = _matrix(path, batch, out.rows)
+            before = (out.dtype, out.row_shape)
+            if out.rows and (piece.dtype, piece.shape[1:]) != before:
+                raise GraphError(
+                    f"{path}: rows from {out.rows} on are {piece.dtype} {list(piece.shape[1:])}, before {before[0]} "
+                    f"{list(before[1])}"
+                )
+            out.append(piece)
     except pyarrow.ArrowException as error:
         raise GraphError(f"{path} cannot be read: {error}") from error
     finally:
-        raw.unlink(missing_ok=True)
+        out.close()
 
 
 def _matrix(path: Path, batch: Any, first: int) -> NDArray[Any]:

@@ -18,6 +18,7 @@ from backends.distpart.verify import verify
 from backends.kernels.extension import extension
 from datasets.partition.dgl_format import TensorRows, read_graph, read_tensors, write_graph, write_tensors
 from tests.backends.distpart.graphs import TYPED, homogeneous, stored_graph
+from tests.backends.distpart.kills import kill_and_resume
 from tests.graphs import awkward_graph
 
 pytestmark = pytest.mark.skipif(extension is None, reason="the kernels are not built")
@@ -284,3 +285,19 @@ def test_a_damaged_file_is_an_error_and_nothing_else(tmp_path_factory, data):
     path.write_bytes(content)
     with contextlib.suppress(ValueError):
         read_graph(path)
+
+
+def test_killed_dispatches_go_on_to_the_same_bytes(tmp_path):
+    outcome = kill_and_resume(3, tmp_path, nodes=2000, edges=9000)
+    assert outcome["differ"] == 0
+    assert outcome["killed"] + outcome["done before"] == 3
+
+
+@pytest.mark.needs_ray
+@pytest.mark.parametrize("make", [stored_graph, homogeneous], ids=["typed", "homogeneous"])
+def test_ray_writes_the_same_bytes(make, tmp_path):
+    graph = make(4, nodes=300, edges=4000)
+    parts = random_parts(graph, 5)
+    local = dispatched(graph, parts, 5, tmp_path / "local")
+    dispatched(graph, parts, 5, tmp_path / "ray", run_on="ray")
+    assert_same_files(local.parent, tmp_path / "ray")

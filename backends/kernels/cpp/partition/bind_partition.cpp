@@ -15,13 +15,21 @@ WeightedGraph graph_of(const In<int64_t>& starts, const In<int32_t>& neighbours,
             int64_t(starts.shape(0)) - 1, int64_t(node_weights.shape(1))};
 }
 
-template <class I>
-nb::tuple symmetric(In<I> indptr, In<I> indices, In<I> transposed_indptr, In<I> transposed_indices, int threads) {
-    kernels::Undirected graph = [&] {
-        nb::gil_scoped_release released;
-        return kernels::symmetric(view(indptr, indices), view(transposed_indptr, transposed_indices), threads);
-    }();
-    return nb::make_tuple(to_numpy(graph.starts), to_numpy(graph.neighbours));
+void count_ends(In<int32_t> sources, In<int32_t> destinations, Out<int64_t> degrees, int threads) {
+    nb::gil_scoped_release released;
+    kernels::count_ends(sources.data(), destinations.data(), int64_t(sources.shape(0)), degrees.data(), threads);
+}
+
+void scatter_ends(In<int32_t> sources, In<int32_t> destinations, int32_t first, int32_t last, Out<int64_t> next,
+                  Out<int32_t> out, int threads) {
+    nb::gil_scoped_release released;
+    kernels::scatter_ends(sources.data(), destinations.data(), int64_t(sources.shape(0)), first, last, next.data(),
+                          out.data(), threads);
+}
+
+int64_t sort_rows(In<int64_t> starts, Out<int32_t> values, Out<int64_t> lengths, int threads) {
+    nb::gil_scoped_release released;
+    return kernels::sort_rows(starts.data(), int64_t(starts.shape(0)) - 1, values.data(), lengths.data(), threads);
 }
 
 void cluster(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights, In<int64_t> node_weights,
@@ -32,16 +40,27 @@ void cluster(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_wei
                      key, threads, labels.data(), loads.data());
 }
 
-// Number the labels and contract their clusters: starts, neighbours, weights of edges and of nodes (flat).
-nb::tuple contract(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights, In<int64_t> node_weights,
-                   Out<int32_t> labels, int threads) {
-    kernels::Contracted out = [&] {
-        nb::gil_scoped_release released;
-        const WeightedGraph graph = graph_of(starts, neighbours, edge_weights, node_weights);
-        return kernels::contract(graph, labels.data(), kernels::renumber(labels.data(), graph.nodes), threads);
-    }();
-    return nb::make_tuple(to_numpy(out.starts), to_numpy(out.neighbours), to_numpy(out.edge_weights),
-                          to_numpy(out.node_weights));
+int64_t renumber(Out<int32_t> labels) {
+    nb::gil_scoped_release released;
+    return kernels::renumber(labels.data(), int64_t(labels.shape(0)));
+}
+
+void clusters_of(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights, In<int64_t> node_weights,
+                 In<int32_t> labels, Out<int64_t> first, Out<int32_t> members, Out<int64_t> capacity,
+                 Out<int64_t> loads) {
+    nb::gil_scoped_release released;
+    kernels::clusters_of(graph_of(starts, neighbours, edge_weights, node_weights), labels.data(),
+                         int64_t(first.shape(0)) - 1, first.data(), members.data(), capacity.data(), loads.data());
+}
+
+int64_t contract_rows(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights,
+                      In<int64_t> node_weights, In<int32_t> labels, In<int64_t> first, In<int32_t> members,
+                      In<int64_t> capacity, int64_t begin, int64_t end, Out<int64_t> lengths, Out<int32_t> out,
+                      Out<int64_t> weights, int threads) {
+    nb::gil_scoped_release released;
+    return kernels::contract_rows(graph_of(starts, neighbours, edge_weights, node_weights), labels.data(),
+                                  int64_t(first.shape(0)) - 1, first.data(), members.data(), capacity.data(), begin, end, threads, lengths.data(),
+                                  out.data(), weights.data());
 }
 
 void refine(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights, In<int64_t> node_weights,
@@ -62,13 +81,17 @@ void stream(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weig
 }  // namespace
 
 void define_partition(nb::module_& m) {
-    m.def("symmetric", &symmetric<int32_t>, "indptr"_a, "indices"_a, "transposed_indptr"_a, "transposed_indices"_a,
+    m.def("count_ends", &count_ends, "sources"_a, "destinations"_a, "degrees"_a, "threads"_a);
+    m.def("scatter_ends", &scatter_ends, "sources"_a, "destinations"_a, "first"_a, "last"_a, "next"_a, "out"_a,
           "threads"_a);
-    m.def("symmetric", &symmetric<int64_t>, "indptr"_a, "indices"_a, "transposed_indptr"_a, "transposed_indices"_a,
-          "threads"_a);
+    m.def("sort_rows", &sort_rows, "starts"_a, "values"_a, "lengths"_a, "threads"_a);
     m.def("cluster", &cluster, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a, "bounds"_a,
           "parts"_a.none(), "rounds"_a, "key"_a, "labels"_a, "loads"_a, "threads"_a);
-    m.def("contract", &contract, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a, "labels"_a,
+    m.def("renumber", &renumber, "labels"_a);
+    m.def("clusters_of", &clusters_of, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a,
+          "labels"_a, "first"_a, "members"_a, "capacity"_a, "loads"_a);
+    m.def("contract_rows", &contract_rows, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a,
+          "labels"_a, "first"_a, "members"_a, "capacity"_a, "begin"_a, "end"_a, "lengths"_a, "out"_a, "weights"_a,
           "threads"_a);
     m.def("refine", &refine, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a, "bounds"_a,
           "rounds"_a, "climbs"_a, "key"_a, "parts"_a, "loads"_a, "threads"_a);

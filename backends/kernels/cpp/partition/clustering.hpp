@@ -28,18 +28,25 @@ struct Clustering {
         const auto allowed = [&](int32_t label) { return parts == nullptr || parts[label] == parts[node]; };
         int32_t chosen = labels[node];
         int64_t most = 0;
+        uint64_t largest = 0;  // hash of the chosen label, 0 until it is needed
         for (int64_t i = 0; i < sums.count(); ++i) {
             const int32_t label = sums.label(i);
-            if (sums.sum(i) < most || !allowed(label)) continue;
-            if (sums.sum(i) == most && keyed(key, label) <= keyed(key, chosen)) continue;
+            const int64_t sum = sums.sum(i);
+            if (sum < most || !allowed(label)) continue;
+            uint64_t hash = 0;
+            if (sum == most) {
+                if (largest == 0) largest = keyed(key, chosen);
+                if ((hash = keyed(key, label)) <= largest) continue;
+            }
             if (bounded && label != labels[node] && !loads.fits(label, graph.weights_of(node), bounds)) continue;
-            chosen = label, most = sums.sum(i);
+            chosen = label, most = sum, largest = hash;
         }
         return chosen;
     }
 
     void choose(const int32_t* nodes, int64_t count, bool bounded, int32_t* chosen) const {
-        for_each(count, threads, [&](int64_t i, LabelSums& sums) { chosen[i] = best(nodes[i], sums, bounded); });
+        for_each_node(graph, nodes, count, threads,
+                      [&](int64_t i, LabelSums& sums) { chosen[i] = best(nodes[i], sums, bounded); });
     }
 
     void move(int64_t node, int32_t label) {

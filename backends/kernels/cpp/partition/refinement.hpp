@@ -74,7 +74,7 @@ struct Refinement {
             const std::vector<int32_t>& nodes = turns.next(g);
             const int64_t size = int64_t(nodes.size());
             moves.resize(nodes.size());
-            for_each(size, threads, [&](int64_t i, LabelSums& own) {
+            for_each_node(graph, nodes.data(), size, threads, [&](int64_t i, LabelSums& own) {
                 moves[i] = !is_inside(nodes[i]) && helps(nodes[i], best(nodes[i], own, false));
             });
             for (int64_t i = 0; i < size; ++i) {

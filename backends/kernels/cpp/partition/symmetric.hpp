@@ -1,49 +1,63 @@
-// The undirected graph of a directed one: neighbours of either direction, once each, without self loops.
+// The undirected graph of directed edges that come in pieces: neighbours of either direction, once each.
 #pragma once
 #include <algorithm>
 #include <cstdint>
-#include <vector>
-
-#include "common/buffer.hpp"
-#include "common/matrix.hpp"
+#include <cstring>
 
 namespace kernels {
 
-struct Undirected {
-    Buffer<int64_t> starts;
-    Buffer<int32_t> neighbours;
-};
-
-// `in` and `out` are a square matrix and its transpose. Neighbours are ascending.
-template <class I>
-Undirected symmetric(const CsrView<I>& in, const CsrView<I>& out, int threads) {
-    Undirected result;
-    int64_t* starts = result.starts.grow(in.rows + 1);
-    int32_t* neighbours = nullptr;
-    starts[0] = 0;
-    for (const bool writes : {false, true}) {
-#pragma omp parallel num_threads(threads) if (in.rows > 512)
-        {
-            std::vector<int32_t> row;
-#pragma omp for schedule(dynamic, 64)
-            for (int64_t node = 0; node < in.rows; ++node) {
-                row.clear();
-                for (const CsrView<I>& side : {in, out})
-                    row.insert(row.end(), side.indices + side.indptr[node], side.indices + side.indptr[node + 1]);
-                std::sort(row.begin(), row.end());
-                row.erase(std::unique(row.begin(), row.end()), row.end());
-                row.erase(std::remove(row.begin(), row.end(), int32_t(node)), row.end());
-                if (writes)
-                    std::copy(row.begin(), row.end(), neighbours + starts[node]);
-                else
-                    starts[node + 1] = int64_t(row.size());
-            }
-        }
-        if (writes) break;
-        for (int64_t node = 0; node < in.rows; ++node) starts[node + 1] += starts[node];
-        neighbours = result.neighbours.grow(starts[in.rows]);
+// Take the next of a counter that several threads share.
+inline int64_t take(int64_t& counter, bool shared) {
+    int64_t value;
+    if (shared) {
+#pragma omp atomic capture
+        value = counter++;
+    } else {
+        value = counter++;
     }
-    return result;
+    return value;
+}
+
+// Add each edge to the degrees [nodes] of both ends; self loops count nowhere.
+inline void count_ends(const int32_t* sources, const int32_t* destinations, int64_t edges, int64_t* degrees,
+                       int threads) {
+    const bool shared = threads > 1;
+#pragma omp parallel for num_threads(threads) schedule(static) if (edges > 4096)
+    for (int64_t edge = 0; edge < edges; ++edge) {
+        if (sources[edge] == destinations[edge]) continue;
+        take(degrees[sources[edge]], shared), take(degrees[destinations[edge]], shared);
+    }
+}
+
+// Write each end that is at least `first` and below `last` as a place for the other: `next` [last - first] are places
+// in `out`.
+inline void scatter_ends(const int32_t* sources, const int32_t* destinations, int64_t edges, int32_t first,
+                         int32_t last, int64_t* next, int32_t* out, int threads) {
+    const bool shared = threads > 1;
+#pragma omp parallel for num_threads(threads) schedule(static) if (edges > 4096)
+    for (int64_t edge = 0; edge < edges; ++edge) {
+        const int32_t source = sources[edge], destination = destinations[edge];
+        if (source == destination) continue;
+        if (source >= first && source < last) out[take(next[source - first], shared)] = destination;
+        if (destination >= first && destination < last) out[take(next[destination - first], shared)] = source;
+    }
+}
+
+// Sort the rows that begin at `starts` [rows + 1] and keep each value once, in place and without gaps; `lengths` [rows]
+// are what is left. Returns their sum. The order in which the values came does not matter.
+inline int64_t sort_rows(const int64_t* starts, int64_t rows, int32_t* values, int64_t* lengths, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 256) if (rows > 512)
+    for (int64_t row = 0; row < rows; ++row) {
+        int32_t *begin = values + starts[row], *end = values + starts[row + 1];
+        if (!std::is_sorted(begin, end)) std::sort(begin, end);
+        lengths[row] = std::unique(begin, end) - begin;
+    }
+    int64_t total = 0;
+    for (int64_t row = 0; row < rows; ++row) {
+        std::memmove(values + total, values + starts[row], lengths[row] * sizeof(int32_t));
+        total += lengths[row];
+    }
+    return total;
 }
 
 }  // namespace kernels

@@ -39,43 +39,72 @@ struct Loads {
     }
 };
 
-// Sums by label, for one node after the other; the size follows the number of its labels, not that of all labels.
+// Sums by label, for one node after the other; the size follows the number of its labels, not that of all labels, unless
+// these are few: then a label is its own place.
 class LabelSums {
   public:
-    // Forget all sums and make room for `most` labels; a small table after a large one uses the first slots alone.
-    void reset(int64_t most) {
-        for (const int64_t slot : used_) labels_[slot] = -1;
-        used_.clear();
+    // Forget all sums and make room for `most` labels of `all` that there are.
+    void reset(int64_t most, int64_t all) {
+        direct_ = all <= kDirect;
         int bits = 4;
-        while ((int64_t(1) << bits) < 2 * most) ++bits;
-        if ((int64_t(1) << bits) > int64_t(labels_.size())) labels_.resize(int64_t(1) << bits, -1);
-        if (labels_.size() > sums_.size()) sums_.resize(labels_.size());
-        shift_ = 64 - bits, mask_ = (int64_t(1) << bits) - 1;
+        while (!direct_ && (int64_t(1) << bits) < 2 * most) ++bits;
+        const int64_t size = direct_ ? all : int64_t(1) << bits;
+        if (size > int64_t(slots_.size())) slots_.resize(size);
+        if (most > int64_t(used_.size())) used_.resize(most);
+        shift_ = 64 - bits, mask_ = size - 1, count_ = 0;
+        if (++turn_ == 0) {
+            std::fill(slots_.begin(), slots_.end(), Slot{}), turn_ = 1;
+        }
     }
 
     void add(int32_t label, int64_t weight) {
-        int64_t slot = int64_t((uint64_t(label) * kGamma) >> shift_);
-        while (labels_[slot] != label && labels_[slot] >= 0) slot = (slot + 1) & mask_;
-        if (labels_[slot] < 0) labels_[slot] = label, sums_[slot] = 0, used_.push_back(slot);
-        sums_[slot] += weight;
+        int64_t place = label;
+        if (!direct_) {
+            place = int64_t((uint64_t(label) * kGamma) >> shift_);
+            while (slots_[place].turn == turn_ && slots_[place].label != label) place = (place + 1) & mask_;
+        }
+        Slot& slot = slots_[place];
+        if (slot.turn == turn_)
+            slot.sum += weight;
+        else
+            slot = {label, turn_, weight}, used_[count_++] = int32_t(place);
     }
 
-    int64_t count() const { return int64_t(used_.size()); }
-    int32_t label(int64_t i) const { return labels_[used_[i]]; }
-    int64_t sum(int64_t i) const { return sums_[used_[i]]; }
+    int64_t count() const { return count_; }
+    int32_t label(int64_t i) const { return slots_[used_[i]].label; }
+    int64_t sum(int64_t i) const { return slots_[used_[i]].sum; }
 
-    // Sums of the labels of a node's neighbours.
-    void of_neighbours(const WeightedGraph& graph, int64_t node, const int32_t* labels, int64_t most) {
-        reset(std::min(graph.degree(node), most));
-        for (int64_t edge = graph.starts[node]; edge < graph.starts[node + 1]; ++edge)
+    // Add the labels of a node's neighbours.
+    void add_neighbours(const WeightedGraph& graph, int64_t node, const int32_t* labels) {
+        const int64_t end = graph.starts[node + 1];
+        for (int64_t edge = graph.starts[node]; edge < end; ++edge) {
+            // labels are read at random: the next ones are on their way while these are added
+            if (edge + kAhead < end) __builtin_prefetch(labels + graph.neighbours[edge + kAhead]);
             add(labels[graph.neighbours[edge]], graph.weight(edge));
+        }
+    }
+
+    // Sums of the labels of a node's neighbours, which are below `all`.
+    void of_neighbours(const WeightedGraph& graph, int64_t node, const int32_t* labels, int64_t all) {
+        reset(std::min(graph.degree(node), all), all);
+        add_neighbours(graph, node, labels);
     }
 
   private:
-    std::vector<int32_t> labels_;
-    std::vector<int64_t> sums_, used_;
+    static constexpr int64_t kDirect = 4096, kAhead = 12;
+
+    struct Slot {
+        int32_t label = 0;
+        uint32_t turn = 0;  // when it was filled; others are empty
+        int64_t sum = 0;
+    };
+
+    std::vector<Slot> slots_;
+    std::vector<int32_t> used_;
+    int64_t count_ = 0, mask_ = 0;
+    uint32_t turn_ = 0;
     int shift_ = 0;
-    int64_t mask_ = 0;
+    bool direct_ = false;
 };
 
 // Call `call(i, sums)` for i from 0 to below `count`, with sums of each thread's own.
@@ -86,6 +115,26 @@ void for_each(int64_t count, int threads, const Call& call) {
         LabelSums sums;
 #pragma omp for schedule(dynamic, 128)
         for (int64_t i = 0; i < count; ++i) call(i, sums);
+    }
+}
+
+// Call `call(i, sums)` for each of `nodes`; the rows of the next nodes, which lie anywhere, are on their way meanwhile.
+template <class Call>
+void for_each_node(const WeightedGraph& graph, const int32_t* nodes, int64_t count, int threads, const Call& call) {
+    constexpr int64_t kAhead = 4, kLine = 64 / sizeof(int32_t), kLines = 4;
+#pragma omp parallel num_threads(threads) if (count > 512)
+    {
+        LabelSums sums;
+#pragma omp for schedule(dynamic, 128)
+        for (int64_t i = 0; i < count; ++i) {
+            if (i + kAhead < count) {
+                const int64_t start = graph.starts[nodes[i + kAhead]];
+                const int64_t lines = std::min(kLines, graph.degree(nodes[i + kAhead]) / kLine + 1);
+                for (int64_t line = 0; line < lines; ++line)
+                    __builtin_prefetch(graph.neighbours + start + line * kLine);
+            }
+            call(i, sums);
+        }
     }
 }
 

@@ -1,0 +1,43 @@
+"""The whole job, from the graph to the files of all parts, one table per graph."""
+
+from harness.report import formats
+from harness.report.comparisons import Comparison
+from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
+from harness.report.rows import Row
+from harness.report.suites.records import SuiteRecords, backend, call_seconds
+
+HEADS = ("engine", ("job", "s"), "to DGL", "memory", "of DGL's memory", ("files", "MiB"), ("cut", "%"), "balance")
+
+
+def jobs(records: SuiteRecords) -> list[Block]:
+    """One table per comparison of scenario ``dispatch``."""
+    return records.tables("dispatch", _table)
+
+
+def _table(comparison: Comparison) -> Table:
+    dgl = next((row for row in comparison.rows if row.ok and backend(row) == "dgl"), None)
+    return Table(columns(*HEADS), [_row(row, dgl) for row in comparison.rows])
+
+
+def _row(row: Row, dgl: Row | None) -> list[Cell]:
+    files = row.median("facts", "partition", "bytes")
+    if row.time is None or files is None:
+        return [row.label, formats.status(row), *[NOTHING] * (len(HEADS) - 2)]
+    memory, of_dgl = _memory(row), None if dgl is None else _memory(dgl)
+    share = row.median("facts", "partition", "cut_share")
+    balance = [value for record in row.ok for value in record["facts"]["partition"]["balance"]]
+    return [
+        row.label,
+        Value(call_seconds(row), "{:.2f}"),
+        Value(None if dgl is None else call_seconds(dgl) / call_seconds(row), "{:.2f}x"),
+        formats.memory(memory),
+        Value(memory / of_dgl if memory is not None and of_dgl else None, "{:.2f}"),
+        Value(files / 2**20, "{:,.1f}"),
+        Value(None if share is None else 100 * share, "{:.2f}"),
+        Value(max(balance), "{:.3f}"),
+    ]
+
+
+def _memory(row: Row) -> float | None:
+    """Bytes that the job took above what was resident before it, which holds the graph."""
+    return row.median("memory", "peak_minus_resident")

@@ -1,0 +1,74 @@
+"""``python -m tests.backends.distpart.kills --count 100``: kill -9 at random moments, then resume to the same bytes."""
+
+import argparse
+import filecmp
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from backends.distpart.files.assignment import write_assignment
+from backends.distpart.files.chunked import write_chunked
+from tests.backends.distpart.graphs import stored_graph
+
+PARTS = 6
+
+
+def kill_and_resume(count, folder, seed=0, nodes=20_000, edges=150_000):
+    """Kill ``count`` dispatches, resume each; returns how many were killed in which step, and how many differ."""
+    graph = stored_graph(seed, nodes=nodes, edges=edges)
+    write_chunked(graph, folder / "chunks", 3)
+    parts = np.random.default_rng(seed).integers(0, PARTS, graph.total_nodes).astype(np.int32)
+    write_assignment(graph, parts, PARTS, "random", folder / "assigned")
+    seconds = _timed(_dispatch(folder, "whole"))
+    start = _timed([sys.executable, "-m", "backends.distpart", "--help"])
+    draw, outcome = (
+        random.Random(seed),
+        {"killed": 0, "done before": 0, "with buckets": 0, "with parts": 0, "differ": 0},
+    )
+    for _ in range(count):
+        process = subprocess.Popen(_dispatch(folder, "out"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(draw.uniform(start, seconds))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        done = (folder / "out" / "toy.json").exists()
+        outcome["done before" if done else "killed"] += 1
+        outcome["with buckets"] += not done and any((folder / "out" / ".work").glob("0*"))
+        outcome["with parts"] += not done and any((folder / "out").glob("part*"))
+        if not done:
+            subprocess.run(_dispatch(folder, "out"), check=True, capture_output=True)
+        outcome["differ"] += not _same(folder / "whole", folder / "out")
+        shutil.rmtree(folder / "out")
+    return outcome
+
+
+def _dispatch(folder, output):
+    places = [str(folder / name) for name in ("chunks", "assigned")]
+    options = ["-o", str(folder / output), "--name", "toy", "--memory", "0.01", "--threads", "2"]
+    return [sys.executable, "-m", "backends.distpart", "dispatch", *places, *options]
+
+
+def _timed(command):
+    start = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    return time.perf_counter() - start
+
+
+def _same(first, second):
+    names, others = (sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) for folder in (first, second))
+    files = [name for name in names if (first / name).is_file()]
+    return names == others and filecmp.cmpfiles(first, second, files, shallow=False)[0] == files
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=100)
+    with tempfile.TemporaryDirectory() as place:
+        print(json.dumps(kill_and_resume(parser.parse_args().count, Path(place))))

@@ -1,0 +1,43 @@
+"""Edges in files: the same parts as in memory, for any bound."""
+
+import numpy as np
+import pytest
+
+from backends.contract import PartitionTask
+from backends.distpart.assign import AssignOptions, assign
+from backends.distpart.multilevel import Multilevel
+from backends.kernels import partition
+from backends.kernels.extension import extension
+from backends.kernels.growing import Storage
+from backends.kernels.partition import UndirectedGraph
+from harness.measure.clock import Clock
+from tests.backends.distpart.graphs import homogeneous
+from tests.backends.distpart.test_assignments import grid, star
+from tests.graphs import awkward_graph
+
+pytestmark = pytest.mark.skipif(extension is None, reason="the kernels are not built")
+
+
+@pytest.mark.parametrize("most", [1, 5_000, 1 << 30])
+@pytest.mark.parametrize("make", [lambda: awkward_graph(4, 4000, 30_000), lambda: grid(80), lambda: star(5000)])
+def test_files_hold_what_memory_holds(most, make, tmp_path, monkeypatch):
+    monkeypatch.setattr(partition, "_EDGES_AT_ONCE", 1000)
+    monkeypatch.setattr(partition, "_ROWS_AT_ONCE", 1000)
+    graph = make()
+    task = PartitionTask(4, np.ones((graph.nodes, 1), np.int64), 1.03, "cut", 0, 2)
+    ours, filed = (
+        UndirectedGraph.of(graph.csr, task.weights, 2, storage) for storage in (Storage(), Storage(tmp_path, most))
+    )
+    np.testing.assert_array_equal(ours.starts, filed.starts)
+    np.testing.assert_array_equal(ours.neighbours, filed.neighbours)
+    assert isinstance(filed.neighbours, np.memmap) == (most < 1 << 20)
+    first, second = (Multilevel(4, task.bounds, 0, 2, 2).assign(own, Clock()) for own in (ours, filed))
+    np.testing.assert_array_equal(first, second)
+    assert not list(tmp_path.iterdir()), "the files have no names"
+
+
+def test_an_assignment_with_little_memory_is_that_with_much(tmp_path):
+    graph = homogeneous(3, 3000, 20_000)
+    weights = np.ones((graph.total_nodes, 1), dtype=np.int64)
+    much, little = (assign(graph, weights, AssignOptions(4, memory=memory, workspace=tmp_path)) for memory in (0, 1000))
+    np.testing.assert_array_equal(much, little)
