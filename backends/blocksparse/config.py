@@ -1,6 +1,6 @@
 """Options of the full-batch engine."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from backends.blocksparse.layout import RankLayout
@@ -83,6 +83,10 @@ class BlocksparseConfig(BackendConfig):
     def network(self) -> ClusterNetwork:
         """The network of ``link``, none where that is empty."""
         return ClusterNetwork(*self.link) if self.link else NO_NETWORK
+
+    def for_parity_gate(self) -> "BlocksparseConfig":
+        """The gate's graphs have no parts: blocks are of about equally many edges there."""
+        return replace(self, bounds="edges") if self.bounds == "parts" else self
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Also refuse mini batches, which are backend agl's, and ranks where they cannot run."""

@@ -52,8 +52,9 @@ class AssignOptions:
             raise ValueError(f"method={self.method!r} is not allowed: one of {', '.join(METHODS)}")
         if self.objective not in OBJECTIVES:
             raise ValueError(f"objective={self.objective!r} is not allowed: one of {', '.join(OBJECTIVES)}")
-        if self.parts < 1 or not 1 <= self.imbalance < np.inf:
-            raise ValueError(f"parts={self.parts} and imbalance={self.imbalance} must be at least 1")
+        if min(self.parts, self.threads) < 1 or not 1 <= self.imbalance < np.inf:
+            given = f"parts={self.parts}, threads={self.threads} and imbalance={self.imbalance}"
+            raise ValueError(f"{given} must be at least 1")
 
 
 def assign(graph: TypedGraph, weights: NDArray[np.int64], options: AssignOptions) -> Parts:

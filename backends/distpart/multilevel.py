@@ -86,8 +86,14 @@ class Multilevel:
 def _cut_by(labels: Parts, parts: Parts) -> Parts:
     """Clusters and parts at once: the labels of first nodes of each pair, so that they fit ``contracted``."""
     count = int(parts.max(initial=0)) + 1
-    _, first, pair = np.unique(labels.astype(np.int64) * count + parts, return_index=True, return_inverse=True)
-    return first[pair.reshape(-1)].astype(np.int32)
+    pair = labels.astype(np.int64) * count + parts
+    places = (int(labels.max(initial=0)) + 1) * count
+    if places > 4 * len(pair):
+        _, first, pair = np.unique(pair, return_index=True, return_inverse=True)
+        return first[pair.reshape(-1)].astype(np.int32)
+    first = np.empty(places, dtype=np.int32)
+    first[pair[::-1]] = np.arange(len(pair), dtype=np.int32)[::-1]  # the last one that is written stays: the first node
+    return first[pair]
 
 
 def _of_clusters(parts: Parts, labels: Parts) -> Parts:

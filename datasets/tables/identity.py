@@ -48,7 +48,7 @@ def _derived(options: Mapping[str, Any], sha256: str | None) -> str | None:
     """Name tables by the folder of the node table, in allowed characters, and the hash of both files."""
     if not options.get("nodes") or sha256 is None:
         return None
-    path = str(options["nodes"])
+    path = next(iter(files_of(options).values()))
     folder = path.rpartition("/")[0] if "://" in path else str(Path(path).absolute().parent)
     words = re.sub(r"[^A-Za-z0-9_]+", "-", folder.rstrip("/").rpartition("/")[2])[:LONGEST_FOLDER].strip("-_")
     return f"{words or 'tables'}-{sha256[:8]}"
@@ -56,11 +56,23 @@ def _derived(options: Mapping[str, Any], sha256: str | None) -> str | None:
 
 def _sha256(options: Mapping[str, Any]) -> str | None:
     """The first 12 hex digits for both files; ``None`` where one cannot be read: the loader says why."""
-    paths = [str(options.get(role) or "") for role in ("nodes", "edges")]
     try:
-        return content_sha256(*(_file_sha256(path, _stamp(path)) for path in paths))[:12]
+        hashes = {role: _file_sha256(path, _stamp(path)) for role, path in files_of(options).items()}
+        return combined_sha256(hashes)[:12]
     except (TableError, OSError, ImportError, ValueError):
         return None
+
+
+def files_of(options: Mapping[str, Any]) -> dict[str, str]:
+    """The paths of all tables by role: nodes and edges, or each of their types."""
+    files: dict[str, str] = {}
+    for role in ("nodes", "edges"):
+        given = options.get(role) or ""
+        if isinstance(given, Mapping):
+            files |= {f"{role}/{kind}": str(path) for kind, path in given.items()}
+        else:
+            files[role] = str(given)
+    return files
 
 
 def content_sha256(nodes: str, edges: str) -> str:

@@ -1,5 +1,6 @@
 """Loader of user tables that fit into memory: a node table and an edge table become a graph."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from datasets.tables.options import NamedTableOptions, table_options
 from datasets.tables.reading import read_table, table_sha256
 from datasets.tables.sparse_columns import table_features
 from datasets.tables.table import TableError
+from datasets.tables.typed import load_typed
 
 
 def load(name: str, files: Files, options: Options) -> Graph:
@@ -23,6 +25,8 @@ def load(name: str, files: Files, options: Options) -> Graph:
     Raises ValueError for unknown options and TableError, naming file and row, for empty tables, missing columns,
     duplicate ids, dangling edges, NaN and features of another width.
     """
+    if any(isinstance(options.get(role), Mapping) for role in ("nodes", "edges")):
+        return load_typed(options)
     tables = table_options(options)
     node_table, edge_table = read_table(tables.nodes, "nodes"), read_table(tables.edges, "edges")
     ids = node_table.ids(tables.id)

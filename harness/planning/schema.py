@@ -13,7 +13,7 @@ from harness.launcher.allocators import ALLOCATORS
 
 T = TypeVar("T")
 TRACKERS = ("none", "wandb")
-BALANCED = ("nodes", "edges", "split")
+BALANCED = ("nodes", "edges", "split", "types", "edges_by_type")
 
 
 @dataclass

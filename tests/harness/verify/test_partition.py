@@ -57,5 +57,5 @@ def test_broken_assignments_are_named():
 
 @pytest.mark.parametrize("balance", [[], ["nodes", "nodess"]])
 def test_loads_that_are_not_known_are_refused(balance):
-    with pytest.raises(ValueError, match="some of nodes, edges, split"):
+    with pytest.raises(ValueError, match="some of nodes, edges, split, types"):
         ScenarioConfig("partition", balance=balance)

@@ -1,0 +1,136 @@
+"""User tables with a file for each node type and each relation, as one typed graph."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets.csr import csr_from_edges
+from datasets.graph import MISSING, NO_SPLIT, Graph
+from datasets.hashes import combined_sha256
+from datasets.options import options_from
+from datasets.paths import Options
+from datasets.schema import Relation, Schema
+from datasets.tables.columns import features_of, labels_of, positions_of, split_of, weights_of
+from datasets.tables.identity import files_of
+from datasets.tables.reading import read_table, table_sha256
+from datasets.tables.table import TableError, UserTable
+
+
+@dataclass(frozen=True)
+class TypedTableOptions:
+    """``nodes``: the path of the table of each node type; ``edges``: of each relation, ``source:name:destination``.
+
+    Columns are named as for tables without types; ids need to differ within a type only.
+    """
+
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    edges: Mapping[str, str] = field(default_factory=dict)
+    id: str = "id"
+    source: str = "source"
+    target: str = "target"
+    label: str = "label"
+    split: str = "split"
+    weight: str = "weight"
+    name: str = "tables"
+    sha256: str = ""
+
+
+def load_typed(options: Options) -> Graph:
+    """Read all tables; features and weights are kept where all types have them alike, else a note says so.
+
+    Raises TableError as the loader of tables without types, and ValueError for a relation between unknown types.
+    """
+    tables = options_from(TypedTableOptions, "tables", options)
+    for role in ("nodes", "edges"):
+        if not isinstance(getattr(tables, role), Mapping) or not getattr(tables, role):
+            raise ValueError(f"data set tables: {role} must name a table for each type, as nodes does for {options}")
+    schema = Schema(tuple(map(str, tables.nodes)), tuple(Relation.parse(str(text)) for text in tables.edges))
+    nodes = {kind: _Nodes.read(str(path), tables) for kind, path in tables.nodes.items()}
+    starts = dict(zip(nodes, np.cumsum([0, *(len(own.ids) for own in nodes.values())]).tolist(), strict=False))
+    total = sum(len(own.ids) for own in nodes.values())
+    sources, destinations, kinds, weights = [], [], [], []
+    for number, (relation, path) in enumerate(zip(schema.relations, tables.edges.values(), strict=True)):
+        table = read_table(str(path), "edges")
+        ends = [
+            positions_of(nodes[kind].table, nodes[kind].ids, table, column) + starts[kind]
+            for kind, column in ((relation.source, tables.source), (relation.destination, tables.target))
+        ]
+        sources.append(ends[0])
+        destinations.append(ends[1])
+        kinds.append(np.full(table.rows, number, dtype=np.int32))
+        weights.append(weights_of(table, tables.weight))
+    source, destination = np.concatenate(sources), np.concatenate(destinations)
+    kept = np.flatnonzero(source != destination)
+    csr = csr_from_edges(source[kept], destination[kept], (total, total), kept)
+    features, notes = _alike([own.features for own in nodes.values()], "features")
+    weight, weight_notes = _alike(weights, "weights of edges")
+    labels, classes = _labels(list(nodes.values()))
+    return Graph(
+        name=tables.name,
+        csr=csr,
+        features=features,
+        labels=labels,
+        split=np.concatenate([own.split for own in nodes.values()]) if labels is not None else None,
+        classes=classes,
+        task="none" if labels is None else "multiclass",
+        node_types=np.repeat(np.arange(len(nodes), dtype=np.int32), [len(own.ids) for own in nodes.values()]),
+        edge_types=np.concatenate(kinds)[csr.ids],
+        edge_weights=None if weight is None else weight[csr.ids],
+        schema=schema,
+        sha256=_sha256(tables, options),
+        trust="local",
+        self_loops_dropped=len(source) - len(kept),
+        notes=tuple(notes + weight_notes),
+    )
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    table: UserTable
+    ids: NDArray[Any]
+    features: NDArray[np.float32] | None
+    labels: NDArray[np.integer] | None
+    classes: int
+    split: NDArray[np.int8]
+
+    @classmethod
+    def read(cls, path: str, tables: TypedTableOptions) -> "_Nodes":
+        table = read_table(path, "nodes")
+        ids = table.ids(tables.id)
+        labels, classes = labels_of(table, tables.label)
+        if labels is not None and labels.ndim > 1:
+            raise TableError(f"{path}: {tables.label} has several labels per node: with types a node has one class")
+        split = split_of(table, tables.split, labels, np.arange(len(ids)))
+        features = features_of(table, None, {tables.id, tables.label, tables.split}, None)
+        return cls(
+            table, ids, features, labels, classes, np.full(len(ids), NO_SPLIT, np.int8) if split is None else split
+        )
+
+
+def _alike(arrays: list[Any], what: str) -> tuple[Any, list[str]]:
+    """All arrays as one, ``None`` with a note where not all types have them alike."""
+    if all(array is None for array in arrays):
+        return None, []
+    if any(array is None for array in arrays) or len({array.shape[1:] for array in arrays}) > 1:
+        return None, [f"{what}: left out, as not all types have them alike"]
+    return np.concatenate(arrays), []
+
+
+def _labels(nodes: list[_Nodes]) -> tuple[NDArray[np.int64] | None, int]:
+    """Classes of the types that have labels; nodes of others have none."""
+    if all(own.labels is None for own in nodes):
+        return None, 0
+    pieces = [np.full(len(own.ids), MISSING) if own.labels is None else own.labels for own in nodes]
+    return np.concatenate(pieces).astype(np.int64), max(own.classes for own in nodes)
+
+
+def _sha256(tables: TypedTableOptions, options: Options) -> str:
+    """Hash all files and the options that say how they are read; raises TableError for files that were exchanged."""
+    hashes = {role: table_sha256(path) for role, path in files_of(options).items()}
+    if tables.sha256 and not combined_sha256(hashes).startswith(tables.sha256):
+        raise TableError("a table was changed since the run began: start it again")
+    read = {key: value for key, value in options.items() if key not in ("nodes", "edges", "name", "sha256")}
+    return combined_sha256(hashes, read)

@@ -1,0 +1,57 @@
+"""Data set partition: the parts on disk are the graph again, in their order, and ranks take their bounds."""
+
+import numpy as np
+import pytest
+
+from backends.distpart.partition_graph import partition_graph
+from backends.kernels.extension import extension
+from datasets.graph import Graph
+from datasets.registry import load_dataset
+from tests.backends.distpart.graphs import stored_graph
+from tests.graphs import awkward_graph
+
+pytestmark = pytest.mark.skipif(extension is None, reason="the kernels are not built")
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_parts_are_the_graph_again(parts, tmp_path):
+    graph = awkward_graph(2, 200, 900, weighted=True)
+    partition_graph(graph, "mine", parts, tmp_path / "out")
+    again = load_dataset("partition", {"config": str(tmp_path / "out" / "mine.json")}, tmp_path)
+    np.testing.assert_array_equal(np.sort(again.node_ids), np.arange(graph.nodes))
+    np.testing.assert_array_equal(again.features, graph.features[again.node_ids])
+    np.testing.assert_array_equal(again.labels, graph.labels[again.node_ids])
+    np.testing.assert_array_equal(again.split, graph.split[again.node_ids])
+    by_id = np.argsort(graph.csr.ids)
+    at = by_id[np.searchsorted(graph.csr.ids, again.csr.ids, sorter=by_id)]
+    np.testing.assert_array_equal(again.node_ids[again.csr.indices], graph.csr.indices[at])
+    np.testing.assert_array_equal(again.node_ids[again.csr.destinations], graph.csr.destinations[at])
+    np.testing.assert_array_equal(again.edge_weights, graph.edge_weights[at])
+    assert again.part_bounds[-1] == graph.nodes
+    assert len(again.part_bounds) == parts + 1
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    again.save(folder)
+    np.testing.assert_array_equal(Graph.load(folder).part_bounds, again.part_bounds)
+
+
+def test_a_typed_graph_becomes_a_union_with_notes(tmp_path):
+    graph = stored_graph(1)
+    partition_graph(graph, "toy", 2, tmp_path / "out", part_method="random")
+    union = load_dataset("partition", {"config": str(tmp_path / "out" / "toy.json")}, tmp_path)
+    assert union.nodes == graph.total_nodes
+    assert union.csr.nnz + union.self_loops_dropped == graph.total_edges
+    assert np.bincount(union.node_types).tolist() == [30, 37]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("{", "does not describe"), ("{}", "it has no"), (None, "does not describe")]
+)
+def test_what_is_no_partition_is_refused(text, message, tmp_path):
+    path = tmp_path / "x.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        load_dataset("partition", {"config": str(path)}, tmp_path)
+    with pytest.raises(ValueError, match="needs .*config"):
+        load_dataset("partition", {}, tmp_path)

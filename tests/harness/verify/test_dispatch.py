@@ -1,0 +1,91 @@
+"""The scenario ``dispatch``: right parts pass the gate, those of DGL too, each kind of wrong ones is named."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from backends.kernels.extension import extension
+from backends.registry import config_class, runtime
+from datasets.partition.dgl_format import TensorRows, read_graph, read_tensors, write_graph, write_tensors
+from harness.measure.clock import Clock
+from harness.measure.written_parts import broken_parts, parts_of
+from tests.backends.distpart.test_assignments import task_of
+from tests.graphs import awkward_graph
+
+pytestmark = pytest.mark.skipif(extension is None, reason="the kernels are not built")
+
+
+def dispatched(name, folder, parts=3, **options):
+    graph = awkward_graph(1, 200, 700)
+    engine = runtime(config_class(name)(**options), "dispatch")
+    engine.prepare(graph, task_of(graph, parts), Clock())
+    engine.dispatch(folder, Clock())
+    return graph, engine.written()
+
+
+@pytest.mark.parametrize("method", ["multilevel", "random"])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_our_parts_are_right(method, parts, tmp_path):
+    graph, written = dispatched("distpart", tmp_path / "out", parts, method=method)
+    assert broken_parts(graph, written, only_sources=True) == ""
+    counts = np.bincount(parts_of(written), minlength=parts)
+    assert counts.sum() == graph.nodes
+    assert counts.min() > 0
+
+
+@pytest.mark.needs_dgl
+def test_the_parts_of_dgl_are_right_and_hold_more_halo_nodes(tmp_path):
+    graph, written = dispatched("dgl", tmp_path / "out", 1)
+    assert broken_parts(graph, written, only_sources=False) == ""
+
+
+def rewritten_graph(path, **changes):
+    stored = read_graph(path)
+    arrays = {"sources": np.array(stored.sources), "destinations": np.array(stored.destinations)}
+    ndata, edata = ({k: np.array(v) for k, v in table.items()} for table in (stored.ndata, stored.edata))
+    for name, change in changes.items():
+        table = arrays if name in arrays else ndata if name in ndata else edata
+        change(table[name])
+    rows = [{k: TensorRows.of(v) for k, v in table.items()} for table in (ndata, edata)]
+    write_graph(path, stored.nodes, *(TensorRows.of(array) for array in arrays.values()), *rows)
+
+
+def swap(array):
+    other = np.flatnonzero(array != array[0])[0]
+    array[0], array[other] = array[other], array[0]
+
+
+def disown(array):
+    array[0] = 0
+
+
+def rewritten_features(path):
+    tensors = {name: np.array(array) for name, array in read_tensors(path).items()}
+    tensors["_N/feat"][3, 1] += 1
+    write_tensors(path, {name: TensorRows.of(array) for name, array in tensors.items()})
+
+
+WRONG = {
+    "other ends": lambda folder: rewritten_graph(folder / "graph.dgl", sources=swap),
+    "owned nodes": lambda folder: rewritten_graph(folder / "graph.dgl", inner_node=disown),
+    "edges are not those": lambda folder: rewritten_graph(folder / "graph.dgl", inner_edge=disown),
+    "rows of feat": lambda folder: rewritten_features(folder / "node_feat.dgl"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_parts_are_named(what, tmp_path):
+    graph, written = dispatched("distpart", tmp_path / "out")
+    WRONG[what](tmp_path / "out" / "part1")
+    assert what in broken_parts(graph, written, only_sources=True)
+
+
+def test_wrong_maps_are_named(tmp_path):
+    graph, written = dispatched("distpart", tmp_path / "out")
+    for name in ("nodes", "edges"):
+        ids = getattr(written, name).copy()
+        ids[0] = ids[1]
+        assert f"the map of {name} is not one to one" in broken_parts(
+            graph, replace(written, **{name: ids}), only_sources=True
+        )
