@@ -31,8 +31,6 @@ class DistPartitioner(GraphPartitioner):
             ids = np.arange(self.graph.nodes) if self.graph.node_ids is None else np.asarray(self.graph.node_ids)
             return (hash_ids(task.seed, "random partition", ids) % np.uint64(task.parts)).astype(np.int32)
         bounds = task.bounds
-        if task.objective == "volume":
-            graph = graph.weighted_by_volume()
         if method == "multilevel":
             return Multilevel(task.parts, bounds, task.seed, task.threads, self.config.cycles).assign(graph, clock)
         with clock.phase("stream"):

@@ -4,7 +4,7 @@ They need the compiled extension.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ Parts = NDArray[np.int32]
 Weights = NDArray[np.int64]
 MOST_NODES = np.iinfo(np.int32).max
 _EDGES_AT_ONCE, _ROWS_AT_ONCE = 1 << 20, 1 << 20
-_WHOLE = 1 << 12  # weight of the edges of one node together, under the objective volume
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,21 +83,6 @@ class UndirectedGraph:
         starts = np.concatenate(([0], np.cumsum(lengths)))
         weights = np.ascontiguousarray(node_weights, dtype=np.int64)
         return cls(starts, neighbours.whole(), weights, storage=storage)
-
-    def weighted_by_volume(self) -> "UndirectedGraph":
-        """The graph with edges that count the more the fewer edges their ends have.
-
-        A part needs a row once, however many of the row's edges it has, so that one edge more of a hub costs little.
-        """
-        degrees = np.diff(self.starts)
-        share = np.maximum(_WHOLE // np.maximum(degrees, 1), 1)
-        weights, first = self.storage.growing(np.int64, 8 * len(self.neighbours)), 0
-        while first < self.nodes:
-            last = max(first + 1, int(np.searchsorted(self.starts, self.starts[first] + _EDGES_AT_ONCE, "right")) - 1)
-            neighbours = self.neighbours[self.starts[first] : self.starts[last]]
-            weights.append(np.repeat(share[first:last], degrees[first:last]) + share[neighbours])
-            first = last
-        return replace(self, edge_weights=weights.whole())
 
     def clusters(self, bounds: Weights, key: int, rounds: int, threads: int, parts: Parts | None = None) -> Parts:
         """Labels of clusters, each with at most ``bounds`` [constraints] unless it is one node, by label propagation.

@@ -105,9 +105,8 @@ class _Nodes:
             raise TableError(f"{path}: {tables.label} has several labels per node: with types a node has one class")
         split = split_of(table, tables.split, labels, np.arange(len(ids)))
         features = features_of(table, None, {tables.id, tables.label, tables.split}, None)
-        return cls(
-            table, ids, features, labels, classes, np.full(len(ids), NO_SPLIT, np.int8) if split is None else split
-        )
+        split = np.full(len(ids), NO_SPLIT, dtype=np.int8) if split is None else split
+        return cls(table, ids, features, labels, classes, split)
 
 
 def _alike(arrays: list[Any], what: str) -> tuple[Any, list[str]]:

@@ -53,5 +53,5 @@ def test_what_is_no_partition_is_refused(text, message, tmp_path):
         path.write_text(text)
     with pytest.raises(ValueError, match=message):
         load_dataset("partition", {"config": str(path)}, tmp_path)
-    with pytest.raises(ValueError, match="needs .*config"):
+    with pytest.raises(ValueError, match=r"needs .*config"):
         load_dataset("partition", {}, tmp_path)

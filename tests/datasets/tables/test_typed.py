@@ -29,9 +29,8 @@ def test_types_are_contiguous_and_relations_are_numbered(tmp_path):
     assert graph.schema.node_types == ("author", "paper")
     assert list(map(str, graph.schema.relations)) == ["author:writes:paper", "paper:cites:paper"]
     assert graph.node_types.tolist() == [0, 0, 0, 1, 1]
-    edges = sorted(
-        zip(graph.csr.indices.tolist(), graph.csr.destinations.tolist(), graph.edge_types.tolist(), strict=True)
-    )
+    ends = graph.csr.indices.tolist(), graph.csr.destinations.tolist()
+    edges = sorted(zip(*ends, graph.edge_types.tolist(), strict=True))
     assert edges == [(0, 3, 0), (0, 4, 0), (2, 4, 0), (3, 4, 1)]
     assert graph.self_loops_dropped == 1
     assert graph.labels.tolist() == [-1, -1, -1, 0, 1]
@@ -51,9 +50,8 @@ def test_another_file_is_another_data_set(tmp_path):
 
 
 def test_features_that_differ_between_types_are_left_out_with_a_note(tmp_path):
-    graph = load_dataset(
-        "tables", options_of(tmp_path, **{"author.csv": "id,a,b\nann,1,2\nbob,1,2\ncem,1,2\n"}), tmp_path
-    )
+    authors = {"author.csv": "id,a,b\nann,1,2\nbob,1,2\ncem,1,2\n"}
+    graph = load_dataset("tables", options_of(tmp_path, **authors), tmp_path)
     assert graph.features is None
     assert any("features: left out" in note for note in graph.notes)
 
