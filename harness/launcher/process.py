@@ -8,6 +8,7 @@ the process trees that were left.
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -91,11 +92,11 @@ class Guard:
         command = [sys.executable, "-I", "-S", str(Path(__file__).resolve())]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
-    def tell(self, word: str, tree: int) -> None:
-        """``watch`` a process tree, or ``forget`` it."""
+    def tell(self, word: str, tree: int, place: str = "") -> None:
+        """``watch`` a process tree and its folder, or ``forget`` them."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(f"{word} {tree}\n".encode())
+            self._process.stdin.write(f"{word} {tree} {place}\n".encode())
             self._process.stdin.flush()
         except BrokenPipeError:
             raise RuntimeError("the guard process was killed: start the run again") from None
@@ -116,6 +117,10 @@ class Child:
         to_child, from_child = os.pipe(), os.pipe()
         inherited = (to_child[0], from_child[1])
         self._guard, self._write, self._read, self._buffer = guard, to_child[1], from_child[0], b""
+        # A process that is killed removes nothing: what it and its helpers write to the temporary folder goes with it.
+        self._place = tempfile.mkdtemp(prefix="gnn-")
+        shared = {"TORCHINDUCTOR_CACHE_DIR": f"{tempfile.gettempdir()}/torchinductor_{os.getuid()}"}
+        environment = shared | environment | {"TMPDIR": self._place}
         self._process = subprocess.Popen(
             [*command, *map(str, inherited), str(os.getpid())],
             env=environment,
@@ -126,7 +131,7 @@ class Child:
             start_new_session=True,
         )
         self.tree = self._process.pid
-        guard.tell("watch", self.tree)
+        guard.tell("watch", self.tree, self._place)
         for end in inherited:
             os.close(end)
         self._exit = os.pidfd_open(self.tree)
@@ -167,6 +172,7 @@ class Child:
         """End the process tree; raises RuntimeError when a process survives even that."""
         left = end_tree(self.tree)
         self._process.wait()
+        shutil.rmtree(self._place, ignore_errors=True)
         for descriptor in (self._write, self._read, self._exit):
             os.close(descriptor)
         self.output.close()
@@ -177,12 +183,16 @@ class Child:
 
 def guard_trees(lines: IO[bytes]) -> None:
     """Follow a parent's messages to their end, then end the process trees that it did not forget."""
-    watched: set[int] = set()
+    watched: dict[int, str] = {}
     for line in lines:
-        word, tree = line.split()
-        (watched.add if word == b"watch" else watched.discard)(int(tree))
-    for orphan in watched:
+        word, tree, place = line.decode().rstrip("\n").split(" ", 2)
+        if word == "watch":
+            watched[int(tree)] = place
+        else:
+            watched.pop(int(tree), None)
+    for orphan, place in watched.items():
         end_tree(orphan)
+        shutil.rmtree(place, ignore_errors=True)
 
 
 if __name__ == "__main__":

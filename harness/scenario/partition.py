@@ -55,7 +55,8 @@ def _loads(name: str, graph: Graph) -> Nodes:
     if name in ("types", "edges_by_type"):
         if graph.node_types is None:
             raise ValueError(f"data set {graph.name} has no types of nodes: leave {name} out of scenario.balance")
-        kinds = (graph.node_types[:, None] == np.arange(int(graph.node_types.max(initial=0)) + 1)).astype(np.int64)
+        numbers = np.arange(int(graph.node_types.max(initial=0)) + 1)
+        kinds: Nodes = (graph.node_types[:, None] == numbers).astype(np.int64)
         return kinds if name == "types" else kinds * graph.csr.in_degrees.astype(np.int64)[:, None]
     if graph.labels is None:
         raise ValueError(f"data set {graph.name} has no splits to balance: leave split out of scenario.balance")
