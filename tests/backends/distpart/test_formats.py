@@ -379,3 +379,15 @@ def test_new_ids_that_are_not_contiguous_are_refused():
         Numbering.given(graph, parts, 1, np.zeros(graph.total_nodes, np.int64))
     with pytest.raises(GraphError, match="not contiguous"):
         Numbering.given(graph, parts, 1, np.arange(graph.total_nodes)[::-1].copy())
+
+
+def test_the_real_program_is_run_where_it_is_installed(tmp_path, monkeypatch, capfd):
+    for name in ("mpirun", "pm_dglpart"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@"\nexit "${{STATUS:-0}}"\n')
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert run("dglpart", "toy", 2, "-np", 4, "--tool", "pm_dglpart") == 0
+    assert "mpirun -np 4 pm_dglpart toy 2" in capfd.readouterr().out
+    monkeypatch.setenv("STATUS", "3")
+    assert run("dglpart", "toy", 2, "-np", 4, "--tool", "pm_dglpart") == 2
+    assert "ended with exit code 3" in capfd.readouterr().err

@@ -145,7 +145,10 @@ def test_the_scale_that_an_error_names_is_accepted(name: str) -> None:
 
 
 def test_every_lookalike_can_be_chosen_by_name() -> None:
-    written = {path.stem: yaml.safe_load(path.read_text()) for path in CONF.glob("lookalike_*.yaml")}
+    files = {
+        path.stem: path for path in CONF.glob("lookalike_*.yaml") if path.stem != "lookalike_mag"
+    }  # a generator apart
+    written = {name: yaml.safe_load(path.read_text()) for name, path in files.items()}
     assert set(written) == set(SHAPES)
     for name, values in written.items():
         assert values["name"] == name

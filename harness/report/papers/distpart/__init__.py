@@ -1,6 +1,6 @@
 """Sections of the suites of partitioning (DGL's chapter on distributed graphs)."""
 
-from harness.report.papers.distpart import pipeline, quality
+from harness.report.papers.distpart import jobs, quality
 from harness.report.suites.section import Measure, SuiteSection
 
 SECTIONS = {
@@ -17,11 +17,11 @@ SECTIONS = {
             "balance": "the largest load of a part over the mean, the worst of all loads that are balanced",
         },
     ),
-    "pipeline": SuiteSection(
+    "jobs": SuiteSection(
         "From a graph to the files of its parts",
         "The call assigns all nodes and writes every part with HALO nodes, features and labels. The gate reads the "
         "files of a small graph back.",
-        pipeline.jobs,
+        jobs.jobs,
         terms={
             "to DGL": "seconds of DGL's partition_graph over these",
             "memory": "what the job took above what was resident before it, which holds the graph and its features",

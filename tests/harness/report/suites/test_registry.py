@@ -23,3 +23,8 @@ def test_a_suite_names_sections_and_measures_that_exist(path: Path) -> None:
 def test_an_unknown_section_is_refused() -> None:
     with pytest.raises(UsageError, match=r"'cels'.*cells"):
         section_of("cels")
+
+
+def test_no_two_papers_name_a_section_or_a_measure_alike():
+    names = [name for module in _modules() for name in (*module.SECTIONS, *module.MEASURES)]
+    assert len(names) == len(set(names))
