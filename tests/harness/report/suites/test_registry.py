@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from harness.planning.compose import CONF
 from harness.planning.suite import read_suite
-from harness.report.suites.registry import measures, section_of
+from harness.report.suites.registry import _modules, measures, section_of
 from harness.usage import UsageError
 
 
