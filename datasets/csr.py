@@ -58,6 +58,14 @@ class Csr:
         flipped = Csr(indptr, self.destinations[permutation], (self.shape[1], self.shape[0]), edge_ids)
         return flipped, permutation
 
+    def edges(self, start: int, stop: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+        """Sources and destinations of the edges at positions ``start`` to below ``stop``."""
+        first = int(np.searchsorted(self.indptr, start, side="right")) - 1
+        last = int(np.searchsorted(self.indptr, stop, side="left"))
+        bounds = np.clip(self.indptr[first : last + 1], start, stop)
+        rows = np.arange(first, last, dtype=index_dtype(self.shape[0]))
+        return self.indices[start:stop], np.repeat(rows, np.diff(bounds))
+
     def rows(self, rows: NDArray[np.integer]) -> tuple["Csr", NDArray[np.int64]]:
         """Select ``rows``, in their order; also return the position here of each selected edge."""
         starts, degrees = self.indptr[rows].astype(np.int64), self.in_degrees[rows].astype(np.int64)

@@ -51,8 +51,8 @@ def _bounds(graph: Graph, csr: Csr, how: str, blocks: int) -> NDArray[np.int64]:
     if graph.part_bounds is None:
         raise Unsupported("backend.bounds=parts needs a graph in the order of its parts: give dataset=partition")
     if len(graph.part_bounds) != blocks + 1:
-        given = len(graph.part_bounds) - 1
-        raise Unsupported(f"backend.bounds=parts: the graph has {given} parts for {blocks} row blocks: give {given}")
+        parts = len(graph.part_bounds) - 1
+        raise Unsupported(f"backend.bounds=parts: the graph has {parts} parts for {blocks} row blocks: give {parts}")
     return graph.part_bounds
 
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from backends.model_names import MODELS
 from backends.registry import BackendConfig
-from backends.settings import input_setting, loss_setting
+from backends.settings import input_setting, loss_setting, setting
 
 VARIANTS = ("best", "weighted", "int64")
 WORKERS = (0, 1, 2)
@@ -22,6 +22,7 @@ class DglConfig(BackendConfig):
     ``int64`` samples on wider ids, for scenario ``sample`` alone. ``infer`` is one pass over the whole graph, or each
     layer in batches of one-hop blocks. ``input=sparse`` gives the first layer torch's CSR tensor, with dropout on its
     values. ``loss=fused`` is the kernel of agl and blocksparse in place of torch's loss.
+    ``part_method`` assigns nodes to parts, in scenarios ``partition`` and ``dispatch``.
     """
 
     name: str = "dgl"
@@ -30,6 +31,7 @@ class DglConfig(BackendConfig):
     workers: int = 0
     infer: str = "full"
     loss: str = loss_setting("torch")
+    part_method: str = setting("metis", choices=("metis", "random"), before="metis")
 
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.dgl.backend:DglTrainer",

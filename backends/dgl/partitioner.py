@@ -16,6 +16,7 @@ from backends.kernels.partition import Parts, UndirectedGraph
 from backends.registry import BackendConfig
 from datasets.features import SparseFeatures
 from datasets.graph import Graph
+from datasets.partition.description import node_attributes
 
 
 class DglPartitioner(GraphPartitioner):
@@ -39,6 +40,8 @@ class DglPartitioner(GraphPartitioner):
         """Run DGL's function, phase ``metis``; what it prints is dropped."""
         if self.task.parts == 1:
             return np.zeros(self.graph.nodes, dtype=np.int32)
+        if self.config.part_method == "random":
+            return np.asarray(dgl.random.choice(self.task.parts, self.graph.nodes).numpy(), dtype=np.int32)
         objective = "vol" if self.task.objective == "volume" else "cut"
         with clock.phase("metis"), contextlib.redirect_stdout(io.StringIO()):
             parts = dgl.metis_partition_assignment(
@@ -48,7 +51,7 @@ class DglPartitioner(GraphPartitioner):
 
 
 class DglDispatcher:
-    """A ``contract.Dispatcher`` by ``partition_graph`` with METIS; balances nodes or in-degrees."""
+    """A ``contract.Dispatcher`` by ``partition_graph``, with METIS or at random; METIS balances nodes or in-degrees."""
 
     def __init__(self, config: BackendConfig) -> None:
         self.config: Any = config
@@ -61,10 +64,9 @@ class DglDispatcher:
         self.graph, self.task = graph, task
         with clock.phase("structure"):
             self.edges = in_edges_of(graph.csr, wide=True).formats(["coo", "csc", "csr"])
-            for name, array in (("feat", graph.features), ("label", graph.labels)):
-                if array is not None:
-                    dense = array.dense() if isinstance(array, SparseFeatures) else np.array(array)
-                    self.edges.ndata[name] = torch.from_numpy(dense)
+            for name, array in node_attributes(graph, slice(0, graph.nodes)).items():
+                dense = array.dense() if isinstance(array, SparseFeatures) else np.array(array)
+                self.edges.ndata[name] = torch.from_numpy(dense)
 
     def dispatch(self, folder: Path, clock: Clock) -> None:
         """Run ``partition_graph``, phase ``partition_graph``; what it prints is dropped."""
@@ -76,6 +78,7 @@ class DglDispatcher:
                 "graph",
                 self.task.parts,
                 str(folder),
+                part_method=self.config.part_method,
                 balance_edges=self.by_edges,
                 objtype=objective,
                 return_mapping=True,

@@ -53,8 +53,8 @@ class AssignOptions:
         if self.objective not in OBJECTIVES:
             raise ValueError(f"objective={self.objective!r} is not allowed: one of {', '.join(OBJECTIVES)}")
         if min(self.parts, self.threads) < 1 or not 1 <= self.imbalance < np.inf:
-            given = f"parts={self.parts}, threads={self.threads} and imbalance={self.imbalance}"
-            raise ValueError(f"{given} must be at least 1")
+            values = f"parts={self.parts}, threads={self.threads} and imbalance={self.imbalance}"
+            raise ValueError(f"{values} must be at least 1")
 
 
 def assign(graph: TypedGraph, weights: NDArray[np.int64], options: AssignOptions) -> Parts:
@@ -138,25 +138,27 @@ def constraints(
     return degrees if kinds == 1 and node_types is None else np.concatenate([shares, shares * degrees], axis=1)
 
 
-def _classes(graph: TypedGraph, given: Mapping[str, Any] | NDArray[np.integer] | None) -> NDArray[np.int64]:
+def _classes(graph: TypedGraph, node_types: Mapping[str, Any] | NDArray[np.integer] | None) -> NDArray[np.int64]:
     """The class of each node, numbered from 0 on; types that a dictionary leaves out are a class each."""
-    if isinstance(given, Mapping):
-        unknown = set(given) - set(graph.nodes)
+    if isinstance(node_types, Mapping):
+        unknown = set(node_types) - set(graph.nodes)
         if unknown:
             raise GraphError(f"balance names node type {min(unknown)}: there are {', '.join(graph.schema.node_types)}")
         pieces, first = [], 0
         for kind in graph.schema.node_types:
-            own = np.asarray(given.get(kind, np.zeros(graph.nodes[kind])), dtype=np.int64)
+            own = np.asarray(node_types.get(kind, np.zeros(graph.nodes[kind])), dtype=np.int64)
             pieces.append(np.unique(own, return_inverse=True)[1].reshape(-1) + first)
             first += int(pieces[-1].max(initial=first - 1)) + 1 - first
         classes = np.concatenate(pieces)
-    elif given is None:
+    elif node_types is None:
         sizes = [graph.nodes[kind] for kind in graph.schema.node_types]
         classes = np.repeat(np.arange(len(sizes)), sizes)
     else:
-        classes = np.unique(np.asarray(given), return_inverse=True)[1].reshape(-1)
+        classes = np.unique(np.asarray(node_types), return_inverse=True)[1].reshape(-1)
     if len(classes) != graph.total_nodes:
-        raise GraphError(f"classes to balance are given for {len(classes)} nodes, the graph has {graph.total_nodes}")
+        raise GraphError(
+            f"there are {len(classes)} classes to balance for {graph.total_nodes} nodes: give one for each"
+        )
     return classes.astype(np.int64)
 
 

@@ -18,11 +18,11 @@ from backends.distpart.assign import METHODS, OBJECTIVES, AssignOptions, assign,
 from backends.distpart.convert import ConvertOptions, convert
 from backends.distpart.dglpart import dglpart, dglpart_of_lists, run_pm_dglpart
 from backends.distpart.dispatch.forecast import Forecast
-from backends.distpart.dispatch.job import RUN_ON, DispatchJob, DispatchOptions
+from backends.distpart.dispatch.job import RUN_ON, UNKNOWN, DispatchJob, DispatchOptions
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.files.assignment import read_assignment, write_assignment
 from backends.distpart.files.chunked import FORMATS, read_chunked, write_chunked
-from backends.distpart.partition_graph import partition_graph
+from backends.distpart.partition_graph import write_partition
 from backends.distpart.restore import restore
 from backends.distpart.typed_graph import GraphError, TypedGraph, typed_graph
 from backends.distpart.verify import verify
@@ -67,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_output(options)
     _add_assign(options)
     _add_dispatch(options)
+    _add_resources(options)
     options.add_argument("--trainers", type=int, default=1, help="trainers per machine: as many parts in each part (1)")
 
     options = command("chunk", _chunk, "write a data set as a chunked graph")
@@ -82,12 +83,14 @@ def _parser() -> argparse.ArgumentParser:
     _add_graph(options)
     _add_output(options)
     _add_assign(options)
+    _add_resources(options)
 
     options = command("dispatch", _dispatch, "write the parts of a graph by an assignment")
     _add_graph(options)
     options.add_argument("assignment", type=Path, help="a folder with a part per line for each node type")
     _add_output(options)
     _add_dispatch(options)
+    _add_resources(options)
 
     options = command("verify", _verify, "read all parts back and compare them with the graph")
     _add_graph(options)
@@ -109,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     options.add_argument("-o", "--output", type=Path, default=Path(), help="folder of the parts (this one)")
     options.add_argument("--tool", choices=["pm_dglpart"], help="run that program, which must be on PATH, instead")
     _add_quality(options)
+    _add_resources(options)
 
     options = command("convert", _convert, "turn the text parts of dglpart into DGL's files")
     for name in ("input-dir", "schema", "output"):
@@ -121,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     options.add_argument("--edge-attr-dtype", help="type of the edges' attributes, which are left out otherwise")
     options.add_argument("--removed-edges", help="file of INPUT_DIR with edges that were removed before partitioning")
     _add_dispatch(options, named=False)
+    _add_resources(options)
     return parser
 
 
@@ -146,13 +151,11 @@ def _add_quality(options: argparse.ArgumentParser) -> None:
     options.add_argument("--imbalance", type=float, default=1.03, help="largest load of a part over the mean (1.03)")
     options.add_argument("--strict", action="store_true", help="fail where a bound is not reached")
     options.add_argument("--seed", type=int, default=0)
-    _add_resources(options)
 
 
 def _add_resources(options: argparse.ArgumentParser) -> None:
-    if not any("--threads" in action.option_strings for action in options._actions):
-        options.add_argument("--threads", type=int, default=1)
-        options.add_argument("--memory", type=float, default=2.0, help="GiB to work in (2)")
+    options.add_argument("--threads", type=int, default=1)
+    options.add_argument("--memory", type=float, default=2.0, help="GiB to work in (2)")
 
 
 def _add_dispatch(options: argparse.ArgumentParser, *, named: bool = True) -> None:
@@ -164,7 +167,6 @@ def _add_dispatch(options: argparse.ArgumentParser, *, named: bool = True) -> No
         "--run-on", default="local", choices=RUN_ON, help="threads of this process, or Ray tasks (local)"
     )
     options.add_argument("--address", help="of --run-on ray: a running cluster that shares these folders")
-    _add_resources(options)
 
 
 @contextmanager
@@ -245,17 +247,10 @@ def _dispatch_options(parsed: Any, method: str) -> DispatchOptions:
 def _partition(parsed: Any) -> None:
     started = time.perf_counter()
     with _graph_of(parsed) as graph, step_progress() as progress:
-        partition_graph(
-            graph,
-            parsed.name or graph.name,
-            parsed.parts,
-            parsed.output,
-            balance_ntypes=_classes(graph, parsed.balance),
-            balance_edges=parsed.balance_edges,
-            num_trainers_per_machine=parsed.trainers,
-            assignment=_assign_options(parsed, parsed.parts),
-            dispatch=_dispatch_options(parsed, parsed.method),
-            progress=progress,
+        options, name = _assign_options(parsed, parsed.parts), parsed.name or graph.name
+        dispatch = _dispatch_options(parsed, parsed.method)
+        write_partition(
+            graph, name, parsed.output, _weights(graph, parsed), options, dispatch, parsed.trainers, progress
         )
     _say_done(parsed.output, started)
 
@@ -314,9 +309,7 @@ def _dglpart(parsed: Any) -> None:
         return
     options = _assign_options(parsed, count)
     if parsed.lists and len(parsed.lists) != 2:
-        raise ValueError(
-            f"{len(parsed.lists)} lists were given: one of files of nodes and one of files of edges, or none"
-        )
+        raise ValueError(f"{len(parsed.lists)} lists: give one of files of nodes and one of files of edges, or none")
     if parsed.lists:
         parts = dglpart_of_lists(parsed.name, *parsed.lists, parsed.output, options)
     else:
@@ -338,5 +331,5 @@ def _convert(parsed: Any) -> None:
         removed,
     )
     with step_progress() as progress:
-        convert(options, parsed.output, _dispatch_options(parsed, "given"), progress)
+        convert(options, parsed.output, _dispatch_options(parsed, UNKNOWN), progress)
     _say_done(parsed.output, started)

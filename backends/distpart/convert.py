@@ -1,6 +1,5 @@
 """Text parts of ``dglpart`` (ours or ParMETIS's) become the files that DGL loads (DGL's ``convert_partition.py``)."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from backends.distpart.dispatch.job import DispatchJob, DispatchOptions
 from backends.distpart.dispatch.numbering import Numbering
+from backends.distpart.files.json_file import read_object
 from backends.distpart.files.text_rows import TextRows, attributes_of, read_rows
 from backends.distpart.typed_graph import ArrayEdges, Attributes, GraphError, RelationEdges, TypedGraph
 from datasets.schema import Relation, Schema
@@ -22,7 +22,7 @@ REMOVED_EDGES = ("src_id", "dst_id", "type_edge_id", "edge_type")
 
 @dataclass(frozen=True)
 class ConvertOptions:
-    """Where the parts lie, what they hold, and the types of the attributes that are to be kept."""
+    """Where the parts lie, what they hold, and the types of the attributes that are to be stored."""
 
     folder: Path
     name: str
@@ -48,7 +48,7 @@ def convert(options: ConvertOptions, target: Path, dispatch: DispatchOptions, pr
     schema, lists, edge_data = _relations(options, relations, names, starts, edges)
     node_data = {} if options.node_dtype is None else _node_data(options, kinds, nodes)
     graph = TypedGraph(options.name, schema, dict(zip(names, sizes, strict=True)), lists, node_data, edge_data)
-    numbering = Numbering.given(graph, nodes.parts, options.parts, nodes.new_ids)
+    numbering = Numbering.with_ids(graph, nodes.parts, options.parts, nodes.new_ids)
     return DispatchJob(graph, numbering, target, options.name, dispatch, progress).run()
 
 
@@ -57,13 +57,8 @@ Ranges = dict[str, tuple[int, int]]
 
 def read_schema(path: Path) -> tuple[Ranges, Ranges]:
     """Ranges of homogeneous ids by node type and by edge type; raises GraphError for gaps and overlaps."""
-    try:
-        schema = json.loads(path.read_text())
-    except FileNotFoundError as error:
-        raise GraphError(f"{path} does not exist") from error
-    except ValueError as error:
-        raise GraphError(f"{path} is no JSON: {error}") from error
-    found = []
+    schema = read_object(path)
+    by_key = []
     for key in ("nid", "eid"):
         try:
             ranges = {str(kind): (int(pair[0]), int(pair[1])) for kind, pair in schema[key].items()}
@@ -75,8 +70,8 @@ def read_schema(path: Path) -> tuple[Ranges, Ranges]:
             if start != end or stop < start:
                 raise GraphError(f"{path}: {key} of {kind} is [{start}, {stop}), the range before ends at {end}")
             end = stop
-        found.append(ranges)
-    return found[0], found[1]
+        by_key.append(ranges)
+    return by_key[0], by_key[1]
 
 
 @dataclass(frozen=True)
@@ -178,10 +173,10 @@ def _relations(
 
 def _relation_of(name: str, kinds: tuple[str, ...], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Relation:
     """The relation of a name that may be canonical; raises GraphError for edges between other types."""
-    found = [np.unique(np.searchsorted(starts, ends[:, side], side="right") - 1) for side in (0, 1)]
-    if any(len(types) > 1 for types in found):
+    end_types = [np.unique(np.searchsorted(starts, ends[:, side], side="right") - 1) for side in (0, 1)]
+    if any(len(types) > 1 for types in end_types):
         raise GraphError(f"edges of {name} have ends of several node types: each edge type has one of each")
-    source, destination = (kinds[int(types[0])] if len(types) else kinds[0] for types in found)
+    source, destination = (kinds[int(types[0])] if len(types) else kinds[0] for types in end_types)
     if ":" not in name:
         return Relation(source, name, destination)
     relation = Relation.parse(name)

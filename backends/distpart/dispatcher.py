@@ -5,15 +5,18 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from backends.contract import Clock, PartitionTask, WrittenParts
 from backends.distpart.assign import AssignOptions, assign
 from backends.distpart.dispatch.job import DispatchJob, DispatchOptions
+from backends.distpart.dispatch.metadata import part_folder
 from backends.distpart.dispatch.numbering import Numbering
-from backends.distpart.partition_graph import original_ids_of
+from backends.distpart.dispatch.part import ORIGINAL_EDGES
 from backends.distpart.typed_graph import typed_graph
 from backends.registry import BackendConfig
 from datasets.graph import Graph
+from datasets.partition.dgl_format import read_tensors
 
 _NAME = "graph"
 _MEMORY = 2 << 30  # of a dispatch, unless the config bounds it
@@ -28,7 +31,7 @@ class DistDispatcher:
     def prepare(self, graph: Graph, task: PartitionTask, clock: Clock) -> None:
         """Take over the graph and the task; all work is in the timed call."""
         torch.set_num_threads(task.threads)
-        self.graph, self.task = typed_graph(graph), task
+        self.graph, self.stored, self.task = graph, typed_graph(graph), task
 
     def dispatch(self, folder: Path, clock: Clock) -> None:
         """Assign all nodes and write all parts."""
@@ -37,22 +40,23 @@ class DistDispatcher:
             task.parts, self.config.method, task.imbalance, task.objective, task.seed, task.threads, memory=memory
         )
         with clock.phase("assign"):
-            parts = assign(self.graph, task.weights, options)
+            parts = assign(self.stored, task.weights, options)
         with clock.phase("write"):
-            numbering = Numbering.of(self.graph, parts, task.parts)
+            self.numbering = Numbering.of(self.stored, parts, task.parts)
             written = DispatchOptions(memory or _MEMORY, task.threads, method=self.config.method)
-            self.config_path = DispatchJob(self.graph, numbering, folder, _NAME, written).run()
+            self.config_path = DispatchJob(self.stored, self.numbering, folder, _NAME, written).run()
 
     def written(self) -> WrittenParts:
-        """The JSON and the maps that lie beside it."""
-        nodes, edges = original_ids_of(self.graph, self.config_path.parent, self.task.parts)
-        if self.graph.is_typed:
-            kinds, relations = self.graph.schema.node_types, self.graph.schema.relations
-            counts = [self.graph.edges[relation].count for relation in relations]
-            starts = dict(zip(relations, np.cumsum([0, *counts]).tolist(), strict=False))
-            nodes = np.concatenate([nodes[kind] + self.graph.starts[kind] for kind in kinds])
-            edges = np.concatenate([edges[relation] + starts[relation] for relation in relations])
-        return WrittenParts(self.config_path, nodes, edges)
+        """The JSON and the maps of its parts, as ids of the graph."""
+        relations, parts = self.stored.schema.relations, range(self.task.parts)
+        ids = {str(relation): _edge_ids(self.graph, number) for number, relation in enumerate(relations)}
+        tables = [read_tensors(self.config_path.parent / part_folder(part) / ORIGINAL_EDGES) for part in parts]
+        edges = [
+            ids[str(relation)][table[str(relation)]] if self.stored.is_typed else table[str(relation)]
+            for table in tables
+            for relation in relations
+        ]
+        return WrittenParts(self.config_path, self.numbering.originals.astype(np.int64), np.concatenate(edges))
 
     def facts(self) -> dict[str, Any]:
         """Nothing beside what the harness computes from the files."""
@@ -60,3 +64,10 @@ class DistDispatcher:
 
     def close(self) -> None:
         """Nothing runs between the calls."""
+
+
+def _edge_ids(graph: Graph, relation: int) -> NDArray[np.int64]:
+    """Ids of a relation's edges in the graph, by their number within the relation; nothing without types."""
+    if graph.edge_types is None or graph.schema is None:
+        return np.empty(0, dtype=np.int64)
+    return np.sort(graph.csr.ids[graph.edge_types == relation]).astype(np.int64)

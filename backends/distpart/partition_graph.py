@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backends.distpart.assign import AssignOptions, assign, constraints
 from backends.distpart.dispatch.job import DispatchJob, DispatchOptions
@@ -32,34 +33,47 @@ def partition_graph(
     return_mapping: bool = False,
     num_trainers_per_machine: int = 1,
     objtype: str = "cut",
-    *,
-    assignment: AssignOptions | None = None,
-    dispatch: DispatchOptions | None = None,
-    progress: Progress = silent,
 ) -> Any:
     """Assign nodes to ``num_parts`` parts and write each with its HALO nodes, for ``dgl.distributed.load_partition``.
 
-    Arguments up to ``objtype`` are those of ``dgl.distributed.partition_graph``; methods are ``multilevel``,
-    ``fennel``, ``ldg``, ``random`` and ``metis``. With ``num_trainers_per_machine`` above 1 there are that many parts
-    in each, stored as ``trainer_id`` of nodes and edges. ``assignment`` and ``dispatch`` take the
-    place of the arguments that they also hold, but of the number of parts.
+    The arguments are those of ``dgl.distributed.partition_graph``; methods are ``multilevel``, ``fennel``, ``ldg``,
+    ``random`` and ``metis``. ``write_partition`` takes all options of an assignment and of a dispatch.
 
     With ``return_mapping``: the original ids of nodes and of edges in the order of their new ids; dictionaries by type
     for a typed graph, arrays else. Raises ValueError and OSError as the assignment and the dispatch do.
     """
-    graph = typed_graph(g) if isinstance(g, Graph) else g
-    check_name(graph_name)
-    if num_trainers_per_machine < 1:
-        raise ValueError(f"num_trainers_per_machine={num_trainers_per_machine} must be at least 1")
-    given = assignment or AssignOptions(num_parts, part_method, objective=objtype)
-    options = replace(given, parts=num_parts * num_trainers_per_machine)
-    parts = assign(graph, constraints(graph, node_types=balance_ntypes, edges=balance_edges), options)
-    if num_trainers_per_machine > 1:
-        graph = _with_trainers(graph, parts)
-        parts = parts // num_trainers_per_machine
-    folder, written = Path(out_path), dispatch or DispatchOptions(hops=num_hops, method=options.method)
-    DispatchJob(graph, Numbering.of(graph, parts, num_parts), folder, graph_name, written, progress).run()
+    graph, folder = typed_graph(g) if isinstance(g, Graph) else g, Path(out_path)
+    options = AssignOptions(num_parts, part_method, objective=objtype)
+    weights = constraints(graph, node_types=balance_ntypes, edges=balance_edges)
+    dispatch = DispatchOptions(hops=num_hops, method=part_method)
+    write_partition(graph, graph_name, folder, weights, options, dispatch, num_trainers_per_machine)
     return original_ids_of(graph, folder, num_parts) if return_mapping else None
+
+
+def write_partition(
+    graph: TypedGraph,
+    name: str,
+    folder: Path,
+    weights: NDArray[np.int64],
+    options: AssignOptions,
+    dispatch: DispatchOptions,
+    trainers: int = 1,
+    progress: Progress = silent,
+) -> Numbering:
+    """Assign nodes, whose ``weights`` [nodes, constraints] are balanced, and write all parts; returns the new ids.
+
+    With ``trainers`` above 1 there are that many parts in each, stored as ``trainer_id`` of nodes and edges. Raises
+    ValueError and OSError as the assignment and the dispatch do.
+    """
+    check_name(name)
+    if trainers < 1:
+        raise ValueError(f"trainers per machine are {trainers}: at least 1 is needed")
+    parts = assign(graph, weights, replace(options, parts=options.parts * trainers))
+    if trainers > 1:
+        graph, parts = _with_trainers(graph, parts), parts // trainers
+    numbering = Numbering.of(graph, parts, options.parts)
+    DispatchJob(graph, numbering, folder, name, dispatch, progress).run()
+    return numbering
 
 
 def original_ids_of(graph: TypedGraph, folder: Path, parts: int) -> tuple[Any, Any]:

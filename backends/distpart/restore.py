@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.distpart.dispatch.metadata import part_folder, read_metadata
+from backends.distpart.dispatch.metadata import part_folder
 from backends.distpart.dispatch.part import ORIGINAL_EDGES, ORIGINAL_NODES
 from backends.distpart.typed_graph import GraphError
 from datasets.files import atomic_file
+from datasets.partition.description import read_description
 from datasets.partition.dgl_format import read_tensors
 
 
@@ -18,7 +19,7 @@ def restore(config: Path, rows: NDArray[Any], kind: str | None, target: Path) ->
 
     ``config`` is the JSON of the partition. Raises GraphError for an unknown type and for another number of rows.
     """
-    facts = read_metadata(config)
+    facts = read_description(config)
     kinds = dict.fromkeys(facts["ntypes"], ORIGINAL_NODES) | dict.fromkeys(facts["etypes"], ORIGINAL_EDGES)
     if kind is None:
         if len(facts["ntypes"]) > 1:

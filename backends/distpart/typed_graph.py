@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.csr import Csr
-from datasets.graph import SPLITS, Graph
+from datasets.graph import Graph
+from datasets.partition.description import node_attributes
 from datasets.schema import HOMOGENEOUS, Relation, Schema
 
 Ids = NDArray[np.int64]
@@ -33,7 +34,7 @@ class RelationEdges(Protocol):
         ...
 
     def original_ids(self, rows: Ids) -> Ids:
-        """The ids by which the user knows edges, given by their rows here."""
+        """The ids by which the user knows the edges of some rows."""
         ...
 
 
@@ -72,12 +73,8 @@ class CsrEdges:
 
     def read(self, start: int, stop: int) -> tuple[Ids, Ids]:
         """Sources and destinations of positions in the matrix."""
-        indptr = self.csr.indptr
-        first = int(np.searchsorted(indptr, start, side="right")) - 1
-        last = int(np.searchsorted(indptr, stop, side="left"))
-        bounds = np.clip(indptr[first : last + 1], start, stop)
-        destinations = np.repeat(np.arange(first, last), np.diff(bounds))
-        return np.asarray(self.csr.indices[start:stop], np.int64), destinations.astype(np.int64)
+        sources, destinations = self.csr.edges(start, stop)
+        return sources.astype(np.int64), destinations.astype(np.int64)
 
     def original_ids(self, rows: Ids) -> Ids:
         """The edge ids of the matrix at positions."""
@@ -101,14 +98,15 @@ class TypedGraph:
 
     def __post_init__(self) -> None:
         """Raise GraphError for attributes of another length than their type."""
-        for attributes, sizes in (
-            (self.node_data, self.nodes),
-            (self.edge_data, {relation: edges.count for relation, edges in self.edges.items()}),
-        ):
+        counts = {relation: edges.count for relation, edges in self.edges.items()}
+        tables: list[tuple[Any, Any]] = [(self.node_data, self.nodes), (self.edge_data, counts)]
+        for attributes, sizes in tables:
             for kind, arrays in attributes.items():
                 for name, array in arrays.items():
-                    if len(array) != sizes[kind]:  # type: ignore[index]
-                        raise GraphError(f"{kind}/{name} has {len(array)} rows for {sizes[kind]} of the type")  # type: ignore[index]
+                    if len(array) != sizes[kind]:
+                        raise GraphError(
+                            f"{kind}/{name} has {len(array)} rows, there are {sizes[kind]} of {kind}: give one for each"
+                        )
 
     @property
     def is_typed(self) -> bool:
@@ -199,12 +197,3 @@ def _typed(graph: Graph, schema: Schema) -> TypedGraph:
         {kind: node_attributes(graph, span) for kind, span in spans.items()},
         edge_data,
     )
-
-
-def node_attributes(graph: Graph, nodes: slice) -> dict[str, Any]:
-    """Features, labels and masks of the splits of some nodes."""
-    arrays: dict[str, Any] = {"feat": graph.features, "label": graph.labels}
-    if graph.split is not None:
-        names = {"train": "train_mask", "validation": "val_mask", "test": "test_mask"}
-        arrays |= {name: (graph.split == SPLITS[split]).astype(np.uint8) for split, name in names.items()}
-    return {name: array[nodes] for name, array in arrays.items() if array is not None}

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.distpart.dispatch.job import EDGE_MAP, NODE_MAP
-from backends.distpart.dispatch.metadata import part_folder, read_metadata
+from backends.distpart.dispatch.metadata import part_folder
 from backends.distpart.dispatch.part import EDGE_FEATURES, GRAPH, NODE_FEATURES, ORIGINAL_EDGES, ORIGINAL_NODES
 from backends.distpart.typed_graph import GraphError, TypedGraph
 from datasets.features import SparseFeatures
+from datasets.partition.description import read_description
 from datasets.partition.dgl_format import read_graph, read_tensors
 from datasets.schema import Relation
 
@@ -26,7 +27,7 @@ def verify(graph: TypedGraph, config: Path) -> dict[str, int]:
     those sources that other parts own; attributes are those of the original ids; the maps agree. Raises GraphError
     with the first thing that is wrong.
     """
-    facts = read_metadata(config)
+    facts = read_description(config)
     for name, count in (("num_nodes", graph.total_nodes), ("num_edges", graph.total_edges)):
         if facts[name] != count:
             raise GraphError(f"{config} says {name}={facts[name]}, the graph has {count}")
@@ -130,10 +131,10 @@ class _Check:
         if not len(order):
             return originals
         places = np.searchsorted(every, originals, sorter=order)
-        found = order[np.minimum(places, len(order) - 1)]
-        if not np.array_equal(every[found], originals):
+        nearest = order[np.minimum(places, len(order) - 1)]
+        if not np.array_equal(every[nearest], originals):
             raise GraphError(f"an original id of {relation} is that of no edge")
-        return found
+        return nearest
 
     def _attributes(self, part: int) -> None:
         tables: list[tuple[str, Any, Any]] = [

@@ -47,7 +47,12 @@ class UndirectedGraph:
     @classmethod
     def of(cls, csr: Csr, node_weights: Weights, threads: int, storage: Storage = IN_MEMORY) -> "UndirectedGraph":
         """The undirected graph of a square matrix's edges; raises ValueError for more nodes than int32 counts."""
-        return cls.from_edges(lambda: _pieces_of(csr), node_weights, threads, storage)
+
+        def pieces() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+            starts = range(0, csr.nnz, _EDGES_AT_ONCE)
+            return (csr.edges(start, min(start + _EDGES_AT_ONCE, csr.nnz)) for start in starts)
+
+        return cls.from_edges(pieces, node_weights, threads, storage)
 
     @classmethod
     def from_edges(
@@ -66,6 +71,7 @@ class UndirectedGraph:
             raise ValueError(f"the graph has {nodes} nodes: a partition takes at most {MOST_NODES}")
         degrees = np.zeros(nodes, dtype=np.int64)
         for sources, destinations in pieces():
+            _refuse_ids(sources, destinations, nodes)
             extension.count_ends(_int32(sources), _int32(destinations), degrees, threads)
         ends = np.concatenate(([0], np.cumsum(degrees)))
         neighbours = storage.growing(np.int32, int(ends[-1]) * 4)
@@ -138,14 +144,11 @@ class UndirectedGraph:
         return parts
 
 
-def _pieces_of(csr: Csr) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """The edges of a matrix by destination, some at a time."""
-    for start in range(0, csr.nnz, _EDGES_AT_ONCE):
-        stop = min(start + _EDGES_AT_ONCE, csr.nnz)
-        first = int(np.searchsorted(csr.indptr, start, side="right")) - 1
-        last = int(np.searchsorted(csr.indptr, stop, side="left"))
-        bounds = np.clip(csr.indptr[first : last + 1], start, stop)
-        yield csr.indices[start:stop], np.repeat(np.arange(first, last, dtype=np.int32), np.diff(bounds))
+def _refuse_ids(sources: NDArray[Any], destinations: NDArray[Any], nodes: int) -> None:
+    """Raise ValueError for an end that is no node: the kernels write by it."""
+    for ids in (sources, destinations):
+        if len(ids) and not (ids.min() >= 0 and ids.max() < nodes):
+            raise ValueError(f"an edge has ends from {ids.min()} to {ids.max()}: allowed are nodes 0 to {nodes - 1}")
 
 
 def _int32(ids: NDArray[Any]) -> Parts:

@@ -4,6 +4,7 @@ The layout was read off files of DGL 1.1.3. All numbers are little-endian. Equal
 whatever was in memory in the 4 KiB before the graph, here they are zero.
 """
 
+import math
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -139,9 +140,9 @@ def _write_named(file: BinaryIO, columns: NamedRows) -> None:
 
 def _write_column(file: BinaryIO, column: TensorRows) -> None:
     dtype, shape = column.dtype, column.shape
-    if dtype.kind not in _CODES:
-        raise FormatError(f"a tensor of {dtype} cannot be stored in DGL's format: give integers or floats")
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if dtype.kind not in _CODES or (dtype.kind == "u" and dtype.itemsize > 1):
+        raise FormatError(f"DGL has no tensors of {dtype}: give signed integers, bytes or floats")
+    size = math.prod(shape) * dtype.itemsize
     _numbers(file, _ARRAY, 0)
     file.write(struct.pack("<iiiBBH", 1, 0, len(shape), _CODES[dtype.kind], dtype.itemsize * 8, 1))
     _numbers(file, *shape, size)
@@ -201,7 +202,7 @@ class _Reader:
             raise FormatError(f"{self.path} has a tensor of an unknown type at byte {self.position}")
         dtype, shape = np.dtype(f"{kind}{bits // 8}"), tuple(self.number() for _ in range(dimensions))
         size = self.number()
-        if size != int(np.prod(shape, dtype=np.int64)) * dtype.itemsize:
+        if size != math.prod(shape) * dtype.itemsize:
             raise FormatError(f"{self.path} has {size} bytes for a tensor {dtype} {list(shape)}")
         data = self.take(size)
         return np.frombuffer(data, dtype=dtype).reshape(shape)

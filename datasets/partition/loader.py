@@ -1,6 +1,5 @@
 """Data set ``partition``: the parts that ``python -m backends.distpart`` or DGL wrote, as one graph in their order."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,10 @@ from datasets.csr import csr_from_edges
 from datasets.graph import NO_SPLIT, SPLITS, Graph
 from datasets.hashes import combined_sha256, file_sha256
 from datasets.options import check_options
+from datasets.partition.description import MASKS, read_description
 from datasets.partition.dgl_format import StoredGraph, read_graph, read_tensors
 from datasets.paths import Files, Options
 
-_MASKS = {"train_mask": "train", "val_mask": "validation", "test_mask": "test"}
 _FILES = ("graph.dgl", "node_feat.dgl", "edge_feat.dgl", "orig_nids.dgl", "orig_eids.dgl")
 
 
@@ -29,7 +28,7 @@ def load(name: str, files: Files, options: Options) -> Graph:
     if not options.get("config"):
         raise ValueError("data set partition needs +dataset.options.config=PATH, the JSON of a partition")
     path = Path(str(options["config"])).expanduser()
-    facts = _facts(path)
+    facts = read_description(path)
     folders = [(path.parent / facts[f"part-{part}"]["part_graph"]).parent for part in range(facts["num_parts"])]
     graphs = [read_graph(folder / "graph.dgl") for folder in folders]
     tables = {file: [read_tensors(folder / file) for folder in folders] for file in _FILES[1:]}
@@ -38,8 +37,8 @@ def load(name: str, files: Files, options: Options) -> Graph:
     sources, destinations = _edges(graphs)
     edge_types = _typed(facts["edge_map"], relations)
     edge_ids = _originals(tables["orig_eids.dgl"], relations)
-    kept = np.flatnonzero(sources != destinations)
-    csr = csr_from_edges(sources[kept], destinations[kept], (facts["num_nodes"],) * 2, kept)
+    no_loops = np.flatnonzero(sources != destinations)
+    csr = csr_from_edges(sources[no_loops], destinations[no_loops], (facts["num_nodes"],) * 2, no_loops)
     position = csr.ids
     features, notes = _attribute(tables["node_feat.dgl"], kinds, "feat")
     labels, label_notes = _attribute(tables["node_feat.dgl"], kinds, "label")
@@ -62,22 +61,11 @@ def load(name: str, files: Files, options: Options) -> Graph:
         edge_weights=None if weights is None else weights[position].astype(np.float32),
         edge_features=None if edge_features is None else edge_features[position].astype(np.float32),
         part_bounds=_part_bounds(facts, kinds),
-        self_loops_dropped=len(sources) - len(kept),
+        self_loops_dropped=len(sources) - len(no_loops),
         sha256=combined_sha256({path.name: file_sha256(path), **hashes}),
         trust="local",
         notes=tuple(notes + label_notes + weight_notes + edge_notes),
     )
-
-
-def _facts(path: Path) -> dict[str, Any]:
-    try:
-        facts: dict[str, Any] = json.loads(path.read_text())
-        missing = {"num_parts", "num_nodes", "node_map", "edge_map", "ntypes", "etypes"} - set(facts)
-    except (OSError, ValueError, TypeError) as error:
-        raise ValueError(f"{path} does not describe a partition: {error}") from error
-    if missing:
-        raise ValueError(f"{path} does not describe a partition: it has no {', '.join(sorted(missing))}")
-    return facts
 
 
 def _typed(ranges: dict[str, list[list[int]]], kinds: list[str]) -> NDArray[np.int64]:
@@ -117,14 +105,14 @@ def _attribute(tables: list[dict[str, Any]], kinds: list[str], name: str) -> tup
 
 def _split(tables: list[dict[str, Any]], ranges: dict[str, list[list[int]]], nodes: int) -> NDArray[np.int8] | None:
     """Splits from the masks; a type without masks is in none."""
-    split, found = np.full(nodes, NO_SPLIT, dtype=np.int8), False
+    split, has_masks = np.full(nodes, NO_SPLIT, dtype=np.int8), False
     for part, table in enumerate(tables):
         for kind, spans in ranges.items():
-            for mask, name in _MASKS.items():
+            for mask, name in MASKS.items():
                 if f"{kind}/{mask}" in table:
-                    found = True
+                    has_masks = True
                     split[slice(*spans[part])][table[f"{kind}/{mask}"].astype(bool)] = SPLITS[name]
-    return split if found else None
+    return split if has_masks else None
 
 
 def _part_bounds(facts: dict[str, Any], kinds: list[str]) -> NDArray[np.int64]:

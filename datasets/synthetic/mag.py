@@ -34,7 +34,7 @@ _SMALLEST = 0.002
 class MagOptions:
     """``scale`` is the share of OGBN-MAG's nodes and edges; ``features`` per node, none by default."""
 
-    scale: float = 1.0
+    scale: float = 0.05
     features: int = 0
     seed: int = 0
 

@@ -67,11 +67,11 @@ def files_of(options: Mapping[str, Any]) -> dict[str, str]:
     """The paths of all tables by role: nodes and edges, or each of their types."""
     files: dict[str, str] = {}
     for role in ("nodes", "edges"):
-        given = options.get(role) or ""
-        if isinstance(given, Mapping):
-            files |= {f"{role}/{kind}": str(path) for kind, path in given.items()}
+        tables = options.get(role) or ""
+        if isinstance(tables, Mapping):
+            files |= {f"{role}/{kind}": str(path) for kind, path in tables.items()}
         else:
-            files[role] = str(given)
+            files[role] = str(tables)
     return files
 
 

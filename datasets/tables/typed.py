@@ -63,8 +63,8 @@ def load_typed(options: Options) -> Graph:
         kinds.append(np.full(table.rows, number, dtype=np.int32))
         weights.append(weights_of(table, tables.weight))
     source, destination = np.concatenate(sources), np.concatenate(destinations)
-    kept = np.flatnonzero(source != destination)
-    csr = csr_from_edges(source[kept], destination[kept], (total, total), kept)
+    no_loops = np.flatnonzero(source != destination)
+    csr = csr_from_edges(source[no_loops], destination[no_loops], (total, total), no_loops)
     features, notes = _alike([own.features for own in nodes.values()], "features")
     weight, weight_notes = _alike(weights, "weights of edges")
     labels, classes = _labels(list(nodes.values()))
@@ -82,7 +82,7 @@ def load_typed(options: Options) -> Graph:
         schema=schema,
         sha256=_sha256(tables, options),
         trust="local",
-        self_loops_dropped=len(source) - len(kept),
+        self_loops_dropped=len(source) - len(no_loops),
         notes=tuple(notes + weight_notes),
     )
 

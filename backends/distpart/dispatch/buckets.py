@@ -89,6 +89,7 @@ class EdgeBuckets:
         self.counts = np.array([np.load(folder / piece.folder / "counts.npy") for piece in pieces], np.int64).reshape(
             shape
         )
+        self.ends = np.cumsum(self.counts, axis=1)  # where the share of each part ends in a piece
         kinds = np.array([piece.kind for piece in pieces], dtype=np.int64)
         sizes = np.zeros((parts, relations), dtype=np.int64)
         for kind in range(relations):
@@ -101,15 +102,14 @@ class EdgeBuckets:
         self.first_ids = self.bounds[:, :-1].T[kinds].reshape(shape) + before
 
     def shares(self, part: int, kind: int | None = None) -> Iterator[Share]:
-        """The edges of a part, in the order of their new ids; of one relation alone if ``kind`` is given."""
+        """The edges of a part, in the order of their new ids; of relation ``kind`` alone unless it is ``None``."""
         for number, piece in enumerate(self.pieces):
             if kind in (None, piece.kind) and self.counts[number, part]:
                 yield self._share(number, part)
 
     def _share(self, number: int, part: int) -> Share:
         piece = self.pieces[number]
-        start = int(self.counts[number, :part].sum())
-        stop = start + int(self.counts[number, part])
+        start, stop = self.ends[number, part] - self.counts[number, part], self.ends[number, part]
         ends = np.load(self.folder / piece.folder / "ends.npy", mmap_mode="r")
         rows = np.load(self.folder / piece.folder / "rows.npy", mmap_mode="r")
         return Share(

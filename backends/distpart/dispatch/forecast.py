@@ -19,7 +19,7 @@ _GRAPH_NODE, _GRAPH_EDGE = 8 + 1 + 8 + 8, 8 + 8 + 8 + 1 + 8  # ids, flags, parts
 
 @dataclass(frozen=True)
 class Forecast:
-    """``nodes``: bytes of what is kept for each node; ``piece``: edges per task; ``rows`` of attributes at a time."""
+    """``nodes``: bytes of what is there for each node; ``piece``: edges per task; ``rows`` of attributes at a time."""
 
     nodes: int
     edges: int

@@ -1,12 +1,8 @@
 """The whole dispatch: map over pieces of edges, reduce over parts, resumed where it was cut short."""
 
 import shutil
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +12,8 @@ from backends.distpart.dispatch.metadata import check_name, part_folder, write_m
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.dispatch.part import PartOptions, PartWriter
 from backends.distpart.dispatch.plan import begin
-from backends.distpart.typed_graph import GraphError, TypedGraph
+from backends.distpart.dispatch.steps import Step, run_in_threads, run_on_ray
+from backends.distpart.typed_graph import TypedGraph
 from backends.folder_lock import locked
 from datasets.csr import index_dtype
 from datasets.files import atomic_file
@@ -24,6 +21,7 @@ from datasets.tables.out_of_core import Progress, silent
 
 NODE_MAP, EDGE_MAP = "node_map.npy", "edge_map.npy"
 RUN_ON = ("local", "ray")
+UNKNOWN = "unknown"  # method of an assignment that does not say it
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,7 @@ class DispatchOptions:
     address: str | None = None
     hops: int = 1
     original_ids: bool = False
-    method: str = "given"
+    method: str = UNKNOWN
 
     def __post_init__(self) -> None:
         """Raise ValueError for values that are not allowed."""
@@ -78,7 +76,7 @@ class DispatchJob:
         work = begin(self.folder, self.graph, self.numbering, options)
         try:
             return self._write(forecast, work)
-        except GraphError:  # parts of a wrong graph are of no use to a later call
+        except ValueError:  # parts of a wrong graph are of no use to a later call
             for part in range(self.numbering.count):
                 shutil.rmtree(self.folder / part_folder(part), ignore_errors=True)
             for name in (NODE_MAP, EDGE_MAP):
@@ -91,17 +89,12 @@ class DispatchJob:
     def _write(self, forecast: Forecast, work: Path) -> Path:
         numbering = self.numbering
         pieces = pieces_of(self.graph, forecast.piece)
-        run = self._runner()
-        run("map", write_bucket, (self.graph.without_attributes(), numbering, work), pieces)
-        buckets = EdgeBuckets(work, pieces, self.numbering.count, len(self.graph.schema.relations))
+        self._run_step(Step("map", write_bucket, (self.graph.without_attributes(), numbering, work), pieces))
+        buckets = EdgeBuckets(work, pieces, numbering.count, len(self.graph.schema.relations))
         self._write_maps(numbering, buckets)
         options = PartOptions(self.options.hops, self.options.original_ids, forecast.rows)
-        run(
-            "write",
-            write_part,
-            (PartWriter(self.graph, numbering, buckets, options), self.folder),
-            range(numbering.count),
-        )
+        writer = PartWriter(self.graph, numbering, buckets, options)
+        self._run_step(Step("write", write_part, (writer, self.folder), range(numbering.count)))
         path = write_metadata(
             self.folder, self.name, self.graph, numbering, buckets, self.options.method, self.options.hops
         )
@@ -122,34 +115,13 @@ class DispatchJob:
                     edges[starts[share.kind] + share.rows.astype(index_dtype(max(1, len(edges))))] = part
             edges.flush()
 
-    def _runner(self) -> Callable[..., None]:
+    def _run_step(self, step: Step) -> None:
         if self.options.run_on == "ray":
-            from backends.distpart.dispatch.on_ray import run_on_ray
-
-            return partial(run_on_ray, self.options.address, self.progress)
-        return partial(_run_in_threads, self.options.threads, self.progress)
+            run_on_ray(step, self.options.address, self.progress)
+        else:
+            run_in_threads(step, self.options.threads, self.progress)
 
 
 def write_part(writer: PartWriter, folder: Path, number: int) -> None:
     """Write one part, a task of the second step."""
     writer.write(number, folder / part_folder(number))
-
-
-def _run_in_threads(
-    threads: int,
-    progress: Progress,
-    step: str,
-    task: Callable[..., None],
-    shared: tuple[Any, ...],
-    arguments: Sequence[Any],
-) -> None:
-    """Call ``task(*shared, argument)`` for each argument; the first error ends the step."""
-    with ThreadPoolExecutor(threads) as pool:
-        futures = [pool.submit(task, *shared, argument) for argument in arguments]
-        try:
-            for done, future in enumerate(as_completed(futures), start=1):
-                future.result()
-                progress(step, done, len(futures))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise

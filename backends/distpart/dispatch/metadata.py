@@ -17,7 +17,9 @@ _NAME = re.compile(r"[A-Za-z0-9_]+")
 def check_name(name: str) -> str:
     """Return a graph's name; raises GraphError for one that cannot name DGL's files and servers."""
     if not _NAME.fullmatch(name):
-        raise GraphError(f"graph name {name!r} is not allowed: letters, digits and underscores")
+        raise GraphError(
+            f"graph name {name!r} is not allowed in DGL: name it by letters, digits and underscores (--name)"
+        )
     return name
 
 
@@ -48,18 +50,6 @@ def write_metadata(
     path = folder / f"{name}.json"
     write_atomic({path: json.dumps(facts, indent=1)})
     return path
-
-
-def read_metadata(path: Path) -> dict[str, Any]:
-    """Read the JSON of a partition; raises GraphError for a file that is none."""
-    try:
-        facts: dict[str, Any] = json.loads(path.read_text())
-        missing = {"num_parts", "node_map", "edge_map", "ntypes", "etypes", "part-0"} - set(facts)
-    except (ValueError, TypeError) as error:
-        raise GraphError(f"{path} is no description of a partition: {error}") from error
-    if missing:
-        raise GraphError(f"{path} is no description of a partition: {', '.join(sorted(missing))} missing")
-    return facts
 
 
 def _ranges(kinds: Any, bounds: Any) -> dict[str, list[list[int]]]:

@@ -15,7 +15,7 @@ Parts = NDArray[np.int32]
 class Numbering:
     """Parts and new ids of all nodes.
 
-    ``parts`` int32 and ``new_ids`` are given by homogeneous original id; ``originals`` is the inverse of ``new_ids``.
+    ``parts`` int32 and ``new_ids`` are in the order of homogeneous original ids, ``originals`` in that of new ones.
     ``bounds`` int64 [parts, types + 1]: first new id of each type of a part, and the end of the last one.
     """
 
@@ -35,7 +35,7 @@ class Numbering:
         return cls(count, parts, _inverse(originals), originals, bounds)
 
     @classmethod
-    def given(cls, graph: TypedGraph, parts: Parts, count: int, new_ids: NDArray[np.integer]) -> "Numbering":
+    def with_ids(cls, graph: TypedGraph, parts: Parts, count: int, new_ids: NDArray[np.integer]) -> "Numbering":
         """Take over new ids; raises GraphError unless they are contiguous by part and type."""
         bounds = _bounds(graph, parts, count)
         if not np.array_equal(np.sort(new_ids), np.arange(graph.total_nodes)):
@@ -55,13 +55,13 @@ class Numbering:
         return int(self.bounds[part, 0]), int(self.bounds[part, -1])
 
     def types_of(self, new_ids: NDArray[np.integer]) -> NDArray[np.int16]:
-        """The type of each node, given by new id."""
+        """The type of the node of each new id."""
         kinds = self.bounds.shape[1] - 1
         ranges = np.searchsorted(self.bounds[:, 1:].ravel(), new_ids, side="right")
         return (ranges % kinds).astype(np.int16)
 
     def part_of(self, new_ids: NDArray[np.integer]) -> NDArray[np.int64]:
-        """The part of each node, given by new id."""
+        """The part of the node of each new id."""
         return np.searchsorted(self.bounds[:, -1], new_ids, side="right")
 
     def originals_of_type(self, graph: TypedGraph, part: int, kind: int) -> Ids:

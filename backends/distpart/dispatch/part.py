@@ -79,7 +79,7 @@ class PartWriter:
         return np.concatenate(halo), far_edges
 
     def _in_edges_of(self, nodes: NDArray[np.int64]) -> list[Share]:
-        """Edges of other parts to the given nodes."""
+        """Edges of other parts to some nodes."""
         wanted = np.zeros(self.graph.total_nodes, dtype=bool)
         wanted[nodes] = True
         parts = np.unique(self.numbering.part_of(nodes)).tolist()
@@ -162,7 +162,7 @@ class PartWriter:
 
 @dataclass(frozen=True)
 class _Shares:
-    """One array for each share, made when it is asked for."""
+    """One array for each share, computed when it is asked for."""
 
     shares: Callable[[], Iterable[Share]]
     value: Callable[[Share], NDArray[Any]]

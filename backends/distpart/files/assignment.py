@@ -5,7 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
+from backends.distpart.dispatch.job import UNKNOWN
 from backends.distpart.dispatch.numbering import Parts
+from backends.distpart.files.json_file import read_object
 from backends.distpart.typed_graph import GraphError, TypedGraph
 from datasets.files import atomic_folder
 
@@ -39,13 +41,11 @@ def read_assignment(graph: TypedGraph, folder: Path) -> tuple[Parts, int, str]:
     Raises GraphError naming file and row for what is missing, not a number, or no part.
     """
     path = folder / META
+    facts = read_object(path)
     try:
-        facts = json.loads(path.read_text())
-        count, method = int(facts["num_parts"]), str(facts.get("method", facts.get("algo_name", "given")))
-    except FileNotFoundError as error:
-        raise GraphError(f"{path} does not exist: an assignment has one") from error
+        count, method = int(facts["num_parts"]), str(facts.get("method", facts.get("algo_name", UNKNOWN)))
     except (ValueError, KeyError, TypeError) as error:
-        raise GraphError(f"{path} does not say num_parts: {error}") from error
+        raise GraphError(f"{path} does not say num_parts, an integer: {error}") from error
     if count < 1:
         raise GraphError(f"{path} says num_parts={count}: at least 1")
     pieces = [_read(folder / f"{kind}.txt", graph.nodes[kind], count) for kind in graph.schema.node_types]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from backends.distpart.files.columns import FileColumn, as_numpy, write_column
+from backends.distpart.files.json_file import read_object
 from backends.distpart.typed_graph import ArrayEdges, Attributes, GraphError, Ids, RelationEdges, TypedGraph
 from datasets.features import SparseFeatures
 from datasets.files import atomic_folder
@@ -46,12 +47,7 @@ def read_chunked(folder: Path, workspace: Path) -> TypedGraph:
     GraphError naming the file, and the row where there is one.
     """
     path = folder / METADATA
-    try:
-        facts = json.loads(path.read_text())
-    except FileNotFoundError as error:
-        raise GraphError(f"{path} does not exist: a chunked graph has one") from error
-    except ValueError as error:
-        raise GraphError(f"{path} is no JSON: {error}") from error
+    facts = read_object(path)
     reader = _Reader(path, facts, workspace)
     schema = Schema(tuple(reader.fact("node_type")), tuple(Relation.parse(kind) for kind in reader.fact("edge_type")))
     edges: dict[Relation, RelationEdges] = {}
@@ -99,7 +95,7 @@ class _Reader:
         if not isinstance(entry, Mapping) or not entry.get("data"):
             raise GraphError(f"{self.path} names no files for {what}")
         form = entry.get("format", {})
-        given = [self.path.parent / name for name in entry["data"]]
+        paths = [self.path.parent / name for name in entry["data"]]
         files = tuple(
             as_numpy(
                 file,
@@ -107,9 +103,9 @@ class _Reader:
                 form.get("delimiter", " "),
                 self.workspace / f"{what}-{i}.npy".replace("/", "-"),
             )
-            for i, file in enumerate(given)
+            for i, file in enumerate(paths)
         )
-        column = FileColumn(files, tuple(map(str, given)))
+        column = FileColumn(files, tuple(map(str, paths)))
         lengths = column.lengths()
         expected = lengths if sizes is None else sizes if len(sizes) == len(lengths) else None
         if expected is None:
@@ -135,9 +131,9 @@ def write_chunked(graph: TypedGraph, folder: Path, chunks: int, form: str = "num
     """
     if folder.exists():
         raise ValueError(f"{folder} exists: choose another folder")
-    for given in (form, edge_form):
-        if given not in FORMATS:
-            raise ValueError(f"format {given!r} is not allowed: one of {', '.join(FORMATS)}")
+    for name in (form, edge_form):
+        if name not in FORMATS:
+            raise ValueError(f"format {name!r} is not allowed: one of {', '.join(FORMATS)}")
     if chunks < 1:
         raise ValueError(f"chunks={chunks} must be at least 1")
     with atomic_folder(folder) as temporary:

@@ -236,7 +236,7 @@ def test_trainers_are_parts_of_parts(tmp_path):
         ({"objtype": "speed"}, "one of cut"),
         ({"num_hops": 0}, "at least 1"),
         ({"num_trainers_per_machine": 0}, "at least 1"),
-        ({"balance_ntypes": np.zeros(3)}, "given for 3 nodes"),
+        ({"balance_ntypes": np.zeros(3)}, "3 classes to balance for 40 nodes"),
         ({"balance_ntypes": {"planet": np.zeros(3)}}, "node type planet"),
     ],
     ids=str,
@@ -268,6 +268,15 @@ def test_tensors_of_all_types_are_read_back(tmp_path):
     for name, array in tensors.items():
         assert stored[name].dtype == array.dtype
         np.testing.assert_array_equal(stored[name], array)
+
+
+@pytest.mark.parametrize("dtype", ["u2", "u4", "u8", "c8", "U3"])
+def test_attributes_that_dgl_has_no_type_for_are_refused_and_nothing_is_left(dtype, tmp_path):
+    graph = homogeneous()
+    graph.node_data["_N"]["odd"] = np.ones(40).astype(dtype)
+    with pytest.raises(ValueError, match=r"DGL has no tensors of .*give signed integers"):
+        dispatched(graph, random_parts(graph, 2), 2, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @settings(deadline=None, max_examples=60)

@@ -1,6 +1,7 @@
 """Formats around partitions: chunked graphs, assignments, the text of pm_dglpart; bad input names file and row."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -144,7 +145,7 @@ SPOILT = {
         r"feat-1\.npy has rows of int64",
     ),
     "another width": (rewrite("node_data/paper/feat-1.npy", lambda a: a[:, :1]), r"feat-1\.npy has rows"),
-    "a row too few": (rewrite("node_data/paper/feat-1.npy", lambda a: a[:-1]), "paper/feat has 36 rows for 37"),
+    "a row too few": (rewrite("node_data/paper/feat-1.npy", lambda a: a[:-1]), "paper/feat has 36 rows, there are 37 of paper"),
     "NaN": (rewrite("node_data/paper/feat-1.npy", nan), r"feat-1\.npy: row 2 is not finite"),
     "text for an id": (
         lambda f: (f / "edge_index/author:writes:paper0.txt").write_text("1 x\n" * 30),
@@ -174,8 +175,6 @@ def test_a_spoilt_chunked_graph_is_refused_by_name_and_nothing_is_left(what, tmp
         run("partition", tmp_path / "chunks", "-p", 2, "-o", tmp_path / "out", "--name", "toy", "--method", "random")
         == 2
     )
-    import re
-
     assert re.search(message, capsys.readouterr().err)
     assert not list(tmp_path.glob("out/*.json"))
     assert not list(tmp_path.glob("out/part*"))
@@ -194,10 +193,10 @@ def test_a_spoilt_chunked_graph_is_refused_by_name_and_nothing_is_left(what, tmp
 )
 def test_a_spoilt_assignment_is_refused(file, text, message, tmp_path):
     graph = stored_graph()
-    write_assignment(graph, np.zeros(graph.total_nodes, np.int32), 3, "random", tmp_path / "given")
-    (tmp_path / "given" / file).write_text(text)
+    write_assignment(graph, np.zeros(graph.total_nodes, np.int32), 3, "random", tmp_path / "assigned")
+    (tmp_path / "assigned" / file).write_text(text)
     with pytest.raises(GraphError, match=message):
-        read_assignment(graph, tmp_path / "given")
+        read_assignment(graph, tmp_path / "assigned")
 
 
 TOY_NODES = ["0 1 0 0 7.5", "0 1 0 1 8.5", "0 1 0 2 9.5", "1 0 1 0 1.5", "1 0 1 1 2.5", "1 0 1 2 3.5", "1 0 1 3 4.5"]
@@ -327,8 +326,6 @@ def test_the_dialect_with_lists_writes_a_part_for_each_node(tmp_path, monkeypatc
     ids=str,
 )
 def test_spoilt_text_is_refused_by_file_and_row(changes, message, tmp_path, monkeypatch, capsys):
-    import re
-
     write_toy(tmp_path, **changes)
     monkeypatch.chdir(tmp_path)
     assert run("dglpart", "toy", 2) == 2
@@ -376,9 +373,9 @@ def test_new_ids_that_are_not_contiguous_are_refused():
     graph = stored_graph(schema=TYPED)
     parts = np.zeros(graph.total_nodes, np.int32)
     with pytest.raises(GraphError, match="each once"):
-        Numbering.given(graph, parts, 1, np.zeros(graph.total_nodes, np.int64))
+        Numbering.with_ids(graph, parts, 1, np.zeros(graph.total_nodes, np.int64))
     with pytest.raises(GraphError, match="not contiguous"):
-        Numbering.given(graph, parts, 1, np.arange(graph.total_nodes)[::-1].copy())
+        Numbering.with_ids(graph, parts, 1, np.arange(graph.total_nodes)[::-1].copy())
 
 
 def test_the_real_program_is_run_where_it_is_installed(tmp_path, monkeypatch, capfd):

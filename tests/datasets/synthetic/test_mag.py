@@ -1,10 +1,14 @@
 """The typed graph with OGBN-MAG's counts: its schema is the guide's, its relations are simple, types are contiguous."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
+import yaml
 
 from datasets.registry import load_dataset
-from datasets.synthetic.mag import EDGES, NODES, ORDER
+from datasets.synthetic.mag import EDGES, NODES, ORDER, MagOptions
+from harness.planning.compose import CONF
 
 SMALL = {"scale": 0.002, "features": 3}
 
@@ -32,6 +36,11 @@ def test_edges_of_a_relation_connect_its_types_and_are_distinct(tmp_path):
         assert len(np.unique(sources.astype(np.int64) * graph.nodes + destinations)) == chosen.sum()
     papers = graph.node_types == graph.schema.node_types.index("paper")
     assert ((graph.labels >= 0) == papers).all()
+
+
+def test_the_configuration_has_the_generators_defaults():
+    values = yaml.safe_load((CONF / "dataset" / "lookalike_mag.yaml").read_text())
+    assert values["options"] == asdict(MagOptions())
 
 
 def test_a_seed_names_one_graph_and_bad_options_are_refused(tmp_path):

@@ -23,7 +23,7 @@ SECTIONS = {
         "files of a small graph back.",
         jobs.jobs,
         terms={
-            "to DGL": "seconds of DGL's partition_graph over these",
+            "to DGL": "seconds of DGL's partition_graph over these, random assignments beside random ones",
             "memory": "what the job took above what was resident before it, which holds the graph and its features",
         },
     ),

@@ -4,7 +4,7 @@ from harness.report import formats
 from harness.report.comparisons import Comparison
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.rows import Row
-from harness.report.suites.records import SuiteRecords, backend, call_seconds
+from harness.report.suites.records import SuiteRecords, backend, call_seconds, option
 
 HEADS = ("engine", ("job", "s"), "to DGL", "memory", "of DGL's memory", ("files", "MiB"), ("cut", "%"), "balance")
 
@@ -15,8 +15,12 @@ def jobs(records: SuiteRecords) -> list[Block]:
 
 
 def _table(comparison: Comparison) -> Table:
-    dgl = next((row for row in comparison.rows if row.ok and backend(row) == "dgl"), None)
-    return Table(columns(*HEADS), [_row(row, dgl) for row in comparison.rows])
+    of_dgl = {_is_random(row): row for row in comparison.rows if row.ok and backend(row) == "dgl"}
+    return Table(columns(*HEADS), [_row(row, of_dgl.get(_is_random(row))) for row in comparison.rows])
+
+
+def _is_random(row: Row) -> bool:
+    return "random" in (option(row, "part_method"), option(row, "method"))
 
 
 def _row(row: Row, dgl: Row | None) -> list[Cell]:
