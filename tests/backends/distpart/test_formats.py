@@ -145,7 +145,10 @@ SPOILT = {
         r"feat-1\.npy has rows of int64",
     ),
     "another width": (rewrite("node_data/paper/feat-1.npy", lambda a: a[:, :1]), r"feat-1\.npy has rows"),
-    "a row too few": (rewrite("node_data/paper/feat-1.npy", lambda a: a[:-1]), "paper/feat has 36 rows, there are 37 of paper"),
+    "a row too few": (
+        rewrite("node_data/paper/feat-1.npy", lambda a: a[:-1]),
+        "feat has 36 rows, there are 37 of paper",
+    ),
     "NaN": (rewrite("node_data/paper/feat-1.npy", nan), r"feat-1\.npy: row 2 is not finite"),
     "text for an id": (
         lambda f: (f / "edge_index/author:writes:paper0.txt").write_text("1 x\n" * 30),
