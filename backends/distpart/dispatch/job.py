@@ -12,7 +12,7 @@ from backends.distpart.dispatch.metadata import check_name, part_folder, write_m
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.dispatch.part import PartOptions, PartWriter
 from backends.distpart.dispatch.plan import begin
-from backends.distpart.dispatch.steps import Step, run_in_threads, run_on_ray
+from backends.distpart.dispatch.steps import DispatchStep, run_in_threads, run_on_ray
 from backends.distpart.typed_graph import TypedGraph
 from backends.folder_lock import locked
 from datasets.csr import index_dtype
@@ -89,12 +89,12 @@ class DispatchJob:
     def _write(self, forecast: Forecast, work: Path) -> Path:
         numbering = self.numbering
         pieces = pieces_of(self.graph, forecast.piece)
-        self._run_step(Step("map", write_bucket, (self.graph.without_attributes(), numbering, work), pieces))
+        self._run_step(DispatchStep("map", write_bucket, (self.graph.without_attributes(), numbering, work), pieces))
         buckets = EdgeBuckets(work, pieces, numbering.count, len(self.graph.schema.relations))
         self._write_maps(numbering, buckets)
         options = PartOptions(self.options.hops, self.options.original_ids, forecast.rows)
         writer = PartWriter(self.graph, numbering, buckets, options)
-        self._run_step(Step("write", write_part, (writer, self.folder), range(numbering.count)))
+        self._run_step(DispatchStep("write", write_part, (writer, self.folder), range(numbering.count)))
         path = write_metadata(
             self.folder, self.name, self.graph, numbering, buckets, self.options.method, self.options.hops
         )
@@ -115,7 +115,7 @@ class DispatchJob:
                     edges[starts[share.kind] + share.rows.astype(index_dtype(max(1, len(edges))))] = part
             edges.flush()
 
-    def _run_step(self, step: Step) -> None:
+    def _run_step(self, step: DispatchStep) -> None:
         if self.options.run_on == "ray":
             run_on_ray(step, self.options.address, self.progress)
         else:

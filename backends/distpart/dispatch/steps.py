@@ -10,7 +10,7 @@ from datasets.tables.out_of_core import Progress
 
 
 @dataclass(frozen=True)
-class Step:
+class DispatchStep:
     """``task(*shared, argument)`` for each argument; tasks write files of their own and return nothing."""
 
     name: str
@@ -19,7 +19,7 @@ class Step:
     arguments: Sequence[Any]
 
 
-def run_in_threads(step: Step, threads: int, progress: Progress) -> None:
+def run_in_threads(step: DispatchStep, threads: int, progress: Progress) -> None:
     """Run all tasks; the first error ends the step."""
     with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(step.task, *step.shared, argument) for argument in step.arguments]
@@ -32,7 +32,7 @@ def run_in_threads(step: Step, threads: int, progress: Progress) -> None:
             raise
 
 
-def run_on_ray(step: Step, address: str | None, progress: Progress) -> None:
+def run_on_ray(step: DispatchStep, address: str | None, progress: Progress) -> None:
     """Run each task on a machine of a cluster, all of which reach the folders of the graph and of the parts.
 
     ``shared`` is sent once. Raises ValueError where Ray is not installed, and the error of the first task that fails.
