@@ -21,7 +21,7 @@ class DistpartConfig(BackendConfig):
 
     name: str = "distpart"
     method: str = setting("multilevel", choices=METHODS)
-    cycles: int = setting(2, least=1)
+    cycles: int = setting(1, least=1)
     passes: int = setting(1, least=1)
     memory: float = setting(0.0, least=0.0, before=0.0)
 

@@ -15,7 +15,7 @@ from datasets.randomness import stream
 
 COARSEST = 2048  # nodes of the smallest graph, more with many parts
 NODES_PER_PART = 32
-CLUSTER_ROUNDS, REFINE_ROUNDS, CLIMBS = 5, 8, 1
+CLUSTER_ROUNDS, REFINE_ROUNDS, CLIMBS = 2, 8, 1
 LEAST_SHRINKAGE = 0.95
 
 
@@ -39,7 +39,7 @@ class Multilevel:
                 graphs, labels = self._coarsened(graph, parts, cycle, largest)
             with clock.phase("cut"):
                 if parts is None:
-                    parts = initial_parts(graphs[-1], self.count, self.bounds, self.seed)
+                    parts = initial_parts(graphs[-1], self.count, self.bounds, self.seed, self.threads)
                 else:
                     for own in labels:
                         parts = _of_clusters(parts, own)

@@ -136,6 +136,21 @@ class UndirectedGraph:
         extension.refine(*self._arrays, bounds, rounds, climbs, key, parts, loads, threads)
         return loads
 
+    def cut_of(self, parts: Parts) -> int:
+        """The weight of the edges between different parts; for small graphs, as it makes arrays of all edges."""
+        cut = np.repeat(parts, np.diff(self.starts)) != parts[self.neighbours]
+        total = np.count_nonzero(cut) if self.edge_weights is None else int(self.edge_weights[cut].sum())
+        return int(total) // 2
+
+    def heaviest(self, most: int, threads: int) -> "UndirectedGraph":
+        """The graph without the edges that are not among the ``most`` heaviest ones of either of their ends."""
+        marks = np.empty(len(self.neighbours), dtype=np.uint8)
+        extension.mark_heaviest(*self._arrays, most, marks, threads)
+        mask = marks.view(bool)
+        starts = np.concatenate(([0], np.cumsum(mask)))[self.starts]
+        weights = None if self.edge_weights is None else self.edge_weights[mask]
+        return UndirectedGraph(starts, self.neighbours[mask], self.node_weights, weights)
+
     def streamed(self, count: int, bounds: Weights, slope: float, passes: int) -> Parts:
         """Parts of the nodes in the order of their numbers, by LDG (``slope=0``) or Fennel, given ``passes`` times."""
         parts = np.empty(self.nodes, dtype=np.int32)

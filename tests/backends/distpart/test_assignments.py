@@ -142,6 +142,35 @@ def test_contraction_keeps_all_weights_and_edges_between_clusters(threads):
     np.testing.assert_array_equal(weights_between, expected)
 
 
+def test_isolated_nodes_are_contracted_within_the_bounds_and_parts_they_are_in():
+    graph = graph_of([0, 1], [1, 2], 5000)
+    fine, parts = UndirectedGraph.of(graph.csr, np.ones((5000, 1)), 2), (np.arange(5000) % 3).astype(np.int32)
+    labels = fine.clusters(np.array([10]), 5, 3, 2, parts)
+    assert np.bincount(labels, minlength=5000).max() == 10
+    assert len(np.unique(labels)) <= 510
+    assert len(np.unique(labels * 3 + parts)) == len(np.unique(labels))
+
+
+@pytest.mark.parametrize("most", [1, 3, 1000])
+def test_the_heaviest_edges_of_each_node_stay_in_both_directions(most):
+    graph = awkward_graph(7, 300, 4000)
+    fine = UndirectedGraph.of(graph.csr, np.ones((graph.nodes, 1)), 2)
+    coarse = fine.contracted(fine.clusters(np.array([3]), 5, 3, 2), 2)
+
+    def dense(sparse):
+        matrix = np.zeros((sparse.nodes, sparse.nodes), dtype=np.int64)
+        matrix[np.repeat(np.arange(sparse.nodes), np.diff(sparse.starts)), sparse.neighbours] = sparse.edge_weights
+        return matrix
+
+    before, after = dense(coarse), dense(coarse.heaviest(most, 2))
+    np.testing.assert_array_equal(after, after.T)
+    np.testing.assert_array_equal(after[after > 0], before[after > 0])
+    for row, rest in zip(before, after, strict=True):
+        heaviest = np.sort(rest[rest > 0])[::-1][:most]
+        np.testing.assert_array_equal(heaviest, np.sort(row[row > 0])[::-1][:most])
+    assert np.count_nonzero(after) <= 2 * most * coarse.nodes
+
+
 def test_refinement_lowers_the_cut_and_keeps_the_bounds():
     graph = grid(40)
     fine = UndirectedGraph.of(graph.csr, np.ones((graph.nodes, 1)), 1)

@@ -2,6 +2,7 @@
 #include "partition/clustering.hpp"
 #include "partition/contraction.hpp"
 #include "partition/hill_climbing.hpp"
+#include "partition/sparsification.hpp"
 #include "partition/streaming.hpp"
 #include "partition/symmetric.hpp"
 
@@ -59,8 +60,8 @@ int64_t contract_rows(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t>
                       Out<int64_t> weights, int threads) {
     nb::gil_scoped_release released;
     return kernels::contract_rows(graph_of(starts, neighbours, edge_weights, node_weights), labels.data(),
-                                  int64_t(first.shape(0)) - 1, first.data(), members.data(), capacity.data(), begin, end, threads, lengths.data(),
-                                  out.data(), weights.data());
+                                  int64_t(first.shape(0)) - 1, first.data(), members.data(), capacity.data(), begin, end,
+                                  threads, lengths.data(), out.data(), weights.data());
 }
 
 void refine(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights, In<int64_t> node_weights,
@@ -69,6 +70,12 @@ void refine(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weig
     nb::gil_scoped_release released;
     kernels::refine(graph_of(starts, neighbours, edge_weights, node_weights), bounds.data(), int64_t(loads.shape(0)),
                     rounds, climbs, key, threads, parts.data(), loads.data());
+}
+
+void mark_heaviest(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights, In<int64_t> node_weights,
+                   int64_t most, Out<uint8_t> marks, int threads) {
+    nb::gil_scoped_release released;
+    kernels::mark_heaviest(graph_of(starts, neighbours, edge_weights, node_weights), most, threads, marks.data());
 }
 
 void stream(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights, In<int64_t> node_weights,
@@ -95,6 +102,8 @@ void define_partition(nb::module_& m) {
           "threads"_a);
     m.def("refine", &refine, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a, "bounds"_a,
           "rounds"_a, "climbs"_a, "key"_a, "parts"_a, "loads"_a, "threads"_a);
+    m.def("mark_heaviest", &mark_heaviest, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a,
+          "most"_a, "marks"_a, "threads"_a);
     m.def("stream", &stream, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a, "bounds"_a,
           "slope"_a, "passes"_a, "parts"_a, "loads"_a);
 }

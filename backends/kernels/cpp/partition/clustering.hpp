@@ -4,6 +4,19 @@
 
 namespace kernels {
 
+// Nodes of one block, which one thread gives labels to, one node after the other; it sees its own new labels, and those
+// of other blocks as they were before the group.
+struct Block {
+    int64_t begin, size;
+    int32_t* fresh;         // [size]
+    const int32_t* labels;  // [nodes]
+
+    int32_t label(int64_t node) const {
+        const int64_t place = node - begin;
+        return uint64_t(place) < uint64_t(size) ? fresh[place] : labels[node];
+    }
+};
+
 struct Clustering {
     const WeightedGraph& graph;
     const int64_t* bounds;  // [constraints], of each cluster
@@ -13,6 +26,8 @@ struct Clustering {
     uint64_t key;
     int threads;
 
+    static constexpr int64_t kGroups = 8, kBlocks = 2048, kLargestBlock = 1024;
+
     // Every node is a cluster of its own.
     void begin() {
         for (int64_t node = 0; node < graph.nodes; ++node) {
@@ -21,12 +36,11 @@ struct Clustering {
         }
     }
 
-    // The label with the largest sum over the node's neighbours; of equal ones that with the largest hash. With
+    // The label with the largest sum over the node's neighbours, `sums`; of equal ones that with the largest hash. With
     // `bounded` a label whose cluster the node does not fit in is left out. The node's own label where there is none.
-    int32_t best(int64_t node, LabelSums& sums, bool bounded) const {
-        sums.of_neighbours(graph, node, labels, graph.nodes);
+    int32_t best(int64_t node, int32_t own, const LabelSums& sums, bool bounded) const {
         const auto allowed = [&](int32_t label) { return parts == nullptr || parts[label] == parts[node]; };
-        int32_t chosen = labels[node];
+        int32_t chosen = own;
         int64_t most = 0;
         uint64_t largest = 0;  // hash of the chosen label, 0 until it is needed
         for (int64_t i = 0; i < sums.count(); ++i) {
@@ -38,15 +52,54 @@ struct Clustering {
                 if (largest == 0) largest = keyed(key, chosen);
                 if ((hash = keyed(key, label)) <= largest) continue;
             }
-            if (bounded && label != labels[node] && !loads.fits(label, graph.weights_of(node), bounds)) continue;
+            if (bounded && label != own && !loads.fits(label, graph.weights_of(node), bounds)) continue;
             chosen = label, most = sum, largest = hash;
         }
         return chosen;
     }
 
-    void choose(const int32_t* nodes, int64_t count, bool bounded, int32_t* chosen) const {
-        for_each_node(graph, nodes, count, threads,
-                      [&](int64_t i, LabelSums& sums) { chosen[i] = best(nodes[i], sums, bounded); });
+    // Choose labels of a block's nodes in a random order, so that no label runs along the order of the nodes.
+    void choose(const Block& block, LabelSums& sums) const {
+        int64_t places = 1;
+        while (places < block.size) places *= 2;
+        const uint64_t hash = keyed(key, block.begin);
+        const uint64_t step = hash | 1, shift = hash >> 32;
+        for (int64_t i = 0; i < places; ++i) {
+            const int64_t place = int64_t((uint64_t(i) * step + shift) & uint64_t(places - 1));
+            if (place >= block.size) continue;
+            const int64_t node = block.begin + place;
+            sums.reset(graph.degree(node), graph.nodes);
+            sums.add_neighbours(graph, node, labels, [&](int32_t other) { return block.label(other); });
+            block.fresh[place] = best(node, block.fresh[place], sums, true);
+        }
+    }
+
+    // One round over all nodes, `blocks` of `size` nodes of one group at the same time; `fresh` [nodes] is scratch
+    // memory. Returns the number of nodes that moved.
+    int64_t round(int64_t size, int32_t* fresh) {
+        const int64_t blocks = (graph.nodes + size - 1) / size;
+        std::vector<int64_t> group;
+        int64_t moved = 0;
+        for (int64_t g = 0; g < kGroups; ++g) {
+            group.clear();
+            for (int64_t block = 0; block < blocks; ++block)
+                if (int64_t(keyed(key, block) % kGroups) == g) group.push_back(block * size);
+#pragma omp parallel num_threads(threads) if (size * int64_t(group.size()) > 512)
+            {
+                LabelSums sums;
+#pragma omp for schedule(dynamic, 4)
+                for (size_t i = 0; i < group.size(); ++i) {
+                    const Block block{group[i], std::min(size, graph.nodes - group[i]), fresh + group[i], labels};
+                    std::copy_n(labels + block.begin, block.size, block.fresh);
+                    choose(block, sums);
+                }
+            }
+            for (const int64_t begin : group)
+                for (int64_t node = begin; node < std::min(begin + size, graph.nodes); ++node)
+                    if (fresh[node] != labels[node] && loads.fits(fresh[node], graph.weights_of(node), bounds))
+                        move(node, fresh[node]), ++moved;
+        }
+        return moved;
     }
 
     void move(int64_t node, int32_t label) {
@@ -55,39 +108,27 @@ struct Clustering {
         labels[node] = label;
     }
 
-    // One round over the nodes that are awake; returns the number of nodes that moved.
-    int64_t round(Turns& turns) {
-        std::vector<int32_t> chosen;
-        int64_t moved = 0;
-        for (int64_t g = 0; g < Turns::kGroups; ++g) {
-            const std::vector<int32_t>& nodes = turns.next(g);
-            chosen.resize(nodes.size());
-            choose(nodes.data(), int64_t(nodes.size()), true, chosen.data());
-            for (size_t i = 0; i < nodes.size(); ++i) {
-                if (chosen[i] == labels[nodes[i]]) continue;
-                if (!loads.fits(chosen[i], graph.weights_of(nodes[i]), bounds)) continue;
-                move(nodes[i], chosen[i]), turns.wake_neighbours(graph, nodes[i]), ++moved;
-            }
-        }
-        return moved;
-    }
-
     // Nodes that stayed alone, as the cluster that they would join is full, join each other where they would join the
-    // same one: leaves of a hub would never shrink else.
+    // same one, or have no neighbour at all: leaves of a hub and isolated nodes would never shrink else.
     void join_singles() {
         std::vector<int32_t> members(graph.nodes, 0), single, favourite;
         for (int64_t node = 0; node < graph.nodes; ++node) ++members[labels[node]];
         for (int64_t node = 0; node < graph.nodes; ++node)
             if (members[labels[node]] == 1) single.push_back(int32_t(node));
         favourite.resize(single.size());
-        choose(single.data(), int64_t(single.size()), false, favourite.data());
-        std::vector<int32_t> open(graph.nodes, -1);  // by favourite: the cluster that takes further nodes
+        for_each(int64_t(single.size()), threads, [&](int64_t i, LabelSums& sums) {
+            sums.of_neighbours(graph, single[i], labels, graph.nodes);
+            favourite[i] = best(single[i], labels[single[i]], sums, false);
+        });
+        // the cluster that takes further nodes, by their favourite or, of isolated ones, by their part
+        std::vector<int32_t> open(graph.nodes, -1), isolated(graph.nodes, -1);
         for (size_t i = 0; i < single.size(); ++i) {
-            const int32_t node = single[i], target = open[favourite[i]];
+            const int32_t node = single[i], part = parts == nullptr ? 0 : parts[node];
+            int32_t& target = graph.degree(node) == 0 ? isolated[part] : open[favourite[i]];
             if (target >= 0 && loads.fits(target, graph.weights_of(node), bounds))
                 move(node, target);
             else
-                open[favourite[i]] = labels[node];
+                target = labels[node];
         }
     }
 };
@@ -97,9 +138,10 @@ inline void cluster(const WeightedGraph& graph, const int64_t* bounds, const int
                     int threads, int32_t* labels, int64_t* loads) {
     Clustering clustering{graph, bounds, parts, labels, {loads, graph.constraints}, key, threads};
     clustering.begin();
-    Turns turns(graph.nodes, key);
+    const int64_t size = std::clamp(graph.nodes / Clustering::kBlocks, int64_t(1), Clustering::kLargestBlock);
+    std::vector<int32_t> fresh(graph.nodes);
     for (int round = 0; round < rounds; ++round)
-        if (clustering.round(turns) * 1000 < graph.nodes) break;
+        if (clustering.round(size, fresh.data()) * 1000 < graph.nodes) break;
     clustering.join_singles();
 }
 

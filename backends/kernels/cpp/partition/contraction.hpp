@@ -40,8 +40,8 @@ inline void clusters_of(const WeightedGraph& graph, const int32_t* labels, int64
 // Rows `begin` to below `end` of the graph of clusters, one after the other in `neighbours` and `weights`, which have
 // room for the rows' capacity; `lengths` [end - begin]. Returns their sum.
 inline int64_t contract_rows(const WeightedGraph& graph, const int32_t* labels, int64_t clusters,
-                             const int64_t* first, const int32_t* members, const int64_t* capacity, int64_t begin, int64_t end, int threads,
-                             int64_t* lengths, int32_t* neighbours, int64_t* weights) {
+                             const int64_t* first, const int32_t* members, const int64_t* capacity, int64_t begin,
+                             int64_t end, int threads, int64_t* lengths, int32_t* neighbours, int64_t* weights) {
 #pragma omp parallel num_threads(threads) if (capacity[end] - capacity[begin] > 512)
     {
         LabelSums sums;

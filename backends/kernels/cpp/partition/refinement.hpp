@@ -25,17 +25,17 @@ struct Refinement {
     }
 
     // The part that lowers the cut most, of those that the node fits in; of equal ones the lighter one, then the first.
-    // With `anywhere` also parts without a neighbour of the node.
-    Move best(int64_t node, LabelSums& sums, bool anywhere) const {
+    // `sums` are the weights of its edges by part; with `anywhere` also parts that it has no edge to.
+    template <class Sums>
+    Move best_of(int64_t node, const Sums& sums, bool anywhere) const {
         const int32_t own = parts[node];
-        sums.of_neighbours(graph, node, parts, count);
         int64_t inside = 0, most = -1;
         int32_t chosen = own;
         const auto consider = [&](int32_t part, int64_t sum) {
-            if (part == own || !loads.fits(part, graph.weights_of(node), bounds)) return;
+            if (sum < most || part == own || !loads.fits(part, graph.weights_of(node), bounds)) return;
             const bool lighter = loads.of(part)[0] < loads.of(chosen)[0] ||
                                  (loads.of(part)[0] == loads.of(chosen)[0] && part < chosen);
-            if (sum > most || (sum == most && lighter)) chosen = part, most = sum;
+            if (sum > most || lighter) chosen = part, most = sum;
         };
         for (int64_t i = 0; i < sums.count(); ++i) {
             if (sums.label(i) == own) inside = sums.sum(i);
@@ -43,6 +43,11 @@ struct Refinement {
         }
         for (int32_t part = 0; anywhere && chosen == own && part < count; ++part) consider(part, 0);
         return {chosen, chosen == own ? 0 : most - inside};
+    }
+
+    Move best(int64_t node, LabelSums& sums, bool anywhere) const {
+        sums.of_neighbours(graph, node, parts, count);
+        return best_of(node, sums, anywhere);
     }
 
     // Whether all neighbours of a node are in its part: no move of it lowers the cut.

@@ -39,8 +39,8 @@ struct Loads {
     }
 };
 
-// Sums by label, for one node after the other; the size follows the number of its labels, not that of all labels, unless
-// these are few: then a label is its own place.
+// Sums by label, for one node after the other; the size follows the number of its labels, not that of all labels,
+// unless these are few: then a label is its own place.
 class LabelSums {
   public:
     // Forget all sums and make room for `most` labels of `all` that there are.
@@ -74,14 +74,19 @@ class LabelSums {
     int32_t label(int64_t i) const { return slots_[used_[i]].label; }
     int64_t sum(int64_t i) const { return slots_[used_[i]].sum; }
 
-    // Add the labels of a node's neighbours.
-    void add_neighbours(const WeightedGraph& graph, int64_t node, const int32_t* labels) {
+    // Add the labels of a node's neighbours, which `label_of` reads from `labels`, most of them.
+    template <class LabelOf>
+    void add_neighbours(const WeightedGraph& graph, int64_t node, const int32_t* labels, const LabelOf& label_of) {
         const int64_t end = graph.starts[node + 1];
         for (int64_t edge = graph.starts[node]; edge < end; ++edge) {
             // labels are read at random: the next ones are on their way while these are added
             if (edge + kAhead < end) __builtin_prefetch(labels + graph.neighbours[edge + kAhead]);
-            add(labels[graph.neighbours[edge]], graph.weight(edge));
+            add(label_of(graph.neighbours[edge]), graph.weight(edge));
         }
+    }
+
+    void add_neighbours(const WeightedGraph& graph, int64_t node, const int32_t* labels) {
+        add_neighbours(graph, node, labels, [&](int32_t other) { return labels[other]; });
     }
 
     // Sums of the labels of a node's neighbours, which are below `all`.
