@@ -11,7 +11,7 @@ from backends.distpart.dispatch.forecast import Forecast, refuse_what_does_not_f
 from backends.distpart.dispatch.metadata import check_name, part_folder, write_metadata
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.dispatch.part import PartOptions, PartWriter
-from backends.distpart.dispatch.plan import begin
+from backends.distpart.dispatch.plan import WORK, begin
 from backends.distpart.dispatch.steps import DispatchStep, run_in_threads, run_on_ray
 from backends.distpart.typed_graph import TypedGraph
 from backends.folder_lock import locked
@@ -69,6 +69,7 @@ class DispatchJob:
         forecast = Forecast.of(self.graph, self.options.memory, self.options.threads)
         done = self.folder / f"{self.name}.json"
         if done.exists():
+            shutil.rmtree(self.folder / WORK, ignore_errors=True)  # of a call that was killed after its last step
             raise ValueError(f"{done} exists: choose another folder, or delete this one")
         refuse_what_does_not_fit(forecast, self.folder, self.options.memory)
         is_new = not self.folder.exists()

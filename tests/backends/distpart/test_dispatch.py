@@ -117,8 +117,10 @@ def test_an_interrupted_dispatch_goes_on_to_the_same_bytes(tmp_path, monkeypatch
         assert not (tmp_path / "resumed" / "toy.json").exists()
     dispatched(graph, parts, count, tmp_path / "resumed")
     assert_same_files(whole.parent, tmp_path / "resumed")
+    (tmp_path / "resumed" / ".work" / "000").mkdir(parents=True)  # killed between the JSON and the end
     with pytest.raises(ValueError, match=r"toy\.json exists"):
         dispatched(graph, parts, count, tmp_path / "resumed")
+    assert not (tmp_path / "resumed" / ".work").exists()
 
 
 def test_another_dispatch_in_the_same_folder_is_refused(tmp_path, monkeypatch):
