@@ -17,6 +17,8 @@ PEERS = {
     "triton": "triton",
     "s3": "moto.server",
     "kaminpar": "kaminpar",
+    "mtkahypar": "mtkahypar",
+    "kahip": "kahip",
 }
 SESSION_CACHE = tempfile.TemporaryDirectory(prefix="gnn-harness-tests-")
 

@@ -2,11 +2,10 @@
 
 import importlib
 
-from backends.partitioners.config import KAMINPAR, PartitionersConfig
+from backends.partitioners.config import TOOLS, PartitionersConfig
 
 
 def partitioner(config: PartitionersConfig) -> object:
     """The partitioner of a configured tool; the others are not imported."""
-    module = "kaminpar:KaminparPartitioner" if config.tool in KAMINPAR else "metis:MetisPartitioner"
-    name, kind = module.split(":")
-    return getattr(importlib.import_module(f"backends.partitioners.{name}"), kind)(config)
+    module, kind = TOOLS[config.tool].runtime.split(":")
+    return getattr(importlib.import_module(f"backends.partitioners.{module}"), kind)(config)

@@ -2,14 +2,31 @@
 
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from backends.model_names import MODELS
 from backends.registry import BackendConfig
 from backends.settings import setting
 
-KAMINPAR = ("kaminpar", "kaminpar_strong", "terapart")
-PACKAGES = dict.fromkeys(("metis", "recursive"), "pymetis") | dict.fromkeys(KAMINPAR, "kaminpar")
+
+class Tool(NamedTuple):
+    """Where a partitioner comes from."""
+
+    package: str
+    runtime: str  # "module:Class" in this package
+
+
+METIS = Tool("pymetis", "metis:MetisPartitioner")
+KAMINPAR = Tool("kaminpar", "kaminpar:KaminparPartitioner")
+TOOLS = {
+    "metis": METIS,
+    "recursive": METIS,
+    "kaminpar": KAMINPAR,
+    "kaminpar_strong": KAMINPAR,
+    "terapart": KAMINPAR,
+    "mtkahypar": Tool("mtkahypar", "mtkahypar:MtKahyparPartitioner"),
+    "kahip": Tool("kahip", "kahip:KahipPartitioner"),
+}
 
 
 @dataclass
@@ -17,23 +34,24 @@ class PartitionersConfig(BackendConfig):
     """Partitioners of others on the undirected graph that ours gets, by ``tool``.
 
     METIS by pymetis, k-way (``metis``) or by recursive bisection (``recursive``), on one thread. KaMinPar with its
-    default, its strong and its memory-saving settings.
+    default, its strong and its memory-saving settings. Mt-KaHyPar with its deterministic settings. KaHIP with its fast
+    settings, on one thread.
     """
 
     name: str = "partitioners"
-    tool: str = setting("metis", choices=tuple(PACKAGES))
+    tool: str = setting("metis", choices=tuple(TOOLS))
 
     runtimes: ClassVar[dict[str, str]] = {"partition": "backends.partitioners:partitioner"}
     models: ClassVar[tuple[str, ...]] = MODELS
 
     def __post_init__(self) -> None:
         """Raise ValueError for a tool that is not there."""
-        if self.tool not in PACKAGES:
-            raise ValueError(f"backend.tool={self.tool!r} is not allowed: one of {', '.join(PACKAGES)}")
+        if self.tool not in TOOLS:
+            raise ValueError(f"backend.tool={self.tool!r} is not allowed: one of {', '.join(TOOLS)}")
 
     def missing(self, full_batch: bool = True) -> str | None:
         """Name the tool's package where it is not installed."""
-        package = PACKAGES[self.tool]
+        package = TOOLS[self.tool].package
         try:
             version(package)
         except PackageNotFoundError:

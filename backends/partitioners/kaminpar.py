@@ -6,31 +6,30 @@ from pathlib import Path
 import kaminpar
 import numpy as np
 
-from backends.base.partitioner import GraphPartitioner
-from backends.contract import Clock, PartitionTask, Unsupported
+from backends.contract import Clock
 from backends.kernels.partition import Parts, UndirectedGraph
-from datasets.graph import Graph
+from backends.partitioners.cut import CutPartitioner
 
 CONTEXTS = {"kaminpar": "default", "kaminpar_strong": "strong", "terapart": "terapart"}
 _WORD = 8  # bytes of every number in the file
 _UNWEIGHTED, _NODE_WEIGHTS = 3, 1  # the file's version: bit 0: no weights of edges, bit 1: none of nodes
 
 
-class KaminparPartitioner(GraphPartitioner):
-    """Assigns nodes by KaMinPar; one constraint, the cut as its objective; other parts with each run on threads."""
+class KaminparPartitioner(CutPartitioner):
+    """Assigns nodes by KaMinPar; other parts with each run on threads."""
 
-    def prepare(self, graph: Graph, task: PartitionTask, clock: Clock) -> None:
-        """Also hand over the undirected graph, phase ``load``; raises Unsupported for what KaMinPar does not have."""
-        super().prepare(graph, task, clock)
-        if task.weights.shape[1] > 1 or task.objective != "cut":
-            raise Unsupported("KaMinPar balances one constraint and lowers the cut: other settings are distpart's")
-        with clock.phase("load"), tempfile.TemporaryDirectory() as folder:
+    library = "KaMinPar"
+
+    def load(self, graph: UndirectedGraph) -> None:
+        """Write the graph to a file and let KaMinPar read it, which is the only way in."""
+        with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "graph.parhip"
-            write_parhip(path, UndirectedGraph.of(graph.csr, task.weights, task.threads))
+            write_parhip(path, graph)
             # TeraPart holds its graph compressed
             compressed = self.config.tool == "terapart"
             self.loaded = kaminpar.load_graph(str(path), kaminpar.GraphFileFormat.PARHIP, compressed)
-        self.instance = kaminpar.KaMinPar(task.threads, getattr(kaminpar, f"{CONTEXTS[self.config.tool]}_context")())
+        context = getattr(kaminpar, f"{CONTEXTS[self.config.tool]}_context")()
+        self.instance = kaminpar.KaMinPar(self.task.threads, context)
 
     def assign(self, graph: UndirectedGraph | None, clock: Clock) -> Parts:
         """Run KaMinPar on the graph that was handed over, phase ``kaminpar``."""

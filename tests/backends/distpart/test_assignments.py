@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.contract import PartitionTask
+from backends.contract import PartitionTask, Unsupported
 from backends.distpart.config import METHODS
 from backends.kernels.extension import extension
 from backends.kernels.partition import UndirectedGraph
@@ -17,6 +17,9 @@ from harness.measure.partition_quality import broken, quality_of
 from tests.graphs import awkward_graph
 
 pytestmark = pytest.mark.skipif(extension is None, reason="the kernels are not built")
+KAHYPAR_AND_KAHIP = [
+    pytest.param(tool, marks=getattr(pytest.mark, f"needs_{tool}"), id=tool) for tool in ("mtkahypar", "kahip")
+]
 ENGINES = [
     *[("distpart", {"method": method}) for method in METHODS],
     ("distpart", {"method": "fennel", "passes": 3}),
@@ -26,6 +29,7 @@ ENGINES = [
         pytest.param(("partitioners", {"tool": tool}), marks=pytest.mark.needs_kaminpar, id=tool)
         for tool in ("kaminpar", "terapart")
     ],
+    *[pytest.param(("partitioners", {"tool": tool.id}), marks=tool.marks, id=tool.id) for tool in KAHYPAR_AND_KAHIP],
     pytest.param(("dgl", {}), marks=pytest.mark.needs_dgl, id="dgl"),
 ]
 
@@ -197,3 +201,59 @@ def test_a_node_heavier_than_a_part_is_placed_and_the_load_is_told():
     weights[17] = 1000
     task = task_of(graph, 4, weights)
     assert quality_of(graph, task, assigned(graph, task))["balance"][0] > 3
+
+
+@pytest.mark.parametrize("tool", KAHYPAR_AND_KAHIP)
+def test_peers_make_as_many_parts_as_there_are_nodes(tool):
+    for graph in (awkward_graph(3, 90, 200), graph_of([], [], 90), star(90)):
+        weights = np.random.default_rng(0).integers(1, 6, (graph.nodes, 1))
+        assigned(graph, task_of(graph, graph.nodes, weights), "partitioners", tool=tool)
+
+
+@pytest.mark.needs_mtkahypar
+@pytest.mark.parametrize("most", [0, 1, 5])
+@pytest.mark.parametrize("parts", [1, 3, 90])
+def test_mtkahypar_places_loads_of_zero(parts, most):
+    for graph in (awkward_graph(3, 90, 200), graph_of([], [], 90)):
+        weights = np.random.default_rng(parts).integers(0, most + 1, (graph.nodes, 1))
+        assigned(graph, task_of(graph, parts, weights), "partitioners", tool="mtkahypar")
+
+
+@pytest.mark.needs_kahip
+def test_kahip_refuses_what_it_may_not_return_from():
+    graph = grid(4)
+    engine = runtime(config_class("partitioners")(tool="kahip"), "partition")
+    with pytest.raises(Unsupported, match="may run forever with loads of 0"):
+        engine.prepare(graph, task_of(graph, 2, np.arange(16)[:, None]), Clock())
+    with pytest.raises(Unsupported, match="perfect balance"):
+        engine.prepare(graph, task_of(graph, 2, imbalance=1), Clock())
+
+
+@pytest.mark.parametrize("tool", KAHYPAR_AND_KAHIP)
+def test_peers_assign_a_graph_with_isolated_nodes_again_and_again(tool):
+    graph = graph_of(np.arange(30), np.arange(30) + 1, 3000)
+    engine = runtime(config_class("partitioners")(tool=tool), "partition")
+    engine.prepare(graph, task_of(graph, 8), Clock())
+    answers = []
+    for _ in range(4):
+        engine.partition(Clock())
+        answers.append(engine.assignment())
+    assert all((answer == answers[0]).all() for answer in answers)
+
+
+@pytest.mark.parametrize("tool", KAHYPAR_AND_KAHIP)
+def test_peers_refuse_two_constraints_and_loads_beyond_their_integers(tool):
+    graph = grid(4)
+    engine = runtime(config_class("partitioners")(tool=tool), "partition")
+    for columns, load, sentence in ((2, 1, "one constraint"), (1, 2**27, "adds loads up to 2147483647")):
+        with pytest.raises(Unsupported, match=sentence):
+            engine.prepare(graph, task_of(graph, 2, np.full((graph.nodes, columns), load, dtype=np.int64)), Clock())
+
+
+@pytest.mark.needs_mtkahypar
+def test_mtkahypar_refuses_other_threads_than_those_it_began_with():
+    graph = grid(4)
+    engine = runtime(config_class("partitioners")(tool="mtkahypar"), "partition")
+    engine.prepare(graph, task_of(graph, 2), Clock())
+    with pytest.raises(Unsupported, match="threads that this process began with, 1"):
+        engine.prepare(graph, task_of(graph, 2, threads=2), Clock())
