@@ -11,20 +11,24 @@ from datasets.graph import Graph
 
 
 class CutPartitioner(GraphPartitioner):
-    """A peer with one constraint and the cut as its objective; to define: ``library``, ``load(graph)``, ``assign``."""
+    """A peer with one constraint and the cut as its objective; to define: ``peer``, ``load(graph)``, ``assign``."""
 
-    library: ClassVar[str]  # what messages call it
+    peer: ClassVar[str]  # what messages call it
     most_weight: ClassVar[int] = np.iinfo(np.int64).max  # of all nodes together
 
     def prepare(self, graph: Graph, task: PartitionTask, clock: Clock) -> None:
         """Also hand over the undirected graph, phase ``load``; raises Unsupported for what the peer does not have."""
         super().prepare(graph, task, clock)
-        if task.weights.shape[1] > 1 or task.objective != "cut":
+        constraints = task.weights.shape[1]
+        if constraints > 1 or task.objective != "cut":
             raise Unsupported(
-                f"{self.library} balances one constraint and lowers the cut: other settings are distpart's"
+                f"{self.peer} balances one constraint and lowers the cut, asked were {constraints} and the "
+                f"{task.objective}: give scenario.balance one name and scenario.objective=cut"
             )
         if (total := int(task.weights.sum())) > self.most_weight:
-            raise Unsupported(f"{self.library} adds loads up to {self.most_weight}: those of all nodes are {total}")
+            raise Unsupported(
+                f"{self.peer} adds loads up to {self.most_weight}, those of all nodes are {total}: use another tool"
+            )
         with clock.phase("load"):
             self.load(UndirectedGraph.of(graph.csr, task.weights, task.threads))
 

@@ -11,7 +11,7 @@ from backends.partitioners.cut import CutPartitioner
 class KahipPartitioner(CutPartitioner):
     """Assigns nodes by KaHIP; a part may be heavier than the bound, as ``kaffpa`` does not enforce it."""
 
-    library = "KaHIP"
+    peer = "KaHIP"
     most_weight = np.iinfo(np.int32).max
 
     def load(self, graph: UndirectedGraph) -> None:

@@ -18,7 +18,7 @@ _UNWEIGHTED, _NODE_WEIGHTS = 3, 1  # the file's version: bit 0: no weights of ed
 class KaminparPartitioner(CutPartitioner):
     """Assigns nodes by KaMinPar; other parts with each run on threads."""
 
-    library = "KaMinPar"
+    peer = "KaMinPar"
 
     def load(self, graph: UndirectedGraph) -> None:
         """Write the graph to a file and let KaMinPar read it, which is the only way in."""

@@ -15,7 +15,7 @@ _started: dict[int, Any] = {}  # number of threads: the library on them
 class MtKahyparPartitioner(CutPartitioner):
     """Assigns nodes by Mt-KaHyPar; the same parts for any number of threads and, as its preset ignores it, any seed."""
 
-    library = "Mt-KaHyPar"
+    peer = "Mt-KaHyPar"
     most_weight = np.iinfo(np.int32).max
 
     def load(self, graph: UndirectedGraph) -> None:

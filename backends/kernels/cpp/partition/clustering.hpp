@@ -87,7 +87,7 @@ struct Clustering {
 #pragma omp parallel num_threads(threads) if (size * int64_t(group.size()) > 512)
             {
                 LabelSums sums;
-#pragma omp for schedule(dynamic, 4)
+#pragma omp for schedule(dynamic)
                 for (size_t i = 0; i < group.size(); ++i) {
                     const Block block{group[i], std::min(size, graph.nodes - group[i]), fresh + group[i], labels};
                     std::copy_n(labels + block.begin, block.size, block.fresh);

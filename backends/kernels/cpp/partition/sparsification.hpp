@@ -1,6 +1,7 @@
 // The heaviest edges of each node of a graph, for a first cut that takes time by its nodes.
 #pragma once
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "partition/weighted_graph.hpp"
