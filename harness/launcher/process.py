@@ -113,12 +113,19 @@ class Child:
 
     def __init__(self, command: list[str], environment: dict[str, str], guard: Guard) -> None:
         """Start ``command`` followed by the two inherited file descriptors and this process's id."""
-        self.output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in end()
-        to_child, from_child = os.pipe(), os.pipe()
-        inherited = (to_child[0], from_child[1])
-        self._guard, self._write, self._read, self._buffer = guard, to_child[1], from_child[0], b""
         # A process that is killed removes nothing: what it and its helpers write to the temporary folder goes with it.
         self._place = tempfile.mkdtemp(prefix="gnn-")
+        try:
+            self._start(command, environment, guard)
+        except BaseException:  # a Ctrl-C too: nobody gets this child, so nobody ends it
+            shutil.rmtree(self._place, ignore_errors=True)
+            raise
+
+    def _start(self, command: list[str], environment: dict[str, str], guard: Guard) -> None:
+        to_child, from_child = os.pipe(), os.pipe()
+        inherited = (to_child[0], from_child[1])
+        self.output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in end()
+        self._guard, self._write, self._read, self._buffer = guard, to_child[1], from_child[0], b""
         shared = {"TORCHINDUCTOR_CACHE_DIR": f"{tempfile.gettempdir()}/torchinductor_{os.getuid()}"}
         environment = shared | environment | {"TMPDIR": self._place}
         self._process = subprocess.Popen(

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -29,6 +30,27 @@ def test_the_folder_goes_with_a_process_that_is_killed():
     child.end()
     guard.close()
     assert not folder.parent.exists()
+
+
+class InterruptedGuard(Guard):
+    """Ctrl-C comes when a child has just been started."""
+
+    def tell(self, word: str, tree: int, place: str = "") -> None:
+        super().tell(word, tree, place)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("program", "kind", "failure"),
+    [("/no/such/python", Guard, FileNotFoundError), (sys.executable, InterruptedGuard, KeyboardInterrupt)],
+)
+def test_a_child_that_does_not_start_leaves_no_folder(program, kind, failure, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    guard = kind()
+    with pytest.raises(failure):
+        Child([program, "-c", "import sys; sys.stdin.read()"], dict(os.environ), guard)
+    guard.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 PARENT = """
