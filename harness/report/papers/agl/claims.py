@@ -2,7 +2,8 @@
 
 from harness.report import formats
 from harness.report.content import NOTHING
-from harness.report.papers.agl.cost import PublishedGraph, Series, error, published_graph, rivals, series
+from harness.report.growth import error
+from harness.report.papers.agl.cost import PublishedGraph, Series, published_graph, rivals, series
 from harness.report.suites.records import SuiteRecords
 
 

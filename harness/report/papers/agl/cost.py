@@ -1,9 +1,6 @@
 """Costs by size: seconds per unit of work, a law fitted on them, and its extrapolation to the published graph.
 
-A stage's work is counted in units (targets flattened, targets trained, edges inferred over). On a graph of V nodes a
-unit takes ``s(V)`` seconds. Beyond the largest measured ``V_m`` it grows with the logarithm of the size, as cache and
-page-table misses do: ``s(V) = s(V_m) + max(b, 0) ln(V / V_m)`` with ``b`` the least-squares slope of ``s`` over
-``ln V``. Fixed costs make ``b`` negative; a larger graph spreads them until they vanish. ``T = U s(V)``.
+A stage's work is counted in units: targets flattened, targets trained, edges inferred over.
 
 A claim takes the fastest form at the published width: ours of this suite, a peer's of any suite. A law that misses its
 largest size by more than ``LARGEST_MISS`` is no claim.
@@ -14,36 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from harness.report import formats
 from harness.report.content import NOTHING, Block, Cell, Paragraph, Table, Value, columns
+from harness.report.growth import LARGEST_MISS, Point, error, extrapolated
 from harness.report.rows import Row
 from harness.report.suites.records import SuiteRecords, backend, option
 
 POINTS = ("stage", "engine", "nodes", "units of work", "seconds", "µs per unit", "CPU s per s", "peak memory")
-LARGEST_MISS = 0.2
 BATCHED = ("layerwise", "neighbourhood")  # forms of inference that go batch by batch
 LAWS = (
     *("stage", "engine", "sizes", "error on the largest", "unit of work", "units", "machine hours", "CPU hours"),
     "CPU hours if a unit stays as dear",
 )
-
-
-@dataclass(frozen=True)
-class Point:
-    """One size: nodes, units of work in the timed call, its seconds, CPU seconds per second and peak bytes."""
-
-    nodes: float
-    units: float
-    seconds: float
-    busy: float
-    peak: float | None
-
-    @property
-    def each(self) -> float:
-        """Seconds per unit."""
-        return self.seconds / self.units
 
 
 @dataclass(frozen=True)
@@ -83,22 +62,6 @@ class PublishedGraph:
     def hours_at(self, each: float, stage: str) -> float:
         """Machine hours of a stage when a unit takes ``each`` seconds."""
         return float(each * self.work[stage]["units"] / 3600)
-
-
-def extrapolated(points: Sequence[Point], nodes: float) -> float:
-    """Seconds per unit on a graph of ``nodes`` nodes, by the law above; one point has slope 0."""
-    last = points[-1]
-    sizes, each = np.log([point.nodes for point in points]), np.array([point.each for point in points])
-    spread = sizes - sizes.mean()
-    slope = float((spread * each).sum() / (spread**2).sum()) if len(points) > 1 else 0.0
-    return float(last.each + max(slope, 0.0) * np.log(nodes / last.nodes))
-
-
-def error(points: Sequence[Point]) -> float | None:
-    """Relative error on the largest graph of the law fitted on all smaller ones; ``None`` for a single size."""
-    if len(points) < 2:
-        return None
-    return extrapolated(points[:-1], points[-1].nodes) / points[-1].each - 1.0
 
 
 def published_graph(records: SuiteRecords) -> PublishedGraph:

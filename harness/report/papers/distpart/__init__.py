@@ -1,6 +1,6 @@
 """Sections of the suites of partitioning (DGL's chapter on distributed graphs)."""
 
-from harness.report.papers.distpart import jobs, quality
+from harness.report.papers.distpart import growth, jobs, quality
 from harness.report.suites.section import Measure, SuiteSection
 
 SECTIONS = {
@@ -25,6 +25,16 @@ SECTIONS = {
         terms={
             "to DGL": "seconds of DGL's partition_graph over these, random assignments beside random ones",
             "memory": "what the job took above what was resident before it, which holds the graph and its features",
+        },
+    ),
+    "growth": SuiteSection(
+        "The whole job by size of the graph",
+        "The law is fitted on all sizes but the largest and tried on that one; then it is fitted on all. Memory and "
+        "bytes of a larger graph are those of the largest one, per node and per edge.",
+        growth.growth,
+        terms={
+            "memory": "what the job took above what was resident before it, which holds the graph and its features",
+            "structure": "bytes of the files without the features, per edge",
         },
     ),
 }

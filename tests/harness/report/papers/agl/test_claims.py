@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from harness.report.growth import LARGEST_MISS, error
 from harness.report.papers.agl.claims import hours_of
-from harness.report.papers.agl.cost import LARGEST_MISS, error, rivals, series
+from harness.report.papers.agl.cost import rivals, series
 from tests import factory
 from tests.harness.report.suite_cells import page, parts_of
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.report.papers.agl.cost import Point, error, extrapolated
+from harness.report.growth import Point, error, extrapolated
 from tests import factory
 from tests.harness.report.suite_cells import assert_pictured, page
 

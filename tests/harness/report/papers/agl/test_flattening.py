@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.report.content import NOTHING
-from harness.report.papers.agl.cost import Point
+from harness.report.growth import Point
 from tests.harness.report.suite_cells import all_lines, flat_cell, page
 
 

@@ -1,0 +1,101 @@
+"""The whole job by size of the graph: measured, and by a law on graphs that no machine here holds."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harness.report import formats
+from harness.report.content import NOTHING, Block, Cell, Paragraph, Table, Value, columns
+from harness.report.growth import LARGEST_MISS, Point, error, extrapolated
+from harness.report.rows import Row
+from harness.report.suites.records import SuiteRecords, call_seconds
+
+POINTS = ("engine", "nodes", "edges", ("job", "s"), ("of an edge", "µs"), "memory", ("of a node", "bytes"), "structure")
+LAWS = ("engine", "sizes", "error on the largest", "graph", "hours", "memory", "files")
+FLOAT = 4  # bytes of a feature of the measured graphs
+
+
+@dataclass(frozen=True)
+class Size:
+    """One size of the graph: its seconds by edge, bytes of memory by node, bytes of structure in files by edge."""
+
+    point: Point
+    memory: float | None
+    structure: float
+
+
+def growth(records: SuiteRecords) -> list[Block]:
+    """Measured sizes of each engine, then the graphs of the suite's constants by the law."""
+    rows = [row for _, comparison in records.comparisons("dispatch") for row in comparison.rows]
+    series = {label: sorted(sizes, key=lambda size: size.point.nodes) for label, sizes in _series(rows).items()}
+    measured = [_measured(label, size) for label, sizes in series.items() for size in sizes]
+    if not measured:
+        return []
+    failed: list[list[Cell]] = [
+        [row.label, str(_nodes(row)), NOTHING, formats.status(row), *[NOTHING] * 4] for row in rows if not row.ok
+    ]
+    laws = [law for label, sizes in series.items() for law in _laws(label, sizes, records)]
+    remark = Paragraph(f"By the law, where it misses the largest size by at most {LARGEST_MISS:.0%}:")
+    return [Table(columns(*POINTS), measured + failed), remark, Table(columns(*LAWS), laws)]
+
+
+def _series(rows: Sequence[Row]) -> dict[str, list[Size]]:
+    """Sizes by engine and settings, which are those of the backend without what only bounds its memory."""
+    series: dict[str, list[Size]] = {}
+    names: dict[str, str] = {}
+    for row in rows:
+        size = _size(row)
+        if size is not None:
+            key = names.setdefault(json.dumps(row.record["config"]["backend"], sort_keys=True), row.label)
+            series.setdefault(key, []).append(size)
+    return series
+
+
+def _size(row: Row) -> Size | None:
+    counts, files = row.record.get("dataset", {}).get("counts", {}), row.median("facts", "partition", "bytes")
+    if row.time is None or files is None or not counts.get("edges"):
+        return None
+    nodes, edges = float(counts["nodes"]), float(counts["edges"])
+    memory = row.median("memory", "peak_minus_resident")
+    point = Point(nodes, edges, call_seconds(row), row.busy() or 1.0, memory)
+    structure = (files - nodes * counts.get("features", 0) * FLOAT) / edges
+    return Size(point, None if memory is None else memory / nodes, structure)
+
+
+def _nodes(row: Row) -> str:
+    nodes = (row.record["config"]["dataset"].get("options") or {}).get("nodes")
+    return NOTHING if nodes is None else f"{nodes:,}"
+
+
+def _measured(label: str, size: Size) -> list[Cell]:
+    point = size.point
+    return [
+        label,
+        f"{point.nodes:,.0f}",
+        f"{point.units:,.0f}",
+        Value(point.seconds, "{:.2f}"),
+        Value(point.each * 1e6, "{:.3f}"),
+        formats.memory(point.peak),
+        Value(size.memory, "{:,.0f}"),
+        Value(size.structure, "{:,.1f}"),
+    ]
+
+
+def _laws(label: str, sizes: Sequence[Size], records: SuiteRecords) -> Iterator[list[Cell]]:
+    """One row per graph of the constants; without hours where the law does not hold."""
+    points, last = [size.point for size in sizes], sizes[-1]
+    missed = error(points)
+    holds = missed is not None and abs(missed) <= LARGEST_MISS
+    for name, graph in records.constant("graphs").items():
+        nodes, edges = float(graph["nodes"]), float(graph["edges"])
+        hours = extrapolated(points, nodes) * edges / 3600 if holds else None
+        files = last.structure * edges + float(graph["feature_bytes"])
+        yield [
+            label,
+            str(len(points)),
+            Value(missed, "{:+.0%}"),
+            name,
+            Value(hours, "{:,.3g}"),
+            formats.memory(None if last.memory is None else last.memory * nodes),
+            formats.memory(files),
+        ]
