@@ -24,31 +24,41 @@ class Size:
     structure: float
 
 
+@dataclass(frozen=True)
+class EngineSizes:
+    """One engine's sizes, all with the same settings."""
+
+    label: str
+    sizes: list[Size]
+
+
 def growth(records: SuiteRecords) -> list[Block]:
     """Measured sizes of each engine, then the graphs of the suite's constants by the law."""
     rows = [row for _, comparison in records.comparisons("dispatch") for row in comparison.rows]
-    series = {label: sorted(sizes, key=lambda size: size.point.nodes) for label, sizes in _series(rows).items()}
-    measured = [_measured(label, size) for label, sizes in series.items() for size in sizes]
-    if not measured:
-        return []
+    series = _series(rows)
+    measured = [_measured(one.label, size) for one in series for size in one.sizes]
     failed: list[list[Cell]] = [
-        [row.label, str(_nodes(row)), NOTHING, formats.status(row), *[NOTHING] * 4] for row in rows if not row.ok
+        [row.label, _nodes(row), NOTHING, formats.status(row), *[NOTHING] * 4] for row in rows if not row.ok
     ]
-    laws = [law for label, sizes in series.items() for law in _laws(label, sizes, records)]
-    remark = Paragraph(f"By the law, where it misses the largest size by at most {LARGEST_MISS:.0%}:")
+    if not measured + failed:
+        return []
+    laws = [law for one in series for law in _laws(one, records)]
+    remark = Paragraph(f"Hours by the law, where it misses the largest size by at most {LARGEST_MISS:.0%}:")
     return [Table(columns(*POINTS), measured + failed), remark, Table(columns(*LAWS), laws)]
 
 
-def _series(rows: Sequence[Row]) -> dict[str, list[Size]]:
-    """Sizes by engine and settings, which are those of the backend without what only bounds its memory."""
-    series: dict[str, list[Size]] = {}
-    names: dict[str, str] = {}
+def _series(rows: Sequence[Row]) -> list[EngineSizes]:
+    """Sizes of each engine and its settings, the smallest first."""
+    by_settings: dict[str, EngineSizes] = {}
     for row in rows:
         size = _size(row)
         if size is not None:
-            key = names.setdefault(json.dumps(row.record["config"]["backend"], sort_keys=True), row.label)
-            series.setdefault(key, []).append(size)
-    return series
+            config = row.record["config"]
+            settings = json.dumps([config["backend"], config["scenario"], config["threads"]], sort_keys=True)
+            by_settings.setdefault(settings, EngineSizes(row.label, [])).sizes.append(size)
+    for series in by_settings.values():
+        series.sizes.sort(key=lambda size: size.point.nodes)
+    return list(by_settings.values())
 
 
 def _size(row: Row) -> Size | None:
@@ -81,9 +91,9 @@ def _measured(label: str, size: Size) -> list[Cell]:
     ]
 
 
-def _laws(label: str, sizes: Sequence[Size], records: SuiteRecords) -> Iterator[list[Cell]]:
+def _laws(series: EngineSizes, records: SuiteRecords) -> Iterator[list[Cell]]:
     """One row per graph of the constants; without hours where the law does not hold."""
-    points, last = [size.point for size in sizes], sizes[-1]
+    points, last = [size.point for size in series.sizes], series.sizes[-1]
     missed = error(points)
     holds = missed is not None and abs(missed) <= LARGEST_MISS
     for name, graph in records.constant("graphs").items():
@@ -91,7 +101,7 @@ def _laws(label: str, sizes: Sequence[Size], records: SuiteRecords) -> Iterator[
         hours = extrapolated(points, nodes) * edges / 3600 if holds else None
         files = last.structure * edges + float(graph["feature_bytes"])
         yield [
-            label,
+            series.label,
             str(len(points)),
             Value(missed, "{:+.0%}"),
             name,
