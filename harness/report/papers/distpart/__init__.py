@@ -29,8 +29,9 @@ SECTIONS = {
     ),
     "growth": SuiteSection(
         "The whole job by size of the graph",
-        "The law is fitted on all sizes but the largest and tried on that one; then it is fitted on all. Memory and "
-        "bytes of a larger graph are those of the largest one, per node and per edge.",
+        "The law is fitted on all sizes but the largest and tried on that one; then it is fitted on all. Memory of a "
+        "larger graph is that of the largest one times the growth in nodes or in edges, whichever is more; bytes of "
+        "files grow with the edges. Hours are those of a machine that holds all of it.",
         growth.growth,
         terms={
             "memory": "what the job took above what was resident before it, which holds the graph and its features",

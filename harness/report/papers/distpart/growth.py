@@ -99,6 +99,8 @@ def _laws(series: EngineSizes, records: SuiteRecords) -> Iterator[list[Cell]]:
     for name, graph in records.constant("graphs").items():
         nodes, edges = float(graph["nodes"]), float(graph["edges"])
         hours = extrapolated(points, nodes) * edges / 3600 if holds else None
+        # Jobs without a bound hold edges too: the larger of both ratios.
+        factor = max(nodes / last.point.nodes, edges / last.point.units)
         files = last.structure * edges + float(graph["feature_bytes"])
         yield [
             series.label,
@@ -106,6 +108,6 @@ def _laws(series: EngineSizes, records: SuiteRecords) -> Iterator[list[Cell]]:
             Value(missed, "{:+.0%}"),
             name,
             Value(hours, "{:,.3g}"),
-            formats.memory(None if last.memory is None else last.memory * nodes),
+            formats.memory(None if last.point.peak is None else last.point.peak * factor),
             formats.memory(files),
         ]

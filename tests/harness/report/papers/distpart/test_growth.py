@@ -10,6 +10,7 @@ from tests import factory
 from tests.harness.report.suite_cells import all_lines, page
 
 MAG_NODES, MAG_EDGES = 2.44160499e8, 1.728364232e9
+UUG_EDGES = 3.38e11
 
 
 def write(results: Path, engine: str, nodes: int, each: float, status: str = "ok", **backend: Any) -> None:
@@ -49,6 +50,8 @@ def test_hours_memory_and_files_of_a_published_graph_follow_from_the_sizes(tmp_p
     mag = [row for row in laws if row[2] == "MAG240M"]
     assert [row[:2] for row in mag] == [["3", "+0%"]] * 2
     assert [float(row[3]) for row in mag] == pytest.approx([MAG_EDGES * each / 3600 for each in (1e-6, 2e-6)], rel=0.01)
+    uug = next(row for row in laws if row[2] == "UUG as published")
+    assert uug[4] == f"{10 * UUG_EDGES / 2**30:.2f} GiB"
     assert mag[0][4] == f"{100 * MAG_NODES / 2**30:.2f} GiB"
 
 
