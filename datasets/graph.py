@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from datasets.array_files import save_array
 from datasets.csr import Csr
 from datasets.features import Features, SparseFeatures, dense_features
 from datasets.options import unknown_name
@@ -134,7 +135,7 @@ class Graph:
     def save(self, folder: Path) -> None:
         """Write the graph as ``*.npy`` and ``graph.json`` into an existing ``folder``."""
         for name, array in self._arrays().items():
-            np.save(folder / f"{name}.npy", np.ascontiguousarray(array), allow_pickle=False)
+            save_array(folder / f"{name}.npy", array)
         self.save_facts(folder)
 
     def _arrays(self) -> dict[str, Any]:

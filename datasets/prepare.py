@@ -69,14 +69,18 @@ def _write_graph(dataset: Choice, order: Choice, cache: Path) -> Path:
     folder = _folder(graph.sha256, dataset, order, cache)
     if order.name != "none":
         # Imported here: numpy comes with the orders, and the command line starts without it.
-        from datasets.order import apply_order, permutation_of
+        from datasets.order import apply_order, renumbering_of
 
         start, memory = time.perf_counter(), HighWater()
-        graph = apply_order(graph, permutation_of(order.name, graph.csr, order.options, inductive=graph.inductive))
-        phases["order"], peaks["order"] = time.perf_counter() - start, memory.growth()
-    from datasets.statistics import graph_statistics
+        renumbering = renumbering_of(order.name, graph.csr, order.options, inductive=graph.inductive)
+        graph = apply_order(graph, renumbering.order, renumbering.part_bounds)
+        phases["order"] = time.perf_counter() - start - renumbering.import_seconds
+        peaks["order"] = memory.growth()
+    from datasets.statistics import graph_statistics, rows_of_other_parts
 
     structure = {**graph_statistics(graph.csr), "peak_memory": peaks}
+    if graph.part_bounds is not None:
+        structure["rows_of_other_parts"] = rows_of_other_parts(graph.csr, graph.part_bounds)
     texts = {STRUCTURE: json.dumps(structure), PHASES: json.dumps(phases)}
     make_room(cache, graph.nbytes)
     try:

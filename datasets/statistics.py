@@ -26,6 +26,15 @@ def graph_statistics(csr: Csr) -> dict[str, float | dict[str, float]]:
     return {"density": density(csr), "tiles": tile_histogram(csr), "degrees": degree_summary(csr)}
 
 
+def rows_of_other_parts(csr: Csr, part_bounds: NDArray[np.int64]) -> int:
+    """Rows that the parts of a graph in the order of its parts need of other parts, each once per part."""
+    return sum(
+        int(((sources < begin) | (sources >= end)).sum())
+        for begin, end in pairwise(part_bounds.tolist())
+        for sources in [np.unique(csr.indices[csr.indptr[begin] : csr.indptr[end]])]
+    )
+
+
 def density(csr: Csr) -> float:
     """Share of stored edges among all cells of the adjacency matrix."""
     cells = csr.shape[0] * csr.shape[1]

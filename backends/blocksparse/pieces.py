@@ -49,7 +49,9 @@ def _bounds(graph: Graph, csr: Csr, how: str, blocks: int) -> NDArray[np.int64]:
     if how != "parts":
         return BOUNDS[how](csr, blocks)
     if graph.part_bounds is None:
-        raise Unsupported("backend.bounds=parts needs a graph in the order of its parts: give dataset=partition")
+        raise Unsupported(
+            "backend.bounds=parts needs a graph in the order of its parts: give order=parts or dataset=partition"
+        )
     if len(graph.part_bounds) != blocks + 1:
         parts = len(graph.part_bounds) - 1
         raise Unsupported(f"backend.bounds=parts: the graph has {parts} parts for {blocks} row blocks: give {parts}")

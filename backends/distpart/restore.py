@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from backends.distpart.dispatch.metadata import part_folder
 from backends.distpart.dispatch.part import ORIGINAL_EDGES, ORIGINAL_NODES
 from backends.distpart.typed_graph import GraphError
+from datasets.array_files import create_array
 from datasets.files import atomic_file
 from datasets.partition.description import read_description
 from datasets.partition.dgl_format import read_tensors
@@ -34,7 +34,7 @@ def restore(config: Path, rows: NDArray[Any], kind: str | None, target: Path) ->
     largest = max((int(table.max(initial=-1)) for table in tables), default=-1)
     shape = (max(total, largest + 1), *rows.shape[1:])
     with atomic_file(target) as temporary:
-        out = np.lib.format.open_memmap(temporary, mode="w+", dtype=rows.dtype, shape=shape)
+        out = create_array(temporary, rows.dtype, shape)
         start = 0
         for table in tables:
             out[table] = rows[start : start + len(table)]

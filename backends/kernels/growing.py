@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from datasets.array_files import append_array
+
 
 @dataclass(frozen=True)
 class Storage:
@@ -66,7 +68,7 @@ class FileArray(MemoryArray):
 
     def append(self, values: NDArray[Any]) -> None:
         """Write values at the end of the file."""
-        values.tofile(self._file)
+        append_array(self._file, values)
         self._size += len(values)
 
     def take_over(self, values: NDArray[Any], size: int) -> None:

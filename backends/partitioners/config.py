@@ -1,5 +1,6 @@
 """Options of the partitioners of others."""
 
+import shutil
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import ClassVar, NamedTuple
@@ -12,8 +13,9 @@ from backends.settings import setting
 class Tool(NamedTuple):
     """Where a partitioner comes from."""
 
-    package: str
+    package: str  # of Python; of Debian where it has programs
     runtime: str  # "module:Class" in this package
+    programs: tuple[str, ...] = ()
 
 
 METIS = Tool("pymetis", "metis:MetisPartitioner")
@@ -26,6 +28,7 @@ TOOLS = {
     "terapart": KAMINPAR,
     "mtkahypar": Tool("mtkahypar", "mtkahypar:MtKahyparPartitioner"),
     "kahip": Tool("kahip", "kahip:KahipPartitioner"),
+    "ptscotch": Tool("ptscotch", "ptscotch:PtscotchPartitioner", ("dgpart", "mpirun")),
 }
 
 
@@ -35,7 +38,7 @@ class PartitionersConfig(BackendConfig):
 
     METIS by pymetis, k-way (``metis``) or by recursive bisection (``recursive``), on one thread. KaMinPar with its
     default, its strong and its memory-saving settings. Mt-KaHyPar with its deterministic settings. KaHIP with its fast
-    settings, on one thread.
+    settings, on one thread. PT-Scotch with its default strategy, a process per thread.
     """
 
     name: str = "partitioners"
@@ -51,9 +54,14 @@ class PartitionersConfig(BackendConfig):
 
     def missing(self, full_batch: bool = True) -> str | None:
         """Name the tool's package where it is not installed."""
-        package = TOOLS[self.tool].package
+        tool = TOOLS[self.tool]
+        absent = [program for program in tool.programs if shutil.which(program) is None]
+        if absent:
+            return f"backend.tool={self.tool} needs the program {absent[0]}: apt install ptscotch openmpi-bin"
+        if tool.programs:
+            return None
         try:
-            version(package)
+            version(tool.package)
         except PackageNotFoundError:
-            return f"backend.tool={self.tool} needs the package {package}: pip install -e '.[partitioners]'"
+            return f"backend.tool={self.tool} needs the package {tool.package}: pip install -e '.[partitioners]'"
         return None

@@ -9,6 +9,7 @@ import numpy as np
 from backends.contract import Clock
 from backends.kernels.partition import Parts, UndirectedGraph
 from backends.partitioners.cut import CutPartitioner
+from datasets.array_files import append_array
 
 CONTEXTS = {"kaminpar": "default", "kaminpar_strong": "strong", "terapart": "terapart"}
 _WORD = 8  # bytes of every number in the file
@@ -45,8 +46,8 @@ def write_parhip(path: Path, graph: UndirectedGraph) -> None:
     header = np.array([_NODE_WEIGHTS if weighted else _UNWEIGHTED, graph.nodes, len(graph.neighbours)], dtype=np.uint64)
     first = _WORD * (len(header) + graph.nodes + 1)
     with path.open("wb") as file:
-        header.tofile(file)
-        (graph.starts * _WORD + first).astype(np.uint64).tofile(file)
-        graph.neighbours.astype(np.uint64).tofile(file)
+        append_array(file, header)
+        append_array(file, (graph.starts * _WORD + first).astype(np.uint64))
+        append_array(file, graph.neighbours.astype(np.uint64))
         if weighted:
-            graph.node_weights[:, 0].astype(np.int64).tofile(file)
+            append_array(file, graph.node_weights[:, 0].astype(np.int64))

@@ -1,12 +1,14 @@
 """Vertex orders: renumberings of a data set's nodes, open to every engine.
 
-An order is an array ``order`` of the old nodes in their new sequence: ``order[new] = old``.
+An order is an array ``order`` of the old nodes in their new sequence: ``order[new] = old``. The function of an order
+returns that array, or a ``Renumbering`` where the order is that of a partition, whose parts begin at known nodes.
 """
 
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,18 @@ from datasets.options import check_options, unknown_name
 from datasets.plugins import Plugin, with_plugins
 
 Order = NDArray[np.int64]
+
+
+class Renumbering(NamedTuple):
+    """An order int64 [nodes], and the first nodes of the parts that it puts one after the other, int64 [parts + 1].
+
+    ``import_seconds`` went into importing an engine; they are no cost of the order.
+    """
+
+    order: Order
+    part_bounds: Order | None = None
+    import_seconds: float = 0.0
+
 
 ORDERS = {
     "none": "datasets.order.basic:none",
@@ -34,14 +48,14 @@ def order_names() -> tuple[str, ...]:
     return tuple(with_plugins("orders", ORDERS))
 
 
-def order_function(name: str) -> Callable[..., Order]:
+def order_function(name: str) -> Callable[..., Order | Renumbering]:
     """Import the function of an order; raises ValueError for an unknown name, PluginError for a broken plug-in."""
     known = with_plugins("orders", ORDERS)
     if name not in known:
         raise ValueError(unknown_name("order", name, known))
     target = known[name]
     if isinstance(target, Plugin):
-        function: Callable[..., Order] = target.load()
+        function: Callable[..., Order | Renumbering] = target.load()
     else:
         module, _, attribute = target.partition(":")
         function = getattr(importlib.import_module(module), attribute)
@@ -51,7 +65,14 @@ def order_function(name: str) -> Callable[..., Order]:
 def permutation_of(
     name: str, csr: Csr, options: Mapping[str, Any] | None = None, seed: int = 0, inductive: bool = False
 ) -> Order:
-    """Compute the order ``name`` of a square adjacency matrix: int64 [nodes], old node at each new position.
+    """Return the order of ``renumbering_of`` alone: int64 [nodes], old node at each new position."""
+    return renumbering_of(name, csr, options, seed, inductive).order
+
+
+def renumbering_of(
+    name: str, csr: Csr, options: Mapping[str, Any] | None = None, seed: int = 0, inductive: bool = False
+) -> Renumbering:
+    """Compute the order ``name`` of a square adjacency matrix, with the bounds of its parts where it has some.
 
     ``options`` are the keyword parameters of the order's function; ``seed`` is for orders that draw, unless their
     options name one; orders that take ``inductive`` are told whether the data set is. Raises ValueError for unknown
@@ -68,7 +89,9 @@ def permutation_of(
         arguments.setdefault("seed", seed)
     if "inductive" in parameters:
         arguments["inductive"] = inductive
-    return check_permutation(compute(csr, **arguments), csr.shape[0])
+    computed = compute(csr, **arguments)
+    renumbering = computed if isinstance(computed, Renumbering) else Renumbering(computed)
+    return renumbering._replace(order=check_permutation(renumbering.order, csr.shape[0]))
 
 
 def check_permutation(order: NDArray[np.integer], nodes: int) -> Order:
@@ -84,9 +107,9 @@ def check_permutation(order: NDArray[np.integer], nodes: int) -> Order:
     return order.astype(np.int64)
 
 
-def apply_order(graph: Graph, order: NDArray[np.integer]) -> Graph:
+def apply_order(graph: Graph, order: NDArray[np.integer], part_bounds: Order | None = None) -> Graph:
     """Renumber a graph with its node and edge arrays; edge ids and original node ids stay."""
-    return graph.subgraph(check_permutation(order, graph.nodes))
+    return replace(graph.subgraph(check_permutation(order, graph.nodes)), part_bounds=part_bounds)
 
 
 def undo(predictions: NDArray[Any], order: NDArray[np.integer]) -> NDArray[Any]:

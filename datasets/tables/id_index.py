@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from datasets.array_files import save_array
 from datasets.tables.columns import id_kind
 from datasets.tables.out_of_core import Buckets
 from datasets.tables.table import TableError, UserTable
@@ -48,7 +49,7 @@ def write_index(keys: Buckets, folder: Path, nodes: str, kind: str) -> IdIndex:
             node_id = f"id {index.id_text(key)}".strip()
             raise TableError(f"{nodes}: row {number + 1}: {node_id} appeared before: every node needs its own")
         index.paths.append(folder / f"index-{bucket}.npy")
-        np.save(index.paths[-1], entries)
+        save_array(index.paths[-1], entries)
     return index
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from numpy.lib.format import open_memmap
 
+from datasets.array_files import create_array
 from datasets.graph import MISSING, NO_SPLIT
 from datasets.tables.columns import check_kind, labels_of, split_of, types_of
 from datasets.tables.id_index import IdIndex, keys_of
@@ -84,7 +84,7 @@ def append_arrays(files: dict[str, GrowingArray], folder: Path, table: UserTable
 def write_labels(tables: TableOptions, folder: Path, index: IdIndex, path: str, count: int) -> int:
     """Write labels and splits from their own table; nodes without a row there have none. Returns the classes."""
     labels: Any = None
-    split = open_memmap(folder / "split.npy", "w+", np.int8, (count,))
+    split = create_array(folder / "split.npy", np.int8, (count,))
     split[:] = NO_SPLIT
     classes, labelled = 0, np.zeros(count, dtype=bool)
     for table in read_batches(path, "label"):
@@ -93,7 +93,7 @@ def write_labels(tables: TableOptions, folder: Path, index: IdIndex, path: str, 
             table.column(str(tables.label))  # raises TableError with the existing columns
         assert values is not None
         if labels is None:
-            labels = open_memmap(folder / "labels.npy", "w+", values.dtype, (count, *values.shape[1:]))
+            labels = create_array(folder / "labels.npy", values.dtype, (count, *values.shape[1:]))
             labels[:] = MISSING
         nodes = _label_rows(tables, table, index, labelled)
         splits = split_of(table, tables.split, values, nodes)

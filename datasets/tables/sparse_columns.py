@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from datasets.array_files import save_array
 from datasets.csr import Csr, index_dtype
 from datasets.features import SPARSE_SHARE, SPARSE_WIDTH, Features, SparseFeatures, sparse_features
 from datasets.tables.columns import features_of
@@ -100,11 +101,11 @@ class FeatureFiles:
             file.close()
         indptr = np.concatenate(([0], np.cumsum(np.concatenate(self.counts))))
         kind = index_dtype(max(int(indptr[-1]), self.width, len(indptr) - 1, 1))
-        np.save(self.folder / f"{FILES[0]}.npy", indptr.astype(kind))
+        save_array(self.folder / f"{FILES[0]}.npy", indptr.astype(kind))
         indices = np.load(self.folder / f"{FILES[1]}.npy", mmap_mode="r")
         if indices.dtype != kind:
             widened = self.folder / "widened.npy"
-            np.save(widened, indices.astype(kind))
+            save_array(widened, indices.astype(kind))
             widened.replace(self.folder / f"{FILES[1]}.npy")
 
     def _compress(self, layout: str) -> None:

@@ -9,7 +9,7 @@ import yaml
 
 from backends.model_names import CONVOLUTIONS, MODELS
 from backends.registry import MODULES, config_class
-from datasets.order import ORDERS
+from datasets.order import order_names
 from datasets.registry import DATASETS
 from harness.planning.cells import resolve_cell
 from harness.planning.compose import CONF, Composition, compose_arguments, compose_one
@@ -39,7 +39,7 @@ def content(group: str, name: str) -> dict[str, Any]:
     [
         ("backend", MODULES),
         ("dataset", DATASETS),
-        ("order", ORDERS),
+        ("order", order_names()),
         ("model", MODELS),
         ("tracker", TRACKERS),
         ("scenario", {name for kind in map(config_class, MODULES) for name in kind.runtimes}),

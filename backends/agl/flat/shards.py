@@ -15,6 +15,7 @@ from backends.agl.graphfeature import feature_bytes
 from backends.agl.records import Records
 from backends.agl.wire import Pieces
 from backends.kernels.sampling import distinct
+from datasets.array_files import save_array
 from datasets.features import Features, SparseFeatures
 from datasets.graph import SPLITS
 
@@ -177,7 +178,7 @@ def shard_once(
     if facts.is_file() and shard_path(partial / "shards", number).is_file():
         return read_sizes(partial, number)
     sizes, nodes = write_shard(partial / "shards", number, batches, source, embed)
-    np.save(nodes_file, nodes)
+    save_array(nodes_file, nodes)
     unnamed = facts.with_suffix(".tmp")
     unnamed.write_text(json.dumps(asdict(sizes)))
     unnamed.replace(facts)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from backends.agl.flat.filters import edge_columns, edge_mask
@@ -14,6 +13,7 @@ from backends.agl.flat.rounds import InEdgeTable, Ints
 from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError
 from backends.agl.places import put_folder, put_text
 from backends.kernels.samplers import SAMPLERS, summed
+from datasets.array_files import append_array, create_array, save_array
 from datasets.csr import Csr
 from datasets.features import SparseFeatures
 from datasets.graph import Graph
@@ -124,7 +124,7 @@ def row_ranges(indptr: NDArray[np.integer], at_once: int = EDGES_AT_ONCE) -> lis
 def _write_weighted_degrees(graph: Graph, path: Path) -> None:
     assert graph.edge_weights is not None
     indptr = graph.csr.indptr
-    sums = open_memmap(path, "w+", np.float64, (graph.nodes,))
+    sums = create_array(path, np.float64, (graph.nodes,))
     for first, last in row_ranges(indptr):
         rows = np.repeat(np.arange(last - first), np.diff(indptr[first : last + 1]))
         weights = graph.edge_weights[indptr[first] : indptr[last]].astype(np.float64)
@@ -142,12 +142,12 @@ def _write_filtered(graph: Graph, filtering: str, folder: Path) -> None:
             mask = edge_mask(graph, filtering, start, end)
             running = np.concatenate(([0], np.cumsum(mask)))
             counts[first + 1 : last + 1] = np.diff(running[np.asarray(indptr[first : last + 1]) - start])
-            (np.flatnonzero(mask) + start).astype(np.int64).tofile(file)
+            append_array(file, (np.flatnonzero(mask) + start).astype(np.int64))
     total = int(counts.sum())
     positions = np.memmap(positions_file, np.int64, "r", shape=(total,)) if total else np.zeros(0, dtype=np.int64)
-    np.save(folder / "indptr.npy", np.cumsum(counts).astype(indptr.dtype))
+    save_array(folder / "indptr.npy", np.cumsum(counts).astype(indptr.dtype))
     shapes: dict[str, Any] = {"positions": np.int64, "indices": graph.csr.indices.dtype, "edge_ids": np.int64}
-    out = {name: open_memmap(folder / f"{name}.npy", "w+", dtype, (total,)) for name, dtype in shapes.items()}
+    out = {name: create_array(folder / f"{name}.npy", dtype, (total,)) for name, dtype in shapes.items()}
     for start in range(0, total, EDGES_AT_ONCE):
         span = slice(start, start + EDGES_AT_ONCE)
         chosen = positions[span]
@@ -163,7 +163,7 @@ def _write_sampled_by(graph: Graph, strategy: SamplingStrategy, folder: Path) ->
     column, positions_file = edge_columns(graph, strategy.by), folder / "positions.npy"
     positions = _mapped(positions_file) if positions_file.is_file() else None
     count = len(column) if positions is None else len(positions)
-    out = open_memmap(folder / "sampled_by.npy", "w+", np.float32, (count,))
+    out = create_array(folder / "sampled_by.npy", np.float32, (count,))
     for start in range(0, count, EDGES_AT_ONCE):
         span = slice(start, min(start + EDGES_AT_ONCE, count))
         chosen = np.arange(span.start, span.stop) if positions is None else positions[span]
@@ -178,7 +178,7 @@ def _write_sums(graph: Graph, folder: Path) -> None:
     filtered = folder / "indptr.npy"
     indptr = _mapped(filtered) if filtered.is_file() else graph.csr.indptr
     weight = _mapped(folder / "sampled_by.npy")
-    out = open_memmap(folder / "sums.npy", "w+", np.float64, (len(weight),))
+    out = create_array(folder / "sums.npy", np.float64, (len(weight),))
     for first, last in row_ranges(indptr):
         span = slice(int(indptr[first]), int(indptr[last]))
         part = Csr(indptr[first : last + 1] - indptr[first], np.zeros(0, dtype=np.int32), (last - first, graph.nodes))

@@ -30,6 +30,7 @@ from backends.agl.settings import InferSettings, read_infer_settings
 from backends.agl.tables import add_table_options, read_tables, table_options_of
 from backends.parallel import ray_cluster
 from backends.progress import Progress, announce, gibibytes, step_progress
+from datasets.array_files import save_array
 from datasets.graph import Graph
 from datasets.tables.node_stream import NAMES
 
@@ -219,8 +220,8 @@ def write_results(output: Path, ids: Any, scores: Any, facts: dict[str, Any]) ->
     unnamed = output / ".unfinished"
     try:
         unnamed.mkdir(parents=True, exist_ok=True)
-        np.save(unnamed / "scores.npy", scores)
-        np.save(unnamed / "nodes.npy", ids)
+        save_array(unnamed / "scores.npy", scores)
+        save_array(unnamed / "nodes.npy", ids)
         (unnamed / "facts.json").write_text(json.dumps(facts, indent=1))
         for name in ("scores.npy", "nodes.npy", "facts.json"):
             (unnamed / name).replace(output / name)

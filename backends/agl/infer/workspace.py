@@ -2,13 +2,14 @@
 
 import json
 import mmap
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+from datasets.array_files import create_array, reserve, save_array
 
 Array = NDArray[Any]
 SCRATCH_BYTES = 1 << 28
@@ -42,11 +43,9 @@ class Workspace:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.written += int(np.prod(shape)) * np.dtype(dtype).itemsize
         if 0 in shape:
-            np.save(path, np.empty(shape, dtype))
+            save_array(path, np.empty(shape, dtype))
             return np.empty(shape, dtype)
-        array: Array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-        self._reserve(path, path.stat().st_size)
-        return array
+        return create_array(path, dtype, shape)
 
     def rows(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> "RowFile":
         """Create an array that is written by consecutive rows; raises OSError where the disk has no room for it."""
@@ -57,7 +56,7 @@ class Workspace:
         with path.open("wb") as file:
             np.lib.format.write_array_header_1_0(file, header)
         file_of_rows = RowFile(path)
-        self._reserve(path, file_of_rows.size)
+        reserve(path, file_of_rows.size)
         return file_of_rows
 
     def scratch(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Array:
@@ -101,16 +100,6 @@ class Workspace:
     def forget(self, step: str) -> None:
         """Remove the marker of a step, so that it runs again."""
         (self.folder / f"{step}.done").unlink(missing_ok=True)
-
-    @staticmethod
-    def _reserve(path: Path, size: int) -> None:
-        try:
-            with path.open("r+b") as file:
-                os.posix_fallocate(file.fileno(), 0, size)
-        except OSError as error:
-            path.unlink()
-            hint = f"no room for {size} bytes in {path.parent}: free some, or name another folder"
-            raise OSError(error.errno, hint) from error
 
     def path(self, name: str) -> Path:
         """The file of an array."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from backends.distpart.dispatch.numbering import Numbering, contiguous_bounds
 from backends.distpart.typed_graph import TypedGraph
+from datasets.array_files import save_array
 from datasets.csr import index_dtype
 from datasets.files import atomic_folder
 from datasets.schema import Relation
@@ -53,9 +54,9 @@ def write_bucket(graph: TypedGraph, numbering: Numbering, folder: Path, piece: P
     ends = np.stack([numbering.new_ids[sources[order]], numbering.new_ids[destinations[order]]])
     rows = (piece.start + order).astype(index_dtype(max(1, graph.edges[piece.relation].count)))
     with atomic_folder(target) as temporary:
-        np.save(temporary / "ends.npy", ends)
-        np.save(temporary / "rows.npy", rows)
-        np.save(temporary / "counts.npy", np.bincount(owners, minlength=numbering.count))
+        save_array(temporary / "ends.npy", ends)
+        save_array(temporary / "rows.npy", rows)
+        save_array(temporary / "counts.npy", np.bincount(owners, minlength=numbering.count))
 
 
 @dataclass(frozen=True, eq=False)

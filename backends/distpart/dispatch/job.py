@@ -15,6 +15,7 @@ from backends.distpart.dispatch.plan import WORK, begin
 from backends.distpart.dispatch.steps import DispatchStep, run_in_threads, run_on_ray
 from backends.distpart.typed_graph import TypedGraph
 from backends.folder_lock import locked
+from datasets.array_files import create_array, save_array
 from datasets.csr import index_dtype
 from datasets.files import atomic_file
 from datasets.tables.out_of_core import Progress, silent
@@ -105,10 +106,10 @@ class DispatchJob:
     def _write_maps(self, numbering: Numbering, buckets: EdgeBuckets) -> None:
         """The part of each original node and edge, as arrays by homogeneous original id."""
         kind = np.uint16 if self.numbering.count <= 1 << 16 else np.int32
-        with atomic_file(self.folder / NODE_MAP) as temporary, temporary.open("wb") as file:
-            np.save(file, numbering.parts.astype(kind))
+        with atomic_file(self.folder / NODE_MAP) as temporary:
+            save_array(temporary, numbering.parts.astype(kind))
         with atomic_file(self.folder / EDGE_MAP) as temporary:
-            edges = np.lib.format.open_memmap(temporary, mode="w+", dtype=kind, shape=(self.graph.total_edges,))
+            edges = create_array(temporary, kind, (self.graph.total_edges,))
             counts = [self.graph.edges[relation].count for relation in self.graph.schema.relations]
             starts = np.cumsum([0, *counts])
             for part in range(self.numbering.count):

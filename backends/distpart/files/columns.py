@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.distpart.typed_graph import GraphError
+from datasets.array_files import save_array
 from datasets.files import atomic_file
 from datasets.tables.out_of_core import GrowingArray
 
@@ -176,7 +177,7 @@ def write_column(folder: Path, name: str, rows: Sequence[int], form: str, read: 
         path = folder / f"{name}{number}.{endings[form]}"
         piece = read(start, start + count)
         if form == "numpy":
-            np.save(path, piece)
+            save_array(path, piece)
         else:
             flat = piece.reshape(len(piece), int(np.prod(piece.shape[1:], dtype=np.int64)))
             table = pyarrow.table({f"f{column}": flat[:, column] for column in range(flat.shape[1])})

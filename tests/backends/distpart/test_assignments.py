@@ -17,8 +17,12 @@ from harness.measure.partition_quality import broken, quality_of
 from tests.graphs import awkward_graph
 
 pytestmark = pytest.mark.skipif(extension is None, reason="the kernels are not built")
-KAHYPAR_AND_KAHIP = [
-    pytest.param(tool, marks=getattr(pytest.mark, f"needs_{tool}"), id=tool) for tool in ("mtkahypar", "kahip")
+HAS_PTSCOTCH = config_class("partitioners")(tool="ptscotch").missing() is None
+NEEDS_PTSCOTCH = pytest.mark.skipif(not HAS_PTSCOTCH, reason="the programs of PT-Scotch are not installed")
+OTHER_PEERS = [
+    pytest.param("mtkahypar", marks=pytest.mark.needs_mtkahypar, id="mtkahypar"),
+    pytest.param("kahip", marks=pytest.mark.needs_kahip, id="kahip"),
+    pytest.param("ptscotch", marks=NEEDS_PTSCOTCH, id="ptscotch"),
 ]
 ENGINES = [
     *[("distpart", {"method": method}) for method in METHODS],
@@ -29,7 +33,7 @@ ENGINES = [
         pytest.param(("partitioners", {"tool": tool}), marks=pytest.mark.needs_kaminpar, id=tool)
         for tool in ("kaminpar", "terapart")
     ],
-    *[pytest.param(("partitioners", {"tool": tool.id}), marks=tool.marks, id=tool.id) for tool in KAHYPAR_AND_KAHIP],
+    *[pytest.param(("partitioners", {"tool": tool.id}), marks=tool.marks, id=tool.id) for tool in OTHER_PEERS],
     pytest.param(("dgl", {}), marks=pytest.mark.needs_dgl, id="dgl"),
 ]
 
@@ -203,7 +207,7 @@ def test_a_node_heavier_than_a_part_is_placed_and_the_load_is_told():
     assert quality_of(graph, task, assigned(graph, task))["balance"][0] > 3
 
 
-@pytest.mark.parametrize("tool", KAHYPAR_AND_KAHIP)
+@pytest.mark.parametrize("tool", OTHER_PEERS)
 def test_peers_make_as_many_parts_as_there_are_nodes(tool):
     for graph in (awkward_graph(3, 90, 200), graph_of([], [], 90), star(90)):
         weights = np.random.default_rng(0).integers(1, 6, (graph.nodes, 1))
@@ -229,7 +233,7 @@ def test_kahip_refuses_what_it_may_not_return_from():
         engine.prepare(graph, task_of(graph, 2, imbalance=1), Clock())
 
 
-@pytest.mark.parametrize("tool", KAHYPAR_AND_KAHIP)
+@pytest.mark.parametrize("tool", OTHER_PEERS)
 def test_peers_assign_a_graph_with_isolated_nodes_again_and_again(tool):
     graph = graph_of(np.arange(30), np.arange(30) + 1, 3000)
     engine = runtime(config_class("partitioners")(tool=tool), "partition")
@@ -241,7 +245,7 @@ def test_peers_assign_a_graph_with_isolated_nodes_again_and_again(tool):
     assert all((answer == answers[0]).all() for answer in answers)
 
 
-@pytest.mark.parametrize("tool", KAHYPAR_AND_KAHIP)
+@pytest.mark.parametrize("tool", OTHER_PEERS)
 def test_peers_refuse_two_constraints_and_loads_beyond_their_integers(tool):
     graph = grid(4)
     engine = runtime(config_class("partitioners")(tool=tool), "partition")

@@ -1,6 +1,6 @@
 """Sections of the suites of partitioning (DGL's chapter on distributed graphs)."""
 
-from harness.report.papers.distpart import growth, jobs, quality
+from harness.report.papers.distpart import effect, growth, jobs, quality
 from harness.report.suites.section import Measure, SuiteSection
 
 SECTIONS = {
@@ -37,6 +37,25 @@ SECTIONS = {
             "memory": "what the job took above what was resident before it, which holds the graph and its features",
             "structure": "bytes of the files without the features, per edge",
         },
+    ),
+    "effect": SuiteSection(
+        "Ranks on the parts of each assignment",
+        "The same engine trains on the same ranks; the parts alone differ. Rows are predicted from the graph and "
+        "counted as they arrive. Epochs are shown where every rank has a core.",
+        effect.effect,
+        terms={
+            "rows predicted": "rows that parts need of other parts, each once per part, counted in the graph",
+            "rows received": "rows that all ranks together receive in one product",
+            "received": "bytes of rows and their gradients that all ranks together receive in one epoch",
+            "ordering": "seconds of assigning all nodes and of renumbering the graph",
+            "break-even": "epochs after which the seconds beyond those of the random assignment are won back",
+        },
+    ),
+    "effect_networks": SuiteSection(
+        "Epochs over networks, modelled",
+        "Each rank's slice is timed alone in one process; latency and bytes over bandwidth are added for its messages.",
+        effect.networks,
+        terms={"waiting": "seconds of messages that no computation hides, of the slowest rank"},
     ),
 }
 MEASURES: dict[str, Measure] = {}

@@ -1,0 +1,52 @@
+"""The page of ``distpart_effect``: rows and bytes of each assignment, and when its seconds are won back."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from datasets.csr import csr_from_edges
+from datasets.statistics import graph_statistics
+from tests import factory
+from tests.harness.report.suite_cells import lines_of, page
+
+SUITE = "distpart_effect"
+
+
+def write(results: Path, method: str, seconds: float, ordering: float, rows: int, **backend: Any) -> None:
+    """The record of a cell: real ranks that receive ``rows`` MiB, or the model of four where ``replay`` is given."""
+    order = {"name": "parts", "options": {"engine": "distpart", "options": {"method": method}, "parts": 2}}
+    config = factory.config("blocksparse", order=order, backend=backend, suite=SUITE)
+    record = factory.record("blocksparse", 0, seconds, config=config)
+    structure = graph_statistics(csr_from_edges(np.arange(4), np.arange(4)[::-1].copy(), (4, 4)))
+    dataset = factory.DATASET | {"structure": structure | {"peak_memory": {}, "rows_of_other_parts": rows}}
+    record |= {"dataset": dataset, "prepare": {"order": ordering}}
+    if "replay" in backend:
+        record["facts"] = {"replay": [{"ranks": 4, "seconds": seconds * 2, "exposed": seconds}]}
+    else:
+        traffic = [{"rows": rows << 20}, {"rows": 0}]
+        record["facts"] = {"ranks": {"imbalance": 1.0, "received_rows": [rows - 1, 1], "traffic": traffic}}
+    factory.write(results, record, folder=f"{method}-{len(backend)}")
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> str:
+    results = tmp_path / "results"
+    for method, seconds, ordering, rows in (("random", 0.02, 0.1, 900), ("multilevel", 0.015, 0.6, 300)):
+        write(results, method, seconds, ordering, rows, ranks=2)
+        write(results, method, seconds, ordering, rows, ranks=1, replay=[4], link=[1.25e8, 5e-5])
+    return page(results, SUITE)
+
+
+def test_rows_are_counted_beside_the_prediction(text: str) -> None:
+    lines = lines_of(text, "Ranks on the parts of each assignment")
+    assert lines["distpart random"][:4] == ["2", "900", "900", "900.00"]
+    assert lines["distpart multilevel"][:4] == ["2", "300", "300", "300.00"]
+    assert lines["distpart random"][-1] == "—"
+    assert float(lines["distpart multilevel"][-1]) == pytest.approx(100, rel=0.01)  # .5 s more, 5 ms less an epoch
+
+
+def test_modelled_epochs_name_their_network(text: str) -> None:
+    lines = lines_of(text, "Epochs over networks, modelled")
+    assert lines["distpart multilevel"] == ["4", "1 Gbit/s", "30", "15", "1.33x", "50"]
