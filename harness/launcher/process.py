@@ -2,11 +2,12 @@
 
 A child leads a POSIX session of its own; the processes of that session are its *process tree* and bear its process id,
 whatever process groups they form. Run as a program this file is the guard: it waits until its parent is gone, then ends
-the process trees that were left.
+the process trees that were left and removes their temporary folders.
 """
 
 import json
 import os
+import secrets
 import select
 import shutil
 import signal
@@ -57,7 +58,9 @@ def _running(trees: Collection[int]) -> Iterator[tuple[int, list[str]]]:
     for entry in os.listdir("/proc"):  # noqa: PTH208 - one of the few lines that run between samples
         if entry.isdigit():
             fields = stat_fields(int(entry))
-            if fields and int(fields[3]) in trees and fields[0] not in ("Z", "X"):
+            # The first thread of a killed process may be a zombie while others still write a file.
+            ended = fields[:1] == ["X"] or (fields[:1] == ["Z"] and int(fields[17]) <= 1)
+            if fields and int(fields[3]) in trees and not ended:
                 yield int(entry), fields
 
 
@@ -86,17 +89,17 @@ def end_tree(tree: int, patience: float = 20.0) -> list[int]:
 
 
 class Guard:
-    """A small process that ends the registered process trees should this one die without warning."""
+    """A small process that ends process trees and removes folders should this one die without warning."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-I", "-S", str(Path(__file__).resolve())]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
 
-    def tell(self, word: str, tree: int, place: str = "") -> None:
-        """``watch`` a process tree and its folder, or ``forget`` them."""
+    def tell(self, word: str, subject: int | str) -> None:
+        """``watch`` or ``forget`` a process tree or the absolute path of a folder."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(f"{word} {tree} {place}\n".encode())
+            self._process.stdin.write(f"{word} {subject}\n".encode())
             self._process.stdin.flush()
         except BrokenPipeError:
             raise RuntimeError("the guard process was killed: start the run again") from None
@@ -114,20 +117,28 @@ class Child:
     def __init__(self, command: list[str], environment: dict[str, str], guard: Guard) -> None:
         """Start ``command`` followed by the two inherited file descriptors and this process's id."""
         # A process that is killed removes nothing: what it and its helpers write to the temporary folder goes with it.
-        self._place = tempfile.mkdtemp(prefix="gnn-")
+        self._guard = guard
+        self._folder = os.path.join(tempfile.gettempdir(), f"gnn-{secrets.token_hex(8)}")  # noqa: PTH118 - a line's text
+        # The guard hears of the folder before there is one: this process may be killed at any line.
+        guard.tell("watch", self._folder)
         try:
+            os.mkdir(self._folder, 0o700)  # noqa: PTH102
             self._start(command, environment, guard)
         except BaseException:  # a Ctrl-C too: nobody gets this child, so nobody ends it
-            shutil.rmtree(self._place, ignore_errors=True)
+            self._remove_folder()
             raise
+
+    def _remove_folder(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._guard.tell("forget", self._folder)
 
     def _start(self, command: list[str], environment: dict[str, str], guard: Guard) -> None:
         to_child, from_child = os.pipe(), os.pipe()
         inherited = (to_child[0], from_child[1])
         self.output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in end()
-        self._guard, self._write, self._read, self._buffer = guard, to_child[1], from_child[0], b""
+        self._write, self._read, self._buffer = to_child[1], from_child[0], b""
         shared = {"TORCHINDUCTOR_CACHE_DIR": f"{tempfile.gettempdir()}/torchinductor_{os.getuid()}"}
-        environment = shared | environment | {"TMPDIR": self._place}
+        environment = shared | environment | {"TMPDIR": self._folder}
         self._process = subprocess.Popen(
             [*command, *map(str, inherited), str(os.getpid())],
             env=environment,
@@ -138,7 +149,7 @@ class Child:
             start_new_session=True,
         )
         self.tree = self._process.pid
-        guard.tell("watch", self.tree, self._place)
+        guard.tell("watch", self.tree)
         for end in inherited:
             os.close(end)
         self._exit = os.pidfd_open(self.tree)
@@ -179,7 +190,7 @@ class Child:
         """End the process tree; raises RuntimeError when a process survives even that."""
         left = end_tree(self.tree)
         self._process.wait()
-        shutil.rmtree(self._place, ignore_errors=True)
+        self._remove_folder()
         for descriptor in (self._write, self._read, self._exit):
             os.close(descriptor)
         self.output.close()
@@ -189,17 +200,16 @@ class Child:
 
 
 def guard_trees(lines: IO[bytes]) -> None:
-    """Follow a parent's messages to their end, then end the process trees that it did not forget."""
-    watched: dict[int, str] = {}
+    """Follow a parent's messages to their end, then end the trees and remove the folders that it did not forget."""
+    watched: set[str] = set()
     for line in lines:
-        word, tree, place = line.decode().rstrip("\n").split(" ", 2)
-        if word == "watch":
-            watched[int(tree)] = place
-        else:
-            watched.pop(int(tree), None)
-    for orphan, place in watched.items():
-        end_tree(orphan)
-        shutil.rmtree(place, ignore_errors=True)
+        word, subject = line.decode().rstrip("\n").split(" ", 1)
+        (watched.add if word == "watch" else watched.discard)(subject)
+    folders = {subject for subject in watched if subject.startswith("/")}
+    for tree in watched - folders:
+        end_tree(int(tree))
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
