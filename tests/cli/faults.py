@@ -6,7 +6,6 @@ Full disks and unwritable folders need the right to mount a file system.
 """
 
 import argparse
-import getpass
 import os
 import random
 import signal
@@ -25,7 +24,7 @@ from tests.cli.commandline import CommandLine
 SIZE = ["model=gcn", "dataset.options.nodes=400", "training.batch_size=null", "scenario.train_to_end=false"]
 CELLS = ["-m", "backend=agl,dummy", *SIZE, "measure=short", "measure.limits=false", "wait=true"]
 PATIENCE = 30.0
-ALLOWED = {"results", "gnn-harness.launcher.lock", f"torchinductor_{getpass.getuser()}"}  # torch makes the last
+ALLOWED = {"results", "gnn-harness.launcher.lock", f"torchinductor_{os.getuid()}"}  # torch makes the last
 Fault = Callable[[CommandLine, random.Random], None]
 
 
