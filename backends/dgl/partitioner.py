@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from backends.base.partitioner import GraphPartitioner
-from backends.contract import Clock, PartitionTask, Unsupported, WrittenParts
+from backends.contract import Clock, Nodes, PartitionTask, Unsupported, WrittenParts
 from backends.dgl.quiet import dgl
 from backends.dgl.sampler import in_edges_of
 from backends.kernels.partition import Parts, UndirectedGraph
@@ -20,7 +20,7 @@ from datasets.partition.description import node_attributes
 
 
 class DglPartitioner(GraphPartitioner):
-    """Assigns nodes by ``metis_partition_assignment``; nodes or in-degrees are balanced, within METIS's own bound."""
+    """Assigns nodes by ``metis_partition_assignment``; what it balances is within METIS's own bound."""
 
     reads_edges = False  # it makes its own undirected graph
 
@@ -31,7 +31,7 @@ class DglPartitioner(GraphPartitioner):
         """
         super().prepare(graph, task, clock)
         dgl.utils.set_num_threads(task.threads)
-        self.by_edges = balances_edges(graph, task)
+        self.balance = balance_of(graph, task)
         with clock.phase("structure"):
             # METIS as DGL builds it writes beyond its arrays where edges are parallel
             self.edges = dgl.to_simple(in_edges_of(graph.csr, wide=True))
@@ -44,21 +44,19 @@ class DglPartitioner(GraphPartitioner):
             return np.asarray(dgl.random.choice(self.task.parts, self.graph.nodes).numpy(), dtype=np.int32)
         objective = "vol" if self.task.objective == "volume" else "cut"
         with clock.phase("metis"), contextlib.redirect_stdout(io.StringIO()):
-            parts = dgl.metis_partition_assignment(
-                self.edges, self.task.parts, balance_edges=self.by_edges, objtype=objective
-            )
+            parts = dgl.metis_partition_assignment(self.edges, self.task.parts, objtype=objective, **self.balance)
         return np.asarray(parts.numpy(), dtype=np.int32)
 
 
 class DglDispatcher:
-    """A ``contract.Dispatcher`` by ``partition_graph``, with METIS or at random; METIS balances nodes or in-degrees."""
+    """A ``contract.Dispatcher`` by ``partition_graph``, with METIS or at random."""
 
     def __init__(self, config: BackendConfig) -> None:
         self.config: Any = config
 
     def prepare(self, graph: Graph, task: PartitionTask, clock: Clock) -> None:
         """Build DGL's graph with its attributes, phase ``structure``; raises Unsupported as ``DglPartitioner``."""
-        self.by_edges = balances_edges(graph, task)
+        self.balance = balance_of(graph, task)
         torch.set_num_threads(task.threads)
         dgl.utils.set_num_threads(task.threads)
         self.graph, self.task = graph, task
@@ -79,9 +77,9 @@ class DglDispatcher:
                 self.task.parts,
                 str(folder),
                 part_method=self.config.part_method,
-                balance_edges=self.by_edges,
                 objtype=objective,
                 return_mapping=True,
+                **self.balance,
             )
 
     def written(self) -> WrittenParts:
@@ -97,10 +95,33 @@ class DglDispatcher:
         """Nothing runs between the calls."""
 
 
-def balances_edges(graph: Graph, task: PartitionTask) -> bool:
-    """Whether in-degrees are balanced, or else nodes; raises Unsupported for other loads."""
-    loads = task.weights[:, 0] if task.weights.shape[1] == 1 else None
-    by_edges = loads is not None and np.array_equal(loads, graph.csr.in_degrees)
-    if not by_edges and (loads is None or (loads != 1).any()):
-        raise Unsupported("backend dgl balances nodes or edges alone: give scenario.balance one of the two names")
-    return by_edges
+def balance_of(graph: Graph, task: PartitionTask) -> dict[str, Any]:
+    """The arguments ``balance_ntypes`` and ``balance_edges`` that ask for the task's loads.
+
+    DGL balances the nodes of each class, and with ``balance_edges`` their in-degrees too; nodes in none of the task's
+    classes become one more. Raises Unsupported for other loads.
+    """
+    degrees, weights = graph.csr.in_degrees[:, None], task.weights
+    if weights.shape[1] == 1 and np.array_equal(weights, degrees):
+        return {"balance_edges": True}
+    for classes, by_edges in ((weights.shape[1], False), (weights.shape[1] // 2, True)):
+        shares = weights[:, :classes]
+        wanted = np.concatenate([shares, shares * degrees], axis=1) if by_edges else shares
+        if (
+            classes
+            and shares.max(initial=0) <= 1
+            and shares.sum(axis=1).max(initial=0) <= 1
+            and _equal(wanted, weights)
+        ):
+            if classes == 1 and shares.all() and not by_edges:
+                return {}
+            numbers = np.where(shares.any(axis=1), shares.argmax(axis=1), classes)
+            return {"balance_ntypes": torch.from_numpy(numbers), "balance_edges": by_edges}
+    raise Unsupported(
+        "backend dgl balances the nodes of classes that do not overlap, alone or with their in-degrees: "
+        "scenario.balance can be [nodes], [edges], [nodes,edges], [split], [types] or [types,edges_by_type]"
+    )
+
+
+def _equal(one: Nodes, other: Nodes) -> bool:
+    return one.shape == other.shape and bool((one == other).all())

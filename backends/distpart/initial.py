@@ -1,32 +1,35 @@
-"""The cut of the smallest graph: METIS where there is one constraint, else nodes streamed from the heaviest on."""
+"""The cut of the smallest graph: METIS for one constraint, our own bisections for several; the best of some counts."""
 
 import numpy as np
 
 from backends.kernels.partition import Parts, UndirectedGraph, Weights
 from datasets.randomness import stream
 
-_HEAVIEST = 32  # edges of a node that METIS sees: the smallest graph of one without clusters is nearly complete
+_HEAVIEST = 32  # edges of a node that are read: the smallest graph of one without clusters is nearly complete
 _MOST = 1 << 30  # sum of weights that METIS's 32-bit integers are safe with
-_MOST_TRIES, _EDGES_OF_TRIES = 8, 500_000  # edges that bisections of all tries may read
-_CUTS, _ROUNDS = 2, 8
+_MOST_TRIES, _EDGES_OF_TRIES = 4, 250_000  # edges that bisections of all tries may read
+_CUTS, _ROUNDS, _CLIMBS = 2, 2, 1
 
 
 def initial_parts(graph: UndirectedGraph, count: int, bounds: Weights, seed: int, threads: int) -> Parts:
     """Assign the nodes of a small graph to ``count`` parts, near ``bounds`` [constraints].
 
-    METIS cuts it several times, more often where it is small; the cut that is lowest after refinement counts.
+    Of several cuts, more where the graph is small, that counts which is nearest to the bounds and then lowest.
     """
     if count == 1 or graph.nodes == 0:
         return np.zeros(graph.nodes, dtype=np.int32)
-    if len(bounds) > 1 or not len(graph.neighbours):
-        return graph.streamed(count, bounds, 0.0, 3)
     sparse = graph.heaviest(_HEAVIEST, threads) if len(graph.neighbours) > 2 * _HEAVIEST * graph.nodes else graph
     edges = len(sparse.neighbours) * max(1, (count - 1).bit_length())
-    tries = min(max(1, _EDGES_OF_TRIES // edges), _MOST_TRIES)
+    tries = min(max(1, _EDGES_OF_TRIES // max(1, edges)), _MOST_TRIES)
+    metis = len(bounds) == 1 and len(graph.neighbours) > 0
     best, least = None, None
-    for attempt in range(tries):
-        parts = _metis(sparse, count, bounds, stream(seed, f"initial {attempt}"))
-        loads = graph.refine(parts, count, bounds, stream(seed, f"initial {attempt}"), _ROUNDS, threads)
+    for attempt in range(tries if metis else 1):
+        key = stream(seed, f"initial {attempt}")
+        if metis:
+            parts = _metis(sparse, count, bounds, key)
+        else:
+            parts = sparse.bisected(count, bounds, key, _MOST_TRIES, threads)
+        loads = graph.refine(parts, count, bounds, key, _ROUNDS, threads, _CLIMBS)
         score = int(np.maximum(loads - bounds, 0).sum()), graph.cut_of(parts)
         if least is None or score < least:
             best, least = parts, score

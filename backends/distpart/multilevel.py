@@ -10,12 +10,13 @@ import numpy as np
 
 from backends.contract import Clock
 from backends.distpart.initial import initial_parts
-from backends.kernels.partition import Parts, UndirectedGraph, Weights
+from backends.kernels.partition import Parts, UndirectedGraph, Weights, numbered
 from datasets.randomness import stream
 
-COARSEST = 2048  # nodes of the smallest graph, more with many parts
-NODES_PER_PART = 32
-CLUSTER_ROUNDS, REFINE_ROUNDS, CLIMBS = 2, 8, 1
+COARSEST = 1024  # nodes of the smallest graph, more with many parts
+NODES_PER_PART = 16
+CLUSTER_ROUNDS, REFINE_ROUNDS, CLIMBS = 2, 2, 1
+SMALL_ENOUGH = 1.25  # times as many nodes as that: contracting them once more costs more than cutting them
 LEAST_SHRINKAGE = 0.95
 
 
@@ -59,15 +60,15 @@ class Multilevel:
         graphs, labels, smallest = [graph], list[Parts](), max(COARSEST, NODES_PER_PART * self.count)
         # so small that the clusters of the smallest graph can still be spread over the parts
         most = np.maximum(self.bounds * self.count // smallest, 1)
-        while graphs[-1].nodes > smallest:
+        while graphs[-1].nodes > SMALL_ENOUGH * smallest:
             fine, key = graphs[-1], stream(self.seed, f"cluster {cycle} {len(labels)}")
             if known is not None and parts is not None and not labels:
                 own = _cut_by(known, parts)
             else:
                 own = fine.clusters(most, key, CLUSTER_ROUNDS, self.threads, parts)
-            coarse = fine.contracted(own, self.threads)
-            if coarse.nodes > LEAST_SHRINKAGE * fine.nodes:
+            if int(own.max()) + 1 > LEAST_SHRINKAGE * fine.nodes:
                 break
+            coarse = fine.contracted(own, self.threads)
             graphs.append(coarse)
             labels.append(own)
             parts = None if parts is None else _of_clusters(parts, own)
@@ -84,16 +85,16 @@ class Multilevel:
 
 
 def _cut_by(labels: Parts, parts: Parts) -> Parts:
-    """Clusters and parts at once: the labels of first nodes of each pair, so that they fit ``contracted``."""
+    """Clusters and parts at once: a cluster for each pair that there is."""
     count = int(parts.max(initial=0)) + 1
     pair = labels.astype(np.int64) * count + parts
     places = (int(labels.max(initial=0)) + 1) * count
     if places > 4 * len(pair):
         _, first, pair = np.unique(pair, return_index=True, return_inverse=True)
-        return first[pair.reshape(-1)].astype(np.int32)
+        return numbered(first[pair.reshape(-1)].astype(np.int32))
     first = np.empty(places, dtype=np.int32)
     first[pair[::-1]] = np.arange(len(pair), dtype=np.int32)[::-1]  # the last one that is written stays: the first node
-    return first[pair]
+    return numbered(first[pair])
 
 
 def _of_clusters(parts: Parts, labels: Parts) -> Parts:

@@ -47,12 +47,26 @@ class UndirectedGraph:
     @classmethod
     def of(cls, csr: Csr, node_weights: Weights, threads: int, storage: Storage = IN_MEMORY) -> "UndirectedGraph":
         """The undirected graph of a square matrix's edges; raises ValueError for more nodes than int32 counts."""
+        if storage.folder is None:
+            return cls._symmetrized(csr, node_weights, threads)
 
         def pieces() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
             starts = range(0, csr.nnz, _EDGES_AT_ONCE)
             return (csr.edges(start, min(start + _EDGES_AT_ONCE, csr.nnz)) for start in starts)
 
         return cls.from_edges(pieces, node_weights, threads, storage)
+
+    @classmethod
+    def _symmetrized(cls, csr: Csr, node_weights: Weights, threads: int) -> "UndirectedGraph":
+        """The graph in memory, of a matrix whose rows ascend."""
+        _refuse_nodes(csr.shape[0])
+        _refuse_ids(csr.indices, csr.indices, csr.shape[0])
+        starts, lengths = np.empty(csr.shape[0] + 1, dtype=np.int64), np.empty(csr.shape[0], dtype=np.int64)
+        neighbours = np.empty(2 * csr.nnz, dtype=np.int32)
+        total = extension.symmetrize(csr.indptr, csr.indices, starts, neighbours, lengths, threads)
+        neighbours.resize(total, refcheck=False)
+        starts = np.concatenate(([0], np.cumsum(lengths)))
+        return cls(starts, neighbours, np.ascontiguousarray(node_weights, dtype=np.int64))
 
     @classmethod
     def from_edges(
@@ -67,8 +81,7 @@ class UndirectedGraph:
         With a storage in files the edges are read several times, each time for as many rows as fit its bound.
         """
         nodes = len(node_weights)
-        if nodes > MOST_NODES:
-            raise ValueError(f"the graph has {nodes} nodes: a partition takes at most {MOST_NODES}")
+        _refuse_nodes(nodes)
         degrees = np.zeros(nodes, dtype=np.int64)
         for sources, destinations in pieces():
             _refuse_ids(sources, destinations, nodes)
@@ -91,17 +104,17 @@ class UndirectedGraph:
         return cls(starts, neighbours.whole(), weights, storage=storage)
 
     def clusters(self, bounds: Weights, key: int, rounds: int, threads: int, parts: Parts | None = None) -> Parts:
-        """Labels of clusters, each with at most ``bounds`` [constraints] unless it is one node, by label propagation.
+        """Clusters, each with at most ``bounds`` [constraints] unless it is one node, by label propagation.
 
-        They stay inside of ``parts`` where these are given.
+        They are ``numbered``, and stay inside of ``parts`` where these are given.
         """
         labels, loads = np.empty(self.nodes, dtype=np.int32), np.empty_like(self.node_weights)
         extension.cluster(*self._arrays, bounds, parts, rounds, key, labels, loads, threads)
-        return labels
+        return numbered(labels)
 
     def contracted(self, labels: Parts, threads: int) -> "UndirectedGraph":
-        """The graph of the clusters, in the order of their first nodes; ``labels`` become their numbers."""
-        clusters = int(extension.renumber(labels))
+        """The graph of clusters that are ``numbered``, ``labels`` [nodes]."""
+        clusters = int(labels.max(initial=-1)) + 1
         first, capacity = (np.empty(clusters + 1, dtype=np.int64) for _ in range(2))
         loads = np.empty((clusters, self.node_weights.shape[1]), dtype=np.int64)
         members = np.empty(self.nodes, dtype=np.int32)
@@ -136,6 +149,15 @@ class UndirectedGraph:
         extension.refine(*self._arrays, bounds, rounds, climbs, key, parts, loads, threads)
         return loads
 
+    def bisected(self, count: int, bounds: Weights, key: int, tries: int, threads: int) -> Parts:
+        """Parts of a small graph's nodes, within ``bounds`` [constraints] where that is possible, by bisections.
+
+        Each is the best of ``tries``. Time and memory grow with ``count`` and ``tries`` times the graph.
+        """
+        parts = np.empty(self.nodes, dtype=np.int32)
+        extension.bisect(*self._arrays, bounds, count, key, tries, parts, threads)
+        return parts
+
     def cut_of(self, parts: Parts) -> int:
         """The weight of the edges between different parts; for small graphs, as it makes arrays of all edges."""
         cut = np.repeat(parts, np.diff(self.starts)) != parts[self.neighbours]
@@ -157,6 +179,17 @@ class UndirectedGraph:
         loads = np.empty((count, self.node_weights.shape[1]), dtype=np.int64)
         extension.stream(*self._arrays, bounds, slope, passes, parts, loads)
         return parts
+
+
+def numbered(labels: Parts) -> Parts:
+    """The labels, which are node numbers, as numbers from 0 on in the order of their first nodes; in place."""
+    extension.renumber(labels)
+    return labels
+
+
+def _refuse_nodes(nodes: int) -> None:
+    if nodes > MOST_NODES:
+        raise ValueError(f"the graph has {nodes} nodes: a partition takes at most {MOST_NODES}")
 
 
 def _refuse_ids(sources: NDArray[Any], destinations: NDArray[Any], nodes: int) -> None:

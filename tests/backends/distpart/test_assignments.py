@@ -1,5 +1,7 @@
 """Assignments of nodes to parts: valid, balanced where that is possible, equal for any threads, better than a hash."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -122,6 +124,49 @@ def test_types_and_edges_are_balanced_together():
     weights = (types[:, None] == np.arange(3)).astype(np.int64)
     quality = quality_of(graph, task_of(graph, 4, weights), assigned(graph, task_of(graph, 4, weights)))
     assert max(quality["balance"]) <= 1.03
+
+
+@pytest.mark.parametrize("parts", [2, 7, 16])
+def test_nodes_and_edges_of_a_skewed_graph_are_balanced_together(parts):
+    draw = np.random.default_rng(parts)
+    nodes = 6000
+    graph = graph_of(draw.integers(0, nodes, 60_000), np.minimum(draw.zipf(1.6, 60_000), nodes - 1), nodes)
+    degrees = np.minimum(graph.csr.in_degrees, 300)
+    weights = np.stack([np.ones(nodes), degrees, draw.random(nodes) < 0.1], axis=1).astype(np.int64)
+    task = task_of(graph, parts, weights)
+    assert max(quality_of(graph, task, assigned(graph, task))["balance"]) <= 1.035, "whole nodes, up to 300 edges each"
+
+
+def test_nodes_that_wait_for_room_in_a_full_part_get_it_in_turn():
+    size, count = 30, 6
+    members = np.arange(size * count).reshape(count, size)
+    pairs = np.concatenate([np.stack(np.meshgrid(row, row), axis=-1).reshape(-1, 2) for row in members])
+    graph = graph_of(*pairs.T, size * count)
+    fine = UndirectedGraph.of(graph.csr, np.ones((graph.nodes, 1)), 1)
+    parts = np.repeat(np.arange(count), size).astype(np.int32)
+    moved = members[:, :10]
+    parts[moved.reshape(-1)] = np.roll(parts[moved], 1, axis=0).reshape(-1)  # a ring of parts: no two can swap
+    fine.refine(parts, count, np.array([size + 1]), 1, 2, 1, 1)
+    assert fine.cut_of(parts) == 0
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 60),
+    st.integers(0, 12),
+    st.integers(1, 5),
+    st.sampled_from([np.int32, np.int64]),
+)
+@settings(max_examples=60)
+def test_the_undirected_graph_of_a_matrix_is_that_of_its_edges(seed, nodes, degree, threads, dtype):
+    ends = np.random.default_rng(seed).integers(0, nodes, (2, nodes * degree))
+    csr = graph_of(*ends, nodes).csr
+    csr = replace(csr, indptr=csr.indptr.astype(dtype), indices=csr.indices.astype(dtype))
+    weights = np.ones((nodes, 1), dtype=np.int64)
+    one = UndirectedGraph.of(csr, weights, threads)
+    other = UndirectedGraph.from_edges(lambda: iter([tuple(ends)]), weights, 1)
+    np.testing.assert_array_equal(one.starts, other.starts)
+    np.testing.assert_array_equal(one.neighbours, other.neighbours)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -261,3 +306,26 @@ def test_mtkahypar_refuses_other_threads_than_those_it_began_with():
     engine.prepare(graph, task_of(graph, 2), Clock())
     with pytest.raises(Unsupported, match="threads that this process began with, 1"):
         engine.prepare(graph, task_of(graph, 2, threads=2), Clock())
+
+
+@pytest.mark.needs_dgl
+def test_dgl_is_asked_for_the_loads_of_the_task_or_refuses_them():
+    from backends.dgl.partitioner import balance_of
+
+    graph = awkward_graph(4, 400, 3000)
+    degrees, ones = graph.csr.in_degrees.astype(np.int64)[:, None], np.ones((graph.nodes, 1), dtype=np.int64)
+    types = (np.arange(graph.nodes)[:, None] % 3 == np.arange(3)).astype(np.int64)
+
+    def asked(*columns):
+        return balance_of(graph, task_of(graph, 2, np.concatenate(columns, axis=1)))
+
+    assert asked(ones) == {}
+    assert asked(degrees) == {"balance_edges": True}
+    assert asked(ones, degrees)["balance_edges"] and len(np.unique(asked(ones, degrees)["balance_ntypes"])) == 1
+    np.testing.assert_array_equal(asked(types)["balance_ntypes"], np.arange(graph.nodes) % 3)
+    np.testing.assert_array_equal(asked(types[:, :2])["balance_ntypes"], np.arange(graph.nodes) % 3)
+    assert asked(types, types * degrees)["balance_edges"] and not asked(types)["balance_edges"]
+    for wrong in ((ones, types), (2 * ones,), (degrees, ones), (types, types)):
+        with pytest.raises(Unsupported, match="balances the nodes of classes"):
+            asked(*wrong)
+    assigned(graph, task_of(graph, 3, np.concatenate([ones, degrees], axis=1)), "dgl")

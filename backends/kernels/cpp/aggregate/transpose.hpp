@@ -16,16 +16,6 @@ struct Transposed {
     I* inverse;      // [nnz]: position of each forward edge in the transposed order
 };
 
-// Cut the rows into parts of about equal edges, [parts + 1].
-template <class I>
-std::vector<int64_t> cut_rows(const CsrView<I>& a, int parts) {
-    std::vector<int64_t> cuts(parts + 1);
-    for (int part = 0; part < parts; ++part)
-        cuts[part] = std::lower_bound(a.indptr, a.indptr + a.rows, I(a.edges() / parts * part)) - a.indptr;
-    cuts[parts] = a.rows;
-    return cuts;
-}
-
 template <class I>
 void transpose(const CsrView<I>& a, int64_t columns, const Transposed<I>& out, int threads) {
     const std::vector<int64_t> cuts = cut_rows(a, threads);

@@ -1,7 +1,7 @@
 #include "common/bindings.hpp"
+#include "partition/bisection.hpp"
 #include "partition/clustering.hpp"
 #include "partition/contraction.hpp"
-#include "partition/hill_climbing.hpp"
 #include "partition/sparsification.hpp"
 #include "partition/streaming.hpp"
 #include "partition/symmetric.hpp"
@@ -31,6 +31,14 @@ void scatter_ends(In<int32_t> sources, In<int32_t> destinations, int32_t first, 
 int64_t sort_rows(In<int64_t> starts, Out<int32_t> values, Out<int64_t> lengths, int threads) {
     nb::gil_scoped_release released;
     return kernels::sort_rows(starts.data(), int64_t(starts.shape(0)) - 1, values.data(), lengths.data(), threads);
+}
+
+template <class I>
+int64_t symmetrize(In<I> indptr, In<I> indices, Out<int64_t> starts, Out<int32_t> values, Out<int64_t> lengths,
+                   int threads) {
+    const auto matrix = view(indptr, indices);
+    nb::gil_scoped_release released;
+    return kernels::symmetrize(matrix, starts.data(), values.data(), lengths.data(), threads);
 }
 
 void cluster(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights, In<int64_t> node_weights,
@@ -67,9 +75,19 @@ int64_t contract_rows(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t>
 void refine(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights, In<int64_t> node_weights,
             In<int64_t> bounds, int rounds, int climbs, uint64_t key, Out<int32_t> parts, Out<int64_t> loads,
             int threads) {
+    std::vector<int64_t> each;  // the bounds of each part
+    for (size_t part = 0; part < loads.shape(0); ++part)
+        each.insert(each.end(), bounds.data(), bounds.data() + bounds.shape(0));
     nb::gil_scoped_release released;
-    kernels::refine(graph_of(starts, neighbours, edge_weights, node_weights), bounds.data(), int64_t(loads.shape(0)),
+    kernels::refine(graph_of(starts, neighbours, edge_weights, node_weights), each.data(), int64_t(loads.shape(0)),
                     rounds, climbs, key, threads, parts.data(), loads.data());
+}
+
+void bisect(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights, In<int64_t> node_weights,
+            In<int64_t> bounds, int count, uint64_t key, int tries, Out<int32_t> parts, int threads) {
+    nb::gil_scoped_release released;
+    kernels::bisect(graph_of(starts, neighbours, edge_weights, node_weights), bounds.data(), 0, count, key, tries,
+                    threads, parts.data());
 }
 
 void mark_heaviest(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights, In<int64_t> node_weights,
@@ -92,6 +110,8 @@ void define_partition(nb::module_& m) {
     m.def("scatter_ends", &scatter_ends, "sources"_a, "destinations"_a, "first"_a, "last"_a, "next"_a, "out"_a,
           "threads"_a);
     m.def("sort_rows", &sort_rows, "starts"_a, "values"_a, "lengths"_a, "threads"_a);
+    m.def("symmetrize", &symmetrize<int32_t>, "indptr"_a, "indices"_a, "starts"_a, "values"_a, "lengths"_a, "threads"_a);
+    m.def("symmetrize", &symmetrize<int64_t>, "indptr"_a, "indices"_a, "starts"_a, "values"_a, "lengths"_a, "threads"_a);
     m.def("cluster", &cluster, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a, "bounds"_a,
           "parts"_a.none(), "rounds"_a, "key"_a, "labels"_a, "loads"_a, "threads"_a);
     m.def("renumber", &renumber, "labels"_a);
@@ -102,6 +122,8 @@ void define_partition(nb::module_& m) {
           "threads"_a);
     m.def("refine", &refine, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a, "bounds"_a,
           "rounds"_a, "climbs"_a, "key"_a, "parts"_a, "loads"_a, "threads"_a);
+    m.def("bisect", &bisect, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a, "bounds"_a,
+          "count"_a, "key"_a, "tries"_a, "parts"_a, "threads"_a);
     m.def("mark_heaviest", &mark_heaviest, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a,
           "most"_a, "marks"_a, "threads"_a);
     m.def("stream", &stream, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a, "bounds"_a,

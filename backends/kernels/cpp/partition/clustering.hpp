@@ -26,7 +26,7 @@ struct Clustering {
     uint64_t key;
     int threads;
 
-    static constexpr int64_t kGroups = 8, kBlocks = 2048, kLargestBlock = 1024;
+    static constexpr int64_t kGroups = 8, kBlocks = 2048, kLargestBlock = 1024, kAhead = 4;
 
     // Every node is a cluster of its own.
     void begin() {
@@ -49,8 +49,8 @@ struct Clustering {
             if (sum < most || !allowed(label)) continue;
             uint64_t hash = 0;
             if (sum == most) {
-                if (largest == 0) largest = keyed(key, chosen);
-                if ((hash = keyed(key, label)) <= largest) continue;
+                if (largest == 0) largest = mix(key + uint64_t(chosen) * kGamma);
+                if ((hash = mix(key + uint64_t(label) * kGamma)) <= largest) continue;
             }
             if (bounded && label != own && !loads.fits(label, graph.weights_of(node), bounds)) continue;
             chosen = label, most = sum, largest = hash;
@@ -64,8 +64,10 @@ struct Clustering {
         while (places < block.size) places *= 2;
         const uint64_t hash = keyed(key, block.begin);
         const uint64_t step = hash | 1, shift = hash >> 32;
+        const auto place_of = [&](int64_t i) { return int64_t((uint64_t(i) * step + shift) & uint64_t(places - 1)); };
         for (int64_t i = 0; i < places; ++i) {
-            const int64_t place = int64_t((uint64_t(i) * step + shift) & uint64_t(places - 1));
+            const int64_t place = place_of(i), following = place_of(i + kAhead);
+            if (following < block.size) graph.prefetch(block.begin + following);
             if (place >= block.size) continue;
             const int64_t node = block.begin + place;
             sums.reset(graph.degree(node), graph.nodes);

@@ -1,12 +1,14 @@
 // Moves of single nodes that may raise the cut for a while (Fiduccia and Mattheyses 1982), between any two parts.
 #pragma once
 #include <queue>
+#include <cstdio>
 
+#include "partition/node_heap.hpp"
 #include "partition/refinement.hpp"
 
 namespace kernels {
 
-constexpr int64_t kPatience = 500;
+constexpr int64_t kPatience = 2000;
 
 // Weights of each node's edges by part, [nodes, count], where that is small enough: the gains of the neighbours of a
 // node that moves then take no further reading of edges.
@@ -55,12 +57,12 @@ class Connections {
     std::vector<int32_t> labels_;
 };
 
-// A node in the queue with the gain that its best move had when it was put there.
-struct Candidate {
+// A node that waits for room in a part, with what it gains there.
+struct Waiting {
     int64_t gain;
     int32_t node;
 
-    bool operator<(const Candidate& other) const {
+    bool operator<(const Waiting& other) const {
         return gain < other.gain || (gain == other.gain && node > other.node);
     }
 };
@@ -68,8 +70,7 @@ struct Candidate {
 class HillClimbing {
   public:
     explicit HillClimbing(Refinement& refinement)
-        : state_(refinement), connections_(refinement), queued_(refinement.graph.nodes, kNowhere),
-          locked_(refinement.graph.nodes, 0) {}
+        : state_(refinement), connections_(refinement), queue_(refinement.graph.nodes), waiting_(refinement.count) {}
 
     // Move the node of the largest gain again and again, each once, until `patience` moves brought nothing or the graph
     // was read `kReadings` times; moves after the lowest cut are undone. Returns the gain.
@@ -79,89 +80,102 @@ class HillClimbing {
         size_t kept = 0;
         const int64_t most = kReadings * state_.graph.starts[state_.graph.nodes];
         while (!queue_.empty() && int64_t(moves_.size() - kept) < patience && read_ <= most) {
-            const Candidate candidate = queue_.top();
-            queue_.pop();
-            const int32_t node = candidate.node;
-            if (candidate.gain != queued_[node]) continue;
-            queued_[node] = kNowhere;
-            const Move move = best_move(node);
-            if (move.part == state_.parts[node]) continue;
-            if (move.gain < candidate.gain) {
-                enqueue(node, move.gain);
+            const int32_t node = queue_.top(), from = state_.parts[node];
+            const auto [wish, move] = look_up(node);
+            if (move.part == from || move.gain < queue_.key(node)) {
+                if (wish.part != move.part) waiting_[wish.part].push({wish.gain, node});
+                enqueue(node, move);
                 continue;
             }
-            const int32_t from = state_.parts[node];
-            locked_[node] = 1, moves_.push_back({node, from});
+            queue_.retire(node), moves_.push_back({node, from});
             state_.apply(node, move.part);
             if ((total += move.gain) > best) best = total, kept = moves_.size();
             update_neighbours(node, from, move.part);
+            wake(from);
         }
         for (; moves_.size() > kept; moves_.pop_back()) state_.apply(moves_.back().first, moves_.back().second);
         return best;
     }
 
   private:
-    // Neighbours beyond which a node moves in rounds alone, where each look at its gain reads them all.
-    static constexpr int64_t kHub = 1000;
-    static constexpr int64_t kReadings = 32;
-    static constexpr int64_t kNowhere = INT64_MIN;
+    static constexpr int64_t kReadings = 16, kAhead = 8;
 
-    bool waits(int64_t node) const {
-        return locked_[node] || (!connections_.known() && state_.graph.degree(node) > kHub);
+    // The best move of all, and the best one to a part that the node fits in.
+    std::pair<Move, Move> look_up(int64_t node) {
+        const auto both = [&](const auto& sums) {
+            return std::pair{state_.best_of(node, sums, false, false), state_.best_of(node, sums, false)};
+        };
+        read_ += connections_.known() ? state_.count : state_.graph.degree(node);
+        if (connections_.known()) return both(connections_.of(node));
+        sums_.of_neighbours(state_.graph, node, state_.parts, state_.count);
+        return both(sums_);
     }
 
-    Move best_move(int64_t node) {
-        if (connections_.known()) return state_.best_of(node, connections_.of(node), false);
-        return state_.best(node, sums_, false);
-    }
-
-    // Put a node into the queue, unless it is there with as large a gain: a gain that fell is found when it comes out.
-    void enqueue(int32_t node, int64_t gain) {
-        if (gain > queued_[node]) queue_.push({gain, node}), queued_[node] = gain;
+    // Put a node into the queue with what its best move gains, or take it out if there is none.
+    void enqueue(int32_t node, const Move& move) {
+        if (move.part != state_.parts[node])
+            queue_.set(node, move.gain);
+        else if (queue_.contains(node))
+            queue_.remove(node);
     }
 
     void enqueue_boundary() {
         const WeightedGraph& graph = state_.graph;
-        std::vector<int64_t> gains(graph.nodes);
-        std::vector<uint8_t> moves(graph.nodes);
+        std::vector<Move> moves(graph.nodes);
         for_each(graph.nodes, state_.threads, [&](int64_t node, LabelSums& own) {
-            if (waits(node) || state_.is_inside(node)) return;
-            const Move move = state_.best(node, own, false);
-            moves[node] = move.part != state_.parts[node], gains[node] = move.gain;
+            const bool inside = state_.is_inside(node);
+            moves[node] = inside ? Move{state_.parts[node], 0} : state_.best(node, own, false, false);
         });
-        for (int64_t node = 0; node < graph.nodes; ++node)
-            if (moves[node]) enqueue(int32_t(node), gains[node]);
+        for (int64_t node = 0; node < graph.nodes; ++node) enqueue(int32_t(node), moves[node]);
     }
 
+    // Raise the keys of a moved node's neighbours by as much as their gains can have risen; what they gain is looked up
+    // when they come out of the queue, which most never do.
     void update_neighbours(int32_t node, int32_t from, int32_t to) {
         const WeightedGraph& graph = state_.graph;
-        for (int64_t edge = graph.starts[node]; edge < graph.starts[node + 1]; ++edge) {
+        const int64_t end = graph.starts[node + 1];
+        for (int64_t edge = graph.starts[node]; edge < end; ++edge) {
+            if (edge + kAhead < end) {
+                queue_.prefetch(graph.neighbours[edge + kAhead]);
+                __builtin_prefetch(state_.parts + graph.neighbours[edge + kAhead]);
+            }
             const int32_t other = graph.neighbours[edge];
-            if (connections_.known()) connections_.move(other, graph.weight(edge), from, to);
-            if (waits(other) || state_.parts[other] == to) continue;  // in `to` its gains fell
-            read_ += connections_.known() ? state_.count : graph.degree(other);
-            const Move move = best_move(other);
-            if (move.part != state_.parts[other]) enqueue(other, move.gain);
+            const int64_t weight = graph.weight(edge);
+            if (connections_.known()) connections_.move(other, weight, from, to);
+            if (queue_.retired(other) || state_.parts[other] == to) continue;  // in `to` its gains fell
+            if (queue_.contains(other))
+                queue_.set(other, queue_.key(other) + (state_.parts[other] == from ? 2 * weight : weight));
+            else
+                enqueue(other, look_up(other).first);
         }
+    }
+
+    // A part has room: the node that gains most there is looked at again.
+    void wake(int32_t part) {
+        std::priority_queue<Waiting>& waiting = waiting_[part];
+        while (!waiting.empty() && queue_.retired(waiting.top().node)) waiting.pop();
+        if (waiting.empty()) return;
+        const auto [gain, node] = waiting.top();
+        waiting.pop();
+        if (!queue_.contains(node) || queue_.key(node) < gain) queue_.set(node, gain);
     }
 
     Refinement& state_;
     Connections connections_;
-    std::priority_queue<Candidate> queue_;
-    std::vector<int64_t> queued_;
-    std::vector<uint8_t> locked_;
+    NodeHeap queue_;  // a node's key is what its best move gains at most
+    std::vector<std::priority_queue<Waiting>> waiting_;  // of each part: nodes that gain there and do not fit in
     std::vector<std::pair<int32_t, int32_t>> moves_;
     LabelSums sums_;
     int64_t read_ = 0;  // sums and edges
 };
 
-// Improve `parts` [nodes] in place: into the bounds, then rounds of single moves, then climbs while they gain;
-// `loads` [count, constraints] are those of the result.
+// Improve `parts` [nodes] in place: into `bounds` [count, constraints], then rounds of single moves, then climbs while
+// they gain; `loads` [count, constraints] are those of the result.
 inline void refine(const WeightedGraph& graph, const int64_t* bounds, int64_t count, int rounds, int climbs,
                    uint64_t key, int threads, int32_t* parts, int64_t* loads) {
     Refinement refinement{graph, parts, {loads, graph.constraints}, bounds, count, threads};
     refinement.weigh();
-    for (int round = 0; round < 4 && refinement.balance(); ++round) {
+    for (int round = 0; round < 16 && refinement.balance(); ++round) {
     }
     Turns turns(graph.nodes, key);
     for (int round = 0; round < rounds; ++round)

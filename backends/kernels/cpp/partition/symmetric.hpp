@@ -1,10 +1,25 @@
-// The undirected graph of directed edges that come in pieces: neighbours of either direction, once each.
+// The undirected graph of directed edges, of a matrix or in pieces: neighbours of either direction, once each.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "common/matrix.hpp"
 
 namespace kernels {
+
+// Move rows that begin at `starts` and keep `lengths` values next to each other; returns the sum of the lengths.
+inline int64_t close_gaps(const int64_t* starts, int64_t rows, int32_t* values, const int64_t* lengths) {
+    int64_t total = 0;
+    for (int64_t row = 0; row < rows; ++row) {
+        std::memmove(values + total, values + starts[row], lengths[row] * sizeof(int32_t));
+        total += lengths[row];
+    }
+    return total;
+}
 
 // Take the next of a counter that several threads share.
 inline int64_t take(int64_t& counter, bool shared) {
@@ -52,12 +67,62 @@ inline int64_t sort_rows(const int64_t* starts, int64_t rows, int32_t* values, i
         if (!std::is_sorted(begin, end)) std::sort(begin, end);
         lengths[row] = std::unique(begin, end) - begin;
     }
-    int64_t total = 0;
-    for (int64_t row = 0; row < rows; ++row) {
-        std::memmove(values + total, values + starts[row], lengths[row] * sizeof(int32_t));
-        total += lengths[row];
+    return close_gaps(starts, rows, values, lengths);
+}
+
+// Call `call(other)` for each other node that a row lists; it ascends.
+template <class I, class Call>
+void for_each_other(const CsrView<I>& a, int64_t row, const Call& call) {
+    for (int64_t edge = a.indptr[row]; edge < a.indptr[row + 1]; ++edge) {
+        const bool repeated = edge > a.indptr[row] && a.indices[edge] == a.indices[edge - 1];
+        if (a.indices[edge] != row && !repeated) call(int64_t(a.indices[edge]));
     }
-    return total;
+}
+
+// The same of a square matrix whose rows ascend, without sorting: each row takes what it lists, then the rows that list
+// it, and merges the two. `values` has room for every edge twice, `starts` [rows + 1] is scratch memory.
+template <class I>
+int64_t symmetrize(const CsrView<I>& a, int64_t* starts, int32_t* values, int64_t* lengths, int threads) {
+    // a part of the rows for each thread has places of its own for all columns, no more in all than there are edges
+    const int parts = int(std::clamp(a.edges() / std::max(a.rows, int64_t(1)), int64_t(1), int64_t(threads)));
+    const std::vector<int64_t> cuts = cut_rows(a, parts);
+    std::vector<std::vector<int64_t>> next(parts);
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int part = 0; part < parts; ++part) {
+        next[part].assign(a.rows, 0);
+        for (int64_t row = cuts[part]; row < cuts[part + 1]; ++row) {
+            lengths[row] = 0;
+            for_each_other(a, row, [&](int64_t other) { ++lengths[row], ++next[part][other]; });
+        }
+    }
+    int64_t sum = 0;
+    for (int64_t row = 0; row < a.rows; ++row) {
+        starts[row] = sum, sum += lengths[row];
+        for (auto& place : next) sum += std::exchange(place[row], sum);
+    }
+    starts[a.rows] = sum;
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int part = 0; part < parts; ++part)
+        for (int64_t row = cuts[part]; row < cuts[part + 1]; ++row) {
+            int32_t* own = values + starts[row];
+            for_each_other(a, row, [&](int64_t other) {
+                *own++ = int32_t(other);
+                values[next[part][other]++] = int32_t(row);
+            });
+        }
+#pragma omp parallel num_threads(threads)
+    {
+        std::vector<int32_t> merged;
+#pragma omp for schedule(dynamic, 256)
+        for (int64_t row = 0; row < a.rows; ++row) {
+            int32_t *begin = values + starts[row], *middle = begin + lengths[row], *end = values + starts[row + 1];
+            merged.clear();
+            std::set_union(begin, middle, middle, end, std::back_inserter(merged));
+            std::copy(merged.begin(), merged.end(), begin);
+            lengths[row] = int64_t(merged.size());
+        }
+    }
+    return close_gaps(starts, a.rows, values, lengths);
 }
 
 }  // namespace kernels

@@ -19,6 +19,12 @@ struct WeightedGraph {
 
     int64_t degree(int64_t node) const { return starts[node + 1] - starts[node]; }
     int64_t weight(int64_t edge) const { return edge_weights == nullptr ? 1 : edge_weights[edge]; }
+    // Let the first neighbours of a node be on their way.
+    void prefetch(int64_t node) const {
+        constexpr int64_t kLine = 64 / sizeof(int32_t), kLines = 4;
+        const int64_t lines = std::min(kLines, degree(node) / kLine + 1);
+        for (int64_t line = 0; line < lines; ++line) __builtin_prefetch(neighbours + starts[node] + line * kLine);
+    }
     const int64_t* weights_of(int64_t node) const { return node_weights + node * constraints; }
 };
 
@@ -47,10 +53,10 @@ class LabelSums {
     void reset(int64_t most, int64_t all) {
         direct_ = all <= kDirect;
         int bits = 4;
-        while (!direct_ && (int64_t(1) << bits) < 2 * most) ++bits;
+        while (!direct_ && (int64_t(1) << bits) < 4 * most) ++bits;
         const int64_t size = direct_ ? all : int64_t(1) << bits;
         if (size > int64_t(slots_.size())) slots_.resize(size);
-        if (most > int64_t(used_.size())) used_.resize(most);
+        if (most >= int64_t(used_.size())) used_.resize(most + 1);
         shift_ = 64 - bits, mask_ = size - 1, count_ = 0;
         if (++turn_ == 0) {
             std::fill(slots_.begin(), slots_.end(), Slot{}), turn_ = 1;
@@ -63,11 +69,11 @@ class LabelSums {
             place = int64_t((uint64_t(label) * kGamma) >> shift_);
             while (slots_[place].turn == turn_ && slots_[place].label != label) place = (place + 1) & mask_;
         }
+        // without a branch, which would be guessed wrong for every other label
         Slot& slot = slots_[place];
-        if (slot.turn == turn_)
-            slot.sum += weight;
-        else
-            slot = {label, turn_, weight}, used_[count_++] = int32_t(place);
+        const bool fresh = slot.turn != turn_;
+        slot = {label, turn_, (fresh ? 0 : slot.sum) + weight};
+        used_[count_] = int32_t(place), count_ += fresh;
     }
 
     int64_t count() const { return count_; }
@@ -95,6 +101,13 @@ class LabelSums {
         add_neighbours(graph, node, labels);
     }
 
+    // The sums as an array of `all` labels.
+    std::vector<int64_t>& spread(int64_t all) {
+        spread_.assign(all, 0);
+        for (int64_t i = 0; i < count_; ++i) spread_[label(i)] = sum(i);
+        return spread_;
+    }
+
   private:
     static constexpr int64_t kDirect = 4096, kAhead = 12;
 
@@ -106,6 +119,7 @@ class LabelSums {
 
     std::vector<Slot> slots_;
     std::vector<int32_t> used_;
+    std::vector<int64_t> spread_;
     int64_t count_ = 0, mask_ = 0;
     uint32_t turn_ = 0;
     int shift_ = 0;
@@ -126,18 +140,13 @@ void for_each(int64_t count, int threads, const Call& call) {
 // Call `call(i, sums)` for each of `nodes`; the rows of the next nodes, which lie anywhere, are on their way meanwhile.
 template <class Call>
 void for_each_node(const WeightedGraph& graph, const int32_t* nodes, int64_t count, int threads, const Call& call) {
-    constexpr int64_t kAhead = 4, kLine = 64 / sizeof(int32_t), kLines = 4;
+    constexpr int64_t kAhead = 4;
 #pragma omp parallel num_threads(threads) if (count > 512)
     {
         LabelSums sums;
 #pragma omp for schedule(dynamic, 128)
         for (int64_t i = 0; i < count; ++i) {
-            if (i + kAhead < count) {
-                const int64_t start = graph.starts[nodes[i + kAhead]];
-                const int64_t lines = std::min(kLines, graph.degree(nodes[i + kAhead]) / kLine + 1);
-                for (int64_t line = 0; line < lines; ++line)
-                    __builtin_prefetch(graph.neighbours + start + line * kLine);
-            }
+            if (i + kAhead < count) graph.prefetch(nodes[i + kAhead]);
             call(i, sums);
         }
     }
