@@ -14,7 +14,8 @@ from backends.contract import PartitionTask, Unsupported
 from backends.distpart.backend import storage_of
 from backends.distpart.config import METHODS as OWN
 from backends.distpart.dispatch.numbering import Parts
-from backends.distpart.typed_graph import GraphError, TypedGraph
+from backends.distpart.typed_graph import CsrEdges, GraphError, TypedGraph
+from backends.kernels.growing import Storage
 from backends.kernels.partition import UndirectedGraph
 from backends.registry import config_class, runtime
 from datasets.randomness import hash_ids
@@ -90,12 +91,8 @@ def _assigned(graph: TypedGraph, task: PartitionTask, options: AssignOptions) ->
     engine: Any = runtime(backend, "partition")
     engine.task = task
 
-    def pieces() -> Iterator[tuple[Any, Any]]:
-        return (graph.read(*piece) for piece in graph.chunks(_PIECE))
-
     with tempfile.TemporaryDirectory(dir=options.workspace) as folder:
-        storage = storage_of(options.memory, Path(folder))
-        undirected = UndirectedGraph.from_edges(pieces, task.weights, options.threads, storage)
+        undirected = _undirected(graph, task, storage_of(options.memory, Path(folder)))
         try:
             parts: Parts = engine.assign(undirected, Untimed())
         except Unsupported as error:
@@ -103,6 +100,18 @@ def _assigned(graph: TypedGraph, task: PartitionTask, options: AssignOptions) ->
         finally:
             engine.close()
     return parts
+
+
+def _undirected(graph: TypedGraph, task: PartitionTask, storage: Storage) -> UndirectedGraph:
+    """The undirected graph of all relations' edges; that of a single matrix needs no sorting."""
+
+    def pieces() -> Iterator[tuple[Any, Any]]:
+        return (graph.read(*piece) for piece in graph.chunks(_PIECE))
+
+    first, *others = graph.edges.values()
+    if isinstance(first, CsrEdges) and not others:
+        return UndirectedGraph.of(first.csr, task.weights, task.threads, storage)
+    return UndirectedGraph.from_edges(pieces, task.weights, task.threads, storage)
 
 
 def _refuse_broken_bounds(parts: Parts, task: PartitionTask) -> None:

@@ -8,7 +8,7 @@ from datasets.randomness import stream
 _HEAVIEST = 32  # edges of a node that are read: the smallest graph of one without clusters is nearly complete
 _MOST = 1 << 30  # sum of weights that METIS's 32-bit integers are safe with
 _MOST_TRIES, _EDGES_OF_TRIES = 4, 250_000  # edges that bisections of all tries may read
-_CUTS, _ROUNDS, _CLIMBS = 2, 2, 1
+_CUTS = 2
 
 
 def initial_parts(graph: UndirectedGraph, count: int, bounds: Weights, seed: int, threads: int) -> Parts:
@@ -29,7 +29,7 @@ def initial_parts(graph: UndirectedGraph, count: int, bounds: Weights, seed: int
             parts = _metis(sparse, count, bounds, key)
         else:
             parts = sparse.bisected(count, bounds, key, _MOST_TRIES, threads)
-        loads = graph.refine(parts, count, bounds, key, _ROUNDS, threads, _CLIMBS)
+        loads = graph.refine(parts, count, bounds, threads)
         score = int(np.maximum(loads - bounds, 0).sum()), graph.cut_of(parts)
         if least is None or score < least:
             best, least = parts, score

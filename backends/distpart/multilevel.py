@@ -15,7 +15,7 @@ from datasets.randomness import stream
 
 COARSEST = 1024  # nodes of the smallest graph, more with many parts
 NODES_PER_PART = 16
-CLUSTER_ROUNDS, REFINE_ROUNDS, CLIMBS = 2, 2, 1
+CLUSTER_ROUNDS = 2
 SMALL_ENOUGH = 1.25  # times as many nodes as that: contracting them once more costs more than cutting them
 LEAST_SHRINKAGE = 0.95
 
@@ -45,7 +45,7 @@ class Multilevel:
                     for own in labels:
                         parts = _of_clusters(parts, own)
             with clock.phase("refine"):
-                parts = self._refined(graphs, labels, parts, cycle)
+                parts = self._refined(graphs, labels, parts)
         assert parts is not None
         return parts
 
@@ -74,13 +74,11 @@ class Multilevel:
             parts = None if parts is None else _of_clusters(parts, own)
         return graphs, labels
 
-    def _refined(self, graphs: list[UndirectedGraph], labels: list[Parts], parts: Parts, cycle: int) -> Parts:
+    def _refined(self, graphs: list[UndirectedGraph], labels: list[Parts], parts: Parts) -> Parts:
         """Carry the parts of the smallest graph to the largest, refined on each."""
         for level in range(len(graphs) - 1, -1, -1):
             parts = parts[labels[level]] if level < len(labels) else parts
-            key = stream(self.seed, f"refine {cycle} {level}")
-            climbs = CLIMBS if cycle == self.cycles - 1 or level > 0 else 0
-            graphs[level].refine(parts, self.count, self.bounds, key, REFINE_ROUNDS, self.threads, climbs)
+            graphs[level].refine(parts, self.count, self.bounds, self.threads)
         return parts
 
 

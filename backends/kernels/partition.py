@@ -138,15 +138,13 @@ class UndirectedGraph:
         starts = np.concatenate(([0], np.cumsum(lengths)))
         return UndirectedGraph(starts, neighbours.whole(), loads, weights.whole(), self.storage)
 
-    def refine(
-        self, parts: Parts, count: int, bounds: Weights, key: int, rounds: int, threads: int, climbs: int = 0
-    ) -> Weights:
+    def refine(self, parts: Parts, count: int, bounds: Weights, threads: int, climbs: int = 1) -> Weights:
         """Improve ``parts`` in place: into ``bounds`` [constraints] first, then fewer cut edges; returns the loads.
 
-        ``rounds`` are over all nodes, by their own gains; ``climbs`` also make moves that raise the cut for a while.
+        Each of ``climbs`` moves every node at most once, also where the cut rises for a while.
         """
         loads = np.empty((count, self.node_weights.shape[1]), dtype=np.int64)
-        extension.refine(*self._arrays, bounds, rounds, climbs, key, parts, loads, threads)
+        extension.refine(*self._arrays, bounds, climbs, parts, loads, threads)
         return loads
 
     def bisected(self, count: int, bounds: Weights, key: int, tries: int, threads: int) -> Parts:

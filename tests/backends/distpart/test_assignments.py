@@ -146,7 +146,7 @@ def test_nodes_that_wait_for_room_in_a_full_part_get_it_in_turn():
     parts = np.repeat(np.arange(count), size).astype(np.int32)
     moved = members[:, :10]
     parts[moved.reshape(-1)] = np.roll(parts[moved], 1, axis=0).reshape(-1)  # a ring of parts: no two can swap
-    fine.refine(parts, count, np.array([size + 1]), 1, 2, 1, 1)
+    fine.refine(parts, count, np.array([size + 1]), 1)
     assert fine.cut_of(parts) == 0
 
 
@@ -230,7 +230,7 @@ def test_refinement_lowers_the_cut_and_keeps_the_bounds():
     task = task_of(graph, 4)
     parts = np.random.default_rng(1).permutation(np.arange(graph.nodes) % 4).astype(np.int32)
     before = quality_of(graph, task, parts.astype(np.int64))["cut"]
-    loads = fine.refine(parts, 4, task.bounds, 1, 20, 1)
+    loads = fine.refine(parts, 4, task.bounds, 1)
     np.testing.assert_array_equal(loads[:, 0], np.bincount(parts, minlength=4))
     assert loads.max() <= task.bounds[0]
     assert quality_of(graph, task, parts.astype(np.int64))["cut"] < 0.5 * before

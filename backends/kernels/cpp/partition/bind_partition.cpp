@@ -73,14 +73,13 @@ int64_t contract_rows(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t>
 }
 
 void refine(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights, In<int64_t> node_weights,
-            In<int64_t> bounds, int rounds, int climbs, uint64_t key, Out<int32_t> parts, Out<int64_t> loads,
-            int threads) {
+            In<int64_t> bounds, int climbs, Out<int32_t> parts, Out<int64_t> loads, int threads) {
     std::vector<int64_t> each;  // the bounds of each part
     for (size_t part = 0; part < loads.shape(0); ++part)
         each.insert(each.end(), bounds.data(), bounds.data() + bounds.shape(0));
     nb::gil_scoped_release released;
     kernels::refine(graph_of(starts, neighbours, edge_weights, node_weights), each.data(), int64_t(loads.shape(0)),
-                    rounds, climbs, key, threads, parts.data(), loads.data());
+                    climbs, threads, parts.data(), loads.data());
 }
 
 void bisect(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights, In<int64_t> node_weights,
@@ -103,6 +102,11 @@ void stream(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weig
                     slope, passes, parts.data(), loads.data());
 }
 
+template <class I>
+void define_symmetrize(nb::module_& m) {
+    m.def("symmetrize", &symmetrize<I>, "indptr"_a, "indices"_a, "starts"_a, "values"_a, "lengths"_a, "threads"_a);
+}
+
 }  // namespace
 
 void define_partition(nb::module_& m) {
@@ -110,8 +114,8 @@ void define_partition(nb::module_& m) {
     m.def("scatter_ends", &scatter_ends, "sources"_a, "destinations"_a, "first"_a, "last"_a, "next"_a, "out"_a,
           "threads"_a);
     m.def("sort_rows", &sort_rows, "starts"_a, "values"_a, "lengths"_a, "threads"_a);
-    m.def("symmetrize", &symmetrize<int32_t>, "indptr"_a, "indices"_a, "starts"_a, "values"_a, "lengths"_a, "threads"_a);
-    m.def("symmetrize", &symmetrize<int64_t>, "indptr"_a, "indices"_a, "starts"_a, "values"_a, "lengths"_a, "threads"_a);
+    define_symmetrize<int32_t>(m);
+    define_symmetrize<int64_t>(m);
     m.def("cluster", &cluster, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a, "bounds"_a,
           "parts"_a.none(), "rounds"_a, "key"_a, "labels"_a, "loads"_a, "threads"_a);
     m.def("renumber", &renumber, "labels"_a);
@@ -121,7 +125,7 @@ void define_partition(nb::module_& m) {
           "labels"_a, "first"_a, "members"_a, "capacity"_a, "begin"_a, "end"_a, "lengths"_a, "out"_a, "weights"_a,
           "threads"_a);
     m.def("refine", &refine, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a, "bounds"_a,
-          "rounds"_a, "climbs"_a, "key"_a, "parts"_a, "loads"_a, "threads"_a);
+          "climbs"_a, "parts"_a, "loads"_a, "threads"_a);
     m.def("bisect", &bisect, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a, "bounds"_a,
           "count"_a, "key"_a, "tries"_a, "parts"_a, "threads"_a);
     m.def("mark_heaviest", &mark_heaviest, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a,

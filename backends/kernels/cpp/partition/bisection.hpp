@@ -66,7 +66,7 @@ struct Bisection {
     std::vector<int64_t> largest;  // [constraints], of a cluster
 
     static constexpr int64_t kCoarsest = 96;
-    static constexpr int kGrown = 16, kRounds = 2, kClimbs = 1;
+    static constexpr int kGrown = 16;
 
     using Score = std::pair<int64_t, int64_t>;  // load above the bounds, cut
 
@@ -85,7 +85,7 @@ struct Bisection {
             const std::vector<int32_t> own = sides_of(coarse.view(), keyed(key, 1), score);
             sides.resize(graph.nodes);
             for (int64_t node = 0; node < graph.nodes; ++node) sides[node] = own[labels[node]];
-            score = refined(graph, sides, key);
+            score = refined(graph, sides);
             return sides;
         }
         std::vector<int64_t> ties(graph.nodes);
@@ -94,16 +94,16 @@ struct Bisection {
                 ties[node] += graph.weight(edge);
         for (int attempt = 0; attempt < kGrown; ++attempt) {
             std::vector<int32_t> other = grown(graph, ties, keyed(key, attempt));
-            const Score own = refined(graph, other, key);
+            const Score own = refined(graph, other);
             if (attempt == 0 || own < score) sides = std::move(other), score = own;
         }
         return sides;
     }
 
   private:
-    Score refined(const WeightedGraph& graph, std::vector<int32_t>& sides, uint64_t key) const {
+    Score refined(const WeightedGraph& graph, std::vector<int32_t>& sides) const {
         std::vector<int64_t> loads(bounds.size());
-        refine(graph, bounds.data(), 2, kRounds, kClimbs, key, 1, sides.data(), loads.data());
+        refine(graph, bounds.data(), 2, 1, 1, sides.data(), loads.data());
         Score score{0, 0};
         for (size_t i = 0; i < loads.size(); ++i) score.first += std::max(loads[i] - bounds[i], int64_t(0));
         for (int64_t node = 0; node < graph.nodes; ++node)

@@ -8,7 +8,7 @@
 
 namespace kernels {
 
-constexpr int64_t kPatience = 2000;
+constexpr int64_t kPatience = 2000, kBalancings = 16;
 
 // Weights of each node's edges by part, [nodes, count], where that is small enough: the gains of the neighbours of a
 // node that moves then take no further reading of edges.
@@ -169,17 +169,14 @@ class HillClimbing {
     int64_t read_ = 0;  // sums and edges
 };
 
-// Improve `parts` [nodes] in place: into `bounds` [count, constraints], then rounds of single moves, then climbs while
-// they gain; `loads` [count, constraints] are those of the result.
-inline void refine(const WeightedGraph& graph, const int64_t* bounds, int64_t count, int rounds, int climbs,
-                   uint64_t key, int threads, int32_t* parts, int64_t* loads) {
+// Improve `parts` [nodes] in place: into `bounds` [count, constraints], then by climbs while they gain; `loads`
+// [count, constraints] are those of the result.
+inline void refine(const WeightedGraph& graph, const int64_t* bounds, int64_t count, int climbs, int threads,
+                   int32_t* parts, int64_t* loads) {
     Refinement refinement{graph, parts, {loads, graph.constraints}, bounds, count, threads};
     refinement.weigh();
-    for (int round = 0; round < 16 && refinement.balance(); ++round) {
+    for (int round = 0; round < kBalancings && refinement.balance(); ++round) {
     }
-    Turns turns(graph.nodes, key);
-    for (int round = 0; round < rounds; ++round)
-        if (refinement.round(turns) == 0) break;
     for (int climb = 0; climb < climbs; ++climb)
         if (HillClimbing(refinement).climb(kPatience) == 0) break;
 }

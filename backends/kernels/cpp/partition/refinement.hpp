@@ -64,39 +64,10 @@ struct Refinement {
         return true;
     }
 
-    // Whether a move helps: it lowers the cut, or keeps it and makes the loads more even.
-    bool helps(int64_t node, const Move& move) const {
-        if (move.part == parts[node] || move.gain != 0) return move.gain > 0;
-        return loads.of(move.part)[0] + graph.weights_of(node)[0] < loads.of(parts[node])[0];
-    }
-
     void apply(int64_t node, int32_t part) {
         loads.add(parts[node], graph.weights_of(node), -1);
         loads.add(part, graph.weights_of(node), 1);
         parts[node] = part;
-    }
-
-    // One round over the nodes that are awake; a move counts by what it gains when it is made, after the moves before.
-    // Returns the total gain.
-    int64_t round(Turns& turns) {
-        std::vector<uint8_t> moves;
-        LabelSums sums;
-        int64_t gained = 0;
-        for (int64_t g = 0; g < Turns::kGroups; ++g) {
-            const std::vector<int32_t>& nodes = turns.next(g);
-            const int64_t size = int64_t(nodes.size());
-            moves.resize(nodes.size());
-            for_each_node(graph, nodes.data(), size, threads, [&](int64_t i, LabelSums& own) {
-                moves[i] = !is_inside(nodes[i]) && helps(nodes[i], best(nodes[i], own, false));
-            });
-            for (int64_t i = 0; i < size; ++i) {
-                if (!moves[i]) continue;
-                const Move move = best(nodes[i], sums, false);
-                if (!helps(nodes[i], move)) continue;
-                apply(nodes[i], move.part), turns.wake_neighbours(graph, nodes[i]), gained += move.gain;
-            }
-        }
-        return gained;
     }
 
     bool is_heavy(int64_t part) const {
