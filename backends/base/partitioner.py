@@ -15,6 +15,7 @@ class GraphPartitioner:
     """A ``contract.Partitioner``; to define: ``assign(graph, clock)``, the part of each node."""
 
     reads_edges = True  # whether the assignment depends on the edges
+    reads_directions = False  # whether it also depends on which of two nodes an edge begins at
 
     def __init__(self, config: BackendConfig) -> None:
         self.config: Any = config
@@ -37,7 +38,13 @@ class GraphPartitioner:
         graph = None
         if self.reads_edges:
             with clock.phase("symmetric"):
-                graph = UndirectedGraph.of(self.graph.csr, self.task.weights, self.task.threads, self.storage())
+                graph = UndirectedGraph.of(
+                    self.graph.csr,
+                    self.task.weights,
+                    self.task.threads,
+                    self.storage(),
+                    directions=self.reads_directions,
+                )
         self.parts = self.assign(graph, clock)
 
     def assignment(self) -> Nodes:

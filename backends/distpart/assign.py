@@ -110,7 +110,8 @@ def _undirected(graph: TypedGraph, task: PartitionTask, storage: Storage) -> Und
 
     first, *others = graph.edges.values()
     if isinstance(first, CsrEdges) and not others:
-        return UndirectedGraph.of(first.csr, task.weights, task.threads, storage)
+        volume = task.objective == "volume"
+        return UndirectedGraph.of(first.csr, task.weights, task.threads, storage, directions=volume)
     return UndirectedGraph.from_edges(pieces, task.weights, task.threads, storage)
 
 

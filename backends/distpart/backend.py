@@ -32,7 +32,9 @@ class DistPartitioner(GraphPartitioner):
             return (hash_ids(task.seed, "random partition", ids) % np.uint64(task.parts)).astype(np.int32)
         bounds = task.bounds
         if method == "multilevel":
-            return Multilevel(task.parts, bounds, task.seed, task.threads, self.config.cycles).assign(graph, clock)
+            volume = task.objective == "volume"
+            multilevel = Multilevel(task.parts, bounds, task.seed, task.threads, self.config.cycles, volume)
+            return multilevel.assign(graph, clock)
         with clock.phase("stream"):
             edges = len(graph.neighbours) / 2
             slope = 0.0 if method == "ldg" else task.parts**0.5 * edges / max(1, graph.nodes) ** _FENNEL_POWER
@@ -41,6 +43,11 @@ class DistPartitioner(GraphPartitioner):
     def storage(self) -> Storage:
         """Files of the temporary folder where memory is bounded."""
         return storage_of(int(self.config.memory * 2**30), Path(tempfile.gettempdir()))
+
+    @property
+    def reads_directions(self) -> bool:
+        """A part needs the rows of its in-edges' sources."""
+        return bool(self.config.method == "multilevel" and self.task.objective == "volume")
 
     @property
     def reads_edges(self) -> bool:

@@ -29,6 +29,7 @@ class Multilevel:
     seed: int
     threads: int
     cycles: int
+    volume: bool = False  # whether rows that parts need of others count, not cut edges
 
     def assign(self, graph: UndirectedGraph, clock: Clock) -> Parts:
         """Assign nodes to parts; phases ``coarsen``, ``cut``, ``refine``."""
@@ -78,7 +79,8 @@ class Multilevel:
         """Carry the parts of the smallest graph to the largest, refined on each."""
         for level in range(len(graphs) - 1, -1, -1):
             parts = parts[labels[level]] if level < len(labels) else parts
-            graphs[level].refine(parts, self.count, self.bounds, self.threads)
+            volume = self.volume and level == 0  # clusters hide which nodes have neighbours in other parts
+            graphs[level].refine(parts, self.count, self.bounds, self.threads, volume=volume)
         return parts
 
 

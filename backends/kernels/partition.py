@@ -25,7 +25,8 @@ class UndirectedGraph:
     """Neighbours of each node, each edge in both directions, without self loops and repeated edges.
 
     starts int64 [nodes + 1], neighbours int32; edge_weights int64, ``None``: 1 each; node_weights int64
-    [nodes, constraints], at least 0.
+    [nodes, constraints], at least 0. directions uint8, of each neighbour: 1: an edge from it, 2: an edge to it, 3: both;
+    ``None``: both, or not known.
     """
 
     starts: Weights
@@ -34,6 +35,7 @@ class UndirectedGraph:
     edge_weights: Weights | None = None
 
     storage: Storage = IN_MEMORY
+    directions: NDArray[np.uint8] | None = None
 
     @property
     def nodes(self) -> int:
@@ -45,10 +47,15 @@ class UndirectedGraph:
         return self.starts, self.neighbours, self.edge_weights, self.node_weights
 
     @classmethod
-    def of(cls, csr: Csr, node_weights: Weights, threads: int, storage: Storage = IN_MEMORY) -> "UndirectedGraph":
-        """The undirected graph of a square matrix's edges; raises ValueError for more nodes than int32 counts."""
+    def of(
+        cls, csr: Csr, node_weights: Weights, threads: int, storage: Storage = IN_MEMORY, *, directions: bool = False
+    ) -> "UndirectedGraph":
+        """The undirected graph of a square matrix's edges; raises ValueError for more nodes than int32 counts.
+
+        ``directions`` are kept where they are asked for and the storage has no bound.
+        """
         if storage.folder is None:
-            return cls._symmetrized(csr, node_weights, threads)
+            return cls._symmetrized(csr, node_weights, threads, directions)
 
         def pieces() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
             starts = range(0, csr.nnz, _EDGES_AT_ONCE)
@@ -57,16 +64,18 @@ class UndirectedGraph:
         return cls.from_edges(pieces, node_weights, threads, storage)
 
     @classmethod
-    def _symmetrized(cls, csr: Csr, node_weights: Weights, threads: int) -> "UndirectedGraph":
+    def _symmetrized(cls, csr: Csr, node_weights: Weights, threads: int, directed: bool) -> "UndirectedGraph":
         """The graph in memory, of a matrix whose rows ascend."""
         _refuse_nodes(csr.shape[0])
         _refuse_ids(csr.indices, csr.indices, csr.shape[0])
         starts, lengths = np.empty(csr.shape[0] + 1, dtype=np.int64), np.empty(csr.shape[0], dtype=np.int64)
         neighbours = np.empty(2 * csr.nnz, dtype=np.int32)
-        total = extension.symmetrize(csr.indptr, csr.indices, starts, neighbours, lengths, threads)
+        directions = np.empty(2 * csr.nnz, dtype=np.uint8) if directed else None
+        total = extension.symmetrize(csr.indptr, csr.indices, starts, neighbours, directions, lengths, threads)
         neighbours.resize(total, refcheck=False)
         starts = np.concatenate(([0], np.cumsum(lengths)))
-        return cls(starts, neighbours, np.ascontiguousarray(node_weights, dtype=np.int64))
+        weights = np.ascontiguousarray(node_weights, dtype=np.int64)
+        return cls(starts, neighbours, weights, directions=None if directions is None else directions[:total])
 
     @classmethod
     def from_edges(
@@ -138,13 +147,13 @@ class UndirectedGraph:
         starts = np.concatenate(([0], np.cumsum(lengths)))
         return UndirectedGraph(starts, neighbours.whole(), loads, weights.whole(), self.storage)
 
-    def refine(self, parts: Parts, count: int, bounds: Weights, threads: int, climbs: int = 1) -> Weights:
+    def refine(self, parts: Parts, count: int, bounds: Weights, threads: int, *, volume: bool = False) -> Weights:
         """Improve ``parts`` in place: into ``bounds`` [constraints] first, then fewer cut edges; returns the loads.
 
-        Each of ``climbs`` moves every node at most once, also where the cut rises for a while.
+        With ``volume`` then fewer rows that parts need of others; each node counts as one row.
         """
         loads = np.empty((count, self.node_weights.shape[1]), dtype=np.int64)
-        extension.refine(*self._arrays, bounds, climbs, parts, loads, threads)
+        extension.refine(*self._arrays, self.directions, bounds, volume, parts, loads, threads)
         return loads
 
     def bisected(self, count: int, bounds: Weights, key: int, tries: int, threads: int) -> Parts:

@@ -163,7 +163,11 @@ def test_the_undirected_graph_of_a_matrix_is_that_of_its_edges(seed, nodes, degr
     csr = graph_of(*ends, nodes).csr
     csr = replace(csr, indptr=csr.indptr.astype(dtype), indices=csr.indices.astype(dtype))
     weights = np.ones((nodes, 1), dtype=np.int64)
-    one = UndirectedGraph.of(csr, weights, threads)
+    one = UndirectedGraph.of(csr, weights, threads, directions=True)
+    dense = np.zeros((nodes, nodes), dtype=np.uint8)
+    dense[ends[1], ends[0]] = 1
+    rows = np.repeat(np.arange(nodes), np.diff(one.starts))
+    np.testing.assert_array_equal(one.directions, (dense + 2 * dense.T)[rows, one.neighbours])
     other = UndirectedGraph.from_edges(lambda: iter([tuple(ends)]), weights, 1)
     np.testing.assert_array_equal(one.starts, other.starts)
     np.testing.assert_array_equal(one.neighbours, other.neighbours)
@@ -234,6 +238,32 @@ def test_refinement_lowers_the_cut_and_keeps_the_bounds():
     np.testing.assert_array_equal(loads[:, 0], np.bincount(parts, minlength=4))
     assert loads.max() <= task.bounds[0]
     assert quality_of(graph, task, parts.astype(np.int64))["cut"] < 0.5 * before
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(4, 120), st.integers(1, 8), st.integers(2, 6))
+@settings(max_examples=60)
+def test_refinement_under_the_volume_never_raises_it(seed, nodes, degree, count):
+    draw = np.random.default_rng(seed)
+    graph = graph_of(*draw.integers(0, nodes, (2, nodes * degree)), nodes)
+    fine = UndirectedGraph.of(graph.csr, np.ones((nodes, 1)), 2, directions=True)
+    task, start = task_of(graph, count), draw.integers(0, count, nodes).astype(np.int32)
+    volumes = []
+    for volume in (False, True):
+        parts = start.copy()
+        loads = fine.refine(parts, count, task.bounds, 2, volume=volume)
+        np.testing.assert_array_equal(loads[:, 0], np.bincount(parts, minlength=count))
+        volumes.append(quality_of(graph, task, parts.astype(np.int64))["volume"])
+    assert volumes[1] <= volumes[0]
+
+
+def test_the_volume_is_lower_under_its_own_objective():
+    draw = np.random.default_rng(0)
+    graph = graph_of(draw.integers(0, 5000, 40_000), np.minimum(draw.zipf(1.6, 40_000), 4999), 5000)
+    task = task_of(graph, 8)
+    by_cut, by_volume = (replace(task, objective=objective) for objective in ("cut", "volume"))
+    quality = [quality_of(graph, task, assigned(graph, asked)) for asked in (by_cut, by_volume)]
+    assert quality[1]["volume"] < 0.5 * quality[0]["volume"]
+    assert quality[1]["balance"][0] <= 1.03
 
 
 def test_loads_of_zero_and_a_hub_of_many_neighbours_are_placed():

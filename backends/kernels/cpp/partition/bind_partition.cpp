@@ -34,11 +34,12 @@ int64_t sort_rows(In<int64_t> starts, Out<int32_t> values, Out<int64_t> lengths,
 }
 
 template <class I>
-int64_t symmetrize(In<I> indptr, In<I> indices, Out<int64_t> starts, Out<int32_t> values, Out<int64_t> lengths,
-                   int threads) {
+int64_t symmetrize(In<I> indptr, In<I> indices, Out<int64_t> starts, Out<int32_t> values,
+                   std::optional<Out<uint8_t>> directions, Out<int64_t> lengths, int threads) {
     const auto matrix = view(indptr, indices);
     nb::gil_scoped_release released;
-    return kernels::symmetrize(matrix, starts.data(), values.data(), lengths.data(), threads);
+    return kernels::symmetrize(matrix, starts.data(), values.data(), directions ? directions->data() : nullptr,
+                               lengths.data(), threads);
 }
 
 void cluster(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights, In<int64_t> node_weights,
@@ -73,13 +74,15 @@ int64_t contract_rows(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t>
 }
 
 void refine(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights, In<int64_t> node_weights,
-            In<int64_t> bounds, int climbs, Out<int32_t> parts, Out<int64_t> loads, int threads) {
+            Maybe<uint8_t> directions, In<int64_t> bounds, bool volume, Out<int32_t> parts, Out<int64_t> loads,
+            int threads) {
     std::vector<int64_t> each;  // the bounds of each part
     for (size_t part = 0; part < loads.shape(0); ++part)
         each.insert(each.end(), bounds.data(), bounds.data() + bounds.shape(0));
+    WeightedGraph graph = graph_of(starts, neighbours, edge_weights, node_weights);
+    graph.directions = pointer(directions);
     nb::gil_scoped_release released;
-    kernels::refine(graph_of(starts, neighbours, edge_weights, node_weights), each.data(), int64_t(loads.shape(0)),
-                    climbs, threads, parts.data(), loads.data());
+    kernels::refine(graph, each.data(), int64_t(loads.shape(0)), volume, threads, parts.data(), loads.data());
 }
 
 void bisect(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights, In<int64_t> node_weights,
@@ -104,7 +107,8 @@ void stream(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weig
 
 template <class I>
 void define_symmetrize(nb::module_& m) {
-    m.def("symmetrize", &symmetrize<I>, "indptr"_a, "indices"_a, "starts"_a, "values"_a, "lengths"_a, "threads"_a);
+    m.def("symmetrize", &symmetrize<I>, "indptr"_a, "indices"_a, "starts"_a, "values"_a,
+          "directions"_a.none(), "lengths"_a, "threads"_a);
 }
 
 }  // namespace
@@ -124,8 +128,8 @@ void define_partition(nb::module_& m) {
     m.def("contract_rows", &contract_rows, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a,
           "labels"_a, "first"_a, "members"_a, "capacity"_a, "begin"_a, "end"_a, "lengths"_a, "out"_a, "weights"_a,
           "threads"_a);
-    m.def("refine", &refine, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a, "bounds"_a,
-          "climbs"_a, "parts"_a, "loads"_a, "threads"_a);
+    m.def("refine", &refine, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a,
+          "directions"_a.none(), "bounds"_a, "volume"_a, "parts"_a, "loads"_a, "threads"_a);
     m.def("bisect", &bisect, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a, "bounds"_a,
           "count"_a, "key"_a, "tries"_a, "parts"_a, "threads"_a);
     m.def("mark_heaviest", &mark_heaviest, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a,

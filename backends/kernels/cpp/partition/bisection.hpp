@@ -103,7 +103,7 @@ struct Bisection {
   private:
     Score refined(const WeightedGraph& graph, std::vector<int32_t>& sides) const {
         std::vector<int64_t> loads(bounds.size());
-        refine(graph, bounds.data(), 2, 1, 1, sides.data(), loads.data());
+        refine(graph, bounds.data(), 2, false, 1, sides.data(), loads.data());
         Score score{0, 0};
         for (size_t i = 0; i < loads.size(); ++i) score.first += std::max(loads[i] - bounds[i], int64_t(0));
         for (int64_t node = 0; node < graph.nodes; ++node)

@@ -57,6 +57,12 @@ struct Refinement {
         return best_of(node, sums, anywhere, fitting);
     }
 
+    // The best move of all by some sums, and the best one to a part that the node fits in.
+    template <class Sums>
+    std::pair<Move, Move> wish_and_move(int64_t node, const Sums& sums) const {
+        return {best_of(node, sums, false, false), best_of(node, sums, false)};
+    }
+
     // Whether all neighbours of a node are in its part: no move of it lowers the cut.
     bool is_inside(int64_t node) const {
         for (int64_t edge = graph.starts[node]; edge < graph.starts[node + 1]; ++edge)

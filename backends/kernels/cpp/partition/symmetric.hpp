@@ -12,10 +12,11 @@
 namespace kernels {
 
 // Move rows that begin at `starts` and keep `lengths` values next to each other; returns the sum of the lengths.
-inline int64_t close_gaps(const int64_t* starts, int64_t rows, int32_t* values, const int64_t* lengths) {
+template <class T>
+int64_t close_gaps(const int64_t* starts, int64_t rows, T* values, const int64_t* lengths) {
     int64_t total = 0;
     for (int64_t row = 0; row < rows; ++row) {
-        std::memmove(values + total, values + starts[row], lengths[row] * sizeof(int32_t));
+        std::memmove(values + total, values + starts[row], lengths[row] * sizeof(T));
         total += lengths[row];
     }
     return total;
@@ -79,10 +80,29 @@ void for_each_other(const CsrView<I>& a, int64_t row, const Call& call) {
     }
 }
 
+// The directions of an edge between a node and a neighbour, as bits.
+enum Direction : uint8_t { kFromNeighbour = 1, kToNeighbour = 2 };
+
+// Merge two ascending lists, what a node lists (edges from its neighbours) and what lists it, each value once.
+inline void merge_directions(const int32_t* listed, const int32_t* middle, const int32_t* end,
+                             std::vector<int32_t>& merged, std::vector<uint8_t>& directions) {
+    const int32_t* listing = middle;
+    merged.clear(), directions.clear();
+    while (listed < middle || listing < end) {
+        const bool from = listed < middle && (listing == end || *listed <= *listing);
+        const bool to = listing < end && (listed == middle || *listing <= *listed);
+        merged.push_back(from ? *listed : *listing);
+        directions.push_back((from ? kFromNeighbour : 0) | (to ? kToNeighbour : 0));
+        listed += from, listing += to;
+    }
+}
+
 // The same of a square matrix whose rows ascend, without sorting: each row takes what it lists, then the rows that list
-// it, and merges the two. `values` has room for every edge twice, `starts` [rows + 1] is scratch memory.
+// it, and merges the two. `values` and, unless it is null, `directions` have room for every edge twice; `starts`
+// [rows + 1] is scratch memory.
 template <class I>
-int64_t symmetrize(const CsrView<I>& a, int64_t* starts, int32_t* values, int64_t* lengths, int threads) {
+int64_t symmetrize(const CsrView<I>& a, int64_t* starts, int32_t* values, uint8_t* directions, int64_t* lengths,
+                   int threads) {
     // a part of the rows for each thread has places of its own for all columns, no more in all than there are edges
     const int parts = int(std::clamp(a.edges() / std::max(a.rows, int64_t(1)), int64_t(1), int64_t(threads)));
     const std::vector<int64_t> cuts = cut_rows(a, parts);
@@ -113,15 +133,22 @@ int64_t symmetrize(const CsrView<I>& a, int64_t* starts, int32_t* values, int64_
 #pragma omp parallel num_threads(threads)
     {
         std::vector<int32_t> merged;
+        std::vector<uint8_t> own;
 #pragma omp for schedule(dynamic, 256)
         for (int64_t row = 0; row < a.rows; ++row) {
             int32_t *begin = values + starts[row], *middle = begin + lengths[row], *end = values + starts[row + 1];
-            merged.clear();
-            std::set_union(begin, middle, middle, end, std::back_inserter(merged));
+            if (directions != nullptr) {
+                merge_directions(begin, middle, end, merged, own);
+                std::copy(own.begin(), own.end(), directions + starts[row]);
+            } else {
+                merged.clear();
+                std::set_union(begin, middle, middle, end, std::back_inserter(merged));
+            }
             std::copy(merged.begin(), merged.end(), begin);
             lengths[row] = int64_t(merged.size());
         }
     }
+    if (directions != nullptr) close_gaps(starts, a.rows, directions, lengths);
     return close_gaps(starts, a.rows, values, lengths);
 }
 

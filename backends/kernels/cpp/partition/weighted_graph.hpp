@@ -16,7 +16,9 @@ struct WeightedGraph {
     const int64_t* node_weights;  // [nodes, constraints]
     int64_t nodes;
     int64_t constraints;
+    const uint8_t* directions = nullptr;  // of each edge, nullptr: all have both
 
+    bool has(int64_t edge, uint8_t direction) const { return directions == nullptr || (directions[edge] & direction); }
     int64_t degree(int64_t node) const { return starts[node + 1] - starts[node]; }
     int64_t weight(int64_t edge) const { return edge_weights == nullptr ? 1 : edge_weights[edge]; }
     // Let the first neighbours of a node be on their way.
