@@ -25,7 +25,7 @@ class UndirectedGraph:
     """Neighbours of each node, each edge in both directions, without self loops and repeated edges.
 
     starts int64 [nodes + 1], neighbours int32; edge_weights int64, ``None``: 1 each; node_weights int64
-    [nodes, constraints], at least 0. directions uint8, of each neighbour: 1: an edge from it, 2: an edge to it, 3: both;
+    [nodes, constraints], at least 0. directions uint8, of each neighbour: 1 an edge from it, 2 an edge to it, 3 both;
     ``None``: both, or not known.
     """
 

@@ -68,9 +68,10 @@ int64_t contract_rows(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t>
                       In<int64_t> capacity, int64_t begin, int64_t end, Out<int64_t> lengths, Out<int32_t> out,
                       Out<int64_t> weights, int threads) {
     nb::gil_scoped_release released;
-    return kernels::contract_rows(graph_of(starts, neighbours, edge_weights, node_weights), labels.data(),
-                                  int64_t(first.shape(0)) - 1, first.data(), members.data(), capacity.data(), begin, end,
-                                  threads, lengths.data(), out.data(), weights.data());
+    const int64_t clusters = int64_t(first.shape(0)) - 1;
+    return kernels::contract_rows(graph_of(starts, neighbours, edge_weights, node_weights), labels.data(), clusters,
+                                  first.data(), members.data(), capacity.data(), begin, end, threads, lengths.data(),
+                                  out.data(), weights.data());
 }
 
 void refine(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights, In<int64_t> node_weights,

@@ -34,7 +34,8 @@ inline Least least_of(const WeightedGraph& graph, int64_t node, int64_t most, st
     for (int64_t edge = start; edge < end; ++edge) weights.push_back(graph.weight(edge));
     std::nth_element(weights.begin(), weights.begin() + (most - 1), weights.end(), std::greater<int64_t>());
     const int64_t weight = weights[most - 1];
-    const int64_t heavier = std::count_if(weights.begin(), weights.begin() + most, [&](int64_t w) { return w > weight; });
+    const auto is_heavier = [&](int64_t other) { return other > weight; };
+    const int64_t heavier = std::count_if(weights.begin(), weights.begin() + most, is_heavier);
     for (int64_t edge = start; edge < end; ++edge)
         if (graph.weight(edge) == weight) hashes.push_back(hash_of(graph, node, edge));
     const auto last = hashes.begin() + (most - 1 - heavier);
