@@ -1,13 +1,12 @@
-"""GraphFlat by tasks (AGL, section 3.2.1): the driver of Map, Reduce and Store, and executors in process and on Ray.
+"""GraphFlat by tasks (AGL, section 3.2.1): the driver of Map, Reduce and Store.
 
-Results stay in Ray's object store, which computes lost ones again. Shards are the only files: the next run of an
+On Ray results stay in its object store, which computes lost ones again. Shards are the only files: the next run of an
 interrupted job goes on after those that were written.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -19,76 +18,8 @@ from backends.agl.flat.shards import Sizes, Totals, read_sizes, shard_once
 from backends.agl.flat.source import Source
 from backends.agl.flat.store import TargetNeighbourhoods, encode_neighbourhoods
 from backends.agl.places import get_files, holds, put_folder
+from backends.parallel.executor import Executor, Task
 from backends.progress import Progress, silent
-
-Task = Callable[..., list[Any]]
-
-
-class Executor(Protocol):
-    """Runs tasks, here or elsewhere; a handle stands for one result."""
-
-    def put(self, value: Any) -> Any:
-        """Return a handle of a value."""
-        ...
-
-    def submit(self, results: int, task: Task, *arguments: Any) -> list[Any]:
-        """Start a task that returns a list of ``results`` values; arguments may be handles."""
-        ...
-
-    def get(self, handles: list[Any]) -> list[Any]:
-        """Wait for the values of handles."""
-        ...
-
-
-class InlineExecutor:
-    """Runs each task at once in this process; handles are the values themselves."""
-
-    def put(self, value: Any) -> Any:
-        """Return the value."""
-        return value
-
-    def submit(self, results: int, task: Task, *arguments: Any) -> list[Any]:
-        """Run the task and return its results."""
-        return task(*arguments)
-
-    def get(self, handles: list[Any]) -> list[Any]:
-        """Return the values."""
-        return handles
-
-
-class RayExecutor:
-    """Runs tasks on Ray, which retries them, recomputes lost results and spills large ones to disk."""
-
-    def __init__(self, ray: Any) -> None:
-        self.ray = ray
-        self.run = ray.remote(max_retries=3)(_unpacked)
-
-    def put(self, value: Any) -> Any:
-        """Put a value into Ray's object store."""
-        return self.ray.put(value)
-
-    def submit(self, results: int, task: Task, *arguments: Any) -> list[Any]:
-        """Start a Ray task with one handle per result."""
-        handles = self.run.options(num_returns=results).remote(results, task, *arguments)
-        return [handles] if results == 1 else list(handles)
-
-    def get(self, handles: list[Any]) -> list[Any]:
-        """Wait for results; re-raises an error of a task, and ChildProcessError where Ray stopped retrying one."""
-        failures = self.ray.exceptions
-        try:
-            return list(self.ray.get(handles))
-        except failures.RayTaskError as error:
-            raise error.cause from error
-        except failures.RayError as error:
-            raise ChildProcessError(
-                f"Ray gave up on a task: repeat the command, which resumes here: {error}"
-            ) from error
-
-
-def _unpacked(results: int, task: Task, *arguments: Any) -> Any:
-    """A task's results as Ray returns them: a value for one result, a tuple for more."""
-    values = task(*arguments)
-    return values[0] if results == 1 else tuple(values)
 
 
 def store_shard(

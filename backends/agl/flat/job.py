@@ -249,8 +249,9 @@ def _flatten_with_ray(
     partial: Path, source: Source, targets: Ints, job: FlattenJob, totals: Totals, progress: Progress
 ) -> list[int]:
     """Run the same rounds as Ray tasks; returns how many in-edges each reducer was sent."""
-    from backends.agl.flat.distributed import FlattenRounds, RayExecutor
+    from backends.agl.flat.distributed import FlattenRounds
     from backends.parallel import ray_cluster as cluster
+    from backends.parallel.executor import RayExecutor
 
     ray = cluster.acquire(job.cluster.address)
     try:

@@ -1,4 +1,4 @@
-"""GraphInfer on Ray: Map once, then K + 1 rounds of tasks; Ray recomputes lost results and spills large ones."""
+"""GraphInfer by tasks: the driver of Map and of K + 1 rounds."""
 
 import hashlib
 import json
@@ -21,6 +21,7 @@ from backends.agl.infer.workspace import Workspace
 from backends.agl.networks import model_slices
 from backends.kernels.samplers import SAMPLERS
 from backends.parallel import ray_cluster as cluster
+from backends.parallel.executor import Executor, RayExecutor, Task
 from backends.progress import Progress
 
 Floats = NDArray[np.float32]
@@ -43,48 +44,38 @@ def infer_with_ray(
         identity = hashlib.sha256(json.dumps(job.identity(), sort_keys=True).encode()).hexdigest()
         with joined.publishing(ray, folder, identity) as place:
             source = folder if place is None else f"{place}/source"
-            return RayInference(ray, job, source, hub, progress, None if place else space).run()
+            return InferenceRounds(RayExecutor(ray), job, source, hub, progress, None if place else space).run()
     finally:
         cluster.release()
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class RayInference:
+class InferenceRounds:
     """One inference by tasks, each on a partition of the nodes; ``source`` is the folder or URL of a Source."""
 
     def __init__(
         self,
-        ray: Any,
+        executor: Executor,
         job: InferenceJob,
         source: Path | str,
         hub: int,
         progress: Progress,
         space: Workspace | None = None,
     ) -> None:
-        self.ray, self.job, self.progress, self.space = ray, job, progress, space
-        functions: Any = (
-            mapreduce.sample_hub,
-            mapreduce.map_partition,
-            mapreduce.send_messages,
-            mapreduce.receive_messages,
-            mapreduce.write_embeddings,
-            mapreduce.read_embeddings,
-            mapreduce.score_targets,
-        )
-        self.tasks = {function: ray.remote(function) for function in functions}
+        self.executor, self.job, self.progress, self.space = executor, job, progress, space
         options = {"strategy": job.sampling, "filtering": job.filtering, "targets": job.targets}
         work = space.folder.resolve() if space else None
         setup = InferenceTaskSetup(source, job.spec, job.state, options, job.parts, work=work)
+        self.setup = executor.put(setup)
         self.loads = self._loads(())
         pieces = hubs.hub_pieces(job, hub)
         if pieces:
-            handle = ray.put(setup)
-            samples = self._wait("map hubs", [self._start(mapreduce.sample_hub, 1, handle, piece) for piece in pieces])
-            job = self.job = replace(job, hubs=hubs.merge_samples(job, pieces, ray.get(samples)))
+            samples = self._all("map hubs", [self._start(mapreduce.sample_hub, piece) for piece in pieces])
+            job = self.job = replace(job, hubs=hubs.merge_samples(job, pieces, executor.get(samples)))
             self.loads = self._loads(pieces)
         scale = inverse_sqrt_degrees(job) if job.spec.name == "gcn" else None
         degrees = degrees_of(job) if "degrees" in job.spec.edge_columns else None
-        self.setup = ray.put(replace(setup, needed=job.needed, scale=scale, degrees=degrees, hubs=job.hubs))
+        self.setup = executor.put(replace(setup, needed=job.needed, scale=scale, degrees=degrees, hubs=job.hubs))
         self.pieces = len(pieces)
 
     def run(self) -> tuple[Floats, dict[str, Any]]:
@@ -94,35 +85,20 @@ class RayInference:
         matrices = self._map()
         embeddings: list[Any] = [None] * count
         if self.first_layer:
-            embeddings = [
-                self._start(mapreduce.read_embeddings, 1, self.setup, self.first_layer - 1, p) for p in range(count)
-            ]
+            embeddings = [self._start(mapreduce.read_embeddings, self.first_layer - 1, p) for p in range(count)]
         for layer in range(self.first_layer, layers):
             parts, sources = matrices[self._key(layer)]
             messages = [
-                self._start(
-                    mapreduce.send_messages,
-                    count,
-                    self.setup,
-                    layer,
-                    p,
-                    embeddings[p],
-                    *(sources[q][p] for q in range(count)),
+                self._start_many(
+                    count, mapreduce.send_messages, layer, p, embeddings[p], *(sources[q][p] for q in range(count))
                 )
                 for p in range(count)
             ]
             embeddings = [
-                self._start(
-                    mapreduce.receive_messages,
-                    1,
-                    self.setup,
-                    layer,
-                    parts[q],
-                    *(_piece(messages[p], q) for p in range(count)),
-                )
+                self._start(mapreduce.receive_messages, layer, parts[q], *(messages[p][q] for p in range(count)))
                 for q in range(count)
             ]
-            self._wait(f"round {layer + 1}", embeddings)
+            self._all(f"round {layer + 1}", embeddings)
             self._save(layer, embeddings)
         return self._scores(embeddings), self._facts()
 
@@ -138,10 +114,8 @@ class RayInference:
             return
         width = rounds.width_of(model_slices(self.job.spec, self.job.state)[layer], layer)
         self.space.rows(embeddings_name(layer), (self.job.graph.nodes, width), np.float32)
-        writes = [
-            self._start(mapreduce.write_embeddings, 1, self.setup, layer, p, part) for p, part in enumerate(embeddings)
-        ]
-        self.ray.get(writes)
+        writes = [self._start(mapreduce.write_embeddings, layer, p, part) for p, part in enumerate(embeddings)]
+        self.executor.get(writes)
         self.space.finish(round_name(layer))
         self.space.drop(embeddings_name(layer - 1))
 
@@ -152,9 +126,9 @@ class RayInference:
         for layer in range(self.first_layer, self.job.spec.layers):
             key = self._key(layer)
             if key not in matrices:
-                outputs = [self._start(mapreduce.map_partition, count + 1, self.setup, layer, q) for q in range(count)]
+                outputs = [self._start_many(count + 1, mapreduce.map_partition, layer, q) for q in range(count)]
                 matrices[key] = [output[0] for output in outputs], [output[1:] for output in outputs]
-                self._wait(f"map {key}", matrices[key][0])
+                self._all(f"map {key}", matrices[key][0])
         return matrices
 
     def _key(self, layer: int) -> str:
@@ -166,22 +140,22 @@ class RayInference:
         scores = np.empty((len(targets), self.job.spec.classes), dtype=np.float32)
         places = [np.flatnonzero((targets >= first) & (targets < last)) for first, last in self.job.parts]
         running = [
-            self._start(mapreduce.score_targets, 1, self.setup, p, targets[rows], embeddings[p])
-            for p, rows in enumerate(places)
+            self._start(mapreduce.score_targets, p, targets[rows], embeddings[p]) for p, rows in enumerate(places)
         ]
-        for rows, handle in zip(places, self._wait("score", running), strict=True):
-            scores[rows] = self.ray.get(handle)
+        for rows, handle in zip(places, self._all("score", running), strict=True):
+            scores[rows] = self.executor.get([handle])[0]
         return scores
 
-    def _start(self, function: Any, returns: int, *arguments: Any) -> Any:
-        return self.tasks[function].options(num_returns=returns).remote(*arguments)
+    def _start(self, task: Task, *arguments: Any) -> Any:
+        """Start a task of one result."""
+        return self._start_many(1, task, *arguments)[0]
 
-    def _wait(self, step: str, running: list[Any]) -> list[Any]:
-        """Wait for all tasks, reporting those that end; re-raises the error of a task."""
-        remaining = list(running)
-        while remaining:
-            _, remaining = self.ray.wait(remaining)
-            self.progress(step, len(running) - len(remaining), len(running))
+    def _start_many(self, results: int, task: Task, *arguments: Any) -> list[Any]:
+        return self.executor.submit(results, task, self.setup, *arguments)
+
+    def _all(self, step: str, running: list[Any]) -> list[Any]:
+        """Wait for all results of a step."""
+        self.executor.wait(step, running, self.progress)
         return running
 
     def _loads(self, pieces: Any) -> list[int]:
@@ -197,8 +171,3 @@ class RayInference:
         computed = [self.job.graph.nodes if mask is None else int(mask.sum()) for mask in masks]
         rows = {"rounds": self.job.spec.layers + 1, "partitions": len(self.job.parts), "embeddings": sum(computed)}
         return rows | {"hub_pieces": self.pieces, "largest_load": max(self.loads, default=0)}
-
-
-def _piece(handles: Any, index: int) -> Any:
-    """Handle of the piece for one reducer; a task with one result has a single handle instead of a list."""
-    return handles[index] if isinstance(handles, list) else handles

@@ -22,7 +22,7 @@ from backends.agl.flat.job import FlattenJob, check_columns, flatten_to
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.sampling_strategy import StrategyError, columns_of, refuse_unused_columns
 from backends.agl.flat.source import Source
-from backends.agl.infer.distributed import RayInference
+from backends.agl.infer.distributed import InferenceRounds
 from backends.agl.infer.job import InferenceJob, needs_table
 from backends.agl.infer.local import LocalInference
 from backends.agl.infer.map_stage import matrix_name
@@ -33,6 +33,7 @@ from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Inferrer, Nodes, Unsupported
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.parallel import ray_cluster as cluster
+from backends.parallel.executor import RayExecutor
 from backends.progress import silent
 from datasets.csr import Csr
 from datasets.graph import Graph
@@ -158,7 +159,8 @@ class RayInferrer(_JobInferrer):
     def infer(self, clock: Clock) -> Floats:
         """Map and run all rounds."""
         with clock.phase("rounds"):
-            inference = RayInference(self.ray, self.job, self.folder, self.config.hub_threshold, silent)
+            executor = RayExecutor(self.ray)
+            inference = InferenceRounds(executor, self.job, self.folder, self.config.hub_threshold, silent)
             scores, self.last_facts = inference.run()
         return scores
 

@@ -2,6 +2,7 @@
 
 Map runs once and lists which nodes of each partition the others read. The send task of a round returns one piece per
 reducer, with each node's message once however many edges it has there. The arithmetic of a round is that of ``rounds``.
+Each task returns a list of its results.
 """
 
 from dataclasses import dataclass
@@ -81,9 +82,9 @@ class PartitionMatrix:
         return layer_matrix(setup.job(), csr, *parts, setup.degrees)
 
 
-def sample_hub(setup: InferenceTaskSetup, piece: hubs.HubPiece) -> Nodes:
+def sample_hub(setup: InferenceTaskSetup, piece: hubs.HubPiece) -> list[Any]:
     """Map of hubs: sample one piece of a hub's in-edges."""
-    return hubs.sample_piece(setup.job(), piece)
+    return [hubs.sample_piece(setup.job(), piece)]
 
 
 def map_partition(setup: InferenceTaskSetup, layer: int, index: int) -> list[Any]:
@@ -104,7 +105,7 @@ def map_partition(setup: InferenceTaskSetup, layer: int, index: int) -> list[Any
 
 def send_messages(
     setup: InferenceTaskSetup, layer: int, index: int, embeddings: Features | None, *sources: Nodes
-) -> Any:
+) -> list[Any]:
     """Return a piece per reducer: the messages that its in-edges read; the piece for itself also has the kept ones."""
     job, (first, last) = setup.job(), setup.parts[index]
     rows = needed_rows(job.needed[layer], first, last)
@@ -117,35 +118,35 @@ def send_messages(
     computed = needed_rows(job.needed[layer + 1], first, last)
     for name in messages.keys() - sent.keys():
         pieces[index][name] = messages[name][np.searchsorted(rows, computed)]
-    return pieces[0] if len(pieces) == 1 else pieces
+    return pieces
 
 
 def receive_messages(
     setup: InferenceTaskSetup, layer: int, part: PartitionMatrix, *pieces: dict[str, Floats]
-) -> Floats:
-    """A partition's embeddings from the pieces of all partitions, in the order of the partitions."""
+) -> list[Any]:
+    """Return a partition's embeddings from the pieces of all partitions, in the order of the partitions."""
     names = sorted({name for piece in pieces for name in piece})
     messages = {name: np.concatenate([piece[name] for piece in pieces if name in piece]) for name in names}
-    return rounds.receive(setup.slice(layer), layer, part.matrix(setup), messages)
+    return [rounds.receive(setup.slice(layer), layer, part.matrix(setup), messages)]
 
 
-def write_embeddings(setup: InferenceTaskSetup, layer: int, index: int, embeddings: Floats) -> None:
-    """Write a partition's embeddings into the array of all nodes."""
+def write_embeddings(setup: InferenceTaskSetup, layer: int, index: int, embeddings: Floats) -> list[Any]:
+    """Write a partition's embeddings into the array of all nodes; returns their number."""
     assert setup.work is not None
     first, last = setup.parts[index]
     rows = needed_rows(setup.job().needed[layer + 1], first, last)
     RowFile(setup.work / f"{embeddings_name(layer)}.npy").put(first, scatter_rows(embeddings, rows, first, last))
+    return [len(rows)]
 
 
-def read_embeddings(setup: InferenceTaskSetup, layer: int, index: int) -> Floats:
-    """Read a partition's embeddings that an earlier process wrote."""
+def read_embeddings(setup: InferenceTaskSetup, layer: int, index: int) -> list[Any]:
+    """Return a partition's embeddings that an earlier process wrote."""
     assert setup.work is not None
     rows = needed_rows(setup.job().needed[layer + 1], *setup.parts[index])
-    embeddings: Floats = np.load(setup.work / f"{embeddings_name(layer)}.npy", mmap_mode="r")[rows]
-    return embeddings
+    return [np.load(setup.work / f"{embeddings_name(layer)}.npy", mmap_mode="r")[rows]]
 
 
-def score_targets(setup: InferenceTaskSetup, index: int, targets: Nodes, embeddings: Floats) -> Floats:
-    """Logits of the targets of a partition."""
+def score_targets(setup: InferenceTaskSetup, index: int, targets: Nodes, embeddings: Floats) -> list[Any]:
+    """Return the logits of the targets of a partition."""
     rows = needed_rows(setup.job().needed[-1], *setup.parts[index])
-    return rounds.score(setup.slice(setup.spec.layers), embeddings[np.searchsorted(rows, targets)])
+    return [rounds.score(setup.slice(setup.spec.layers), embeddings[np.searchsorted(rows, targets)])]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backends.parallel import ray_cluster
+from backends.parallel.executor import RayExecutor
 from datasets.tables.out_of_core import Progress
 
 
@@ -38,16 +39,15 @@ def run_on_ray(step: DispatchStep, address: str | None, progress: Progress) -> N
     ``shared`` is sent once. Raises ValueError where Ray is not installed, and the error of the first task that fails.
     """
     ray_cluster.require("run_on=ray", "run_on=local")
-    ray = ray_cluster.acquire(address)
+    executor = RayExecutor(ray_cluster.acquire(address))
     try:
-        shared, task, total = ray.put(step.shared), step.task, len(step.arguments)
-        remote = ray.remote(max_retries=3)(lambda values, argument: task(*values, argument))
-        running = [remote.remote(shared, argument) for argument in step.arguments]
-        while running:
-            done, running = ray.wait(running)
-            ray.get(done)
-            progress(step.name, total - len(running), total)
-    except ray.exceptions.RayTaskError as error:
-        raise error.cause or error from None
+        shared = executor.put(step.shared)
+        running = [executor.submit(1, _run_task, step.task, shared, argument)[0] for argument in step.arguments]
+        executor.wait(step.name, running, progress)
     finally:
         ray_cluster.release()
+
+
+def _run_task(task: Callable[..., None], shared: tuple[Any, ...], argument: Any) -> list[None]:
+    task(*shared, argument)
+    return [None]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.agl.flat.distributed import FlattenRounds, InlineExecutor
+from backends.agl.flat.distributed import FlattenRounds
 from backends.agl.flat.job import FlattenJob, flatten_to, nodes_to_flatten
 from backends.agl.flat.mapreduce import FlattenTaskSetup
 from backends.agl.flat.reader import GraphFeatureReader
@@ -17,6 +17,7 @@ from backends.agl.flat.sampling_strategy import parse_sampling
 from backends.agl.flat.shards import Totals
 from backends.agl.flat.source import Source
 from backends.agl.graphfeature import decode
+from backends.parallel.executor import InlineExecutor
 from datasets.csr import csr_from_edges
 from datasets.graph import Graph
 from tests.backends.agl.flat.test_job import everything
@@ -202,8 +203,8 @@ class Dying:
 
 @pytest.mark.needs_ray
 def test_killed_workers_change_no_byte(tmp_path):
-    from backends.agl.flat.distributed import RayExecutor
     from backends.parallel import ray_cluster as cluster
+    from backends.parallel.executor import RayExecutor
 
     graph, strategy = awkward_graph(2, weighted=True), parse_sampling("weighted(4);weighted(2)", 2)
     for name in ("local", "tasks", "died"):
@@ -225,8 +226,8 @@ def fail(folder):
 
 @pytest.mark.needs_ray
 def test_an_error_in_a_task_is_raised_unchanged(tmp_path):
-    from backends.agl.flat.distributed import RayExecutor
     from backends.parallel import ray_cluster as cluster
+    from backends.parallel.executor import RayExecutor
 
     ray = cluster.acquire()
     try:
@@ -239,8 +240,8 @@ def test_an_error_in_a_task_is_raised_unchanged(tmp_path):
 
 @pytest.mark.needs_ray
 def test_a_task_whose_worker_is_killed_runs_again(tmp_path):
-    from backends.agl.flat.distributed import RayExecutor
     from backends.parallel import ray_cluster as cluster
+    from backends.parallel.executor import RayExecutor
 
     ray = cluster.acquire()
     try:

@@ -1,10 +1,12 @@
-"""GraphInfer by pushing messages: the local engine's scores, from Ray's tasks; hubs in pieces change nothing."""
+"""GraphInfer by pushing messages: the scores of the local engine, from tasks here or on Ray; hubs in pieces too."""
 
 import itertools
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.agl.flat.sampling_strategy import SamplingStrategy
+from backends.agl.flat.source import Source
 from backends.agl.infer import hubs
-from backends.agl.infer.distributed import infer_with_ray
+from backends.agl.infer.distributed import InferenceRounds, infer_with_ray
 from backends.agl.infer.job import InferenceJob
 from backends.agl.infer.workspace import Workspace
 from backends.parallel import ray_cluster as cluster
+from backends.parallel.executor import InlineExecutor
 from backends.progress import silent
 from tests.backends.agl.infer.test_infer import (
     MODELS,
@@ -31,23 +35,33 @@ from tests.backends.agl.infer.test_infer import (
 )
 from tests.graphs import awkward_graph
 
-pytestmark = pytest.mark.needs_ray
+EXECUTORS = ["inline", pytest.param("ray", marks=pytest.mark.needs_ray)]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_ray():
-    """One Ray for all tests here: starting it takes seconds."""
-    cluster.acquire()
-    yield
-    cluster.release()
+@pytest.fixture(scope="module", params=EXECUTORS)
+def infer(request):
+    """Scores and facts of a job by tasks; one Ray for all tests here, as starting it takes seconds."""
+    if request.param == "ray":
+        cluster.acquire()
+        yield infer_with_ray
+        cluster.release()
+    else:
+        yield infer_here
+
+
+def infer_here(job, hub, progress, space=None):
+    with tempfile.TemporaryDirectory() as folder:
+        source = Source.build(job.graph, job.sampling, job.filtering, Path(folder))
+        job = replace(job, table=source.table)
+        return InferenceRounds(InlineExecutor(), job, Path(folder), hub, progress, space).run()
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
 @pytest.mark.parametrize("model", MODELS)
-def test_pushed_messages_give_the_scores_of_the_full_forward_pass(model, partitions):
+def test_pushed_messages_give_the_scores_of_the_full_forward_pass(infer, model, partitions):
     graph = awkward_graph(3, weighted=model == "gcn")
     spec, state = model_on(graph, model, 2, "linear")
-    scores, facts = infer_with_ray(InferenceJob(graph, spec, state, partitions=partitions), 0, silent)
+    scores, facts = infer(InferenceJob(graph, spec, state, partitions=partitions), 0, silent)
     close(scores, definition(graph, spec, state))
     assert (facts["embeddings"], facts["rounds"]) == (80, 3)
 
@@ -55,34 +69,34 @@ def test_pushed_messages_give_the_scores_of_the_full_forward_pass(model, partiti
 @pytest.mark.parametrize(
     ("model", "sampler"), [("gcn", "topk"), ("gcn", "weighted"), ("sage", "uniform"), ("gat", "uniform")]
 )
-def test_sampled_with_hubs_in_pieces_and_few_targets_it_equals_the_local_engine(tmp_path, model, sampler):
+def test_sampled_with_hubs_in_pieces_and_few_targets_it_equals_the_local_engine(infer, tmp_path, model, sampler):
     graph = awkward_graph(3, weighted=model == "gcn")
     spec, state = model_on(graph, model, 2, fanouts=(4, 3))
     targets = np.array([9, 0, 30, 9])
     strategy = SamplingStrategy((4, 3), sampler, None if sampler == "uniform" else "weight", seed=5)
     job = InferenceJob(graph, spec, state, targets, strategy, partitions=3)
     expected = inference(tmp_path, graph, spec, state, targets=targets, strategy=strategy).run()
-    plain, plain_facts = infer_with_ray(job, 0, silent)
-    pieces, facts = infer_with_ray(job, 10, silent)
+    plain, plain_facts = infer(job, 0, silent)
+    pieces, facts = infer(job, 10, silent)
     close(plain, expected)
     np.testing.assert_array_equal(pieces, plain)
     assert plain_facts["hub_pieces"] == 0
     assert (facts["hub_pieces"] > 0) == (sampler == "topk") == (facts["largest_load"] < plain_facts["largest_load"])
 
 
-@pytest.mark.parametrize("engine", ["ray", "local"])
+@pytest.mark.parametrize("engine", ["tasks", "local"])
 @pytest.mark.parametrize("few", [None, np.array([9, 0, 30])], ids=["all", "few"])
-def test_a_run_killed_in_a_round_goes_on_after_the_one_before_on_either_engine(tmp_path, engine, few):
+def test_a_run_killed_in_a_round_goes_on_after_the_one_before_on_either_engine(infer, tmp_path, engine, few):
     graph = awkward_graph(3)
     spec, state = model_on(graph, "gat", 3, "linear")
     job = InferenceJob(graph, spec, state, few, partitions=3)
     with pytest.raises(Killed):
-        infer_with_ray(job, 0, killed_in("round 2"), Workspace(tmp_path, job.identity()))
+        infer(job, 0, killed_in("round 2"), Workspace(tmp_path, job.identity()))
     if engine == "local":
         left = inference(tmp_path, graph, spec, state, targets=few, partitions=2)
         scores, embeddings = left.run(), left.facts()["embeddings"]
     else:
-        scores, facts = infer_with_ray(job, 0, silent, Workspace(tmp_path, job.identity()))
+        scores, facts = infer(job, 0, silent, Workspace(tmp_path, job.identity()))
         embeddings = facts["embeddings"]
     close(scores, definition(graph, spec, state)[slice(None) if few is None else few])
     assert embeddings == sum(graph.nodes if mask is None else mask.sum() for mask in job.needed[2:])
@@ -106,6 +120,7 @@ def test_the_pieces_of_a_hub_merge_to_the_sample_of_the_whole(seed, threshold, f
         np.testing.assert_array_equal(there, at)
 
 
+@pytest.mark.needs_ray
 def test_a_process_that_used_ray_leaves_no_process_and_no_file(tmp_path):
     graph = awkward_graph(2)
     spec, state = model_on(graph, "sage", 2)

@@ -1,0 +1,91 @@
+"""Tasks that run at once in this process, or on Ray: the same functions, whose results may be arguments of others."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from backends.progress import Progress
+
+Task = Callable[..., list[Any]]
+
+
+class Executor(Protocol):
+    """Runs tasks, here or elsewhere; a handle stands for one result."""
+
+    def put(self, value: Any) -> Any:
+        """Return a handle of a value."""
+        ...
+
+    def submit(self, results: int, task: Task, *arguments: Any) -> list[Any]:
+        """Start a task that returns a list of ``results`` values; arguments may be handles."""
+        ...
+
+    def get(self, handles: Sequence[Any]) -> list[Any]:
+        """Wait for the values of handles; raises the error of a task."""
+        ...
+
+    def wait(self, step: str, handles: Sequence[Any], progress: Progress) -> None:
+        """Wait until all results are there, reporting how many are; raises the error of a task."""
+        ...
+
+
+class InlineExecutor:
+    """Runs each task at once in this process; handles are the values themselves."""
+
+    def put(self, value: Any) -> Any:
+        """Return the value."""
+        return value
+
+    def submit(self, results: int, task: Task, *arguments: Any) -> list[Any]:
+        """Run the task and return its results."""
+        return task(*arguments)
+
+    def get(self, handles: Sequence[Any]) -> list[Any]:
+        """Return the values."""
+        return list(handles)
+
+    def wait(self, step: str, handles: Sequence[Any], progress: Progress) -> None:
+        """Report that all are there."""
+        progress(step, len(handles), len(handles))
+
+
+class RayExecutor:
+    """Runs tasks on Ray, which retries them, recomputes lost results and spills large ones to disk."""
+
+    def __init__(self, ray: Any) -> None:
+        self.ray = ray
+        self.run = ray.remote(max_retries=3)(_unpacked)
+
+    def put(self, value: Any) -> Any:
+        """Put a value into Ray's object store."""
+        return self.ray.put(value)
+
+    def submit(self, results: int, task: Task, *arguments: Any) -> list[Any]:
+        """Start a Ray task with one handle per result."""
+        handles = self.run.options(num_returns=results).remote(results, task, *arguments)
+        return [handles] if results == 1 else list(handles)
+
+    def get(self, handles: Sequence[Any]) -> list[Any]:
+        """Wait for results; re-raises an error of a task, and ChildProcessError where Ray stopped retrying one."""
+        failures = self.ray.exceptions
+        try:
+            return list(self.ray.get(list(handles)))
+        except failures.RayTaskError as error:
+            raise (error.cause or error) from None
+        except failures.RayError as error:
+            raise ChildProcessError(
+                f"Ray gave up on a task: repeat the command, which resumes here: {error}"
+            ) from error
+
+    def wait(self, step: str, handles: Sequence[Any], progress: Progress) -> None:
+        """Wait for one result after the other; raises the first error at once."""
+        remaining = list(handles)
+        while remaining:
+            done, remaining = self.ray.wait(remaining, fetch_local=False)
+            self.get(done)
+            progress(step, len(handles) - len(remaining), len(handles))
+
+
+def _unpacked(results: int, task: Task, *arguments: Any) -> Any:
+    """A task's results as Ray returns them: a value for one result, a tuple for more."""
+    values = task(*arguments)
+    return values[0] if results == 1 else tuple(values)
