@@ -13,6 +13,8 @@ from harness.report.scopes import Scope, scope_of
 from harness.store.naming import distinctions, flatten
 from harness.store.record import StoredRecord
 
+DIVISION = {"parts": None, "balance": ["nodes"], "imbalance": 1.03, "objective": "cut"}
+
 
 @dataclass
 class Comparison:
@@ -116,8 +118,15 @@ def shared_settings(config: Mapping[str, Any]) -> dict[str, Any]:
         "training": {key: value for key, value in config["training"].items() if key not in free},
         "order": config.get("order", {}) if config["scenario"]["name"] == "spmm" else {},
         "measure": {key: value for key, value in config.get("measure", {}).items() if key != "deadline_seconds"},
-        "scenario": {"train_to_end": config["scenario"].get("train_to_end")},
+        "scenario": {"train_to_end": config["scenario"].get("train_to_end")} | _division(config["scenario"]),
     }
+
+
+def _division(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """How a scenario divides the nodes; nothing in scenarios that do not."""
+    if scenario["name"] not in ("partition", "dispatch"):
+        return {}
+    return {key: scenario.get(key, default) for key, default in DIVISION.items()}
 
 
 def _table_key(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -151,7 +160,11 @@ def comparison_title(config: Mapping[str, Any]) -> str:
 
 
 def _form(config: Mapping[str, Any]) -> str:
-    """Batches and depth of a training or inference; width, heads and order of one aggregation."""
+    """Batches and depth of a training or inference; width, heads and order of one aggregation; parts and what for."""
+    if division := _division(config["scenario"]):
+        objective = [str(division["objective"])] if division["objective"] != "cut" else []
+        loads = [" and ".join(division["balance"])] if division["balance"] != ["nodes"] else []
+        return ", ".join([f"{division['parts']} parts", *objective, *loads])
     if config["scenario"]["name"] != "spmm":
         batch = config["training"].get("batch_size")
         if config["scenario"]["name"] == "infer":

@@ -4,6 +4,18 @@ from harness.report.papers.distpart import effect, growth, jobs, quality
 from harness.report.suites.section import Measure, SuiteSection
 
 SECTIONS = {
+    "assignments_total": SuiteSection(
+        "Over all graphs and numbers of parts",
+        "Each figure is a multiple of that of METIS in the same table: k-way by its Python package, or DGL's where "
+        "several loads are balanced.",
+        quality.totals,
+        terms={
+            "seconds": "geometric mean over the tables, and the slowest",
+            "cut, volume": "what the objective lowers: geometric mean and worst, without tables where one of both is 0",
+            "memory": "what the call took above what was resident before it: geometric mean, and the most",
+            "above the bound": "tables in which a part is heavier than was asked",
+        },
+    ),
     "assignments": SuiteSection(
         "Assignments of nodes to parts",
         "The call starts with the directed edges. The harness counts the quality of every engine's assignment itself, "
@@ -11,10 +23,11 @@ SECTIONS = {
         quality.assignments,
         terms={
             "cut": "directed edges between two parts, self loops left out, in percent of all",
-            "to METIS": "the cut as a multiple of that of METIS, k-way, in the same group",
+            "to METIS": "as a multiple of METIS's, k-way, in the same table; of DGL's where several loads are balanced",
             "rows of others": "rows that parts need of other parts, each once per part",
             "held": "rows that a part holds, its own and those of others, over its own: mean, and the worst part",
             "balance": "the largest load of a part over the mean, the worst of all loads that are balanced",
+            "memory": "what the call took above what was resident before it, which holds the directed graph",
         },
     ),
     "jobs": SuiteSection(

@@ -1,22 +1,30 @@
-"""Seconds and quality of every engine's assignment, one table per graph and number of parts."""
+"""Seconds, memory and quality of every engine's assignment: per graph and number of parts, and over all of them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from statistics import geometric_mean
 
 from harness.report import formats
 from harness.report.comparisons import Comparison
-from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
+from harness.report.content import NOTHING, Block, Cell, Section, Table, Value, columns
 from harness.report.rows import Row
 from harness.report.suites.records import SuiteRecords, backend, call_seconds, option
 
 HEADS = (
     "engine",
     ("call", "ms"),
-    ("cut", "%"),
     "to METIS",
+    ("cut", "%"),
+    "cut to METIS",
     "rows of others",
     "held",
     "held, worst",
     "balance",
     "asked",
+    "memory",
+    "memory to METIS",
 )
+TOTALS = ("engine", "tables", "seconds", "slowest", "{}", "worst", "memory", "most", "above the bound")
+Ratio = Callable[[Row, Row], float | None]
 
 
 def assignments(records: SuiteRecords) -> list[Block]:
@@ -25,31 +33,111 @@ def assignments(records: SuiteRecords) -> list[Block]:
 
 
 def _table(comparison: Comparison) -> Table:
-    metis = next((row for row in comparison.rows if row.ok and _is_metis(row)), None)
+    metis = _metis_of(comparison)
     return Table(columns(*HEADS), [_row(row, metis) for row in comparison.rows])
 
 
-def _is_metis(row: Row) -> bool:
-    return backend(row) == "partitioners" and option(row, "tool") == "metis"
+def _metis_of(comparison: Comparison) -> Row | None:
+    """METIS, k-way; DGL's own where several loads are balanced, which METIS's Python package does not offer."""
+    rows = [row for row in comparison.rows if row.ok and row.time is not None]
+    tools = [row for row in rows if backend(row) == "partitioners" and option(row, "tool") == "metis"]
+    return next(iter(tools), next((row for row in rows if backend(row) == "dgl"), None))
 
 
 def _row(row: Row, metis: Row | None) -> list[Cell]:
     share = _quality(row, "cut_share")
     if row.time is None or share is None:
         return [row.label, formats.status(row), *[NOTHING] * (len(HEADS) - 2)]
-    cut, of_metis = _quality(row, "cut"), None if metis is None else _quality(metis, "cut")
-    balance = [value for record in row.ok for value in record["facts"]["partition"]["balance"]]
+
+    def to_metis(ratio: Ratio) -> Value:
+        return Value(None if metis is None else ratio(row, metis), "{:.2f}")
+
     return [
         row.label,
         Value(call_seconds(row) * 1e3),
+        to_metis(_seconds),
         Value(100 * share, "{:.2f}"),
-        Value(cut / of_metis if cut is not None and of_metis else None, "{:.2f}"),
+        to_metis(_cut),
         Value(_quality(row, "volume"), "{:,.0f}"),
         Value(_quality(row, "replication"), "{:.2f}"),
         Value(_quality(row, "worst_replication"), "{:.2f}"),
-        Value(max(balance), "{:.3f}"),
+        Value(_balance(row), "{:.3f}"),
         Value(_quality(row, "bound"), "{:.3f}"),
+        formats.memory(_memory(row)),
+        to_metis(_taken),
     ]
+
+
+def totals(records: SuiteRecords) -> list[Block]:
+    """One table for each task, over all graphs and numbers of parts: what an engine needs as a multiple of METIS."""
+    tasks: dict[tuple[str, tuple[str, ...]], list[Comparison]] = {}
+    for _, comparison in records.comparisons("partition"):
+        division = comparison.settings
+        task = str(division["scenario.objective"]), tuple(division["scenario.balance"])
+        tasks.setdefault(task, []).append(comparison)
+    return [
+        Section(f"{objective}, {' and '.join(balance)} balanced", [_total(objective, comparisons)])
+        for (objective, balance), comparisons in sorted(tasks.items())
+    ]
+
+
+def _total(objective: str, comparisons: Sequence[Comparison]) -> Table:
+    pairs: dict[str, list[tuple[Row, Row]]] = {}
+    for comparison in comparisons:
+        metis = _metis_of(comparison)
+        for row in comparison.rows:
+            if metis is not None and row.ok and row.time is not None and row is not metis:
+                pairs.setdefault(_engine(row), []).append((row, metis))
+    lowered: Ratio = _volume if objective == "volume" else _cut
+    heads = [head.format(objective) for head in TOTALS]
+    return Table(columns(*heads), [_total_row(engine, own, lowered) for engine, own in sorted(pairs.items())])
+
+
+def _total_row(engine: str, pairs: Sequence[tuple[Row, Row]], lowered: Ratio) -> list[Cell]:
+    above = sum((_balance(row) or 0) > (_quality(row, "bound") or 0) + 0.001 for row, _ in pairs)
+    figures = (figure for ratio in (_seconds, lowered, _taken) for figure in _mean_and_most(pairs, ratio))
+    return [engine, str(len(pairs)), *(Value(figure, "{:.2f}") for figure in figures), f"{above} of {len(pairs)}"]
+
+
+def _mean_and_most(pairs: Sequence[tuple[Row, Row]], ratio: Ratio) -> Iterator[float | None]:
+    ratios = [value for row, metis in pairs if (value := ratio(row, metis))]
+    yield geometric_mean(ratios) if ratios else None
+    yield max(ratios, default=None)
+
+
+def _engine(row: Row) -> str:
+    """The engine with what assigns, whatever else a row's label says in its table."""
+    what = option(row, "method") or option(row, "tool") or option(row, "part_method")
+    return f"{backend(row)} {what}" if what else backend(row)
+
+
+def _seconds(row: Row, metis: Row) -> float | None:
+    return call_seconds(row) / call_seconds(metis)
+
+
+def _cut(row: Row, metis: Row) -> float | None:
+    return _share(_quality(row, "cut"), _quality(metis, "cut"))
+
+
+def _volume(row: Row, metis: Row) -> float | None:
+    return _share(_quality(row, "volume"), _quality(metis, "volume"))
+
+
+def _taken(row: Row, metis: Row) -> float | None:
+    return _share(_memory(row), _memory(metis))
+
+
+def _share(value: float | None, of: float | None) -> float | None:
+    return value / of if value is not None and of else None
+
+
+def _balance(row: Row) -> float | None:
+    return max((value for record in row.ok for value in record["facts"]["partition"]["balance"]), default=None)
+
+
+def _memory(row: Row) -> float | None:
+    """Bytes that the call took above what was resident before it, which holds the graph."""
+    return row.median("memory", "peak_minus_resident")
 
 
 def _quality(row: Row, name: str) -> float | None:

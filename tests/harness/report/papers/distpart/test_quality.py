@@ -16,7 +16,34 @@ def test_cuts_stand_beside_those_of_metis(tmp_path: Path) -> None:
         quality |= {"worst_replication": 1.75, "balance": balance, "bound": 1.03, "empty": 0}
         scenario = {"name": "partition", "parts": 8}
         cell(results, engine, 0.1, "distpart_quality", backend=options, facts={"partition": quality}, scenario=scenario)
-    rows = lines_of(page(results, "distpart_quality"), "Assignments of nodes to parts")
+    text = page(results, "distpart_quality")
+    rows = lines_of(text, "Assignments of nodes to parts")
     ours = next(row for label, row in rows.items() if label.startswith("distpart"))
-    assert ours[1:8] == ["9.00", "0.90", "1,800", "1.50", "1.75", "1.029", "1.030"]
-    assert next(row for label, row in rows.items() if label.startswith("dgl"))[2] == "1.10"
+    assert ours[2:9] == ["9.00", "0.90", "1,800", "1.50", "1.75", "1.029", "1.030"]
+    assert next(row for label, row in rows.items() if label.startswith("dgl"))[3] == "1.10"
+    rows = lines_of(text, "Over all graphs")
+    assert rows["distpart multilevel"][3:] == ["0.90", "0.90", "1.00", "1.00", "0 of 1"]
+    assert rows["dgl"][3] == "1.10"
+
+
+def test_totals_are_of_the_objective_and_of_the_loads_that_are_balanced(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    cells = (
+        ("distpart", {"method": "multilevel"}, 8, 900, {"objective": "volume"}),
+        ("partitioners", {"tool": "metis"}, 8, 600, {"objective": "volume"}),
+        ("distpart", {"method": "multilevel"}, 64, 1600, {"objective": "volume"}),
+        ("partitioners", {"tool": "metis"}, 64, 1800, {"objective": "volume"}),
+        ("distpart", {"method": "multilevel"}, 8, 500, {"balance": ["nodes", "edges"]}),
+        ("dgl", {}, 8, 1000, {"balance": ["nodes", "edges"]}),
+    )
+    for engine, options, parts, volume, task in cells:
+        quality = {"parts": parts, "cut": volume, "cut_share": 0.1, "volume": volume, "replication": 1.5}
+        quality |= {"worst_replication": 1.75, "balance": [1.02, 1.05], "bound": 1.03, "empty": 0}
+        scenario = {"name": "partition", "parts": parts} | task
+        cell(results, engine, 0.1, "distpart_quality", backend=options, facts={"partition": quality}, scenario=scenario)
+    text = page(results, "distpart_quality")
+    by_volume, by_loads = text.index("### volume, nodes balanced"), text.index("### cut, nodes and edges balanced")
+    assert by_loads < by_volume
+    lines = [line for line in text.splitlines() if line.startswith("| distpart multilevel |")]
+    assert [line.split("|")[5].strip() for line in lines] == ["0.50", "1.15"], "sqrt(900 / 600 * 1600 / 1800)"
+    assert lines[1].endswith("2 of 2 |")
