@@ -24,9 +24,9 @@ class Allowance:
         if cell.worker is not None:
             cell.worker.left = min(cell.worker.left, self.left)
 
-    def skip_what_does_not_fit(self, cells: Collection[CellRun], calls: int) -> None:
-        """Skip cells, the longest first, until all others fit the time that is left."""
-        expected = {cell: expected_seconds(cell, calls) for cell in cells}
+    def skip_what_does_not_fit(self, cells: Collection[CellRun], calls: int, process: int) -> None:
+        """Skip cells before their process number ``process``, the longest first, until all others fit what is left."""
+        expected = {cell: expected_seconds(cell, calls, process) for cell in cells}
         while expected and sum(expected.values()) > self.left:
             longest = max(expected, key=lambda cell: expected[cell])
             whole = sum(expected.values())
@@ -41,15 +41,16 @@ class Allowance:
         )
 
 
-def expected_seconds(cell: CellRun, calls: int) -> float:
-    """Seconds that the processes of a cell will take, from its first opening; ``calls`` are the counted ones of a turn.
+def expected_seconds(cell: CellRun, calls: int, process: int = 0) -> float:
+    """Seconds that the processes of a cell from number ``process`` on will take; ``calls`` are counted ones of a turn.
 
     Training to the end counts with all its epochs unless patience may end it before.
     """
     call = cell.warm_call or 0.0
     turn = (calls + 1) * call
+    left = cell.processes - process
     # The first opening is over, or was the first process's; the others verify nothing.
-    seconds = (cell.processes - 1) * cell.fresh_seconds + cell.processes * cell.budget.expected(turn) * turn
+    seconds = (left - (process == 0)) * cell.fresh_seconds + left * cell.budget.expected(turn) * turn
     scenario, training = cell.config["scenario"], cell.config["training"]
     if scenario["name"] == "train" and scenario["train_to_end"] and not training["patience"]:
         assert cell.opened is not None

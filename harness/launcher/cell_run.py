@@ -47,8 +47,9 @@ class CellRun:
 
     @property
     def warm_call(self) -> float | None:
-        """Seconds of a warm call, once a process of the cell is ready; None without warm-ups."""
-        return None if self.opened is None else self.opened["warm_call"]
+        """Seconds of a warm call: of the warm-ups once a process of the cell is ready, without them of a sample."""
+        warmed = None if self.opened is None else self.opened["warm_call"]
+        return warmed if warmed is not None or not self.budget.seconds else self.budget.seconds[-1]
 
     @property
     def processes(self) -> int:

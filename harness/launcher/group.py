@@ -114,9 +114,10 @@ class GroupRun:
         side_by_side = self._open_first()
         warm_calls = [cell.warm_call for cell in self._together() if cell.warm_call is not None]
         self.calls = calls_of_a_turn(warm_calls, self.cells[0].measure) if self.cells else 1
-        self.allowance.skip_what_does_not_fit(self._together(), self.calls)
         for number in range(max((cell.processes for cell in self._together()), default=0)):
             cells = [cell for cell in self._together() if number < cell.processes]
+            self.allowance.skip_what_does_not_fit(cells, self.calls, number)
+            cells = [cell for cell in cells if cell.record is None]
             if side_by_side:
                 self._side_by_side(cells, number)
             else:

@@ -118,6 +118,15 @@ def test_cells_that_cannot_fit_the_time_of_their_group_are_skipped_with_a_senten
     assert {event["cell"] for event in events if event["event"] == "sample"} == {1}
 
 
+def test_without_warm_ups_the_first_process_tells_what_cannot_fit_the_time_of_its_group(tmp_path, graph):
+    measure = {"group_seconds": 1000.0, "warmup": 0, "processes": 3, "min_samples": 3, "max_samples": 3}
+    long = cell(graph, "long", backend={"seconds": 500.0}, measure=measure)
+    (skipped, other), events = run(tmp_path, long, cell(graph, "short", measure=measure))
+    assert (skipped["status"], other["status"]) == ("timeout", "ok")
+    assert "skipped" in skipped["message"]
+    assert [event["cell"] for event in events if event["event"] == "sample"].count(0) == 1
+
+
 @pytest.mark.parametrize("enough_alone", [True, False])
 def test_a_cell_out_of_memory_beside_others_is_tried_once_more_alone(tmp_path, graph, monkeypatch, enough_alone):
     sample, refused = RemoteCell.sample, []

@@ -1,6 +1,6 @@
 // The graph of clusters: edges between two of them are one, with the sum of the weights.
 #pragma once
-#include <cstring>
+#include <algorithm>
 #include <vector>
 
 #include "partition/weighted_graph.hpp"
@@ -58,8 +58,8 @@ inline int64_t contract_rows(const WeightedGraph& graph, const int32_t* labels, 
     int64_t total = 0;
     for (int64_t c = begin; c < end; ++c) {
         const int64_t place = capacity[c] - capacity[begin], length = lengths[c - begin];
-        std::memmove(neighbours + total, neighbours + place, length * sizeof(int32_t));
-        std::memmove(weights + total, weights + place, length * sizeof(int64_t));
+        std::copy(neighbours + place, neighbours + place + length, neighbours + total);
+        std::copy(weights + place, weights + place + length, weights + total);
         total += length;
     }
     return total;
