@@ -25,7 +25,7 @@ SECTIONS = {
             "cut": "directed edges between two parts, self loops left out, in percent of all",
             "to METIS": "as a multiple of METIS's, k-way, in the same table; of DGL's where several loads are balanced",
             "rows of others": "rows that parts need of other parts, each once per part",
-            "replication": "rows that a part stores, its own and those of others, over its own: mean, and the worst part",
+            "replication": "rows in a part, its own and those of others, over its own: mean, and the worst part",
             "balance": "the largest load of a part over the mean, the worst of all loads that are balanced",
             "memory": "what the call took above what was resident before it, which holds the directed graph",
         },
