@@ -1,8 +1,13 @@
 """Generator of UUG: a synthetic stand-in for the industrial user-user graph of AGL (VLDB 2020), never published."""
 
-from typing import Any
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from datasets.csr import Csr, index_dtype
 from datasets.graph import Graph
@@ -18,24 +23,28 @@ NOTES = (
 )
 
 
+EDGES_OF_A_PIECE = 1 << 20  # generated at once on each core, about 100 bytes for each of them
+
+
 def load(name: str, options: dict[str, Any]) -> Graph:
-    """Generate the whole graph, partition by partition.
+    """Generate the whole graph in pieces of bounded size, as many at once as there are cores.
 
     Options are those of ``UugOptions``; raises ValueError for others. The graph does not depend on ``partitions``.
     """
     uug = options_from(UugOptions, name, options)
-    parts = [uug_partition(uug, index) for index in range(uug.partitions)]
-    destinations = np.concatenate([part.destinations for part in parts])
-    sources = np.concatenate([part.sources for part in parts])
-    dtype = index_dtype(max(uug.nodes, len(sources)))
-    indptr = np.concatenate(([0], np.cumsum(np.bincount(destinations, minlength=uug.nodes))))
+    features = np.empty((uug.nodes, uug.features), dtype=np.float32)
+    pieces = _pieces(uug, features)
+    dtype = index_dtype(max(uug.nodes, sum(len(piece.sources) for piece in pieces)))
+    indptr = np.zeros(uug.nodes + 1, dtype=dtype)
+    np.cumsum(np.concatenate([piece.in_degrees for piece in pieces]), out=indptr[1:])
+    sources = np.concatenate([piece.sources for piece in pieces]).astype(dtype, copy=False)
     graph = Graph(
         name=name,
-        csr=Csr(indptr.astype(dtype), sources.astype(dtype), (uug.nodes, uug.nodes)),
-        features=np.concatenate([part.features for part in parts]),
-        edge_features=None if not uug.edge_features else np.concatenate([part.edge_features for part in parts]),
-        labels=np.concatenate([part.labels for part in parts]),
-        split=np.concatenate([part.split for part in parts]),
+        csr=Csr(indptr, sources, (uug.nodes, uug.nodes)),
+        features=features,
+        edge_features=None if not uug.edge_features else np.concatenate([piece.edge_features for piece in pieces]),
+        labels=np.concatenate([piece.labels for piece in pieces]),
+        split=np.concatenate([piece.split for piece in pieces]),
         classes=2,
         task="multiclass",
         synthetic=True,
@@ -43,3 +52,29 @@ def load(name: str, options: dict[str, Any]) -> Graph:
         notes=NOTES,
     )
     return with_content_hash(graph)
+
+
+class _Piece(NamedTuple):
+    """What a piece adds to the arrays of the graph, but for its features."""
+
+    in_degrees: NDArray[np.int64]
+    sources: NDArray[np.integer]
+    labels: NDArray[np.int64]
+    split: NDArray[np.int8]
+    edge_features: NDArray[np.float32] | None
+
+
+def _pieces(uug: UugOptions, features: NDArray[np.float32]) -> list[_Piece]:
+    """Generate all pieces in the order of their nodes; their features are written into ``features``."""
+    least = math.ceil(uug.nodes * max(uug.degree, uug.features / 8) / EDGES_OF_A_PIECE)
+    pieces = replace(uug, partitions=min(uug.nodes, max(uug.partitions, least)))
+
+    def piece(index: int) -> _Piece:
+        part = uug_partition(pieces, index)
+        features[part.first : part.last] = part.features
+        in_degrees = np.bincount(part.destinations - part.first, minlength=part.last - part.first)
+        sources = part.sources.astype(index_dtype(uug.nodes))
+        return _Piece(in_degrees, sources, part.labels, part.split, part.edge_features)
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return list(pool.map(piece, range(pieces.partitions)))

@@ -1,5 +1,6 @@
 """The synthetic user-user graph: equal for any number of partitions, skewed, homophilous, learnable."""
 
+import os
 import tracemalloc
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from datasets.graph import Graph
 from datasets.randomness import uniform
+from datasets.synthetic import uug
 from datasets.synthetic.uug import PUBLISHED, load
 from datasets.synthetic.uug_partition import TAIL, UugOptions, draw_in_degrees, true_labels, uug_partition
 
@@ -163,6 +165,24 @@ def test_memory_depends_on_the_partition_not_on_the_graph() -> None:
     large = peak_of(UugOptions(nodes=10**7, features=64, partitions=10**4), 3)
     assert large < 1.5 * small
     assert large < 30 * 2**20
+
+
+@pytest.mark.parametrize("edge_features", [0, 2])
+def test_the_graph_does_not_depend_on_its_pieces(edge_features: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"nodes": 700, "degree": 5, "features": 24, "edge_features": edge_features}
+    whole = load("uug", options)
+    monkeypatch.setattr(uug, "EDGES_OF_A_PIECE", 300)
+    assert load("uug", options).sha256 == whole.sha256
+
+
+def test_the_graph_takes_little_memory_beyond_its_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
+    options = {"nodes": 400_000, "degree": 20, "features": 8}
+    tracemalloc.start()
+    graph = load("uug", options)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * graph.nbytes + 200 * 2**20
 
 
 @pytest.mark.slow
