@@ -1,70 +1,68 @@
-"""GraphTrainer on an in-memory graph: k-hop batches, vectorised, pruned per layer, prefetched (AGL, section 3.3)."""
+"""GraphTrainer: batches of k-hop neighbourhoods from any source, vectorised, prefetched (AGL, section 3.3)."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
 
 from backends.agl.flat.flattener import strategy_of
 from backends.agl.flat.sampling_strategy import StrategyError, columns_of, refuse_unused_columns
-from backends.agl.networks import builder_of, network_of
-from backends.agl.sampled_graph import SampledGraph
-from backends.agl.unsampled_graph import UnsampledGraph
+from backends.agl.networks import network_of
+from backends.agl.train.graph_source import GraphSource
+from backends.agl.train.source import BatchSource
 from backends.base.inferrer import TorchInferrer
 from backends.base.layered import LayerMatrix
 from backends.base.layered_trainer import LayeredTrainer
-from backends.base.loss import targets_of
 from backends.base.network import Network
-from backends.base.trainer import Batch, original_numbers
+from backends.base.trainer import Batch
 from backends.batches import BatchPlan
 from backends.contract import Clock, Nodes, Unsupported
-from backends.model import ModelSpec, TrainingSpec
+from backends.model import ModelSpec, State, TrainingSpec
 from backends.parallel.prefetch import prefetched
-from datasets.adjacency import adjacency_of
+from backends.registry import BackendConfig
 from datasets.graph import Graph
 
 
 class AglTrainer(LayeredTrainer):
-    """Trains batches of targets on their merged k-hop neighbourhoods, full or sampled.
+    """Trains batches of targets on their merged k-hop neighbourhoods, full or sampled, from any ``BatchSource``.
 
-    A node has the same sample in every batch and epoch, as in GraphFeatures, which are written once; with ``resample``
-    each epoch draws samples of its own.
+    ``on_batch`` is called with each batch before it is trained.
     """
 
     draws_fanouts = True
+
+    def __init__(self, config: BackendConfig, source: BatchSource | None = None) -> None:
+        """Train from a source, from the graph in memory unless another is given."""
+        super().__init__(config)
+        self.source: BatchSource = GraphSource() if source is None else source
+        self.on_batch: Callable[[Batch], None] = lambda batch: None
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
         """The model's network; without switch ``partition`` our models aggregate as ``unpartitioned`` says."""
         aggregation = "partitioned" if self.config.on("partition") else str(self.config.unpartitioned)
         return network_of(spec, training, aggregation, self.sparse_input)
 
+    @property
+    def sparse_input(self) -> bool:
+        """Whether the first layer multiplies sparse features, by the switch ``sparse``."""
+        return self.source.is_sparse(self.graph) and bool(self.config.on("sparse"))
+
+    def prepare(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
+    ) -> None:
+        """Open the source, then prepare the model."""
+        graph = self.source.open(self, graph, spec, training, plan, clock)
+        super().prepare(graph, spec, training, state, plan, clock)
+
     def prepare_structure(self) -> None:
-        """Compute weights on the whole graph; vectorise the neighbourhood of a full batch once."""
-        self.neighbourhoods: SampledGraph | UnsampledGraph
-        # dropout would be applied to the features of all nodes
-        sums = self.aggregates_first(0) and self.training.dropout == 0
-        if self.spec.fanouts or self.config.sampler or self.config.filter or self.spec.reads_edges:
-            strategy = strategy_of(self.config, self.spec, self.training.seed)
-            builder = builder_of(self.spec)
-            self.neighbourhoods = SampledGraph(self.graph, builder, strategy, self.config.filter, sums)
-        else:
-            adjacency = adjacency_of(self.graph, self.spec.name)
-            self.neighbourhoods = UnsampledGraph(adjacency, self.spec.layers, sums_features=sums)
-        assert self.graph.features is not None
-        self.features, self.numbers = self.input_of(self.graph.features), original_numbers(self.graph, self.device)
-        self.first_epoch = self.neighbourhoods
-        if self.plan.full_batch:
-            self.full = self._full_batch()
+        """Let the source build what all epochs share."""
+        full = self.source.prepare()
+        if full is not None:
+            self.full = full
 
     def kept_matrices(self) -> list[tuple[int, LayerMatrix]]:
-        """Also the whole graph's matrix, where layers of the first batch use its transpose."""
-        graph = self.neighbourhoods
-        if self.plan.full_batch or not isinstance(graph, UnsampledGraph) or self.form != "tight":
-            return super().kept_matrices()
-        layers = enumerate(graph.layers(np.sort(self.plan.targets(0)[0]), self.form)[0])
-        return [pair for pair in layers if pair[1].csr is graph.csr or self.model.transposes_origin(*pair)]
+        """Also those that the source keeps."""
+        return super().kept_matrices() + self.source.kept_matrices()
 
     def refuse_columns(self, graph: Graph, spec: ModelSpec, training: TrainingSpec, plan: BatchPlan) -> None:
         """Raise Unsupported for columns of the edges that neither the model nor sampling nor the filter reads."""
@@ -80,47 +78,39 @@ class AglTrainer(LayeredTrainer):
         """The form of the layer matrices: that of pruning, or not pruned."""
         return str(self.config.form) if self.config.on("pruning") else "full"
 
-    def _full_batch(self) -> Batch:
-        batch = self.mini_batch(self.plan.nodes)
-        drops_edges = self.spec.name == "gat" and self.training.attention_dropout > 0
-        structure = numbered(batch.structure) if drops_edges else batch.structure
-        return replace(batch, structure=structure, labels=targets_of(self.graph, self.plan.nodes))
-
     def is_captured(self) -> bool:
         """Not where ``resample`` makes another batch in each epoch."""
         return not self.config.resample and super().is_captured()
 
-    def _resample(self, index: int) -> None:
-        """With ``resample``, switch to the samples of epoch ``index``."""
-        if self.config.resample and isinstance(self.first_epoch, SampledGraph):
-            self.neighbourhoods = self.first_epoch.of_epoch(index)
-            if self.plan.full_batch:
-                self.full = self._full_batch()
-
     def mini_batch(self, targets: Nodes) -> Batch:
-        """Vectorise the merged k-hop neighbourhood of ``targets``, pruned per layer (section 3.3.1)."""
-        matrices, nodes = self.neighbourhoods.layers(targets, self.form)
-        in_row_order = matrices[-1].csr.shape[0] == len(targets) and bool((targets[1:] > targets[:-1]).all())
-        rows = None if in_row_order else torch.from_numpy(np.unique(targets, return_inverse=True)[1])
-        if nodes is None:
-            return Batch(matrices, self.features, targets, rows, nodes=self.numbers)
-        inputs = torch.from_numpy(nodes)
-        numbers = inputs if self.numbers is None else self.numbers.index_select(0, inputs)
-        return Batch(matrices, self.features.index_select(0, inputs), targets, rows, nodes=numbers)
+        """The batch of any targets, as in the first epoch."""
+        return self.source.batch_of(targets)
+
+    def target_batch(self, targets: Nodes) -> Batch:
+        """The batch of any targets, as in the first epoch."""
+        return self.mini_batch(targets)
 
     @property
     def overlaps(self) -> bool:
         """Whether a thread prepares the next batch during the computation of the current one."""
         return bool(self.config.on("pipeline")) and self.training.threads >= self.config.pipeline_from
 
-    def facts(self) -> dict[str, Any]:
-        """Facts of the trainer, with ``overlaps``: whether the pipeline runs."""
-        return super().facts() | {"overlaps": not self.plan.full_batch and self.overlaps}
+    def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
+        """Yield the batches of an epoch; where the pipeline runs, a thread prepares the next one."""
+        self.source.begin(index)
+        if self.plan.full_batch:
+            batches = iter([self.full])
+        elif self.overlaps:
+            batches = prefetched(self.source.batch, self.source.items(index), clock, self.config.loaders)
+        else:
+            batches = _timed(map(self.source.batch, self.source.items(index)), clock)
+        for batch in batches:
+            self.on_batch(batch)
+            yield batch
 
-    def target_batch(self, targets: Nodes) -> Batch:
-        """The batch of any targets, sampled as in the first epoch."""
-        self._resample(0)
-        return self.mini_batch(targets)
+    def facts(self) -> dict[str, Any]:
+        """Facts of the trainer and its source, with ``overlaps``: whether the pipeline runs."""
+        return super().facts() | {"overlaps": not self.plan.full_batch and self.overlaps} | self.source.facts()
 
     def snapshot(self) -> dict[str, Any]:
         """What training needs to go on beside the parameters: the optimizer's state."""
@@ -132,48 +122,35 @@ class AglTrainer(LayeredTrainer):
         self.optimizer.load_state_dict(snapshot)
 
     def validation_loss(self) -> float | None:
-        """Mean loss over the labelled validation nodes; ``None`` where there are none."""
-        assert self.plan.size is not None
-        nodes = labelled_nodes(self.graph, "validation")
-        starts = range(0, len(nodes), self.plan.size)
-        return self.mean_loss(self.target_batch(nodes[start : start + self.plan.size]) for start in starts)
-
-    def mean_loss(self, batches: Iterable[Batch]) -> float | None:
-        """Mean loss over the targets of some batches, without dropout; ``None`` without a batch."""
+        """Mean loss over the labelled validation nodes, without dropout; ``None`` where there are none."""
         total, count = 0.0, 0
         self.model.eval()
         with torch.no_grad():
-            for batch in batches:
+            for batch in self.source.validation():
                 total += float(self.loss(self.logits(batch), self.batch_labels(batch))) * len(batch.targets)
                 count += len(batch.targets)
         return total / count if count else None
 
-    def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
-        """Yield the batches of an epoch; where the pipeline runs, a thread prepares the next one."""
-        self._resample(index)
-        if self.plan.full_batch:
-            yield self.full
-        elif self.overlaps:
-            yield from prefetched(self.mini_batch, self._ascending_targets(index), clock, self.config.loaders)
-        else:
-            for targets in self._ascending_targets(index):
-                with clock.phase("vectorize"):
-                    batch = self.mini_batch(targets)
-                yield batch
+    def validation_targets(self) -> Iterator[Nodes]:
+        """The labelled validation nodes, in pieces of a batch."""
+        assert self.plan.size is not None
+        nodes = labelled_nodes(self.graph, "validation")
+        return (nodes[start : start + self.plan.size] for start in range(0, len(nodes), self.plan.size))
 
-    def _ascending_targets(self, index: int) -> Iterator[Nodes]:
-        """Targets of each batch, sorted like the matrices' rows: logits and gradients then need no permutation."""
-        return map(np.sort, self.plan.targets(index))
+    def close(self) -> None:
+        """Close the source."""
+        super().close()
+        self.source.close()
 
 
-def numbered(matrices: list[LayerMatrix]) -> list[LayerMatrix]:
-    """Number the edges of matrices that serve all epochs, where they have no ids, so that masks of attention repeat."""
-    matrix_of = {
-        id(matrix.csr): replace(matrix.csr, edge_ids=np.arange(matrix.csr.nnz, dtype=np.int64))
-        for matrix in matrices
-        if matrix.csr.edge_ids is None
-    }
-    return [replace(matrix, csr=matrix_of.get(id(matrix.csr), matrix.csr)) for matrix in matrices]
+def _timed(batches: Iterator[Batch], clock: Clock) -> Iterator[Batch]:
+    """The batches, each made in phase ``vectorize``."""
+    while True:
+        with clock.phase("vectorize"):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
 
 
 def labelled_nodes(graph: Graph, split: str) -> Nodes:

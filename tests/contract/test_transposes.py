@@ -46,7 +46,7 @@ def test_epochs_use_the_transpose_of_the_preparation(backend, options, size, mod
     if size is None:
         no_transposing()
     else:  # matrices of a batch are transposed with it, that of the whole graph is not
-        assert "backward" in vars(operand(trainer.neighbourhoods.csr))
+        assert "backward" in vars(operand(trainer.source.neighbourhoods.csr))
     trainer.epoch(0, PlainClock())
     trainer.close()
 

@@ -9,8 +9,9 @@ from backends.agl.flat.reader import GraphFeatureReader, sampling_of
 from backends.agl.flat.sampling_strategy import SamplingStrategy, refuse_unused_columns
 from backends.agl.networks import first_state
 from backends.agl.settings import TrainSettings
-from backends.agl.train.shard_trainer import ShardTrainer, labelled_targets, shard_plan_of
-from backends.agl.train.trainer import DistributedShardTrainer, trainer_of
+from backends.agl.train.plans import shard_plan_of
+from backends.agl.train.shard_source import ShardSource, labelled_targets
+from backends.agl.train.trainer import DistributedTrainer, trainer_of
 from backends.agl.train.worker import WorkerClock
 from backends.agl.user.specification import SETTINGS, UserModelSpec, code_of, is_user_model
 from backends.agl.user.trial import tried
@@ -39,7 +40,7 @@ def prepared_trainer(model: str, folder: Path, strategy: str, settings: TrainSet
     config = resolve(AglConfig(strategy=strategy, **workers), ())
     if settings.source == "graph":
         return _from_graph(reader, config, spec, training, settings)
-    trainer = ShardTrainer(config) if strategy == "local" else DistributedShardTrainer(config)
+    trainer = (AglTrainer if strategy == "local" else DistributedTrainer)(config, ShardSource())
     plan = shard_plan_of(reader, settings.batch_size, settings.seed)
     trainer.prepare(targets, spec, training, first_state(spec, settings.seed), plan, WorkerClock())
     return trainer

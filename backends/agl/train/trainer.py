@@ -1,8 +1,6 @@
 """Training by many workers: launches them, runs epochs on all of them, and collects their reports."""
 
-import shutil
 import tempfile
-import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,13 +10,11 @@ import torch
 
 from backends.agl.backend import AglTrainer
 from backends.agl.config import AglConfig
-from backends.agl.flat.reader import GraphFeatureReader
-from backends.agl.train.allreduce import AllReducePool
-from backends.agl.train.graphfeature_trainer import GraphFeatureTrainer, flatten_targets
+from backends.agl.train.flattened_source import FlattenedSource, FlattenedTargets
 from backends.agl.train.parameter_layout import ParameterLayout
 from backends.agl.train.parameter_server import UpdateRules
-from backends.agl.train.pools import Pool, RayPool, ThreadPool
-from backends.agl.train.shard_trainer import ShardPlan, ShardTrainer, shard_plan_of
+from backends.agl.train.plans import ShardPlan, shard_plan_of
+from backends.agl.train.pools import AllReducePool, Pool, RayPool, ThreadPool
 from backends.agl.train.worker import TrainingJob, training_job_of
 from backends.base.layered import LayerMatrix
 from backends.batches import BatchPlan
@@ -33,7 +29,7 @@ def trainer_of(config: AglConfig) -> AglTrainer:
     """The trainer of a configuration: of one worker in this process, or of many."""
     if config.strategy != "local":
         return DistributedTrainer(config) if config.source == "graph" else FlattenedTrainer(config)
-    return AglTrainer(config) if config.source == "graph" else GraphFeatureTrainer(config)
+    return AglTrainer(config, None if config.source == "graph" else FlattenedSource())
 
 
 def pool_of(config: AglConfig, job: TrainingJob, graph: Graph) -> Pool:
@@ -164,14 +160,11 @@ class DistributedTrainer(AglTrainer):
         return super().facts() | {"workers": workers, "servers": servers} | sizes
 
     def close(self) -> None:
-        """End workers and servers."""
+        """End workers and servers, close the source."""
+        super().close()
         if self.pool is not None:
             self.pool.close()
             self.pool = None
-
-
-class DistributedShardTrainer(DistributedTrainer, ShardTrainer):
-    """Trains with many workers, each on its own of GraphFlat's shards; the plan is a ``ShardPlan`` of all shards."""
 
 
 class FlattenedTrainer(DistributedTrainer):
@@ -184,28 +177,23 @@ class FlattenedTrainer(DistributedTrainer):
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
         """Flatten the targets in phase ``flatten``, then prepare as without shards."""
-        if self.config.sparse == "false":
-            graph = graph.with_dense_features("backend.sparse=false")
-        self.folder = Path(tempfile.mkdtemp(prefix="graphfeatures-"))
-        self._cleanup = weakref.finalize(self, shutil.rmtree, self.folder, True)
+        self.flattened = FlattenedTargets(self.config, graph, spec, training)
         with clock.phase("flatten"):
-            self.manifest = flatten_targets(self.folder / "shards", self.config, graph, spec, training, plan)
-        super().prepare(graph, spec, training, state, plan, clock)
+            self.reader = self.flattened.flatten(plan)
+        super().prepare(self.flattened.graph, spec, training, state, plan, clock)
 
     def plan_of_workers(self, plan: BatchPlan) -> BatchPlan:
         """The shards, in batches of the plan's size."""
-        return shard_plan_of(GraphFeatureReader(self.folder / "shards"), plan.size or len(plan.nodes), plan.seed)
+        return shard_plan_of(self.reader, plan.size or len(plan.nodes), plan.seed)
 
     def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
         """Logits, loss and mean gradients of targets, whose records are dealt to the workers in shards of their own."""
         assert self.pool is not None
         workers, targets = self.config.workers, np.ascontiguousarray(targets)
         ids = targets if self.graph.node_ids is None else np.asarray(self.graph.node_ids)[targets]
-        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            shards = Path(folder) / "shards"
+        with tempfile.TemporaryDirectory(dir=self.flattened.folder) as folder:
             plan = BatchPlan(targets, -(-len(targets) // workers))
-            flatten_targets(shards, self.config, self.graph, self.spec, self.training, plan)
-            whole = shard_plan_of(GraphFeatureReader(shards), len(targets), 0)
+            whole = shard_plan_of(self.flattened.flatten(plan, Path(folder) / "shards"), len(targets), 0)
             plans = list(whole.deal(min(workers, len(whole.shards))))
             idle = [replace(whole, nodes=targets[:0], shards=(), trained=())] * (workers - len(plans))
             answers = self.pool.each("probe_shards", [(own,) for own in plans + idle])
@@ -218,13 +206,12 @@ class FlattenedTrainer(DistributedTrainer):
 
     def facts(self) -> dict[str, Any]:
         """Facts of the trainer, bytes of the shards, stored nodes per distinct node."""
-        size = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
-        return super().facts() | {"bytes_on_disk": size, "duplication": self.manifest["duplication"]}
+        return super().facts() | self.flattened.facts(self.reader)
 
     def close(self) -> None:
         """Also remove the shards, which were written for this run."""
         super().close()
-        self._cleanup()
+        self.flattened.remove()
 
 
 def median_report(reports: list[dict[str, Any]]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ import pickle
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,16 @@ import torch
 
 from backends.agl.backend import AglTrainer
 from backends.agl.config import AglConfig
-from backends.agl.flat.reader import GraphFeatureReader
-from backends.agl.train.gradient_exchange import AllReduceExchange, GradientExchange, ServerExchange, Servers, Traffic
+from backends.agl.train.gradient_exchange import AllReduceExchange, ServerExchange, Servers, Traffic
 from backends.agl.train.parameter_layout import ParameterLayout, Vector
-from backends.agl.train.shard_trainer import ShardPlan, ShardTrainer, targets_of_shards
-from backends.agl.train.worker_plan import WorkerPlan
+from backends.agl.train.plans import ShardPlan, WorkerPlan, deal_targets
+from backends.agl.train.shard_source import ShardSource, targets_of_shards
 from backends.base.loss import Targets, targets_of
 from backends.base.trainer import Batch
 from backends.batches import BatchPlan
-from backends.contract import Clock, Floats, Nodes
+from backends.contract import Floats, Nodes
 from backends.model import ModelSpec, State, TrainingSpec
 from datasets.graph import Graph
-from datasets.randomness import hash_ids
 
 JOB = "job.pickle"
 
@@ -72,14 +69,6 @@ def training_job_of(
     return TrainingJob(local, spec, replace(training, threads=max(1, training.threads // workers)), state, plans)
 
 
-def deal_targets(plan: BatchPlan, workers: int) -> tuple[WorkerPlan, ...]:
-    """Distribute targets by hash, in parts that differ by at most one; workers share a limit on batches."""
-    order = np.argsort(hash_ids(plan.seed, "workers", plan.nodes), kind="stable")
-    limit = None if plan.limit is None else -(-plan.limit // workers)
-    parts = [np.sort(plan.nodes[order[rank::workers]]) for rank in range(workers)]
-    return tuple(WorkerPlan(part, plan.size, limit, plan.seed) for part in parts)
-
-
 def save_work(job: TrainingJob, graph: Graph, folder: Path) -> None:
     """Write the inputs of workers in other processes: the graph, which they memory-map, and the job."""
     graph.save(folder)
@@ -98,48 +87,29 @@ class WorkerReport:
     computed: list[float] = field(default_factory=list)
 
 
-class WorkerTrainer(AglTrainer):
-    """The trainer of a worker, which weights the gradient of each batch by its number of labels."""
-
-    exchange: GradientExchange | None = None
-    trained_targets = 0
-
-    def batches(self, index: int, clock: Clock) -> Iterator[Batch]:
-        """Yield the batches of an epoch, setting the weight of each."""
-        for batch in super().batches(index, clock):
-            self.trained_targets += len(batch.targets)
-            if self.exchange is not None:
-                self.exchange.weight = labels_in(self.batch_labels(batch))
-            yield batch
-
-
-class ShardWorkerTrainer(WorkerTrainer, ShardTrainer):
-    """The trainer of a worker on its own shards."""
-
-    def probe(self, plan: ShardPlan) -> tuple[Nodes, Floats, float, float, State]:
-        """Ids of the targets of other shards, their logits, mean loss, weight, and mean gradients, as of one batch."""
-        if not plan.shards:
-            zeros = {name: np.zeros_like(value) for name, value in self.state().items()}
-            return np.empty(0, dtype=np.int64), np.empty((0, self.spec.classes), dtype=np.float32), 0.0, 0.0, zeros
-        other = copy(self)
-        other.plan, other.reader, other.graph = plan, GraphFeatureReader(plan.folder), targets_of_shards(plan)
-        other.prepare_structure()
-        other.labels = other.targets_of(np.arange(other.graph.nodes))
-        self.model.train()
-        self.model.zero_grad(set_to_none=True)
-        ids, logits, losses, weights = [], [], [], []
-        for records in other.reader.encoded_batches(len(other.reader), shards=plan.shards):
-            batch = other.vectorize(records)
-            rows, labels = other.logits(batch), other.batch_labels(batch)
-            weights.append(labels_in(labels))
-            loss = other.loss(rows, labels) * weights[-1]
-            loss.backward()
-            ids.append(np.asarray(other.graph.node_ids)[batch.targets])
-            logits.append(rows.detach().numpy())
-            losses.append(float(loss.detach()))
-        total = sum(weights)
-        gradients = {name: value / np.float32(max(total, 1.0)) for name, value in self.model.gradients().items()}
-        return np.concatenate(ids), np.concatenate(logits), sum(losses) / max(total, 1.0), total, gradients
+def probe_of_shards(trainer: AglTrainer, plan: ShardPlan) -> tuple[Nodes, Floats, float, float, State]:
+    """Ids of the targets of other shards, their logits, mean loss, weight, and mean gradients, as of one batch."""
+    if not plan.shards:
+        zeros = {name: np.zeros_like(value) for name, value in trainer.state().items()}
+        return np.empty(0, dtype=np.int64), np.empty((0, trainer.spec.classes), dtype=np.float32), 0.0, 0.0, zeros
+    graph, source = targets_of_shards(plan), ShardSource()
+    source.open(trainer, graph, trainer.spec, trainer.training, plan, WorkerClock())
+    source.number(graph)
+    trainer.model.train()
+    trainer.model.zero_grad(set_to_none=True)
+    ids, logits, losses, weights = [], [], [], []
+    for records in source.reader.encoded_batches(len(source.reader), shards=plan.shards):
+        batch = source.batch(records)
+        rows, labels = trainer.logits(batch), targets_of(graph, batch.targets, None, trainer.dtype)
+        weights.append(labels_in(labels))
+        loss = trainer.loss(rows, labels) * weights[-1]
+        loss.backward()
+        ids.append(np.asarray(graph.node_ids)[batch.targets])
+        logits.append(rows.detach().numpy())
+        losses.append(float(loss.detach()))
+    total = sum(weights)
+    gradients = {name: value / np.float32(max(total, 1.0)) for name, value in trainer.model.gradients().items()}
+    return np.concatenate(ids), np.concatenate(logits), sum(losses) / max(total, 1.0), total, gradients
 
 
 def labels_in(targets: Targets) -> float:
@@ -160,8 +130,9 @@ class TrainingWorker:
         self.layout = ParameterLayout(job.spec)
         self.plan = job.plans[rank]
         self.graph = targets_of_shards(self.plan) if isinstance(self.plan, ShardPlan) else graph
-        kind = ShardWorkerTrainer if isinstance(self.plan, ShardPlan) else WorkerTrainer
-        self.trainer: WorkerTrainer = kind(job.config)
+        self.trainer = AglTrainer(job.config, ShardSource() if isinstance(self.plan, ShardPlan) else None)
+        self.trainer.on_batch = self._weigh
+        self.trained_targets = 0
         self.trainer.prepare(self.graph, job.spec, job.training, job.state, self.plan, WorkerClock())
         # workers draw different dropout of attention, but the same neighbours of a node
         self.trainer.training = replace(job.training, seed=job.training.seed + rank)
@@ -175,7 +146,12 @@ class TrainingWorker:
             self.exchange: Any = AllReduceExchange(model, self.layout, optimizer)
         else:
             self.exchange = ServerExchange(model, self.layout, self.servers, self.rank)
-        self.trainer.exchange = self.trainer.optimizer = self.exchange
+        self.trainer.optimizer = self.exchange
+
+    def _weigh(self, batch: Batch) -> None:
+        """Weight the gradient of a batch by its number of labels."""
+        self.trained_targets += len(batch.targets)
+        self.exchange.weight = labels_in(self.trainer.batch_labels(batch))
 
     def epoch(self, index: int, first: int) -> dict[str, Any]:
         """Train epoch ``index``, whose first step is number ``first``; returns a ``WorkerReport`` as a dictionary."""
@@ -185,13 +161,13 @@ class TrainingWorker:
             skipped = self.exchange.next_step - first
         start, before, phases = time.perf_counter(), self.exchange.traffic, WorkerClock()
         self.exchange.computed = []
-        self.trainer.plan, self.trainer.trained_targets = replace(self.plan, skip=skipped), 0
+        self.trainer.plan, self.trained_targets = replace(self.plan, skip=skipped), 0
         loss = self.trainer.epoch(index, phases) if skipped < self.plan.steps else 0.0
         for _ in range(max(skipped, self.plan.steps), self.job.steps):
             self.exchange.idle()
         traffic = {name: value - getattr(before, name) for name, value in asdict(self.exchange.traffic).items()}
         seconds, computed = time.perf_counter() - start, self.exchange.computed
-        return asdict(WorkerReport(loss, self.trainer.trained_targets, seconds, phases.seconds, traffic, computed))
+        return asdict(WorkerReport(loss, self.trained_targets, seconds, phases.seconds, traffic, computed))
 
     def probe(self, targets: Nodes) -> tuple[Floats, float, float, Vector | None]:
         """Logits, loss and weight of some targets, and the mean gradient of all workers (``None``: at the servers)."""
@@ -205,8 +181,7 @@ class TrainingWorker:
 
     def probe_shards(self, plan: ShardPlan) -> tuple[Nodes, Floats, float, float, Vector | None]:
         """Ids, logits, loss and weight of the targets of some shards, and the mean gradient as of ``probe``."""
-        assert isinstance(self.trainer, ShardWorkerTrainer)
-        ids, logits, loss, weight, gradients = self.trainer.probe(plan)
+        ids, logits, loss, weight, gradients = probe_of_shards(self.trainer, plan)
         self.exchange.weight = weight
         return ids, logits, loss, weight, self.exchange.probe(self.layout.join(gradients))
 

@@ -117,8 +117,8 @@ def test_graph_features_give_the_batch_that_the_graph_gives(model, fanouts, stra
     shards = trainer_of(graph, model, fanouts, training=training, source="graphfeature", **options)
     actual, expected = shards.target_batch(targets), memory.target_batch(targets)
     pruned = form[1] if form[0] == "true" else "full"
-    neighbourhood = memory.neighbourhoods.search(targets, pruned == "tight")
-    numbered = memory.neighbourhoods.matrices(
+    neighbourhood = memory.source.neighbourhoods.search(targets, pruned == "tight")
+    numbered = memory.source.neighbourhoods.matrices(
         neighbourhood, pruned
     )  # the batch may read the first layer's columns in place
     for stored, matrix_in_memory in zip(actual.structure, numbered, strict=True):
@@ -127,7 +127,7 @@ def test_graph_features_give_the_batch_that_the_graph_gives(model, fanouts, stra
         assert stored.csr.indices.tolist() == matrix_in_memory.csr.indices.tolist()
         assert (stored.weight is None) == (matrix_in_memory.weight is None)
         assert stored.weight is None or stored.weight.equal(matrix_in_memory.weight)
-    assert actual.features.equal(memory.features[torch.from_numpy(neighbourhood.nodes)])
+    assert actual.features.equal(memory.source.features[torch.from_numpy(neighbourhood.nodes)])
     assert actual.targets.tolist() == expected.targets.tolist()
     assert_close(shards.loss_and_gradients(targets), memory.loss_and_gradients(targets))
     shards.close()

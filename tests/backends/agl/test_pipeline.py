@@ -16,7 +16,7 @@ from backends.agl.flat.sampling_strategy import parse_sampling
 from backends.agl.infer import commandline as infer
 from backends.agl.settings import read_train_settings
 from backends.agl.train import commandline as train
-from backends.agl.train.graphfeature_trainer import GraphFeatureTrainer
+from backends.agl.train.shard_source import ShardSource
 from backends.agl.train.trainer import trainer_of
 from backends.agl.train.worker import WorkerClock
 from backends.batches import BatchPlan
@@ -75,16 +75,16 @@ def test_a_training_worker_holds_few_batches_however_many_shards_there_are(tmp_p
         FlattenJob(parse_sampling("uniform(5)", 2), shard_records=32),
     )
     batch_features, most = [], 0
-    vectorize = GraphFeatureTrainer.vectorize
+    vectorize = ShardSource.batch
 
-    def watched(trainer, records):
+    def watched(source, records):
         nonlocal most
-        batch = vectorize(trainer, records)
+        batch = vectorize(source, records)
         batch_features.append(weakref.ref(batch.features))
         most = max(most, sum(features() is not None for features in batch_features))
         return batch
 
-    monkeypatch.setattr(GraphFeatureTrainer, "vectorize", watched)
+    monkeypatch.setattr(ShardSource, "batch", watched)
     trainer = train.prepared_trainer(
         "sage", tmp_path / "flat", "local", read_train_settings(["batch_size=32", "hidden=8", "threads=1"])
     )

@@ -50,7 +50,7 @@ def test_only_batches_of_one_head_attend_first(heads):
     graph = awkward_graph(1, 300, 900, classes=40)
     engine = trainer_of(graph, 2, heads)
     assert gathers_input(engine, few_of(graph, 1, 3))[-1] == (heads == 1)
-    assert not attends_first(engine.spec, 1, engine.neighbourhoods.csr), "as many rows as columns"
+    assert not attends_first(engine.spec, 1, engine.source.neighbourhoods.csr), "as many rows as columns"
 
 
 def test_facts_list_the_width_of_attention_over_the_input():

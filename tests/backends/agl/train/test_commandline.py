@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 from backends.ablation import resolve
+from backends.agl.backend import AglTrainer
 from backends.agl.flat.job import FlattenJob, flatten_to, nodes_to_flatten
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.sampling_strategy import parse_sampling
@@ -20,7 +21,7 @@ from backends.agl.infer import commandline as infer
 from backends.agl.settings import read_train_settings
 from backends.agl.train import checkpoint
 from backends.agl.train.commandline import main, prepared_trainer, train_to_best
-from backends.agl.train.shard_trainer import ShardPlan, ShardTrainer, shard_plan_of
+from backends.agl.train.plans import ShardPlan, shard_plan_of
 from backends.agl.train.trainer import DistributedTrainer
 from backends.batches import BatchPlan
 from backends.model import ModelSpec, TrainingSpec, initial_state
@@ -152,7 +153,7 @@ def test_the_printed_command_scores_by_the_samples_of_training(tmp_path, samplin
     trainer = prepared_trainer("gat", tmp_path / "shards", "local", read_train_settings([*SHAPE, "slope=0.4"]))
     trainer.model.load(load_file(tmp_path / "model.safetensors"))
     trainer.model.eval()
-    batch = trainer.vectorize(next(trainer.reader.encoded_batches(len(trainer.reader))))
+    batch = trainer.source.batch(next(trainer.source.reader.encoded_batches(len(trainer.source.reader))))
     with torch.no_grad():
         logits = trainer.logits(batch).numpy()
     scores = np.load(tmp_path / "out" / "scores.npy")[trainer.graph.node_ids[batch.targets]]
@@ -240,7 +241,7 @@ def test_a_killed_training_goes_on_after_its_last_checkpoint(tmp_path, monkeypat
         (tmp_path / name).mkdir()
         shards_of(tmp_path / name / "shards", graph, "uniform(3)", records=7)
     assert main(command(tmp_path / "whole", *settings)) == 0
-    epoch, trained = ShardTrainer.epoch, []
+    epoch, trained = AglTrainer.epoch, []
 
     def until_the_fourth(trainer, index, clock):
         trained.append(index)
@@ -249,7 +250,7 @@ def test_a_killed_training_goes_on_after_its_last_checkpoint(tmp_path, monkeypat
         return epoch(trainer, index, clock)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ShardTrainer, "epoch", until_the_fourth)
+        patch.setattr(AglTrainer, "epoch", until_the_fourth)
         with pytest.raises(KilledTraining):
             main(command(tmp_path / "killed", *settings))
         assert not (tmp_path / "killed" / "model.safetensors").exists()

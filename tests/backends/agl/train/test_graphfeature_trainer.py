@@ -165,7 +165,7 @@ def test_an_epoch_of_one_batch_trains_as_from_memory(model, options):
     for name, value in memory.state().items():
         np.testing.assert_allclose(shards.state()[name], value, atol=1e-4, err_msg=name)
     assert shards.facts()["bytes_read"] > 0
-    folder = shards.temporary
+    folder = shards.source.flattened.folder
     shards.close()
     assert not folder.exists()
 

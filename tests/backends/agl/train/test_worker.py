@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from backends.agl.train.parameter_layout import ParameterLayout
 from backends.agl.train.parameter_server import UpdateRules
+from backends.agl.train.plans import WorkerPlan
 from backends.agl.train.pools import server_arguments
 from backends.agl.train.worker import labels_in, training_job_of
-from backends.agl.train.worker_plan import WorkerPlan
 from backends.base.loss import targets_of
 from backends.batches import BatchPlan
 from backends.model import TrainingSpec
