@@ -26,9 +26,11 @@ def quality_by_hand(graph, parts, count):
 
 
 @pytest.mark.parametrize("chunk", [7, 100, 1 << 20])
+@pytest.mark.parametrize("flags", [1, 200, 1 << 20])
 @pytest.mark.parametrize("count", [1, 3, 50])
-def test_quality_equals_a_count_by_hand(count, chunk, monkeypatch):
+def test_quality_equals_a_count_by_hand(count, flags, chunk, monkeypatch):
     monkeypatch.setattr(partition_quality, "_CHUNK", chunk)
+    monkeypatch.setattr(partition_quality, "_FLAGS", flags)
     graph = awkward_graph(3, 60, 300)
     parts = np.random.default_rng(1).integers(0, count, graph.nodes)
     task = PartitionTask(count, np.ones((graph.nodes, 1), dtype=np.int64), 1.1, "cut", 0, 1)
