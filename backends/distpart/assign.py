@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,18 +19,25 @@ from backends.kernels.growing import Storage
 from backends.kernels.partition import UndirectedGraph
 from backends.registry import config_class, runtime
 from datasets.randomness import hash_ids
+from datasets.tables.out_of_core import Progress, silent
 
 METHODS = (*OWN, "metis")
 _PIECE = 1 << 20
 OBJECTIVES = {"cut": "cut", "vol": "volume", "volume": "volume"}
 
 
-class Untimed:
-    """A clock that counts nothing."""
+@dataclass(frozen=True)
+class _ShownPhases:
+    """A clock that counts nothing: it shows each phase as a step that is begun and done."""
 
-    def phase(self, name: str) -> AbstractContextManager[None]:
-        """Count nothing."""
-        return nullcontext()
+    progress: Progress
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Show a phase."""
+        self.progress(name, 0, 1)
+        yield
+        self.progress(name, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,7 @@ class AssignOptions:
             raise ValueError(f"{values} must be at least 1")
 
 
-def assign(graph: TypedGraph, weights: NDArray[np.int64], options: AssignOptions) -> Parts:
+def assign(graph: TypedGraph, weights: NDArray[np.int64], options: AssignOptions, progress: Progress = silent) -> Parts:
     """Return the part of each node, int32 by homogeneous id; ``weights`` [nodes, constraints] are balanced.
 
     Raises GraphError for more parts than nodes, for weights below zero, and with ``strict`` for a bound that was not
@@ -75,13 +82,13 @@ def assign(graph: TypedGraph, weights: NDArray[np.int64], options: AssignOptions
         return np.zeros(graph.total_nodes, dtype=np.int32)
     objective = OBJECTIVES[options.objective]
     task = PartitionTask(options.parts, weights, options.imbalance, objective, options.seed, options.threads)
-    parts = _assigned(graph, task, options)
+    parts = _assigned(graph, task, options, _ShownPhases(progress))
     if options.strict:
         _refuse_broken_bounds(parts, task)
     return parts
 
 
-def _assigned(graph: TypedGraph, task: PartitionTask, options: AssignOptions) -> Parts:
+def _assigned(graph: TypedGraph, task: PartitionTask, options: AssignOptions, shown: _ShownPhases) -> Parts:
     """The parts by an engine of the harness, from edges that are read in pieces."""
     if options.method == "random":
         words = hash_ids(options.seed, "random partition", np.arange(graph.total_nodes))
@@ -92,9 +99,10 @@ def _assigned(graph: TypedGraph, task: PartitionTask, options: AssignOptions) ->
     engine.task = task
 
     with tempfile.TemporaryDirectory(dir=options.workspace) as folder:
-        undirected = _undirected(graph, task, storage_of(options.memory, Path(folder)))
+        with shown.phase("undirected graph"):
+            undirected = _undirected(graph, task, storage_of(options.memory, Path(folder)))
         try:
-            parts: Parts = engine.assign(undirected, Untimed())
+            parts: Parts = engine.assign(undirected, shown)
         except Unsupported as error:
             raise ValueError(str(error)) from error
         finally:

@@ -25,6 +25,8 @@ from backends.distpart.files.chunked import FORMATS, read_chunked, write_chunked
 from backends.distpart.partition_graph import write_partition
 from backends.distpart.restore import restore
 from backends.distpart.typed_graph import GraphError, TypedGraph, typed_graph
+from backends.distpart.uug_stream import NAME as STREAM
+from backends.distpart.uug_stream import uug_stream
 from backends.distpart.verify import verify
 from backends.progress import gibibytes, step_progress
 from datasets.graph import Graph
@@ -130,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_graph(options: argparse.ArgumentParser) -> None:
-    options.add_argument("graph", help="a folder with a chunked graph, or the name of a data set")
+    options.add_argument("graph", help=f"a folder with a chunked graph, a data set, or {STREAM}: never stored")
     options.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="of the data set")
 
 
@@ -171,16 +173,19 @@ def _add_dispatch(options: argparse.ArgumentParser, *, named: bool = True) -> No
 
 @contextmanager
 def _graph_of(parsed: Any) -> Iterator[TypedGraph]:
-    """The graph that is named: a folder, whose text files are unpacked while it is used, or a data set."""
+    """The graph that is named: a folder, whose text files are unpacked while it is used, a data set, or a stream."""
     folder = Path(parsed.graph)
     if folder.is_dir():
         if parsed.option:
             raise ValueError(f"--option is for data sets, {folder} is a folder")
         with tempfile.TemporaryDirectory(prefix="distpart-") as workspace:
             yield read_chunked(folder, Path(workspace))
+        return
+    options = {key: _value(value) for key, value in map(_key_and_value, parsed.option)}
+    if parsed.graph == STREAM:
+        yield uug_stream(options)
     else:
-        choice = _Choice(parsed.graph, {key: _value(value) for key, value in map(_key_and_value, parsed.option)})
-        folder, _ = prepare_graph(choice, _Choice("none", {}), default_cache())
+        folder, _ = prepare_graph(_Choice(parsed.graph, options), _Choice("none", {}), default_cache())
         yield typed_graph(Graph.load(folder))
 
 
@@ -212,7 +217,9 @@ def _weights(graph: TypedGraph, parsed: Any) -> Any:
 def _classes(graph: TypedGraph, attribute: str | None) -> dict[str, Any] | None:
     if attribute is None:
         return None
-    classes = {kind: np.asarray(arrays[attribute]) for kind, arrays in graph.node_data.items() if attribute in arrays}
+    classes = {
+        kind: np.asarray(arrays[attribute][:]) for kind, arrays in graph.node_data.items() if attribute in arrays
+    }
     if not classes:
         names = sorted({name for arrays in graph.node_data.values() for name in arrays})
         raise GraphError(f"no node type has {attribute}: there are {', '.join(names) or 'no attributes'}")
@@ -262,8 +269,8 @@ def _chunk(parsed: Any) -> None:
 
 
 def _assign(parsed: Any) -> None:
-    with _graph_of(parsed) as graph:
-        parts = assign(graph, _weights(graph, parsed), _assign_options(parsed, parsed.parts))
+    with _graph_of(parsed) as graph, step_progress() as progress:
+        parts = assign(graph, _weights(graph, parsed), _assign_options(parsed, parsed.parts), progress)
         write_assignment(graph, parts, parsed.parts, parsed.method, parsed.output)
     sizes = np.bincount(parts, minlength=parsed.parts)
     print(f"{len(parts):,} nodes in {parsed.parts} parts of {sizes.min():,} to {sizes.max():,}: {parsed.output}")

@@ -68,7 +68,7 @@ def write_partition(
     check_name(name)
     if trainers < 1:
         raise ValueError(f"trainers per machine are {trainers}: at least 1 is needed")
-    parts = assign(graph, weights, replace(options, parts=options.parts * trainers))
+    parts = assign(graph, weights, replace(options, parts=options.parts * trainers), progress)
     if trainers > 1:
         graph, parts = _with_trainers(graph, parts), parts // trainers
     numbering = Numbering.of(graph, parts, options.parts)

@@ -54,6 +54,12 @@ def load(name: str, options: dict[str, Any]) -> Graph:
     return with_content_hash(graph)
 
 
+def pieces_of(uug: UugOptions) -> int:
+    """Number of pieces of bounded size that the graph is generated in, at least its partitions."""
+    least = math.ceil(uug.nodes * max(uug.degree, uug.features / 8) / EDGES_OF_A_PIECE)
+    return min(uug.nodes, max(uug.partitions, least))
+
+
 class _Piece(NamedTuple):
     """What a piece adds to the arrays of the graph, but for its features."""
 
@@ -66,8 +72,7 @@ class _Piece(NamedTuple):
 
 def _pieces(uug: UugOptions, features: NDArray[np.float32]) -> list[_Piece]:
     """Generate all pieces in the order of their nodes; their features are written into ``features``."""
-    least = math.ceil(uug.nodes * max(uug.degree, uug.features / 8) / EDGES_OF_A_PIECE)
-    pieces = replace(uug, partitions=min(uug.nodes, max(uug.partitions, least)))
+    pieces = replace(uug, partitions=pieces_of(uug))
 
     def piece(index: int) -> _Piece:
         part = uug_partition(pieces, index)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,19 +44,20 @@ def write_bucket(graph: TypedGraph, numbering: Numbering, folder: Path, piece: P
     """Sort a piece by owner and write it; nothing is done where that was done before.
 
     ``ends`` [2, edges]: new ids of source and destination; ``rows``: rows of the relation, ascending within an owner;
-    ``counts`` [parts].
+    ``owners``: the part of each row; ``counts`` [parts].
     """
     target = folder / piece.folder
     if target.is_dir():
         return
     sources, destinations = graph.read(piece.relation, piece.start, piece.stop)
-    owners = numbering.parts[destinations]
-    order = np.argsort(owners.astype(np.uint16) if numbering.count <= 1 << 16 else owners, kind="stable")
+    owners = numbering.parts[destinations].astype(numbering.part_dtype, copy=False)
+    order = np.argsort(owners, kind="stable")
     ends = np.stack([numbering.new_ids[sources[order]], numbering.new_ids[destinations[order]]])
     rows = (piece.start + order).astype(index_dtype(max(1, graph.edges[piece.relation].count)))
     with atomic_folder(target) as temporary:
         save_array(temporary / "ends.npy", ends)
         save_array(temporary / "rows.npy", rows)
+        save_array(temporary / "owners.npy", owners)
         save_array(temporary / "counts.npy", np.bincount(owners, minlength=numbering.count))
 
 
@@ -101,6 +103,15 @@ class EdgeBuckets:
             chosen = kinds == kind
             before[chosen] = np.cumsum(self.counts[chosen], axis=0) - self.counts[chosen]
         self.first_ids = self.bounds[:, :-1].T[kinds].reshape(shape) + before
+        self._mapped: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the mapped files: another process maps them itself."""
+        return self.__dict__ | {"_mapped": {}}
+
+    def owners(self) -> Iterator[NDArray[np.integer]]:
+        """The part of each edge, piece after piece."""
+        return (np.load(self.folder / piece.folder / "owners.npy", mmap_mode="r") for piece in self.pieces)
 
     def shares(self, part: int, kind: int | None = None) -> Iterator[Share]:
         """The edges of a part, in the order of their new ids; of relation ``kind`` alone unless it is ``None``."""
@@ -111,8 +122,11 @@ class EdgeBuckets:
     def _share(self, number: int, part: int) -> Share:
         piece = self.pieces[number]
         start, stop = self.ends[number, part] - self.counts[number, part], self.ends[number, part]
-        ends = np.load(self.folder / piece.folder / "ends.npy", mmap_mode="r")
-        rows = np.load(self.folder / piece.folder / "rows.npy", mmap_mode="r")
+        if number not in self._mapped:
+            files = (self.folder / piece.folder / name for name in ("ends.npy", "rows.npy"))
+            ends, rows = (np.load(file, mmap_mode="r") for file in files)
+            self._mapped[number] = ends, rows
+        ends, rows = self._mapped[number]
         return Share(
             piece.kind, int(self.first_ids[number, part]), ends[0, start:stop], ends[1, start:stop], rows[start:stop]
         )

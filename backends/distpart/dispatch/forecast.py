@@ -14,6 +14,7 @@ from datasets.csr import index_dtype
 
 _BYTES_PER_EDGE = 96  # of a piece while it is sorted: ends, owners, order, and their copies
 _LEAST_PIECE, _MOST_PIECE = 1 << 14, 1 << 24
+_PIECES, _PIECE_WORTH_A_TASK = 32, 1 << 18  # more pieces than this only for memory; all cores have some
 _GRAPH_NODE, _GRAPH_EDGE = 8 + 1 + 8 + 8, 8 + 8 + 8 + 1 + 8  # ids, flags, parts and original ids in the files
 
 
@@ -34,7 +35,8 @@ class Forecast:
         number = np.dtype(index_dtype(max(1, graph.total_nodes))).itemsize
         nodes = graph.total_nodes * (4 + 2 * number + threads * (number + 9))
         left = max(0, memory - nodes) // threads
-        piece = int(np.clip(left // _BYTES_PER_EDGE, _LEAST_PIECE, _MOST_PIECE))
+        most = min(_MOST_PIECE, max(_PIECE_WORTH_A_TASK, -(-graph.total_edges // _PIECES)))
+        piece = int(np.clip(left // _BYTES_PER_EDGE, _LEAST_PIECE, most))
         widths = [
             _row_bytes(array)
             for table in (graph.node_data, graph.edge_data)

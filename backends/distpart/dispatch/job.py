@@ -4,8 +4,6 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from backends.distpart.dispatch.buckets import EdgeBuckets, pieces_of, write_bucket
 from backends.distpart.dispatch.forecast import Forecast, refuse_what_does_not_fit
 from backends.distpart.dispatch.metadata import check_name, part_folder, write_metadata
@@ -16,12 +14,12 @@ from backends.distpart.dispatch.steps import DispatchStep, run_in_threads, run_o
 from backends.distpart.typed_graph import TypedGraph
 from backends.folder_lock import locked
 from datasets.array_files import create_array, save_array
-from datasets.csr import index_dtype
 from datasets.files import atomic_file
 from datasets.tables.out_of_core import Progress, silent
 
 NODE_MAP, EDGE_MAP = "node_map.npy", "edge_map.npy"
 RUN_ON = ("local", "ray")
+BUCKETS = 2  # the files of a bucket: another version's are not gone on from
 UNKNOWN = "unknown"  # method of an assignment that does not say it
 
 
@@ -74,7 +72,7 @@ class DispatchJob:
             raise ValueError(f"{done} exists: choose another folder, or delete this one")
         refuse_what_does_not_fit(forecast, self.folder, self.options.memory)
         is_new = not self.folder.exists()
-        options = [self.name, self.options.hops, self.options.original_ids, forecast.piece]
+        options = [BUCKETS, self.name, self.options.hops, self.options.original_ids, forecast.piece]
         work = begin(self.folder, self.graph, self.numbering, options)
         try:
             return self._write(forecast, work)
@@ -105,16 +103,13 @@ class DispatchJob:
 
     def _write_maps(self, numbering: Numbering, buckets: EdgeBuckets) -> None:
         """The part of each original node and edge, as arrays by homogeneous original id."""
-        kind = np.uint16 if self.numbering.count <= 1 << 16 else np.int32
         with atomic_file(self.folder / NODE_MAP) as temporary:
-            save_array(temporary, numbering.parts.astype(kind))
+            save_array(temporary, numbering.parts.astype(numbering.part_dtype))
         with atomic_file(self.folder / EDGE_MAP) as temporary:
-            edges = create_array(temporary, kind, (self.graph.total_edges,))
-            counts = [self.graph.edges[relation].count for relation in self.graph.schema.relations]
-            starts = np.cumsum([0, *counts])
-            for part in range(self.numbering.count):
-                for share in buckets.shares(part):
-                    edges[starts[share.kind] + share.rows.astype(index_dtype(max(1, len(edges))))] = part
+            edges, first = create_array(temporary, numbering.part_dtype, (self.graph.total_edges,)), 0
+            for owners in buckets.owners():
+                edges[first : first + len(owners)] = owners
+                first += len(owners)
             edges.flush()
 
     def _run_step(self, step: DispatchStep) -> None:

@@ -31,7 +31,7 @@ class Numbering:
         bounds = _bounds(graph, parts, count)
         # types are contiguous in the original ids, so that a stable sort by part keeps them in order
         dtype = index_dtype(max(1, len(parts)))
-        originals = np.argsort(parts.astype(np.uint16) if count <= 1 << 16 else parts, kind="stable").astype(dtype)
+        originals = np.argsort(parts.astype(part_dtype(count)), kind="stable").astype(dtype)
         return cls(count, parts, _inverse(originals), originals, bounds)
 
     @classmethod
@@ -49,6 +49,11 @@ class Numbering:
                 f"node {wrong[0]} has new id {new_ids[wrong[0]]}: ids of a part and type are not contiguous"
             )
         return numbering
+
+    @property
+    def part_dtype(self) -> type[np.integer]:
+        """The type of the parts in files, and of those that are sorted by."""
+        return part_dtype(self.count)
 
     def owned(self, part: int) -> tuple[int, int]:
         """First and last new id of a part's nodes."""
@@ -68,6 +73,11 @@ class Numbering:
         """Ids within their type of a part's nodes of that type, ascending."""
         start, end = self.bounds[part, kind : kind + 2]
         return self.originals[start:end].astype(np.int64) - graph.starts[graph.schema.node_types[kind]]
+
+
+def part_dtype(count: int) -> type[np.integer]:
+    """The smallest type for ``count`` parts whose stable sort takes time linear in the length, else int32."""
+    return np.uint16 if count <= 1 << 16 else np.int32
 
 
 def _bounds(graph: TypedGraph, parts: Parts, count: int) -> NDArray[np.int64]:

@@ -1,0 +1,57 @@
+"""The streamed UUG: the graph of the data set without storing it, to the same parts and files."""
+
+import filecmp
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.distpart.commandline import main
+from backends.distpart.typed_graph import typed_graph
+from backends.distpart.uug_stream import uug_stream
+from backends.kernels.extension import extension
+from datasets.synthetic import uug
+
+pytestmark = pytest.mark.skipif(extension is None, reason="the kernels are not built")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(100, 900), st.integers(0, 2), st.sampled_from([0, 2]), st.integers(1, 9), st.data())
+def test_rows_are_those_of_the_stored_graph(nodes, seed, of_edges, partitions, data):
+    options = {"nodes": nodes, "degree": 5, "features": 3, "seed": seed, "edge_features": of_edges}
+    stored, streamed = typed_graph(uug.load("uug", options)), uug_stream(options | {"partitions": partitions})
+    assert (streamed.nodes, streamed.total_edges, streamed.name) == (stored.nodes, stored.total_edges, stored.name)
+    (relation,) = stored.schema.relations
+    start, stop = sorted(data.draw(st.tuples(*[st.integers(0, stored.total_edges)] * 2)))
+    for ids, expected in zip(streamed.read(relation, start, stop), stored.read(relation, start, stop), strict=True):
+        np.testing.assert_array_equal(ids, expected)
+    tables = [(graph.node_data["_N"], graph.edge_data[relation]) for graph in (streamed, stored)]
+    for table, arrays in zip(*tables, strict=True):
+        assert set(table) == set(arrays)
+        for name, array in arrays.items():
+            column = pickle.loads(pickle.dumps(table[name]))
+            rows = np.sort(np.random.default_rng(seed).integers(0, len(array), 40))
+            assert (column.dtype, column.shape, len(column)) == (array.dtype, array.shape, len(array))
+            for chosen in (rows, slice(None), slice(7, 30), rows[:0]):
+                np.testing.assert_array_equal(column[chosen], array[chosen])
+
+
+def test_parts_of_the_stream_have_the_bytes_of_those_of_the_stored_graph(tmp_path, monkeypatch):
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(uug, "EDGES_OF_A_PIECE", 700)
+    options = ["--option", "nodes=600", "--option", "features=4", "--option", "edge_features=2"]
+    for name in ("uug", "uug_stream"):
+        arguments = ["partition", name, *options, "-p", "3", "-o", str(tmp_path / name), "--balance", "train_mask"]
+        assert main([*arguments, "--name", "graph", "--threads", "2"]) == 0
+    files = sorted(path.relative_to(tmp_path / "uug") for path in (tmp_path / "uug").rglob("*") if path.is_file())
+    same, different, missing = filecmp.cmpfiles(tmp_path / "uug", tmp_path / "uug_stream", files, shallow=False)
+    assert len(same) == len(files) > 10 and not different and not missing
+    assert main(["verify", "uug_stream", *options, str(tmp_path / "uug_stream" / "graph.json")]) == 0
+
+
+def test_options_that_uug_does_not_have_are_refused(tmp_path, capsys):
+    assert main(["assign", "uug_stream", "--option", "node=5", "-p", "2", "-o", str(tmp_path / "out")]) == 2
+    assert "did you mean 'nodes'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
