@@ -51,7 +51,8 @@ class AglTrainer(LayeredTrainer):
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
         """Open the source, then prepare the model."""
-        graph = self.source.open(self, graph, spec, training, plan, clock)
+        self.set_task(graph, spec, training, plan)
+        graph = self.source.open(self, clock)
         super().prepare(graph, spec, training, state, plan, clock)
 
     def prepare_structure(self) -> None:

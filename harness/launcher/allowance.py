@@ -41,7 +41,7 @@ class Allowance:
         )
 
 
-def expected_seconds(cell: CellRun, calls: int, process: int = 0) -> float:
+def expected_seconds(cell: CellRun, calls: int, process: int) -> float:
     """Seconds that the processes of a cell from number ``process`` on will take; ``calls`` are counted ones of a turn.
 
     Training to the end counts with all its epochs unless patience may end it before.

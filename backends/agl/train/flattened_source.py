@@ -69,21 +69,13 @@ class FlattenedSource(ShardSource):
     ``batch_of`` flattens its own targets.
     """
 
-    def open(
-        self,
-        trainer: "AglTrainer",
-        graph: Graph,
-        spec: ModelSpec,
-        training: TrainingSpec,
-        plan: BatchPlan,
-        clock: Clock,
-    ) -> Graph:
+    def open(self, trainer: "AglTrainer", clock: Clock) -> Graph:
         """Flatten the targets into a temporary folder."""
         self.trainer = trainer
-        self.flattened = FlattenedTargets(trainer.config, graph, spec, training)
-        self.strategy = strategy_of(trainer.config, spec, training.seed)
+        self.flattened = FlattenedTargets(trainer.config, trainer.graph, trainer.spec, trainer.training)
+        self.strategy = strategy_of(trainer.config, trainer.spec, trainer.training.seed)
         with clock.phase("flatten"):
-            self.reader = self.flattened.flatten(plan)
+            self.reader = self.flattened.flatten(trainer.plan)
             folder = self.flattened.folder / "source"
             self.edges = Source.build(self.flattened.graph, self.strategy, trainer.config.filter, folder)
         return self.flattened.graph

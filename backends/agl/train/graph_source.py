@@ -14,9 +14,7 @@ from backends.agl.unsampled_graph import UnsampledGraph
 from backends.base.layered import LayerMatrix
 from backends.base.loss import targets_of
 from backends.base.trainer import Batch, original_numbers
-from backends.batches import BatchPlan
 from backends.contract import Clock, Nodes
-from backends.model import ModelSpec, TrainingSpec
 from datasets.adjacency import adjacency_of
 from datasets.features import SparseFeatures
 from datasets.graph import Graph
@@ -34,18 +32,10 @@ class GraphSource:
 
     trainer: "AglTrainer"
 
-    def open(
-        self,
-        trainer: "AglTrainer",
-        graph: Graph,
-        spec: ModelSpec,
-        training: TrainingSpec,
-        plan: BatchPlan,
-        clock: Clock,
-    ) -> Graph:
+    def open(self, trainer: "AglTrainer", clock: Clock) -> Graph:
         """Take the graph as it is."""
         self.trainer = trainer
-        return graph
+        return trainer.graph
 
     def is_sparse(self, graph: Graph) -> bool:
         """Whether features are stored sparse."""

@@ -18,9 +18,7 @@ from backends.base.layered import LayerMatrix
 from backends.base.loss import targets_of
 from backends.base.sparse_rows import SparseRows
 from backends.base.trainer import Batch
-from backends.batches import BatchPlan
 from backends.contract import Clock, Nodes
-from backends.model import ModelSpec, TrainingSpec
 from datasets.csr import Csr
 from datasets.graph import NO_SPLIT, SPLITS, Graph
 
@@ -39,20 +37,16 @@ class ShardSource:
     reader: GraphFeatureReader
     strategy: SamplingStrategy
 
-    def open(
-        self,
-        trainer: "AglTrainer",
-        graph: Graph,
-        spec: ModelSpec,
-        training: TrainingSpec,
-        plan: BatchPlan,
-        clock: Clock,
-    ) -> Graph:
+    def open(self, trainer: "AglTrainer", clock: Clock) -> Graph:
         """Open the shards of the plan."""
-        assert isinstance(plan, ShardPlan)
+        assert isinstance(trainer.plan, ShardPlan)
+        self.read(trainer, trainer.plan)
+        return trainer.graph
+
+    def read(self, trainer: "AglTrainer", plan: ShardPlan) -> None:
+        """Read the shards of a plan for a trainer, whose own plan may be another."""
         self.trainer, self.reader = trainer, GraphFeatureReader(plan.folder)
         self.strategy = sampling_of(self.reader)
-        return graph
 
     def is_sparse(self, graph: Graph) -> bool:
         """Whether shards hold features sparse."""

@@ -5,9 +5,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from backends.base.layered import LayerMatrix
 from backends.base.trainer import Batch
-from backends.batches import BatchPlan
 from backends.contract import Clock, Nodes
-from backends.model import ModelSpec, TrainingSpec
 from datasets.graph import Graph
 
 if TYPE_CHECKING:
@@ -17,16 +15,8 @@ if TYPE_CHECKING:
 class BatchSource(Protocol):
     """Makes the batches of the trainer that opened it."""
 
-    def open(
-        self,
-        trainer: "AglTrainer",
-        graph: Graph,
-        spec: ModelSpec,
-        training: TrainingSpec,
-        plan: BatchPlan,
-        clock: Clock,
-    ) -> Graph:
-        """Begin, before the trainer has its task; returns the graph that it trains on."""
+    def open(self, trainer: "AglTrainer", clock: Clock) -> Graph:
+        """Begin with a trainer that has its task; returns the graph that it trains on."""
         ...
 
     def is_sparse(self, graph: Graph) -> bool:
@@ -34,7 +24,7 @@ class BatchSource(Protocol):
         ...
 
     def prepare(self) -> Batch | None:
-        """Build what all epochs share, once the trainer has its task; returns the batch of a full-batch plan."""
+        """Build what all epochs share; returns the batch of a full-batch plan."""
         ...
 
     def kept_matrices(self) -> list[tuple[int, LayerMatrix]]:

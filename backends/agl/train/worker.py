@@ -93,7 +93,7 @@ def probe_of_shards(trainer: AglTrainer, plan: ShardPlan) -> tuple[Nodes, Floats
         zeros = {name: np.zeros_like(value) for name, value in trainer.state().items()}
         return np.empty(0, dtype=np.int64), np.empty((0, trainer.spec.classes), dtype=np.float32), 0.0, 0.0, zeros
     graph, source = targets_of_shards(plan), ShardSource()
-    source.open(trainer, graph, trainer.spec, trainer.training, plan, WorkerClock())
+    source.read(trainer, plan)
     source.number(graph)
     trainer.model.train()
     trainer.model.zero_grad(set_to_none=True)

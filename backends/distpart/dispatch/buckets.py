@@ -15,6 +15,8 @@ from datasets.csr import index_dtype
 from datasets.files import atomic_folder
 from datasets.schema import Relation
 
+_MOST_MAPPED = 1024  # pieces whose files stay mapped: a process may have 65,530 maps
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -119,14 +121,17 @@ class EdgeBuckets:
             if kind in (None, piece.kind) and self.counts[number, part]:
                 yield self._share(number, part)
 
+    def _map(self, number: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        files = (self.folder / self.pieces[number].folder / name for name in ("ends.npy", "rows.npy"))
+        ends, rows = (np.load(file, mmap_mode="r") for file in files)
+        if len(self._mapped) < _MOST_MAPPED:
+            self._mapped[number] = ends, rows
+        return ends, rows
+
     def _share(self, number: int, part: int) -> Share:
         piece = self.pieces[number]
         start, stop = self.ends[number, part] - self.counts[number, part], self.ends[number, part]
-        if number not in self._mapped:
-            files = (self.folder / piece.folder / name for name in ("ends.npy", "rows.npy"))
-            ends, rows = (np.load(file, mmap_mode="r") for file in files)
-            self._mapped[number] = ends, rows
-        ends, rows = self._mapped[number]
+        ends, rows = self._mapped.get(number) or self._map(number)
         return Share(
             piece.kind, int(self.first_ids[number, part]), ends[0, start:stop], ends[1, start:stop], rows[start:stop]
         )

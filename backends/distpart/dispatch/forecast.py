@@ -15,6 +15,7 @@ from datasets.csr import index_dtype
 _BYTES_PER_EDGE = 96  # of a piece while it is sorted: ends, owners, order, and their copies
 _LEAST_PIECE, _MOST_PIECE = 1 << 14, 1 << 24
 _PIECES, _PIECE_WORTH_A_TASK = 32, 1 << 18  # more pieces than this only for memory; all cores have some
+_BUCKET_EDGE = 8 + 4  # row and owner, beside both ends
 _GRAPH_NODE, _GRAPH_EDGE = 8 + 1 + 8 + 8, 8 + 8 + 8 + 1 + 8  # ids, flags, parts and original ids in the files
 
 
@@ -51,7 +52,7 @@ class Forecast:
             for array in arrays.values()
         )
         files = graph.total_edges * _GRAPH_EDGE + graph.total_nodes * _GRAPH_NODE + attributes
-        return cls(nodes, graph.total_edges, piece, rows, graph.total_edges * (2 * number + 8), files)
+        return cls(nodes, graph.total_edges, piece, rows, graph.total_edges * (2 * number + _BUCKET_EDGE), files)
 
     @property
     def memory(self) -> int:

@@ -1,10 +1,14 @@
 """Edges in files: the same parts as in memory, for any bound."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from backends.contract import PartitionTask
 from backends.distpart.assign import AssignOptions, assign
+from backends.distpart.commandline import main
+from backends.distpart.files.chunked import write_chunked
 from backends.distpart.multilevel import Multilevel
 from backends.kernels import partition
 from backends.kernels.extension import extension
@@ -41,3 +45,13 @@ def test_an_assignment_with_little_memory_is_that_with_much(tmp_path):
     weights = np.ones((graph.total_nodes, 1), dtype=np.int64)
     much, little = (assign(graph, weights, AssignOptions(4, memory=memory, workspace=tmp_path)) for memory in (0, 1000))
     np.testing.assert_array_equal(much, little)
+
+
+def test_classes_of_nodes_in_files_are_balanced(tmp_path):
+    mask = (np.arange(400) % 4 == 0).astype(np.uint8)
+    graph = replace(homogeneous(5, 400, 2000), node_data={"_N": {"train_mask": mask}})
+    chunks, out = tmp_path / "chunks", tmp_path / "out"
+    write_chunked(graph, chunks, 3)
+    assert main(["assign", str(chunks), "-p", "2", "-o", str(out), "--balance", "train_mask"]) == 0
+    parts = np.loadtxt(out / "_N.txt", dtype=np.int64)
+    assert np.bincount(parts[mask == 1]).max() <= 52 and np.bincount(parts[mask == 0]).max() <= 155
