@@ -81,8 +81,17 @@ def ratio(row: Row) -> str:
         return NOTHING
     if row.ratio_to == row.label:
         return "1"
-    unclear = " ~" if row.ratio.low <= 1 <= row.ratio.high else ""
-    return measured(row.ratio) + unclear + (" (lower precision)" if row.lower_precision else "")
+    return compared(row.ratio) + (" (lower precision)" if row.lower_precision else "")
+
+
+def compared(ratio: Summary) -> str:
+    """A ratio of times with its interval; ``~`` where that contains 1."""
+    return measured(ratio) + unclear(ratio)
+
+
+def unclear(ratio: Summary) -> str:
+    """``~`` to stand behind a figure whose ratio may be 1; nothing where the interval leaves 1 out."""
+    return " ~" if ratio.low <= 1 <= ratio.high else ""
 
 
 def status(row: Row) -> str:

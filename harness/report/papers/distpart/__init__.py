@@ -61,12 +61,16 @@ SECTIONS = {
             "rows received": "rows that all ranks together receive in one product",
             "received": "bytes of rows and their gradients that all ranks together receive in one epoch",
             "ordering": "seconds of assigning all nodes and of renumbering the graph",
-            "break-even": "epochs after which the seconds beyond those of the random assignment are won back",
+            "random / epoch": "epoch on the random assignment divided by this one, paired by process; ~ where the "
+            "interval contains 1, so that the two were not told apart",
+            "break-even": "epochs after which the seconds beyond those of the random assignment are won back; with ~ "
+            "it comes from two epochs that were not told apart",
         },
     ),
     "effect_networks": SuiteSection(
         "Epochs over networks, modelled",
-        "Each rank's slice is timed alone in one process; latency and bytes over bandwidth are added for its messages.",
+        "Each rank's slice is timed alone in one process, a look that says nothing about other processes; latency and "
+        "bytes over bandwidth are added for its messages.",
         effect.networks,
         terms={"waiting": "seconds of messages that no computation hides, of the slowest rank"},
     ),

@@ -8,11 +8,12 @@ from harness.report.comparisons import Comparison
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.rows import Row
 from harness.report.suites.records import SuiteRecords, call_seconds, option
+from harness.store.statistics import paired_ratio
 
 MIB = 1 << 20
 RANKS = (
     *("assignment", "ranks", "rows predicted", "rows received", ("received", "MiB"), "imbalance"),
-    *(("ordering", "s"), ("epoch", "ms"), "break-even"),
+    *(("ordering", "s"), ("epoch", "ms"), "random / epoch", "break-even"),
 )
 NETWORKS = ("assignment", "ranks", "network", ("modelled epoch", "ms"), ("waiting", "ms"), "to random", "break-even")
 GBIT = 1.25e8  # bytes per second of 1 Gbit/s
@@ -47,7 +48,6 @@ def _ranks(comparison: Comparison) -> Table:
 
 def _counted(row: Row, random: Row | None) -> list[Cell]:
     facts: dict[str, Any] = row.record["facts"]["ranks"]
-    speed = row.timed and row.time is not None
     return [
         assignment_of(row),
         str(option(row, "ranks")),
@@ -56,9 +56,20 @@ def _counted(row: Row, random: Row | None) -> list[Cell]:
         Value(sum(traffic["rows"] for traffic in facts["traffic"]) / MIB, "{:.2f}"),
         Value(facts["imbalance"], "{:.3f}"),
         Value(_ordering(row)),
-        Value(call_seconds(row) * 1e3) if speed else NOTHING,
-        _even(row, random, call_seconds(random) - call_seconds(row)) if speed and random is not None else NOTHING,
+        *_epochs(row, random),
     ]
+
+
+def _epochs(row: Row, random: Row | None) -> list[Cell]:
+    """An epoch, the random assignment's as a multiple of it in the same processes, and break-even."""
+    if not row.timed or row.time is None:
+        return [NOTHING] * 3
+    epoch = formats.measured(row.time, 1e3) + formats.doubtful(row)
+    ratio = None if random is None or random is row else paired_ratio(random.samples(), row.samples())
+    if random is None or ratio is None:
+        return [epoch, NOTHING, NOTHING]
+    even = _even(row, random, (ratio.median - 1) * call_seconds(row))
+    return [epoch, formats.compared(ratio), even + formats.unclear(ratio)]
 
 
 def _networks(comparison: Comparison) -> Table:

@@ -50,3 +50,12 @@ def test_rows_are_counted_beside_the_prediction(text: str) -> None:
 def test_modelled_epochs_name_their_network(text: str) -> None:
     lines = lines_of(text, "Epochs over networks, modelled")
     assert lines["distpart multilevel"] == ["4", "1 Gbit/s", "30", "15", "1.33x", "50"]
+
+
+def test_an_epoch_like_that_of_the_random_assignment_is_marked(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for method, seconds, ordering in (("random", 0.02, 0.1), ("multilevel", 0.02, 0.6), ("fennel", 0.01, 0.6)):
+        write(results, method, seconds, ordering, 300, ranks=2)
+    lines = lines_of(page(results, SUITE), "Ranks on the parts of each assignment")
+    assert all(cell.endswith("~") for cell in lines["distpart multilevel"][-2:])
+    assert not any(cell.endswith("~") for cell in lines["distpart fennel"][-2:])
