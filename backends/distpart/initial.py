@@ -30,7 +30,7 @@ def initial_parts(graph: UndirectedGraph, count: int, bounds: Weights, seed: int
         else:
             parts = sparse.bisected(count, bounds, key, _MOST_TRIES, threads)
         loads = graph.refine(parts, count, bounds, threads)
-        score = int(np.maximum(loads - bounds, 0).sum()), graph.cut_of(parts)
+        score = int(np.maximum(loads - bounds, 0).sum()), graph.cut_of(parts, threads)
         if least is None or score < least:
             best, least = parts, score
     assert best is not None

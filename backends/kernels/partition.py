@@ -165,11 +165,9 @@ class UndirectedGraph:
         extension.bisect(*self._arrays, bounds, count, key, tries, parts, threads)
         return parts
 
-    def cut_of(self, parts: Parts) -> int:
-        """The weight of the edges between different parts; for small graphs, as it makes arrays of all edges."""
-        cut = np.repeat(parts, np.diff(self.starts)) != parts[self.neighbours]
-        total = np.count_nonzero(cut) if self.edge_weights is None else int(self.edge_weights[cut].sum())
-        return int(total) // 2
+    def cut_of(self, parts: Parts, threads: int = 1) -> int:
+        """The weight of the edges between different parts."""
+        return int(extension.cut_of(*self._arrays, parts, threads))
 
     def heaviest(self, most: int, threads: int) -> "UndirectedGraph":
         """The graph without the edges that are not among the ``most`` heaviest ones of either of their ends."""

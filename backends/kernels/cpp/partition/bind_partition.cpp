@@ -86,6 +86,12 @@ void refine(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weig
     kernels::refine(graph, each.data(), int64_t(loads.shape(0)), volume, threads, parts.data(), loads.data());
 }
 
+int64_t cut_of(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights, In<int64_t> node_weights,
+               In<int32_t> parts, int threads) {
+    nb::gil_scoped_release released;
+    return kernels::cut_of(graph_of(starts, neighbours, edge_weights, node_weights), parts.data(), threads);
+}
+
 void bisect(In<int64_t> starts, In<int32_t> neighbours, Maybe<int64_t> edge_weights, In<int64_t> node_weights,
             In<int64_t> bounds, int count, uint64_t key, int tries, Out<int32_t> parts, int threads) {
     nb::gil_scoped_release released;
@@ -131,6 +137,8 @@ void define_partition(nb::module_& m) {
           "threads"_a);
     m.def("refine", &refine, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a,
           "directions"_a.none(), "bounds"_a, "volume"_a, "parts"_a, "loads"_a, "threads"_a);
+    m.def("cut_of", &cut_of, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a, "parts"_a,
+          "threads"_a);
     m.def("bisect", &bisect, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a, "bounds"_a,
           "count"_a, "key"_a, "tries"_a, "parts"_a, "threads"_a);
     m.def("mark_heaviest", &mark_heaviest, "starts"_a, "neighbours"_a, "edge_weights"_a.none(), "node_weights"_a,

@@ -106,9 +106,7 @@ struct Bisection {
         refine(graph, bounds.data(), 2, false, 1, sides.data(), loads.data());
         Score score{0, 0};
         for (size_t i = 0; i < loads.size(); ++i) score.first += std::max(loads[i] - bounds[i], int64_t(0));
-        for (int64_t node = 0; node < graph.nodes; ++node)
-            for (int64_t edge = graph.starts[node]; edge < graph.starts[node + 1]; ++edge)
-                score.second += sides[node] != sides[graph.neighbours[edge]] ? graph.weight(edge) : 0;
+        score.second = cut_of(graph, sides.data(), 1);
         return score;
     }
 

@@ -86,7 +86,7 @@ struct Clustering {
             group.clear();
             for (int64_t block = 0; block < blocks; ++block)
                 if (int64_t(keyed(key, block) % kGroups) == g) group.push_back(block * size);
-#pragma omp parallel num_threads(threads) if (size * int64_t(group.size()) > 512)
+#pragma omp parallel num_threads(threads) if (graph.edges() > kGroups * 4096)
             {
                 LabelSums sums;
 #pragma omp for schedule(dynamic)

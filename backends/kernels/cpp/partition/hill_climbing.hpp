@@ -26,14 +26,16 @@ class HillClimbing {
     explicit HillClimbing(Refinement& refinement)
         : state_(refinement), gains_(refinement), queue_(refinement.graph.nodes), waiting_(refinement.count) {}
 
-    // Move the node of the largest gain again and again, each once, until `kPatience` moves brought nothing or as much
+    // Move the node of the largest gain again and again, each once, until `patience` moves brought nothing or as much
     // was read as `kReadings` times the graph; moves after the largest sum of gains are undone. Returns that sum.
     int64_t climb() {
         enqueue_boundary();
         int64_t total = 0, best = 0;
         size_t kept = 0;
-        const int64_t most = kReadings * state_.graph.starts[state_.graph.nodes];
-        while (!queue_.empty() && int64_t(moves_.size() - kept) < kPatience && gains_.read() <= most) {
+        // moving every node of a small graph costs more than the climb out of a small valley can gain
+        const int64_t patience = std::clamp(state_.graph.nodes / 8, kLeastPatience, kPatience);
+        const int64_t most = kReadings * state_.graph.edges();
+        while (!queue_.empty() && int64_t(moves_.size() - kept) < patience && gains_.read() <= most) {
             const int32_t node = queue_.top(), from = state_.parts[node];
             const auto [wish, move] = gains_.look_up(node);
             if (move.part == from || move.gain < queue_.key(node)) {
@@ -52,7 +54,7 @@ class HillClimbing {
     }
 
   private:
-    static constexpr int64_t kPatience = 2000, kReadings = 16, kAhead = 8;
+    static constexpr int64_t kPatience = 2000, kLeastPatience = 100, kReadings = 16, kAhead = 8;
 
     // Put a node into the queue with what its best move gains, or take it out if there is none.
     void enqueue(int32_t node, const Move& move) {

@@ -19,6 +19,7 @@ struct WeightedGraph {
     const uint8_t* directions = nullptr;  // of each edge, nullptr: all have both
 
     bool has(int64_t edge, uint8_t direction) const { return directions == nullptr || (directions[edge] & direction); }
+    int64_t edges() const { return starts[nodes]; }
     int64_t degree(int64_t node) const { return starts[node + 1] - starts[node]; }
     int64_t weight(int64_t edge) const { return edge_weights == nullptr ? 1 : edge_weights[edge]; }
     // Let the first neighbours of a node be on their way.
@@ -29,6 +30,16 @@ struct WeightedGraph {
     }
     const int64_t* weights_of(int64_t node) const { return node_weights + node * constraints; }
 };
+
+// The weight of the edges between different parts, each edge counted once.
+inline int64_t cut_of(const WeightedGraph& graph, const int32_t* parts, int threads) {
+    int64_t sum = 0;
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 256) reduction(+ : sum) if (graph.edges() > 4096)
+    for (int64_t node = 0; node < graph.nodes; ++node)
+        for (int64_t edge = graph.starts[node]; edge < graph.starts[node + 1]; ++edge)
+            sum += parts[node] != parts[graph.neighbours[edge]] ? graph.weight(edge) : 0;
+    return sum / 2;
+}
 
 // Loads of clusters or parts, [count, constraints]: whether a node fits in, and the move of one.
 struct Loads {
