@@ -4,12 +4,10 @@
 
 namespace kernels {
 
-// Weights of each node's edges by part, [nodes, count], where that is small enough: the gains of the neighbours of a
-// node that moves then take no further reading of edges.
+// Weights of a node's edges by part, [count], kept for nodes that are looked up: the gains of the neighbours of a node
+// that moves then take no further reading of edges.
 class Connections {
   public:
-    static constexpr int64_t kMost = int64_t(1) << 22;
-
     // One node's weights as `Refinement::best_of` reads them: parts that it has edges to.
     struct Row {
         const int64_t* sums;
@@ -21,32 +19,45 @@ class Connections {
         int64_t sum(int64_t i) const { return sums[labels[i]]; }
     };
 
-    explicit Connections(const Refinement& state) : count_(state.count), labels_(state.count) {
-        const int64_t nodes = state.graph.nodes;
-        if (nodes > kMost / state.count) return;
-        sums_.assign(nodes * count_, 0);
-        for_each(nodes, state.threads, [&](int64_t node, LabelSums&) {
-            const WeightedGraph& graph = state.graph;
-            for (int64_t edge = graph.starts[node]; edge < graph.starts[node + 1]; ++edge)
-                sums_[node * count_ + state.parts[graph.neighbours[edge]]] += graph.weight(edge);
-        });
+    explicit Connections(const Refinement& state) : state_(state), rows_(state.graph.nodes, -1), labels_(state.count) {
+        // memory that no row takes is never touched
+        sums_.reserve(std::min(kMost, state.graph.nodes * state.count));
     }
 
-    bool known() const { return !sums_.empty(); }
+    bool known(int64_t node) const { return rows_[node] >= 0; }
+    void prefetch(int64_t node) const { __builtin_prefetch(&rows_[node]); }
+
+    // Read a node's edges, where a row is shorter to read and there is room for one.
+    bool read(int64_t node) {
+        const WeightedGraph& graph = state_.graph;
+        if (state_.count > kPartsPerEdge * graph.degree(node)) return false;
+        const size_t begin = sums_.size();
+        if (begin + state_.count > sums_.capacity()) return false;
+        rows_[node] = int32_t(begin / state_.count);
+        sums_.resize(begin + state_.count, 0);
+        for (int64_t edge = graph.starts[node]; edge < graph.starts[node + 1]; ++edge)
+            sums_[begin + state_.parts[graph.neighbours[edge]]] += graph.weight(edge);
+        return true;
+    }
 
     Row of(int64_t node) {
-        const int64_t* sums = sums_.data() + node * count_;
+        const int64_t* sums = sums_.data() + rows_[node] * state_.count;
         int64_t length = 0;
-        for (int32_t part = 0; part < count_; ++part) labels_[length] = part, length += sums[part] > 0;
+        for (int32_t part = 0; part < state_.count; ++part) labels_[length] = part, length += sums[part] > 0;
         return {sums, labels_.data(), length};
     }
 
     void move(int64_t node, int64_t weight, int32_t from, int32_t to) {
-        sums_[node * count_ + from] -= weight, sums_[node * count_ + to] += weight;
+        int64_t* sums = sums_.data() + rows_[node] * state_.count;
+        sums[from] -= weight, sums[to] += weight;
     }
 
   private:
-    int64_t count_;
+    // an edge's part is read at random, those of a row one after the other
+    static constexpr int64_t kMost = int64_t(1) << 22, kPartsPerEdge = 8;
+
+    const Refinement& state_;
+    std::vector<int32_t> rows_;  // of each node in `sums_`
     std::vector<int64_t> sums_;
     std::vector<int32_t> labels_;
 };
@@ -60,8 +71,9 @@ class CutGains {
 
     // The best move of all, and the best one to a part that the node fits in.
     std::pair<Move, Move> look_up(int64_t node) {
-        read_ += connections_.known() ? state_.count : state_.graph.degree(node);
-        if (connections_.known()) return state_.wish_and_move(node, connections_.of(node));
+        const bool known = connections_.known(node);
+        read_ += known ? state_.count : state_.graph.degree(node);
+        if (known || connections_.read(node)) return state_.wish_and_move(node, connections_.of(node));
         sums_.of_neighbours(state_.graph, node, state_.parts, state_.count);
         return state_.wish_and_move(node, sums_);
     }
@@ -69,10 +81,13 @@ class CutGains {
     // The node that has `edge` has moved; returns how much more its neighbour there can gain at most.
     int64_t follow(int64_t edge, int32_t from, int32_t to) {
         const int64_t neighbour = state_.graph.neighbours[edge], weight = state_.graph.weight(edge);
-        if (connections_.known()) connections_.move(neighbour, weight, from, to);
+        if (connections_.known(neighbour)) connections_.move(neighbour, weight, from, to);
         if (state_.parts[neighbour] == to) return 0;
         return state_.parts[neighbour] == from ? 2 * weight : weight;
     }
+
+    // Let what `follow` reads of a neighbour be on its way.
+    void prefetch(int64_t neighbour) const { connections_.prefetch(neighbour); }
 
     int64_t read() const { return read_; }
 

@@ -82,6 +82,7 @@ class HillClimbing {
         for (int64_t edge = graph.starts[node]; edge < end; ++edge) {
             if (edge + kAhead < end) {
                 queue_.prefetch(graph.neighbours[edge + kAhead]);
+                gains_.prefetch(graph.neighbours[edge + kAhead]);
                 __builtin_prefetch(state_.parts + graph.neighbours[edge + kAhead]);
             }
             const int32_t other = graph.neighbours[edge];
