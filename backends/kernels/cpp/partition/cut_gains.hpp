@@ -30,7 +30,7 @@ class Connections {
     // Read a node's edges, where a row is shorter to read and there is room for one.
     bool read(int64_t node) {
         const WeightedGraph& graph = state_.graph;
-        if (state_.count > kPartsPerEdge * graph.degree(node)) return false;
+        if (state_.count > graph.degree(node)) return false;
         const size_t begin = sums_.size();
         if (begin + state_.count > sums_.capacity()) return false;
         rows_[node] = int32_t(begin / state_.count);
@@ -53,8 +53,7 @@ class Connections {
     }
 
   private:
-    // an edge's part is read at random, those of a row one after the other
-    static constexpr int64_t kMost = int64_t(1) << 22, kPartsPerEdge = 8;
+    static constexpr int64_t kMost = int64_t(1) << 22;
 
     const Refinement& state_;
     std::vector<int32_t> rows_;  // of each node in `sums_`
