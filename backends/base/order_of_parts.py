@@ -14,6 +14,7 @@ from datasets.csr import Csr
 from datasets.graph import Graph
 from datasets.options import check_options, unknown_name
 from datasets.order import Renumbering
+from datasets.refusal import OrderRefused
 
 LOADS = ("nodes", "edges")
 
@@ -37,7 +38,7 @@ def parts(
     other parts than the whole.
     """
     if inductive:
-        raise ValueError(
+        raise OrderRefused(
             "order parts: the data set is inductive, and the view that is trained has other parts than the whole; "
             "choose another order, such as order=metis"
         )
@@ -45,7 +46,7 @@ def parts(
         raise ValueError(unknown_name("balance of order parts", balance, LOADS))
     nodes = csr.shape[0]
     if not 1 <= parts <= nodes:
-        raise ValueError(f"order parts with parts={parts}: allowed are 1 to {nodes}, the nodes of the graph")
+        raise OrderRefused(f"order parts with parts={parts}: allowed are 1 to {nodes}, the nodes of the graph")
     if imbalance < 1:
         raise ValueError(f"order parts with imbalance={imbalance}: allowed are 1 and more, such as 1.03")
     loads = np.ones(nodes, dtype=np.int64) if balance == "nodes" else csr.in_degrees.astype(np.int64)
@@ -66,13 +67,13 @@ class _Untimed:
 
 
 def _assignment(partitioner: Partitioner, engine: str, graph: Graph, task: PartitionTask) -> Nodes:
-    """The part of each node; raises ValueError where the engine cannot divide this graph."""
+    """The part of each node; raises OrderRefused where the engine cannot divide this graph."""
     try:
         partitioner.prepare(graph, task, _Untimed())
         partitioner.partition(_Untimed())
         return partitioner.assignment()
     except Unsupported as error:
-        raise ValueError(f"order parts by {engine}: {error}") from error
+        raise OrderRefused(f"order parts by {engine}: {error}") from error
     finally:
         partitioner.close()
 

@@ -76,7 +76,8 @@ def renumbering_of(
 
     ``options`` are the keyword parameters of the order's function; ``seed`` is for orders that draw, unless their
     options name one; orders that take ``inductive`` are told whether the data set is. Raises ValueError for unknown
-    names and options, for a matrix that is not square, and for a result that is not a permutation.
+    names and options, for a matrix that is not square, and for a result that is not a permutation, OrderRefused for a
+    graph that cannot have the order.
     """
     compute = order_function(name)
     if csr.shape[0] != csr.shape[1]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from datasets.csr import Csr
 from datasets.options import unknown_name
 from datasets.order.bounds import BOUNDS
+from datasets.refusal import OrderRefused
 
 
 def blockwise(
@@ -24,7 +25,7 @@ def blockwise(
     """Order each diagonal block by ``inner`` with its ``options``; no node leaves its block (algorithm 2 of the paper).
 
     Blocks are contiguous rows, cut as the partition cuts them: ``bounds`` is ``rows`` or ``edges``. Edges of a block
-    stay edges of the block, and rows that travel between processes stay as many. Raises ValueError for an inductive
+    stay edges of the block, and rows that travel between processes stay as many. Raises OrderRefused for an inductive
     data set, whose training view has other blocks than the whole, and for more blocks than nodes.
     """
     from datasets.order import permutation_of
@@ -34,7 +35,7 @@ def blockwise(
     if bounds not in BOUNDS:
         raise ValueError(unknown_name("bounds", bounds, BOUNDS))
     if inductive:
-        raise ValueError(
+        raise OrderRefused(
             "order blockwise: the data set is inductive, and the view that is trained has other blocks than the whole; "
             f"choose order={inner}"
         )

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.csr import Csr
+from datasets.refusal import OrderRefused
 
 
 def row_bounds(csr: Csr, blocks: int) -> NDArray[np.int64]:
@@ -35,7 +36,7 @@ def edge_bounds(csr: Csr, blocks: int) -> NDArray[np.int64]:
 
 def _check(rows: int, blocks: int) -> None:
     if not isinstance(blocks, int) or not 1 <= blocks <= max(rows, 1):
-        raise ValueError(
+        raise OrderRefused(
             f"blocks={blocks} is not allowed for {rows} rows: give a whole number from 1 to {max(rows, 1)}"
         )
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from datasets.csr import Csr
+from datasets.refusal import OrderRefused
 
 
 def symmetric(csr: Csr) -> Any:
@@ -13,7 +14,7 @@ def symmetric(csr: Csr) -> Any:
 
     largest = np.iinfo(np.int32).max
     if 2 * csr.nnz > largest:
-        raise ValueError(
+        raise OrderRefused(
             f"{csr.nnz} edges: orders over A + A^T take at most {largest // 2}, choose order none, random or degree"
         )
     pattern = csr_matrix((np.ones(csr.nnz, dtype=np.int32), csr.indices, csr.indptr), shape=csr.shape)

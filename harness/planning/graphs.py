@@ -9,6 +9,7 @@ from pathlib import Path
 from datasets.cache import limit
 from datasets.hashes import digest
 from datasets.prepare import Phases, prepare_graph
+from datasets.refusal import OrderRefused
 from harness.launcher.messages import PlannedCell, PlannedGroup
 from harness.planning.cells import Cell
 from harness.planning.plan import Group
@@ -33,6 +34,7 @@ def graph_keys(group: Group) -> list[str]:
 def prepare_graphs(groups: Iterable[Group], cache: Path) -> tuple[dict[str, PreparedGraph], list[str]]:
     """Prepare the graphs of all cells to be started; also return one sentence per graph that is not available.
 
+    Cells whose graph cannot have their order become ``unsupported``, with the reason; the others of their group stay.
     A full disk or a cache that cannot be written ends the run: raises OSError; a wrong bound of the cache UsageError.
     """
     try:
@@ -41,16 +43,20 @@ def prepare_graphs(groups: Iterable[Group], cache: Path) -> tuple[dict[str, Prep
         raise UsageError(str(error)) from error
     prepared: dict[str, PreparedGraph] = {}
     failures: dict[str, str] = {}
+    refused: dict[str, str] = {}
     for cell in (cell for group in groups for cell in group.cells if cell.status is None):
         key = graph_key(cell)
-        if key in prepared or key in failures:
-            continue
-        try:
-            prepared[key] = prepare_graph(cell.config.dataset, cell.config.order, cache)
-        except DATA_ERRORS as error:
-            if isinstance(error, OSError) and error.errno in DISK_ERRORS:
-                raise
-            failures[key] = str(error.args[0] if isinstance(error, KeyError) else error)
+        if key not in prepared | failures | refused:
+            try:
+                prepared[key] = prepare_graph(cell.config.dataset, cell.config.order, cache)
+            except OrderRefused as error:
+                refused[key] = str(error)
+            except DATA_ERRORS as error:
+                if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+                    raise
+                failures[key] = str(error.args[0] if isinstance(error, KeyError) else error)
+        if key in refused:
+            cell.status, cell.message = "unsupported", refused[key]
     return prepared, list(failures.values())
 
 

@@ -12,6 +12,7 @@ from datasets.graph import Graph
 from datasets.order import apply_order, permutation_of
 from datasets.order.blockwise import diagonal_block
 from datasets.order.bounds import BOUNDS, edge_bounds, row_bounds
+from datasets.refusal import OrderRefused
 
 
 @st.composite
@@ -110,5 +111,5 @@ def test_misuse_says_what_is_allowed(options: dict[str, object], message: str) -
 
 def test_inductive_data_sets_are_refused() -> None:
     csr = csr_from_edges(np.array([0, 1]), np.array([1, 2]), (3, 3))
-    with pytest.raises(ValueError, match="the data set is inductive"):
+    with pytest.raises(OrderRefused, match="the data set is inductive"):
         permutation_of("blockwise", csr, {}, inductive=True)

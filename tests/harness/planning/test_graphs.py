@@ -1,0 +1,20 @@
+"""Graphs of a plan: prepared once, and cells whose graph cannot have their order."""
+
+from pathlib import Path
+
+from harness.planning.compose import compose_one
+from harness.planning.config import load
+from harness.planning.graphs import graph_keys, prepare_graphs
+from harness.planning.plan import PlannedRun, form_groups
+
+PPI = ["backend=dummy", "dataset=lookalike_ppi", "dataset.options.scale=0.01"]
+
+
+def test_a_graph_that_cannot_have_an_order_makes_its_cells_unsupported(tmp_path: Path) -> None:
+    plain, ordered = load(compose_one(PPI)), load(compose_one([*PPI, "order=blockwise"]))
+    groups = form_groups([PlannedRun(plain, [], None), PlannedRun(ordered, [], None)], lambda config: {})
+    prepared, failures = prepare_graphs(groups, tmp_path)
+    cells = {cell.config.order.name: cell for group in groups for cell in group.cells}
+    assert not failures and cells["none"].status is None and len(prepared) == 1
+    assert cells["blockwise"].status == "unsupported" and "inductive" in cells["blockwise"].message
+    assert all(key in prepared for group in groups for key in graph_keys(group))
