@@ -2,6 +2,8 @@
 
 import contextlib
 import io
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,13 @@ from backends.registry import BackendConfig
 from datasets.features import SparseFeatures
 from datasets.graph import Graph
 from datasets.partition.description import node_attributes
+
+
+@contextlib.contextmanager
+def _aside() -> Iterator[None]:
+    """Drop what DGL prints; METIS's files go to the temporary folder: a killed call leaves them where it is."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.chdir(tempfile.gettempdir()):
+        yield
 
 
 class DglPartitioner(GraphPartitioner):
@@ -43,7 +52,7 @@ class DglPartitioner(GraphPartitioner):
         if self.config.part_method == "random":
             return np.asarray(dgl.random.choice(self.task.parts, self.graph.nodes).numpy(), dtype=np.int32)
         objective = "vol" if self.task.objective == "volume" else "cut"
-        with clock.phase("metis"), contextlib.redirect_stdout(io.StringIO()):
+        with clock.phase("metis"), _aside():
             parts = dgl.metis_partition_assignment(self.edges, self.task.parts, objtype=objective, **self.balance)
         return np.asarray(parts.numpy(), dtype=np.int32)
 
@@ -70,12 +79,12 @@ class DglDispatcher:
         """Run ``partition_graph``, phase ``partition_graph``; what it prints is dropped."""
         self.folder = folder
         objective = "vol" if self.task.objective == "volume" else "cut"
-        with clock.phase("partition_graph"), contextlib.redirect_stdout(io.StringIO()):
+        with clock.phase("partition_graph"), _aside():
             self.nodes, self.edge_positions = dgl.distributed.partition_graph(
                 self.edges,
                 "graph",
                 self.task.parts,
-                str(folder),
+                str(folder.resolve()),
                 part_method=self.config.part_method,
                 objtype=objective,
                 return_mapping=True,

@@ -7,7 +7,7 @@ from harness.planning.config import load
 from harness.planning.graphs import graph_keys, prepare_graphs
 from harness.planning.plan import PlannedRun, form_groups
 
-PPI = ["backend=dummy", "dataset=lookalike_ppi", "dataset.options.scale=0.01"]
+PPI = ["backend=dummy", "dataset=lookalike_ppi", "dataset.options.scale=0.03"]
 
 
 def test_a_graph_that_cannot_have_an_order_makes_its_cells_unsupported(tmp_path: Path) -> None:
