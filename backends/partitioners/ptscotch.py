@@ -1,5 +1,6 @@
 """PT-Scotch as a peer: its program ``dgpart`` under ``mpirun``, a process per thread, on text files."""
 
+import os
 import re
 import subprocess
 import tempfile
@@ -12,6 +13,8 @@ from backends.contract import Clock
 from backends.kernels.partition import Parts, UndirectedGraph
 from backends.partitioners.cut import CutPartitioner
 
+# Scotch binds thread i of every process to core i: without this, all processes share the first core.
+ONE_THREAD = {"SCOTCH_PTHREAD_NUMBER": "1"}
 RUN = ("mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none")
 
 
@@ -33,7 +36,12 @@ class PtscotchPartitioner(CutPartitioner):
         program = ["dgpart", str(task.parts), "graph.grf", "parts.map", f"-b{task.imbalance - 1:g}", "-Cdf", "-vt"]
         with clock.phase("ptscotch"):
             ended = subprocess.run(
-                [*RUN, "-np", str(task.threads), *program], cwd=folder, capture_output=True, text=True, check=False
+                [*RUN, "-np", str(task.threads), *program],
+                cwd=folder,
+                env=os.environ | ONE_THREAD,
+                capture_output=True,
+                text=True,
+                check=False,
             )
             if ended.returncode:
                 raise RuntimeError(f"dgpart ended with {ended.returncode}: {(ended.stderr + ended.stdout)[-500:]}")
