@@ -46,7 +46,8 @@ def parts(
         raise ValueError(unknown_name("balance of order parts", balance, LOADS))
     nodes = csr.shape[0]
     if not 1 <= parts <= nodes:
-        raise OrderRefused(f"order parts with parts={parts}: allowed are 1 to {nodes}, the nodes of the graph")
+        refusal = OrderRefused if parts > nodes else ValueError
+        raise refusal(f"order parts with parts={parts}: allowed are 1 to {nodes}, the nodes of the graph")
     if imbalance < 1:
         raise ValueError(f"order parts with imbalance={imbalance}: allowed are 1 and more, such as 1.03")
     loads = np.ones(nodes, dtype=np.int64) if balance == "nodes" else csr.in_degrees.astype(np.int64)

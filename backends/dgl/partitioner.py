@@ -22,8 +22,8 @@ from datasets.partition.description import node_attributes
 
 
 @contextlib.contextmanager
-def _aside() -> Iterator[None]:
-    """Drop what DGL prints; METIS's files go to the temporary folder: a killed call leaves them where it is."""
+def _metis_surroundings() -> Iterator[None]:
+    """Drop what DGL prints; work in the temporary folder, as METIS writes files and a killed call leaves them."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.chdir(tempfile.gettempdir()):
         yield
 
@@ -52,7 +52,7 @@ class DglPartitioner(GraphPartitioner):
         if self.config.part_method == "random":
             return np.asarray(dgl.random.choice(self.task.parts, self.graph.nodes).numpy(), dtype=np.int32)
         objective = "vol" if self.task.objective == "volume" else "cut"
-        with clock.phase("metis"), _aside():
+        with clock.phase("metis"), _metis_surroundings():
             parts = dgl.metis_partition_assignment(self.edges, self.task.parts, objtype=objective, **self.balance)
         return np.asarray(parts.numpy(), dtype=np.int32)
 
@@ -79,7 +79,7 @@ class DglDispatcher:
         """Run ``partition_graph``, phase ``partition_graph``; what it prints is dropped."""
         self.folder = folder
         objective = "vol" if self.task.objective == "volume" else "cut"
-        with clock.phase("partition_graph"), _aside():
+        with clock.phase("partition_graph"), _metis_surroundings():
             self.nodes, self.edge_positions = dgl.distributed.partition_graph(
                 self.edges,
                 "graph",

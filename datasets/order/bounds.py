@@ -35,10 +35,11 @@ def edge_bounds(csr: Csr, blocks: int) -> NDArray[np.int64]:
 
 
 def _check(rows: int, blocks: int) -> None:
-    if not isinstance(blocks, int) or not 1 <= blocks <= max(rows, 1):
-        raise OrderRefused(
-            f"blocks={blocks} is not allowed for {rows} rows: give a whole number from 1 to {max(rows, 1)}"
-        )
+    message = f"blocks={blocks} is not allowed for {rows} rows: give a whole number from 1 to {max(rows, 1)}"
+    if not isinstance(blocks, int) or blocks < 1:
+        raise ValueError(message)
+    if blocks > max(rows, 1):
+        raise OrderRefused(message)
 
 
 BOUNDS: dict[str, Callable[[Csr, int], NDArray[np.int64]]] = {"rows": row_bounds, "edges": edge_bounds}

@@ -359,3 +359,15 @@ def test_dgl_is_asked_for_the_loads_of_the_task_or_refuses_them():
         with pytest.raises(Unsupported, match="balances the nodes of classes"):
             asked(*wrong)
     assigned(graph, task_of(graph, 3, np.concatenate([ones, degrees], axis=1)), "dgl")
+
+
+@given(nodes=st.integers(1, 40), edges=st.integers(0, 300), count=st.integers(1, 5), threads=st.integers(1, 2))
+def test_the_cut_is_the_weight_of_edges_between_parts(nodes, edges, count, threads):
+    random = np.random.default_rng(nodes * 1000 + edges)
+    graph = graph_of(*random.integers(0, nodes, (2, edges)), nodes)
+    fine = UndirectedGraph.of(graph.csr, np.ones((nodes, 1)), 1)
+    weighted = replace(fine, edge_weights=random.integers(1, 9, len(fine.neighbours)))
+    parts = random.integers(0, count, nodes).astype(np.int32)
+    between = np.repeat(parts, np.diff(fine.starts)) != parts[fine.neighbours]
+    assert fine.cut_of(parts, threads) == np.count_nonzero(between) // 2
+    assert weighted.cut_of(parts, threads) == int(weighted.edge_weights[between].sum()) // 2

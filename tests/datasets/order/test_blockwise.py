@@ -1,6 +1,7 @@
 """Blocks of rows and orders inside them: nothing crosses a bound, every block is ordered as if it were alone."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,6 +108,16 @@ def test_misuse_says_what_is_allowed(options: dict[str, object], message: str) -
     csr = csr_from_edges(np.array([0, 1]), np.array([1, 2]), (3, 3))
     with pytest.raises(ValueError, match=message):
         permutation_of("blockwise", csr, options)
+
+
+@pytest.mark.parametrize(("blocks", "refused"), [(4, True), (0, False), (1.5, False)])
+def test_more_blocks_than_nodes_are_refused_for_the_graph_and_a_wrong_number_for_every_graph(
+    blocks: Any, refused: bool
+) -> None:
+    csr = csr_from_edges(np.array([0, 1]), np.array([1, 2]), (3, 3))
+    with pytest.raises(ValueError) as raised:
+        permutation_of("blockwise", csr, {"blocks": blocks})
+    assert isinstance(raised.value, OrderRefused) == refused
 
 
 def test_inductive_data_sets_are_refused() -> None:
