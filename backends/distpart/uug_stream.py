@@ -25,6 +25,7 @@ from datasets.synthetic.uug_partition import (
 )
 
 NAME = "uug_stream"
+_PIECES = 4  # times as many as the data set is generated in: all of the memory is theirs
 _PIECES_KEPT = 4  # a reader's pieces of edges end inside of generated ones, which are then read twice
 
 
@@ -38,7 +39,7 @@ class UugEdges:
     @classmethod
     def of(cls, options: UugOptions) -> "UugEdges":
         """Generate all edges once to count them, in pieces of bounded size."""
-        options = replace(options, partitions=pieces_of(options))
+        options = replace(options, partitions=min(options.nodes, _PIECES * pieces_of(options)))
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             counts = list(pool.map(lambda index: len(_in_edges(options, index)[0]), range(options.partitions)))
         return cls(options, np.cumsum([0, *counts]))

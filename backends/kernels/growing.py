@@ -1,6 +1,7 @@
 """Arrays that grow at their end, in memory or in an unnamed file that is mapped when it is whole."""
 
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,3 +82,24 @@ class FileArray(MemoryArray):
             return self._array
         self._file.flush()
         return np.memmap(self._file, dtype=self._array.dtype, mode="r", shape=(self._size,))
+
+
+class EdgeFile:
+    """Ends of edges in an unnamed file of a folder, read as often as needed in the pieces that were appended."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - lives as long as the edges
+        self._lengths: list[int] = []
+
+    def append(self, sources: NDArray[np.int32], destinations: NDArray[np.int32]) -> None:
+        """Write a piece at the end; raises OSError of the disk."""
+        append_array(self._file, sources)
+        append_array(self._file, destinations)
+        self._lengths.append(len(sources))
+
+    def pieces(self) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
+        """Sources and destinations of each piece."""
+        self._file.seek(0)
+        for length in self._lengths:
+            sources, destinations = np.fromfile(self._file, np.int32, 2 * length).reshape(2, length)
+            yield sources, destinations

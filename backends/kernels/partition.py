@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.kernels.extension import extension
-from backends.kernels.growing import IN_MEMORY, Storage
+from backends.kernels.growing import IN_MEMORY, EdgeFile, Storage
 from datasets.csr import Csr
 
 Parts = NDArray[np.int32]
@@ -87,14 +87,19 @@ class UndirectedGraph:
     ) -> "UndirectedGraph":
         """The undirected graph of edges that ``pieces()`` yields, each time anew: sources and destinations.
 
-        With a storage in files the edges are read several times, each time for as many rows as fit its bound.
+        With a storage in files they are read once and copied to one, which is read for as many rows at a time as fit
+        the storage's bound.
         """
         nodes = len(node_weights)
         _refuse_nodes(nodes)
         degrees = np.zeros(nodes, dtype=np.int64)
+        copy = None if storage.folder is None else EdgeFile(storage.folder)
         for sources, destinations in pieces():
             _refuse_ids(sources, destinations, nodes)
-            extension.count_ends(_int32(sources), _int32(destinations), degrees, threads)
+            piece = _int32(sources), _int32(destinations)
+            extension.count_ends(*piece, degrees, threads)
+            if copy is not None:
+                copy.append(*piece)
         ends = np.concatenate(([0], np.cumsum(degrees)))
         neighbours = storage.growing(np.int32, int(ends[-1]) * 4)
         most = max(storage.most // 4, int(degrees.max(initial=0))) if storage.folder else int(ends[-1])
@@ -103,7 +108,7 @@ class UndirectedGraph:
             last = max(first + 1, int(np.searchsorted(ends, ends[first] + most, side="right")) - 1)
             starts = ends[first : last + 1] - ends[first]
             rows, following = np.empty(int(starts[-1]), dtype=np.int32), starts[:-1].copy()
-            for sources, destinations in pieces():
+            for sources, destinations in pieces() if copy is None else copy.pieces():
                 extension.scatter_ends(_int32(sources), _int32(destinations), first, last, following, rows, threads)
             total = extension.sort_rows(starts, rows, lengths[first:last], threads)
             neighbours.take_over(rows, total)

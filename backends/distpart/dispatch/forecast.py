@@ -13,8 +13,8 @@ from backends.distpart.typed_graph import TypedGraph
 from datasets.csr import index_dtype
 
 _BYTES_PER_EDGE = 96  # of a piece while it is sorted: ends, owners, order, and their copies
-_LEAST_PIECE, _MOST_PIECE = 1 << 14, 1 << 24
-_PIECES, _PIECE_WORTH_A_TASK = 32, 1 << 18  # more pieces than this only for memory; all cores have some
+_LEAST_PIECE, _MOST_PIECE = 1 << 14, 1 << 18  # larger ones are no faster, and would take more memory of larger graphs
+_MOST_ROWS = 1 << 24  # bytes of an attribute's rows at a time, for the same reason
 _BUCKET_EDGE = 8 + 4  # row and owner, beside both ends
 _GRAPH_NODE, _GRAPH_EDGE = 8 + 1 + 8 + 8, 8 + 8 + 8 + 1 + 8  # ids, flags, parts and original ids in the files
 
@@ -36,15 +36,14 @@ class Forecast:
         number = np.dtype(index_dtype(max(1, graph.total_nodes))).itemsize
         nodes = graph.total_nodes * (4 + 2 * number + threads * (number + 9))
         left = max(0, memory - nodes) // threads
-        most = min(_MOST_PIECE, max(_PIECE_WORTH_A_TASK, -(-graph.total_edges // _PIECES)))
-        piece = int(np.clip(left // _BYTES_PER_EDGE, _LEAST_PIECE, most))
+        piece = int(np.clip(left // _BYTES_PER_EDGE, _LEAST_PIECE, _MOST_PIECE))
         widths = [
             _row_bytes(array)
             for table in (graph.node_data, graph.edge_data)
             for arrays in table.values()
             for array in arrays.values()
         ]
-        rows = int(np.clip(left // (4 * max([1, *widths])), 1, 1 << 20))
+        rows = max(1, min(left // 4, _MOST_ROWS) // max([1, *widths]))
         attributes = sum(
             len(array) * _row_bytes(array)
             for table in (graph.node_data, graph.edge_data)

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ class PartWriter:
         }
         edata = {
             "_ID": of_edges(lambda share: share.ids),
-            "inner_edge": TensorRows.of((np.arange(edges) < inner).astype(np.uint8)),
+            "inner_edge": of_edges(lambda share: np.full(len(share.rows), share.places is None), np.uint8),
         }
         if self.graph.is_typed:
             ndata["_TYPE"] = self.numbering.types_of(ids)
@@ -138,23 +139,25 @@ class PartWriter:
     def _node_features(self, part: int) -> dict[str, TensorRows]:
         columns = {}
         for kind, name in enumerate(self.graph.schema.node_types):
-            columns |= self._rows_of(self.graph.node_data.get(name, {}), name, self._own_nodes(part, kind))
+            rows = self._own_nodes(part, kind)
+            columns |= self._rows_of(self.graph.node_data.get(name, {}), name, len(rows), [rows])
         return columns
 
     def _edge_features(self, part: int) -> dict[str, TensorRows]:
         columns: dict[str, TensorRows] = {}
         for kind, relation in enumerate(self.graph.schema.relations):
-            attributes = self.graph.edge_data.get(relation, {})
-            if attributes:
-                rows = [np.asarray(share.rows, np.int64) for share in self.buckets.shares(part, kind)]
-                columns |= self._rows_of(attributes, str(relation), np.concatenate([np.empty(0, np.int64), *rows]))
+            start, end = self.buckets.bounds[part, kind : kind + 2]
+            rows = _Shares(partial(self.buckets.shares, part, kind), lambda share: np.asarray(share.rows, np.int64))
+            columns |= self._rows_of(self.graph.edge_data.get(relation, {}), str(relation), int(end - start), rows)
         return columns
 
-    def _rows_of(self, attributes: Attributes, kind: str, rows: NDArray[np.int64]) -> dict[str, TensorRows]:
-        """Rows of all attributes of a type, a piece at a time."""
+    def _rows_of(
+        self, attributes: Attributes, kind: str, count: int, rows: Iterable[NDArray[np.int64]]
+    ) -> dict[str, TensorRows]:
+        """Rows of all attributes of a type, ``count`` in all, a piece at a time."""
         return {
             f"{kind}/{name}": TensorRows(
-                np.dtype(array.dtype), (len(rows), *array.shape[1:]), _pieces(array, rows, self.options.rows)
+                np.dtype(array.dtype), (count, *array.shape[1:]), _pieces(array, rows, self.options.rows)
             )
             for name, array in attributes.items()
         }
@@ -171,7 +174,8 @@ class _Shares:
         return (self.value(share) for share in self.shares())
 
 
-def _pieces(array: Any, rows: NDArray[np.int64], length: int) -> Iterator[NDArray[Any]]:
-    for start in range(0, len(rows), length):
-        piece = array[rows[start : start + length]]
-        yield piece.dense() if isinstance(piece, SparseFeatures) else np.asarray(piece)
+def _pieces(array: Any, rows: Iterable[NDArray[np.int64]], length: int) -> Iterator[NDArray[Any]]:
+    for some in rows:
+        for start in range(0, len(some), length):
+            piece = array[some[start : start + length]]
+            yield piece.dense() if isinstance(piece, SparseFeatures) else np.asarray(piece)

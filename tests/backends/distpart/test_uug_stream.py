@@ -2,6 +2,7 @@
 
 import filecmp
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -55,3 +56,21 @@ def test_options_that_uug_does_not_have_are_refused(tmp_path, capsys):
     assert main(["assign", "uug_stream", "--option", "node=5", "-p", "2", "-o", str(tmp_path / "out")]) == 2
     assert "did you mean 'nodes'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("method", "memory"), [("multilevel", 0.005), ("random", 1)])
+def test_memory_does_not_grow_with_the_edges(method, memory, tmp_path, monkeypatch):
+    monkeypatch.setattr(uug, "EDGES_OF_A_PIECE", 40_000)
+    monkeypatch.setattr("backends.distpart.assign._PIECE", 20_000)
+    monkeypatch.setattr("backends.kernels.partition._ROWS_AT_ONCE", 20_000)
+    monkeypatch.setattr("backends.distpart.dispatch.forecast._MOST_PIECE", 20_000)
+    monkeypatch.setattr("backends.distpart.multilevel.COARSEST", 100)  # its edges grow, up to its nodes' pairs
+    peaks = []
+    for degree in (10, 60):
+        options = ["--option", "nodes=20000", "--option", f"degree={degree}", "--option", "features=16"]
+        options += ["-p", "4", "--method", method, "--memory", str(memory), "-o", str(tmp_path / str(degree))]
+        tracemalloc.start()
+        assert main(["partition", "uug_stream", *options]) == 0
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.2 * peaks[0], f"{peaks[0]:,} and {peaks[1]:,} bytes"
