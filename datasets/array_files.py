@@ -4,6 +4,7 @@
 """
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,9 +16,16 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 def save_array(path: Path, array: ArrayLike) -> None:
     """Write an array as ``.npy``; raises OSError of the disk."""
     values = np.asarray(array, order="C")
+    save_pieces(path, values.dtype, values.shape, [values])
+
+
+def save_pieces(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], pieces: Iterable[NDArray[Any]]) -> None:
+    """Write an array as ``.npy`` whose values are those of ``pieces``, in their order; raises OSError of the disk."""
     with path.open("wb") as file:
-        npy.write_array_header_1_0(file, npy.header_data_from_array_1_0(values))
-        append_array(file, values)
+        header = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+        npy.write_array_header_1_0(file, header)
+        for piece in pieces:
+            append_array(file, piece)
 
 
 def append_array(file: BinaryIO, array: NDArray[Any]) -> None:

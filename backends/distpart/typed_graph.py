@@ -135,12 +135,14 @@ class TypedGraph:
         for what, kind, ids in zip(
             ("source", "destination"), (relation.source, relation.destination), ends, strict=True
         ):
-            wrong = np.flatnonzero((ids < 0) | (ids >= self.nodes[kind]))
-            if len(wrong):
+            if len(ids) and (ids.min() < 0 or ids.max() >= self.nodes[kind]):
+                wrong = np.flatnonzero((ids < 0) | (ids >= self.nodes[kind]))
                 raise GraphError(
                     f"edge {start + wrong[0]} of {relation} has {what} {ids[wrong[0]]}: "
                     f"{kind} has {self.nodes[kind]} nodes, ids 0 to {self.nodes[kind] - 1}"
                 )
+        if not self.is_typed:
+            return ends
         return ends[0] + self.starts[relation.source], ends[1] + self.starts[relation.destination]
 
     def without_attributes(self) -> "TypedGraph":

@@ -4,6 +4,8 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from backends.distpart.dispatch.buckets import EdgeBuckets, pieces_of, write_bucket
 from backends.distpart.dispatch.forecast import Forecast, refuse_what_does_not_fit
 from backends.distpart.dispatch.metadata import check_name, part_folder, write_metadata
@@ -13,7 +15,7 @@ from backends.distpart.dispatch.plan import WORK, begin
 from backends.distpart.dispatch.steps import DispatchStep, run_in_threads, run_on_ray
 from backends.distpart.typed_graph import TypedGraph
 from backends.folder_lock import locked
-from datasets.array_files import create_array, save_array
+from datasets.array_files import save_array, save_pieces
 from datasets.files import atomic_file
 from datasets.tables.out_of_core import Progress, silent
 
@@ -106,11 +108,7 @@ class DispatchJob:
         with atomic_file(self.folder / NODE_MAP) as temporary:
             save_array(temporary, numbering.parts.astype(numbering.part_dtype))
         with atomic_file(self.folder / EDGE_MAP) as temporary:
-            edges, first = create_array(temporary, numbering.part_dtype, (self.graph.total_edges,)), 0
-            for owners in buckets.owners():
-                edges[first : first + len(owners)] = owners
-                first += len(owners)
-            edges.flush()
+            save_pieces(temporary, np.dtype(numbering.part_dtype), (self.graph.total_edges,), buckets.owners())
 
     def _run_step(self, step: DispatchStep) -> None:
         if self.options.run_on == "ray":
