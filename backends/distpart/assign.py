@@ -93,9 +93,9 @@ def _assigned(graph: TypedGraph, task: PartitionTask, options: AssignOptions, sh
     if options.method == "random":
         words = hash_ids(options.seed, "random partition", np.arange(graph.total_nodes))
         return (words % np.uint64(options.parts)).astype(np.int32)
-    own = options.method != "metis"
-    backend = config_class("distpart")(method=options.method) if own else config_class("partitioners")(tool="metis")
-    engine: Any = runtime(backend, "partition")
+    is_metis = options.method == "metis"
+    config = config_class("partitioners")(tool="metis") if is_metis else config_class("distpart")(method=options.method)
+    engine: Any = runtime(config, "partition")
     engine.task = task
 
     with tempfile.TemporaryDirectory(dir=options.workspace) as folder:
@@ -164,8 +164,8 @@ def _classes(graph: TypedGraph, node_types: Mapping[str, Any] | NDArray[np.integ
             raise GraphError(f"balance names node type {min(unknown)}: there are {', '.join(graph.schema.node_types)}")
         pieces, first = [], 0
         for kind in graph.schema.node_types:
-            own = np.asarray(node_types.get(kind, np.zeros(graph.nodes[kind])), dtype=np.int64)
-            pieces.append(np.unique(own, return_inverse=True)[1].reshape(-1) + first)
+            values = np.asarray(node_types.get(kind, np.zeros(graph.nodes[kind])), dtype=np.int64)
+            pieces.append(np.unique(values, return_inverse=True)[1].reshape(-1) + first)
             first += int(pieces[-1].max(initial=first - 1)) + 1 - first
         classes = np.concatenate(pieces)
     elif node_types is None:

@@ -129,14 +129,14 @@ def write_parts(name: str, text: TextGraph, numbering: Numbering, target: Path) 
     for part in range(numbering.count):
         first, last = numbering.owned(part)
         nodes = numbering.originals[first:last]
-        own = np.flatnonzero(owners == part)
+        in_edges = np.flatnonzero(owners == part)
         rows = {
             "nodes": ([np.arange(first, last), *text.nodes.numbers[nodes].T], text.nodes.rest.take(_indices(nodes))),
             "edges": (
-                [*new_ids[edges[own, :2]].T, *edges[own].T],
-                text.edges.rest.take(_indices(own)),
+                [*new_ids[edges[in_edges, :2]].T, *edges[in_edges].T],
+                text.edges.rest.take(_indices(in_edges)),
             ),
-            "stats": ([np.array([value]) for value in (len(nodes), len(own), text.weights)], _texts([""])),
+            "stats": ([np.array([value]) for value in (len(nodes), len(in_edges), text.weights)], _texts([""])),
         }
         for what, (numbers, rest) in rows.items():
             with atomic_file(target / f"p{part:03d}-{name}_{what}.txt") as temporary:

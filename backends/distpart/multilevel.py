@@ -43,8 +43,8 @@ class Multilevel:
                 if parts is None:
                     parts = initial_parts(graphs[-1], self.count, self.bounds, self.seed, self.threads)
                 else:
-                    for own in labels:
-                        parts = _of_clusters(parts, own)
+                    for clusters in labels:
+                        parts = _of_clusters(parts, clusters)
             with clock.phase("refine"):
                 parts = self._refined(graphs, labels, parts)
         assert parts is not None
@@ -60,19 +60,19 @@ class Multilevel:
         """
         graphs, labels, smallest = [graph], list[Parts](), max(COARSEST, NODES_PER_PART * self.count)
         # so small that the clusters of the smallest graph can still be spread over the parts
-        most = np.maximum(self.bounds * self.count // smallest, 1)
+        heaviest = np.maximum(self.bounds * self.count // smallest, 1)
         while graphs[-1].nodes > SMALL_ENOUGH * smallest:
             fine, key = graphs[-1], stream(self.seed, f"cluster {cycle} {len(labels)}")
             if known is not None and parts is not None and not labels:
-                own = _cut_by(known, parts)
+                clusters = _cut_by(known, parts)
             else:
-                own = fine.clusters(most, key, CLUSTER_ROUNDS, self.threads, parts)
-            if int(own.max()) + 1 > LEAST_SHRINKAGE * fine.nodes:
+                clusters = fine.clusters(heaviest, key, CLUSTER_ROUNDS, self.threads, parts)
+            if int(clusters.max()) + 1 > LEAST_SHRINKAGE * fine.nodes:
                 break
-            coarse = fine.contracted(own, self.threads)
+            coarse = fine.contracted(clusters, self.threads)
             graphs.append(coarse)
-            labels.append(own)
-            parts = None if parts is None else _of_clusters(parts, own)
+            labels.append(clusters)
+            parts = None if parts is None else _of_clusters(parts, clusters)
         return graphs, labels
 
     def _refined(self, graphs: list[UndirectedGraph], labels: list[Parts], parts: Parts) -> Parts:
@@ -99,6 +99,6 @@ def _cut_by(labels: Parts, parts: Parts) -> Parts:
 
 def _of_clusters(parts: Parts, labels: Parts) -> Parts:
     """The part of each cluster, from the parts of its nodes, which are one."""
-    own = np.empty(int(labels.max()) + 1, dtype=np.int32)
-    own[labels] = parts
-    return own
+    of_clusters = np.empty(int(labels.max()) + 1, dtype=np.int32)
+    of_clusters[labels] = parts
+    return of_clusters

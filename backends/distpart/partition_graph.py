@@ -93,8 +93,8 @@ def _with_trainers(graph: TypedGraph, trainers: Any) -> TypedGraph:
     """The graph with the trainer of each node, and of each edge that of its destination, as attributes."""
     node_data, edge_data = dict(graph.node_data), dict(graph.edge_data)
     for kind in graph.schema.node_types:
-        own = trainers[graph.starts[kind] : graph.starts[kind] + graph.nodes[kind]].astype(np.int64)
-        node_data[kind] = {**node_data.get(kind, {}), TRAINER: own}
+        of_type = trainers[graph.starts[kind] : graph.starts[kind] + graph.nodes[kind]].astype(np.int64)
+        node_data[kind] = {**node_data.get(kind, {}), TRAINER: of_type}
     for relation in graph.schema.relations:
         _, destinations = graph.read(relation, 0, graph.edges[relation].count)
         edge_data[relation] = {**edge_data.get(relation, {}), TRAINER: trainers[destinations].astype(np.int64)}

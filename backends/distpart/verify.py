@@ -52,9 +52,9 @@ class _Check:
         for part in parts:
             for kind in self.graph.schema.node_types:
                 start, end = self.facts["node_map"][kind][part]
-                own = self.nodes[part][kind]
-                self._require(_within(own, self.graph.nodes[kind]), part, f"original ids of {kind}")
-                ids = own + self.graph.starts[kind]
+                originals = self.nodes[part][kind]
+                self._require(_within(originals, self.graph.nodes[kind]), part, f"original ids of {kind}")
+                ids = originals + self.graph.starts[kind]
                 self._require(start == self.next_node and end - start == len(ids), part, f"range of node type {kind}")
                 self._require((self.new_ids[ids] < 0).all(), part, f"a node of {kind} that another part has")
                 self.new_ids[ids] = np.arange(start, end)
@@ -87,8 +87,8 @@ class _Check:
             start, end = self.facts["edge_map"][str(relation)][part]
             count = len(self.edges[part][str(relation)])
             self._require(start == self.next_edge and end - start == count, part, f"range of relation {relation}")
-            own = numbers[position : position + count]
-            self._require(np.array_equal(own, np.arange(start, end)), part, f"edge ids of {relation}")
+            new_ids = numbers[position : position + count]
+            self._require(np.array_equal(new_ids, np.arange(start, end)), part, f"edge ids of {relation}")
             position, self.next_edge = position + count, end
         self._require(position == len(numbers), part, "number of inner edges")
         self._attributes(part)
@@ -101,8 +101,8 @@ class _Check:
         before, offset = [0] * len(graphs), 0
         for relation in self.graph.schema.relations:
             rows = [self._rows(relation, edges[str(relation)]) for edges in self.edges]
-            orders = [None if (np.diff(own) > 0).all() else np.argsort(own, kind="stable") for own in rows]
-            rows = [own if order is None else own[order] for own, order in zip(rows, orders, strict=True)]
+            orders = [None if (np.diff(ids) > 0).all() else np.argsort(ids, kind="stable") for ids in rows]
+            rows = [ids if order is None else ids[order] for ids, order in zip(rows, orders, strict=True)]
             count = self.graph.edges[relation].count
             for start in range(0, count, _PIECE):
                 stop = min(start + _PIECE, count)
@@ -115,12 +115,12 @@ class _Check:
                     ends = stored.ndata["_ID"][np.stack([stored.sources[places], stored.destinations[places]])]
                     self._require(np.array_equal(ends, expected[:, here]), part, f"ends of edges of {relation}")
                     np.add.at(seen, here, 1)
-                    own = np.asarray(edge_parts[offset + start + here])
-                    self._require((own == part).all(), part, f"edges of {relation} in {EDGE_MAP}")
+                    owners = np.asarray(edge_parts[offset + start + here])
+                    self._require((owners == part).all(), part, f"edges of {relation} in {EDGE_MAP}")
                 if (seen != 1).any():
                     row = int(np.flatnonzero(seen != 1)[0])
                     raise GraphError(f"edge {start + row} of {relation} is in {seen[row]} parts: one was needed")
-            before = [first + len(own) for first, own in zip(before, rows, strict=True)]
+            before = [first + len(ids) for first, ids in zip(before, rows, strict=True)]
             offset += count
 
     def _rows(self, relation: Relation, originals: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -152,8 +152,8 @@ class _Check:
                     for start in range(0, len(rows), _PIECE):
                         expected = array[np.asarray(rows[start : start + _PIECE])]
                         expected = expected.dense() if isinstance(expected, SparseFeatures) else expected
-                        own = stored[f"{kind}/{name}"][start : start + _PIECE]
-                        self._require(np.array_equal(own, expected), part, f"rows of {kind}/{name}")
+                        written = stored[f"{kind}/{name}"][start : start + _PIECE]
+                        self._require(np.array_equal(written, expected), part, f"rows of {kind}/{name}")
 
     def _file(self, part: int, name: str) -> Path:
         return self.folder / part_folder(part) / name

@@ -102,10 +102,10 @@ class UndirectedGraph:
                 copy.append(*piece)
         ends = np.concatenate(([0], np.cumsum(degrees)))
         neighbours = storage.growing(np.int32, int(ends[-1]) * 4)
-        most = max(storage.most // 4, int(degrees.max(initial=0))) if storage.folder else int(ends[-1])
+        at_once = max(storage.most // 4, int(degrees.max(initial=0))) if storage.folder else int(ends[-1])
         lengths, first = np.zeros(nodes, dtype=np.int64), 0
         while first < nodes:
-            last = max(first + 1, int(np.searchsorted(ends, ends[first] + most, side="right")) - 1)
+            last = max(first + 1, int(np.searchsorted(ends, ends[first] + at_once, side="right")) - 1)
             starts = ends[first : last + 1] - ends[first]
             rows, following = np.empty(int(starts[-1]), dtype=np.int32), starts[:-1].copy()
             for sources, destinations in pieces() if copy is None else copy.pieces():
@@ -138,16 +138,16 @@ class UndirectedGraph:
         weights = self.storage.growing(np.int64, 8 * expected)
         lengths = np.empty(clusters, dtype=np.int64)
         room = min(expected, max(_ROWS_AT_ONCE, int(np.diff(capacity).max(initial=0))))
-        some, their = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.int64)
+        row_neighbours, row_weights = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.int64)
         begin = 0
         while begin < clusters:
             end = max(begin + 1, int(np.searchsorted(capacity, capacity[begin] + room, side="right")) - 1)
-            own = lengths[begin:end]
+            rows = first, members, capacity, begin, end
             total = extension.contract_rows(
-                *self._arrays, labels, first, members, capacity, begin, end, own, some, their, threads
+                *self._arrays, labels, *rows, lengths[begin:end], row_neighbours, row_weights, threads
             )
-            neighbours.append(some[:total])
-            weights.append(their[:total])
+            neighbours.append(row_neighbours[:total])
+            weights.append(row_weights[:total])
             begin = end
         starts = np.concatenate(([0], np.cumsum(lengths)))
         return UndirectedGraph(starts, neighbours.whole(), loads, weights.whole(), self.storage)

@@ -53,7 +53,7 @@ def _plan_of(graph: TypedGraph, numbering: Numbering, options: list[Any]) -> str
         for kind, arrays in table.items()
         for name, array in arrays.items()
     ]
-    edges = [[own.count, _stamp_of_edges(own)] for own in lists]
+    edges = [[relation.count, _stamp_of_edges(relation)] for relation in lists]
     nodes = zlib.crc32(np.ascontiguousarray(numbering.new_ids).tobytes())
     return digest(
         [graph.schema.as_json(), dict(graph.nodes), edges, attributes, nodes, numbering.bounds.tolist(), options]
