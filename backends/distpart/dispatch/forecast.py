@@ -13,8 +13,9 @@ from backends.distpart.typed_graph import TypedGraph
 from datasets.csr import index_dtype
 
 _BYTES_PER_EDGE = 96  # of a piece while it is sorted: ends, owners, order, and their copies
-_LEAST_PIECE, _MOST_PIECE = 1 << 14, 1 << 18  # larger ones are no faster, and would take more memory of larger graphs
-_MOST_ROWS = 1 << 24  # bytes of an attribute's rows at a time, for the same reason
+_LEAST_PIECE, _PIECE = 1 << 14, 1 << 18  # edges; larger pieces are no faster, and take more memory
+_MOST_PIECES = 1024  # from there on pieces grow: each part opens all of them for each of its columns
+_MOST_ROWS = 1 << 24  # bytes of an attribute's rows at a time
 _BUCKET_EDGE = 8 + 4  # row and owner, beside both ends
 _GRAPH_NODE, _GRAPH_EDGE = 8 + 1 + 8 + 8, 8 + 8 + 8 + 1 + 8  # ids, flags, parts and original ids in the files
 
@@ -36,7 +37,8 @@ class Forecast:
         number = np.dtype(index_dtype(max(1, graph.total_nodes))).itemsize
         nodes = graph.total_nodes * (4 + 2 * number + threads * (number + 9))
         left = max(0, memory - nodes) // threads
-        piece = int(np.clip(left // _BYTES_PER_EDGE, _LEAST_PIECE, _MOST_PIECE))
+        largest = max(_PIECE, -(-graph.total_edges // _MOST_PIECES))
+        piece = int(np.clip(left // _BYTES_PER_EDGE, _LEAST_PIECE, largest))
         widths = [
             _row_bytes(array)
             for table in (graph.node_data, graph.edge_data)

@@ -64,7 +64,7 @@ def test_bytes_do_not_depend_on_pieces_and_threads(make, options, tmp_path, monk
     graph, count = make(3, nodes=400, edges=5000), 5
     parts = random_parts(graph, count)
     whole = dispatched(graph, parts, count, tmp_path / "whole", **(options | {"threads": 1}))
-    monkeypatch.setattr("backends.distpart.dispatch.forecast._MOST_PIECE", 700)
+    monkeypatch.setattr("backends.distpart.dispatch.forecast._PIECE", 700)
     monkeypatch.setattr("backends.distpart.dispatch.forecast._LEAST_PIECE", 700)
     assert verify(graph, dispatched(graph, parts, count, tmp_path / "pieces", **options))
     assert_same_files(whole.parent, tmp_path / "pieces")
@@ -91,7 +91,7 @@ def test_two_hops_are_the_in_edges_of_the_halo_nodes(tmp_path):
 def test_an_interrupted_dispatch_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
     graph, count = stored_graph(3, nodes=200, edges=2000), 6
     parts = random_parts(graph, count)
-    monkeypatch.setattr("backends.distpart.dispatch.forecast._MOST_PIECE", 700)
+    monkeypatch.setattr("backends.distpart.dispatch.forecast._PIECE", 700)
     monkeypatch.setattr("backends.distpart.dispatch.forecast._LEAST_PIECE", 700)
     whole = dispatched(graph, parts, count, tmp_path / "whole")
 

@@ -63,7 +63,7 @@ def test_memory_does_not_grow_with_the_edges(method, memory, tmp_path, monkeypat
     monkeypatch.setattr(uug, "EDGES_OF_A_PIECE", 40_000)
     monkeypatch.setattr("backends.distpart.assign._PIECE", 20_000)
     monkeypatch.setattr("backends.kernels.partition._ROWS_AT_ONCE", 20_000)
-    monkeypatch.setattr("backends.distpart.dispatch.forecast._MOST_PIECE", 20_000)
+    monkeypatch.setattr("backends.distpart.dispatch.forecast._PIECE", 20_000)
     monkeypatch.setattr("backends.distpart.multilevel.COARSEST", 100)  # its edges grow, up to its nodes' pairs
     peaks = []
     for degree in (10, 60):
