@@ -33,6 +33,7 @@ class CellRun:
         self.opened: Opened | None = None
         self.fresh_seconds = 0.0  # that a process of the cell takes before its first sample
         self.left = float(self.measure["deadline_seconds"])
+        self.processes = self.measure["processes"]  # fresh ones that take samples, fewer where the group's time ends
         self.tried_alone: Callable[[CellRun, CellFailed], bool] = lambda cell, failure: False
 
     @property
@@ -50,11 +51,6 @@ class CellRun:
         """Seconds of a warm call: of the warm-ups once a process of the cell is ready, without them of a sample."""
         warmed = None if self.opened is None else self.opened["warm_call"]
         return warmed if warmed is not None or not self.budget.seconds else self.budget.seconds[-1]
-
-    @property
-    def processes(self) -> int:
-        """Fresh processes that take the cell's samples."""
-        return self.measure["processes"]
 
     @property
     def tree(self) -> int | None:

@@ -1,0 +1,20 @@
+"""Records with fewer processes than asked: the time of their group ended before."""
+
+from collections.abc import Sequence
+
+from harness.store.record import Record
+from harness.store.shape import Doubt
+
+
+def is_shortened(record: Record) -> bool:
+    """Whether a record has fewer processes than its configuration asks for."""
+    return 0 < len(record.get("processes", ())) < record["config"]["measure"].get("processes", 0)
+
+
+def doubts(records: Sequence[Record]) -> list[Doubt]:
+    """Name how many processes the records of one row lack."""
+    for record in filter(is_shortened, records):
+        number, measure = len(record["processes"]), record["config"]["measure"]
+        sentence = f"{number} of {measure['processes']} processes fitted the {measure['group_seconds']:g} s of its group"
+        return [Doubt("shortened", sentence, "a larger measure.group_seconds")]
+    return []
