@@ -25,20 +25,29 @@ class Allowance:
             cell.worker.left = min(cell.worker.left, self.left)
 
     def fit(self, cells: Collection[CellRun], calls: int, process: int) -> None:
-        """Plan fewer processes before process number ``process`` of some cells, the longest first, until all fit.
+        """Before their process number ``process`` plan fewer processes of cells, the longest first, until all fit.
 
-        A cell of which not even the first process fits is skipped; one with samples ends with those that it has.
+        Each also has to fit its own deadline. A cell of which not even the first process fits is skipped; one with
+        samples ends with those that it has.
         """
         expected = {cell: expected_seconds(cell, calls, process) for cell in cells}
+
+        def shorten(cell: CellRun) -> bool:
+            if cell.processes <= max(process, 1):
+                return False
+            cell.processes -= 1
+            expected[cell] = expected_seconds(cell, calls, process)
+            return True
+
+        for cell in cells:
+            while expected[cell] > cell.seconds_left and shorten(cell):
+                pass
         while expected and sum(expected.values()) > self.left:
             longest = max(expected, key=lambda cell: expected[cell])
-            if longest.processes > max(process, 1):
-                longest.processes -= 1
-                expected[longest] = expected_seconds(longest, calls, process)
-                continue
-            seconds = expected.pop(longest)
-            if process == 0:
-                longest.fail(CellFailed("timeout", self._sentence(seconds)))
+            if not shorten(longest):
+                seconds = expected.pop(longest)
+                if process == 0:
+                    longest.fail(CellFailed("timeout", self._sentence(seconds)))
 
     def _sentence(self, cell_seconds: float) -> str:
         return (

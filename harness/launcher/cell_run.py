@@ -53,6 +53,11 @@ class CellRun:
         return warmed if warmed is not None or not self.budget.seconds else self.budget.seconds[-1]
 
     @property
+    def seconds_left(self) -> float:
+        """Seconds until the cell's deadline."""
+        return self.left if self.worker is None else self.worker.left
+
+    @property
     def tree(self) -> int | None:
         """The worker's process tree, while it has one."""
         return None if self.worker is None else self.worker.tree

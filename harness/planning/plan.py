@@ -22,7 +22,7 @@ from harness.store.files import environment_of, machine_slug, readable_records
 from harness.store.left_out import LeftOut
 from harness.store.naming import dataset_name, flatten
 from harness.store.record import RecordError, StoredRecord
-from harness.store.shortened import is_shortened
+from harness.store.shortened import LIMITS, is_shortened
 from harness.usage import UsageError
 
 FINAL = ("ok", "unsupported", "not_installed")
@@ -57,10 +57,11 @@ class Group:
 
     @staticmethod
     def _may_take_longer(cell: Cell, stored: StoredRecord | None) -> bool:
-        """Whether the time of its group had ended before a cell had all of its processes, and is longer now."""
+        """Whether a cell did not have time for all of its processes, and may take longer now."""
         if stored is None or not is_shortened(stored[1]):
             return False
-        return cell.config.measure.group_seconds > float(stored[1]["config"]["measure"]["group_seconds"])
+        earlier = stored[1]["config"]["measure"]
+        return any(getattr(cell.config.measure, name) > float(earlier[name]) for name in LIMITS)
 
     def stored(self) -> list[StoredRecord]:
         """Return the records that exist, with their paths."""

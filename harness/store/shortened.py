@@ -1,9 +1,11 @@
-"""Records with fewer processes than asked: the time of their group ended before."""
+"""Records with fewer processes than asked, as more would not have fitted the time of their cell or group."""
 
 from collections.abc import Sequence
 
 from harness.store.record import Record
 from harness.store.shape import Doubt
+
+LIMITS = ("group_seconds", "deadline_seconds")
 
 
 def is_shortened(record: Record) -> bool:
@@ -15,6 +17,7 @@ def doubts(records: Sequence[Record]) -> list[Doubt]:
     """Name how many processes the records of one row lack."""
     for record in filter(is_shortened, records):
         number, measure = len(record["processes"]), record["config"]["measure"]
-        sentence = f"{number} of {measure['processes']} processes fitted the {measure['group_seconds']:g} s of its group"
-        return [Doubt("shortened", sentence, "a larger measure.group_seconds")]
+        sentence = f"{number} of {measure['processes']} processes fitted the time"
+        limits = (f"measure.{name} above {measure[name]:g}" for name in LIMITS)
+        return [Doubt("shortened", sentence, " or ".join(limits))]
     return []

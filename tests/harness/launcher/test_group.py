@@ -119,7 +119,7 @@ def test_cells_that_cannot_fit_the_time_of_their_group_are_skipped_with_a_senten
     assert {event["cell"] for event in events if event["event"] == "sample"} == {1}
 
 
-@pytest.mark.parametrize(("seconds", "warmup", "processes"), [(200.0, 1, 2), (200.0, 0, 2), (500.0, 0, 1)])
+@pytest.mark.parametrize(("seconds", "warmup", "processes"), [(150.0, 1, 2), (400.0, 0, 2), (600.0, 0, 1)])
 def test_a_cell_too_long_for_the_time_of_its_group_has_fewer_processes(tmp_path, graph, seconds, warmup, processes):
     measure = {"group_seconds": 1000.0, "warmup": warmup, "processes": 3, "min_samples": 3, "max_samples": 3}
     long = cell(graph, "long", backend={"seconds": seconds}, measure=measure)
@@ -128,6 +128,13 @@ def test_a_cell_too_long_for_the_time_of_its_group_has_fewer_processes(tmp_path,
     assert shortened["epochs"]["process"] == list(range(processes)) and len(shortened["processes"]) == processes
     assert shortened["facts"] and other["epochs"]["process"] == [0, 1, 2]
     assert is_shortened(shortened) and not is_shortened(other)
+
+
+def test_a_cell_too_long_for_its_own_deadline_has_fewer_processes(tmp_path, graph):
+    measure = {"deadline_seconds": 1000.0, "processes": 3, "min_samples": 3, "max_samples": 3}
+    long = cell(graph, "long", backend={"seconds": 150.0}, measure=measure)
+    (shortened, other), _ = run(tmp_path, long, cell(graph, "short", measure=measure))
+    assert [record["epochs"]["process"] for record in (shortened, other)] == [[0, 1], [0, 1, 2]]
 
 
 @pytest.mark.parametrize("enough_alone", [True, False])
