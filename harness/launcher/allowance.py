@@ -1,4 +1,4 @@
-"""The time that one run of a group may take: cells that cannot fit it are skipped, with a sentence in their records."""
+"""The time that one run of a group may take: cells that do not fit it have fewer processes, or are skipped."""
 
 import time
 from collections.abc import Collection
@@ -24,25 +24,41 @@ class Allowance:
         if cell.worker is not None:
             cell.worker.left = min(cell.worker.left, self.left)
 
-    def skip_what_does_not_fit(self, cells: Collection[CellRun], calls: int, process: int) -> None:
-        """Skip cells before their process number ``process``, the longest first, until all others fit what is left."""
+    def fit(self, cells: Collection[CellRun], calls: int, process: int) -> None:
+        """Before their process number ``process`` plan fewer processes of cells, the longest first, until all fit.
+
+        Each also has to fit its own deadline. A cell of which not even the first process fits is skipped; one with
+        samples ends with those that it has.
+        """
         expected = {cell: expected_seconds(cell, calls, process) for cell in cells}
+
+        def shorten(cell: CellRun) -> bool:
+            if cell.processes <= max(process, 1):
+                return False
+            cell.processes -= 1
+            expected[cell] = expected_seconds(cell, calls, process)
+            return True
+
+        for cell in cells:
+            while expected[cell] > cell.seconds_left and shorten(cell):
+                pass
         while expected and sum(expected.values()) > self.left:
             longest = max(expected, key=lambda cell: expected[cell])
-            whole = sum(expected.values())
-            cell_seconds = expected.pop(longest)
-            longest.fail(CellFailed("timeout", self._sentence(cell_seconds, whole)))
+            if not shorten(longest):
+                seconds = expected.pop(longest)
+                if process == 0:
+                    longest.fail(CellFailed("timeout", self._sentence(seconds)))
 
-    def _sentence(self, cell_seconds: float, whole: float) -> str:
+    def _sentence(self, cell_seconds: float) -> str:
         return (
-            f"skipped: it would take about {cell_seconds / 60:.0f} of the {whole / 60:.0f} minutes that its group "
-            f"needs, and a group may take {self.seconds / 60:.0f} (measure.group_seconds={self.seconds:g}): raise "
-            "that, or lower measure.processes or training.epochs"
+            f"skipped: one process of it takes about {cell_seconds / 60:.2g} minutes, and a group may take "
+            f"{self.seconds / 60:.2g} with all of its cells (measure.group_seconds={self.seconds:g}): raise that, or "
+            "lower training.epochs"
         )
 
 
 def expected_seconds(cell: CellRun, calls: int, process: int) -> float:
-    """Seconds that the processes of a cell from number ``process`` on will take; ``calls`` are counted ones of a turn.
+    """Seconds of a cell from its process number ``process`` to its end; ``calls`` are the counted ones of a turn.
 
     Training to the end counts with all its epochs unless patience may end it before.
     """
@@ -50,7 +66,9 @@ def expected_seconds(cell: CellRun, calls: int, process: int) -> float:
     turn = (calls + 1) * call
     left = cell.processes - process
     # The first opening is over, or was the first process's; the others verify nothing.
-    seconds = (left - (process == 0)) * cell.fresh_seconds + left * cell.budget.expected(turn) * turn
+    openings = max(left, 1) - (process == 0)  # a cell without a process left is opened once more to end it
+    seconds = openings * cell.fresh_seconds + left * cell.budget.expected(turn) * turn
+    seconds += call if cell.measure["memory"] else 0.0
     scenario, training = cell.config["scenario"], cell.config["training"]
     if scenario["name"] == "train" and scenario["train_to_end"] and not training["patience"]:
         assert cell.opened is not None

@@ -33,6 +33,7 @@ class CellRun:
         self.opened: Opened | None = None
         self.fresh_seconds = 0.0  # that a process of the cell takes before its first sample
         self.left = float(self.measure["deadline_seconds"])
+        self.processes = self.measure["processes"]  # fresh ones that take samples, fewer where the group's time ends
         self.tried_alone: Callable[[CellRun, CellFailed], bool] = lambda cell, failure: False
 
     @property
@@ -52,9 +53,9 @@ class CellRun:
         return warmed if warmed is not None or not self.budget.seconds else self.budget.seconds[-1]
 
     @property
-    def processes(self) -> int:
-        """Fresh processes that take the cell's samples."""
-        return self.measure["processes"]
+    def seconds_left(self) -> float:
+        """Seconds until the cell's deadline."""
+        return self.left if self.worker is None else self.worker.left
 
     @property
     def tree(self) -> int | None:

@@ -116,7 +116,10 @@ class GroupRun:
         self.calls = calls_of_a_turn(warm_calls, self.cells[0].measure) if self.cells else 1
         for number in range(max((cell.processes for cell in self._together()), default=0)):
             cells = [cell for cell in self._together() if number < cell.processes]
-            self.allowance.skip_what_does_not_fit(cells, self.calls, number)
+            self.allowance.fit(cells, self.calls, number)
+            for cell in cells:
+                if cell.processes == number:
+                    self._end_early(cell)
             cells = [cell for cell in cells if cell.record is None]
             if side_by_side:
                 self._side_by_side(cells, number)
@@ -194,6 +197,12 @@ class GroupRun:
         if cell.worker is not None and number + 1 == cell.processes:
             self.shared = cell.conclude(self.shared)
         cell.close()
+
+    def _end_early(self, cell: CellRun) -> None:
+        """End a cell with the samples of its earlier processes, in one that takes none."""
+        self._start([cell])
+        cell.open()
+        self._end_process(cell, cell.processes - 1)
 
     def _start(self, cells: list[CellRun]) -> None:
         """Let cells import their engines, as many at once as there are cores; all later steps are done in turns."""

@@ -22,6 +22,7 @@ from harness.store.files import environment_of, machine_slug, readable_records
 from harness.store.left_out import LeftOut
 from harness.store.naming import dataset_name, flatten
 from harness.store.record import RecordError, StoredRecord
+from harness.store.shortened import LIMITS, is_shortened
 from harness.usage import UsageError
 
 FINAL = ("ok", "unsupported", "not_installed")
@@ -50,7 +51,17 @@ class Group:
         failed = ", ".join(sorted({str(status) for status in statuses if status not in FINAL}))
         if failed and retry == "failed":
             return True, f"retry=failed, and a cell ended as {failed}"
+        if retry == "failed" and any(map(self._may_take_longer, self.cells, self.records)):
+            return True, "retry=failed, and a cell had fewer processes than it may take now"
         return False, f"every cell has a record of this group{f', some {failed}' if failed else ''}"
+
+    @staticmethod
+    def _may_take_longer(cell: Cell, stored: StoredRecord | None) -> bool:
+        """Whether a cell did not have time for all of its processes, and may take longer now."""
+        if stored is None or not is_shortened(stored[1]):
+            return False
+        earlier = stored[1]["config"]["measure"]
+        return any(getattr(cell.config.measure, name) > float(earlier[name]) for name in LIMITS)
 
     def stored(self) -> list[StoredRecord]:
         """Return the records that exist, with their paths."""

@@ -1,6 +1,7 @@
 """Figures of the reports as SVG, the same bytes for the same rows; matplotlib is imported when one is drawn."""
 
 import io
+import re
 from collections.abc import Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 OWN, ATTENTION, PEER, FAINT = "#0b6e99", "#c05621", "#5f6368", "#d0d3d6"
 STACK = ("#c05621", "#d69e2e", "#0b6e99", "#68a0b8", "#805ad5", "#4a5568", "#d0d3d6")  # one colour per part
 WIDE = 25.0
+PATH_NAME = r"(?<=[#\"])[a-zA-Z][0-9a-f]{10}(?=[\")])"
 
 
 def svg(figure: content.Figure) -> str:
@@ -32,7 +34,15 @@ def svg(figure: content.Figure) -> str:
         drawing = figure.draw(figure.data)
         text = io.StringIO()
         drawing.savefig(text, format="svg", metadata={"Date": None, "Creator": "gnn-harness report"})
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n"
+    lines = (line.rstrip() for line in _without_last_digits(text.getvalue()).splitlines())
+    return "\n".join(lines) + "\n"
+
+
+def _without_last_digits(drawing: str) -> str:
+    """Cut coordinates to thousandths and number the paths, whose names hash all digits: processors differ in the last."""
+    names: dict[str, str] = {}
+    drawing = re.sub(PATH_NAME, lambda name: names.setdefault(name[0], f"path-{len(names)}"), drawing)
+    return re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d{3})\d+", r"\1", tag[0]), drawing)
 
 
 def draw_speedups(aggregations: "Sequence[AggregationSpeedup]") -> "Figure":

@@ -8,7 +8,7 @@ from harness.report.content import NOTHING, Value
 from harness.report.published import Published
 from harness.report.rows import Row
 from harness.store.record import Record
-from harness.store.statistics import LEVEL, Summary
+from harness.store.statistics import LEVEL, Summary, paired_ratio
 
 GLYPHS = {
     "oom": "✗ oom",
@@ -129,6 +129,17 @@ def memory(size: float | None) -> str:
 def plural(count: int, noun: str) -> str:
     """A count with its noun, in the plural where there is not one."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def break_even(row: Row, other: Row, extra: float) -> str:
+    """Epochs after which a row has won back ``extra`` seconds of preparation from another one in the same processes.
+
+    ``~`` where the epochs of the two were not told apart.
+    """
+    ratio = paired_ratio(other.samples(), row.samples())
+    if ratio is None or row.time is None:
+        return NOTHING
+    return epochs_until_even(extra, (ratio.median - 1) * row.time.median) + unclear(ratio)
 
 
 def epochs_until_even(extra: float, saved: float) -> str:

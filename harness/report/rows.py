@@ -8,7 +8,7 @@ from typing import Any
 
 from backends.registry import usable_class
 from harness.report import load
-from harness.store import shape, statistics
+from harness.store import shape, shortened, statistics
 from harness.store.naming import has_lent_loss, labels
 from harness.store.record import Record, StoredRecord
 from harness.store.shape import Doubt
@@ -61,7 +61,7 @@ class Row:
         """What the shape of the samples says against their median, and load beside them."""
         if not self.ok or not (self.timed or self.record["facts"].get("oversubscribed")):
             return []
-        return [*shape.doubts(list(self.samples().values())), *load.doubts(self.ok)]
+        return [*shape.doubts(list(self.samples().values())), *load.doubts(self.ok), *shortened.doubts(self.ok)]
 
     @property
     def native(self) -> bool:

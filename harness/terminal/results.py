@@ -42,12 +42,12 @@ def print_plan(plan: Plan) -> None:
 
 
 def _too_long(estimates: Sequence[float | None], group: Group) -> str:
-    """A sentence for a group of which some cells will be skipped, as it would take too long."""
+    """A sentence for a group that would take too long, so that its longest cells will have fewer processes."""
     seconds = sum(estimate for estimate in estimates if estimate is not None)
     limit = min(cell.config.measure.group_seconds for cell in group.cells)
     if seconds <= limit:
         return ""
-    return f"about {_duration(seconds)}: its longest cells will be skipped (measure.group_seconds={limit:g})"
+    return f"about {_duration(seconds)}: its longest cells will have fewer processes or be skipped (measure.group_seconds={limit:g})"
 
 
 def _console() -> Console:

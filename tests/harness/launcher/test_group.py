@@ -9,6 +9,7 @@ from harness.launcher import group as group_module
 from harness.launcher.failure import CellFailed
 from harness.launcher.process import Child
 from harness.launcher.remote import RemoteCell
+from harness.store.shortened import is_shortened
 from tests.cells import cell, run, saved_graph
 
 pytestmark = pytest.mark.usefixtures("own_lock", "unknown_load")
@@ -118,13 +119,22 @@ def test_cells_that_cannot_fit_the_time_of_their_group_are_skipped_with_a_senten
     assert {event["cell"] for event in events if event["event"] == "sample"} == {1}
 
 
-def test_without_warm_ups_the_first_process_tells_what_cannot_fit_the_time_of_its_group(tmp_path, graph):
-    measure = {"group_seconds": 1000.0, "warmup": 0, "processes": 3, "min_samples": 3, "max_samples": 3}
-    long = cell(graph, "long", backend={"seconds": 500.0}, measure=measure)
-    (skipped, other), events = run(tmp_path, long, cell(graph, "short", measure=measure))
-    assert (skipped["status"], other["status"]) == ("timeout", "ok")
-    assert "skipped" in skipped["message"]
-    assert [event["cell"] for event in events if event["event"] == "sample"].count(0) == 1
+@pytest.mark.parametrize(("seconds", "warmup", "processes"), [(150.0, 1, 2), (400.0, 0, 2), (600.0, 0, 1)])
+def test_a_cell_too_long_for_the_time_of_its_group_has_fewer_processes(tmp_path, graph, seconds, warmup, processes):
+    measure = {"group_seconds": 1000.0, "warmup": warmup, "processes": 3, "min_samples": 3, "max_samples": 3}
+    long = cell(graph, "long", backend={"seconds": seconds}, measure=measure)
+    (shortened, other), _ = run(tmp_path, long, cell(graph, "short", measure=measure))
+    assert shortened["status"] == other["status"] == "ok"
+    assert shortened["epochs"]["process"] == list(range(processes)) and len(shortened["processes"]) == processes
+    assert shortened["facts"] and other["epochs"]["process"] == [0, 1, 2]
+    assert is_shortened(shortened) and not is_shortened(other)
+
+
+def test_a_cell_too_long_for_its_own_deadline_has_fewer_processes(tmp_path, graph):
+    measure = {"deadline_seconds": 1000.0, "processes": 3, "min_samples": 3, "max_samples": 3}
+    long = cell(graph, "long", backend={"seconds": 150.0}, measure=measure)
+    (shortened, other), _ = run(tmp_path, long, cell(graph, "short", measure=measure))
+    assert [record["epochs"]["process"] for record in (shortened, other)] == [[0, 1], [0, 1, 2]]
 
 
 @pytest.mark.parametrize("enough_alone", [True, False])

@@ -115,6 +115,16 @@ def test_retry_decides_which_groups_run_again(
     assert [group.state(retry)[0] for retry in ("failed", "all", "none")] == [failed, every, none]
 
 
+@pytest.mark.parametrize(("later", "run"), [("9000", False), ("9001", True)])
+def test_a_cell_with_fewer_processes_runs_again_when_its_group_may_take_longer(
+    later: str, run: bool, tmp_path: Path
+) -> None:
+    write(groups(config())[0], tmp_path, ["ok"])  # with one process of five, in 9,000 s
+    (group,) = groups(config(f"measure.group_seconds={later}"))
+    group.records = find_group_records(group, tmp_path, MACHINE)
+    assert [group.state(retry)[0] for retry in ("failed", "none")] == [run, False]
+
+
 def test_records_of_another_group_do_not_finish_this_one(tmp_path: Path) -> None:
     (alone,) = groups(config())
     write(alone, tmp_path, ["ok"])

@@ -1,9 +1,12 @@
 """Figures: every data set is drawn, titles lie inside the picture."""
 
+import re
 from pathlib import Path
 from typing import Any
 
-from harness.report import figures
+from matplotlib.figure import Figure
+
+from harness.report import content, figures
 from harness.report.comparisons import Comparison
 from harness.report.rows import Row
 from tests import factory
@@ -25,3 +28,14 @@ def test_titles_of_panels_begin_inside_the_figure_however_long_the_names_are(tmp
     figure.draw_without_rendering()
     titles = [text for text in figure.axes[0].texts if text.get_text().startswith("gat, train")]
     assert len(titles) == 1 and titles[0].get_window_extent().x0 < 0.05 * figure.bbox.width
+
+
+def test_the_last_digits_of_coordinates_do_not_change_a_figure() -> None:
+    def drawing_of(value: float) -> Figure:
+        figure = Figure(figsize=(3.0, 2.0))
+        figure.subplots().plot([0.0, 1.0, value], [1 / 3, value, 0.00123456], "o-", label="0.00123456")
+        return figure
+
+    one, close, other = (figures.svg(content.Figure("x", "x.svg", drawing_of, value)) for value in (0.7, 0.7 + 1e-13, 0.8))
+    assert one == close != other
+    assert set(re.findall(r'url\(#(.+?)\)', one)) <= set(re.findall(r'id="(.+?)"', one))

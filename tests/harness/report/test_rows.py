@@ -118,3 +118,12 @@ def test_two_modes_and_load_stand_behind_the_figure(tmp_path: Path) -> None:
     table = rows_by_label(tmp_path / "results")
     assert formats.doubtful(table["dgl"]) == " ⚠ two modes"
     assert formats.doubtful(table["agl"]) == " ⚠ load, steal"
+
+
+def test_a_row_with_fewer_processes_than_asked_says_so(tmp_path: Path) -> None:
+    few, asked = in_processes("dgl", [0.4] * 2), {"warmup": 2, "min_samples": 5, "processes": 5}
+    few["config"]["measure"] = asked | {"group_seconds": 60.0, "deadline_seconds": 3600.0}
+    factory.write(tmp_path / "results", few)
+    row = rows_by_label(tmp_path / "results")["dgl"]
+    assert formats.doubtful(row) == " ⚠ shortened"
+    assert "2 of 5 processes fitted the time; try measure.group_seconds above 60" in str(row.doubts[0])

@@ -44,7 +44,8 @@ SECTIONS = {
         terms={
             "break-even epochs": "seconds by which our preparation takes longer than the fastest peer's, divided by "
             "the seconds that we save in every epoch. never: our epochs are no faster. ahead for: our preparation is "
-            "shorter but our epochs are slower, so the peer overtakes after so many epochs",
+            "shorter but our epochs are slower, so the peer overtakes after so many epochs. ~: the epochs were not "
+            "told apart",
         },
     ),
     "workers": SuiteSection(

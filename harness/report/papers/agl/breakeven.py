@@ -47,7 +47,4 @@ def _preparation(row: Row) -> list[Cell]:
 
 def _epochs(row: Row, peer: Row) -> list[Cell]:
     times = [Value(preparation_seconds(peer)), Value(seconds(row)), Value(seconds(peer))]
-    return [
-        *times,
-        formats.epochs_until_even(preparation_seconds(row) - preparation_seconds(peer), seconds(peer) - seconds(row)),
-    ]
+    return [*times, formats.break_even(row, peer, preparation_seconds(row) - preparation_seconds(peer))]

@@ -44,7 +44,7 @@ SECTIONS = {
     "orders": SuiteSection(
         "What orders cost",
         "Seconds and memory of the order alone, and after how many calls it is won back from a random and from the "
-        "given order. Our fastest row of each order.",
+        "given order, with ~ where the calls were not told apart. Our fastest row of each order.",
         orders.costs,
         terms={"peak memory": "bytes by which resident memory grew while the order was computed and applied"},
     ),

@@ -19,7 +19,7 @@ def costs(records: SuiteRecords) -> list[Block]:
             ordering = row.prepare().get("order", 0.0)
             memory = row.record["dataset"].get("structure", {}).get("peak_memory", {}).get("order")
             even = [
-                formats.epochs_until_even(ordering, seconds(fastest[base]) - seconds(row))
+                formats.break_even(row, fastest[base], ordering)
                 if base in fastest and order not in BASES
                 else NOTHING
                 for base in BASES

@@ -7,7 +7,7 @@ from harness.report import formats
 from harness.report.comparisons import Comparison
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.rows import Row
-from harness.report.suites.records import SuiteRecords, call_seconds, option
+from harness.report.suites.records import SuiteRecords, option
 from harness.store.statistics import paired_ratio
 
 MIB = 1 << 20
@@ -68,8 +68,7 @@ def _epochs(row: Row, random: Row | None) -> list[Cell]:
     ratio = None if random is None or random is row else paired_ratio(random.samples(), row.samples())
     if random is None or ratio is None:
         return [epoch, NOTHING, NOTHING]
-    even = _even(row, random, (ratio.median - 1) * call_seconds(row))
-    return [epoch, formats.compared(ratio), even + formats.unclear(ratio)]
+    return [epoch, formats.compared(ratio), formats.break_even(row, random, _ordering(row) - _ordering(random))]
 
 
 def _networks(comparison: Comparison) -> Table:
