@@ -39,7 +39,7 @@ def svg(figure: content.Figure) -> str:
 
 
 def _without_last_digits(drawing: str) -> str:
-    """Cut coordinates to thousandths and number the paths, whose names hash all digits: processors differ in the last."""
+    """Cut coordinates to thousandths and number the paths, named by a hash of all digits: processors differ in some."""
     names: dict[str, str] = {}
     drawing = re.sub(PATH_NAME, lambda name: names.setdefault(name[0], f"path-{len(names)}"), drawing)
     return re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d{3})\d+", r"\1", tag[0]), drawing)

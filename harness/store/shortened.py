@@ -10,7 +10,8 @@ LIMITS = ("group_seconds", "deadline_seconds")
 
 def is_shortened(record: Record) -> bool:
     """Whether a record has fewer processes than its configuration asks for."""
-    return 0 < len(record.get("processes", ())) < record["config"]["measure"].get("processes", 0)
+    asked: int = record["config"]["measure"].get("processes", 0)
+    return 0 < len(record.get("processes", ())) < asked
 
 
 def doubts(records: Sequence[Record]) -> list[Doubt]:

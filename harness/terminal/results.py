@@ -47,7 +47,8 @@ def _too_long(estimates: Sequence[float | None], group: Group) -> str:
     limit = min(cell.config.measure.group_seconds for cell in group.cells)
     if seconds <= limit:
         return ""
-    return f"about {_duration(seconds)}: its longest cells will have fewer processes or be skipped (measure.group_seconds={limit:g})"
+    outcome = f"its longest cells will have fewer processes or be skipped (measure.group_seconds={limit:g})"
+    return f"about {_duration(seconds)}: {outcome}"
 
 
 def _console() -> Console:

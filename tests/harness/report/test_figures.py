@@ -32,10 +32,11 @@ def test_titles_of_panels_begin_inside_the_figure_however_long_the_names_are(tmp
 
 def test_the_last_digits_of_coordinates_do_not_change_a_figure() -> None:
     def drawing_of(value: float) -> Figure:
-        figure = Figure(figsize=(3.0, 2.0))
+        figure = Figure(figsize=(2.0 + value, 2.0))
         figure.subplots().plot([0.0, 1.0, value], [1 / 3, value, 0.00123456], "o-", label="0.00123456")
         return figure
 
-    one, close, other = (figures.svg(content.Figure("x", "x.svg", drawing_of, value)) for value in (0.7, 0.7 + 1e-13, 0.8))
+    drawings = (content.Figure("x", "x.svg", value, drawing_of) for value in (0.7, 0.7 + 1e-7, 0.8))
+    one, close, other = map(figures.svg, drawings)
     assert one == close != other
-    assert set(re.findall(r'url\(#(.+?)\)', one)) <= set(re.findall(r'id="(.+?)"', one))
+    assert set(re.findall(r"url\(#(.+?)\)", one)) <= set(re.findall(r'id="(.+?)"', one))

@@ -19,9 +19,7 @@ def costs(records: SuiteRecords) -> list[Block]:
             ordering = row.prepare().get("order", 0.0)
             memory = row.record["dataset"].get("structure", {}).get("peak_memory", {}).get("order")
             even = [
-                formats.break_even(row, fastest[base], ordering)
-                if base in fastest and order not in BASES
-                else NOTHING
+                formats.break_even(row, fastest[base], ordering) if base in fastest and order not in BASES else NOTHING
                 for base in BASES
             ]
             name = f"{name_of(dataset, comparison)}: {order}"
