@@ -39,10 +39,14 @@ def svg(figure: content.Figure) -> str:
 
 
 def _without_last_digits(drawing: str) -> str:
-    """Cut coordinates to thousandths and number the paths, named by a hash of all digits: processors differ in some."""
+    """Round coordinates to thousandths and number paths, named by a hash of all digits: processors differ in some."""
     names: dict[str, str] = {}
     drawing = re.sub(PATH_NAME, lambda name: names.setdefault(name[0], f"path-{len(names)}"), drawing)
-    return re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d{3})\d+", r"\1", tag[0]), drawing)
+    return re.sub(r"<[^>]*>", lambda tag: re.sub(r"-?\d+\.\d+", _rounded, tag[0]), drawing)
+
+
+def _rounded(number: re.Match[str]) -> str:
+    return f"{round(float(number[0]), 3) + 0.0:.3f}".rstrip("0").rstrip(".")
 
 
 def draw_speedups(aggregations: "Sequence[AggregationSpeedup]") -> "Figure":
