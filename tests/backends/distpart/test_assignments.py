@@ -137,6 +137,20 @@ def test_nodes_and_edges_of_a_skewed_graph_are_balanced_together(parts):
     assert max(quality_of(graph, task, assigned(graph, task))["balance"]) <= 1.035, "whole nodes, up to 300 edges each"
 
 
+def test_a_second_load_hardly_raises_the_cut_of_a_graph_of_communities():
+    draw, nodes, community = np.random.default_rng(0), 1200, 60
+    source, near = draw.integers(0, nodes, 12_000), draw.random(12_000) < 0.9
+    inside = source // community * community + draw.integers(0, community, 12_000)
+    graph = graph_of(source, np.where(near, inside, draw.integers(0, nodes, 12_000)), nodes)
+    both = np.stack([np.ones(nodes), graph.csr.in_degrees], axis=1).astype(np.int64)
+    cuts = [0, 0]
+    for seed in range(6):
+        for place, weights in enumerate((both[:, :1], both)):
+            task = task_of(graph, 2, weights, seed=seed)
+            cuts[place] += quality_of(graph, task, assigned(graph, task))["cut"]
+    assert cuts[1] <= 1.01 * cuts[0]
+
+
 def test_nodes_that_wait_for_room_in_a_full_part_get_it_in_turn():
     size, count = 30, 6
     members = np.arange(size * count).reshape(count, size)
