@@ -30,9 +30,11 @@ def begin(folder: Path, graph: TypedGraph, numbering: Numbering, options: list[A
             )
         _remove_leftovers(folder)
         return work
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and any(entry != work for entry in folder.iterdir()):
         raise ValueError(f"{folder} is not empty: choose another folder")
-    work.mkdir(parents=True, exist_ok=True)
+    if work.exists():  # of a call that was killed before it had written its plan
+        shutil.rmtree(work)
+    work.mkdir(parents=True)
     write_atomic({path: json.dumps(plan)})
     return work
 

@@ -108,6 +108,7 @@ def test_an_interrupted_dispatch_goes_on_to_the_same_bytes(tmp_path, monkeypatch
 
         return progress
 
+    (tmp_path / "resumed" / ".work" / "plan.json.part").mkdir(parents=True)  # killed before its plan was written
     for limit in (1, 4, 13, 15):
         steps.clear()
         numbering = Numbering.of(graph, parts.astype(np.int32), count)
