@@ -61,7 +61,7 @@ class Group:
         if stored is None or not is_shortened(stored[1]):
             return False
         earlier = stored[1]["config"]["measure"]
-        return any(getattr(cell.config.measure, name) > float(earlier[name]) for name in LIMITS)
+        return any(getattr(cell.config.measure, name) > float(earlier[name]) for name in LIMITS if name in earlier)
 
     def stored(self) -> list[StoredRecord]:
         """Return the records that exist, with their paths."""

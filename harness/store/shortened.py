@@ -19,6 +19,6 @@ def doubts(records: Sequence[Record]) -> list[Doubt]:
     for record in filter(is_shortened, records):
         number, measure = len(record["processes"]), record["config"]["measure"]
         sentence = f"{number} of {measure['processes']} processes fitted the time"
-        limits = (f"measure.{name} above {measure[name]:g}" for name in LIMITS)
+        limits = (f"measure.{name} above {measure[name]:g}" for name in LIMITS if name in measure)
         return [Doubt("shortened", sentence, " or ".join(limits))]
     return []
