@@ -7,7 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from backends.distpart.typed_graph import GraphError, TypedGraph, typed_graph
 from backends.distpart.uug_stream import NAME as STREAM
 from backends.distpart.uug_stream import uug_stream
 from backends.distpart.verify import verify
+from backends.distpart.workspace import workspace
 from backends.progress import gibibytes, step_progress
 from datasets.graph import Graph
 from datasets.paths import default_cache
@@ -40,7 +41,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command; 0 done, 1 memory, disk or a file failed, 2 the arguments or the input are wrong."""
     parsed = _parser().parse_args(arguments)
     try:
-        parsed.run(parsed)
+        with _workspace(parsed) as parsed.workspace:
+            parsed.run(parsed)
     except (ValueError, KeyError, OSError, MemoryError) as error:
         print(f"error: {_advice(error)}", file=sys.stderr)
         return 2 if isinstance(error, (ValueError, KeyError)) else 1
@@ -171,6 +173,14 @@ def _add_dispatch(options: argparse.ArgumentParser, *, named: bool = True) -> No
     options.add_argument("--address", help="of --run-on ray: a running cluster that shares these folders")
 
 
+def _workspace(parsed: Any) -> AbstractContextManager[Path | str]:
+    """A folder beside the output, on its disk; the system's for commands that read no graph or write nothing."""
+    if not hasattr(parsed, "graph") or not hasattr(parsed, "output"):
+        return tempfile.TemporaryDirectory(prefix="distpart-")
+    output = parsed.output.resolve()
+    return workspace(output.with_name(f".{output.name}.workspace"))
+
+
 @contextmanager
 def _graph_of(parsed: Any) -> Iterator[TypedGraph]:
     """The graph that is named: a folder, whose text files are unpacked while it is used, a data set, or a stream."""
@@ -178,8 +188,7 @@ def _graph_of(parsed: Any) -> Iterator[TypedGraph]:
     if folder.is_dir():
         if parsed.option:
             raise ValueError(f"--option is for data sets, {folder} is a folder")
-        with tempfile.TemporaryDirectory(prefix="distpart-") as workspace:
-            yield read_chunked(folder, Path(workspace))
+        yield read_chunked(folder, Path(parsed.workspace))
         return
     options = {key: _value(value) for key, value in map(_key_and_value, parsed.option)}
     if parsed.graph == STREAM:
@@ -236,6 +245,7 @@ def _assign_options(parsed: Any, parts: int) -> AssignOptions:
         parsed.threads,
         parsed.strict,
         int(parsed.memory * GIBIBYTE),
+        Path(parsed.workspace),
     )
 
 

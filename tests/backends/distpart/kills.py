@@ -33,6 +33,7 @@ def kill_and_resume(count, folder, seed=0, nodes=20_000, edges=150_000):
         _wait_for(folder / name / "toy.json", process)
         seconds = time.perf_counter() - start
         assert process.wait() == 0
+    names = sorted([*(path.name for path in folder.iterdir()), "out"])
     draw = random.Random(seed)
     outcome = dict.fromkeys(("killed", "done before", "with buckets", "with parts", "differ"), 0)
     for _ in range(count):
@@ -47,6 +48,7 @@ def kill_and_resume(count, folder, seed=0, nodes=20_000, edges=150_000):
         if not done or (folder / "out" / ".work").exists():
             repeated = subprocess.run(_dispatch(folder, "out"), check=False, capture_output=True)
             assert (repeated.returncode == 0) != done, repeated.stderr
+            assert sorted(path.name for path in folder.iterdir()) == names, "a repeated command leaves nothing else"
         outcome["differ"] += not _same(folder / "whole", folder / "out")
         shutil.rmtree(folder / "out")
     return outcome
