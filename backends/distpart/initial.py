@@ -8,7 +8,7 @@ from datasets.randomness import stream
 _HEAVIEST = 32  # edges of a node that are read: the smallest graph of one without clusters is nearly complete
 _MOST = 1 << 30  # sum of weights that METIS's 32-bit integers are safe with
 _MOST_TRIES = 4
-_EDGES_OF_METIS, _EDGES_OF_BISECTIONS = 250_000, 500_000  # that the bisections of all tries may read
+_EDGES_OF_METIS, _EDGES_OF_BISECTIONS = 250_000, 500_000  # that all tries may read
 _CUTS = 2
 
 
@@ -20,7 +20,8 @@ def initial_parts(graph: UndirectedGraph, count: int, bounds: Weights, seed: int
     if count == 1 or graph.nodes == 0:
         return np.zeros(graph.nodes, dtype=np.int32)
     sparse = graph.heaviest(_HEAVIEST, threads) if len(graph.neighbours) > 2 * _HEAVIEST * graph.nodes else graph
-    edges = len(sparse.neighbours) * max(1, (count - 1).bit_length())
+    # bisections read the sparse graph, a refinement and the count of the cut read the whole one, on all threads
+    edges = len(sparse.neighbours) * max(1, (count - 1).bit_length()) + len(graph.neighbours) // 2
     metis = len(bounds) == 1 and len(graph.neighbours) > 0
     tries = min(max(1, (_EDGES_OF_METIS if metis else _EDGES_OF_BISECTIONS) // max(1, edges)), _MOST_TRIES)
     best, least = None, None

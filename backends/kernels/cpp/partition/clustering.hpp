@@ -36,10 +36,12 @@ struct Clustering {
         }
     }
 
-    // The label with the largest sum over the node's neighbours, `sums`; of equal ones that with the largest hash. With
-    // `bounded` a label whose cluster the node does not fit in is left out. The node's own label where there is none.
+    // The label with the largest sum over the node's neighbours, `sums`; of equal ones the one with the largest hash for
+    // this node: were it the same label for all nodes, it would run far through a grid, along its rows. With `bounded` a
+    // label whose cluster the node does not fit in is left out. The node's own label where there is none.
     int32_t best(int64_t node, int32_t own, const LabelSums& sums, bool bounded) const {
         const auto allowed = [&](int32_t label) { return parts == nullptr || parts[label] == parts[node]; };
+        const uint64_t here = keyed(key, node);
         int32_t chosen = own;
         int64_t most = 0;
         uint64_t largest = 0;  // hash of the chosen label, 0 until it is needed
@@ -49,8 +51,8 @@ struct Clustering {
             if (sum < most || !allowed(label)) continue;
             uint64_t hash = 0;
             if (sum == most) {
-                if (largest == 0) largest = mix(key + uint64_t(chosen) * kGamma);
-                if ((hash = mix(key + uint64_t(label) * kGamma)) <= largest) continue;
+                if (largest == 0) largest = mix(here + uint64_t(chosen) * kGamma);
+                if ((hash = mix(here + uint64_t(label) * kGamma)) <= largest) continue;
             }
             if (bounded && label != own && !loads.fits(label, graph.weights_of(node), bounds)) continue;
             chosen = label, most = sum, largest = hash;

@@ -2,13 +2,22 @@
 #pragma once
 #include <queue>
 
+#include "partition/balancing.hpp"
 #include "partition/cut_gains.hpp"
 #include "partition/node_heap.hpp"
 #include "partition/volume_gains.hpp"
 
 namespace kernels {
 
-constexpr int kBalancings = 16, kVolumeClimbs = 4;
+constexpr int kClimbs = 4, kManyMoved = 5;
+
+// What a climb did: the sum of gains, the moves that were kept, the nodes that it could move from the start.
+struct Climb {
+    int64_t gain, moves, boundary;
+
+    // A node moves once in a climb: where many did, their neighbours would move again.
+    bool has_moved_many() const { return kManyMoved * moves > boundary; }
+};
 
 // A node that waits for room in a part, with what it gains there.
 struct Waiting {
@@ -27,9 +36,10 @@ class HillClimbing {
         : state_(refinement), gains_(refinement), queue_(refinement.graph.nodes), waiting_(refinement.count) {}
 
     // Move the node of the largest gain again and again, each once, until `patience` moves brought nothing or as much
-    // was read as `kReadings` times the graph; moves after the largest sum of gains are undone. Returns that sum.
-    int64_t climb() {
+    // was read as `kReadings` times the graph; moves after the largest sum of gains are undone.
+    Climb climb() {
         enqueue_boundary();
+        const int64_t boundary = queue_.size();
         int64_t total = 0, best = 0;
         size_t kept = 0;
         // moving every node of a small graph costs more than the climb out of a small valley can gain
@@ -50,7 +60,7 @@ class HillClimbing {
             wake(from);
         }
         for (; moves_.size() > kept; moves_.pop_back()) state_.apply(moves_.back().first, moves_.back().second);
-        return best;
+        return {best, int64_t(kept), boundary};
     }
 
   private:
@@ -112,17 +122,17 @@ class HillClimbing {
     std::vector<std::pair<int32_t, int32_t>> moves_;
 };
 
-// Improve `parts` [nodes] in place: into `bounds` [count, constraints], then by a climb under the cut, with `volume` by
+// Improve `parts` [nodes] in place: into `bounds` [count, constraints], then by climbs under the cut, with `volume` by
 // further ones under the volume; `loads` [count, constraints] are those of the result.
 inline void refine(const WeightedGraph& graph, const int64_t* bounds, int64_t count, bool volume, int threads,
                    int32_t* parts, int64_t* loads) {
     Refinement refinement{graph, parts, {loads, graph.constraints}, bounds, count, threads};
     refinement.weigh();
-    for (int round = 0; round < kBalancings && refinement.balance(); ++round) {
-    }
-    HillClimbing<CutGains>(refinement).climb();
-    for (int climb = 0; volume && climb < kVolumeClimbs; ++climb)
-        if (HillClimbing<VolumeGains>(refinement).climb() == 0) break;
+    Balancing(refinement).run();
+    for (int climb = 0; climb < kClimbs; ++climb)
+        if (!HillClimbing<CutGains>(refinement).climb().has_moved_many()) break;
+    for (int climb = 0; volume && climb < kClimbs; ++climb)
+        if (HillClimbing<VolumeGains>(refinement).climb().gain == 0) break;
 }
 
 }  // namespace kernels

@@ -13,6 +13,7 @@ class NodeHeap {
     explicit NodeHeap(int64_t nodes) : places_(nodes, kAbsent) {}
 
     bool empty() const { return heap_.empty(); }
+    int64_t size() const { return int64_t(heap_.size()); }
     int32_t top() const { return heap_.front().node; }
     bool contains(int64_t node) const { return places_[node] >= 0; }
     bool retired(int64_t node) const { return places_[node] == kRetired; }

@@ -1,8 +1,5 @@
-// Moves of single nodes between parts that lower the cut, and moves out of parts that are too heavy.
+// Parts of nodes that are being improved: their loads, and what a node gains in another part.
 #pragma once
-#include <cmath>
-#include <limits>
-#include <numeric>
 
 #include "partition/weighted_graph.hpp"
 
@@ -80,72 +77,6 @@ struct Refinement {
         for (int64_t c = 0; c < graph.constraints; ++c)
             if (loads.of(part)[c] > bounds[part * graph.constraints + c]) return true;
         return false;
-    }
-
-    // How far a load is above its bound, as a share of the bound.
-    double excess(int64_t part, int64_t constraint, int64_t load) const {
-        const int64_t bound = bounds[part * graph.constraints + constraint];
-        return double(std::max(load - bound, int64_t(0))) / double(std::max(bound, int64_t(1)));
-    }
-
-    // What a move changes in the excess of both parts together; below 0 it helps.
-    double change_of(int64_t node, int32_t to) const {
-        const int32_t from = parts[node];
-        double change = 0;
-        for (int64_t c = 0; c < graph.constraints; ++c) {
-            const int64_t weight = graph.weights_of(node)[c];
-            change += excess(from, c, loads.of(from)[c] - weight) - excess(from, c, loads.of(from)[c]) +
-                      excess(to, c, loads.of(to)[c] + weight) - excess(to, c, loads.of(to)[c]);
-        }
-        return change;
-    }
-
-    // A move that lowers the excess, and what it costs: lost cut by what it lowers.
-    struct Relief {
-        int32_t part;
-        double price;
-    };
-
-    // The cheapest move of a node that lowers the excess; its own part where there is none.
-    Relief relief_of(int64_t node, LabelSums& sums) const {
-        sums.of_neighbours(graph, node, parts, count);
-        std::vector<int64_t>& ties = sums.spread(count);
-        Relief best{parts[node], 0};
-        for (int32_t part = 0; part < count; ++part) {
-            if (part == parts[node]) continue;
-            const double change = change_of(node, part);
-            if (change >= -1e-12) continue;
-            const double lost = double(ties[parts[node]] - ties[part]);
-            const double price = lost > 0 ? lost / -change : lost * -change;
-            if (best.part == parts[node] || price < best.price) best = {part, price};
-        }
-        return best;
-    }
-
-    // Move nodes where that lowers what parts are above their bounds, the cheapest first; one that makes room in one
-    // load may exceed another one by less. Returns whether a part is still too heavy and a node moved.
-    bool balance() {
-        std::vector<int32_t> nodes;
-        for (int64_t node = 0; node < graph.nodes; ++node)
-            if (is_heavy(parts[node])) nodes.push_back(int32_t(node));
-        if (nodes.empty()) return false;
-        std::vector<double> prices(graph.nodes, std::numeric_limits<double>::infinity());
-        for_each(int64_t(nodes.size()), threads, [&](int64_t i, LabelSums& own) {
-            const Relief relief = relief_of(nodes[i], own);
-            if (relief.part != parts[nodes[i]]) prices[nodes[i]] = relief.price;
-        });
-        std::erase_if(nodes, [&](int32_t node) { return std::isinf(prices[node]); });
-        std::stable_sort(nodes.begin(), nodes.end(), [&](int32_t a, int32_t b) { return prices[a] < prices[b]; });
-        LabelSums sums;
-        bool moved = false;
-        for (const int32_t node : nodes) {
-            if (!is_heavy(parts[node])) continue;
-            const Relief relief = relief_of(node, sums);
-            if (relief.part != parts[node]) apply(node, relief.part), moved = true;
-        }
-        bool heavy = false;
-        for (int64_t part = 0; part < count; ++part) heavy |= is_heavy(part);
-        return heavy && moved;
     }
 };
 
