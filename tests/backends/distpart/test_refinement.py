@@ -68,6 +68,18 @@ def test_the_cut_is_the_weight_of_edges_between_parts(nodes, edges, count, threa
     assert weighted.cut_of(parts, threads) == int(weighted.edge_weights[between].sum()) // 2
 
 
+@pytest.mark.parametrize("count", [3, 200])
+@pytest.mark.parametrize("constraints", [1, 2])
+def test_nodes_of_one_part_are_spread_over_all_within_the_bounds(count, constraints):
+    graph = grid(50)
+    weights = np.ones((graph.nodes, constraints), dtype=np.int64)
+    bounds = task_of(graph, count, weights).bounds
+    parts = np.full(graph.nodes, count - 1, dtype=np.int32)
+    loads = UndirectedGraph.of(graph.csr, weights, 1).refine(parts, count, bounds, 2)
+    np.testing.assert_array_equal(loads[:, 0], np.bincount(parts, minlength=count))
+    assert (loads <= bounds).all()
+
+
 def test_a_part_that_is_full_in_one_load_exchanges_nodes_for_those_of_another_load():
     nodes = 400
     heavy = np.arange(nodes) < nodes // 2

@@ -33,6 +33,7 @@ class Balancing {
 
   private:
     static constexpr int kRounds = 16, kExchanges = 6;
+    static constexpr int64_t kLooked = 64;
     static constexpr double kGain = 0.01, kTie = 1e-6;
 
     // A move that lowers the excess, and what it costs: lost cut by what it lowers.
@@ -84,20 +85,55 @@ class Balancing {
         return change;
     }
 
-    // The cheapest move of a node that lowers the excess; its own part where there is none.
+    // The share of its bounds that a part has reached, in the load in which that is largest.
+    double fullness(int64_t part) const {
+        double most = 0;
+        for (int64_t c = 0; c < state_.graph.constraints; ++c) {
+            const int64_t bound = state_.bounds[part * state_.graph.constraints + c];
+            most = std::max(most, double(state_.loads.of(part)[c]) / double(std::max(bound, int64_t(1))));
+        }
+        return most;
+    }
+
+    void sort_parts() {
+        std::vector<double> shares(state_.count);
+        for (int64_t part = 0; part < state_.count; ++part) shares[part] = fullness(part);
+        lightest_.resize(state_.count);
+        std::iota(lightest_.begin(), lightest_.end(), 0);
+        std::stable_sort(lightest_.begin(), lightest_.end(), [&](int32_t a, int32_t b) { return shares[a] < shares[b]; });
+        first_ = 0;
+    }
+
+    // Pass over parts that have filled up since they were sorted, where there are more than a node looks at.
+    void pass_full_parts() {
+        if (state_.count <= kLooked) return;
+        while (first_ < state_.count && fullness(lightest_[first_]) >= 1) ++first_;
+        if (first_ == state_.count) first_ = 0;
+    }
+
+    // The cheapest move of a node that lowers the excess, to a part that it has an edge to or to one of the lightest
+    // ones; its own part where there is none.
     Relief relief_of(int64_t node, LabelSums& sums) const {
         const int32_t own = state_.parts[node];
         sums.of_neighbours(state_.graph, node, state_.parts, state_.count);
-        std::vector<int64_t>& ties = sums.spread(state_.count);
+        int64_t inside = 0;
+        for (int64_t i = 0; i < sums.count(); ++i)
+            if (sums.label(i) == own) inside = sums.sum(i);
         Relief best{own, 0};
-        for (int32_t part = 0; part < state_.count; ++part) {
-            if (part == own) continue;
-            const double change = change_of(node, part);
-            if (change >= -1e-12) continue;
-            const double lost = double(ties[own] - ties[part]);
+        const auto consider = [&](int32_t part, int64_t ties) {
+            const double change = part == own ? 0 : change_of(node, part);
+            if (change >= -1e-12) return;
+            const double lost = double(inside - ties);
             // of moves that lose nothing, too, the one that lowers the excess most is the cheapest
             const double price = lost >= 0 ? (lost + kTie) / -change : lost * -change;
-            if (best.part == own || price < best.price) best = {part, price};
+            if (best.part == own || price < best.price || (price == best.price && part < best.part))
+                best = {part, price};
+        };
+        for (int64_t i = 0; i < sums.count(); ++i) consider(sums.label(i), sums.sum(i));
+        const int64_t end = std::min(first_ + kLooked, state_.count);
+        for (int64_t i = first_; i < end; ++i) {
+            consider(lightest_[i], 0);
+            if (lightest_[i] != own && state_.fits(node, lightest_[i])) break;  // no other one lowers the excess more
         }
         return best;
     }
@@ -109,6 +145,7 @@ class Balancing {
         for (int64_t node = 0; node < state_.graph.nodes; ++node)
             if (state_.is_heavy(state_.parts[node])) nodes.push_back(int32_t(node));
         if (nodes.empty()) return false;
+        sort_parts();
         std::vector<double> prices(state_.graph.nodes, std::numeric_limits<double>::infinity());
         for_each(int64_t(nodes.size()), state_.threads, [&](int64_t i, LabelSums& own) {
             const Relief relief = relief_of(nodes[i], own);
@@ -120,6 +157,7 @@ class Balancing {
         bool moved = false;
         for (const int32_t node : nodes) {
             if (!state_.is_heavy(state_.parts[node])) continue;
+            pass_full_parts();
             const Relief relief = relief_of(node, sums);
             if (relief.part != state_.parts[node]) state_.apply(node, relief.part), moved = true;
         }
@@ -130,6 +168,8 @@ class Balancing {
 
     Refinement& state_;
     std::vector<double> pressures_;  // of each load: what its excess counts
+    std::vector<int32_t> lightest_;  // all parts, the lightest first
+    int64_t first_ = 0;              // in `lightest_`: those before it are full
 };
 
 }  // namespace kernels
