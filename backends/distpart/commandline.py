@@ -3,6 +3,7 @@
 import argparse
 import errno
 import json
+import math
 import sys
 import tempfile
 import time
@@ -159,7 +160,15 @@ def _add_quality(options: argparse.ArgumentParser) -> None:
 
 def _add_resources(options: argparse.ArgumentParser) -> None:
     options.add_argument("--threads", type=int, default=1)
-    options.add_argument("--memory", type=float, default=2.0, help="GiB to work in (2)")
+    options.add_argument("--memory", type=_amount, default=2.0, help="GiB to work in (2)")
+
+
+def _amount(text: str) -> float:
+    """A finite number above 0."""
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not allowed: a number above 0 is needed")
+    return value
 
 
 def _add_dispatch(options: argparse.ArgumentParser, *, named: bool = True) -> None:
@@ -314,7 +323,11 @@ def _verify(parsed: Any) -> None:
 def _restore(parsed: Any) -> None:
     if parsed.output.exists():
         raise ValueError(f"{parsed.output} exists: choose another file")
-    restore(parsed.config, np.load(parsed.rows, mmap_mode="r", allow_pickle=False), parsed.type, parsed.output)
+    try:
+        rows = np.load(parsed.rows, mmap_mode="r", allow_pickle=False)
+    except ValueError:
+        raise ValueError(f"{parsed.rows} is no NumPy file of numbers: give rows that numpy.save has written") from None
+    restore(parsed.config, rows, parsed.type, parsed.output)
 
 
 def _dglpart(parsed: Any) -> None:

@@ -11,14 +11,14 @@ from backends.distpart.dispatch.part import EDGE_FEATURES, GRAPH, NODE_FEATURES
 from backends.distpart.typed_graph import GraphError, TypedGraph
 from datasets.files import write_atomic
 
-_NAME = re.compile(r"[A-Za-z0-9_]+")
+_NAME = re.compile(r"[A-Za-z0-9_]{1,200}")  # file names have at most 255 bytes
 
 
 def check_name(name: str) -> str:
     """Return a graph's name; raises GraphError for one that cannot name DGL's files and servers."""
     if not _NAME.fullmatch(name):
         raise GraphError(
-            f"graph name {name!r} is not allowed in DGL: name it by letters, digits and underscores (--name)"
+            f"graph name {name!r} is not allowed in DGL: name it by up to 200 letters, digits and underscores (--name)"
         )
     return name
 

@@ -88,6 +88,9 @@ class _Reader:
         sizes = [count if isinstance(count, list) else [count] for count in counts]
         if len(sizes) != len(self.fact(kinds)):
             raise GraphError(f"{self.path} counts {what} of {len(sizes)} types, {kinds} names {len(self.fact(kinds))}")
+        for kind, chunks in zip(self.fact(kinds), sizes, strict=True):
+            if not all(type(size) is int and size >= 0 for size in chunks):
+                raise GraphError(f"{self.path} counts {what} of {kind} as {chunks}: whole numbers from 0 on are needed")
         return sizes
 
     def column(self, entry: Any, sizes: list[int] | None, what: str) -> FileColumn:

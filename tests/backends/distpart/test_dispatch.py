@@ -233,6 +233,7 @@ def test_trainers_are_parts_of_parts(tmp_path):
     [
         ({"graph_name": "a-b"}, "letters, digits and underscores"),
         ({"graph_name": ""}, "letters, digits and underscores"),
+        ({"graph_name": "a" * 201}, "up to 200 letters"),
         ({"num_parts": 0}, "at least 1"),
         ({"num_parts": 10_000}, "parts are more than the 40 nodes"),
         ({"part_method": "best"}, "one of multilevel"),

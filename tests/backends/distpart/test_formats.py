@@ -132,6 +132,8 @@ SPOILT = {
         ),
         "neither num_nodes_per_chunk",
     ),
+    "counts of text": (spoil_metadata("num_nodes_per_chunk", ["x", [3], [4]]), "nodes of author as .*whole numbers"),
+    "half a node": (spoil_metadata("num_nodes_per_chunk", [[15, 15.5], [3], [4]]), "nodes of author as .*whole"),
     "a type too many": (spoil_metadata("node_type", ["author", "paper", "venue", "x"]), "counts nodes of 3 types"),
     "a type twice": (spoil_metadata("node_type", ["author", "paper", "paper"]), "paper is named twice"),
     "an unknown end": (

@@ -16,7 +16,7 @@ from backends.kernels.growing import Storage
 from backends.kernels.partition import UndirectedGraph
 from harness.measure.clock import Clock
 from tests.backends.distpart.graphs import homogeneous
-from tests.backends.distpart.test_assignments import grid, star
+from tests.backends.distpart.plain_graphs import grid, star
 from tests.graphs import awkward_graph
 
 pytestmark = pytest.mark.skipif(extension is None, reason="the kernels are not built")
@@ -55,3 +55,26 @@ def test_classes_of_nodes_in_files_are_balanced(tmp_path):
     assert main(["assign", str(chunks), "-p", "2", "-o", str(out), "--balance", "train_mask"]) == 0
     parts = np.loadtxt(out / "_N.txt", dtype=np.int64)
     assert np.bincount(parts[mask == 1]).max() <= 52 and np.bincount(parts[mask == 0]).max() <= 155
+
+
+def test_what_a_killed_command_unpacked_is_removed_by_the_next_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "no such folder"))  # nothing lies in the system's folder
+    write_chunked(homogeneous(5, 400, 2000), tmp_path / "chunks", 3)
+    left = tmp_path / ".out.workspace"
+    left.mkdir()
+    (left / "edges-0.npy").write_bytes(b"cut")
+    assert main(["assign", str(tmp_path / "chunks"), "-p", "2", "-o", str(tmp_path / "out"), "--memory", "0.001"]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["chunks", "out"]
+
+
+@pytest.mark.parametrize("memory", ["0", "-1", "nan", "inf", "much"])
+def test_memory_is_a_number_above_0(memory, tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["assign", "cora", "-p", "2", "-o", str(tmp_path / "out"), "--memory", memory])
+    assert memory in capsys.readouterr().err
+
+
+def test_rows_that_are_no_numpy_file_are_refused_by_name(tmp_path, capsys):
+    (tmp_path / "rows.txt").write_text("x")
+    assert main(["restore", "toy.json", str(tmp_path / "rows.txt"), "-o", str(tmp_path / "out.npy")]) == 2
+    assert "rows.txt is no NumPy file" in capsys.readouterr().err
