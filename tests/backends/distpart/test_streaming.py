@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(extension is None, reason="the kernels are not b
 
 
 def streamed(graph, count, bounds, slope, passes):
-    """The definition: of the parts with room the most attractive, the lightest, the first; without room the lightest."""
+    """Of the parts with room the most attractive, the lightest, the first; without room the lightest."""
     parts, loads = np.full(graph.nodes, -1), np.zeros((count, graph.node_weights.shape[1]), dtype=np.int64)
     for node in list(range(graph.nodes)) * passes:
         weights = graph.node_weights[node]
