@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from backends.distpart.dispatch.job import RUN_ON, UNKNOWN, DispatchJob, Dispatc
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.files.assignment import read_assignment, write_assignment
 from backends.distpart.files.chunked import FORMATS, read_chunked, write_chunked
+from backends.distpart.files.columns import mapped
 from backends.distpart.partition_graph import write_partition
 from backends.distpart.restore import restore
 from backends.distpart.typed_graph import GraphError, TypedGraph, typed_graph
@@ -165,10 +166,10 @@ def _add_resources(options: argparse.ArgumentParser) -> None:
 
 def _amount(text: str) -> float:
     """A finite number above 0."""
-    value = float(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text} is not allowed: a number above 0 is needed")
-    return value
+    with suppress(ValueError):
+        if 0 < (value := float(text)) < math.inf:
+            return value
+    raise argparse.ArgumentTypeError(f"{text} is not allowed: a number above 0 is needed")
 
 
 def _add_dispatch(options: argparse.ArgumentParser, *, named: bool = True) -> None:
@@ -323,11 +324,7 @@ def _verify(parsed: Any) -> None:
 def _restore(parsed: Any) -> None:
     if parsed.output.exists():
         raise ValueError(f"{parsed.output} exists: choose another file")
-    try:
-        rows = np.load(parsed.rows, mmap_mode="r", allow_pickle=False)
-    except ValueError:
-        raise ValueError(f"{parsed.rows} is no NumPy file of numbers: give rows that numpy.save has written") from None
-    restore(parsed.config, rows, parsed.type, parsed.output)
+    restore(parsed.config, mapped(parsed.rows, str(parsed.rows)), parsed.type, parsed.output)
 
 
 def _dglpart(parsed: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from harness.report import figures
 from harness.report.content import Figure, Page, linked_records, walk
 from harness.report.history import headlines
-from harness.report.pages.comparison import comparison_page, other_protocol_page
+from harness.report.pages.comparison import comparison_pages, other_protocol_pages
 from harness.report.pages.epochs import epochs_page
 from harness.report.pages.front import front_page
 from harness.report.pages.history import history_page
@@ -60,7 +60,7 @@ def pages(results: Path, records: list[StoredRecord]) -> Iterator[Page]:
 def table_pages(reported: Reported, environments: Mapping[str, Mapping[str, Any]]) -> Iterator[Page]:
     """The pages of tables: of the newest protocol, of each suite, of each older protocol."""
     if reported.trained:
-        yield comparison_page(reported.trained, environments)
+        yield from comparison_pages(reported.trained, environments)
     if reported.multiplied:
         yield kernels_page(reported.multiplied, environments)
     if reported.full:
@@ -68,7 +68,7 @@ def table_pages(reported: Reported, environments: Mapping[str, Mapping[str, Any]
     for machines in reported.suites.values():
         yield suite_page(machines, environments)
     for datasets in reported.superseded.values():
-        yield other_protocol_page(datasets, environments, reported.protocol)
+        yield from other_protocol_pages(datasets, environments, reported.protocol)
 
 
 def _texts(built: Iterable[Page], out: Path) -> Iterator[tuple[str, str]]:

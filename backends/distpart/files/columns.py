@@ -24,7 +24,7 @@ class FileColumn:
 
     @cached_property
     def _arrays(self) -> list[NDArray[Any]]:
-        arrays = [_mapped(file, name) for file, name in zip(self.files, self.names, strict=True)]
+        arrays = [mapped(file, name) for file, name in zip(self.files, self.names, strict=True)]
         filled = [i for i, array in enumerate(arrays) if len(array)] or [0]  # an empty text says nothing of its type
         first = arrays[filled[0]]
         for i in filled:
@@ -86,9 +86,10 @@ class FileColumn:
         return out
 
 
-def _mapped(file: Path, name: str) -> NDArray[Any]:
+def mapped(file: Path, name: str) -> NDArray[Any]:
+    """Map a NumPy file of numbers, which messages call ``name``; raises GraphError where it is none."""
     try:
-        array: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+        array: NDArray[Any] = np.lib.format.open_memmap(file, mode="r")
     except FileNotFoundError as error:
         raise GraphError(f"{name} does not exist") from error
     except (ValueError, EOFError, OSError) as error:

@@ -1,6 +1,7 @@
-"""Page of all trainings and inferences: every engine in every form, by data set, model and what was timed."""
+"""Pages of all trainings and inferences: a summary, and for each data set every engine in every form."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from harness.report import figures, formats, speedups, tables
@@ -50,8 +51,9 @@ LEGEND = {
     "record's parity says otherwise",
 }
 INTRODUCTION = (
-    "Every engine in every form, by data set, model and what was timed. The summary has a row per table: our "
-    "fastest form beside the fastest form of any peer that was measured in turns with it, in the same group."
+    "Every engine in every form, by data set, model and what was timed; each data set has a page of tables. The "
+    "summary has a row per table: our fastest form beside the fastest form of any peer that was measured in turns "
+    "with it, in the same group."
 )
 SYNTHETIC = term(
     "synthetic",
@@ -66,14 +68,16 @@ RECOVERED = term(
 )
 
 
-def comparison_page(datasets: Sequence[DatasetComparisons], environments: Mapping[str, Mapping[str, Any]]) -> Page:
-    """Overview and summary over all tables, then each data set with its tables."""
-    return Page("comparison", "Comparison", [Paragraph(INTRODUCTION), *_content(datasets, environments)])
+def comparison_pages(
+    datasets: Sequence[DatasetComparisons], environments: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Page]:
+    """Overview and summary over all tables, then a page of tables for each data set."""
+    yield from _pages("comparison", "Comparison", INTRODUCTION, datasets, environments)
 
 
-def other_protocol_page(
+def other_protocol_pages(
     datasets: Sequence[DatasetComparisons], environments: Mapping[str, Mapping[str, Any]], newest: int
-) -> Page:
+) -> Iterator[Page]:
     """The same for all records of a protocol that is not the newest with good records."""
     protocol = datasets[0].scope.protocol
     reason = "of which no record is good" if protocol > newest else f"which protocol {newest} has superseded"
@@ -82,19 +86,32 @@ def other_protocol_page(
         "other pages leave them out. "
     )
     introduction: Text = [INTRODUCTION, remark, Hyperlink(page="history"), " has every headline by date."]
-    content = [Paragraph(introduction), *_content(datasets, environments, current=False)]
-    return Page(f"protocol-{protocol}", f"Records of protocol {protocol}", content)
+    title = f"Records of protocol {protocol}"
+    yield from _pages(f"protocol-{protocol}", title, introduction, datasets, environments, current=False)
 
 
-def _content(
-    datasets: Sequence[DatasetComparisons], environments: Mapping[str, Mapping[str, Any]], current: bool = True
-) -> list[Block]:
-    return [
-        Section("Summary", on_each_machine(datasets, _summary)),
-        Section("The tables", [Bullets([_entry(dataset) for dataset in datasets]), _legend(datasets)]),
-        *[_dataset(dataset, current) for dataset in datasets],
-        provenance.environments_of(datasets, environments),
-    ]
+def tables_page(page: str, dataset: DatasetComparisons) -> str:
+    """Name of the page with a data set's tables, to which ``page`` is the summary."""
+    return f"{page}-{dataset.name}"
+
+
+def _pages(
+    name: str,
+    title: str,
+    introduction: Text,
+    datasets: Sequence[DatasetComparisons],
+    environments: Mapping[str, Mapping[str, Any]],
+    current: bool = True,
+) -> Iterator[Page]:
+    summary = Section("Summary", on_each_machine(datasets, _summary))
+    entries = Section("The tables", [Bullets([_entry(name, dataset) for dataset in datasets]), _legend(datasets)])
+    yield Page(name, title, [Paragraph(introduction), summary, entries])
+    for _, group in groupby(datasets, lambda dataset: dataset.name):
+        machines = list(group)
+        reading: Text = ["The summary over all data sets, and how to read the tables: ", Hyperlink(page=name), "."]
+        tables_of_each = [_dataset(dataset, current) for dataset in machines]
+        content = [Paragraph(reading), *tables_of_each, provenance.environments_of(machines, environments)]
+        yield Page(tables_page(name, machines[0]), f"{title}: {machines[0].name}", content)
 
 
 def _summary(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]:
@@ -112,9 +129,9 @@ def _summary(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]
     return [speedups.overview(datasets), Paragraph(term("times as fast", meaning)), means]
 
 
-def _entry(dataset: DatasetComparisons) -> list[Span]:
+def _entry(name: str, dataset: DatasetComparisons) -> list[Span]:
     synthetic = " (synthetic)" if dataset.facts.get("synthetic") else ""
-    link = Hyperlink(dataset.name, anchor=dataset.anchor)
+    link = Hyperlink(dataset.name, tables_page(name, dataset), dataset.anchor)
     return [link, f"{synthetic} on {dataset.machine}: {len(dataset.comparisons)} tables"]
 
 

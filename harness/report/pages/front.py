@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from harness.report.comparisons import DatasetComparisons
 from harness.report.content import Block, Cell, Code, Column, Details, Hyperlink, Page, Paragraph, Section, Span, Table
-from harness.report.pages import epochs, kernels
+from harness.report.pages import comparison, epochs, kernels
 from harness.report.reported import Reported
 from harness.report.scopes import machines_of, on_each_machine
 from harness.report.suites.records import SuiteRecords
@@ -54,7 +54,7 @@ def _pages(reported: Reported) -> Table:
         "epochs": "full-batch epochs by depth: ours and the fastest peer, the dense floor, memory",
         **{name: _suite(machines, reported.protocol) for name, machines in reported.suites.items()},
         "comparison": "epoch time with interval and ratio to the fastest peer, phases, hit rate, "
-        "scores beside published ones, memory",
+        "scores beside published ones, memory; a page for each data set",
         "history": "each headline by date and commit, superseded records",
         **{f"protocol-{number}": f"all tables of protocol {number}" for number in reported.superseded},
     }
@@ -74,14 +74,15 @@ def _parts(trained: Sequence[DatasetComparisons]) -> list[Span]:
     known = [dataset for dataset in trained if any(row.parts() for row in dataset.rows)]
     spans: list[Span] = []
     for dataset in known:
-        link = Hyperlink(f"{dataset.name} on {dataset.machine}", "comparison", dataset.anchor)
+        page = comparison.tables_page("comparison", dataset)
+        link = Hyperlink(f"{dataset.name} on {dataset.machine}", page, dataset.anchor)
         spans += [", ", link] if spans else [link]
     return spans
 
 
 def _datasets(trained: Sequence[DatasetComparisons], multiplied: Sequence[DatasetComparisons]) -> Details:
     rows = [_dataset(dataset, "kernels", ", one aggregation") for dataset in multiplied]
-    rows += [_dataset(dataset, "comparison", "") for dataset in trained]
+    rows += [_dataset(dataset, comparison.tables_page("comparison", dataset), "") for dataset in trained]
     heads = [*_left("data set", "machine"), *[Column(title) for title in ("tables", "rows", "rows without a result")]]
     return Details("Data sets", [Table(heads, rows)])
 

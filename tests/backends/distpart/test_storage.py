@@ -71,10 +71,16 @@ def test_what_a_killed_command_unpacked_is_removed_by_the_next_one(tmp_path, mon
 def test_memory_is_a_number_above_0(memory, tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["assign", "cora", "-p", "2", "-o", str(tmp_path / "out"), "--memory", memory])
-    assert memory in capsys.readouterr().err
+    assert f"{memory} is not allowed: a number above 0 is needed" in capsys.readouterr().err
 
 
-def test_rows_that_are_no_numpy_file_are_refused_by_name(tmp_path, capsys):
-    (tmp_path / "rows.txt").write_text("x")
-    assert main(["restore", "toy.json", str(tmp_path / "rows.txt"), "-o", str(tmp_path / "out.npy")]) == 2
-    assert "rows.txt is no NumPy file" in capsys.readouterr().err
+@pytest.mark.parametrize("content", [b"x", b"", b"PK\x03\x04"])
+def test_rows_that_are_no_numpy_file_are_refused_by_name(content, tmp_path, capsys):
+    (tmp_path / "rows.npy").write_bytes(content)
+    assert main(["restore", "toy.json", str(tmp_path / "rows.npy"), "-o", str(tmp_path / "out.npy")]) == 2
+    assert "rows.npy is no NumPy file" in capsys.readouterr().err
+
+
+def test_a_graph_that_does_not_exist_leaves_no_folder(tmp_path):
+    assert main(["assign", "nothing", "-p", "2", "-o", str(tmp_path / "new" / "out")]) == 2
+    assert not list(tmp_path.iterdir())

@@ -26,3 +26,9 @@ def numbers(line: str) -> list[str]:
 
 def line_with(page: str, start: str) -> list[str]:
     return numbers(next(line for line in page.splitlines() if line.startswith(f"| {start}")))
+
+
+def comparison_text(reports: Path) -> str:
+    """The summary, then the tables of all data sets."""
+    pages = [reports / "comparison.md", *sorted(reports.glob("comparison-*.md"))]
+    return "\n".join(page.read_text() for page in pages)

@@ -103,6 +103,12 @@ def test_a_second_renderer_writes_every_cell_of_every_page(committed_pages: list
         assert escaped <= in_markdown, sorted(escaped - in_markdown)[:3]
 
 
+def test_no_page_is_too_long_to_be_read(committed_pages: list[Page]) -> None:
+    for page in committed_pages:
+        size = len(markdown.render(page, ROOT / "reports").encode())
+        assert size < 512 * 1024, f"{page.name} has {size:,} bytes: divide it, as the comparison is by data set"
+
+
 def _linked(cell: Cell) -> bool:
     return not isinstance(cell, Value) and any(isinstance(span, Hyperlink) for span in spans(cell))
 

@@ -7,7 +7,7 @@ import pytest
 
 from harness.report.write import write_reports
 from tests import factory
-from tests.harness.report.aggregations import line_with
+from tests.harness.report.aggregations import comparison_text, line_with
 
 ROWS = (
     ("blocksparse", "fused", 0.010),
@@ -25,8 +25,8 @@ def write(results: Path, task: str, rows: Any = ROWS) -> tuple[str, str]:
         record = factory.record(backend, 0, seconds, config=config, dataset=factory.DATASET | {"task": task})
         factory.write(results, record, folder=f"{backend}-{loss}")
     write_reports(results, results.parent / "reports")
-    epochs, comparison = (results.parent / "reports" / f"{name}.md" for name in ("epochs", "comparison"))
-    return epochs.read_text(), comparison.read_text()
+    reports = results.parent / "reports"
+    return (reports / "epochs.md").read_text(), comparison_text(reports)
 
 
 @pytest.mark.parametrize("task", ["multilabel", "multiclass"])

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from harness.report import speedups
-from tests.harness.report.aggregations import line_with
+from tests.harness.report.aggregations import comparison_text, line_with
 
 
 def test_the_summary_has_a_line_per_table_with_both_times_and_scores(page: tuple[Path, str]) -> None:
-    text = (page[0] / "reports" / "comparison.md").read_text()
+    text = comparison_text(page[0] / "reports")
     ours, time, of_peer, peer, factor, *plain, our_score, score = line_with(
         text[text.index("## Summary") :], "cora: gat, "
     )[1:]

@@ -9,6 +9,7 @@ import pytest
 from harness.report.write import write_reports
 from harness.store.files import find_records
 from harness.store.record import RecordError
+from tests.harness.report.aggregations import comparison_text
 
 
 def test_twice_the_same_bytes_wherever_the_folder_lies(results: Path, tmp_path: Path) -> None:
@@ -17,15 +18,15 @@ def test_twice_the_same_bytes_wherever_the_folder_lies(results: Path, tmp_path: 
     shutil.copytree(results, tmp_path / "elsewhere" / "results")
     moved = write_reports(tmp_path / "elsewhere" / "results", tmp_path / "elsewhere" / "reports")
     assert first == again == {path.name: path.read_bytes() for path in moved}
-    assert {"README.md", "comparison.md"} < set(first)
+    assert {"README.md", "comparison.md", "comparison-cora.md"} < set(first)
     assert any(name.endswith(".svg") for name in first)
     assert b"o not edit" in first["comparison.md"]
 
 
 def test_every_record_that_counts_is_linked(results: Path, tmp_path: Path) -> None:
     write_reports(results, tmp_path / "reports")
-    page = tmp_path / "reports" / "comparison.md"
-    linked = {(page.parent / link).resolve() for link in re.findall(r"\]\((\S+seed=\S+?\.json)\)", page.read_text())}
+    links = re.findall(r"\]\((\S+seed=\S+?\.json)\)", comparison_text(tmp_path / "reports"))
+    linked = {(tmp_path / "reports" / link).resolve() for link in links}
     assert linked == {path.resolve() for path, _ in find_records(results)}
 
 

@@ -101,14 +101,14 @@ class Balancing {
         lightest_.resize(state_.count);
         std::iota(lightest_.begin(), lightest_.end(), 0);
         std::stable_sort(lightest_.begin(), lightest_.end(), [&](int32_t a, int32_t b) { return shares[a] < shares[b]; });
-        first_ = 0;
+        first_ = 0, passes_ = state_.count > kLooked;
     }
 
-    // Pass over parts that have filled up since they were sorted, where there are more than a node looks at.
+    // Pass over parts that have filled up since they were sorted, where there are more than a node looks at; not again
+    // once all are full.
     void pass_full_parts() {
-        if (state_.count <= kLooked) return;
-        while (first_ < state_.count && fullness(lightest_[first_]) >= 1) ++first_;
-        if (first_ == state_.count) first_ = 0;
+        while (passes_ && fullness(lightest_[first_]) >= 1)
+            if (++first_ == state_.count) first_ = 0, passes_ = false;
     }
 
     // The cheapest move of a node that lowers the excess, to a part that it has an edge to or to one of the lightest
@@ -170,6 +170,7 @@ class Balancing {
     std::vector<double> pressures_;  // of each load: what its excess counts
     std::vector<int32_t> lightest_;  // all parts, the lightest first
     int64_t first_ = 0;              // in `lightest_`: those before it are full
+    bool passes_ = false;            // whether `first_` goes on
 };
 
 }  // namespace kernels

@@ -9,6 +9,7 @@ import pytest
 from harness.report.content import NOTHING
 from harness.report.write import write_reports
 from tests import factory
+from tests.harness.report.aggregations import comparison_text
 from tests.harness.report.labelled_rows import rows_by_label
 
 
@@ -25,7 +26,7 @@ def main_table(page: str) -> str:
 
 def test_a_failed_row_shows_its_status_and_never_a_number(results: Path, tmp_path: Path) -> None:
     write_reports(results, tmp_path / "reports")
-    page = (tmp_path / "reports" / "comparison.md").read_text()
+    page = comparison_text(tmp_path / "reports")
     cells = line_of(main_table(page), "pyg compile")
     assert cells[1].startswith("✗ oom: it ended as oom \\| on purpose")
     assert cells[2] == "0 of 3"
@@ -36,7 +37,7 @@ def test_a_failed_row_shows_its_status_and_never_a_number(results: Path, tmp_pat
 
 def test_a_row_shows_what_its_records_hold(results: Path, tmp_path: Path) -> None:
     write_reports(results, tmp_path / "reports")
-    cells = line_of(main_table((tmp_path / "reports" / "comparison.md").read_text()), "agl")
+    cells = line_of(main_table(comparison_text(tmp_path / "reports")), "agl")
     time, n, ratio, limit, reuse, hit_rate, score, published, until, memory, first_call = cells[1:]
     assert (limit, reuse) == (NOTHING, NOTHING)
     low, high = map(float, re.findall(r"\[([\d.]+), ([\d.]+); 75 %\]", time)[0])
@@ -58,7 +59,7 @@ def test_time_to_accuracy_has_a_column_only_where_a_target_was_reached(tmp_path:
         for values in records:
             factory.write(tmp_path / folder, values)
         write_reports(tmp_path / folder, tmp_path / "reports" / folder)
-    page, bare = ((tmp_path / "reports" / folder / "comparison.md").read_text() for folder in ("both", "none"))
+    page, bare = (comparison_text(tmp_path / "reports" / folder) for folder in ("both", "none"))
     assert line_of(main_table(page), "agl")[9] == NOTHING and line_of(main_table(page), "dgl")[9].endswith(" s")
     assert "time to accuracy" not in main_table(bare) and len(line_of(main_table(bare), "agl")) == 11
 
@@ -69,7 +70,7 @@ def test_limits_and_structure_are_shown_where_they_are_known(tmp_path: Path) -> 
     structure = {"density": 0.00144, "tiles": {"<1": 0.9, ">10": 0.1}, "degrees": degrees}
     factory.write(tmp_path / "results", values | {"dataset": values["dataset"] | {"structure": structure}})
     write_reports(tmp_path / "results", tmp_path / "reports")
-    page = (tmp_path / "reports" / "comparison.md").read_text()
+    page = comparison_text(tmp_path / "reports")
     assert line_of(main_table(page), "agl")[4:6] == ["42%", "1.75"]
     assert "Density 1.44e-03; in-degree median 3, mean 3.9, largest 168" in page
 
@@ -80,14 +81,17 @@ def test_what_an_epochs_seconds_are_for_is_drawn_and_listed_where_it_is_known(tm
     factory.write(tmp_path / "results", values | {"facts": values["facts"] | {"parts": parts, "torch_calls": 63}})
     factory.write(tmp_path / "results", factory.record("dgl", 0, 0.2))
     write_reports(tmp_path / "results", tmp_path / "reports")
-    page = (tmp_path / "reports" / "comparison.md").read_text()
+    page = comparison_text(tmp_path / "reports")
     table = page[page.index("What an epoch's seconds are for</summary>") :]
     assert line_of(table.replace("ms", ""), "agl")[1:] == ["11", "62.5", "20", "63"]
     assert "| dgl" not in table[: table.index("</details>")]
     (picture,) = (tmp_path / "reports" / "figures").glob("*-parts.svg")
     assert all(name in picture.read_text() for name in parts)
     front = (tmp_path / "reports" / "README.md").read_text()
-    assert "What an epoch's seconds are for" in front and "(comparison.md#" in front[front.index("seconds are for") :]
+    assert (
+        "What an epoch's seconds are for" in front
+        and "(comparison-cora.md#cora-" in front[front.index("seconds are for") :]
+    )
 
 
 def test_extrapolated_epochs_are_scaled_and_marked(tmp_path: Path) -> None:
@@ -98,7 +102,7 @@ def test_extrapolated_epochs_are_scaled_and_marked(tmp_path: Path) -> None:
     assert row.time.median == pytest.approx(0.125, rel=0.03)
     assert sum(row.phases().values()) == pytest.approx(row.time.median, rel=0.03)
     write_reports(tmp_path / "results", tmp_path / "reports")
-    page = (tmp_path / "reports" / "comparison.md").read_text()
+    page = comparison_text(tmp_path / "reports")
     assert "extrapolated from 1/12.5 of its batches" in page
     assert "≈" in line_of(main_table(page), "agl")[1]
 
@@ -118,7 +122,7 @@ def test_notes_on_the_data_stand_on_the_page(tmp_path: Path, change: dict[str, A
         values["dataset"] |= extra
         factory.write(tmp_path / results, values)
         write_reports(tmp_path / results, tmp_path / f"{results} reports")
-        page = (tmp_path / f"{results} reports" / "comparison.md").read_text()
+        page = comparison_text(tmp_path / f"{results} reports")
         assert (sentence in page) == (results == "with")
 
 
@@ -126,14 +130,14 @@ def test_recovered_data_stand_beside_no_published_score(tmp_path: Path) -> None:
     values = factory.record("agl", config=factory.config("agl", dataset={"name": "ppi_recovered"}))
     factory.write(tmp_path / "results", values)
     write_reports(tmp_path / "results", tmp_path / "reports")
-    page = (tmp_path / "reports" / "comparison.md").read_text()
+    page = comparison_text(tmp_path / "reports")
     assert "never with published PPI scores" in page
     assert line_of(main_table(page), "agl")[8] == NOTHING
 
 
 def test_one_command_for_rows_that_differ_in_the_backend_only(results: Path, tmp_path: Path) -> None:
     write_reports(results, tmp_path / "reports")
-    page = (tmp_path / "reports" / "comparison.md").read_text()
+    page = comparison_text(tmp_path / "reports")
     commands = [line for line in page.splitlines() if line.startswith("python -m harness -m")]
     assert any(line.endswith("seed=0,1,2") and "backend=agl,dgl,pyg " in line for line in commands)
 
@@ -144,5 +148,5 @@ def test_missing_values_are_dashes_not_zeros(tmp_path: Path) -> None:
         del values[key]
     factory.write(tmp_path / "results", values)
     write_reports(tmp_path / "results", tmp_path / "reports")
-    cells = line_of(main_table((tmp_path / "reports" / "comparison.md").read_text()), "agl")
+    cells = line_of(main_table(comparison_text(tmp_path / "reports")), "agl")
     assert set(cells[3:-1]) == {NOTHING}

@@ -6,12 +6,12 @@ import pytest
 
 from harness.report.write import write_reports
 from tests import factory
-from tests.harness.report.aggregations import line_with
+from tests.harness.report.aggregations import comparison_text, line_with
 
 
 def test_training_stays_on_the_pages_of_training(page: tuple[Path, str]) -> None:
     folder = page[0] / "reports"
-    comparison, epochs = ((folder / name).read_text() for name in ("comparison.md", "epochs.md"))
+    comparison, epochs = comparison_text(folder), (folder / "epochs.md").read_text()
     assert "spmm" not in comparison.partition("## Environments")[0].partition("## Summary")[2]
     cells = line_with(epochs, "gat, 2 layers (agl)")
     assert float(cells[4].rstrip("x")) == pytest.approx(3, rel=0.1)
@@ -27,7 +27,7 @@ def test_runs_for_scores_make_no_row_of_epochs(tmp_path: Path) -> None:
         factory.write(tmp_path, factory.record(backend, 0, seconds, config=config))
     write_reports(tmp_path, tmp_path / "reports")
     assert not (tmp_path / "reports" / "epochs.md").exists()
-    summary = (tmp_path / "reports" / "comparison.md").read_text().partition("## Summary")[2]
+    summary = comparison_text(tmp_path / "reports").partition("## Summary")[2]
     assert "3x" not in summary.partition("## cora")[0]
 
 
