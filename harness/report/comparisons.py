@@ -31,6 +31,11 @@ class Comparison:
         return str(self.rows[0].record["config"]["scenario"]["name"])
 
     @property
+    def ranks(self) -> bool:
+        """Whether seconds alone rank the rows: they do not where each row's result is of another quality."""
+        return not divides_nodes(self.rows[0].record["config"])
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The settings that all rows share, with dotted keys, and the suites that measured them."""
         shared = shared_settings(self.rows[0].record["config"])
@@ -118,14 +123,20 @@ def shared_settings(config: Mapping[str, Any]) -> dict[str, Any]:
         "training": {key: value for key, value in config["training"].items() if key not in free},
         "order": config.get("order", {}) if config["scenario"]["name"] == "spmm" else {},
         "measure": {key: value for key, value in config.get("measure", {}).items() if key != "deadline_seconds"},
-        "scenario": {"train_to_end": config["scenario"].get("train_to_end")} | _division(config["scenario"]),
+        "scenario": {"train_to_end": config["scenario"].get("train_to_end")} | _division(config),
     }
 
 
-def _division(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """How a scenario divides the nodes; nothing in scenarios that do not."""
-    if scenario["name"] not in ("partition", "dispatch"):
+def divides_nodes(config: Mapping[str, Any]) -> bool:
+    """Whether a cell assigns nodes to parts, which engines do in different quality."""
+    return config["scenario"]["name"] in ("partition", "dispatch")
+
+
+def _division(config: Mapping[str, Any]) -> dict[str, Any]:
+    """How a cell divides the nodes; nothing for those that do not."""
+    if not divides_nodes(config):
         return {}
+    scenario = config["scenario"]
     return {key: scenario.get(key, default) for key, default in DIVISION.items()}
 
 
@@ -161,7 +172,7 @@ def comparison_title(config: Mapping[str, Any]) -> str:
 
 def _form(config: Mapping[str, Any]) -> str:
     """Batches and depth of a training or inference; width, heads and order of one aggregation; parts and what for."""
-    if division := _division(config["scenario"]):
+    if division := _division(config):
         objective = [str(division["objective"])] if division["objective"] != "cut" else []
         loads = [" and ".join(division["balance"])] if division["balance"] != ["nodes"] else []
         return ", ".join([f"{division['parts']} parts", *objective, *loads])

@@ -8,7 +8,7 @@ from typing import Any
 
 from datasets.hashes import digest
 from harness.planning.schema import ModelConfig, TrainingConfig
-from harness.report.comparisons import comparison_title, shared_settings
+from harness.report.comparisons import comparison_title, divides_nodes, shared_settings
 from harness.report.rows import Row, rows
 from harness.report.scopes import Scope, scope_of
 from harness.report.speedups import fastest_of_ours
@@ -41,9 +41,11 @@ class Headline:
 
 
 def headlines(results: Path, records: Iterable[StoredRecord], environments: Environments) -> list[Headline]:
-    """Every timed call of which ours and a peer were measured in turns, by data set and title."""
+    """Every timed call of equal results of which ours and a peer were measured in turns, by data set and title."""
     tables: dict[str, list[StoredRecord]] = {}
     for path, record in records:
+        if divides_nodes(record["config"]):  # their seconds alone rank nothing
+            continue
         tables.setdefault(digest(_settings(record["config"])), []).append((path, record))
     measured = [(table, points) for table in tables.values() if (points := _points(results, table, environments))]
     configs = [table[0][1]["config"] for table, _ in measured]

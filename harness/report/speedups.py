@@ -59,7 +59,7 @@ class Speedup:
 
 
 def speedups(datasets: Iterable[DatasetComparisons]) -> Iterator[Speedup]:
-    """Yield one per comparison in which an engine of ours and a peer were measured in the same group.
+    """Yield one per comparison that ranks, in which an engine of ours and a peer were measured in the same group.
 
     Of comparisons that differ in their suite alone, the one with the fastest form of a peer: a suite for scores may
     have peers as their examples run them. Raises ValueError for data sets of several machines or protocols, whose
@@ -67,7 +67,7 @@ def speedups(datasets: Iterable[DatasetComparisons]) -> Iterator[Speedup]:
     """
     strictest: dict[tuple[str, str], Speedup] = {}
     for dataset in one_scope(list(datasets)):
-        for comparison in dataset.comparisons:
+        for comparison in (one for one in dataset.comparisons if one.ranks):
             ours = fastest_of_ours(comparison.rows)
             peer = next((row for row in comparison.rows if ours and row.label == ours.ratio_to), None)
             if ours is None or peer is None:

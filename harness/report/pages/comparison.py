@@ -55,6 +55,10 @@ INTRODUCTION = (
     "summary has a row per table: our fastest form beside the fastest form of any peer that was measured in turns "
     "with it, in the same group."
 )
+UNRANKED = (
+    "Each row's assignment is of another quality: its seconds rank nothing without the cut and the balance, which "
+    "stand beside them on the pages of the suites. No mean and no headline counts them."
+)
 SYNTHETIC = term(
     "synthetic",
     "a generated graph. Its counts and degree skew follow published ones: its times hold for a graph of that shape, "
@@ -110,12 +114,12 @@ def _pages(
         machines = list(group)
         reading: Text = ["The summary over all data sets, and how to read the tables: ", Hyperlink(page=name), "."]
         tables_of_each = [_dataset(dataset, current) for dataset in machines]
-        content = [Paragraph(reading), *tables_of_each, provenance.environments_of(machines, environments)]
+        content: list[Block] = [Paragraph(reading), *tables_of_each, provenance.environments_of(machines, environments)]
         yield Page(tables_page(name, machines[0]), f"{title}: {machines[0].name}", content)
 
 
 def _summary(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]:
-    rows = [comparison.rows for dataset in datasets for comparison in dataset.comparisons]
+    rows = [comparison.rows for dataset in datasets for comparison in dataset.comparisons if comparison.ranks]
     title = "Every form of every engine: geometric mean of its ratios to the fastest peer"
     remark = (
         "Peers that were not measured in a group with another peer have the ratio 1. Tables without a ratio (a failed "
@@ -177,6 +181,7 @@ def _origin(facts: Mapping[str, Any]) -> list[Span]:
 def _comparison(dataset: DatasetComparisons, comparison: Comparison, current: bool) -> Section:
     content: list[Block] = [
         Paragraph(f"{provenance.settings(comparison)}."),
+        *([] if comparison.ranks else [Paragraph(UNRANKED)]),
         tables.results(comparison.rows, comparison.published),
     ]
     if published := comparison.published:

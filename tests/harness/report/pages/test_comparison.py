@@ -150,3 +150,15 @@ def test_missing_values_are_dashes_not_zeros(tmp_path: Path) -> None:
     write_reports(tmp_path / "results", tmp_path / "reports")
     cells = line_of(main_table(comparison_text(tmp_path / "reports")), "agl")
     assert set(cells[3:-1]) == {NOTHING}
+
+
+def test_seconds_of_assignments_make_no_speedup_and_no_headline(tmp_path: Path) -> None:
+    scenario = {"name": "partition", "parts": 8, "balance": ["nodes"], "imbalance": 1.03, "objective": "cut"}
+    for backend, seconds in (("distpart", 0.001), ("dgl", 0.3)):
+        config = factory.config(backend, 0, scenario=scenario)
+        factory.write(tmp_path / "results", factory.record(backend, 0, seconds, config=config))
+    write_reports(tmp_path / "results", tmp_path / "reports")
+    summary, page = comparison_text(tmp_path / "reports").split("## The tables")
+    assert "rank nothing" in page and "| distpart |" in page
+    history = (tmp_path / "reports" / "history.md").read_text()
+    assert "distpart" not in summary and "partition" not in history.partition("## Superseded")[0]
