@@ -1,12 +1,12 @@
-"""Published scores, from the suites that name them."""
+"""The suites as the reports read them, and the published scores that they name."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cache
 
+from harness.planning.compose import CONF
+from harness.planning.suite import Suite, read_suite
 from harness.store.record import Record
-
-SUITES = Path(__file__).resolve().parent.parent.parent / "conf" / "suite"
 
 
 @dataclass(frozen=True)
@@ -20,14 +20,18 @@ class Published:
     source: str
 
 
-def published_scores(folder: Path = SUITES) -> list[Published]:
-    """Read the published numbers of all suites, each once, sorted."""
+@cache
+def suites() -> tuple[Suite, ...]:
+    """All suites by name, read once: parsing their files takes seconds."""
     from omegaconf import OmegaConf
 
-    scores = set()
-    for path in sorted(folder.glob("*.yaml")):
-        for values in OmegaConf.to_container(OmegaConf.load(path)).get("published") or []:  # type: ignore[union-attr]
-            scores.add(Published(**values))
+    files = sorted((CONF / "suite").glob("*.yaml"))
+    return tuple(read_suite(OmegaConf.to_container(OmegaConf.load(file))) for file in files)
+
+
+def published_scores() -> list[Published]:
+    """The published numbers of all suites, each once, sorted."""
+    scores = {Published(**values) for suite in suites() for values in suite.published}
     return sorted(scores, key=lambda score: (score.dataset, score.model, score.metric, score.source))
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.planning.suite import Suite, read_suite
+from harness.planning.suite import Suite
 from harness.report.comparisons import Comparison, DatasetComparisons, dataset_comparisons
 from harness.report.content import Block, Section, Table
-from harness.report.published import SUITES
+from harness.report.published import suites
 from harness.report.rows import Row
 from harness.report.scopes import Scope, by_scope, newest_protocol
 from harness.store.naming import distinctions
@@ -70,27 +70,23 @@ def suite_records(
     records: Sequence[StoredRecord],
     environments: Mapping[str, dict[str, Any]],
     others: Sequence[DatasetComparisons],
-    folder: Path = SUITES,
 ) -> list[SuiteRecords]:
     """The suites that name sections of a page and have records: by name, the newest protocol, each machine apart.
 
     ``others`` compares all records.
     """
-    from omegaconf import OmegaConf
-
-    suites = []
-    for file in sorted(folder.glob("*.yaml")):
-        suite = read_suite(OmegaConf.to_container(OmegaConf.load(file)))
+    with_records = []
+    for suite in suites():
         measured = [(path, record) for path, record in records if record["config"].get("suite") == suite.name]
         if suite.report and measured:
             newest = newest_protocol(measured)
             measured = [(path, record) for path, record in measured if record["protocol"] == newest]
             scopes = by_scope(dataset_comparisons(results, measured, environments))
-            suites += [
+            with_records += [
                 SuiteRecords(suite, scope, _named_apart(datasets), _elsewhere(suite, datasets, others))
                 for scope, datasets in scopes.items()
             ]
-    return suites
+    return with_records
 
 
 def _elsewhere(
