@@ -29,6 +29,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Set before torch is imported, and inherited by the processes that tests start.
 os.environ["HARNESS_CACHE"] = SESSION_CACHE.name
 os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that spin take the cores from other workers' tests
 os.environ.setdefault("DGLBACKEND", "pytorch")
 os.environ["WANDB_MODE"] = "offline"
 os.environ["WANDB_SILENT"] = "true"

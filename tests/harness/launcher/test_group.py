@@ -163,6 +163,8 @@ def test_a_cell_out_of_memory_beside_others_is_tried_once_more_alone(tmp_path, g
 
 
 def test_a_cell_out_of_memory_without_others_is_not_tried_again(tmp_path, graph):
-    (record,), events = run(tmp_path, cell(graph, backend={"fail": "oom"}, launcher="process"))
+    failing = cell(graph, backend={"fail": "oom"})
+    failing["config"]["launcher"]["memory_limit_gib"] = 2  # filling the whole machine takes a minute
+    (record,), events = run(tmp_path, failing)
     assert record["status"] == "oom"
     assert [event["event"] for event in events].count("start") == 1

@@ -30,7 +30,7 @@ def test_of_two_suites_the_one_with_the_fastest_peer_counts(monkeypatch: pytest.
     }
     titles = list(factors)[::order]
     rows = {title: [SimpleNamespace(label="peer", title=title)] for title in titles}
-    comparisons = [SimpleNamespace(title=title, rows=rows[title]) for title in titles]
+    comparisons = [SimpleNamespace(title=title, rows=rows[title], ranks=True) for title in titles]
     monkeypatch.setattr(speedups, "one_scope", lambda datasets: datasets)
     monkeypatch.setattr(speedups, "fastest_of_ours", lambda rows: SimpleNamespace(ratio_to="peer", title=rows[0].title))
     monkeypatch.setattr(speedups.Speedup, "factor", property(lambda self: factors[self.comparison.title]))
