@@ -36,7 +36,7 @@ def kill_and_resume(count, folder, seed=0, nodes=20_000, edges=150_000):
     names = sorted([*(path.name for path in folder.iterdir()), "out"])
     draw = random.Random(seed)
     outcome = dict.fromkeys(("killed", "done before", "with buckets", "with parts", "differ"), 0)
-    for _ in range(count):
+    for at in range(count):
         process = _begun(folder, "out")
         time.sleep(draw.uniform(0, seconds))
         process.send_signal(signal.SIGKILL)
@@ -51,6 +51,8 @@ def kill_and_resume(count, folder, seed=0, nodes=20_000, edges=150_000):
             assert sorted(path.name for path in folder.iterdir()) == names, "a repeated command leaves nothing else"
         outcome["differ"] += not _same(folder / "whole", folder / "out")
         shutil.rmtree(folder / "out")
+        if (at + 1) % 10 == 0:
+            print(f"{at + 1} of {count}: {json.dumps(outcome)}", file=sys.stderr, flush=True)
     return outcome
 
 
