@@ -127,7 +127,7 @@ def _summary(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]
     )
     meaning = (
         "the peer's time divided by ours; below 1 the peer is faster. Tables in which no peer was measured in turns "
-        "with us have no row"
+        "with us have no row, nor have those of assignments, whose quality differs"
     )
     means = Details(title, [tables.summary(rows), Paragraph(remark)])
     return [speedups.overview(datasets), Paragraph(term("times as fast", meaning)), means]
