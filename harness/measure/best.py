@@ -36,9 +36,9 @@ def stable_best(calls: Iterable[Callable[[], object]]) -> float:
 
 
 def queued_best(calls: Iterable[Callable[[], object]], synchronize: Callable[[], object]) -> float:
-    """Least seconds like ``stable_best`` of calls that only start work on a device: of several of them, then waited for.
+    """Least seconds, like ``stable_best``, of calls that only start work on a device.
 
-    Starting a call costs the device nothing while it still works on the one before.
+    Several are started and waited for: starting one costs nothing while the device works on the one before.
     """
 
     def seconds(call: Callable[[], object]) -> float:

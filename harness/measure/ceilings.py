@@ -66,8 +66,8 @@ class Processor:
     def fastest_bandwidth(self, size: float) -> float:
         """Bytes per second at which ``size`` bytes can move at most: those of arrays no larger, or of larger ones.
 
-        Arrays that fit a cache move at its speed; those below 256 KiB count as of 256 KiB, because starting a call would
-        be most of their time.
+        Arrays that fit a cache move at its speed; those below 256 KiB count as of 256 KiB, because starting a call
+        would be most of their time.
         """
         largest_below = max((known for known in SIZES if known <= size), default=SIZES[0])
         return max(self.stream_bandwidth(known) for known in SIZES if known >= largest_below)

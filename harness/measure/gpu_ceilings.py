@@ -51,7 +51,7 @@ class Gpu:
         return self._shared(f"read {size} bytes", measure)
 
     def triad_bandwidth(self, size: int = STREAM_BYTES) -> float:
-        """Bytes per second of ``a = b + s * c`` over arrays of ``size`` bytes, which a device writes without reading."""
+        """Bytes per second of ``a = b + s * c`` over arrays of ``size`` bytes; a device writes without reading."""
 
         def measure() -> float:
             a, b, c = (self._ones(size // 4) for _ in range(3))
@@ -70,7 +70,7 @@ class Gpu:
         return max(self.stream_bandwidth(known) for known in SIZES if known >= largest_below)
 
     def multiply_add_rate(self) -> float:
-        """Operations per second of a dense product in full float32, two per multiply-add; of several sizes the fastest."""
+        """Operations per second of a dense float32 product, two per multiply-add; of several sizes the fastest."""
 
         def measure() -> float:
             rates = []

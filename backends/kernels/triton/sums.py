@@ -54,9 +54,8 @@ def _sum_rows(
     row = tl.load(rows + piece, mask=valid, other=0).to(tl.int64)
     slot = tl.load(slots + piece, mask=valid, other=0).to(tl.int64)
     whole = valid & (slot < 0)
-    tl.store(
-        partial + slot[:, None] * stride + at[None, :], total, mask=(valid & (slot >= 0))[:, None] & inside[None, :]
-    )
+    is_partial = (valid & (slot >= 0))[:, None] & inside[None, :]
+    tl.store(partial + slot[:, None] * stride + at[None, :], total, mask=is_partial)
     if SCALED:
         total = total * tl.load(scale + row, mask=whole, other=0.0)[:, None]
     tl.store(out + row[:, None] * stride + at[None, :], total, mask=whole[:, None] & inside[None, :])
@@ -96,7 +95,7 @@ def launch_sums(
     weight: Tensor | None = None,
     scale: Tensor | None = None,
 ) -> None:
-    """Sum rows of ``x`` [any, (heads,) width] over pieces into rows of ``out``; ``columns=None``: x has one per edge."""
+    """Sum rows of ``x`` [any, (heads,) width] over pieces into rows of ``out``; ``columns=None``: one per edge."""
     if out.numel() == 0:
         return
     heads, width = (1, x.shape[1]) if x.dim() == 2 else x.shape[1:]
