@@ -14,9 +14,7 @@ from datasets.csr import index_dtype
 
 SHORTEST, LONGEST = 32, 256  # edges of a piece: a row of more is cut, so that nothing waits for a hub
 PROGRAMS = 1 << 14  # pieces that keep a device busy: a small matrix is cut into shorter ones
-WINDOW = (
-    1 << 16
-)  # rows whose pieces are sorted by length: programs take equal ones, and neighbours stay near each other
+WINDOW = 1 << 16  # rows whose pieces are sorted by length: programs take equal ones, neighbours stay close
 
 
 @dataclass(frozen=True, eq=False)
