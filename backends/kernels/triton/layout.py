@@ -12,8 +12,8 @@ from torch import Tensor
 from backends.kernels.operand import Direction, Operand
 from datasets.csr import index_dtype
 
-SHORTEST, LONGEST = 32, 256  # edges of a piece: a row of more is cut, so that nothing waits for a hub
-PROGRAMS = 1 << 14  # pieces that keep a device busy: a small matrix is cut into shorter ones
+# Shorter pieces of a small matrix would take less time than starting the kernel that adds up their sums.
+PIECE = 256  # edges that a program adds up: a row of more is cut, so that nothing waits for a hub
 WINDOW = 1 << 16  # rows whose pieces are sorted by length: programs take equal ones, neighbours stay close
 
 
@@ -42,7 +42,7 @@ class RowPieces:
     ) -> "RowPieces":
         """Cut rows, by default all, into pieces of at most ``size`` edges; a row without edges is one piece."""
         starts = indptr.astype(np.int64)
-        size = size or min(LONGEST, max(SHORTEST, int(starts[-1]) // PROGRAMS))
+        size = size or PIECE
         rows = np.arange(len(starts) - 1) if rows is None else rows
         counts = np.maximum(1, -(-np.diff(starts) // size))
         of_row = np.repeat(np.arange(len(counts)), counts)

@@ -45,7 +45,7 @@ def on_triton(monkeypatch):
     monkeypatch.setitem(dispatch.IMPLEMENTATIONS, DEVICE, importlib.import_module("backends.kernels.triton"))
     monkeypatch.setattr(layout, "_SIDES", layout._SIDES.__class__())
     if not ON_GPU:
-        monkeypatch.setattr(layout, "SHORTEST", 4)
+        monkeypatch.setattr(layout, "PIECE", 4)
 
 
 def hub_csr():
