@@ -275,9 +275,9 @@ class Session:
     def _machine(self) -> "Machine":
         """What computes the calls: the processor, or the GPU of ``device``."""
         if self.config.device == "cpu":
-            from harness.measure.ceilings import Processor
+            from harness.measure.ceilings import Cpu
 
-            return Processor(self.config.threads)
+            return Cpu(self.config.threads)
         from harness.measure.gpu_ceilings import Gpu
 
         return Gpu(self.config.device)

@@ -30,7 +30,7 @@ Rows = NDArray[np.integer]
 
 
 @dataclass(frozen=True)
-class Processor:
+class Cpu:
     """The cores of this machine, used by a number of threads."""
 
     threads: int

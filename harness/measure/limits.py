@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 
 class Machine(Protocol):
-    """Ceilings of what computed the call, measured when they are asked for: a ``Processor`` or a ``Gpu``."""
+    """Ceilings of what computed the call, measured when they are asked for: a ``Cpu`` or a ``Gpu``."""
 
     @property
     def kernel(self) -> str:
