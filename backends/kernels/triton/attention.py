@@ -1,7 +1,6 @@
 """Graph attention in Triton: a pass computes the weights of edges once, sums rows by them, and forgets them."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -10,7 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from backends.kernels.operand import Operand
-from backends.kernels.triton.dropout import retained
+from backends.kernels.triton.dropout import constants, retained
 from backends.kernels.triton.layout import RowPieces, side_of
 from backends.kernels.triton.sums import COLUMNS, ENTRIES, UNROLLED, add_rows
 
@@ -182,7 +181,7 @@ class _Attention:
     def constants(self, like: Tensor) -> Tensor:
         """Slope of the leaky ReLU and scale of what dropout retains, in the type of the tensors."""
         scale = 1.0 if self.edge_mask is None else self.edge_mask.scale
-        return _constants(self.slope, scale, like.dtype, like.device)
+        return constants(like.dtype, like.device, self.slope, scale)
 
     def statistics(self, scores: tuple[Tensor | None, ...]) -> tuple[Tensor, Tensor]:
         """Largest score and sum of exponentials of each row's edges, [rows, heads]."""
@@ -250,12 +249,6 @@ class _Attention:
             drawing[2] is not None, width <= columns, block, together, columns, 2, num_warps=2,
         )  # fmt: skip
         return out
-
-
-@lru_cache(maxsize=16)
-def _constants(slope: float, scale: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    # a tensor, as a number would be rounded to float32
-    return torch.tensor([slope, scale], dtype=dtype, device=device)
 
 
 def gat(

@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from backends.kernels.checks import ACTIVATIONS
-from backends.kernels.triton.dropout import retained
+from backends.kernels.triton.dropout import constants, retained
 
 _ENTRIES = 1024  # of a program
 NONE, RELU, ELU = (ACTIVATIONS.index(name) for name in ("none", "relu", "elu"))
@@ -125,8 +125,8 @@ class _Finish(torch.autograd.Function):
 
 
 def _mask_of(mask: Any, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """Numbers of the rows, and the scale in the type of the tensors: a number would be rounded to float32."""
-    return (None, None) if mask is None else (mask.nodes, like.new_full((1,), mask.scale))
+    """Numbers of the rows, and the scale in the type of the tensors."""
+    return (None, None) if mask is None else (mask.nodes, constants(like.dtype, like.device, mask.scale))
 
 
 def _launch(kernel: Any, operands: tuple[Any, ...], like: Tensor, mask: Any, *options: Any) -> None:

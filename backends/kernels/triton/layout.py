@@ -55,7 +55,7 @@ class RowPieces:
         if len(hub_rows := np.flatnonzero(counts > 1)):
             hubs = cls.of(np.concatenate(([0], np.cumsum(counts[hub_rows]))), device, size, rows[hub_rows])
         order = np.lexsort((begins - ends, of_row // WINDOW))
-        dtype = index_dtype(int(max(starts[-1], rows.max(initial=0))))
+        dtype = index_dtype(int(max(starts[-1] + size, rows.max(initial=0))))  # programs count beyond the last edge
         arrays = (torch.from_numpy(one[order].astype(dtype)).to(device) for one in (begins, ends, rows[of_row], slots))
         return cls(*arrays, int(cut.sum()), hubs)
 
