@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from harness.planning.schema import RunConfig, from_dict
 from harness.scenario import Scenario, scenario_class
 from harness.verify import gate_of
 from harness.verify.outcome import Incorrect
+
+if TYPE_CHECKING:
+    from harness.measure.limits import Machine
 
 BATCH_LIMIT = 8
 PROFILED = 20.0  # seconds of the longest call that is profiled
@@ -259,19 +262,25 @@ class Session:
 
     def _limits(self, facts: Json, operands: Sequence[Json], seconds: float | None) -> Json | None:
         """Compare the time of a call with this machine's ceilings, measured now, while no other cell runs."""
-        if (
-            not self.config.measure.limits
-            or self.config.device != "cpu"
-            or self.scenario.now is not None
-            or seconds is None
-        ):
+        if not self.config.measure.limits or self.scenario.now is not None or seconds is None:
             return None
         # Not imported above: it imports torch, which a cell whose engine works without torch must not load.
         from harness.measure.limits import limits
 
+        machine = self._machine()
         whole = seconds * (self.extrapolated or 1.0)
         floor = getattr(self.scenario, "dense_floor", None)
-        return limits(facts, whole, self.config.threads, operands, floor() if floor else None) or None
+        return limits(facts, whole, machine, operands, floor() if floor else None) or None
+
+    def _machine(self) -> "Machine":
+        """What computes the calls: the processor, or the GPU of ``device``."""
+        if self.config.device == "cpu":
+            from harness.measure.ceilings import Cpu
+
+            return Cpu(self.config.threads)
+        from harness.measure.gpu_ceilings import Gpu
+
+        return Gpu(self.config.device)
 
     def _parts(self, seconds: float) -> Json:
         """What the seconds of a timed call are for, and its calls of torch, for scenarios that know."""

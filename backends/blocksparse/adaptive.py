@@ -27,13 +27,13 @@ def adapt(
     used the share of the edges in them (``tiles``) and the multiplications over one per edge (``inflation``).
     """
     forms: Forms = {name: {} for name in FORMS}
-    if model == "gat" or device.type != "cpu":
+    if model == "gat":
         return forms
     tried: dict[tuple[int, bool], tuple[int, TileChoice]] = {}
     for one in products:
         key = one["width"], one["name"].endswith("backward")
         if key not in tried:
-            tried[key] = _try(config, matrix, *key)
+            tried[key] = _try(config, device, matrix, *key)
         panels, tiles = tried[key]
         forms["panels"] |= {one["name"]: panels} if panels > 1 else {}
         forms["tiles"] |= {one["name"]: tiles.share} if tiles.used else {}
@@ -51,15 +51,17 @@ def gate_configs(config: BlocksparseConfig, used: Iterable[Forms]) -> list[Block
     return [config, *forced]
 
 
-def _try(config: BlocksparseConfig, matrix: LayerMatrix, width: int, transposed: bool) -> tuple[int, TileChoice]:
-    """The number of panels and the choice of tiles of one product."""
+def _try(
+    config: BlocksparseConfig, device: torch.device, matrix: LayerMatrix, width: int, transposed: bool
+) -> tuple[int, TileChoice]:
+    """The number of panels, which only a processor's caches need, and the choice of tiles of one product."""
     arguments = matrix.csr, width, matrix.weight, transposed
     side = operand(matrix.csr).backward if transposed else operand(matrix.csr).forward
     side.panels.pop(width, None)  # of an earlier task on this matrix with other options
     side.tiles.pop(width, None)
     panels = 1
-    if config.on("panels") and config.forms != "tiles":
+    if config.on("panels") and config.forms != "tiles" and device.type == "cpu":
         panels = choose_panels(*arguments, trial=config.forms == "tried").panels
     if panels > 1 or not config.on("tiles") or config.forms == "panels":
         return panels, TileChoice(False, 0.0)
-    return panels, choose_tiles(*arguments, config.density_threshold, config.forms == "tried")
+    return panels, choose_tiles(*arguments, config.density_threshold, config.forms == "tried", device)

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from backends.kernels import native
-from backends.kernels.dispatch import IMPLEMENTATIONS
+from backends.kernels.dispatch import IMPLEMENTATIONS, implementation
 from backends.kernels.extension import extension
-from backends.kernels.native.aggregate import multiply
 from backends.kernels.operand import Direction, operand
 from datasets.csr import Csr
 
@@ -135,14 +134,21 @@ def _end(side: Direction, first: int, blocks: int) -> int:
 
 
 def choose_tiles(
-    csr: Csr, width: int, weight: Tensor | None, transposed: bool, threshold: float, trial: bool = True
+    csr: Csr,
+    width: int,
+    weight: Tensor | None,
+    transposed: bool,
+    threshold: float,
+    trial: bool = True,
+    device: torch.device | str = "cpu",
 ) -> TileChoice:
     """Try a product with and without tiles of at least this density, and keep them for later calls if they are faster.
 
     Without ``weight`` [nnz], in the forward order, the product is of float32 and all edges count 1. Without ``trial``
     tiles are kept wherever there are some.
     """
-    if extension is None or IMPLEMENTATIONS["cpu"] is not native:
+    device = torch.device(device)
+    if device.type == "cpu" and (extension is None or IMPLEMENTATIONS["cpu"] is not native):
         return TileChoice(False, 0.0)
     matrix = operand(csr)
     side, columns = (matrix.backward, csr.shape[0]) if transposed else (matrix.forward, csr.shape[1])
@@ -158,22 +164,26 @@ def choose_tiles(
     if tiles.share < LEAST_SHARE:
         return TileChoice(False, tiles.share)
     dtype = torch.float32 if weight is None else weight.dtype
-    if weight is not None and transposed:
-        weight = matrix.transposed_weight(weight)
-    x, seconds = torch.ones((columns, width), dtype=dtype), [float("inf")] * 2
+    x, seconds = torch.ones((columns, width), dtype=dtype, device=device), [float("inf")] * 2
+    multiply = implementation("x", x).product
     for _ in range(_TRIALS):
         for with_tiles in (False, True):
             side.tiles.pop(width, None)
-            if with_tiles:
-                side.tiles[width] = tiles
-                tiles.split(weight, dtype)
+            side.tiles |= {width: tiles} if with_tiles else {}
+            _wait_for(device)
             start = time.perf_counter()
-            multiply(side, x, weight, None)
+            multiply(matrix, x, weight, None, transposed)
+            _wait_for(device)
             seconds[with_tiles] = min(seconds[with_tiles], time.perf_counter() - start)
     used = seconds[1] < GAIN * seconds[0]
     if not used:
         side.tiles.pop(width, None)
     return TileChoice(used, tiles.share, (seconds[0], seconds[1]), tiles.inflation)
+
+
+def _wait_for(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def _share_in_samples(side: Direction, columns: int, threshold: float) -> float:

@@ -7,6 +7,7 @@ REPEATS = 5
 PATIENCE = 10  # calls in a row that are not faster by a hundredth end the search
 STABLE = 0.99
 LONGEST = 1.0  # seconds
+QUEUED = 20  # calls that a device is given at once
 
 
 def best_of(
@@ -31,12 +32,33 @@ def stable_best(calls: Iterable[Callable[[], object]]) -> float:
 
     A form that takes twice the time of the best so far is not repeated. Each form runs once without being counted.
     """
+    return _least_of(calls, lambda call: _seconds(call, lambda: None))
+
+
+def queued_best(calls: Iterable[Callable[[], object]], synchronize: Callable[[], object]) -> float:
+    """Least seconds, like ``stable_best``, of calls that only start work on a device.
+
+    Several are started and waited for: starting one costs nothing while the device works on the one before.
+    """
+
+    def seconds(call: Callable[[], object]) -> float:
+        def queue() -> None:
+            for _ in range(QUEUED):
+                call()
+            synchronize()
+
+        return _seconds(queue, synchronize) / QUEUED
+
+    return _least_of(calls, seconds)
+
+
+def _least_of(calls: Iterable[Callable[[], object]], seconds: Callable[[Callable[[], object]], float]) -> float:
     best = float("inf")
     for call in calls:
         call()
         fastest, since, end = float("inf"), 0, time.perf_counter() + LONGEST
         while since < PATIENCE and time.perf_counter() < end:
-            duration = _seconds(call, lambda: None)
+            duration = seconds(call)
             since = 0 if duration < STABLE * fastest else since + 1
             fastest = min(fastest, duration)
             if fastest > 2 * best:

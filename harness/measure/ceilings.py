@@ -1,5 +1,6 @@
 """Ceilings of this machine, measured when they are needed: streams, multiply-adds, rows gathered from a table."""
 
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 
@@ -8,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from backends.kernels.ceiling import gathering, read_stream, table_of, triad
+from backends.kernels.extension import description
 from harness.measure.best import best_of, stable_best
 from harness.measure.shared_values import best_of_processes, digest_of_arrays
 
@@ -27,88 +29,94 @@ TRIAL_SECONDS = 0.4  # a short call is repeated for that long
 Rows = NDArray[np.integer]
 
 
-def read_bandwidth(threads: int, size: int = STREAM_BYTES) -> float:
-    """Bytes per second of reading an array of ``size`` bytes; by default one beyond most caches."""
+@dataclass(frozen=True)
+class Cpu:
+    """The cores of this machine, used by a number of threads."""
 
-    def measure() -> float:
-        source = table_of(size // 4, 1)
-        return size / stable_best([partial(read_stream, source, count) for count in _counts(threads, size)])
+    threads: int
 
-    return best_of_processes(f"read {size} bytes, {threads} threads", measure, max)
+    @property
+    def kernel(self) -> str:
+        """How the kernels that measure were built."""
+        return description()
 
+    def read_bandwidth(self, size: int = STREAM_BYTES) -> float:
+        """Bytes per second of reading an array of ``size`` bytes; by default one beyond most caches."""
 
-def triad_bandwidth(threads: int, size: int = STREAM_BYTES) -> float:
-    """Bytes per second of ``a = b + s * c`` over arrays of ``size`` bytes, the read before the write counted."""
+        def measure() -> float:
+            source = table_of(size // 4, 1)
+            return size / stable_best([partial(read_stream, source, count) for count in _counts(self.threads, size)])
 
-    def measure() -> float:
-        a, b, c = (table_of(size // 4, 1) for _ in range(3))
-        return 4 * size / stable_best([partial(triad, a, b, c, 2.0, count) for count in _counts(threads, size)])
+        return best_of_processes(f"read {size} bytes, {self.threads} threads", measure, max)
 
-    return best_of_processes(f"triad of {size} bytes, {threads} threads", measure, max)
+    def triad_bandwidth(self, size: int = STREAM_BYTES) -> float:
+        """Bytes per second of ``a = b + s * c`` over arrays of ``size`` bytes, the read before the write counted."""
 
+        def measure() -> float:
+            a, b, c = (table_of(size // 4, 1) for _ in range(3))
+            calls = [partial(triad, a, b, c, 2.0, count) for count in _counts(self.threads, size)]
+            return 4 * size / stable_best(calls)
 
-def stream_bandwidth(threads: int, size: int = STREAM_BYTES) -> float:
-    """Bytes per second of the faster of the two streams."""
-    return max(read_bandwidth(threads, size), triad_bandwidth(threads, size))
+        return best_of_processes(f"triad of {size} bytes, {self.threads} threads", measure, max)
 
+    def stream_bandwidth(self, size: int = STREAM_BYTES) -> float:
+        """Bytes per second of the faster of the two streams."""
+        return max(self.read_bandwidth(size), self.triad_bandwidth(size))
 
-def fastest_bandwidth(threads: int, size: float) -> float:
-    """Bytes per second at which ``size`` bytes can move at most: those of arrays that are no larger, or of larger ones.
+    def fastest_bandwidth(self, size: float) -> float:
+        """Bytes per second at which ``size`` bytes can move at most: those of arrays no larger, or of larger ones.
 
-    Arrays that fit a cache move at its speed; those below 256 KiB count as of 256 KiB, because starting a call would
-    be most of their time.
-    """
-    largest_below = max((known for known in SIZES if known <= size), default=SIZES[0])
-    return max(stream_bandwidth(threads, known) for known in SIZES if known >= largest_below)
+        Arrays that fit a cache move at its speed; those below 256 KiB count as of 256 KiB, because starting a call
+        would be most of their time.
+        """
+        largest_below = max((known for known in SIZES if known <= size), default=SIZES[0])
+        return max(self.stream_bandwidth(known) for known in SIZES if known >= largest_below)
 
+    def multiply_add_rate(self) -> float:
+        """Operations per second of a dense float32 product, two per multiply-add; of several sizes the fastest."""
 
-def multiply_add_rate(threads: int) -> float:
-    """Operations per second of a dense float32 product, two per multiply-add; of several sizes the fastest."""
+        def measure() -> float:
+            rates = []
+            for size, count in product(SQUARES, dict.fromkeys((1, self.threads))):
+                torch.set_num_threads(count)
+                a, out = torch.ones(size, size), torch.empty(size, size)
+                rates.append(2 * size**3 / stable_best([partial(torch.mm, a, a, out=out)]))
+            torch.set_num_threads(self.threads)
+            return max(rates)
 
-    def measure() -> float:
-        rates = []
-        for size, count in product(SQUARES, dict.fromkeys((1, threads))):
-            torch.set_num_threads(count)
-            a, out = torch.ones(size, size), torch.empty(size, size)
-            rates.append(2 * size**3 / stable_best([partial(torch.mm, a, a, out=out)]))
-        torch.set_num_threads(threads)
-        return max(rates)
+        return best_of_processes(f"multiply-adds, {self.threads} threads", measure, max)
 
-    return best_of_processes(f"multiply-adds, {threads} threads", measure, max)
+    def gather_bandwidth(self, rows: int, width: int) -> float:
+        """Bytes per second, in whole lines, of reading random rows of a table [rows, width]: no order, no structure."""
 
+        def measure() -> float:
+            count = max(1, GATHER_BYTES // _row_bytes(width))
+            random = np.random.Generator(np.random.Philox(key=1))
+            indices = random.integers(0, rows, count, dtype=np.int32)
+            return count * _row_bytes(width) / _least_seconds(indices, rows, width, self.threads)
 
-def gather_bandwidth(rows: int, width: int, threads: int) -> float:
-    """Bytes per second, in whole lines, of reading random rows of a table [rows, width]: no order, no structure."""
+        return best_of_processes(f"random rows, {rows} of {width}, {self.threads} threads", measure, max)
 
-    def measure() -> float:
-        count = max(1, GATHER_BYTES // _row_bytes(width))
-        random = np.random.Generator(np.random.Philox(key=1))
-        indices = random.integers(0, rows, count, dtype=np.int32)
-        return count * _row_bytes(width) / _least_seconds(indices, rows, width, threads)
+    def order_seconds(self, indices: Rows, rows: int, width: int, between: int = 0) -> float:
+        """Seconds of only reading the rows ``indices`` of a table [rows, width], in that order.
 
-    return best_of_processes(f"random rows, {rows} of {width}, {threads} threads", measure, max)
+        Hubs and neighbours hit the caches as they do in a kernel that walks the edges in this order. The list is read
+        whole, because a part of it would have more cold misses per row; a short one is read several times within a
+        call, whose start would otherwise be most of the time. ``between`` other bytes are read before each pass, so
+        that as much of the table is left in the caches as when a timed call starts.
+        """
+        if len(indices) == 0:
+            return 0.0
+        between = min(between, STREAM_BYTES)
+        name = f"rows {digest_of_arrays(indices)}, {rows} of {width}, {self.threads} threads, after {between} bytes"
+        times = max(1, SHORT_BYTES // (len(indices) * _row_bytes(width)))
+        repeated = np.tile(indices, times)
 
+        def measure() -> float:
+            counts = _counts(self.threads, len(repeated) * _row_bytes(width))
+            return min(_least_seconds(repeated, rows, width, count, between) for count in counts) / times
 
-def order_seconds(indices: Rows, rows: int, width: int, threads: int, between: int = 0) -> float:
-    """Seconds of only reading the rows ``indices`` of a table [rows, width], in that order.
-
-    Hubs and neighbours hit the caches as they do in a kernel that walks the edges in this order. The list is read
-    whole, because a part of it would have more cold misses per row; a short one is read several times within a call,
-    whose start would otherwise be most of the time. ``between`` other bytes are
-    read before each pass, so that as much of the table is left in the caches as when a timed call starts.
-    """
-    if len(indices) == 0:
-        return 0.0
-    between = min(between, STREAM_BYTES)
-    name = f"rows {digest_of_arrays(indices)}, {rows} of {width}, {threads} threads, after {between} bytes"
-    times = max(1, SHORT_BYTES // (len(indices) * _row_bytes(width)))
-    repeated = np.tile(indices, times)
-
-    def measure() -> float:
-        counts = _counts(threads, len(repeated) * _row_bytes(width))
-        return min(_least_seconds(repeated, rows, width, count, between) for count in counts) / times
-
-    return best_of_processes(name, measure, min)
+        return best_of_processes(name, measure, min)
 
 
 def _counts(threads: int, size: int) -> tuple[int, ...]:

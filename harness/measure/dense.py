@@ -7,6 +7,7 @@ layer's may skip the zeros of the features. Bias, activation, loss, optimizer an
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from backends.model import ModelSpec, dense_multiplications
 from datasets.csr import Csr
 from datasets.features import share_set
 from datasets.graph import Graph
-from harness.measure.best import stable_best
+from harness.measure.best import queued_best, stable_best
 from harness.measure.shared_values import best_of_processes
 
 BLOCKS = (1 << 12, 1 << 14)  # rows whose operands stay in a cache: an engine may fuse a product with what comes before
@@ -59,7 +60,9 @@ class DenseFloor:
     flops: int
 
 
-def dense_floor(spec: ModelSpec, graph: Graph, targets: NDArray[np.integer], threads: int) -> DenseFloor:
+def dense_floor(
+    spec: ModelSpec, graph: Graph, targets: NDArray[np.integer], threads: int, device: str = "cpu"
+) -> DenseFloor:
     """Sum the least times of the dense products of one epoch over ``graph`` with its loss on ``targets``; float32.
 
     Each product is the fastest of several forms, over blocks of rows that fit caches and over all rows, in several
@@ -68,8 +71,8 @@ def dense_floor(spec: ModelSpec, graph: Graph, targets: NDArray[np.integer], thr
     torch.set_num_threads(threads)
     seconds, flops = 0.0, 0
     for product in products(spec, graph, targets):
-        key = f"dense floor, {product}, {threads} threads"
-        seconds += best_of_processes(key, lambda product=product: least_seconds(product, threads), min)  # type: ignore[misc]
+        key = f"dense floor, {product}, {threads} threads" if device == "cpu" else f"dense floor, {product}, {device}"
+        seconds += best_of_processes(key, partial(least_seconds, product, threads, device), min)
         flops += product.flops
     return DenseFloor(seconds, flops)
 
@@ -118,7 +121,7 @@ def _density(graph: Graph, needed: NDArray[np.bool_]) -> float:
     return share_set(graph.features[nodes[:: -(-len(nodes) // COUNTED_ROWS)]])
 
 
-def least_seconds(product: Product, threads: int) -> float:
+def least_seconds(product: Product, threads: int, device: str = "cpu") -> float:
     """Least seconds of one layer's products, of all blocks of rows and forms; 0 without rows or columns."""
     rows = max(product.rows, product.own_rows)
     if min(rows, product.depth, product.columns) == 0:
@@ -126,18 +129,19 @@ def least_seconds(product: Product, threads: int) -> float:
     largest = max(1, LARGEST // (2 * max(product.depth, product.columns)))
     sizes = {min(rows, largest, size) for size in (*BLOCKS, rows)}
     try:
-        return min(_whole_seconds(product, size, threads) for size in sorted(sizes))
+        return min(_whole_seconds(product, size, threads, device) for size in sorted(sizes))
     finally:
         torch.set_num_threads(threads)
 
 
-def _whole_seconds(product: Product, size: int, threads: int) -> float:
+def _whole_seconds(product: Product, size: int, threads: int, device: str) -> float:
     """Seconds of all rows, from those of the first ``size``."""
-    x = torch.rand(size, product.depth)
+    rand = partial(torch.rand, device=device)
+    x = rand(size, product.depth)
     if product.density < 1:
         x *= torch.rand_like(x) < product.density
     inputs = [(x, rows / size) for rows in (product.rows, product.own_rows) if rows]
-    weight, gradient = torch.rand(product.depth, product.columns), torch.rand(size, product.columns)
+    weight, gradient = rand(product.depth, product.columns), rand(size, product.columns)
     separate = sum(share * _pass_seconds(product, x, weight, gradient, threads) for x, share in inputs)
     if len(inputs) < 2:
         return separate
@@ -157,12 +161,13 @@ def _pass_seconds(product: Product, x: Tensor, weight: Tensor, gradient: Tensor,
         values = x[x != 0]
         passes[0] = [*passes[0], lambda: spmm(csr, weight, values)]
         transpose, order = csr.transpose
-        turned = values[torch.from_numpy(np.ascontiguousarray(order)).long()]
+        turned = values[torch.from_numpy(np.ascontiguousarray(order)).to(x.device, torch.long)]
         passes[1] = [*passes[1], lambda: spmm(transpose, gradient, turned)]
-    small = x.numel() * weight.shape[1] <= SMALL
+    small = x.numel() * weight.shape[1] <= SMALL and x.device.type == "cpu"
+    best = partial(queued_best, synchronize=torch.cuda.synchronize) if x.is_cuda else stable_best
     with torch.no_grad():
-        separate = sum(stable_best(_on_threads(forms, small, threads)) for forms in passes)
-    together = stable_best([_layer_call(x, weight, gradient, product.needs_input_gradient)])
+        separate = sum(best(_on_threads(forms, small, threads)) for forms in passes)
+    together = best([_layer_call(x, weight, gradient, product.needs_input_gradient)])
     return min(separate, together)
 
 
@@ -203,6 +208,6 @@ def _on_threads(forms: list[Call], small: bool, threads: int) -> Iterator[Call]:
 
 
 def _csr_of(x: Tensor) -> Csr:
-    rows, columns = np.nonzero(x.numpy())
+    rows, columns = np.nonzero(x.cpu().numpy())
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(x)))])
     return Csr(indptr.astype(np.int32), columns.astype(np.int32), (x.shape[0], x.shape[1]))

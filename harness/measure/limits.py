@@ -1,4 +1,4 @@
-"""Limits of a timed call: operations and bytes of its SpMMs and dense layers against this machine's ceilings.
+"""Limits of a timed call: operations and bytes of its SpMMs and dense layers against the ceilings of its machine.
 
 Per SpMM of nnz edges and f columns: ``flops = 2 nnz f``; ``bytes_least`` is what every implementation on CSR moves: row
 pointers and indices, each source row that is used once, the output once; weights can be computed from degrees.
@@ -7,13 +7,13 @@ units of the no-reuse time, ``bytes_worst / stream``: above 1 only a cache helps
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from backends.kernels.extension import description
 from datasets.csr import Csr
-from harness.measure import ceilings
+from harness.measure.ceilings import LINE
 from harness.measure.dense import DenseFloor
 
 INDEX = 4
@@ -21,10 +21,39 @@ BEATEN = 1.005  # a larger share of a bound than rounding explains: the bound is
 Json = dict[str, Any]
 
 
+class Machine(Protocol):
+    """Ceilings of what computed the call, measured when they are asked for: a ``Cpu`` or a ``Gpu``."""
+
+    @property
+    def kernel(self) -> str:
+        """What measures the ceilings."""
+
+    def read_bandwidth(self) -> float:
+        """Bytes per second of reading an array beyond the caches."""
+
+    def triad_bandwidth(self) -> float:
+        """Bytes per second of ``a = b + s * c`` over arrays beyond the caches."""
+
+    def stream_bandwidth(self) -> float:
+        """Bytes per second of the faster of the two streams."""
+
+    def fastest_bandwidth(self, size: float) -> float:
+        """Bytes per second at which ``size`` bytes can move at most."""
+
+    def multiply_add_rate(self) -> float:
+        """Operations per second of a dense float32 product."""
+
+    def gather_bandwidth(self, rows: int, width: int) -> float:
+        """Bytes per second, in whole lines, of reading random rows of a table [rows, width]."""
+
+    def order_seconds(self, indices: NDArray[np.integer], rows: int, width: int, between: int) -> float | None:
+        """Seconds of only reading rows in this order after ``between`` other bytes; None where no order is kept."""
+
+
 def limits(
     facts: Mapping[str, Any],
     seconds: float,
-    threads: int,
+    machine: Machine,
     operands: Iterable[Mapping[str, Any]] = (),
     dense: DenseFloor | None = None,
 ) -> Json:
@@ -39,18 +68,18 @@ def limits(
     ``beaten`` names the bounds, in seconds, that the call was faster than: these are wrong.
     """
     matrices = {str(operand["name"]): operand["csr"] for operand in operands}
-    products = [_product(spmm, matrices.get(str(spmm.get("name"))), threads) for spmm in facts.get("spmm", ())]
+    products = [_product(spmm, matrices.get(str(spmm.get("name"))), machine) for spmm in facts.get("spmm", ())]
     if not products or seconds <= 0:
         return {}
-    _add_orders(products, matrices, threads)
+    _add_orders(products, matrices, machine)
     dense_flops = float(facts.get("dense_flops", 0))
     if dense is not None:
         dense_flops = min(dense_flops, dense.flops)
-    dense_seconds = dense_flops / ceilings.multiply_add_rate(threads)
+    dense_seconds = dense_flops / machine.multiply_add_rate()
     if dense is not None:
         dense_seconds = min(dense_seconds, dense.seconds)
-    bounds = _bounds(products, dense_seconds, dense, threads)
-    answer = _totals(products, dense_flops, dense_seconds, seconds, threads)
+    bounds = _bounds(products, dense_seconds, dense, machine)
+    answer = _totals(products, dense_flops, dense_seconds, seconds, machine)
     answer["fraction_of_limit"] = bounds["limit"] / seconds
     if "ceiling" in bounds:
         answer |= {"attainable_seconds": bounds["ceiling"], "fraction_of_ceiling": bounds["ceiling"] / seconds}
@@ -60,9 +89,11 @@ def limits(
     return answer | ({"beaten": beaten} if beaten else {})
 
 
-def _bounds(products: Sequence[Json], dense_seconds: float, dense: DenseFloor | None, threads: int) -> dict[str, float]:
+def _bounds(
+    products: Sequence[Json], dense_seconds: float, dense: DenseFloor | None, machine: Machine
+) -> dict[str, float]:
     """Least seconds of the call by several arguments; a faster call shows that one of them is wrong."""
-    arithmetic = _total(products, "flops", least=True) / ceilings.multiply_add_rate(threads) + dense_seconds
+    arithmetic = _total(products, "flops", least=True) / machine.multiply_add_rate() + dense_seconds
     bounds = {"limit": max(_total(products, "streamed", least=True), arithmetic)}
     if all(product["order"] is not None for product in products):
         attainable = [product | {"attainable": max(product["streamed"], product["order"])} for product in products]
@@ -70,22 +101,24 @@ def _bounds(products: Sequence[Json], dense_seconds: float, dense: DenseFloor | 
     return bounds | ({} if dense is None else {"dense_floor": dense.seconds})
 
 
-def _totals(products: Sequence[Json], dense_flops: float, dense_seconds: float, seconds: float, threads: int) -> Json:
+def _totals(
+    products: Sequence[Json], dense_flops: float, dense_seconds: float, seconds: float, machine: Machine
+) -> Json:
     """Operations and bytes of the call, and its speed in units of what no cache helps."""
     widest = max(products, key=lambda product: product["bytes_worst"])
     return {
-        "ceilings": _ceilings(threads) | {"gather": widest["gather"], "kernel": description()},
+        "ceilings": _ceilings(machine) | {"gather": widest["gather"], "kernel": machine.kernel},
         **{key: _total(products, key) for key in ("flops", "bytes_least", "bytes_worst")},
         "dense_flops": dense_flops,
         "dense_seconds": dense_seconds,
-        "xnr": _total(products, "bytes_worst") / ceilings.stream_bandwidth(threads) / seconds,
+        "xnr": _total(products, "bytes_worst") / machine.stream_bandwidth() / seconds,
         "fraction_of_gather": (_total(products, "gathered") + dense_seconds) / seconds,
     }
 
 
-def _ceilings(threads: int) -> Json:
-    streams = {"read": ceilings.read_bandwidth(threads), "triad": ceilings.triad_bandwidth(threads)}
-    return {"stream": ceilings.stream_bandwidth(threads), **streams, "flops": ceilings.multiply_add_rate(threads)}
+def _ceilings(machine: Machine) -> Json:
+    streams = {"read": machine.read_bandwidth(), "triad": machine.triad_bandwidth()}
+    return {"stream": machine.stream_bandwidth(), **streams, "flops": machine.multiply_add_rate()}
 
 
 def _total(products: Iterable[Json], key: str, least: bool = False) -> float:
@@ -94,14 +127,14 @@ def _total(products: Iterable[Json], key: str, least: bool = False) -> float:
     return total
 
 
-def _product(spmm: Mapping[str, Any], csr: Csr | None, threads: int) -> Json:
+def _product(spmm: Mapping[str, Any], csr: Csr | None, machine: Machine) -> Json:
     """Operations, bytes and ceilings of one SpMM; without its edges no row is known to be read."""
     nnz, rows, columns, width = (int(spmm[key]) for key in ("nnz", "rows", "columns", "width"))
     row = width * 4
     pointers, table = (rows + 1) * INDEX, 0 if csr is None else row * _distinct(csr)
     least = pointers + nnz * INDEX + rows * row + table
-    worst = pointers + nnz * (INDEX + 4) + 2 * rows * row + nnz * -(-row // ceilings.LINE) * ceilings.LINE
-    gather = ceilings.gather_bandwidth(columns, width, threads)
+    worst = pointers + nnz * (INDEX + 4) + 2 * rows * row + nnz * -(-row // LINE) * LINE
+    gather = machine.gather_bandwidth(columns, width)
     return {
         "name": str(spmm.get("name")),
         "columns": columns,
@@ -110,7 +143,7 @@ def _product(spmm: Mapping[str, Any], csr: Csr | None, threads: int) -> Json:
         "count": spmm.get("count", 1),
         "flops": 2 * nnz * width,
         "bytes_least": least,
-        "streamed": least / ceilings.fastest_bandwidth(threads, least),
+        "streamed": least / machine.fastest_bandwidth(least),
         "bytes_worst": worst,
         "gather": gather,
         "gathered": worst / gather,
@@ -124,13 +157,11 @@ def _distinct(csr: Csr) -> int:
     return int(used.sum())
 
 
-def _add_orders(products: Sequence[Json], matrices: Mapping[str, Csr], threads: int) -> None:
+def _add_orders(products: Sequence[Json], matrices: Mapping[str, Csr], machine: Machine) -> None:
     """Add seconds of reading each product's rows, after the other bytes that the call moves; None without its edges."""
     moved = _total(products, "bytes_least")
     for product in products:
         csr, between = matrices.get(product["name"]), max(0, int(moved - product["table"]))
         product["order"] = (
-            None
-            if csr is None
-            else ceilings.order_seconds(csr.indices, product["columns"], product["width"], threads, between)
+            None if csr is None else machine.order_seconds(csr.indices, product["columns"], product["width"], between)
         )

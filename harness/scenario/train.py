@@ -66,7 +66,7 @@ class Train(EngineScenario):
         # Not imported above: it imports torch, which a cell whose engine works without torch must not load.
         from harness.measure.dense import dense_floor
 
-        return dense_floor(self.spec, self.view, self.nodes, self.config.threads)
+        return dense_floor(self.spec, self.view, self.nodes, self.config.threads, self.config.device)
 
     def parts(self, seconds: float) -> "EpochParts | None":
         """What an epoch's seconds are for; ``None`` for mini batches, and for engines that work without torch."""

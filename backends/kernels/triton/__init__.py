@@ -2,20 +2,18 @@
 
 from backends.kernels.plain import (
     adam_step,
-    bias_activation,
     binary_cross_entropy,
     cross_entropy,
-    dense,
     edge_softmax,
     gathering,
-    projection,
     read_stream,
     sddmm,
     triad,
 )
+from backends.kernels.triton.aggregate import product, spmm
 from backends.kernels.triton.attention import gat
+from backends.kernels.triton.dense_layers import bias_activation, dense, projection
 from backends.kernels.triton.dropout import dropout, dropout_values
-from backends.kernels.triton.sums import product, spmm
 
 __all__ = [
     "adam_step",

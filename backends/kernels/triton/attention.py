@@ -1,7 +1,6 @@
-"""Graph attention in Triton: the normalised scores of edges are computed wherever they are needed and never stored."""
+"""Graph attention in Triton: a pass computes the weights of edges once, sums rows by them, and forgets them."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -10,11 +9,11 @@ import triton.language as tl
 from torch import Tensor
 
 from backends.kernels.operand import Operand
-from backends.kernels.triton.dropout import retained
+from backends.kernels.triton.dropout import constants, retained
 from backends.kernels.triton.layout import RowPieces, side_of
-from backends.kernels.triton.sums import add_rows, block_of, launch_sums
+from backends.kernels.triton.sums import COLUMNS, ENTRIES, UNROLLED, add_rows
 
-_EDGES = 32  # of a program that reads scores alone
+_ENTRIES = 1024  # of a program that computes weights of edges
 
 
 @triton.jit
@@ -48,106 +47,122 @@ def _retained(edge, live, numbers, head, key, bound, NUMBERED: tl.constexpr):
 
 @triton.jit
 def _row_statistics(
-    bounds, rows, slots, columns, score_src, score_dst, score_edge, constants, row_max, row_sum, part_max, part_sum,
-    heads, EDGE_SCORES: tl.constexpr, EDGES: tl.constexpr, HEADS: tl.constexpr,
+    begins, ends, rows, slots, count, columns, score_src, score_dst, score_edge, constants, row_max, row_sum, part_max,
+    part_sum, heads, MERGES: tl.constexpr, EDGE_SCORES: tl.constexpr, PIECES: tl.constexpr, HEADS: tl.constexpr,
+    UNROLLED: tl.constexpr,
 ):  # fmt: skip
-    """Largest score and sum of exponentials of a piece's edges, for all heads."""
-    piece = tl.program_id(0).to(tl.int64)
-    row, slot = tl.load(rows + piece), tl.load(slots + piece)
-    begin, end = tl.load(bounds + piece), tl.load(bounds + piece + 1)
-    slope = tl.load(constants)
-    head = tl.arange(0, HEADS)[None, :]
-    largest = tl.full([HEADS], float("-inf"), dtype=score_src.dtype.element_ty)
-    total = tl.zeros([HEADS], dtype=score_src.dtype.element_ty)
-    for first in range(begin, end, EDGES):
-        edge = (first + tl.arange(0, EDGES))[:, None]
-        live = (edge < end) & (head < heads)
-        column = tl.load(columns + edge, mask=edge < end, other=0).to(tl.int64)
-        destination = row + tl.zeros_like(column)
-        raw = _scores(column, destination, edge, score_src, score_dst, score_edge, heads, head, live, EDGE_SCORES)
-        score = tl.where(live, tl.where(raw > 0, raw, raw * slope), float("-inf"))
-        larger = tl.maximum(largest, tl.max(score, 0))
-        base = tl.where(larger == float("-inf"), 0.0, larger)
-        total = total * tl.exp(largest - base) + tl.sum(tl.exp(score - base[None, :]), 0)
-        largest = larger
-    at, inside = tl.arange(0, HEADS), tl.arange(0, HEADS) < heads
-    if slot >= 0:
-        tl.store(part_max + slot * heads + at, largest, mask=inside)
-        tl.store(part_sum + slot * heads + at, total, mask=inside)
-    else:
-        tl.store(row_max + row * heads + at, largest, mask=inside)
-        tl.store(row_sum + row * heads + at, total, mask=inside)
+    """Largest score and sum of exponentials of pieces' edges, for all heads.
+
+    It ``MERGES`` those of a hub's pieces, which are then in ``score_src`` and ``score_dst``.
+    """
+    piece = tl.program_id(0) * PIECES + tl.arange(0, PIECES)
+    valid = piece < count
+    begin, end = tl.load(begins + piece, mask=valid, other=0), tl.load(ends + piece, mask=valid, other=0)
+    row = tl.load(rows + piece, mask=valid, other=0).to(tl.int64)[:, None]
+    slot = tl.load(slots + piece, mask=valid, other=0).to(tl.int64)[:, None]
+    slope, head = tl.load(constants), tl.arange(0, HEADS)[None, :]
+    largest = tl.full([PIECES, HEADS], float("-inf"), dtype=row_max.dtype.element_ty)
+    total = tl.zeros([PIECES, HEADS], dtype=row_max.dtype.element_ty)
+    for first in range(0, tl.max(end - begin, 0), UNROLLED):
+        for step in tl.static_range(UNROLLED):
+            edge = (begin + first + step).to(tl.int64)[:, None]
+            live = (edge < end[:, None]) & (head < heads)
+            if MERGES:
+                score = tl.load(score_src + edge * heads + head, mask=live, other=float("-inf"))
+                amount = tl.load(score_dst + edge * heads + head, mask=live, other=0.0)
+            else:
+                column = tl.load(columns + edge, mask=edge < end[:, None], other=0).to(tl.int64)
+                raw = _scores(column, row, edge, score_src, score_dst, score_edge, heads, head, live, EDGE_SCORES)
+                score = tl.where(live, tl.where(raw > 0, raw, raw * slope), float("-inf"))
+                amount = 1.0
+            larger = tl.maximum(largest, score)
+            base = tl.where(larger == float("-inf"), 0.0, larger)
+            total = total * tl.exp(largest - base) + amount * tl.exp(score - base)
+            largest = larger
+    inside = valid[:, None] & (head < heads)
+    tl.store(part_max + slot * heads + head, largest, mask=inside & (slot >= 0))
+    tl.store(part_sum + slot * heads + head, total, mask=inside & (slot >= 0))
+    tl.store(row_max + row * heads + head, largest, mask=inside & (slot < 0))
+    tl.store(row_sum + row * heads + head, total, mask=inside & (slot < 0))
 
 
 @triton.jit(do_not_specialize=["key", "bound"])
-def _attend(
-    bounds, rows, slots, columns, permutation, score_src, score_dst, score_edge, row_max, row_sum, constants,
-    key, bound, numbers, x, out, partial, heads, width, TRANSPOSED: tl.constexpr, EDGE_SCORES: tl.constexpr,
-    DROPS: tl.constexpr, NUMBERED: tl.constexpr, EDGES: tl.constexpr, COLUMNS: tl.constexpr,
+def _edge_weights(
+    edge_rows, columns, permutation, score_src, score_dst, score_edge, row_max, row_sum, constants, key, bound, numbers,
+    out, edges, heads, TRANSPOSED: tl.constexpr, EDGE_SCORES: tl.constexpr, DROPS: tl.constexpr, NUMBERED: tl.constexpr,
+    EDGES: tl.constexpr, HEADS: tl.constexpr,
 ):  # fmt: skip
-    """Sum rows of x by attention over a piece's edges; transposed, its rows are the sources."""
-    piece, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    at = tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS)
-    inside = at < width
-    row, slot = tl.load(rows + piece), tl.load(slots + piece)
-    begin, end = tl.load(bounds + piece), tl.load(bounds + piece + 1)
-    slope = tl.load(constants)
-    total = tl.zeros([COLUMNS], dtype=x.dtype.element_ty)
-    for first in range(begin, end, EDGES):
-        place = first + tl.arange(0, EDGES)
-        live = place < end
-        column = tl.load(columns + place, mask=live, other=0).to(tl.int64)
-        if TRANSPOSED:
-            edge = tl.load(permutation + place, mask=live, other=0).to(tl.int64)
-            source, destination = row + tl.zeros_like(column), column
-        else:
-            edge = place
-            source, destination = column, row + tl.zeros_like(column)
-        _, alpha = _attention_of(
-            source, destination, edge, score_src, score_dst, score_edge, row_max, row_sum, slope, heads, head, live,
-            EDGE_SCORES,
-        )  # fmt: skip
-        if DROPS:
-            survives = _retained(edge, live, numbers, head, key, bound, NUMBERED)
-            alpha = tl.where(survives, alpha * tl.load(constants + 1), 0.0)
-        alpha = tl.where(live, alpha, 0.0)
-        from_row = x + (column[:, None] * heads + head) * width + at[None, :]
-        total += tl.sum(alpha[:, None] * tl.load(from_row, mask=live[:, None] & inside[None, :], other=0.0), 0)
-    if slot >= 0:
-        tl.store(partial + (slot * heads + head) * width + at, total, mask=inside)
+    """What attention multiplies edges by, [nnz, heads]; transposed, in the order of the out-edges."""
+    place = (tl.program_id(0).to(tl.int64) * EDGES + tl.arange(0, EDGES))[:, None]
+    head = tl.arange(0, HEADS)[None, :]
+    known = place < edges
+    live = known & (head < heads)
+    row = tl.load(edge_rows + place, mask=known, other=0).to(tl.int64)
+    column = tl.load(columns + place, mask=known, other=0).to(tl.int64)
+    if TRANSPOSED:
+        edge = tl.load(permutation + place, mask=known, other=0).to(tl.int64)
+        source, destination = row, column
     else:
-        tl.store(out + (row * heads + head) * width + at, total, mask=inside)
+        edge = place
+        source, destination = column, row
+    _, alpha = _attention_of(
+        source, destination, edge, score_src, score_dst, score_edge, row_max, row_sum, tl.load(constants), heads, head,
+        live, EDGE_SCORES,
+    )  # fmt: skip
+    if DROPS:
+        survives = _retained(edge, known, numbers, head, key, bound, NUMBERED)
+        alpha = tl.where(survives, alpha * tl.load(constants + 1), 0.0)
+    tl.store(out + place * heads + head, alpha, mask=live)
 
 
 @triton.jit(do_not_specialize=["key", "bound"])
 def _edge_gradients(
-    destinations, columns, score_src, score_dst, score_edge, row_max, row_sum, constants, key, bound, numbers,
-    products, grad, z, out, edges, heads, width, EDGE_SCORES: tl.constexpr, DROPS: tl.constexpr, NUMBERED: tl.constexpr,
-    EDGES: tl.constexpr, COLUMNS: tl.constexpr,
+    begins, ends, rows, count, columns, score_src, score_dst, score_edge, row_max, row_sum, constants, key, bound,
+    numbers, z, grad, result, out, heads, width, EDGE_SCORES: tl.constexpr, DROPS: tl.constexpr,
+    NUMBERED: tl.constexpr, WHOLE: tl.constexpr, PIECES: tl.constexpr, HEADS: tl.constexpr, COLUMNS: tl.constexpr,
+    UNROLLED: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of scores before the leaky ReLU, [nnz, heads]."""
-    edge, head = tl.program_id(0).to(tl.int64) * EDGES + tl.arange(0, EDGES), tl.program_id(1)
-    live = edge < edges
-    source = tl.load(columns + edge, mask=live, other=0).to(tl.int64)
-    destination = tl.load(destinations + edge, mask=live, other=0)
-    inner = tl.zeros([EDGES], dtype=z.dtype.element_ty)
-    for first in range(0, width, COLUMNS):
-        at = first + tl.arange(0, COLUMNS)
-        both = live[:, None] & (at < width)[None, :]
-        flow = tl.load(grad + (destination[:, None] * heads + head) * width + at[None, :], mask=both, other=0.0)
-        inner += tl.sum(
-            flow * tl.load(z + (source[:, None] * heads + head) * width + at[None, :], mask=both, other=0.0), 1
-        )
-    slope = tl.load(constants)
-    raw, alpha = _attention_of(
-        source, destination, edge, score_src, score_dst, score_edge, row_max, row_sum, slope, heads, head, live,
-        EDGE_SCORES,
-    )  # fmt: skip
-    if DROPS:
-        survives = _retained(edge, live, numbers, head, key, bound, NUMBERED)
-        inner = tl.where(survives, inner * tl.load(constants + 1), 0.0)
-    gradient = alpha * (inner - tl.load(products + destination * heads + head, mask=live, other=0.0))
-    tl.store(out + edge * heads + head, tl.where(raw > 0, gradient, gradient * slope), mask=live)
+    """Gradients of scores before the leaky ReLU, [nnz, heads], from those of the ``result`` of attention.
+
+    A program takes some heads of some pieces, one edge of each at a time; ``WHOLE``: all their columns at once, so that
+    the row's gradient stays in registers.
+    """
+    piece = tl.program_id(0) * PIECES + tl.arange(0, PIECES)
+    valid = piece < count
+    begin, end = tl.load(begins + piece, mask=valid, other=0), tl.load(ends + piece, mask=valid, other=0)
+    row = tl.load(rows + piece, mask=valid, other=0).to(tl.int64)[:, None]
+    head = (tl.program_id(1) * HEADS + tl.arange(0, HEADS))[None, :]
+    at, slope = tl.arange(0, COLUMNS)[None, None, :], tl.load(constants)
+    inside = (head < heads)[:, :, None] & (at < width)
+    place = (row * heads + head)[:, :, None] * width + at
+    flow = tl.load(grad + place, mask=valid[:, None, None] & inside, other=0.0)
+    product = tl.sum(flow * tl.load(result + place, mask=valid[:, None, None] & inside, other=0.0), 2)
+    for first in range(COLUMNS, width, COLUMNS):
+        both = valid[:, None, None] & inside & (at < width - first)
+        part = tl.load(grad + place + first, mask=both, other=0.0)
+        product += tl.sum(part * tl.load(result + place + first, mask=both, other=0.0), 2)
+    for start in range(0, tl.max(end - begin, 0), UNROLLED):
+        for step in tl.static_range(UNROLLED):
+            edge = (begin + start + step).to(tl.int64)[:, None]
+            known = edge < end[:, None]
+            live = known & (head < heads)
+            column = tl.load(columns + edge, mask=known, other=0).to(tl.int64)
+            source = (column * heads + head)[:, :, None] * width + at
+            inner = tl.sum(flow * tl.load(z + source, mask=known[:, :, None] & inside, other=0.0), 2)
+            if not WHOLE:
+                for first in range(COLUMNS, width, COLUMNS):
+                    both = known[:, :, None] & inside & (at < width - first)
+                    part = tl.load(grad + place + first, mask=both, other=0.0)
+                    inner += tl.sum(part * tl.load(z + source + first, mask=both, other=0.0), 2)
+            raw, alpha = _attention_of(
+                column, row, edge, score_src, score_dst, score_edge, row_max, row_sum, slope, heads, head, live,
+                EDGE_SCORES,
+            )  # fmt: skip
+            if DROPS:
+                survives = _retained(edge, known, numbers, head, key, bound, NUMBERED)
+                inner = tl.where(survives, inner * tl.load(constants + 1), 0.0)
+            gradient = alpha * (inner - product)
+            tl.store(out + edge * heads + head, tl.where(raw > 0, gradient, gradient * slope), mask=live)
 
 
 @dataclass(frozen=True)
@@ -166,78 +181,74 @@ class _Attention:
     def constants(self, like: Tensor) -> Tensor:
         """Slope of the leaky ReLU and scale of what dropout retains, in the type of the tensors."""
         scale = 1.0 if self.edge_mask is None else self.edge_mask.scale
-        return _constants(self.slope, scale, like.dtype, like.device)
+        return constants(like.dtype, like.device, self.slope, scale)
 
     def statistics(self, scores: tuple[Tensor | None, ...]) -> tuple[Tensor, Tensor]:
         """Largest score and sum of exponentials of each row's edges, [rows, heads]."""
-        score_src, score_dst, score_edge = scores
-        assert score_src is not None and score_dst is not None
-        side, heads = side_of(self.matrix, score_src.device), score_src.shape[1]
-        results = [score_src.new_empty((rows, heads)) for rows in (side.count, side.pieces.partials) for _ in range(2)]
-        pieces, (row_max, row_sum, part_max, part_sum) = side.pieces, results
-        _row_statistics[(len(pieces),)](
-            pieces.bounds, pieces.rows, pieces.slots, side.columns, score_src, score_dst, score_edge,
-            self.constants(score_src), *results, heads, score_edge is not None, _EDGES, triton.next_power_of_2(heads),
-            num_warps=1,
+        score_src = scores[0]
+        assert score_src is not None
+        side = side_of(self.matrix, score_src.device)
+        row_max, row_sum = (score_src.new_empty((side.count, score_src.shape[1])) for _ in range(2))
+        self._reduce(side.pieces, side.columns, scores, row_max, row_sum)
+        return row_max, row_sum
+
+    def _reduce(
+        self,
+        pieces: RowPieces,
+        columns: Tensor | None,
+        scores: tuple[Tensor | None, ...],
+        row_max: Tensor,
+        row_sum: Tensor,
+    ) -> None:
+        """Write the statistics of rows; those of hubs from their pieces', ``scores`` without ``columns``."""
+        heads = row_max.shape[1]
+        if row_max.numel() == 0:
+            return
+        part_max, part_sum = (row_max.new_empty((pieces.partials, heads)) for _ in range(2))
+        wide = triton.next_power_of_2(heads)
+        block = max(1, ENTRIES // wide)
+        _row_statistics[(triton.cdiv(len(pieces), block),)](
+            pieces.begins, pieces.ends, pieces.rows, pieces.slots, len(pieces), columns, *scores,
+            self.constants(row_max), row_max, row_sum, part_max, part_sum, heads, columns is None,
+            scores[2] is not None, block, wide, UNROLLED,
         )  # fmt: skip
         if pieces.hubs is not None:
-            _merge(pieces.hubs, row_max, row_sum, part_max, part_sum)
-        return row_max, row_sum
+            self._reduce(pieces.hubs, None, (part_max, part_sum, None), row_max, row_sum)
 
     def attend(self, x: Tensor, scores: tuple[Tensor | None, ...], rows: tuple[Tensor, Tensor], back: bool) -> Tensor:
         """Sum rows of x [n, heads, width] by attention, over in-edges or ``back`` over out-edges."""
-        heads, width = x.shape[1:]
-        side = side_of(self.matrix, x.device, transposed=back)
-        pieces, shape = side.pieces, (heads, width)
-        out, partial = x.new_empty((side.count, *shape)), x.new_empty((pieces.partials, *shape))
-        if out.numel() == 0:
-            return out
+        side, edges, heads = side_of(self.matrix, x.device, transposed=back), self.matrix.nnz, x.shape[1]
+        weights = x.new_empty((edges, heads))
         permutation = self.matrix.on(x.device).permutation if back else None
-        columns, edges = block_of(width)
         drawing = self.drawing(x.device)
-        _attend[(len(pieces), heads, triton.cdiv(width, columns))](
-            pieces.bounds, pieces.rows, pieces.slots, side.columns, permutation, *scores, *rows, self.constants(x),
-            *drawing, x, out, partial, heads, width, back, scores[2] is not None, self.edge_mask is not None,
-            drawing[2] is not None, edges, columns, num_warps=1,
-        )  # fmt: skip
-        if pieces.hubs is not None:
-            launch_sums(pieces.hubs, partial.flatten(1), out.flatten(1), partial)
-        return out
+        if weights.numel():
+            wide = triton.next_power_of_2(heads)
+            block = max(1, _ENTRIES // wide)
+            _edge_weights[(triton.cdiv(edges, block),)](
+                side.edge_rows, side.columns, permutation, *scores, *rows, self.constants(x), *drawing, weights, edges,
+                heads, back, scores[2] is not None, self.edge_mask is not None, drawing[2] is not None, block, wide,
+            )  # fmt: skip
+        return add_rows(side, x, weights)
 
     def edge_gradients(
-        self, z: Tensor, scores: tuple[Tensor | None, ...], rows: tuple[Tensor, Tensor], grad: Tensor, products: Tensor
+        self, z: Tensor, scores: tuple[Tensor | None, ...], rows: tuple[Tensor, Tensor], grad: Tensor, result: Tensor
     ) -> Tensor:
-        """Gradients of the scores [nnz, heads] before the leaky ReLU."""
+        """Gradients of the scores [nnz, heads] before the leaky ReLU, from that of attention's ``result``."""
         heads, width = z.shape[1:]
         out = z.new_empty((self.matrix.nnz, heads))
         if out.numel() == 0:
             return out
-        columns, edges = block_of(width)
-        destinations, side = self.matrix.on(z.device).destinations, side_of(self.matrix, z.device)
-        drawing = self.drawing(z.device)
-        _edge_gradients[(triton.cdiv(self.matrix.nnz, edges), heads)](
-            destinations, side.columns, *scores, *rows, self.constants(z), *drawing, products, grad, z, out,
-            self.matrix.nnz, heads, width, scores[2] is not None, self.edge_mask is not None, drawing[2] is not None,
-            edges, columns, num_warps=1,
+        columns = min(COLUMNS, triton.next_power_of_2(width))
+        together = min(COLUMNS // columns, triton.next_power_of_2(heads))
+        block = ENTRIES // (columns * together)
+        side, drawing = side_of(self.matrix, z.device), self.drawing(z.device)
+        pieces = side.pieces
+        _edge_gradients[(triton.cdiv(len(pieces), block), triton.cdiv(heads, together))](
+            pieces.begins, pieces.ends, pieces.rows, len(pieces), side.columns, *scores, *rows, self.constants(z),
+            *drawing, z, grad, result, out, heads, width, scores[2] is not None, self.edge_mask is not None,
+            drawing[2] is not None, width <= columns, block, together, columns, 2, num_warps=2,
         )  # fmt: skip
         return out
-
-
-def _merge(hubs: RowPieces, row_max: Tensor, row_sum: Tensor, part_max: Tensor, part_sum: Tensor) -> None:
-    """Write the statistics of hubs from those of their pieces."""
-    heads = row_max.shape[1]
-    hub = torch.arange(len(hubs), device=row_max.device).repeat_interleave(hubs.bounds.diff())
-    place = hub[:, None].expand_as(part_max)
-    largest = part_max.new_full((len(hubs), heads), -torch.inf).scatter_reduce(0, place, part_max, "amax")
-    row_max[hubs.rows] = largest
-    base = largest.masked_fill(largest == -torch.inf, 0.0)
-    launch_sums(hubs, part_sum * (part_max - base[hub]).exp(), row_sum, part_sum)
-
-
-@lru_cache(maxsize=16)
-def _constants(slope: float, scale: float, dtype: torch.dtype, device: torch.device) -> Tensor:
-    # a tensor, as a number would be rounded to float32
-    return torch.tensor([slope, scale], dtype=dtype, device=device)
 
 
 def gat(
@@ -273,8 +284,8 @@ class _Gat(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         z, *scores, row_max, row_sum, out = ctx.saved_tensors
         attention, rows, grad = ctx.attention, (row_max, row_sum), grad.contiguous()
-        matrix, products = attention.matrix, (out * grad).sum(-1)
-        by_edge = attention.edge_gradients(z, tuple(scores), rows, grad, products)
+        matrix = attention.matrix
+        by_edge = attention.edge_gradients(z, tuple(scores), rows, grad, out)
         sources, destinations = side_of(matrix, z.device, transposed=True), side_of(matrix, z.device)
         return (
             None,

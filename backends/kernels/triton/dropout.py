@@ -1,5 +1,6 @@
 """Dropout in Triton: the words of the native kernel, hashed from key, node and column, in both passes again."""
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -57,6 +58,12 @@ def _drop_entries(
     tl.store(out + edge, tl.where(retained(node, column, key, bound), values, 0.0), mask=live)
 
 
+@lru_cache(maxsize=64)
+def constants(dtype: torch.dtype, device: torch.device, *values: float) -> Tensor:
+    """Numbers that a kernel reads, which as its arguments would be rounded to float32."""
+    return torch.tensor(values, dtype=dtype, device=device)
+
+
 def dropout(x: Tensor, mask: Any) -> Tensor:
     """Drop entries of x [rows, f]."""
     out: Tensor = _Dropout.apply(x, mask)
@@ -84,7 +91,7 @@ class _Dropout(torch.autograd.Function):
 
 def _dropped(x: Tensor, mask: Any, matrix: Operand | None) -> Tensor:
     x = x.contiguous()
-    out, scale = torch.empty_like(x), x.new_full((1,), mask.scale)  # a number would be rounded to float32
+    out, scale = torch.empty_like(x), constants(x.dtype, x.device, mask.scale)
     drawing = mask.key, mask.bound, mask.nodes is not None
     if matrix is None:
         rows, width = x.shape

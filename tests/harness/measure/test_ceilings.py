@@ -5,6 +5,7 @@ import pytest
 
 from harness.measure import ceilings, shared_values
 from harness.measure.best import REPEATS
+from harness.measure.ceilings import Cpu
 
 
 @pytest.fixture(autouse=True)
@@ -25,18 +26,18 @@ def test_lists_are_tried_in_part_and_read_whole_and_short_ones_several_times(mon
     monkeypatch.setattr(ceilings, "gathering", gathering)
     monkeypatch.setattr(ceilings, "TRIAL_BYTES", 64 * 1600)
     monkeypatch.setattr(ceilings, "TRIAL_SECONDS", 0.0)
-    assert ceilings.order_seconds(indices, 1000, 16, 1) > 0
-    assert ceilings.order_seconds(indices[:0], 1000, 16, 1) == 0
+    assert Cpu(1).order_seconds(indices, 1000, 16) > 0
+    assert Cpu(1).order_seconds(indices[:0], 1000, 16) == 0
     assert np.array_equal(gathered[1], indices)
     assert read == [(1600, 1)] * 3 * len(ceilings.AHEAD) + [(100_000, 1)] * (1 + REPEATS)
     read.clear()
-    ceilings.order_seconds(indices[:3], 1000, 16, 2)
+    Cpu(2).order_seconds(indices[:3], 1000, 16)
     assert {length for length, _ in read} == {1600, 3 * (ceilings.SHORT_BYTES // (3 * 64))}
     assert {threads for _, threads in read} == {1, 2}
 
 
 def test_a_small_array_moves_at_least_as_fast_as_a_larger_one(monkeypatch):
     speeds = dict(zip(ceilings.SIZES, (5.0, 9.0, 3.0, 2.0, 1.0), strict=True))
-    monkeypatch.setattr(ceilings, "stream_bandwidth", lambda threads, size: speeds[size])
+    monkeypatch.setattr(Cpu, "stream_bandwidth", lambda machine, size: speeds[size])
     sizes = [0, 1, 1 << 18, 1 << 20, (1 << 22) - 1, 1 << 22, 1 << 40]
-    assert [ceilings.fastest_bandwidth(1, size) for size in sizes] == [9, 9, 9, 9, 9, 3, 1]
+    assert [Cpu(1).fastest_bandwidth(size) for size in sizes] == [9, 9, 9, 9, 9, 3, 1]

@@ -55,7 +55,7 @@ def test_the_floor_of_zeros_is_below_that_of_dense_features(model):
 def test_every_model_has_a_dense_floor(model, multilabel, monkeypatch):
     graph = awkward_graph(1, multilabel=multilabel)
     spec = ModelSpec(model, 3, graph.width, 5, graph.classes, heads=2, output_heads=2, head="linear")
-    monkeypatch.setattr(dense, "least_seconds", lambda product, threads: 0.25)
+    monkeypatch.setattr(dense, "least_seconds", lambda *arguments: 0.25)
     floor = dense_floor(spec, graph, graph.nodes_of("train"), 1)
     assert floor.seconds == 4 * 0.25 and floor.flops > 0
 
@@ -89,7 +89,7 @@ def test_a_few_processes_measure_a_floor_and_the_least_counts(monkeypatch):
     floor = partial(dense_floor, ModelSpec("gcn", 1, graph.width, 5, graph.classes), graph, np.arange(3), 1)
     measured = []
     for seconds in [3.0, 1.0, *[2.0] * PROCESSES]:
-        monkeypatch.setattr(dense, "least_seconds", lambda product, threads, s=seconds: measured.append(s) or s)
+        monkeypatch.setattr(dense, "least_seconds", lambda *arguments, s=seconds: measured.append(s) or s)
         values = shared_values.snapshot()
         shared_values.clear()  # as in the next cell's process
         shared_values.adopt(values)

@@ -12,6 +12,7 @@ from backends.kernels import dispatch, plain, spmm
 from datasets.csr import Csr
 from harness.measure import best, ceilings, shared_values
 from harness.measure.best import stable_best
+from harness.measure.ceilings import Cpu
 from harness.measure.dense import DenseFloor
 from harness.measure.limits import limits
 
@@ -23,10 +24,10 @@ TIMES_THREE = {"spmm": [FACTS["spmm"][0] | {"count": 3}]}
 def fixed(monkeypatch):
     """Ceilings of an imaginary machine."""
     for name, value in (("read_bandwidth", 1e9), ("triad_bandwidth", 5e8)):
-        monkeypatch.setattr(ceilings, name, lambda threads, size=0, value=value: value)
-    monkeypatch.setattr(ceilings, "multiply_add_rate", lambda threads: 1e12)
-    monkeypatch.setattr(ceilings, "gather_bandwidth", lambda rows, width, threads: 2e9)
-    monkeypatch.setattr(ceilings, "order_seconds", lambda indices, rows, width, threads, between: len(indices) * 1e-6)
+        monkeypatch.setattr(Cpu, name, lambda machine, size=0, value=value: value)
+    monkeypatch.setattr(Cpu, "multiply_add_rate", lambda machine: 1e12)
+    monkeypatch.setattr(Cpu, "gather_bandwidth", lambda machine, rows, width: 2e9)
+    monkeypatch.setattr(Cpu, "order_seconds", lambda machine, indices, *rest: len(indices) * 1e-6)
 
 
 def operand(nnz, columns=80):
@@ -37,7 +38,7 @@ def operand(nnz, columns=80):
 
 @pytest.mark.parametrize(("columns", "distinct"), [(80, 80), (1, 1)])
 def test_bytes_and_operations_follow_the_formulas(fixed, columns, distinct):
-    values = limits(TIMES_THREE | {"dense_flops": 5_000_000}, 0.01, 2, [operand(1000, columns)])
+    values = limits(TIMES_THREE | {"dense_flops": 5_000_000}, 0.01, Cpu(2), [operand(1000, columns)])
     least = 101 * 4 + 1000 * 4 + 100 * 80 + distinct * 80
     assert values["flops"] == 3 * 2 * 1000 * 20
     assert values["bytes_least"] == 3 * least
@@ -49,28 +50,28 @@ def test_bytes_and_operations_follow_the_formulas(fixed, columns, distinct):
 
 
 def test_without_the_edges_no_row_is_counted_and_there_is_no_ceiling(fixed):
-    values = limits(FACTS, 0.01, 2)
+    values = limits(FACTS, 0.01, Cpu(2))
     assert values["bytes_least"] == 101 * 4 + 1000 * 4 + 100 * 80
     assert "fraction_of_ceiling" not in values
 
 
 @pytest.mark.parametrize(("nnz", "bound"), [(1000, 1e-3), (2, (404 + 1000 * 4 + 8000 + 160) / 1e9)])
 def test_the_ceiling_is_the_slower_of_stream_and_of_reading_in_order(fixed, nnz, bound):
-    values = limits(FACTS, 0.01, 2, [operand(nnz)])
+    values = limits(FACTS, 0.01, Cpu(2), [operand(nnz)])
     assert values["attainable_seconds"] == pytest.approx(bound)
     assert values["fraction_of_ceiling"] == pytest.approx(bound / 0.01)
 
 
 def test_operations_bound_a_call_that_moves_few_bytes(fixed):
-    values = limits(FACTS | {"dense_flops": 1e10}, 1.0, 2, [operand(1000)])
+    values = limits(FACTS | {"dense_flops": 1e10}, 1.0, Cpu(2), [operand(1000)])
     assert values["fraction_of_limit"] == pytest.approx((40_000 + 1e10) / 1e12)
-    fewer = limits(FACTS | {"dense_flops": 1e10}, 1.0, 2, [operand(1000)], DenseFloor(0.5, 10**9))
+    fewer = limits(FACTS | {"dense_flops": 1e10}, 1.0, Cpu(2), [operand(1000)], DenseFloor(0.5, 10**9))
     assert fewer["fraction_of_limit"] == pytest.approx((40_000 + 1e9) / 1e12)
     assert fewer["dense_floor"] == 0.5
 
 
 def test_a_bound_that_a_call_beats_is_named_with_its_seconds(fixed):
-    arguments = (2, [operand(1000)], DenseFloor(0.5, 10**9))
+    arguments = (Cpu(2), [operand(1000)], DenseFloor(0.5, 10**9))
     assert "beaten" not in limits(FACTS, 0.5, *arguments)
     assert limits(FACTS, 0.4, *arguments)["beaten"] == {"dense_floor": 0.5}
     assert set(limits(FACTS, 1e-6, *arguments)["beaten"]) == {"dense_floor", "limit", "ceiling"}
@@ -78,20 +79,20 @@ def test_a_bound_that_a_call_beats_is_named_with_its_seconds(fixed):
 
 def test_order_seconds_gets_the_bytes_moved_beside_the_gathers(fixed, monkeypatch):
     calls = []
-    monkeypatch.setattr(ceilings, "order_seconds", lambda *arguments: calls.append(arguments[1:]) or 1.0)
-    moved = limits(FACTS, 0.01, 2, [operand(1000)])["bytes_least"]
-    assert calls == [(80, 20, 2, moved - 80 * 80)]
+    monkeypatch.setattr(Cpu, "order_seconds", lambda machine, *arguments: calls.append(arguments[1:]) or 1.0)
+    moved = limits(FACTS, 0.01, Cpu(2), [operand(1000)])["bytes_least"]
+    assert calls == [(80, 20, moved - 80 * 80)]
 
 
 def test_a_time_twice_as_long_is_half_as_close(fixed):
-    one, two = (limits(FACTS, seconds, 2, [operand(1000)]) for seconds in (0.01, 0.02))
+    one, two = (limits(FACTS, seconds, Cpu(2), [operand(1000)]) for seconds in (0.01, 0.02))
     for key in ("xnr", "fraction_of_limit", "fraction_of_gather", "fraction_of_ceiling"):
         assert one[key] == pytest.approx(2 * two[key])
 
 
 def test_without_an_spmm_there_are_no_limits():
-    assert limits({"spmm": []}, 1.0, 2) == {}
-    assert limits({}, 1.0, 2) == {}
+    assert limits({"spmm": []}, 1.0, Cpu(2)) == {}
+    assert limits({}, 1.0, Cpu(2)) == {}
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def small(monkeypatch):
 def test_ceilings_of_this_machine_are_measured(monkeypatch, small, compiled):
     if not compiled:
         monkeypatch.setitem(dispatch.IMPLEMENTATIONS, "cpu", plain)
-    values = limits(FACTS, 1.0, 1, [operand(1000)])
+    values = limits(FACTS, 1.0, Cpu(1), [operand(1000)])
     assert all(values["ceilings"][name] > 1e6 for name in ("stream", "read", "triad", "flops", "gather"))
     assert values["ceilings"]["stream"] >= max(values["ceilings"]["read"], values["ceilings"]["triad"])
     assert values["fraction_of_ceiling"] > 0
@@ -136,7 +137,7 @@ def test_no_bound_is_above_the_same_product_timed_here(shape, hub, threads):
         patched.setattr(best, "LONGEST", 0.2)
         patched.setattr(ceilings, "TRIAL_SECONDS", 0.05)
         seconds = stable_best([lambda: spmm(csr, x)])
-        values = limits(facts, seconds, threads, [{"name": "forward", "csr": csr}])
+        values = limits(facts, seconds, Cpu(threads), [{"name": "forward", "csr": csr}])
     assert 0 < values["fraction_of_limit"] < 1.5
     assert 0 < values["fraction_of_ceiling"] < 1.5
 
@@ -148,7 +149,7 @@ def test_ceilings_measured_by_other_cells_are_not_measured_again(monkeypatch):
     for process in range(shared_values.PROCESSES + 2):
         for name in ("best_of", "stable_best"):
             monkeypatch.setattr(ceilings, name, lambda call, *rest, process=process, **named: 0.5 / (1 + process))
-        answers.append(limits(facts, 1.0, 1, [operand(1000)])["fraction_of_ceiling"])
+        answers.append(limits(facts, 1.0, Cpu(1), [operand(1000)])["fraction_of_ceiling"])
         values = json.loads(json.dumps(shared_values.snapshot()))
         shared_values.clear()
         shared_values.adopt(values)

@@ -10,8 +10,23 @@ import numpy as np
 import pytest
 import torch
 
-from backends.kernels import Mask, dispatch, dropout, dropout_values, gat, mask_key, native, plain, spmm
+from backends.kernels import (
+    Mask,
+    bias_activation,
+    dense,
+    dispatch,
+    dropout,
+    dropout_values,
+    gat,
+    mask_key,
+    native,
+    plain,
+    product,
+    projection,
+    spmm,
+)
 from backends.kernels.operand import operand
+from backends.kernels.tiles import SIDE, find_tiles
 from datasets.csr import Csr
 from tests.backends.kernels.matrices import random_csr
 
@@ -30,7 +45,7 @@ def on_triton(monkeypatch):
     monkeypatch.setitem(dispatch.IMPLEMENTATIONS, DEVICE, importlib.import_module("backends.kernels.triton"))
     monkeypatch.setattr(layout, "_SIDES", layout._SIDES.__class__())
     if not ON_GPU:
-        monkeypatch.setattr(layout.RowPieces.of.__func__, "__defaults__", (4,))
+        monkeypatch.setattr(layout, "PIECE", 4)
 
 
 def hub_csr():
@@ -78,6 +93,67 @@ def test_sums_equal_the_plain_ones(matrix, reduce, width, weighted):
         lambda x, weight=None: plain.spmm(operand(csr), x, weight, reduce),
         shapes,
         width,
+    )
+
+
+@pytest.mark.parametrize("width", [1, 70])
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("threshold", [1 / 1024, 0.5])
+def test_tiles_and_the_rest_of_the_edges_are_the_whole_product(threshold, weighted, width):
+    csr = random_csr(5, 70, 40, 3000)
+    matrix = operand(csr)
+    for side, columns in ((matrix.forward, 40), (matrix.backward, 70)):
+        side.tiles[width] = find_tiles(side, columns, threshold)
+        assert side.tiles[width].share > 0
+    shapes = [(40, width), *([(csr.nnz,)] if weighted else [])]
+    check(
+        lambda x, weight=None: spmm(csr, x, weight, "mean"),
+        lambda x, weight=None: plain.spmm(operand(csr), x, weight, "mean"),
+        shapes,
+        width,
+    )
+
+
+def test_a_row_of_many_tiles_is_cut_and_its_sums_are_added(monkeypatch):
+    tiles = importlib.import_module("backends.kernels.triton.tiles")
+    monkeypatch.setattr(tiles, "PIECE", 2)
+    rows, columns = np.arange(SIDE), np.arange(SIDE * (2 * tiles.PIECE + 3), dtype=np.int32)
+    csr = Csr(len(columns) * np.append(rows, SIDE), np.tile(columns, SIDE), (SIDE, len(columns)))
+    side = operand(csr).forward
+    side.tiles[3] = find_tiles(side, len(columns), 1.0)
+    x = torch.randn(len(columns), 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    difference = product(csr, x.to(DEVICE)).cpu() - x.sum(0)
+    assert side.tiles[3].share == 1 and float(difference.abs().max()) < 1e-10
+
+
+@pytest.mark.parametrize("mask", [None, Mask(0.4, mask_key(1, 2, 3))])
+@pytest.mark.parametrize("activation", ["none", "relu", "elu"])
+def test_bias_activation_and_dropout_equal_the_plain_ones(activation, mask):
+    check(
+        lambda x, bias: bias_activation(x, bias, activation, mask=mask),
+        lambda x, bias: plain.bias_activation(x, bias, activation, False, mask),
+        [(9, 40), (40,)],
+        1,
+    )
+
+
+@pytest.mark.parametrize("mask", [None, Mask(0.4, mask_key(1, 2, 3))])
+def test_a_dense_layer_equals_the_plain_one(mask):
+    check(
+        lambda x, weight, bias, x2, weight2: dense(x, weight, bias, True, (x2, weight2), mask),
+        lambda x, weight, bias, x2, weight2: plain.dense(x, weight, bias, True, x2, weight2, mask),
+        [(9, 4), (4, 7), (7,), (9, 3), (3, 7)],
+        2,
+    )
+
+
+def test_a_projection_equals_the_plain_one():
+    definition = plain.projection
+    check(
+        lambda *parts: torch.cat([one.flatten(1) for one in projection(*parts)], 1),
+        lambda *parts: torch.cat([one.flatten(1) for one in definition(*parts)], 1),
+        [(9, 4), (4, 15), (3, 5), (3, 5)],
+        3,
     )
 
 
