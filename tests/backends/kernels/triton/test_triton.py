@@ -99,10 +99,11 @@ def test_sums_equal_the_plain_ones(matrix, reduce, width, weighted):
 @pytest.mark.parametrize("width", [1, 70])
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("threshold", [1 / 1024, 0.5])
-def test_tiles_and_the_rest_of_the_edges_are_the_whole_product(threshold, weighted, width):
-    csr = random_csr(5, 70, 40, 3000)
+def test_tiles_and_the_rest_of_the_edges_are_the_whole_product(threshold, weighted, width, monkeypatch):
+    monkeypatch.setattr(importlib.import_module("backends.kernels.triton.layout"), "PIECE", 256)
+    csr = random_csr(5, 36, 40, 1200)
     matrix = operand(csr)
-    for side, columns in ((matrix.forward, 40), (matrix.backward, 70)):
+    for side, columns in ((matrix.forward, 40), (matrix.backward, 36)):
         side.tiles[width] = find_tiles(side, columns, threshold)
         assert side.tiles[width].share > 0
     shapes = [(40, width), *([(csr.nnz,)] if weighted else [])]
@@ -117,13 +118,13 @@ def test_tiles_and_the_rest_of_the_edges_are_the_whole_product(threshold, weight
 def test_a_row_of_many_tiles_is_cut_and_its_sums_are_added(monkeypatch):
     tiles = importlib.import_module("backends.kernels.triton.tiles")
     monkeypatch.setattr(tiles, "PIECE", 2)
-    rows, columns = np.arange(SIDE), np.arange(SIDE * (2 * tiles.PIECE + 3), dtype=np.int32)
+    rows, columns = np.arange(SIDE), np.arange(SIDE * (2 * tiles.PIECE + 3) + 1, dtype=np.int32)  # one is in no tile
     csr = Csr(len(columns) * np.append(rows, SIDE), np.tile(columns, SIDE), (SIDE, len(columns)))
     side = operand(csr).forward
     side.tiles[3] = find_tiles(side, len(columns), 1.0)
     x = torch.randn(len(columns), 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     difference = product(csr, x.to(DEVICE)).cpu() - x.sum(0)
-    assert side.tiles[3].share == 1 and float(difference.abs().max()) < 1e-10
+    assert 0.9 < side.tiles[3].share < 1 and float(difference.abs().max()) < 1e-10
 
 
 @pytest.mark.parametrize("mask", [None, Mask(0.4, mask_key(1, 2, 3))])
