@@ -164,7 +164,7 @@ def _pass_seconds(product: Product, x: Tensor, weight: Tensor, gradient: Tensor,
         turned = values[torch.from_numpy(np.ascontiguousarray(order)).to(x.device, torch.long)]
         passes[1] = [*passes[1], lambda: spmm(transpose, gradient, turned)]
     small = x.numel() * weight.shape[1] <= SMALL and x.device.type == "cpu"
-    best = partial(queued_best, synchronize=torch.cuda.synchronize) if x.is_cuda else stable_best
+    best = partial(queued_best, synchronize=partial(torch.cuda.synchronize, x.device)) if x.is_cuda else stable_best
     with torch.no_grad():
         separate = sum(best(_on_threads(forms, small, threads)) for forms in passes)
     together = best([_layer_call(x, weight, gradient, product.needs_input_gradient)])

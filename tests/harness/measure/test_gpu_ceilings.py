@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from harness.measure import best, gpu_ceilings, shared_values
-from harness.measure.dense import Product, least_seconds
 from harness.measure.gpu_ceilings import Gpu
 from harness.measure.limits import limits
 from tests.harness.measure.test_limits import FACTS, operand
@@ -52,7 +51,3 @@ def test_a_queue_of_calls_is_waited_for_and_divided_by_their_number():
     assert seconds == 1 / 1024 / best.QUEUED
     assert calls[:1] == ["call"] and calls[2 : 2 + best.QUEUED] == ["call"] * best.QUEUED
     assert calls[2 + best.QUEUED] == "wait"
-
-
-def test_a_dense_floor_of_a_device_is_above_nothing(device, monkeypatch):
-    assert least_seconds(Product(300, 7, 5, needs_input_gradient=False, density=0.1), 1, DEVICE) > 0
