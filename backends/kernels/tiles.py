@@ -65,8 +65,9 @@ class Tiles:
             is_same = weight is None if reference is None else reference() is weight and weight is not None
             if is_same and values.dtype == dtype and version == (0 if weight is None else weight._version):
                 return values, rest
-        ones = torch.ones(len(self.edges), dtype=dtype) if weight is None else weight.index_select(0, self.edges)
-        values = torch.zeros(len(self.columns) * SIDE * SIDE, dtype=dtype).index_add_(0, self.cells, ones)
+        values = torch.zeros(len(self.columns) * SIDE * SIDE, dtype=dtype, device=self.edges.device)
+        ones = values.new_ones(len(self.edges)) if weight is None else weight.index_select(0, self.edges)
+        values.index_put_((self.cells,), ones, accumulate=True)  # unlike index_add_ in one order on every device
         rest = None if weight is None else weight.index_select(0, self.rest_edges)
         reference, version = (None, 0) if weight is None else (weakref.ref(weight), weight._version)
         self.splits = reference, version, values, rest

@@ -4,7 +4,7 @@ On a GPU, too, a tile costs the same whatever is in it: it pays where its edges 
 """
 
 import weakref
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -56,25 +56,8 @@ class _OnDevice:
         bounds = np.append(tiles.starts[blocks], tiles.starts[-1])
         self.pieces = RowPieces.of(bounds, device, PIECE, blocks)
         self.starts, self.columns = (torch.from_numpy(array).to(device) for array in (tiles.starts, tiles.columns))
-        self.edges, self.cells, self.rest_edges = (
-            index.to(device) for index in (tiles.edges, tiles.cells, tiles.rest_edges)
-        )
-        self.rest = Side.of(tiles.rest, device)
-        self._split: tuple[Any, int, Tensor, Tensor | None] | None = None
-
-    def split(self, weight: Tensor | None, like: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Values of the tiles [tiles * 1024], and weights of the rest; kept for the last weights until they change."""
-        version = 0 if weight is None else weight._version
-        if self._split is not None:
-            reference, known, values, rest = self._split
-            is_same = weight is None if reference is None else reference() is weight and weight is not None
-            if is_same and values.dtype == like.dtype and known == version:
-                return values, rest
-        ones = like.new_ones(len(self.edges)) if weight is None else weight.index_select(0, self.edges)
-        values = like.new_zeros(len(self.columns) * SIDE * SIDE).index_put_((self.cells,), ones, accumulate=True)
-        rest = None if weight is None else weight.index_select(0, self.rest_edges)
-        self._split = None if weight is None else weakref.ref(weight), version, values, rest
-        return values, rest
+        moved = {name: getattr(tiles, name).to(device) for name in ("edges", "cells", "rest_edges")}
+        self.tiles, self.rest = replace(tiles, **moved, splits=None), Side.of(tiles.rest, device)
 
 
 _ON_DEVICE: "weakref.WeakKeyDictionary[Tiles, dict[torch.device, _OnDevice]]" = weakref.WeakKeyDictionary()
@@ -86,7 +69,7 @@ def multiply_tiles(tiles: Tiles, x: Tensor, weight: Tensor | None) -> Tensor:
     if x.device not in known:
         known[x.device] = _OnDevice(tiles, x.device)
     there, width = known[x.device], x.shape[1]
-    values, rest_weight = there.split(weight, x)
+    values, rest_weight = there.tiles.split(weight, x.dtype)
     out = add_rows(there.rest, x, rest_weight)
     pieces, columns = there.pieces, max(16, min(COLUMNS, triton.next_power_of_2(width)))
     if not len(pieces) or out.numel() == 0:
