@@ -3,6 +3,7 @@
 import argparse
 import json
 import shutil
+import sys
 from pathlib import Path
 
 from datasets.files import atomic_folder, write_atomic
@@ -45,6 +46,8 @@ def write(plan: Plan, out: Path, with_data: bool) -> int:
     write_atomic({out / "cells.json": json.dumps({"groups": groups}, indent=1)})
     cells = sum(len(group.cells) for group in plan.groups)
     print(f"{cells} cells in {len(groups)} groups: python -m harness.cell {out / 'cells.json'} --out OUT")
+    if not with_data:
+        print("The plan holds no graphs, without which cells end as errors: add --with-data to run it.", file=sys.stderr)
     return OK
 
 

@@ -96,7 +96,7 @@ def _compositions(product: Product, overrides: list[str], compose: Compose) -> I
     axes = {axis: values for axis, values in product.items() if key_of(axis) not in fixed}
     seeds = axes.pop("seed", [None])
     for choice in itertools.product(*axes.values()):
-        chosen = [f"{axis}={_text(value)}" for axis, value in zip(axes, choice, strict=True) if value is not None]
+        chosen = [f"{axis}={_text(value)}" for axis, value in zip(axes, choice, strict=True) if not _left_out(axis, value)]
         values = compose(chosen + overrides)
         for seed in seeds:
             # Composed once for all seeds, because a seed selects no file.
@@ -106,7 +106,14 @@ def _compositions(product: Product, overrides: list[str], compose: Compose) -> I
                 yield Composition(values | {"seed": seed}, [*chosen, *overrides, f"seed={seed}"])
 
 
+def _left_out(axis: str, value: Any) -> bool:
+    """Tell whether null leaves out an axis: one that adds a group (``+ablation``); for a key, null is its value."""
+    return value is None and axis.startswith("+")
+
+
 def _text(value: Any) -> str:
+    if value is None:
+        return "null"
     if isinstance(value, list):
         return "[" + ",".join(_text(item) for item in value) + "]"
     return str(value).lower() if isinstance(value, bool) else str(value)

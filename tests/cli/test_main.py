@@ -172,6 +172,10 @@ def test_groups_planned_here_run_elsewhere(harness: CommandLine) -> None:
     assert "nothing to run: all 2 groups" in harness("-m", *QUICK, "seed=0,1").stdout
 
 
+def test_a_plan_without_graphs_says_so(harness: CommandLine) -> None:
+    assert "add --with-data" in harness("plan", "--out", "there", *QUICK).stderr
+
+
 def test_list_names_everything_and_its_state(harness: CommandLine) -> None:
     done = harness("list")
     for word in ("agl", "installed", "cora", "rcm", "gat", "infer", "pruning", "ppi_first", "uug_gat"):

@@ -66,6 +66,13 @@ def test_a_product_is_expanded_once_and_null_leaves_an_axis_out() -> None:
     assert labels == [[], ["pruning"], ["pipeline", "pruning"]] and len(cells) == 6
 
 
+def test_null_is_a_value_of_a_key() -> None:
+    tiers = {"quick": [{"training.batch_size": [None, 64]}]}
+    values = compose_one(["dataset=uug"]) | {"suite": {"name": "x", "title": "X", "tiers": tiers}}
+    cells = [expanded.values for expanded, _ in expand(Composition(values, ["dataset=uug", "+suite=x"]))]
+    assert [cell["training"]["batch_size"] for cell in cells] == [None, 64]
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
