@@ -96,7 +96,9 @@ def _compositions(product: Product, overrides: list[str], compose: Compose) -> I
     axes = {axis: values for axis, values in product.items() if key_of(axis) not in fixed}
     seeds = axes.pop("seed", [None])
     for choice in itertools.product(*axes.values()):
-        chosen = [f"{axis}={_text(value)}" for axis, value in zip(axes, choice, strict=True) if not _left_out(axis, value)]
+        chosen = [
+            f"{axis}={_text(value)}" for axis, value in zip(axes, choice, strict=True) if not _left_out(axis, value)
+        ]
         values = compose(chosen + overrides)
         for seed in seeds:
             # Composed once for all seeds, because a seed selects no file.
