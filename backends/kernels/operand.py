@@ -87,21 +87,25 @@ class Direction:
     rows: int
     panels: dict[int, NDArray[Any]] = field(default_factory=dict)
     tiles: dict[int, Any] = field(default_factory=dict)
+    in_pieces: bool = True
 
     @property
     def index_dtype(self) -> torch.dtype:
         """int32 or int64, as a tensor's."""
         return torch.int32 if self.indices.dtype == np.int32 else torch.int64
 
+    def workers(self, width: int) -> int:
+        """Number of threads for a product of ``width`` columns; one where the rows are one piece of work."""
+        return workers(len(self.indices), width) if self.in_pieces else 1
+
     @classmethod
     def of(cls, csr: Csr, in_pieces: bool = True) -> "Direction":
         """Lay out ``csr``: contiguous arrays of one index type, bounds of pieces of equal work, rows that are hubs."""
         dtype = np.result_type(csr.indptr.dtype, csr.indices.dtype, index_dtype(max(csr.shape)))
-        has_hubs = in_pieces and csr.nnz > HUB_EDGES
-        hubs = np.flatnonzero(csr.in_degrees > HUB_EDGES) if has_hubs else np.empty(0, dtype=np.int64)
+        hubs = np.flatnonzero(csr.in_degrees > HUB_EDGES) if csr.nnz > HUB_EDGES else np.empty(0, dtype=np.int64)
         parts = max(1, min(CHUNKS, csr.nnz // 2048)) if in_pieces else 1
         indptr, indices = (np.ascontiguousarray(array, dtype=dtype) for array in (csr.indptr, csr.indices))
-        return cls(indptr, indices, partition_rows(csr, parts), hubs, csr.shape[0])
+        return cls(indptr, indices, partition_rows(csr, parts), hubs, csr.shape[0], in_pieces=in_pieces)
 
 
 class Operand:

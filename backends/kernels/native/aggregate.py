@@ -8,7 +8,7 @@ from torch import Tensor
 
 from backends.kernels.buffers import empty
 from backends.kernels.checks import ACTIVATIONS
-from backends.kernels.extension import arrays, extension, threads, workers
+from backends.kernels.extension import arrays, extension, threads
 from backends.kernels.native.edges import edge_products
 from backends.kernels.native.epilogue import finish, gradients
 from backends.kernels.native.maximum import MaximumFunction
@@ -58,7 +58,7 @@ def multiply(
     extension.spmm(
         direction.indptr, direction.indices, direction.bounds, direction.hubs,
         *arrays(x, weight, row_scale, addend, out), direction.panels.get(x.shape[1]),
-        workers(len(direction.indices), x.shape[1]),
+        direction.workers(x.shape[1]),
     )  # fmt: skip
     return out
 

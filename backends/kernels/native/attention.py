@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from backends.kernels.buffers import empty, empty_like
-from backends.kernels.extension import arrays, extension, threads, workers
+from backends.kernels.extension import arrays, extension, threads
 from backends.kernels.native.dropout import MaskArguments
 from backends.kernels.native.epilogue import bias_activation, bias_activation_in_place
 from backends.kernels.operand import Operand
@@ -77,7 +77,7 @@ class AttentionKernel:
         row_max, row_sum = (empty((rows, heads), z.dtype) for _ in range(2))
         extension.gat_forward(
             direction.indptr, direction.indices, direction.bounds, direction.hubs, *arrays(*operands), self.slope,
-            self._drawing, *arrays(row_max, row_sum, out), workers(self.matrix.nnz, heads * width),
+            self._drawing, *arrays(row_max, row_sum, out), direction.workers(heads * width),
         )  # fmt: skip
         return out, row_max, row_sum
 
@@ -94,7 +94,7 @@ class AttentionKernel:
             direction.indptr, direction.indices, direction.bounds, direction.hubs, matrix.permutation,
             matrix.forward.indptr, matrix.inverse, matrix.forward.bounds, *arrays(*saved[:4]), self.slope,
             self._drawing, *arrays(*saved[4:], products, grad, *grads),
-            workers(matrix.nnz, z.shape[1] * z.shape[2]),
+            direction.workers(z.shape[1] * z.shape[2]),
         )  # fmt: skip
         return grads
 

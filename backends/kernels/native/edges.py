@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from backends.kernels.buffers import empty, empty_like
-from backends.kernels.extension import extension, workers
+from backends.kernels.extension import extension
 from backends.kernels.operand import Direction, Operand
 
 
@@ -27,7 +27,7 @@ def edge_products(matrix: Operand, on_rows: Tensor, on_columns: Tensor) -> Tenso
     """Inner products [nnz, heads] of contiguous tensors, without autograd."""
     out = empty((matrix.nnz, on_rows.shape[1]), on_rows.dtype)
     direction, width = matrix.forward, on_rows.shape[1] * on_rows.shape[2]
-    extension.sddmm(direction.indptr, direction.indices, on_rows, on_columns, out, workers(matrix.nnz, width))
+    extension.sddmm(direction.indptr, direction.indices, on_rows, on_columns, out, direction.workers(width))
     return out
 
 
@@ -36,7 +36,7 @@ def _sum_heads(direction: Direction, factor: Tensor, x: Tensor, place: Any = Non
     out = empty((direction.rows, *x.shape[1:]), x.dtype)
     extension.sum_heads(
         direction.indptr, direction.indices, direction.bounds, direction.hubs, place, factor, x, out,
-        workers(len(direction.indices), x.shape[1] * x.shape[2]),
+        direction.workers(x.shape[1] * x.shape[2]),
     )  # fmt: skip
     return out
 
@@ -62,8 +62,8 @@ class _EdgeSoftmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrix: Operand, logits: Tensor) -> Tensor:
         logits = logits.detach().contiguous()
-        ctx.matrix, ctx.threads = matrix, workers(matrix.nnz, logits.shape[1])
         rows, out = matrix.forward, empty_like(logits)
+        ctx.matrix, ctx.threads = matrix, rows.workers(logits.shape[1])
         extension.edge_softmax(rows.indptr, rows.bounds, rows.hubs, logits, None, out, ctx.threads)
         ctx.save_for_backward(out)
         return out

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from backends.kernels.buffers import empty
-from backends.kernels.extension import extension, workers
+from backends.kernels.extension import extension
 from backends.kernels.operand import Operand
 
 
@@ -21,7 +21,7 @@ class MaximumFunction(torch.autograd.Function):
         rows = matrix.forward
         out = empty((rows.rows, x.shape[1]), x.dtype)
         winner = empty(tuple(out.shape), rows.index_dtype)
-        threads = workers(matrix.nnz, x.shape[1])
+        threads = rows.workers(x.shape[1])
         extension.max_forward(rows.indptr, rows.indices, rows.bounds, rows.hubs, x, weight, out, winner, threads)
         ctx.matrix, ctx.threads = matrix, threads
         ctx.save_for_backward(weight, x, winner)

@@ -253,8 +253,9 @@ def test_attention_has_the_gradients_of_finite_differences(csr, heads, width):
 
 
 @pytest.mark.parametrize("width", [5, 64])
-def test_a_hubs_pieces_make_one_row(width):
-    csr = hub_csr(100_000)
+@pytest.mark.parametrize("in_pieces", [True, False])
+def test_a_hubs_pieces_make_one_row(width, in_pieces):
+    csr = hub_csr(100_000) if in_pieces else unpartitioned(hub_csr(100_000))
     x, weight, src, dst = tensor(1, 500, width), tensor(2, csr.nnz), tensor(3, 500, 1), tensor(4, 500, 1)
     for reduce in ("sum", "mean"):
         close(spmm(csr, x, weight, reduce), numpy_spmm(csr, x.numpy(), weight.numpy(), reduce))
@@ -262,10 +263,11 @@ def test_a_hubs_pieces_make_one_row(width):
 
 
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
-def test_an_unpartitioned_matrix_is_one_piece_and_gives_the_same_bits(reduce):
-    csr = random_csr(1, 3000, 2000, 40_000)
+@pytest.mark.parametrize("hub", [False, True])
+def test_an_unpartitioned_matrix_is_one_piece_and_gives_the_same_bits(reduce, hub):
+    csr = hub_csr(40_000) if hub else random_csr(1, 3000, 2000, 40_000)
     whole, draw = unpartitioned(csr), torch.Generator().manual_seed(1)
-    x, weight = torch.randn(2000, 24, generator=draw), torch.rand(csr.nnz, generator=draw)
+    x, weight = torch.randn(csr.shape[1], 24, generator=draw), torch.rand(csr.nnz, generator=draw)
     results = []
     for matrix in (csr, whole):
         leaf = x.clone().requires_grad_()

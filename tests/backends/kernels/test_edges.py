@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.kernels import edge_softmax, gat, plain, sddmm, spmm
-from backends.kernels.operand import operand
+from backends.kernels.operand import operand, unpartitioned
 from tests.backends.kernels.matrices import (
     LAYOUTS,
     WIDTHS,
@@ -100,8 +100,9 @@ def test_nan_stays_in_its_row_and_head(built, monkeypatch):
 
 
 @pytest.mark.parametrize("heads", [1, 3])
-def test_a_hubs_pieces_make_one_softmax(heads):
-    csr = hub_csr(100_000)
+@pytest.mark.parametrize("in_pieces", [True, False])
+def test_a_hubs_pieces_make_one_softmax(heads, in_pieces):
+    csr = hub_csr(100_000) if in_pieces else unpartitioned(hub_csr(100_000))
     logits = tensor(1, csr.nnz, heads).requires_grad_()
     alpha = edge_softmax(csr, logits)
     close(alpha, numpy_softmax(csr, logits.detach().numpy()))
