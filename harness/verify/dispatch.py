@@ -12,7 +12,7 @@ from harness.measure.clock import Clock
 from harness.measure.written_parts import broken_parts
 from harness.planning.schema import RunConfig
 from harness.scenario.partition import task_of
-from harness.verify.graphs import small_graph
+from harness.verify.graphs import small_graph_with_loads
 from harness.verify.outcome import Incorrect
 
 NODES, NODES_PER_PART = 1000, 16
@@ -20,7 +20,7 @@ NODES, NODES_PER_PART = 1000, 16
 
 def verify_dispatch(config: RunConfig, graph: Graph) -> dict[str, Any]:
     """Dispatch a small graph into one part and into several, twice each, and read the files back; raises Incorrect."""
-    small = small_graph("multiclass", 4, weighted=False, nodes=NODES)
+    small = small_graph_with_loads(graph, config.scenario.balance, NODES)
     parity: dict[str, Any] = {}
     native = config.backend.kind == "native"
     for parts in sorted({1, min(config.scenario.parts, small.nodes // NODES_PER_PART)}):

@@ -1,12 +1,13 @@
 """Graphs of the parity gate: a small fixed one, and a slice of the cell's data set."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from backends.contract import Nodes
-from datasets.csr import csr_from_edges
+from datasets.csr import Csr, csr_from_edges
 from datasets.features import in_layout
 from datasets.graph import Graph
 from harness.planning.schema import RunConfig
@@ -42,6 +43,28 @@ def small_graph(
         edge_weights=random.uniform(0.5, 2.0, csr.nnz).astype(np.float32) if weighted else None,
         edge_features=random.standard_normal((csr.nnz, edge_width)).astype(np.float32) if edge_width else None,
     )
+
+
+def small_graph_with_loads(graph: Graph, balance: Sequence[str], nodes: int) -> Graph:
+    """The small graph with the number of types of nodes of ``graph``, for partitions that balance these loads.
+
+    Where edges are loads and every node of ``graph`` has some, every node of the small one does too.
+    """
+    small = small_graph("multiclass", 4, weighted=False, nodes=nodes)
+    if graph.node_types is not None:
+        random = np.random.Generator(np.random.Philox(key=23))
+        types = random.integers(0, 1 + int(graph.node_types.max(initial=0)), nodes)
+        small = replace(small, node_types=types.astype(np.int32))
+    if graph.csr.in_degrees.all() and any(name.startswith("edges") for name in balance):
+        small = replace(small, csr=_with_in_edges(small.csr))
+    return small
+
+
+def _with_in_edges(csr: Csr) -> Csr:
+    """The same edges, and one more from its neighbour by number to each node that has no in-edge."""
+    without = np.flatnonzero(csr.in_degrees == 0)
+    sources = np.concatenate((csr.indices, (without + 1) % len(csr.in_degrees)))
+    return csr_from_edges(sources, np.concatenate((csr.destinations, without)), csr.shape)
 
 
 def with_few_features(graph: Graph) -> Graph:

@@ -10,7 +10,7 @@ from harness.measure.clock import Clock
 from harness.measure.partition_quality import broken, quality_of
 from harness.planning.schema import RunConfig
 from harness.scenario.partition import task_of
-from harness.verify.graphs import small_graph
+from harness.verify.graphs import small_graph_with_loads
 from harness.verify.outcome import Incorrect
 
 NODES, NODES_PER_PART = 4000, 16
@@ -21,7 +21,7 @@ def verify_partition(config: RunConfig, graph: Graph) -> dict[str, Any]:
 
     The assignment of the cell's own graph is checked after it is timed, when its quality is computed.
     """
-    small = small_graph("multiclass", 4, weighted=False, nodes=NODES)
+    small = small_graph_with_loads(graph, config.scenario.balance, NODES)
     parity: dict[str, Any] = {}
     for parts in sorted({1, min(config.scenario.parts, small.nodes // NODES_PER_PART)}):
         task = task_of(replace(config, scenario=replace(config.scenario, parts=parts)), small)

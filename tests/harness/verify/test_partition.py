@@ -1,15 +1,22 @@
 """The scenario ``partition``: quality by brute force, wrong assignments, cells from start to end."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from backends.contract import PartitionTask
+from backends.contract import PartitionTask, Unsupported
+from backends.kernels.extension import extension
+from backends.registry import config_class
 from datasets.csr import csr_from_edges
 from datasets.graph import Graph
 from harness.measure import partition_quality
 from harness.measure.partition_quality import broken, quality_of
-from harness.planning.schema import ScenarioConfig
+from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
+from harness.verify import gate_of
 from tests.graphs import awkward_graph
+
+needs_kernels = pytest.mark.skipif(extension is None, reason="the kernels are not built")
 
 
 def quality_by_hand(graph, parts, count):
@@ -61,3 +68,37 @@ def test_broken_assignments_are_named():
 def test_loads_that_are_not_known_are_refused(balance):
     with pytest.raises(ValueError, match="some of nodes, edges, split, types"):
         ScenarioConfig("partition", balance=balance)
+
+
+def cell(backend, **scenario):
+    return RunConfig(
+        dataset=DatasetConfig("tiny"),
+        model=ModelConfig("gcn"),
+        training=TrainingConfig(),
+        backend=backend,
+        scenario=ScenarioConfig(**{"name": "partition", "parts": 3} | scenario),
+        threads=2,
+    )
+
+
+@needs_kernels
+@pytest.mark.parametrize("balance", [["types"], ["nodes", "edges_by_type"]])
+@pytest.mark.parametrize("scenario", ["partition", "dispatch"])
+def test_the_gate_balances_the_types_of_a_typed_graph(scenario, balance):
+    graph = replace(awkward_graph(3), node_types=np.arange(40, dtype=np.int32) // 15)
+    config = cell(config_class("distpart")(), name=scenario, balance=balance)
+    assert gate_of(scenario)(config, graph).keys() == {"small graph in 1 parts", "small graph in 3 parts"}
+
+
+@needs_kernels
+@pytest.mark.needs_kahip
+def test_the_gate_lets_kahip_balance_edges_where_every_node_has_some():
+    edges = awkward_graph(3).csr
+    ring = np.arange(edges.shape[0])
+    sources = np.concatenate((edges.indices, ring))
+    destinations = np.concatenate((edges.destinations, np.roll(ring, 1)))
+    connected = Graph("connected", csr_from_edges(sources, destinations, edges.shape))
+    config = cell(config_class("partitioners")(tool="kahip"), balance=["edges"])
+    assert gate_of("partition")(config, connected)
+    with pytest.raises(Unsupported, match="loads of 0"):
+        gate_of("partition")(config, Graph("awkward", edges))
