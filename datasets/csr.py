@@ -68,12 +68,13 @@ class Csr:
 
     def rows(self, rows: NDArray[np.integer]) -> tuple["Csr", NDArray[np.int64]]:
         """Select ``rows``, in their order; also return the position here of each selected edge."""
-        starts, degrees = self.indptr[rows].astype(np.int64), self.in_degrees[rows].astype(np.int64)
+        starts = self.indptr[rows].astype(np.int64)
+        degrees = self.indptr[rows + 1] - starts
         indptr = np.concatenate(([0], np.cumsum(degrees)))
         positions = np.arange(indptr[-1]) - np.repeat(indptr[:-1], degrees) + np.repeat(starts, degrees)
         dtype = np.result_type(self.indptr.dtype, index_dtype(int(indptr[-1])))
-        selected = Csr(indptr.astype(dtype), self.indices[positions], (len(rows), self.shape[1]), self.ids[positions])
-        return selected, positions
+        ids = positions.astype(index_dtype(self.nnz)) if self.edge_ids is None else self.edge_ids[positions]
+        return Csr(indptr.astype(dtype), self.indices[positions], (len(rows), self.shape[1]), ids), positions
 
 
 def csr_from_edges(

@@ -1,10 +1,14 @@
 """Edges are sorted by destination, then source, then input order; long ranges are computed piece by piece."""
 
+import tracemalloc
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datasets.csr import csr_from_edges
+from datasets.csr import Csr, csr_from_edges
 from datasets.synthetic.chunks import by_chunks
 
 
@@ -17,6 +21,22 @@ def test_edges_are_sorted_and_parallel_ones_stay_in_input_order(rows: int, colum
     assert np.array_equal(matrix.ids, expected)
     assert np.array_equal(matrix.indices, sources[expected])
     assert np.array_equal(np.diff(matrix.indptr), np.bincount(destinations, minlength=rows))
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_selected_rows_keep_their_edges_and_take_memory_by_their_own_number(numbered: bool) -> None:
+    rows, degree = 20_000, 10
+    columns = np.random.default_rng(0).integers(0, rows, rows * degree)
+    matrix = Csr(np.arange(rows + 1) * degree, columns, (rows, rows), np.arange(rows * degree)[::-1])
+    matrix = matrix if numbered else replace(matrix, edge_ids=None)
+    tracemalloc.start()
+    selected, positions = matrix.rows(np.array([7, 0, 7]))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 14
+    assert np.array_equal(positions, np.concatenate([np.arange(row * 10, row * 10 + 10) for row in (7, 0, 7)]))
+    assert np.array_equal(selected.indices, columns[positions]) and np.array_equal(selected.ids, matrix.ids[positions])
+    assert selected.indptr.tolist() == [0, 10, 20, 30] and selected.shape == (3, rows)
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(1, 20))
