@@ -52,6 +52,7 @@ def _small(graph: Graph) -> Graph:
 
     return replace(
         small,
+        features=None if graph.features is None else small.features,
         node_types=random_like(graph.node_types, small.nodes),
         edge_types=random_like(graph.edge_types, small.csr.nnz),
         edge_features=random_like(graph.edge_features, small.csr.nnz),

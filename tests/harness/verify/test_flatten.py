@@ -82,6 +82,12 @@ def test_right_records_pass(fanouts, options, sink):
     assert all(0 < counts["targets"] < counts["nodes"] and counts["edges"] > 0 for counts in parity.values())
 
 
+@pytest.mark.parametrize("features", ["embedded", "shared"])
+def test_right_records_of_a_graph_without_features_pass(features):
+    parity = verify_flattening(config(AglConfig(features=features)), replace(GRAPH, features=None))
+    assert parity["small graph"]["targets"] == 60
+
+
 @pytest.mark.parametrize(
     "column",
     ["nodes", "distance", "degrees", "features", "destinations", "sources", "ranks", "edge_ids", "edge", "record"],
