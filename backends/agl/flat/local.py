@@ -25,8 +25,10 @@ class TooLarge(Exception):
 
 
 def bytes_of(edges: int, source: Source) -> int:
-    """Upper bound of the bytes of records with ``edges`` edges."""
-    return edges * (BYTES_PER_EDGE + 4 * source.graph.width)
+    """Bytes of records with ``edges`` edges: at most these with dense features, about these with sparse ones."""
+    features = source.graph.features
+    bytes_per_node = 0 if features is None else -(-features.nbytes // max(len(features), 1))
+    return edges * (BYTES_PER_EDGE + bytes_per_node)
 
 
 def neighbourhoods(source: Source, targets: Ints, strategy: SamplingStrategy) -> TargetNeighbourhoods:

@@ -14,6 +14,7 @@ from backends.agl.flat.sampling_strategy import parse_sampling
 from backends.agl.flat.source import Source
 from backends.agl.graphfeature import decode
 from backends.kernels import SAMPLERS, EdgeSampler, khop
+from datasets.features import sparse_features
 from datasets.graph import Graph
 from tests.graphs import awkward_graph
 
@@ -100,6 +101,16 @@ def test_large_neighbourhoods_are_flattened_few_at_a_time(tmp_path, monkeypatch,
     batches = list(flatten_batches(source, np.arange(graph.nodes), strategy, threads=threads))
     assert max(len(batch.strings.data) for batch in batches if len(batch.records) > 1) <= 8000
     assert len(batches) > 2 and strings_in(batches) == whole
+
+
+def test_sparse_features_count_by_their_entries_not_by_their_width(tmp_path):
+    count, width = 300, 1_000_000
+    features = sparse_features(np.arange(count), np.arange(count), np.ones(count), (count, width))
+    graph = replace(awkward_graph(2, nodes=count), features=features)
+    strategy = parse_sampling("uniform(2)", 2)
+    source = Source.build(graph, strategy, None, tmp_path)
+    batches = flatten_batches(source, np.arange(count), strategy)
+    assert [len(batch.records) for batch in batches] == [256, 44]
 
 
 def test_a_sampler_of_ones_own_is_found_by_its_name(tmp_path, monkeypatch):
