@@ -7,7 +7,7 @@ import numpy as np
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Inferrer
 from backends.registry import runtime
-from datasets.graph import Graph
+from datasets.graph import SPLITS, Graph
 from harness.measure import metrics
 from harness.planning.schema import RunConfig
 from harness.scenario.base import EngineScenario
@@ -39,8 +39,9 @@ class Infer(EngineScenario):
         self.logits = self.engine.infer(clock)
 
     def metrics(self) -> dict[str, Any] | None:
-        """Score the last answer; None where the parameters were drawn from a seed and predict nothing."""
-        if self.config.scenario.state is None or self.logits is None or self.graph.labels is None:
+        """Score the last answer; None for parameters drawn from a seed, and where no split has labelled nodes."""
+        labelled = any(len(self.graph.nodes_of(split)) for split in SPLITS)
+        if self.config.scenario.state is None or self.logits is None or not labelled:
             return None
         logits = self.logits
         return metrics.scores_of_splits(self.graph, lambda _, nodes: logits[nodes])

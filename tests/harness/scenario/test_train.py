@@ -69,6 +69,16 @@ def test_scores_are_those_of_the_best_state(tmp_path):
     }
 
 
+def test_trained_parameters_have_no_score_where_no_labelled_node_is_in_a_split(tmp_path):
+    graph = small_graph("multiclass", 4, weighted=False)
+    path = tmp_path / "best.npz"
+    trained(graph, save_state=str(path))
+    unsplit = scenario_class("infer")(config("infer", state=str(path)), replace(graph, split=None))
+    unsplit.prepare(Clock(), None)
+    unsplit.run(0, Clock())
+    assert unsplit.metrics() is None
+
+
 def test_the_pass_starts_from_the_initial_state_whatever_was_timed_before():
     graph = small_graph("multiclass", 4, weighted=False, nodes=200)
     scenario, first = trained(graph)
