@@ -60,8 +60,9 @@ class Csr:
 
     def edges(self, start: int, stop: int) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
         """Sources and destinations of the edges at positions ``start`` to below ``stop``."""
-        first = int(np.searchsorted(self.indptr, start, side="right")) - 1
-        last = int(np.searchsorted(self.indptr, stop, side="left"))
+        place = self.indptr.dtype.type  # numbers of another type would convert the whole array
+        first = int(np.searchsorted(self.indptr, place(start), side="right")) - 1
+        last = int(np.searchsorted(self.indptr, place(stop), side="left"))
         bounds = np.clip(self.indptr[first : last + 1], start, stop)
         rows = np.arange(first, last, dtype=index_dtype(self.shape[0]))
         return self.indices[start:stop], np.repeat(rows, np.diff(bounds))

@@ -1,6 +1,8 @@
 """Edges are sorted by destination, then source, then input order; long ranges are computed piece by piece."""
 
 import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -23,17 +25,30 @@ def test_edges_are_sorted_and_parallel_ones_stay_in_input_order(rows: int, colum
     assert np.array_equal(np.diff(matrix.indptr), np.bincount(destinations, minlength=rows))
 
 
+@contextmanager
+def memory_below(most: int) -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < most
+
+
+def test_a_range_of_edges_takes_memory_by_its_own_number() -> None:
+    matrix = Csr(np.arange(0, 200_001, 10, dtype=np.int32), np.arange(200_000, dtype=np.int32), (20_000, 200_000))
+    with memory_below(1 << 14):
+        sources, destinations = matrix.edges(995, 1012)
+    assert sources.tolist() == list(range(995, 1012)) and destinations.tolist() == [99] * 5 + [100] * 10 + [101] * 2
+
+
 @pytest.mark.parametrize("numbered", [True, False])
 def test_selected_rows_keep_their_edges_and_take_memory_by_their_own_number(numbered: bool) -> None:
     rows, degree = 20_000, 10
     columns = np.random.default_rng(0).integers(0, rows, rows * degree)
     matrix = Csr(np.arange(rows + 1) * degree, columns, (rows, rows), np.arange(rows * degree)[::-1])
     matrix = matrix if numbered else replace(matrix, edge_ids=None)
-    tracemalloc.start()
-    selected, positions = matrix.rows(np.array([7, 0, 7]))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 1 << 14
+    with memory_below(1 << 14):
+        selected, positions = matrix.rows(np.array([7, 0, 7]))
     assert np.array_equal(positions, np.concatenate([np.arange(row * 10, row * 10 + 10) for row in (7, 0, 7)]))
     assert np.array_equal(selected.indices, columns[positions]) and np.array_equal(selected.ids, matrix.ids[positions])
     assert selected.indptr.tolist() == [0, 10, 20, 30] and selected.shape == (3, rows)
