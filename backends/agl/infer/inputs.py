@@ -81,7 +81,10 @@ def check_graph(graph: Graph) -> None:
     if graph.features is None:
         raise ValueError(f"the graph {graph.name} has no features: GraphInfer starts from them")
     if isinstance(graph.features, SparseFeatures):
-        refuse_not_finite(graph.features.csr.destinations, graph.features.csr.indices, graph.features.values)
+        csr, values = graph.features.csr, graph.features.values
+        for start in range(0, csr.nnz, ROWS_AT_ONCE):
+            columns, rows = csr.edges(start, min(start + ROWS_AT_ONCE, csr.nnz))
+            refuse_not_finite(rows, columns, values[start : start + ROWS_AT_ONCE])
     dense = None if isinstance(graph.features, SparseFeatures) else graph.features
     for column, array in (("features of node", dense), ("weight of edge", graph.edge_weights)):
         for start in range(0, 0 if array is None else len(array), ROWS_AT_ONCE):

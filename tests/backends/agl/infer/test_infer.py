@@ -1,5 +1,7 @@
 """GraphInfer against the full-batch definition: scores, counts, subsets, resumption, refusals."""
 
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from backends.agl.flat.sampling_strategy import SamplingStrategy
+from backends.agl.infer.inputs import check_graph
 from backends.agl.infer.job import InferenceJob
 from backends.agl.infer.local import LocalInference
 from backends.agl.infer.neighbourhood_inference import NeighbourhoodInference
@@ -17,6 +20,8 @@ from backends.agl.infer.slices import read_state, slices_of, spec_from_state
 from backends.agl.infer.workspace import Workspace
 from backends.model import ModelSpec, initial_state
 from backends.reference.definition import forward
+from datasets.csr import Csr
+from datasets.features import SparseFeatures
 from tests.graphs import awkward_graph
 
 MODELS = ("gcn", "sage", "gat")
@@ -200,6 +205,21 @@ def test_targets_and_partitions_that_do_not_exist_are_refused(options, message):
     graph = awkward_graph()
     with pytest.raises(ValueError, match=message):
         InferenceJob(graph, *model_on(graph, "gcn", 2), **options)
+
+
+def test_sparse_features_are_checked_in_pieces_and_a_wrong_one_is_named():
+    entries = 1 << 20
+    values = np.ones(entries, np.float32)
+    csr = Csr(np.arange(0, entries + 1, 4), np.arange(entries) % 4, (entries // 4, 100))
+    graph = replace(awkward_graph(2), features=SparseFeatures(csr, values))
+    tracemalloc.start()
+    check_graph(graph)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < entries * 2
+    values[900_001] = np.nan
+    with pytest.raises(ValueError, match=r"row 225000, column 1 is nan"):
+        check_graph(graph)
 
 
 def test_each_layer_reads_as_many_neighbours_as_its_own_fanout(tmp_path):
