@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import IO, Any
 
+from datasets.tables.csv_types import csv_types
 from datasets.tables.table import TableError, UserTable
 
 BLOCK = 1 << 20
@@ -39,17 +40,13 @@ def read_table(path: str, role: str) -> UserTable:
 def read_batches(path: str, role: str) -> Iterator[UserTable]:
     """Yield a table in batches of rows, with the row number of each; raises TableError like ``read_table``."""
     import pyarrow
-    from pyarrow import csv, parquet
+    from pyarrow import parquet
 
     ending = _ending(path, role)
     first = 0
     try:
         with _open(path) as file:
-            batches = (
-                csv.open_csv(file, csv.ReadOptions(use_threads=False))
-                if ending == ".csv"
-                else _parquet_batches(parquet.ParquetFile(file))
-            )
+            batches = _csv_batches(file) if ending == ".csv" else _parquet_batches(parquet.ParquetFile(file))
             for batch in batches:
                 if batch.num_rows:
                     yield UserTable(path, pyarrow.Table.from_batches([batch]), first)
@@ -58,6 +55,15 @@ def read_batches(path: str, role: str) -> Iterator[UserTable]:
         raise _unreadable(f"{path}: after row {first}", error) from error
     if not first:
         raise _empty(path, role)
+
+
+def _csv_batches(file: IO[bytes]) -> Iterator[Any]:
+    """Batches of rows, with the types that the columns have in the whole file."""
+    from pyarrow import csv
+
+    as_found = csv.ConvertOptions(column_types=csv_types(file))
+    file.seek(0)
+    yield from csv.open_csv(file, csv.ReadOptions(use_threads=False), convert_options=as_found)
 
 
 def _parquet_batches(file: Any) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from datasets.graph import Graph
-from datasets.tables import reading
+from datasets.tables import csv_types, reading
 from datasets.tables.node_stream import NAMES
 from datasets.tables.options import TableOptions
 from datasets.tables.streaming import stream_tables
@@ -71,6 +71,22 @@ def test_empty_tables_are_named(tmp_path: Path, role: str) -> None:
     columns[role] = {column: [] for column in columns[role]}
     with pytest.raises(TableError, match=rf"{role}\.csv: the {role[:-1]} table has no rows"):
         streamed(tmp_path, columns["nodes"], columns["edges"], "csv")
+
+
+def test_a_csv_column_has_one_type_from_its_first_row_to_its_last(tmp_path: Path) -> None:
+    """Arrow's batches take the types of the first MiB, in which integers, or nothing, may stand for decimals."""
+    rows = 1 << 17
+    labelled, words = [None] * (rows - 1) + [1], [None] * (rows - 1) + ["train"]
+    nodes = {"id": np.arange(rows), "a": [2] * (rows - 1) + [0.5], "label": labelled, "split": words}
+    edges = {"source": np.zeros(rows, int), "target": np.arange(rows), "weight": [1] * (rows - 1) + [0.5]}
+    columns = [{name: pa.array(map(str, column)) for name, column in table.items()} for table in (nodes, edges)]
+    columns[0] |= {name: pa.array([word and str(word) for word in nodes[name]]) for name in ("label", "split")}
+    for name, table in zip(("nodes", "edges"), columns, strict=True):
+        write(tmp_path / f"{name}.csv", table)
+        assert (tmp_path / f"{name}.csv").stat().st_size > csv_types.BLOCK
+    graph = stream_tables(TableOptions(*(str(tmp_path / f"{name}.csv") for name in ("nodes", "edges"))), tmp_path / "g")
+    assert graph.features[[0, -1], 0].tolist() == [2.0, 0.5] and graph.edge_weights[[0, -1]].tolist() == [1.0, 0.5]
+    assert graph.labels[[0, -1]].tolist() == [-1, 1] and graph.split[[0, -1]].tolist() == [3, 0]
 
 
 def test_labels_come_from_a_table_of_their_own(tmp_path: Path) -> None:
