@@ -14,6 +14,7 @@ from datasets.tables.options import TableOptions
 from datasets.tables.streaming import MEMORY, stream_tables, tables_sha256
 
 PATHS = ("nodes", "edges")
+FEATURES = {"features", "feature_columns", "feature_values"}
 
 
 def add_table_options(options: argparse.ArgumentParser, required: bool) -> None:
@@ -51,10 +52,14 @@ def add_table_options(options: argparse.ArgumentParser, required: bool) -> None:
 
 
 def table_options_of(parsed: argparse.Namespace, defaults: dict[str, Any] | None = None) -> TableOptions:
-    """The options of a command line; those that it leaves out are ``defaults``, such as those of a training."""
+    """The options of a command line; those that it leaves out are ``defaults``, such as those of a training.
+
+    Features that it names replace those of the defaults, whether columns hold them or lists.
+    """
     names = {option.name for option in fields(TableOptions)}
     stated = {name: value for name, value in vars(parsed).items() if name in names}
-    return TableOptions(**(defaults or {}) | stated)
+    renamed = dict.fromkeys(FEATURES) if stated.keys() & FEATURES else {}
+    return TableOptions(**(defaults or {}) | renamed | stated)
 
 
 def columns_of(options: TableOptions) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def features_of(
     table: UserTable, columns: str | list[str] | None, roles: Collection[str], width: int | None
 ) -> NDArray[np.float32] | None:
     """Concatenate feature columns to float32 [nodes, width]; ``None`` if there are none."""
-    names = _default_features(table, roles) if columns is None else [columns] if isinstance(columns, str) else columns
+    names = default_features(table, roles) if columns is None else [columns] if isinstance(columns, str) else columns
     parts = [table.floats(name, width if len(names) == 1 else None) for name in names]
     if not parts:
         return None
@@ -64,6 +64,12 @@ def features_of(
             "change the width or name the columns with features=[...]"
         )
     return features
+
+
+def default_features(table: UserTable, roles: Collection[str]) -> list[str]:
+    """The columns of numbers or lists that have no role, in the order of the table."""
+    names = [name for name in table.data.column_names if name not in roles]
+    return [name for name in names if is_list(table.column(name).type) or is_number(table.column(name).type)]
 
 
 def weights_of(table: UserTable, column: str) -> NDArray[np.float32] | None:
@@ -167,8 +173,3 @@ def _classes(table: UserTable, column: str, bound: int = MOST_CLASSES) -> tuple[
     allowed = (values == np.floor(values)) & (values >= MISSING) & (values < bound)
     table.refuse(column, ~allowed, f"a class is a whole number from 0 to {bound - 1}, or empty where it is missing")
     return values.astype(np.int64), int(values.max(initial=-1)) + 1
-
-
-def _default_features(table: UserTable, roles: Collection[str]) -> list[str]:
-    names = [name for name in table.data.column_names if name not in roles]
-    return [name for name in names if is_list(table.column(name).type) or is_number(table.column(name).type)]

@@ -57,6 +57,21 @@ def read_batches(path: str, role: str) -> Iterator[UserTable]:
         raise _empty(path, role)
 
 
+def read_columns(path: str, role: str) -> UserTable:
+    """The columns of a table with their types, without its rows; raises TableError for one that cannot be read."""
+    import pyarrow
+    from pyarrow import parquet
+
+    ending = _ending(path, role)
+    try:
+        with _open(path) as file:
+            csv = ending == ".csv"
+            schema = pyarrow.schema(list(csv_types(file).items())) if csv else parquet.read_schema(file)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise _unreadable(path, error) from error
+    return UserTable(path, schema.empty_table())
+
+
 def _csv_batches(file: IO[bytes]) -> Iterator[Any]:
     """Batches of rows, with the types that the columns have in the whole file."""
     from pyarrow import csv

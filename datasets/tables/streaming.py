@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,13 @@ import numpy as np
 from datasets.csr import Csr
 from datasets.graph import Graph
 from datasets.hashes import combined_sha256
+from datasets.tables.columns import default_features
 from datasets.tables.edge_stream import write_edges
 from datasets.tables.id_index import write_index
 from datasets.tables.node_stream import StreamedNodes, write_labels, write_nodes
 from datasets.tables.options import TableOptions, check_feature_options
 from datasets.tables.out_of_core import Buckets, Progress, silent
-from datasets.tables.reading import most_rows, table_sha256
+from datasets.tables.reading import most_rows, read_columns, table_sha256
 from datasets.tables.sparse_columns import pop_features
 
 MEMORY = 256 << 20  # bytes
@@ -60,6 +61,13 @@ def stream_tables(
     shutil.rmtree(work)
     sha256 = tables_sha256(tables, () if label_table is None else (label_table,))
     return _save_facts(folder, nodes, classes, loops, sha256)
+
+
+def with_named_features(tables: TableOptions) -> TableOptions:
+    """The options with the names of the columns that are features by default, so that other tables are read alike."""
+    if tables.features is not None or tables.feature_columns is not None:
+        return tables
+    return replace(tables, features=default_features(read_columns(tables.nodes, "node"), tables.roles))
 
 
 def tables_sha256(tables: TableOptions, more: Iterable[str] = ()) -> str:

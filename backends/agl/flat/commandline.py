@@ -20,6 +20,7 @@ from backends.parallel import ray_cluster as cluster
 from backends.progress import announce, step_progress
 from datasets.graph import SPLITS, Graph
 from datasets.tables.node_stream import NAMES
+from datasets.tables.streaming import with_named_features
 
 
 def parser() -> argparse.ArgumentParser:
@@ -109,7 +110,7 @@ def flatten_tables(parsed: argparse.Namespace, job: FlattenJob) -> dict[str, Any
     started = time.perf_counter()
     tables = parsed.output.with_name(f".{parsed.output.name}.tables")
     with locked(tables), step_progress() as progress:
-        options = table_options_of(parsed)
+        options = with_named_features(table_options_of(parsed))
         graph = read_tables(parsed, options, tables, progress)
         read_seconds = time.perf_counter() - started
         origin = Origin(columns_of(options), tables / NAMES, tables if parsed.keep_graph else None)

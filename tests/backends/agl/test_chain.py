@@ -149,6 +149,22 @@ def test_inputs_that_do_not_fit_the_model_are_refused_and_leave_nothing(trained,
     assert not (tmp_path / "out").exists()
 
 
+def test_features_are_the_columns_of_the_training_in_any_table(tmp_path):
+    """A model takes the columns that it was trained on, though none was named and the next table has another order."""
+    files = chain(tmp_path, "gcn", "-s", "uniform(3)")
+    (tmp_path / "later").mkdir()
+    reordered = {name: NODES[name] for name in ("b", "id", "a", "type")} | {"age": np.arange(COUNT)}
+    later = tables(tmp_path / "later", reordered)
+    lists = NODES | {"x": [[0, 1]] * COUNT, "y": np.stack([NODES["a"], NODES["b"]], axis=1).tolist()}
+    (tmp_path / "lists").mkdir()
+    listed = [*tables(tmp_path / "lists", lists), "--feature-columns", "x", "--feature-values", "y", "--width", "2"]
+    for name, source in (("first", files), ("second", later), ("third", listed)):
+        assert infer.main(["-m", str(tmp_path / "model.safetensors"), *source, "-o", str(tmp_path / name)]) == 0
+    first, second, third = (scores_of(tmp_path / name) for name in ("first", "second", "third"))
+    assert all(np.array_equal(first[node], second[node]) for node in first)
+    assert all(np.allclose(first[node], third[node], atol=1e-5) for node in first)
+
+
 def test_another_folders_files_are_never_removed(trained, tmp_path, capsys):
     folder, files = trained
     (tmp_path / "out" / "work").mkdir(parents=True)
