@@ -161,7 +161,10 @@ def layer_matrix(
 
 
 class LayerMatrices:
-    """A layer's matrix as Map wrote it, read by partition; complete partitions stay mapped between rounds."""
+    """A layer's matrix as Map wrote it, read by partition; complete partitions stay mapped between rounds.
+
+    Those with values of edges are built again in each round: the values are copies, which would add up to the graph's.
+    """
 
     def __init__(self, job: InferenceJob, space: Workspace, layer: int) -> None:
         name = matrix_name(job, layer)
@@ -187,7 +190,7 @@ class LayerMatrices:
             csr, places = csr.rows(rows - first)
             weight, positions = (None if array is None else array[places] for array in (weight, positions))
         matrix = layer_matrix(self.job, csr, weight, positions, rows, None, self.degrees)
-        if len(rows) == last - first and not self.space.unmap:
+        if len(rows) == last - first and positions is None and not self.space.unmap:
             self.complete[first] = matrix
         return matrix
 

@@ -207,6 +207,21 @@ def test_targets_and_partitions_that_do_not_exist_are_refused(options, message):
         InferenceJob(graph, *model_on(graph, "gcn", 2), **options)
 
 
+def test_a_run_keeps_no_values_of_edges_of_the_partitions_it_is_done_with(tmp_path):
+    graph = awkward_graph(5, edges=40_000)
+    edge_features = np.random.default_rng(1).normal(size=(graph.csr.nnz, 8)).astype(np.float32)
+    graph = replace(graph, edge_features=edge_features)
+    spec = replace(model_on(graph, "gat", 2)[0], edge_width=8)
+    state = initial_state(spec, 7)
+    engine = inference(tmp_path, graph, spec, state, partitions=8)
+    tracemalloc.start()
+    scores = engine.run()
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert kept < edge_features.nbytes / 4
+    close(scores, definition(graph, spec, state))
+
+
 def test_sparse_features_are_checked_in_pieces_and_a_wrong_one_is_named():
     entries = 1 << 20
     values = np.ones(entries, np.float32)
