@@ -1,8 +1,9 @@
 """The factor of two versions measured in different runs: ratios to what ran beside them, over processes.
 
 The values are logarithms, one per process: time of the cell over the geometric mean of the cells beside it. Processes
-of both versions have the same spread, so Student's interval takes it from both. Of cells that are compared at once,
-those differ that Benjamini and Hochberg (1995) select: in folders without a difference, any with probability ``ERROR``.
+of both versions have the same spread, so Student's interval takes it from both. Engines that ran in the same passes
+are pairs of processes, whose logarithms need no others. Of cells that are compared at once, those differ that Benjamini
+and Hochberg (1995) select: in folders without a difference, any with probability ``ERROR``.
 """
 
 from collections.abc import Sequence
@@ -10,11 +11,13 @@ from dataclasses import dataclass
 from math import ceil, exp, inf, log, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 from harness.compare.factor import FASTER, SLOWER, UNDECIDED, Factor, judge_with_doubt
 
 IN_TURNS = "python -m harness compare --run OLD NEW"
+MORE = f"measure more, or {IN_TURNS}"
 ERROR = 0.02
 LARGEST_LOG = 700.0  # of a number that a float can hold; an interval that reaches further has no end
 
@@ -52,6 +55,14 @@ def change_of(a: Sequence[float], b: Sequence[float]) -> Change:
     return Change(float(np.mean(b) - np.mean(a)), error, freedom, min(len(a), len(b)))
 
 
+def change_of_pairs(ratios: Sequence[float] | NDArray[np.float64]) -> Change:
+    """Change from the ratios B / A of pairs of processes; without any freedom where there is one pair."""
+    logs = np.log(ratios)
+    freedom = len(logs) - 1
+    error = float(np.std(logs, ddof=1)) / sqrt(len(logs)) if freedom else inf
+    return Change(float(np.mean(logs)), error, freedom, len(logs))
+
+
 def different(changes: Sequence[Change]) -> list[bool]:
     """Which of the cells that are judged together differ; all of them together err with probability ``ERROR``."""
     chances = sorted(change.chance for change in changes)
@@ -60,23 +71,23 @@ def different(changes: Sequence[Change]) -> list[bool]:
     return [change.chance <= level for change in changes]
 
 
-def judge_together(changes: Sequence[Change], threshold: float) -> list[tuple[Factor, str, str]]:
-    """Factor, verdict and reason of each of the cells that are judged together."""
+def judge_together(changes: Sequence[Change], threshold: float, remedy: str = MORE) -> list[tuple[Factor, str, str]]:
+    """Factor, verdict and reason of each of the cells that are judged together; ``remedy`` ends a doubt."""
     return [
-        (change.factor(), *_judged(change.factor(), differs, threshold))
+        (change.factor(), *_judged(change.factor(), differs, threshold, remedy))
         for change, differs in zip(changes, different(changes), strict=True)
     ]
 
 
-def _judged(factor: Factor, differs: bool, threshold: float) -> tuple[str, str]:
+def _judged(factor: Factor, differs: bool, threshold: float, remedy: str) -> tuple[str, str]:
     verdict = judge_with_doubt(factor, threshold)
     if verdict in (SLOWER, FASTER) and not differs:
-        return UNDECIDED, f"among so many cells some look like this by chance: {IN_TURNS}"
+        return UNDECIDED, f"among so many cells some look like this by chance: {remedy}"
     if verdict != UNDECIDED:
         return verdict, ""
     if factor.high == inf:
-        return verdict, f"one process of each does not show how processes differ: measure several, or {IN_TURNS}"
-    return verdict, f"about {processes_needed(factor, threshold)} processes of each would decide, or {IN_TURNS}"
+        return verdict, f"one process of each does not show how processes differ: {remedy}"
+    return verdict, f"about {processes_needed(factor, threshold)} processes of each would decide: {remedy}"
 
 
 def processes_needed(factor: Factor, threshold: float) -> int:

@@ -96,18 +96,23 @@ def summarize(processes: Sequence[Values]) -> Summary:
     return Summary(median(centres), low, high, len(centres), "interval", coverage)
 
 
+def ratios_of_pairs(above: Mapping[str, Values], below: Mapping[str, Values]) -> list[float]:
+    """Ratio of the medians above / below for each process of one pass that both hold."""
+    return [median(above[process]) / median(below[process]) for process in sorted(set(above) & set(below))]
+
+
 def paired_ratio(above: Mapping[str, Values], below: Mapping[str, Values]) -> Summary | None:
     """Ratio above / below over the processes of one pass that both hold; ``None`` when there is no such pair.
 
     Per pair the ratio of medians, over the pairs their median. With a single pair the spread is that of the ratios of
     samples in the order in which they were taken.
     """
-    shared = sorted(set(above) & set(below))
-    if not shared:
+    ratios = ratios_of_pairs(above, below)
+    if not ratios:
         return None
-    ratios = [median(above[process]) / median(below[process]) for process in shared]
     if len(ratios) == 1:
-        rounds = zip(_checked(above[shared[0]]), _checked(below[shared[0]]), strict=False)
+        (process,) = set(above) & set(below)
+        rounds = zip(_checked(above[process]), _checked(below[process]), strict=False)
         return _spread([one / other for one, other in rounds], ratios[0])
     low, high, coverage = interval(ratios)
     return Summary(median(ratios), low, high, len(ratios), "interval", coverage)

@@ -1,0 +1,33 @@
+"""Two engines inside their groups: what their processes decide, and how seldom they err."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.compare.between_folders import change_of_pairs, judge_together
+from harness.compare.engines import compare_engines
+from tests.harness.compare.test_folders import write_group
+
+TRIALS = 1000
+
+
+@pytest.mark.parametrize("processes", [2, 3, 5])
+def test_fewer_than_1_in_40_identical_engines_have_a_false_verdict(processes: int) -> None:
+    noise = np.random.default_rng(1).normal(0, 0.06, (TRIALS, processes))
+    verdicts = [judge_together([change_of_pairs(np.exp(pairs))], 1.05)[0][1] for pairs in noise]
+    assert sum(verdict in ("slower", "faster") for verdict in verdicts) <= TRIALS / 40
+
+
+@pytest.mark.parametrize(
+    ("agl", "dgl", "verdict"),
+    [
+        ([1.0, 1.1], [1.2, 1.2], "undecided"),
+        ([1.0, 1.02, 1.01, 1.0, 1.03], [1.2, 1.21, 1.25, 1.2, 1.2], "slower"),
+        ([1.0], [2.0], "undecided"),
+    ],
+)
+def test_as_many_processes_as_a_verdict_needs(tmp_path: Path, agl: list[float], dgl: list[float], verdict: str) -> None:
+    (found,) = compare_engines(write_group(tmp_path, {"agl": agl, "dgl": dgl}), "agl", "dgl", 1.05)
+    assert found.verdict == verdict
+    assert ("measure.processes" in found.reason) == (verdict == "undecided")
