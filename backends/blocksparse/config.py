@@ -1,6 +1,6 @@
 """Options of the full-batch engine."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from backends.blocksparse.layout import RankLayout
@@ -84,9 +84,14 @@ class BlocksparseConfig(BackendConfig):
         """The network of ``link``, none where that is empty."""
         return ClusterNetwork(*self.link) if self.link else NO_NETWORK
 
+    def layout(self, nodes: int) -> RankLayout:
+        """How the ranks divide a graph of so many nodes."""
+        return RankLayout(self.ranks, self.replication)
+
     def for_parity_gate(self) -> "BlocksparseConfig":
-        """The gate's graphs have no parts: blocks are of about equally many edges there."""
-        return replace(self, bounds="edges") if self.bounds == "parts" else self
+        """The same ranks as far as the gate's graphs reach; these have no parts, and no epoch is modelled there."""
+        bounds = "edges" if self.bounds == "parts" else self.bounds
+        return BlocksparseGateConfig(**vars(self) | {"bounds": bounds, "replay": []})
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Also refuse mini batches, which are backend agl's, and ranks where they cannot run."""
@@ -103,3 +108,12 @@ class BlocksparseConfig(BackendConfig):
         if self.overlap and model == "gat":
             return "backend blocksparse attends to all edges of a row at once: set backend.overlap=false"
         return super().unsupported(scenario, model, device, full_batch)
+
+
+@dataclass
+class BlocksparseGateConfig(BlocksparseConfig):
+    """The options on the gate's graphs, which may have fewer nodes than a layout has row blocks."""
+
+    def layout(self, nodes: int) -> RankLayout:
+        """The largest layout that fits a graph of so many nodes."""
+        return super().layout(nodes).within(nodes)

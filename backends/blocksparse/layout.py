@@ -54,6 +54,12 @@ class RankLayout:
         """Ranks of one column, one for each row block: rows of the embeddings travel between them."""
         return range(column, self.ranks, self.replication)
 
+    def within(self, rows: int) -> "RankLayout":
+        """The largest layout whose row blocks have a row each, with the replication as far as it allows that."""
+        blocks = min(self.blocks, max(1, rows))
+        replication = min(self.replication, blocks)
+        return RankLayout(blocks * replication, replication)
+
     def check_rows(self, rows: int) -> None:
         """Raise ValueError where there are fewer rows than blocks."""
         if rows < self.blocks:

@@ -28,13 +28,13 @@ class CutTask:
 
 
 def pieces_of(
-    trainer: LayeredTrainer, graph: Graph, config: BlocksparseConfig, ranks: int, only: int | None = None
+    trainer: LayeredTrainer, graph: Graph, config: BlocksparseConfig, layout: RankLayout, only: int | None = None
 ) -> CutTask:
-    """Cut a graph for ``ranks`` ranks that train as ``trainer`` would; slices of all of them, or of ``only`` one.
+    """Cut a graph for ranks that train as ``trainer`` would; slices of all of them, or of ``only`` one.
 
     Raises Unsupported for more row blocks than nodes.
     """
-    spec, training, layout = trainer.spec, trainer.training, RankLayout(ranks, config.replication)
+    spec, training = trainer.spec, trainer.training
     check_rows(layout, graph)
     adjacency = adjacency_of(graph, spec.name, training.dtype)
     steps = [step for _, step in trainer.steps([LayerMatrix(adjacency.csr)] * spec.layers)]

@@ -65,7 +65,7 @@ def worker_of(cell: Cell, folder: Path, rank: int, device: str) -> RankWorker:
     training = TrainingSpec(**options, threads=torch.get_num_threads(), device=device, seed=values["seed"])
     trainer = LayeredTrainer(config)
     trainer.set_task(view, spec, training, BatchPlan(view.nodes_of("train")))
-    pieces = pieces_of(trainer, view, config, config.ranks, only=rank)
+    pieces = pieces_of(trainer, view, config, config.layout(view.nodes), only=rank)
     worker = RankWorker(rank, pieces.task, pieces.slices[0], initial_state(spec, values["seed"]))
     worker.train_on(targets_of_ranks(view, view.nodes_of("train"), pieces.cut)[rank])
     return worker

@@ -13,14 +13,13 @@ from backends.batches import BatchPlan
 from backends.blocksparse.adaptive import gate_configs
 from backends.blocksparse.backend import BlocksparseInferrer, BlocksparseTrainer
 from backends.blocksparse.config import BlocksparseConfig
-from backends.blocksparse.layout import RankLayout
 from backends.blocksparse.pieces import check_rows, pieces_of
 from backends.blocksparse.scaling import ReplayTrainer
 from backends.blocksparse.slices import Cut, OwnTargets, targets_of_ranks
 from backends.blocksparse.worker import RankPhases
 from backends.contract import Clock, Floats, Nodes
 from backends.model import ModelSpec, State, TrainingSpec
-from backends.parallel.ranks import RankObjects, shared_pool
+from backends.parallel.ranks import RankObjects, RankPool, shared_pool
 from datasets.graph import Graph
 
 
@@ -50,7 +49,7 @@ class RanksTrainer(BlocksparseTrainer):
 
     def distribute(self, state: State, clock: Clock) -> None:
         """Cut the graph and hand the slices to the ranks; raises Unsupported where there are fewer rows than blocks."""
-        self.layout = RankLayout(self.config.ranks, self.config.replication)
+        self.layout = self.config.layout(self.graph.nodes)
         self.refuse_columns(self.graph, self.spec, self.training, self.plan)
         refuse_fanouts(self.spec, self.config.name)
         check_rows(self.layout, self.graph)
@@ -64,13 +63,18 @@ class RanksTrainer(BlocksparseTrainer):
         """The workers that hold a graph's slices, built once; this process keeps no slice."""
         if id(graph) not in self.objects:
             with nullcontext() if clock is None else clock.phase("structure"):
-                pieces = pieces_of(self, graph, self.config, self.layout.ranks)
+                pieces = pieces_of(self, graph, self.config, self.layout)
             self.cuts[id(graph)] = graph, pieces.cut
             arguments = [(rank, pieces.task, part, self.initial) for rank, part in enumerate(pieces.slices)]
             with nullcontext() if clock is None else clock.phase("ranks"):
-                pool = shared_pool(self.layout.ranks)
+                pool = shared_pool(self.layout.ranks) if self._are_all else RankPool(self.layout.ranks)
                 self.objects[id(graph)] = pool.build("backends.blocksparse.worker:RankWorker", arguments)
         return self.objects[id(graph)]
+
+    @property
+    def _are_all(self) -> bool:
+        """Whether these are the ranks of the cell, which stay for others; a smaller graph of the gate has its own."""
+        return self.layout.ranks == self.config.ranks
 
     @property
     def cut(self) -> Cut:
@@ -159,7 +163,7 @@ class RanksTrainer(BlocksparseTrainer):
         """Let the ranks forget this trainer's slices."""
         for ranks in self.objects.values():
             if not ranks.pool.closed:
-                ranks.close()
+                ranks.close() if self._are_all else ranks.pool.close()
         self.objects = {}
 
 

@@ -32,7 +32,7 @@ class ReplayTrainer(BlocksparseTrainer):
 
     def modelled(self, ranks: int) -> dict[str, Any]:
         """The modelled epoch on ``ranks`` ranks: seconds of the slowest, and what they are for; largest bytes."""
-        pieces = pieces_of(self, self.graph, self.config, ranks)
+        pieces = pieces_of(self, self.graph, self.config, RankLayout(ranks, self.config.replication))
         targets = targets_of_ranks(self.graph, self.plan.nodes, pieces.cut)
         epochs = replay(pieces.task, pieces.slices, targets, self.initial, self.config.replay_on)
         slowest = max(epochs, key=lambda epoch: epoch.seconds)

@@ -41,6 +41,13 @@ def test_groups_cut_the_ranks(layout):
         assert rank in layout.row_group(block) and rank in layout.column_group(column)
 
 
+@given(layouts(), st.integers(1, 70))
+def test_a_small_graph_has_as_many_row_blocks_as_it_can(layout, rows):
+    within = layout.within(rows)
+    assert within.blocks == min(layout.blocks, rows) and within.replication <= layout.replication
+    assert within == layout if layout.blocks <= rows else within.replication == min(layout.replication, rows)
+
+
 def test_the_papers_examples():
     assert [list(RankLayout(4, 2).stages(column)) for column in range(2)] == [[0], [1]]
     assert [list(RankLayout(8, 2).stages(column)) for column in range(2)] == [[0, 1], [2, 3]]
