@@ -109,7 +109,7 @@ class LocalInference:
         inputs = self.job.graph.features if layer == 0 else self.space.open(embeddings_name(layer - 1))
         assert inputs is not None
         messages: dict[str, Floats] = {}
-        ranges = self._send_ranges(model_slice, layer)
+        ranges = self._send_ranges(model_slice, layer, inputs)
         for done, (first, last) in enumerate(ranges):
             rows = needed_rows(self.job.needed[layer], first, last)
             if not len(rows):
@@ -127,13 +127,20 @@ class LocalInference:
             self.progress(f"round {layer + 1}: send", done + 1, len(ranges))
         return messages
 
-    def _send_ranges(self, model_slice: Slice, layer: int) -> list[tuple[int, int]]:
-        """Node ranges that send together: all nodes where their messages fit in memory, else each partition."""
-        nodes, width = self.job.graph.nodes, model_slice.spec.width_out(layer) * model_slice.spec.heads_of(layer)
-        at_once = (
-            self.job.needed[layer] is None and not self.space.unmap and self.space.small((nodes, width), np.float32)
-        )
-        return [(0, nodes)] if at_once else self.job.parts
+    def _send_ranges(self, model_slice: Slice, layer: int, inputs: Any) -> list[tuple[int, int]]:
+        """Node ranges that send together: all nodes where what they send fits in memory, else each partition."""
+        at_once = self.job.needed[layer] is None and not self.space.unmap and self._all_fit(model_slice, layer, inputs)
+        return [(0, self.job.graph.nodes)] if at_once else self.job.parts
+
+    def _all_fit(self, model_slice: Slice, layer: int, inputs: Any) -> bool:
+        """Whether all nodes' messages fit in memory, by what one sends: a user's layer chooses their widths."""
+        nodes, small, is_sparse = self.job.graph.nodes, self.space.small, isinstance(inputs, SparseFeatures)
+        if is_sparse and not small((inputs.nbytes,), np.uint8):
+            return False
+        row = _at(inputs, np.arange(min(nodes, 1)))
+        messages = rounds.send(model_slice, layer, row).values()
+        made = [message for message in messages if is_sparse or not np.may_share_memory(message, row)]
+        return all(small((nodes, *message.shape[1:]), message.dtype) for message in made)
 
     def _score(self, head: Slice) -> Floats:
         """Round K + 1: the prediction head on the targets' embeddings."""

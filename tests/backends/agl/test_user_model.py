@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,6 +16,10 @@ from safetensors.numpy import load_file
 from backends.agl import models
 from backends.agl.flat import commandline as flat
 from backends.agl.infer import commandline as infer
+from backends.agl.infer import workspace
+from backends.agl.infer.job import InferenceJob
+from backends.agl.infer.local import LocalInference
+from backends.agl.infer.workspace import Workspace
 from backends.agl.networks import first_state, network_of
 from backends.agl.settings import read_train_settings
 from backends.agl.train import commandline as train
@@ -22,7 +27,9 @@ from backends.agl.train.preparation import prepared_trainer
 from backends.agl.user.specification import UserModelError, UserModelSpec, code_of
 from backends.agl.user.trial import tried
 from backends.model import TrainingSpec
+from datasets.features import in_layout
 from tests.backends.agl.test_chain import IDS, NODES, SAMPLINGS, scores_of, tables
+from tests.graphs import awkward_graph
 
 NET = """
 import torch
@@ -166,6 +173,25 @@ def translated(model: str) -> dict[str, tuple[str, bool]]:
     }[model]  # fmt: skip
     return {f"layers.{k}.{ours}": (f"layers.{k}.{theirs}", flip)
             for k in range(2) for ours, (theirs, flip) in parts.items()}  # fmt: skip
+
+
+@pytest.mark.parametrize("wide", ["message", "sparse features"])
+def test_nodes_send_by_partition_where_their_messages_or_dense_features_do_not_fit(tmp_path, monkeypatch, wide):
+    graph = awkward_graph(3)
+    send = "h.repeat(1, 20)[:, :90]"
+    if wide == "sparse features":
+        graph, send = replace(graph, features=in_layout(np.eye(40, 90, dtype=np.float32), "sparse")), "h[:, :3]"
+    limit = "assert len(h) < 40 or h.shape[1] == 3, 'all at once'"
+    layer = LAYER.replace("return {send}", f"{limit}\n        return {{send}}")
+    code = source_of(layer, send, receive="torch.tanh(h[:, :3] + edges.sum(sent[:, -3:]))")
+    spec = UserModelSpec("net.py", 2, in_width=graph.width, hidden=3, classes=3, file="net.py", code=code)
+    job = InferenceJob(graph, tried(spec), {}, partitions=8)
+    engine = LocalInference(job, Workspace(tmp_path, job.identity()))
+    engine.map()
+    with pytest.raises(AssertionError, match="all at once"):
+        engine.run()  # a small graph sends at once
+    monkeypatch.setattr(workspace, "SCRATCH_BYTES", 40 * 4 * 8)  # embeddings of 8 columns fit
+    assert engine.run().shape == (40, 3)
 
 
 LAYER = """class Layer(nn.Module):
