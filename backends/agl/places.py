@@ -1,6 +1,7 @@
 """Files and folders on any file system that fsspec opens: written here and then uploaded, fetched before they are read.
 
-A local path is used as it is. A remote output is whole or absent: its last file says that it is complete.
+A local path is used as it is. A remote output is whole or absent: its last file says that it is complete. What was
+computed for it stays here until it is there.
 """
 
 import fcntl
@@ -8,12 +9,15 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from backends.folder_lock import locked
+
 MIRRORED = ".complete"
+FINISHED = ".finished"  # names the command whose result lies beside it, to be uploaded
 
 
 def is_remote(path: str) -> bool:
@@ -27,32 +31,47 @@ def local_path(path: str) -> Path:
 
 
 @contextmanager
-def written(path: str, last: str | None = None) -> Iterator[Path]:
+def written(path: str, last: str | None = None, command: str = "") -> Iterator[Path]:
     """Yield a local path to write to; a remote one is uploaded afterwards, the file ``last`` of a folder at the end.
 
     What a remote output is computed from lies in a folder of its name, where a repeated command resumes. Raises OSError
-    for a place that cannot be written, before anything is computed, and ValueError for one that exists.
+    for a place that cannot be written, before anything is computed, and ValueError for one that exists. A result that
+    could not be uploaded stays for ``delivered``, as that of ``command``.
     """
     if not is_remote(path):
         yield local_path(path)
         return
     system, place = _file_system(path)
-    if system.exists(place if last is None else f"{place}/{last}"):
-        raise ValueError(f"{path} exists: delete it or choose another name")
+    _refuse_another(system, place, path, last)
     _try_writing(system, place, path)
-    work = Path(tempfile.gettempdir()) / f"agl-{hashlib.sha256(path.encode()).hexdigest()[:16]}"
+    work = _work_of(path)
     work.mkdir(exist_ok=True)
     copy = work / Path(place).name
     try:
         yield copy
         if copy.exists():
-            try:
-                _upload(system, copy, place, path, last)
-            finally:
-                shutil.rmtree(work)
+            (work / FINISHED).write_text(command)
+            _deliver(system, copy, place, path, last)
     finally:
         if work.is_dir() and not any(work.iterdir()):
             work.rmdir()
+
+
+def delivered(path: str, last: str | None, command: str) -> bool:
+    """Upload the result that an earlier run of ``command`` finished and could not upload; whether there was one.
+
+    Raises OSError as ``written`` does, and ValueError for the result of another command.
+    """
+    if not is_remote(path) or not (_work_of(path) / FINISHED).is_file():
+        return False
+    work = _work_of(path)
+    system, place = _file_system(path)
+    _refuse_another(system, place, path, last)
+    copy = work / Path(place).name
+    if (work / FINISHED).read_text() != command:
+        raise ValueError(f"{copy} is what another command finished for {path}: repeat that one, or delete {work}")
+    _deliver(system, copy, place, path, last)
+    return True
 
 
 @contextmanager
@@ -155,6 +174,15 @@ def _file_system(path: str) -> tuple[Any, str]:
     return system, str(place).rstrip("/")
 
 
+def _work_of(path: str) -> Path:
+    return Path(tempfile.gettempdir()) / f"agl-{hashlib.sha256(path.encode()).hexdigest()[:16]}"
+
+
+def _refuse_another(system: Any, place: str, path: str, last: str | None) -> None:
+    if system.exists(place if last is None else f"{place}/{last}"):
+        raise ValueError(f"{path} exists: delete it or choose another name")
+
+
 def _try_writing(system: Any, place: str, path: str) -> None:
     probe = f"{place}.writing"
     try:
@@ -164,6 +192,12 @@ def _try_writing(system: Any, place: str, path: str) -> None:
         raise OSError(f"{path} cannot be written ({error}): choose a place that this user may write") from error
 
 
+def _deliver(system: Any, copy: Path, place: str, path: str, last: str | None) -> None:
+    with locked(copy.parent):
+        _upload(system, copy, place, path, last)
+        shutil.rmtree(copy.parent)
+
+
 def _upload(system: Any, copy: Path, place: str, path: str, last: str | None) -> None:
     files = [copy] if copy.is_file() else sorted(file for file in copy.rglob("*") if file.is_file())
     files.sort(key=lambda file: file.name == last and file.parent == copy)
@@ -171,8 +205,9 @@ def _upload(system: Any, copy: Path, place: str, path: str, last: str | None) ->
     try:
         for file, name in zip(files, names, strict=True):
             system.put_file(str(file), name)
-    except OSError as error:
-        for name in names:
-            if system.exists(name):
+    except Exception as error:  # each file system has errors of its own
+        with suppress(Exception):
+            for name in filter(system.exists, names):
                 system.rm_file(name)
-        raise OSError(f"{path} could not be written whole ({error}): make room and repeat the command") from error
+        advice = f"make room or wait, and repeat the command, which uploads {copy}"
+        raise OSError(f"{path} could not be written whole ({error}): {advice}") from error

@@ -13,7 +13,7 @@ from backends.agl.flat.job import FlattenJob, Origin, flatten_to, nodes_to_flatt
 from backends.agl.flat.reader import MANIFEST
 from backends.agl.flat.sampling_strategy import SCOPES, StrategyError, parse_sampling
 from backends.agl.flat.source import UnfitEdge
-from backends.agl.places import written
+from backends.agl.places import delivered, written
 from backends.agl.tables import add_table_options, columns_of, read_tables, table_options_of
 from backends.folder_lock import locked
 from backends.parallel import ray_cluster as cluster
@@ -62,12 +62,15 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Flatten; 0 done, 1 the disk is full or a file cannot be read, 2 the arguments are wrong."""
     parsed = parser().parse_args(arguments)
-    place = parsed.output
+    place, command = parsed.output, str(vars(parsed))
     try:
         job = flatten_job_of(parsed)
+        if delivered(place, MANIFEST, command):
+            print(f"uploaded what was finished before: {place}")
+            return 0
         if parsed.address:
             cluster.reach(parsed.address)
-        with written(place, MANIFEST) as parsed.output:
+        with written(place, MANIFEST, command) as parsed.output:
             if parsed.output.exists():
                 raise ValueError(f"{parsed.output} exists: delete it or choose another folder")
             manifest = flatten_tables(parsed, job)

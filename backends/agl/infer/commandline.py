@@ -25,7 +25,7 @@ from backends.agl.infer.map_stage import distinct_layers
 from backends.agl.infer.neighbourhood_inference import NeighbourhoodInference, RecordInference
 from backends.agl.infer.workspace import Workspace
 from backends.agl.model_file import TrainedModel
-from backends.agl.places import fetched, written
+from backends.agl.places import delivered, fetched, written
 from backends.agl.settings import InferSettings, read_infer_settings
 from backends.agl.tables import add_table_options, read_tables, table_options_of
 from backends.parallel import ray_cluster
@@ -61,12 +61,16 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     """Infer; 0 done, 1 the disk is full or a file cannot be read, 2 the arguments are wrong."""
     parsed = parser().parse_args(arguments)
+    place, command = parsed.output, str(vars(parsed))
     try:
         settings = read_infer_settings(parsed.config)
+        if delivered(place, "facts.json", command):
+            print(f"uploaded what was finished before: {place}/scores.npy")
+            return 0
         if settings.address:
             ray_cluster.reach(settings.address)
         with ExitStack() as places:
-            parsed.output = places.enter_context(written(place := parsed.output, "facts.json"))
+            parsed.output = places.enter_context(written(place, "facts.json", command))
             parsed.model = places.enter_context(fetched(parsed.model))
             parsed.input = None if parsed.input is None else places.enter_context(fetched(parsed.input))
             result = infer(parsed, settings)

@@ -13,7 +13,7 @@ from backends.agl.backend import AglTrainer
 from backends.agl.config import STRATEGIES
 from backends.agl.flat.reader import GraphFeatureReader, sampling_of
 from backends.agl.model_file import TrainedModel, save_model
-from backends.agl.places import fetched, written
+from backends.agl.places import delivered, fetched, written
 from backends.agl.settings import TrainSettings, read_train_settings
 from backends.agl.train.checkpoint import BestEpoch, Checkpoints
 from backends.agl.train.preparation import prepared_trainer, refuse_unused_settings
@@ -55,9 +55,12 @@ def main(arguments: list[str] | None = None) -> int:
         settings = read_train_settings(parsed.config)
         if not parsed.output.endswith(".safetensors"):
             raise ValueError(f"{parsed.output} is no .safetensors file: give the name of a new .safetensors file")
-        with written(parsed.output) as output, fetched(parsed.input) as shards:
+        if delivered(parsed.output, None, command := str(vars(parsed))):
+            print(f"uploaded what was finished before: {parsed.output}")
+            return 0
+        with written(parsed.output, None, command) as output, fetched(parsed.input) as shards:
             if output.exists():
-                raise ValueError(f"{parsed.output} exists: give the name of a new .safetensors file")
+                raise ValueError(f"{output} exists: give the name of a new .safetensors file")
             result = trained(parsed, settings, shards, output)
         print(result)
     except (ValueError, OSError, RuntimeError, MemoryError) as error:

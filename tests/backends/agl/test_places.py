@@ -97,6 +97,34 @@ def test_an_output_that_does_not_fit_is_absent_and_the_next_command_uploads_it(t
     assert not list(own_folder.iterdir())
 
 
+def test_a_result_that_cannot_be_uploaded_stays_and_the_repeated_command_uploads_it(tmp_path, own_folder, capsys):
+    """The inputs are gone by then, so that nothing can be computed again."""
+    read = ["-h", "1", "--split", "0.8,0.1,0.1"]
+    shards, model, place = str(tmp_path / "flat"), str(tmp_path / "model.safetensors"), "full://users/result"
+    (inputs := tmp_path / "tables").mkdir()
+    files = tables(inputs)
+    assert flat.main([*files, *read, "-o", shards]) == 0
+    assert train.main(["-m", "gcn", "-i", shards, "-o", model, "-c", "epochs=1"]) == 0
+    for main, command, source, output, left in (
+        (flat.main, [*files, *read], inputs, f"{place}/flat", 2),
+        (train.main, ["-m", "gcn", "-i", shards, "-c", "epochs=1"], Path(shards), f"{place}/model.safetensors", 1),
+        (infer.main, ["-m", model, *files], inputs, f"{place}/scores", 3),
+    ):
+        FullFileSystem.room = 0
+        assert main([*command, "-o", output]) == 1
+        kept = Path(capsys.readouterr().err.split("uploads ")[1].strip())
+        assert kept.exists() and own_folder in kept.parents
+        FullFileSystem.room = 100
+        assert main([*command, "-o", output, *(["-c", "seed=7"] if main != flat.main else ["--seed", "7"])]) == 2
+        assert f"{kept} is what another command finished for {output}" in capsys.readouterr().err
+        source.rename(tmp_path / "away")
+        assert main([*command, "-o", output]) == 0
+        assert "uploaded what was finished before" in capsys.readouterr().out
+        (tmp_path / "away").rename(source)
+        system, uploaded = fsspec.core.url_to_fs(output)
+        assert len(system.find(uploaded)) == left and not list(own_folder.iterdir())
+
+
 def test_what_is_not_there_is_named_and_local_paths_are_used_as_they_are(tmp_path):
     with (
         pytest.raises(ValueError, match="there is nothing at memory://users/nothing"),
