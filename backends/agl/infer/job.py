@@ -16,7 +16,6 @@ from backends.agl.infer.slices import check_state
 from backends.agl.user.specification import refuse_other_columns
 from backends.kernels import sample_neighbors
 from backends.kernels.operand import partition_rows
-from backends.kernels.samplers import summed
 from backends.model import ModelSpec, State
 from datasets.csr import Csr
 from datasets.features import SparseFeatures
@@ -47,9 +46,9 @@ class InferenceJob:
     """One inference; ``targets=None`` scores every node, ``partitions=0`` cuts by size.
 
     ``strategy`` says which in-edges a layer reads; without one they are uniform by ``spec.fanouts``, or all. ``table``
-    holds the edges that pass ``filtering`` and the column that the strategy samples by (``flat.source``); without it
-    they are the graph's, and its edge weights. Raises ValueError for a model, targets, sampling or partitions that do
-    not fit the graph.
+    holds the edges that pass ``filtering``, and the column that the strategy samples by with its sums
+    (``flat.source``); without it they are the graph's, and its edge weights. Raises ValueError for a model, targets,
+    sampling or partitions that do not fit the graph.
     """
 
     graph: Graph
@@ -90,12 +89,11 @@ class InferenceJob:
         if self.sampling.scope == "target":
             raise ValueError("samples of scope target differ between targets: score them by their neighbourhoods")
         if self.table is None and needs_table(self.sampling, self.filtering):
-            raise ValueError("a filter, or sampling by another column than the weight, needs the table of its edges")
-        if self.table is not None:
-            return self.table
-        csr, weight = self.graph.csr, self.graph.edge_weights
-        sums = summed(csr, weight).sums if weight is not None and self.sampling.method == "weighted" else None
-        return InEdgeTable(csr, weight, sums=sums)
+            raise ValueError(
+                "a filter, draws by weight, or sampling by another column need the table of their edges: give that of "
+                "Source.build"
+            )
+        return self.table or InEdgeTable(self.graph.csr, self.graph.edge_weights)
 
     @cached_property
     def bounds(self) -> Nodes:
@@ -180,8 +178,8 @@ class InferenceJob:
 
 
 def needs_table(strategy: SamplingStrategy, filtering: str | None) -> bool:
-    """Whether edges are filtered, or sampled by anything but the graph's edge weights as they are."""
-    return bool(filtering) or strategy.reverse or strategy.by not in (None, "weight")
+    """Whether edges are filtered, drawn by sums of weights, or sampled by anything but the graph's as they are."""
+    return bool(filtering) or strategy.method == "weighted" or strategy.reverse or strategy.by not in (None, "weight")
 
 
 def _chunks(rows: Nodes) -> Iterator[Nodes]:

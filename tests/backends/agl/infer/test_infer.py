@@ -12,13 +12,17 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from backends.agl.flat.sampling_strategy import SamplingStrategy
+from backends.agl.flat.source import Source
+from backends.agl.infer.commandline import by_rounds
 from backends.agl.infer.inputs import check_graph
-from backends.agl.infer.job import InferenceJob
+from backends.agl.infer.job import InferenceJob, needs_table
 from backends.agl.infer.local import LocalInference
 from backends.agl.infer.neighbourhood_inference import NeighbourhoodInference
 from backends.agl.infer.slices import read_state, slices_of, spec_from_state
 from backends.agl.infer.workspace import Workspace
+from backends.agl.settings import read_infer_settings
 from backends.model import ModelSpec, initial_state
+from backends.progress import silent
 from backends.reference.definition import forward
 from datasets.csr import Csr
 from datasets.features import SparseFeatures
@@ -50,6 +54,9 @@ def command_of(folder, graph, state):
 
 def inference(folder, *positional, **options):
     job = InferenceJob(*positional, **options)
+    if needs_table(job.sampling, job.filtering):
+        with TemporaryDirectory() as source:
+            job = replace(job, table=Source.build(job.graph, job.sampling, job.filtering, Path(source)).table)
     engine = LocalInference(job, Workspace(folder, job.identity()))
     engine.map()
     return engine
@@ -285,3 +292,12 @@ def test_whole_neighbourhoods_score_as_the_definition_from_more_embeddings(model
         NeighbourhoodInference(InferenceJob(graph, spec, state, targets), 2).run(),
         definition(graph, spec, state)[targets],
     )
+
+
+def test_draws_by_weight_read_their_sums_from_a_file(tmp_path):
+    graph = awkward_graph(2, weighted=True)
+    spec, state = model_on(graph, "gcn", 2, fanouts=(3, 2))
+    job = InferenceJob(graph, spec, state, strategy=SamplingStrategy((3, 2), "weighted", "weight"))
+    scores, _ = by_rounds(job, read_infer_settings([]), tmp_path, silent)
+    assert (tmp_path / "work" / "source" / "sums.npy").is_file()
+    close(scores, NeighbourhoodInference(job, 13).run())
