@@ -1,23 +1,36 @@
-"""The compiled extension of ``cpp/``, ``None`` where it is not built; an outdated build is an ImportError."""
+"""The compiled extension of ``cpp/``, ``None`` where none is built that this processor can run.
+
+An outdated build is an ImportError.
+"""
 
 import hashlib
 import importlib
+import platform
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch  # its OpenMP runtime is the one that the extension shares, so it must be loaded first
 
-# ``ATEN_CPU_CAPABILITY`` lowers torch's kernels and ours alike
-BUILDS = ("_native_avx512", "_native") if torch.backends.cpu.get_cpu_capability() == "AVX512" else ("_native",)
 SOURCES = Path(__file__).parent / "cpp"
 
+_X86 = ("x86_64", "AMD64")
 _SMALL = 1 << 16
+
+
+def builds_for(machine: str, capability: str) -> tuple[str, ...]:
+    """Builds that a processor can run, the widest vectors first; none for one of x86 without AVX2.
+
+    ``capability`` is torch's name of its vectors, which ``ATEN_CPU_CAPABILITY`` lowers, for torch's kernels and ours.
+    """
+    if machine not in _X86:
+        return ("_native",)
+    return {"AVX512": ("_native_avx512", "_native"), "AVX2": ("_native",)}.get(capability, ())
 
 
 def _load() -> Any:
     """Load the build with the widest vectors that this processor has."""
-    for build in BUILDS:
+    for build in builds_for(platform.machine(), torch.backends.cpu.get_cpu_capability()):
         with suppress(ModuleNotFoundError):  # an extension that exists and does not load is an error
             return current(importlib.import_module(f"backends.kernels.{build}"), SOURCES)
     return None

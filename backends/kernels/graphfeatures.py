@@ -187,7 +187,9 @@ class _SetFeatures:
 def _named_errors() -> Iterator[None]:
     """Raise RuntimeError without the extension; turn its errors into CorruptRecord with the record's number."""
     if extension is None:
-        raise RuntimeError("GraphFeatures are read by the compiled kernels only: build them with pip install -e .")
+        raise RuntimeError(
+            "GraphFeatures are read by the compiled kernels only: pip install -e . builds them (for AVX2 on x86)"
+        )
     try:
         yield
     except ValueError as error:

@@ -38,7 +38,9 @@ class UncompressedParquet:
     def _bounds_of(self, name: str, kind: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Starts and ends of a column's strings, or of the values of each page, in the file."""
         if extension is None:
-            raise RuntimeError("shards are read by the compiled kernels only: build them with pip install -e .")
+            raise RuntimeError(
+                "shards are read by the compiled kernels only: pip install -e . builds them (for AVX2 on x86)"
+            )
         schema = self.metadata.schema
         places = [place for place in range(len(schema)) if schema.column(place).path.split(".")[0] == name]
         if not places:

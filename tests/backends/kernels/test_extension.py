@@ -1,6 +1,7 @@
 """The extension: the widest build is loaded, one of other sources is refused, the narrower one passes the tests."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -8,13 +9,34 @@ from pathlib import Path
 
 import pytest
 
-from backends.kernels.extension import BUILDS, SOURCES, current, description, extension
+from backends.kernels.extension import SOURCES, builds_for, current, extension
 
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_widest_build_of_this_processor_is_loaded():
-    assert description() == BUILDS[0].removeprefix("_")
+@pytest.mark.parametrize(
+    ("machine", "capability", "builds"),
+    [
+        ("x86_64", "AVX512", ("_native_avx512", "_native")),
+        ("x86_64", "AVX2", ("_native",)),
+        ("AMD64", "DEFAULT", ()),
+        ("aarch64", "DEFAULT", ("_native",)),
+        ("aarch64", "SVE256", ("_native",)),
+    ],
+)
+def test_a_build_is_for_processors_that_have_its_instructions(machine, capability, builds):
+    assert builds_for(machine, capability) == builds
+
+
+@pytest.mark.parametrize("lowered", [None, "default"])
+def test_the_widest_build_of_this_processor_is_loaded(lowered):
+    said = "import torch; from backends.kernels import extension; print(extension.description())"
+    said += "; print(torch.backends.cpu.get_cpu_capability())"
+    environment = os.environ | ({} if lowered is None else {"ATEN_CPU_CAPABILITY": lowered})
+    done = subprocess.run([sys.executable, "-c", said], cwd=ROOT, env=environment, capture_output=True, text=True)
+    loaded, capability = done.stdout.split("\n")[:2]
+    builds = builds_for(platform.machine(), capability)
+    assert loaded == (builds[0].removeprefix("_") if builds else "plain torch")
 
 
 @pytest.mark.parametrize("header", ["common/matrix.hpp", "aggregate/rows.hpp", "storage/bind_parquet.cpp"])
