@@ -90,6 +90,16 @@ class BackendConfig:
         """Return the options with which the parity gate runs the engine: sampling as the definition does."""
         return self
 
+    @property
+    def takes_planned_batches(self) -> bool:
+        """Whether the batches of an epoch are those of the plan; else the engine composes them of the same targets."""
+        return True
+
+    @property
+    def steps_together(self) -> bool:
+        """Whether all workers of the engine take each step together, so that epochs repeat."""
+        return True
+
     def on(self, switch: str) -> bool:
         """Whether a resolved switch is on."""
         value = getattr(self, switch)

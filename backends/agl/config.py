@@ -140,6 +140,16 @@ class AglConfig(BackendConfig):
         """The configuration for the parity gate: uniform sampling, one sample per node, no filter."""
         return replace(self, sampler="", scope="node", filter=None)
 
+    @property
+    def takes_planned_batches(self) -> bool:
+        """Not from shards, which are shuffled whole, and not on several workers, each with targets of its own."""
+        return self.source == "graph" and self.workers == 1
+
+    @property
+    def steps_together(self) -> bool:
+        """Not on several workers that push their gradients one by one."""
+        return self.workers == 1 or self.strategy in ("sync", "allreduce")
+
     def missing(self, full_batch: bool = True) -> str | None:
         """Name Ray where it is not installed, if tasks or servers outside this process need it; or ``None``."""
         ray_options = []

@@ -34,17 +34,21 @@ INFINITE = 1e30  # records must not contain an infinity
 Answer = tuple[Floats, float | None, dict[str, Floats]]
 
 
-class Subject(Protocol):
+class Defined(Protocol):
+    """What has a definition, which answers for the state of a seed."""
+
+    def definition(self, seed: int, arithmetic: Any) -> Answer:
+        """Compute output, loss and gradients in an arithmetic of ``backends.reference.arithmetic``."""
+        ...
+
+
+class Subject(Defined, Protocol):
     """An engine and its definition on one graph; both answer for the state of a seed."""
 
     graph: Graph
 
     def answer(self, seed: int) -> Answer:
         """Let the engine compute: output, loss where there is one, gradients."""
-        ...
-
-    def definition(self, seed: int, arithmetic: Any) -> Answer:
-        """Compute the same in an arithmetic of ``backends.reference.arithmetic``."""
         ...
 
 
@@ -140,7 +144,7 @@ def tensors_of(answer: Answer) -> dict[str, Floats]:
     return {"logits": output} | ({} if loss is None else {"loss": np.array(loss)}) | gradients
 
 
-def expected_of(subject: Subject, seed: int, unit: float) -> Expected:
+def expected_of(subject: Defined, seed: int, unit: float) -> Expected:
     """Evaluate the definition exactly and with rounding errors."""
     exact = load_object(f"{ARITHMETIC}:Arithmetic")()
     tensors = tensors_of(subject.definition(seed, exact))

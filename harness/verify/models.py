@@ -24,9 +24,11 @@ def verify_model(config: RunConfig, graph: Graph) -> dict[str, Any]:
     """Compare the engine of ``config`` on a small graph and on a slice of ``graph``; raises Incorrect."""
     view = graph.training_view() if config.scenario.name == "train" else graph
     view = with_columns_read(view, spec_of(config, graph))
-    parity = verify_all(config, {name: ModelSubject(config, part) for name, part in parts_of(config, view).items()})
+    parts = parts_of(config, view)
+    parity = verify_all(config, {name: ModelSubject(config, part) for name, part in parts.items()})
     if config.scenario.name == "train":
-        # Loaded here: it compares models, as this module does.
+        # Loaded here: they compare models, as this module does.
+        parity |= load_object("harness.verify.steps:verify_steps")(config, parts["small graph"])
         parity |= load_object("harness.verify.dropout:verify_dropout")(
             config, isinstance(graph.features, SparseFeatures)
         )

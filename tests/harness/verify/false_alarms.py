@@ -1,8 +1,8 @@
 """Counts false alarms of the parity gate: ``python -m tests.harness.verify.false_alarms [CELLS] [FIRST SEED]``.
 
-Right engines compute random cells; the gate should pass all of them. In each twentieth cell the gate of dropout is
-asked too. Prints the largest multiples per engine and model, every cell that failed, and the counts; ends with 1 if any
-failed.
+Right engines compute random cells; the gate should pass all of them, their training steps too, on the cell's own graph.
+In each twentieth cell the gate of dropout is asked as well. Prints the largest multiples per engine and model, every
+cell that failed, and the counts; ends with 1 if any failed.
 """
 
 import sys
@@ -17,6 +17,7 @@ from harness.verify.comparison import ALLOWED, UNITS, Subject, compare
 from harness.verify.dropout import verify_dropout
 from harness.verify.models import ModelSubject
 from harness.verify.products import ProductSubject
+from harness.verify.steps import verify_steps
 from tests.harness.verify.random_cells import RandomCell, random_cell
 
 DROPOUT_EVERY = 20  # seeds
@@ -31,7 +32,11 @@ def verdict(cell: RandomCell) -> dict[str, Any]:
     if config.scenario.name == "train" and config.seed % DROPOUT_EVERY == 0:
         rate = RATES[config.seed // DROPOUT_EVERY % len(RATES)]
         verify_dropout(replace(config, training=replace(config.training, dropout=rate, attention_dropout=rate)))
-    return compare(subject, config.seed, UNITS["float32"])
+    steps = verify_steps(config, cell.graph) if config.scenario.name == "train" else {}
+    parity = compare(subject, config.seed, UNITS["float32"])
+    for part in steps.values():
+        parity |= {name: max(parity[name], part[name]) for name in ("forward", "gradient", "tries")}
+    return parity
 
 
 def main(cells: int = 2000, first: int = 0) -> int:

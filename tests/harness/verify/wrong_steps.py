@@ -1,0 +1,101 @@
+"""A trainer whose gradients are right, and whose epochs can be wrong in one of many ways, each named."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from backends.base.optimizer import optimizer_of
+from backends.base.trainer import Batch
+from backends.contract import Clock, Floats, Nodes
+from backends.model import TrainingSpec
+from datasets.graph import Graph
+from tests.harness.verify.wrong_engines import MutantConfig, MutantTrainer
+
+WRONG_STEPS = (
+    "no work",
+    "no step",
+    "no step from the second on",
+    "half the rate",
+    "no decay",
+    "decay on all layers",
+    "another optimizer",
+    "moments start anew",
+    "gradients add up over steps",
+    "one parameter never moves",
+    "batch of the step before",
+    "loss of the step before",
+    "loss of a part of the batch",
+    "predicts from the first parameters",
+    "predicts one row of another node",
+)
+
+
+@dataclass
+class WrongStepsConfig(MutantConfig):
+    """The trainer with one mistake, or none."""
+
+    runtimes: ClassVar[dict[str, str]] = {"train": f"{__name__}:WrongStepsTrainer"}
+
+
+class WrongStepsTrainer(MutantTrainer):
+    """Training with one mistake in its epochs or predictions."""
+
+    before: Any = None
+    steps = 0
+
+    def make_optimizer(self) -> Any:
+        """The optimizer that was asked for, or another."""
+        training, wrong = self.training, self.config.wrong
+        changed = {
+            "half the rate": {"rate": training.rate / 2},
+            "no decay": {"decay": 0.0},
+            "decay on all layers": {"decay_on": "all"},
+            "another optimizer": {"optimizer": "sgd" if training.optimizer == "adam" else "adam"},
+        }
+        return optimizer_of(self.model, TrainingSpec(**(vars(training) | changed.get(wrong, {}))))
+
+    def epoch(self, index: int, clock: Clock) -> float:
+        """An epoch with or without work."""
+        if self.steps == 0:
+            self.first = self.state()
+        if self.config.wrong == "no work":
+            return 1.0
+        return super().epoch(index, clock)
+
+    def train_batch(self, batch: Batch, clock: Clock) -> float:
+        """A step on the batch with one mistake."""
+        wrong, previous = self.config.wrong, self.before
+        self.before, self.steps = batch, self.steps + 1
+        if wrong == "moments start anew":
+            self.optimizer = self.make_optimizer()
+        if wrong == "batch of the step before" and previous is not None:
+            batch = previous
+        if wrong != "gradients add up over steps":
+            self.optimizer.zero_grad()
+        loss = self.loss_of_batch(batch)
+        loss.backward()
+        kept = {name: value.detach().clone() for name, value in self.model.named_parameters()}
+        if wrong != "no step" and not (wrong == "no step from the second on" and self.steps > 1):
+            self.optimizer.step()
+        if wrong == "one parameter never moves":
+            name, parameter = list(self.model.named_parameters())[-1]
+            with torch.no_grad():
+                parameter.copy_(kept[name])
+        value = float(loss.detach())
+        if wrong == "loss of the step before":
+            value, self.last = getattr(self, "last", value), value
+        if wrong == "loss of a part of the batch":
+            half = batch.targets[: len(batch.targets) // 2]
+            value = float(self.loss_of_batch(self.target_batch(half)).detach())
+        return value
+
+    def predict(self, graph: Graph, nodes: Nodes) -> Floats:
+        """Logits, perhaps of other parameters or with a wrong row."""
+        if self.config.wrong == "predicts from the first parameters":
+            self.model.load(self.first)
+        logits = np.array(super().predict(graph, nodes))
+        if self.config.wrong == "predicts one row of another node":
+            logits[len(logits) // 2] = logits[0]
+        return logits
