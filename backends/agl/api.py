@@ -111,7 +111,7 @@ def _of_records(
     if decoded.features is None:
         raise ValueError("the GraphFeatures have no features: a model needs some")
     builder, columns = LayerBuilder(model), decoded.edge_features
-    strategy, width = SamplingStrategy(fanouts), 0 if columns is None else columns.shape[1]
+    strategy, width = SamplingStrategy(fanouts, scope=records.scope), 0 if columns is None else columns.shape[1]
     merged, features, values = merged_records(records, builder, strategy, decoded.edge_weights is not None, width)
     features = np.array(dense_features(features_of(features), "subgraph_vectorize"))
     edge_features = None if merged.edge_features is None else torch.from_numpy(merged.edge_features)

@@ -48,12 +48,16 @@ class ShardFeatures:
 
 @dataclass(frozen=True, eq=False)
 class EncodedRecords:
-    """Encoded rows of a shard; ``features`` are those of their nodes where the strings do not contain them."""
+    """Encoded rows of a shard; ``features`` are those of their nodes where the strings do not contain them.
+
+    ``scope`` is that of their sampling: with ``target`` a node has a sample of its own in every record.
+    """
 
     shard: Path | None
     strings: Strings
     rows: Ints
     features: ShardFeatures | None = None
+    scope: str = "node"
 
     def decode(self) -> Records:
         """Decode the records, with features; raises ShardError for a corrupt one."""

@@ -69,6 +69,7 @@ class GraphFeatureReader:
         """
         numbers = np.arange(len(self.shards)) if shards is None else np.asarray(shards, dtype=np.int64)
         order = numbers if seed is None else numbers[permutation(seed, "shards", len(numbers))]
+        scope = self.manifest["strategy"]["scope"]
         for number in order.tolist():
             strings = self._strings(number)
             count = len(strings)
@@ -78,7 +79,7 @@ class GraphFeatureReader:
             features = self._features(number)
             for start in range(0, len(rows), size):
                 batch = rows[start : start + size]
-                yield EncodedRecords(self.shards[number], strings.select(batch), batch, features)
+                yield EncodedRecords(self.shards[number], strings.select(batch), batch, features, scope)
 
     def drop_pages(self) -> None:
         """Drop the shards from the page cache, so that they are read from the disk the next time."""

@@ -84,6 +84,25 @@ def test_graph_features_vectorise_to_what_the_graph_does(tmp_path, fanouts, mode
         subgraph_vectorize(records, targets[:2], 2, model, fanouts)
 
 
+def test_samples_of_scope_target_vectorise_together_as_one_by_one(tmp_path):
+    graph, targets = awkward_graph(4), np.array([1, 2, 3, 8, 17, 30])
+    strategy = SamplingStrategy((2, 3), scope="target", seed=5)
+    flatten_to(tmp_path / "flat", graph, targets, FlattenJob(strategy))
+    reader = GraphFeatureReader(tmp_path / "flat")
+
+    def outputs(size):
+        rows = {}
+        for records in reader.encoded_batches(size, seed=3):
+            some = records.decode().targets
+            adj, node_feature, _ = subgraph_vectorize(records, some, 2, "sage", strategy.fanouts)
+            first, second = pruning(adj)
+            output = look_up(aggregator(second, aggregator(first, node_feature)), some)
+            rows |= dict(zip(some.tolist(), output.numpy(), strict=True))
+        return np.stack([rows[target] for target in targets.tolist()])
+
+    np.testing.assert_allclose(outputs(6), outputs(1), rtol=1e-5)
+
+
 @pytest.mark.parametrize("fanouts", [None, (2, 3)], ids=["all", "sampled"])
 @pytest.mark.parametrize("model", ["gcn", "sage"])
 def test_edge_features_follow_their_edges(model, fanouts):
