@@ -5,7 +5,7 @@ import json
 import shutil
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from backends.agl.model_file import TrainedModel
 from backends.agl.places import delivered, fetched, written
 from backends.agl.settings import InferSettings, read_infer_settings
 from backends.agl.tables import add_table_options, read_tables, table_options_of
+from backends.folder_lock import locked
 from backends.parallel import ray_cluster
 from backends.progress import Progress, announce, gibibytes, step_progress
 from datasets.array_files import save_array
@@ -36,6 +37,7 @@ from datasets.tables.node_stream import NAMES
 
 Answer = tuple[Any, Any, dict[str, Any]]  # ids, scores, facts
 CLAIMED = "of-graphinfer"
+RESULTS = ("scores.npy", "nodes.npy", "facts.json")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -86,18 +88,36 @@ def main(arguments: list[str] | None = None) -> int:
 
 def infer(parsed: argparse.Namespace, settings: InferSettings) -> str:
     """Score shards, a prepared graph or tables; an interrupted run resumes from ``OUTPUT/work``."""
-    if (parsed.output / "facts.json").exists():
-        raise ValueError(f"{parsed.output} holds finished scores: give another folder")
-    is_new, start = not parsed.output.exists(), time.perf_counter()
+    output, is_new, start = parsed.output, not parsed.output.exists(), time.perf_counter()
     try:
-        ids, scores, facts = scored(parsed, settings)
+        with locked(output / "work"):
+            refuse_other_files(output)
+            ids, scores, facts = scored(parsed, settings)
+            facts |= {"seconds": time.perf_counter() - start, "engine": settings.run_on}
+            write_results(output, ids, scores, facts)
     except ValueError:
         if is_new:
-            shutil.rmtree(parsed.output, ignore_errors=True)
+            shutil.rmtree(output, ignore_errors=True)
         raise
-    facts |= {"seconds": time.perf_counter() - start, "engine": settings.run_on}
-    write_results(parsed.output, ids, scores, facts)
+    finally:
+        if is_new:
+            with suppress(OSError):  # it holds files
+                output.rmdir()
     return f"{len(scores)} nodes scored in {facts['seconds']:.1f} s"
+
+
+def refuse_other_files(output: Path) -> None:
+    """Raise ValueError where the scores, or what the run works with, would replace files that are not its own."""
+    if (output / "facts.json").exists():
+        raise ValueError(f"{output} holds finished scores: give another folder")
+    work = output / "work"
+    if (work / CLAIMED).is_file():
+        return
+    if work.exists() and any(work.iterdir()):
+        raise ValueError(f"{work} holds files of something else: give an empty folder")
+    for name in RESULTS:
+        if (output / name).exists():
+            raise ValueError(f"{output / name} is there and not of a run that can go on: give an empty folder")
 
 
 def scored(parsed: argparse.Namespace, settings: InferSettings) -> Answer:
@@ -221,25 +241,22 @@ def forecast(job: InferenceJob, output: Path) -> str:
 
 def write_results(output: Path, ids: Any, scores: Any, facts: dict[str, Any]) -> None:
     """Write the results, whole or not at all, ``facts.json`` last; then remove what the run worked with."""
-    unnamed = output / ".unfinished"
+    unnamed = claimed(output) / "results"
     try:
-        unnamed.mkdir(parents=True, exist_ok=True)
+        unnamed.mkdir(exist_ok=True)
         save_array(unnamed / "scores.npy", scores)
         save_array(unnamed / "nodes.npy", ids)
         (unnamed / "facts.json").write_text(json.dumps(facts, indent=1))
-        for name in ("scores.npy", "nodes.npy", "facts.json"):
+        for name in RESULTS:
             (unnamed / name).replace(output / name)
     finally:
         shutil.rmtree(unnamed, ignore_errors=True)
-    if (output / "work" / CLAIMED).is_file():
-        shutil.rmtree(output / "work", ignore_errors=True)
+    shutil.rmtree(output / "work", ignore_errors=True)
 
 
 def claimed(output: Path) -> Path:
-    """The folder of a run's own files, ``OUTPUT/work``; raises ValueError where it holds files of something else."""
+    """The folder of a run's own files, ``OUTPUT/work``, marked as that."""
     work = output / "work"
-    if work.exists() and not (work / CLAIMED).is_file() and any(work.iterdir()):
-        raise ValueError(f"{work} holds files of something else: give an empty folder")
     work.mkdir(parents=True, exist_ok=True)
     (work / CLAIMED).touch()
     return work

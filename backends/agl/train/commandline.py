@@ -18,6 +18,7 @@ from backends.agl.settings import TrainSettings, read_train_settings
 from backends.agl.train.checkpoint import BestEpoch, Checkpoints
 from backends.agl.train.preparation import prepared_trainer, refuse_unused_settings
 from backends.agl.train.worker import WorkerClock
+from backends.folder_lock import locked
 from backends.model_names import CONVOLUTIONS
 
 ReportEpoch = Callable[[int, float, float | None], None]
@@ -58,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
         if delivered(parsed.output, None, command := str(vars(parsed))):
             print(f"uploaded what was finished before: {parsed.output}")
             return 0
-        with written(parsed.output, None, command) as output, fetched(parsed.input) as shards:
+        with written(parsed.output, None, command) as output, locked(output), fetched(parsed.input) as shards:
             if output.exists():
                 raise ValueError(f"{output} exists: give the name of a new .safetensors file")
             result = trained(parsed, settings, shards, output)

@@ -14,6 +14,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from backends.agl.infer.commandline import main
+from backends.folder_lock import locked
 from tests.backends.agl.infer.test_infer import close, command_of, definition, model_on
 from tests.graphs import awkward_graph
 
@@ -66,6 +67,42 @@ def test_finished_scores_are_never_overwritten(saved_inference, capsys):
     assert main(command) == 2
     assert "holds finished scores: give another folder" in capsys.readouterr().err
     assert (folder / "out" / "scores.npy").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("name", ["scores.npy", "nodes.npy"])
+def test_files_of_the_user_in_the_output_folder_are_never_overwritten(saved_inference, capsys, name):
+    folder, command, _ = saved_inference
+    (folder / "out").mkdir()
+    np.save(folder / "out" / name, np.array([31, 2]))
+    assert main([*command, "-t", str(folder / "out" / name)]) == 2
+    assert f"out/{name} is there and not of a run that can go on" in capsys.readouterr().err
+    assert np.load(folder / "out" / name).tolist() == [31, 2]
+    assert [path.name for path in (folder / "out").iterdir()] == [name]
+
+
+def test_results_that_a_kill_cut_short_are_replaced(saved_inference, monkeypatch):
+    folder, command, expected = saved_inference
+    move = Path.replace
+
+    def all_but_the_last(path, target):
+        if path.name == "facts.json":
+            raise KeyboardInterrupt
+        return move(path, target)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "replace", all_but_the_last)
+        main([*command, "-c", "infer=neighbourhood"])
+    assert (folder / "out" / "scores.npy").exists()
+    assert main([*command, "-c", "infer=neighbourhood"]) == 0
+    close(np.load(folder / "out" / "scores.npy"), expected)
+
+
+def test_a_second_run_into_the_same_folder_is_refused_while_the_first_works(saved_inference, capsys):
+    folder, command, _ = saved_inference
+    with locked(folder / "out" / "work"):
+        assert main(command) == 1
+    assert "another run works in" in capsys.readouterr().err
+    assert main(command) == 0
 
 
 @pytest.mark.parametrize(

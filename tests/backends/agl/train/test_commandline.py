@@ -24,6 +24,7 @@ from backends.agl.train.commandline import main, prepared_trainer, train_to_best
 from backends.agl.train.plans import ShardPlan, shard_plan_of
 from backends.agl.train.trainer import DistributedTrainer
 from backends.batches import BatchPlan
+from backends.folder_lock import locked
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.registry import config_class, runtime
 from tests.contract.test_parity import PlainClock
@@ -216,6 +217,15 @@ def test_a_model_that_is_there_is_never_overwritten(tmp_path, capsys):
     assert main(command(tmp_path, "epochs=2")) == 2
     assert "exists: give the name of a new" in capsys.readouterr().err
     assert (tmp_path / "model.safetensors").read_bytes() == before
+
+
+def test_a_second_training_of_the_same_file_is_refused_while_the_first_works(tmp_path, capsys):
+    shards_of(tmp_path / "shards", awkward_graph(4))
+    with locked(tmp_path / "model.safetensors"):
+        assert main(command(tmp_path, "epochs=1")) == 1
+    assert "another run works in" in capsys.readouterr().err
+    assert main(command(tmp_path, "epochs=1")) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.safetensors", "shards"]
 
 
 def test_a_full_disk_ends_with_one_and_without_a_file(tmp_path):
