@@ -1,39 +1,44 @@
-"""Sampling of GraphInfer's hubs in pieces: the in-edges of one suffix each, merged afterwards (``reindexing``)."""
+"""Sampling of GraphInfer's hubs in pieces: a range of in-edges each, merged afterwards (``reindexing``).
+
+Any cut of a hub's in-edges gives the same sample; ranges cost a piece its own edges alone.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from backends.agl.infer.job import HubSamples, InferenceJob, Nodes
-from backends.agl.reindexing import sample_parts, suffixes
+from backends.agl.reindexing import sample_parts
 from backends.kernels.samplers import SAMPLERS
 
 
 @dataclass(frozen=True)
 class HubPiece:
-    """Part ``suffix`` of ``pieces`` of the in-edges of one hub."""
+    """The in-edges of one hub at places ``first`` to below ``last`` of the table of edges."""
 
     node: int
-    suffix: int
-    pieces: int
+    first: int
+    last: int
 
 
 def hub_pieces(job: InferenceJob, threshold: int) -> list[HubPiece]:
-    """Pieces of about ``threshold`` in-edges of every node with more; none where sampling does not read a whole row."""
+    """Pieces of up to ``threshold`` in-edges of every node with more; none where sampling does not read a whole row."""
     sampling = job.sampling
     if threshold < 1 or sampling.replacement or None in sampling.fanouts or SAMPLERS[sampling.method].by_place:
         return []
-    degrees = np.diff(job.edges.csr.indptr)
-    hubs = np.flatnonzero(degrees > threshold)
-    counts = -(-degrees[hubs] // threshold)
-    pieces = zip(hubs.tolist(), counts.tolist(), strict=True)
-    return [HubPiece(node, suffix, count) for node, count in pieces for suffix in range(count)]
+    indptr = job.edges.csr.indptr
+    hubs = np.flatnonzero(np.diff(indptr) > threshold)
+    rows = zip(hubs.tolist(), indptr[hubs].tolist(), indptr[hubs + 1].tolist(), strict=True)
+    return [
+        HubPiece(node, first, min(first + threshold, end))
+        for node, start, end in rows
+        for first in range(start, end, threshold)
+    ]
 
 
 def sample_piece(job: InferenceJob, piece: HubPiece) -> Nodes:
     """Sample the edges of a piece by the largest fanout; returns their places in the table of edges."""
-    places = np.arange(int(job.edges.csr.indptr[piece.node]), int(job.edges.csr.indptr[piece.node + 1]))
-    places = places[suffixes(job.sampling.seed, _ids(job, places), piece.pieces) == piece.suffix]
+    places = np.arange(piece.first, piece.last)
     return _sample_places(job, np.zeros(len(places), dtype=np.int64), places, max(_fanouts(job)))
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,6 +119,18 @@ def test_the_pieces_of_a_hub_merge_to_the_sample_of_the_whole(seed, threshold, f
         actual, there = every.in_edges(np.arange(graph.nodes)[::step], layer)
         np.testing.assert_array_equal(actual.indptr, expected.indptr)
         np.testing.assert_array_equal(there, at)
+
+
+def test_a_piece_of_a_hub_reads_its_own_edges_alone():
+    graph, threshold = awkward_graph(0, edges=400_000, weighted=True), 100
+    strategy = SamplingStrategy((5,), "topk", "weight")
+    job = InferenceJob(graph, *model_on(graph, "gcn", 1, fanouts=(5,)), strategy=strategy)
+    pieces = hubs.hub_pieces(job, threshold)
+    tracemalloc.start()
+    sampled = hubs.sample_piece(job, pieces[1])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1000 * threshold and len(sampled) == 5
 
 
 @pytest.mark.needs_ray
