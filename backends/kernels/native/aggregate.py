@@ -85,7 +85,9 @@ class _Sum(torch.autograd.Function):
         needed = ctx.needs_input_grad[1]
         ctx.save_for_backward(weight, x if needed else None)
         scale = matrix.on(x.device).inverse_in_degrees(x.dtype) if mean else None
-        return multiply(matrix.forward, x.detach(), None if weight is None else weight.detach().contiguous(), scale)
+        if weight is not None:  # what is kept of equal weights is found by the tensor itself
+            weight = (weight.detach() if weight.requires_grad else weight).contiguous()
+        return multiply(matrix.forward, x.detach(), weight, scale)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None, Tensor | None, None]:
