@@ -21,6 +21,7 @@ from backends.kernels.operand import Direction, operand
 from datasets.csr import Csr
 
 SIDE = 32
+MOST_INFLATION = 32  # of which no product is faster, and its tiles would take a hundred bytes and more for an edge
 LEAST_SHARE = 0.1  # of the edges in tiles: fewer cannot save 5 % of the product
 GAIN = 0.95
 _CHUNK = 1 << 22  # edges whose tiles are counted together
@@ -162,8 +163,8 @@ def choose_tiles(
         return TileChoice(False, share)
     known = (tiles for tiles in side.tiles.values() if tiles.threshold == threshold)  # of another width
     tiles = next(known, None) or find_tiles(side, columns, threshold)
-    if tiles.share < LEAST_SHARE:
-        return TileChoice(False, tiles.share)
+    if tiles.share < LEAST_SHARE or tiles.inflation > MOST_INFLATION:
+        return TileChoice(False, tiles.share, inflation=tiles.inflation)
     dtype = torch.float32 if weight is None else weight.dtype
     x, seconds = torch.ones((columns, width), dtype=dtype, device=device), [float("inf")] * 2
     multiply = implementation("x", x).product

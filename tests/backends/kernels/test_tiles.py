@@ -77,6 +77,22 @@ def test_new_weights_are_split_again():
         weight = weight.clone() if weight.sum() > 500 else weight
 
 
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+def test_equal_weights_are_split_once(reduce):
+    csr = blocky_csr(3, 128, 128, 100, 3)
+    cut, weight, x = in_tiles(csr, 16, 0.3), torch.rand(csr.nnz), torch.randn(128, 16, requires_grad=True)
+    spmm(cut, x, weight, reduce)
+    splits = operand(cut).forward.tiles[16].splits
+    spmm(cut, x, weight, reduce)
+    assert operand(cut).forward.tiles[16].splits is splits
+
+
+def test_tiles_of_an_edge_each_are_not_even_tried():
+    csr = blocky_csr(5, 2000, 2000, 4000, 0)
+    choice = choose_tiles(csr, 16, None, False, 1 / 1024)
+    assert not choice.used and choice.seconds is None and choice.inflation > 500
+
+
 @pytest.mark.parametrize("transposed", [False, True])
 def test_tiles_are_used_where_they_are_faster(monkeypatch, transposed):
     csr = blocky_csr(5, 320, 320, 50, 12)
