@@ -98,7 +98,7 @@ def _batches(folder: Path | str, size: int, seed: int | None, split: str | None)
             strategy.fanouts,
             apart=strategy.scope == "target",
             edge_weights=manifest["weighted"],
-            edge_width=manifest.get("edge_width", 0),
+            edge_width=reader.edge_width,
         )
         targets = merged.neighbourhood.nodes[: len(merged.roots)]
         yield _Batch(merged, _dense(features), labels_of.at(targets))

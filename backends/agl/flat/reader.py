@@ -51,6 +51,17 @@ class GraphFeatureReader:
             )
         self.bytes_read = 0
 
+    @property
+    def edge_width(self) -> int:
+        """Features per edge."""
+        return int(self.manifest.get("edge_width", 0))
+
+    @property
+    def edge_columns(self) -> set[str]:
+        """Which of ``weight`` and ``features`` the edges have."""
+        present = {"weight": self.manifest["weighted"], "features": self.edge_width}
+        return {name for name in present if present[name]}
+
     def __len__(self) -> int:
         return int(self.manifest["sizes"]["records"])
 

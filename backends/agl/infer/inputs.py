@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from backends.agl.flat.reader import GraphFeatureReader, sampling_of
-from backends.agl.flat.sampling_strategy import SamplingStrategy
+from backends.agl.flat.sampling_strategy import SamplingStrategy, refuse_unused_columns
 from backends.agl.infer.job import Nodes
 from backends.agl.infer.slices import read_state, spec_from_state
 from backends.agl.model_file import TrainedModel, read_model
 from backends.agl.settings import InferSettings
+from backends.agl.user.specification import refuse_other_edges
 from backends.kernels.samplers import SAMPLERS
 from datasets.features import SparseFeatures, refuse_not_finite
 from datasets.graph import Graph
@@ -98,7 +99,7 @@ def check_graph(graph: Graph) -> None:
 
 
 def check_shards(reader: GraphFeatureReader, path: Path, model: TrainedModel) -> None:
-    """Raise ValueError where shards were not sampled as the model was trained, or have another width."""
+    """Raise ValueError where shards were not sampled as the model was trained, or have other columns."""
     manifest, strategy = reader.manifest, sampling_of(reader)
     if model.strategy != strategy or model.filtering != manifest["filter"]:
         raise ValueError(
@@ -107,6 +108,8 @@ def check_shards(reader: GraphFeatureReader, path: Path, model: TrainedModel) ->
         )
     if model.spec.in_width != manifest["width"]:
         raise ValueError(f"the model takes {model.spec.in_width} features, {reader.folder} has {manifest['width']}")
+    refuse_other_edges(model.spec, reader.edge_width, manifest["weighted"], str(reader.folder))
+    refuse_unused_columns(model.spec, strategy, model.filtering, reader.edge_columns, str(reader.folder))
 
 
 def _sampling(strategy: SamplingStrategy | None, filtering: str | None) -> str:

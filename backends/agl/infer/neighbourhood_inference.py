@@ -63,7 +63,7 @@ class RecordInference:
     def __init__(self, reader: GraphFeatureReader, spec: ModelSpec, state: State, size: int) -> None:
         self.reader, self.spec, self.size, self.computed = reader, spec, size, 0
         self.strategy, self.builder = sampling_of(reader), builder_of(spec)
-        self.columns = bool(reader.manifest["weighted"]), reader.manifest.get("edge_width", 0)
+        self.columns = bool(reader.manifest["weighted"]), reader.edge_width
         self.network = _network(spec, state, bool(reader.manifest.get("sparse")))
 
     def batches(self) -> Iterator[tuple[Nodes, Floats]]:

@@ -30,9 +30,7 @@ def prepared_trainer(model: str, folder: Path, strategy: str, settings: TrainSet
     reader = GraphFeatureReader(folder)
     targets, sampling = labelled_targets(reader), sampling_of(reader)
     spec = spec_of(model, reader, sampling, targets.classes, settings)
-    names = {"weight": reader.manifest["weighted"], "features": reader.manifest.get("edge_width", 0)}
-    columns = {name for name, present in names.items() if present}
-    refuse_unused_columns(spec, sampling, reader.manifest["filter"], columns, str(folder))
+    refuse_unused_columns(spec, sampling, reader.manifest["filter"], reader.edge_columns, str(folder))
     if settings.servers and strategy not in ("local", "allreduce"):
         cluster.require(f"-t {strategy} with -c servers={settings.servers}", "-c servers=0")
     training = TrainingSpec(**{name: getattr(settings, name) for name in TRAINING})
@@ -65,7 +63,7 @@ def spec_of(
     model: str, reader: GraphFeatureReader, sampling: SamplingStrategy, classes: int, settings: TrainSettings
 ) -> ModelSpec:
     """The model's specification: one of ours by name, or a user's by its file; raises ValueError."""
-    width, hops, edge_width = reader.manifest["width"], sampling.hops, reader.manifest.get("edge_width", 0)
+    width, hops, edge_width = reader.manifest["width"], sampling.hops, reader.edge_width
     fanouts = tuple(count for count in sampling.fanouts if count is not None)
     shape = {name: getattr(settings, name) for name in SHAPE}
     if not is_user_model(model):

@@ -82,8 +82,8 @@ class ShardSource:
 
     def batch(self, item: EncodedRecords) -> Batch:
         """Merge records and build each layer's pruned matrix from their edges, degrees and weights."""
-        manifest, trainer = self.reader.manifest, self.trainer
-        columns = manifest["weighted"], manifest.get("edge_width", 0)
+        trainer = self.trainer
+        columns = self.reader.manifest["weighted"], self.reader.edge_width
         merged, features, structure = matrices_of_records(
             item, builder_of(trainer.spec), self.strategy, trainer.form, *columns
         )

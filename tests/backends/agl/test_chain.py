@@ -211,6 +211,20 @@ def test_a_model_file_says_how_it_was_trained_and_damage_is_named(trained, tmp_p
     assert "the metadata of" in capsys.readouterr().err
 
 
+def test_shards_whose_edges_have_other_columns_than_in_training_are_refused(tmp_path, capsys):
+    chain(tmp_path, "gat", "--weight", "none")
+    read = [*tables(tmp_path), "-h", "2", "--split", "0.8,0.1,0.1"]
+    assert flat.main([*read, "--weight", "none", "-o", str(tmp_path / "bare")]) == 0
+    assert flat.main([*read, "--edge-features", "g", "-o", str(tmp_path / "weighted")]) == 0
+    for name, message in (
+        ("bare", "takes 1 features of each edge, .*bare has 0"),
+        ("weighted", "which gat would drop"),
+    ):
+        arguments = ["-m", str(tmp_path / "model.safetensors"), "-i", str(tmp_path / name)]
+        assert infer.main([*arguments, "-o", str(tmp_path / "scores")]) == 2
+        assert re.search(message, capsys.readouterr().err)
+
+
 def test_shards_of_another_run_in_the_folder_are_refused(trained, tmp_path, capsys):
     folder, files = trained
     assert flat.main([*files, "-h", "2", "-o", str(tmp_path / "flat"), "--shard-records", "7"]) == 0

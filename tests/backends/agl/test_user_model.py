@@ -253,6 +253,8 @@ def test_a_model_that_cannot_be_used_is_refused_in_one_sentence(tmp_path, code, 
 def test_what_a_command_gives_that_the_model_does_not_take_is_refused(tmp_path, capsys):
     files = trained(tmp_path)
     model = ["-m", str(tmp_path / "model.safetensors")]
+    for name, columns in (("bare", []), ("light", ["--edge-features", "g", "--weight", "none"])):
+        assert flat.main([*files, *columns, "-h", "2", "-o", str(tmp_path / name), "--split", "0.8,0.1,0.1"]) == 0
     capsys.readouterr()
     shards = ["-i", str(tmp_path / "flat"), "-o", str(tmp_path / "other.safetensors")]
     scored = [*model, *files, "-o", str(tmp_path / "o")]
@@ -265,6 +267,8 @@ def test_what_a_command_gives_that_the_model_does_not_take_is_refused(tmp_path, 
         (train, ["-m", str(tmp_path / "net.py"), *shards, "-c", "source=graph"], "flatten with --keep-graph"),
         (infer, [*scored, "--edge-features", "g", "weight"], "takes 1 features of each"),
         (infer, [*scored, "--weight", "none"], "trained on edges with weights, .* none"),
+        (infer, [*model, "-i", str(tmp_path / "bare"), "-o", str(tmp_path / "o")], "takes 1 features .*bare has 0"),
+        (infer, [*model, "-i", str(tmp_path / "light"), "-o", str(tmp_path / "o")], "with weights, .*light has none"),
     ]
     for command, arguments, message in cases:
         assert command.main(arguments) == 2, arguments
