@@ -127,11 +127,21 @@ def scored(parsed: argparse.Namespace, settings: InferSettings) -> Answer:
     from_tables = "nodes" in parsed or "edges" in parsed
     if from_tables == (parsed.input is not None) or ("nodes" in parsed) != ("edges" in parsed):
         raise ValueError("give either tables, by -n and -e, or a folder, by -i")
+    from_shards = parsed.input is not None and is_shards(parsed.input)
+    refuse_unused_cluster(settings, model, from_shards)
     with step_progress() as progress:
-        if parsed.input is not None and is_shards(parsed.input):
+        if from_shards:
             return score_shards(parsed, settings, model, progress)
         graph, folder = graph_of(parsed, model, progress)
         return score_graph(parsed, settings, model, graph, names_of(folder), progress)
+
+
+def refuse_unused_cluster(settings: InferSettings, model: TrainedModel, from_shards: bool) -> None:
+    """Raise ValueError for Ray where nodes are scored by their neighbourhoods, which is done in this process."""
+    each_target = model.strategy is not None and model.strategy.scope == "target" and not settings.infer
+    if settings.run_on == "ray" and (from_shards or each_target):
+        what = "the targets of shards are" if from_shards else "a model of --scope target is"
+        raise ValueError(f"{what} scored by neighbourhoods, in this process: give run_on=local")
 
 
 def is_shards(folder: Path) -> bool:

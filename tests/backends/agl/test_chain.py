@@ -134,6 +134,7 @@ def trained(tmp_path_factory):
         (lambda folder, files: [*files, "-t", str(folder / "stranger.csv")], "no node has this id"),
         (lambda folder, files: ["-i", str(folder / "other")], "was sampled by .*fanouts=.4, 4.*was trained on"),
         (lambda folder, files: [*files, "-c", "infer=neighbourhood", "run_on=ray"], "give run_on=local"),
+        (lambda folder, files: ["-i", str(folder / "flat"), "-c", "run_on=ray"], "targets of shards .* run_on=local"),
     ],
 )
 def test_inputs_that_do_not_fit_the_model_are_refused_and_leave_nothing(trained, tmp_path, capsys, change, message):
@@ -163,6 +164,13 @@ def test_features_are_the_columns_of_the_training_in_any_table(tmp_path):
     first, second, third = (scores_of(tmp_path / name) for name in ("first", "second", "third"))
     assert all(np.array_equal(first[node], second[node]) for node in first)
     assert all(np.allclose(first[node], third[node], atol=1e-5) for node in first)
+
+
+def test_a_model_of_samples_per_target_is_not_scored_on_ray(tmp_path, capsys):
+    files = chain(tmp_path, "gcn", "-s", "uniform(3)", "--scope", "target")
+    arguments = ["-m", str(tmp_path / "model.safetensors"), *files, "-o", str(tmp_path / "out"), "-c", "run_on=ray"]
+    assert infer.main(arguments) == 2
+    assert "a model of --scope target is scored by neighbourhoods" in capsys.readouterr().err
 
 
 def test_another_folders_files_are_never_removed(trained, tmp_path, capsys):
