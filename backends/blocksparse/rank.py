@@ -21,11 +21,13 @@ from torch import distributed
 
 from backends.ablation import resolve
 from backends.base.layered_trainer import LayeredTrainer
+from backends.base.refusals import refuse_fanouts
 from backends.batches import BatchPlan
 from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.pieces import pieces_of
 from backends.blocksparse.slices import targets_of_ranks
 from backends.blocksparse.worker import RankWorker
+from backends.contract import Unsupported
 from backends.model import TrainingSpec, initial_state, model_spec
 from datasets.files import write_atomic
 from datasets.graph import Graph
@@ -55,19 +57,22 @@ def _trains_on_ranks(cell: Cell) -> bool:
 
 
 def worker_of(cell: Cell, folder: Path, rank: int, device: str) -> RankWorker:
-    """The worker of this rank, with its targets."""
+    """The worker of this rank, with its targets; raises Unsupported as the harness does."""
     values = cell["config"]
     view = Graph.load(folder / cell["graph"]).training_view()
     config = resolve(BlocksparseConfig(**values["backend"]), [name for name, on in values["ablations"].items() if on])
-    spec = model_spec(values["model"], view.width, view.classes)
+    edge_width = 0 if view.edge_features is None else view.edge_features.shape[1]
+    spec = model_spec(values["model"], view.width, view.classes, edge_width)
     known = {option.name for option in fields(TrainingSpec)}
     options = {key: value for key, value in values["training"].items() if key in known}
     training = TrainingSpec(**options, threads=torch.get_num_threads(), device=device, seed=values["seed"])
-    trainer = LayeredTrainer(config)
-    trainer.set_task(view, spec, training, BatchPlan(view.nodes_of("train")))
+    trainer, plan = LayeredTrainer(config), BatchPlan(view.nodes_of("train"))
+    trainer.refuse_columns(view, spec, training, plan)
+    refuse_fanouts(spec, config.name)
+    trainer.set_task(view, spec, training, plan)
     pieces = pieces_of(trainer, view, config, config.layout(view.nodes), only=rank)
     worker = RankWorker(rank, pieces.task, pieces.slices[0], initial_state(spec, values["seed"]))
-    worker.train_on(targets_of_ranks(view, view.nodes_of("train"), pieces.cut)[rank])
+    worker.train_on(targets_of_ranks(view, plan.nodes, pieces.cut)[rank])
     return worker
 
 
@@ -89,7 +94,7 @@ def train(cell: Cell, folder: Path, device: str) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> int:
-    """Join the ranks of torchrun and train; returns the exit code, 2 for a plan or a start that does not fit."""
+    """Join the ranks of torchrun and train; returns the exit code, 2 for what cannot be trained so."""
     parser = argparse.ArgumentParser("torchrun -m backends.blocksparse.rank", description=__doc__)
     parser.add_argument("folder", type=Path, help="what `python -m harness plan --out FOLDER --with-data` wrote")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: a device for each local rank")
@@ -110,6 +115,9 @@ def main(arguments: list[str]) -> int:
         if distributed.get_rank() == 0:
             path = options.folder / f"ranks-{len(results[0]['ranks'])}.json"
             write_atomic({path: json.dumps(results, indent=1)})
+    except Unsupported as error:
+        print(error, file=sys.stderr)
+        return 2
     finally:
         distributed.destroy_process_group()
     return 0

@@ -2,9 +2,12 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +15,15 @@ import pytest
 from backends.ablation import resolve
 from backends.batches import BatchPlan
 from backends.blocksparse.config import BlocksparseConfig
+from backends.blocksparse.rank import worker_of
+from backends.contract import Unsupported
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.registry import runtime
 from datasets.graph import Graph
+from harness.planning.schema import ModelConfig, RunConfig
 from tests.cli.commandline import ROOT, CommandLine
 from tests.contract.test_parity import PlainClock
+from tests.graphs import awkward_graph
 
 EPOCHS = 4
 OPTIONS = [
@@ -72,3 +79,46 @@ def test_a_start_that_does_not_fit_says_what_to_do(tmp_path: Path, world: str | 
     done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert words in done.stderr
+
+
+def planned(folder: Path, graph: Graph, model: ModelConfig, ranks: int = 1) -> dict[str, Any]:
+    """A plan of one cell in ``folder``; returns the cell."""
+    (folder / "graph").mkdir()
+    graph.save(folder / "graph")
+    config = RunConfig(model=model, backend=BlocksparseConfig(ranks=ranks))
+    cell = {"path": "a cell", "graph": "graph", "config": asdict(config)}
+    (folder / "cells.json").write_text(json.dumps({"groups": [{"cells": [cell]}]}))
+    return cell
+
+
+WEIGHTS, FEATURES = np.ones(200, dtype=np.float32), np.ones((200, 3), dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("columns", "model", "ranks", "words"),
+    [
+        ({"edge_weights": WEIGHTS}, ModelConfig("sage"), 1, "takes no edge weights"),
+        ({"edge_features": FEATURES}, ModelConfig("gcn"), 1, "takes no edge features"),
+        ({"edge_features": FEATURES}, ModelConfig("gat"), 1, "does not score features of edges"),
+        ({}, ModelConfig("gcn", fanouts=[5, 5]), 1, "reads all neighbours"),
+        ({}, ModelConfig("gcn"), 64, "64 row blocks, the graph has 40 nodes"),
+    ],
+)
+def test_what_the_harness_refuses_is_refused(
+    tmp_path: Path, columns: dict[str, Any], model: ModelConfig, ranks: int, words: str
+) -> None:
+    cell = planned(tmp_path, replace(awkward_graph(2, edges=200), **columns), model, ranks)
+    with pytest.raises(Unsupported, match=words):
+        worker_of(cell, tmp_path, 0, "cpu")
+
+
+def test_a_refused_cell_says_why_and_ends_with_2(tmp_path: Path) -> None:
+    planned(tmp_path, awkward_graph(2), ModelConfig("gcn", fanouts=[5, 5]))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    variables = {"PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1"}
+    variables |= {"MASTER_PORT": str(port), "RANK": "0", "WORLD_SIZE": "1"}
+    command = [sys.executable, "-m", "backends.blocksparse.rank", str(tmp_path)]
+    done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and done.stderr.strip().startswith("backend blocksparse reads all neighbours")
+    assert not (tmp_path / "ranks-1.json").exists()
