@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
+from harness.report import formats
 from harness.report.comparisons import DatasetComparisons
-from harness.report.content import NOTHING, Cell, Table, Value, columns
+from harness.report.content import Cell, Table, columns
 from harness.report.rows import Row
 from harness.report.speedups import Speedup, short_title, speedups, times_as_fast
 from harness.store.naming import flatten
@@ -24,7 +25,7 @@ def equal_losses(datasets: Iterable[DatasetComparisons]) -> Table:
 def _row(speedup: Speedup) -> list[Cell]:
     ours, peer = speedup.ours, speedup.peer
     name = f"{speedup.dataset.name}: {short_title(speedup.comparison)}"
-    total: list[Cell] = [name, ours.label, peer.label, Value(speedup.factor, "{:.3g}x")]
+    total: list[Cell] = [name, ours.label, peer.label, formats.times(times_as_fast(ours, peer))]
     rows = speedup.comparison.rows
     slower, faster = with_lent_loss(ours, rows), with_lent_loss(peer, rows)
     factors = [
@@ -32,7 +33,7 @@ def _row(speedup: Speedup) -> list[Cell]:
         times_as_fast(ours, faster) if faster else None,
         times_as_fast(ours, slower) if slower else None,
     ]
-    return [*total, *[NOTHING if factor is None else Value(factor, "{:.3g}x") for factor in factors]]
+    return [*total, *map(formats.times, factors)]
 
 
 def with_lent_loss(row: Row, rows: Sequence[Row]) -> Row | None:

@@ -6,9 +6,9 @@ import numpy as np
 
 from harness.report.content import NOTHING, Value
 from harness.report.published import Published
-from harness.report.rows import Row
+from harness.report.rows import Row, ratio_of
 from harness.store.record import Record
-from harness.store.statistics import LEVEL, Summary, paired_ratio
+from harness.store.statistics import LEVEL, Summary
 
 GLYPHS = {
     "oom": "✗ oom",
@@ -89,6 +89,11 @@ def compared(ratio: Summary) -> str:
     return measured(ratio) + unclear(ratio)
 
 
+def times(ratio: Summary | None) -> str:
+    """How many times as fast; ``~`` where the interval contains 1, a dash where there is no common group."""
+    return NOTHING if ratio is None else f"{ratio.median:.3g}x{unclear(ratio)}"
+
+
 def unclear(ratio: Summary) -> str:
     """``~`` to stand behind a figure whose ratio may be 1; nothing where the interval leaves 1 out."""
     return " ~" if ratio.low <= 1 <= ratio.high else ""
@@ -136,7 +141,7 @@ def break_even(row: Row, other: Row, extra: float) -> str:
 
     ``~`` where the epochs of the two were not told apart.
     """
-    ratio = paired_ratio(other.samples(), row.samples())
+    ratio = ratio_of(other, row)
     if ratio is None or row.time is None:
         return NOTHING
     return epochs_until_even(extra, (ratio.median - 1) * row.time.median) + unclear(ratio)

@@ -59,7 +59,7 @@ class Row:
     @cached_property
     def doubts(self) -> list[Doubt]:
         """What the shape of the samples says against their median, and load beside them."""
-        if not self.ok or not (self.timed or self.record["facts"].get("oversubscribed")):
+        if not self.ok or not (self.timed or self.oversubscribed):
             return []
         return [*shape.doubts(list(self.samples().values())), *load.doubts(self.ok), *shortened.doubts(self.ok)]
 
@@ -101,11 +101,14 @@ class Row:
         return str(self.record["config"].get("training", {}).get("dtype", "float32"))
 
     @property
+    def oversubscribed(self) -> bool:
+        """Whether more ranks than cores shared them: such seconds are no speed."""
+        return bool(self.ok) and bool(self.record["facts"].get("oversubscribed"))
+
+    @property
     def timed(self) -> bool:
         """Whether the run measures time: suites of scores take one sample, more ranks than cores share them."""
-        if self.ok and self.record["facts"].get("oversubscribed"):
-            return False
-        return int(self.record["config"].get("measure", {}).get("max_samples", 2)) > 1
+        return not self.oversubscribed and int(self.record["config"].get("measure", {}).get("max_samples", 2)) > 1
 
     def samples(self) -> dict[str, list[float]]:
         """Seconds of the timed call by group, run and fresh process: ratios exist only inside one pass of a run."""
@@ -234,13 +237,20 @@ def _current(
     return current, len(records) - len(current)
 
 
+def ratio_of(above: Row, below: Row) -> Summary | None:
+    """Time of one row over that of another inside their groups; None without a common one, or if oversubscribed."""
+    if above.oversubscribed or below.oversubscribed:
+        return None
+    return statistics.paired_ratio(above.samples(), below.samples())
+
+
 def _add_ratio(row: Row, table: Sequence[Row]) -> None:
     """Compare with the fastest peer of the same groups, in the same precision if there is one."""
-    peers = [other for other in table if other.peer and set(other.samples()) & set(row.samples())]
+    peers = [other for other in table if other.peer and ratio_of(row, other)]
     same = [other for other in peers if other.dtype == row.dtype]
     best = next(iter(same or peers), None)
     if best is not None:
-        row.ratio = statistics.paired_ratio(row.samples(), best.samples())
+        row.ratio = ratio_of(row, best)
         row.ratio_to, row.lower_precision = best.label, not same
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from harness.report import formats
 from harness.report.comparisons import Comparison, DatasetComparisons
 from harness.report.content import NOTHING, Cell, Table, Value, columns
-from harness.report.rows import Row
+from harness.report.rows import Row, ratio_of
 from harness.report.scopes import one_scope
-from harness.store.statistics import geometric_mean, paired_ratio
+from harness.store.statistics import Summary, geometric_mean
 
 MEANS = ("tables", "geometric mean", "lowest", "highest")
 
@@ -32,6 +32,11 @@ class Speedup:
         return 1.0 / self.ours.ratio.median if self.ours.ratio else 1.0
 
     @property
+    def slower(self) -> bool:
+        """Whether the interval of the ratio leaves out 1 and the peer is faster."""
+        return self.ours.ratio is not None and self.ours.ratio.low > 1
+
+    @property
     def fastest_library(self) -> Row | None:
         """The fastest peer that is a library for graphs."""
         return self._fastest(lambda row: row.uses_library)
@@ -49,7 +54,7 @@ class Speedup:
         """A rival's time in units of 1 / ``factor`` s, its label, and how many times as fast ours is."""
         if row is None or row.time is None:
             return [NOTHING] * 3
-        return [Value(row.time.median * factor, "{:.4g}"), row.label, Value(times_as_fast(self.ours, row), "{:.3g}x")]
+        return [Value(row.time.median * factor, "{:.4g}"), row.label, formats.times(times_as_fast(self.ours, row))]
 
     @property
     def doubts(self) -> str:
@@ -79,10 +84,9 @@ def speedups(datasets: Iterable[DatasetComparisons]) -> Iterator[Speedup]:
     yield from strictest.values()
 
 
-def times_as_fast(ours: Row, other: Row) -> float | None:
+def times_as_fast(ours: Row, other: Row) -> Summary | None:
     """How many times as fast a row is as another, median over median inside their groups; None without a common one."""
-    ratio = paired_ratio(other.samples(), ours.samples())
-    return None if ratio is None else ratio.median
+    return ratio_of(other, ours)
 
 
 def fastest_of_ours(rows: Sequence[Row]) -> Row | None:
@@ -93,13 +97,14 @@ def fastest_of_ours(rows: Sequence[Row]) -> Row | None:
 def mean_speedups(gathered: Mapping[str, Sequence[Speedup]], slower: bool = False) -> Table:
     """Geometric mean, lowest and highest factor of each row, without doubtful figures, which a last column names.
 
-    With ``slower`` a column counts the factors below 1.
+    With ``slower`` a column counts those beyond doubt below 1.
     """
     rows: list[list[Cell]] = []
     for name, measured in gathered.items():
-        values = [one.factor for one in measured if not one.doubts]
+        good = [one for one in measured if not one.doubts]
+        values = [one.factor for one in good]
         ends = (geometric_mean(values), min(values), max(values)) if values else (None, None, None)
-        below = [str(sum(value < 1 for value in values))] * slower
+        below = [str(sum(one.slower for one in good))] * slower
         rows.append([name, str(len(values)), *[Value(value, "{:.3g}x") for value in ends], *below, left_out(measured)])
     return Table(columns("", *MEANS, *["slower than a peer"] * slower, "left out"), rows)
 

@@ -66,7 +66,7 @@ def _row(title: str, point: Measured) -> list[Cell]:
         commit,
         machine,
         protocol,
-        formats.measured(point.factor),
+        formats.compared(point.factor),
         *map(_engine, (point.ours, point.peer)),
     ]
 

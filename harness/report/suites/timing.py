@@ -44,30 +44,38 @@ def _cell(row: Row, factor: float, base: Row | None) -> list[Cell]:
         formats.processes(row),
         Value(row.busy(), "{:.2f}"),
         formats.ratio(row),
-        Value(None if base is None else seconds(base) / row.time.median),
+        _times_as_base(row, base),
         formats.memory(row.median("memory", "peak")),
         Value(preparation_seconds(row)),
         formats.first_call(row, factor),
     ]
 
 
+def _times_as_base(row: Row, base: Row | None) -> str:
+    """Median over median; ``~`` where the processes that were measured in turns do not tell the two apart."""
+    if base is None or row.time is None or row.oversubscribed or base.oversubscribed:
+        return NOTHING
+    in_turns = None if row is base else times_as_fast(row, base)
+    return f"{seconds(base) / row.time.median:.3g}{formats.unclear(in_turns) if in_turns else ''}"
+
+
 def overview(records: SuiteRecords) -> list[Block]:
     """One row per comparison that holds an engine of ours and a peer: ours at its best, the peer in its best form."""
     rows: list[Sequence[Cell]] = []
-    factors: list[float | None] = []
+    factors: list[float] = []
     for dataset, comparison in records.comparisons():
         ours, peer = at_its_best(comparison.rows), fastest_peer(comparison.rows)
         if ours is None or peer is None:
             continue
         factor = times_as_fast(ours, peer)
-        factors += [factor] * (factor is not None and is_headline(ours, peer))
+        if factor is not None and is_headline(ours, peer):
+            factors.append(factor.median)
         times = [f"{seconds(row):.4g}{formats.doubtful(row)}" for row in (ours, peer)]
-        rows.append([name_of(dataset, comparison), ours.label, *times, peer.label, Value(factor, "{:.3g}x")])
+        rows.append([name_of(dataset, comparison), ours.label, *times, peer.label, formats.times(factor)])
     if not rows:
         return []
     name = "geometric mean" + (" without the rows with ⚠" if len(factors) < len(rows) else "")
-    known = [factor for factor in factors if factor is not None]
-    mean = geometric_mean(known) if known else None
+    mean = geometric_mean(factors) if factors else None
     rows.append([name, "", "", "", "", Value(mean, "{:.3g}x")])
     heads = columns("", "ours", ("", "s"), ("fastest peer", "s"), "which", "times as fast")
     return [Table(heads, [*rows, *records.published("overview", len(heads))])]
@@ -81,7 +89,7 @@ def peer_range(records: SuiteRecords, name: str | None) -> str:
     pairs = [(at_its_best(one.rows), fastest_peer(one.rows, name)) for _, one in records.comparisons()]
     known = [(ours, peer) for ours, peer in pairs if ours is not None and peer is not None]
     in_turns = [(ours, peer, factor) for ours, peer in known if (factor := times_as_fast(ours, peer)) is not None]
-    factors = sorted(factor for ours, peer, factor in in_turns if is_headline(ours, peer))
+    factors = sorted(factor.median for ours, peer, factor in in_turns if is_headline(ours, peer))
     doubtful = f"{len(in_turns) - len(factors)} left out as doubtful (⚠)" if len(factors) < len(in_turns) else ""
     if not factors:
         return doubtful or NOTHING

@@ -7,6 +7,7 @@ import pytest
 
 from harness.report import formats
 from harness.report.content import NOTHING
+from harness.report.speedups import times_as_fast
 from tests import factory
 from tests.harness.report.labelled_rows import rows_by_label
 
@@ -127,3 +128,13 @@ def test_a_row_with_fewer_processes_than_asked_says_so(tmp_path: Path) -> None:
     row = rows_by_label(tmp_path / "results")["dgl"]
     assert formats.doubtful(row) == " ⚠ shortened"
     assert "2 of 5 processes fitted the time; try measure.group_seconds above 60" in str(row.doubts[0])
+
+
+def test_seconds_of_more_ranks_than_cores_take_part_in_no_ratio(tmp_path: Path) -> None:
+    crowded = {"ranks": {"edges": [1, 1, 1, 1]}, "oversubscribed": 2}
+    factory.write(tmp_path / "results", in_processes("blocksparse", [0.1] * 5) | {"facts": crowded})
+    factory.write(tmp_path / "results", in_processes("agl", [0.3] * 5))
+    factory.write(tmp_path / "results", in_processes("dgl", [0.4] * 5))
+    table = rows_by_label(tmp_path / "results")
+    assert table["blocksparse"].ratio is None and times_as_fast(table["blocksparse"], table["dgl"]) is None
+    assert table["agl"].ratio is not None and times_as_fast(table["agl"], table["dgl"]) is not None
