@@ -126,9 +126,8 @@ def _summary(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]
         "cell, no peer in its group) are left out of the mean."
     )
     meaning = (
-        "the peer's time divided by ours; below 1 the peer is faster, ~ where the interval contains 1. "
-        "Tables in which no peer was measured in turns "
-        "with us have no row, nor have those of assignments, whose quality differs"
+        "the peer's time divided by ours; below 1 the peer is faster, ~ where the interval contains 1. Tables in which "
+        "no peer was measured in turns with us have no row, nor have those of assignments, whose quality differs"
     )
     means = Details(title, [tables.summary(rows), Paragraph(remark)])
     return [speedups.overview(datasets), Paragraph(term("times as fast", meaning)), means]

@@ -90,9 +90,8 @@ def kernels_page(datasets: Sequence[DatasetComparisons], environments: Mapping[s
     ]
     reading = (
         "How many times as fast our engine is as the fastest form of any peer in the same group (median over median, "
-        "measured in turns); below 1 a peer is faster, ~ where the interval contains 1. "
-        "Below, the fastest library (PyG, DGL) and the fastest that "
-        "plain torch can do stand apart."
+        "measured in turns); below 1 a peer is faster, ~ where the interval contains 1. Below, the "
+        "fastest library (PyG, DGL) and the fastest that plain torch can do stand apart."
     )
     tried: Text = [
         "Optimizations of the kernels that were tried, and their effect: ",
