@@ -132,7 +132,8 @@ def map_edges(setup: FlattenTaskSetup, first: int, last: int) -> list[InEdges]:
     table = setup.open().table
     csr = table.csr
     places, ranks = _sampled_places(setup, table, first, last) if setup.by_place else (np.arange(first, last), None)
-    destinations = np.searchsorted(csr.indptr, places, side="right") - 1
+    # numbers of another type would convert the starts of all rows
+    destinations = np.searchsorted(csr.indptr, places.astype(csr.indptr.dtype), side="right") - 1
     edges = InEdges(
         destinations,
         csr.indices[places].astype(np.int64),
@@ -148,7 +149,8 @@ def map_edges(setup: FlattenTaskSetup, first: int, last: int) -> list[InEdges]:
 def _sampled_places(setup: FlattenTaskSetup, table: InEdgeTable, first: int, last: int) -> tuple[Ints, Ints]:
     """The edges from ``first`` to ``last`` that are in their destination's sample, and their ranks there."""
     indptr = table.csr.indptr
-    bounds = np.searchsorted(indptr, first, side="right") - 1, np.searchsorted(indptr, last)
+    start, end = np.array([first, last], dtype=indptr.dtype)
+    bounds = np.searchsorted(indptr, start, side="right") - 1, np.searchsorted(indptr, end)
     options = setup.limit, setup.strategy.seed, setup.strategy.method, table.sampled_by
     sample = sample_neighbors(table.csr, np.arange(*bounds), *options)
     inside = (sample.positions >= first) & (sample.positions < last)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from backends.agl.flat.distributed import FlattenRounds
 from backends.agl.flat.job import FlattenJob, flatten_to, nodes_to_flatten
-from backends.agl.flat.mapreduce import FlattenTaskSetup
+from backends.agl.flat.mapreduce import FlattenTaskSetup, map_edges
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.sampling_strategy import parse_sampling
 from backends.agl.flat.shards import Totals
@@ -105,6 +105,19 @@ def hub_graph() -> Graph:
     csr = csr_from_edges(sources, destinations, (2001, 2001))
     weights = random.uniform(0.5, 2, csr.nnz).astype(np.float32)
     return Graph("hub", csr, features=random.normal(size=(2001, 3)).astype(np.float32), edge_weights=weights)
+
+
+@pytest.mark.parametrize("text", ["uniform(2)", "topk(2)"])
+def test_map_takes_memory_by_its_edges_not_by_the_nodes_of_the_graph(tmp_path, text):
+    graph, strategy = awkward_graph(1, nodes=200_000, edges=10, weighted=True), parse_sampling(text, 2)
+    Source.build(graph, strategy, None, tmp_path)
+    setup = FlattenTaskSetup(tmp_path, strategy, graph.nodes, 2, 50)
+    map_edges(setup, 0, 5)
+    tracemalloc.start()
+    parts = map_edges(setup, 0, 5)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < graph.nodes and sum(len(part.ids) for part in parts) <= 5
 
 
 def test_re_indexing_balances_the_reducers_and_changes_nothing(tmp_path):
