@@ -138,7 +138,9 @@ class InferenceRounds:
     def _scores(self, embeddings: list[Any]) -> Floats:
         targets = np.arange(self.job.graph.nodes) if self.job.targets is None else self.job.targets
         scores = np.empty((len(targets), self.job.spec.classes), dtype=np.float32)
-        places = [np.flatnonzero((targets >= first) & (targets < last)) for first, last in self.job.parts]
+        order = np.argsort(targets, kind="stable")
+        firsts = [first for first, _ in self.job.parts]
+        places = np.split(order, np.searchsorted(targets[order], firsts))[1:]
         running = [
             self._start(mapreduce.score_targets, p, targets[rows], embeddings[p]) for p, rows in enumerate(places)
         ]
