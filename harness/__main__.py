@@ -10,7 +10,10 @@ from harness import commands
 
 
 def main() -> int:
-    """Run the command line and return the exit code; a closed pipe on stdout (``| head``) is no failure."""
+    """Run the command line and return the exit code: 1 where a file cannot be read or written.
+
+    A closed pipe on stdout (``| head``) is no failure.
+    """
     try:
         code = dispatch(sys.argv[1:])
         sys.stdout.flush()
@@ -20,6 +23,10 @@ def main() -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        what = f"{error.filename or 'a file'} cannot be read or written ({error.strerror or error})"
+        print(f"error: {what}: name another folder, or make room on its disk", file=sys.stderr)
+        return 1
     return code
 
 

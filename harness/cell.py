@@ -105,20 +105,26 @@ def main(arguments: list[str]) -> int:
     try:
         groups = planned_groups(options.plan)
         options.out.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         print(f"{options.plan}: {error}; write it with `python -m harness plan --out DIR --with-data`", file=sys.stderr)
         return 2
     return _run(groups, options.out, not options.no_wait)
 
 
 def planned_groups(plan: Path) -> list[PlannedGroup]:
-    """Read groups from a plan; folders of graphs are taken relative to it."""
+    """Read groups from a plan; folders of graphs are taken relative to it.
+
+    Raises ValueError for a plan without any graph, OSError, KeyError or TypeError for what is no plan.
+    """
     values = json.loads(plan.read_text())
     groups: list[PlannedGroup] = values["groups"] if isinstance(values, dict) else values
     for group in groups:
         for cell in group["cells"]:
             if cell["graph"]:
                 cell["graph"] = str(plan.parent.resolve() / cell["graph"])
+    to_run = [cell for group in groups for cell in group["cells"] if cell["status"] is None]
+    if to_run and not any(cell["graph"] for cell in to_run):
+        raise ValueError("it holds no graphs")
     return groups
 
 

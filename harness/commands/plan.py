@@ -47,9 +47,7 @@ def write(plan: Plan, out: Path, with_data: bool) -> int:
     cells = sum(len(group.cells) for group in plan.groups)
     print(f"{cells} cells in {len(groups)} groups: python -m harness.cell {out / 'cells.json'} --out OUT")
     if not with_data:
-        print(
-            "The plan holds no graphs, without which cells end as errors: add --with-data to run it.", file=sys.stderr
-        )
+        print("The plan holds no graphs, so harness.cell cannot run it: add --with-data to run it.", file=sys.stderr)
     return OK
 
 

@@ -39,8 +39,8 @@ def main(argv: list[str]) -> int:
 def unsupported_claims(results: Path, reports: Path) -> Iterator[tuple[Path, str]]:
     """Yield cited records that do not exist, committed ones that no page cites, environments of no record."""
     cited = set()
-    for page in sorted(reports.glob("*.md")):
-        for link in CITED.findall(page.read_text(encoding="utf-8")):
+    for page in sorted(path for path in reports.glob("*.md") if path.is_file()):
+        for link in CITED.findall(page.read_text(encoding="utf-8", errors="replace")):
             target = (page.parent / link).resolve()
             cited.add(target)
             if not target.is_file():

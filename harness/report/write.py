@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from datasets.files import write_atomic
 from harness.report import figures
 from harness.report.content import Figure, Page, linked_records, walk
 from harness.report.history import headlines
@@ -90,13 +91,12 @@ def _statuses(records: Iterable[StoredRecord]) -> dict[str, int]:
 
 
 def _write(out: Path, texts: Mapping[str, str]) -> list[Path]:
-    written = []
-    for name, text in texts.items():
-        path = out / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        written.append(path)
+    """Write all texts or, where the disk does not hold them, none; then delete those of an earlier report."""
+    written = {out / name: text for name, text in texts.items()}
+    for folder in {path.parent for path in written}:
+        folder.mkdir(parents=True, exist_ok=True)
+    write_atomic(written)
     for path in sorted({*out.glob(f"*{markdown.SUFFIX}"), *(out / "figures").glob("*.svg")} - set(written)):
-        if MARK in path.read_text(encoding="utf-8")[:1000]:
+        if path.is_file() and MARK in path.read_text(encoding="utf-8", errors="replace")[:1000]:
             path.unlink()
-    return written
+    return list(written)

@@ -55,6 +55,16 @@ def test_no_records_end_with_two_and_one_sentence(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_pages_of_others_may_be_folders_or_in_another_encoding(tmp_path: Path) -> None:
+    fill(tmp_path / "results", seeds=1)
+    (tmp_path / "reports" / "folder.md").mkdir(parents=True)
+    (tmp_path / "reports" / "latin.md").write_bytes("Über".encode("latin-1"))
+    for command in ("report", "validate"):
+        done = harness(tmp_path, command)
+        assert done.returncode == 0, done
+    assert (tmp_path / "reports" / "latin.md").read_bytes() == "Über".encode("latin-1")
+
+
 def test_report_then_validate_over_a_checkout(tmp_path: Path) -> None:
     fill(tmp_path / "results")
     git(tmp_path, "init")
@@ -152,6 +162,30 @@ def test_a_part_of_a_results_folder_is_imported_to_its_place(tmp_path: Path) -> 
     assert harness(tmp_path, "import", str(part)).returncode == 0
     copied = {path.relative_to(tmp_path / "results") for path in (tmp_path / "results").rglob("seed=*.json")}
     assert copied == {path.relative_to(tmp_path / "other") for path in part.rglob("seed=*.json")} != set()
+
+
+def test_a_record_that_is_a_link_out_of_the_folder_is_imported(tmp_path: Path) -> None:
+    fill(tmp_path / "other", seeds=1)
+    record = next((tmp_path / "other").rglob("agl/**/seed=0*.json"))
+    (tmp_path / "archive").mkdir()
+    record.rename(tmp_path / "archive" / record.name)
+    record.symlink_to(tmp_path / "archive" / record.name)
+    assert harness(tmp_path, "import", "other").stdout.startswith("2 records imported")
+    copied = tmp_path / "results" / record.relative_to(tmp_path / "other")
+    assert not copied.is_symlink() and copied.read_bytes() == record.read_bytes()
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    fill(tmp_path / "results", seeds=1)
+    (tmp_path / "file").write_text("no folder")
+    for arguments in (
+        ["import", "results", "--results", "file"],
+        ["report", "--out", "file"],
+        ["export", "--out", "file/table.csv"],
+    ):
+        done = harness(tmp_path, *arguments)
+        assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done
+        assert done.stderr.startswith("error: file") and "name another folder" in done.stderr
 
 
 def test_import_leaves_damaged_records_out(tmp_path: Path) -> None:

@@ -285,11 +285,22 @@ def test_a_plan_runs_without_the_command_line(tmp_path, fail, code):
     assert [record["status"] for record in records(tmp_path / "out")] == ["ok" if code == 0 else "error"]
 
 
-def test_a_plan_that_is_not_there_is_a_usage_error(tmp_path):
+def graphless():
+    return json.dumps({"groups": [group(cell(None))]})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [(None, "No such file"), ("[1]", "write it with"), ("1", "write it with"), (graphless(), "it holds no graphs")],
+    ids=["absent", "list", "number", "without data"],
+)
+def test_what_is_no_plan_to_run_is_a_usage_error(tmp_path, text, words):
+    if text is not None:
+        (tmp_path / "cells.json").write_text(text)
     command = [sys.executable, "-m", "harness.cell", str(tmp_path / "cells.json"), "--out", str(tmp_path / "out")]
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert answer.returncode == 2
-    assert "plan --out" in answer.stderr
+    assert (answer.returncode, len(answer.stderr.splitlines())) == (2, 1), answer.stderr
+    assert words in answer.stderr and "plan --out DIR --with-data" in answer.stderr
 
 
 def test_a_results_folder_that_cannot_be_written_ends_the_run(tmp_path, graph):

@@ -30,9 +30,9 @@ HEADS = (
     *("ours / floor", "peer / floor", "our memory", "DGL's", "ours / DGL's"),
 )
 LEGEND = {
-    "times as fast": "the peer's epoch divided by ours, inside groups; below 1 the peer is faster, ~ where the interval "
-    "contains 1. The fastest library (PyG or DGL) and the fastest that plain torch can do (or SciPy) stand in columns "
-    "of their own; means count the faster of the two",
+    "times as fast": "the peer's epoch divided by ours, inside groups; below 1 the peer is faster, ~ where the "
+    "interval contains 1. The fastest library (PyG or DGL) and the fastest that plain torch can do (or SciPy) stand in "
+    "columns of their own; means count the faster of the two",
     "peer / floor": "of the faster of the two",
     "dense floor": "least time of the epoch's dense products alone: outputs, weights' gradients and, except in the "
     "first layer, inputs' gradients, of the rows that a labelled node depends on; the fastest of several forms, in "

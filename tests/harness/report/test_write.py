@@ -1,6 +1,7 @@
 """Writing of reports: the same bytes for the same records, links that lead to records, no stale figures."""
 
 import re
+import resource
 import shutil
 from pathlib import Path
 
@@ -39,6 +40,22 @@ def test_stale_figures_go_and_other_files_stay(results: Path, tmp_path: Path) ->
     write_reports(results, out)
     assert not stale.exists()
     assert (out / "mine.md").read_text() == "my own words"
+
+
+def test_a_disk_that_is_full_leaves_the_pages_as_they_were(results: Path, tmp_path: Path) -> None:
+    pages = write_reports(results, tmp_path / "reports")
+    largest = max(path.stat().st_size for path in pages)
+    for path in pages:
+        path.write_text("earlier")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest - 1, before[1]))
+    try:
+        with pytest.raises(OSError, match="large"):
+            write_reports(results, tmp_path / "reports")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    left = [path for path in (tmp_path / "reports").rglob("*") if path.is_file()]
+    assert sorted(left) == sorted(pages) and {path.read_text() for path in left} == {"earlier"}
 
 
 def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
