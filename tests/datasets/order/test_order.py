@@ -1,5 +1,6 @@
 """Orders are permutations; applying one loses nothing and can be undone."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -97,6 +98,25 @@ def test_degree_sorts_descending_with_ties_by_id() -> None:
     np.testing.assert_array_equal(permutation_of("degree", csr), [0, 1, 2, 3, 4, 5])
     mirrored = csr_from_edges(5 - np.array([1, 2, 3, 0, 0, 1]), 5 - np.array([0, 0, 0, 2, 3, 4]), (6, 6))
     np.testing.assert_array_equal(permutation_of("degree", mirrored), [5, 2, 3, 4, 1, 0])
+
+
+@given(graph=graphs())
+def test_rcm_is_the_search_of_cuthill_and_mckee_reversed(graph: Graph) -> None:
+    neighbours: list[set[int]] = [set() for _ in range(graph.nodes)]
+    for source, destination in zip(graph.csr.indices.tolist(), graph.csr.destinations.tolist(), strict=True):
+        neighbours[source].add(destination)
+        neighbours[destination].add(source)
+
+    def by_degree(nodes: Iterable[int]) -> list[int]:
+        return sorted(nodes, key=lambda node: (len(neighbours[node]), node))
+
+    order: dict[int, None] = {}
+    for start in by_degree(range(graph.nodes)):
+        queue = [] if start in order else [start]
+        for node in queue:
+            queue.extend(by_degree(neighbours[node] - set(queue)))
+        order |= dict.fromkeys(queue)
+    np.testing.assert_array_equal(permutation_of("rcm", graph.csr), list(order)[::-1])
 
 
 def test_rcm_finds_the_band_of_a_shuffled_ring() -> None:
