@@ -50,7 +50,8 @@ def _bounds(graph: Graph, csr: Csr, how: str, blocks: int) -> NDArray[np.int64]:
         return BOUNDS[how](csr, blocks)
     if graph.part_bounds is None:
         raise Unsupported(
-            "backend.bounds=parts needs a graph in the order of its parts: give order=parts or dataset=partition"
+            "backend.bounds=parts needs a graph in the order of its parts: give order=parts, order=blockwise or "
+            "dataset=partition"
         )
     if len(graph.part_bounds) != blocks + 1:
         parts = len(graph.part_bounds) - 1

@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from datasets.csr import Csr
 from datasets.options import unknown_name
 from datasets.order.bounds import BOUNDS
 from datasets.refusal import OrderRefused
+
+if TYPE_CHECKING:
+    from datasets.order import Renumbering
 
 
 def blockwise(
@@ -21,14 +23,15 @@ def blockwise(
     options: Mapping[str, Any] | None = None,
     seed: int = 0,
     inductive: bool = False,
-) -> NDArray[np.int64]:
+) -> "Renumbering":
     """Order each diagonal block by ``inner`` with its ``options``; no node leaves its block (algorithm 2 of the paper).
 
-    Blocks are contiguous rows, cut as the partition cuts them: ``bounds`` is ``rows`` or ``edges``. Edges of a block
-    stay edges of the block, and rows that travel between processes stay as many. Raises OrderRefused for an inductive
-    data set, whose training view has other blocks than the whole, and for more blocks than nodes.
+    Blocks are contiguous rows, of equally many rows or of about equally many edges as ``bounds`` says; an engine that
+    cut the new order by edges might cut elsewhere, so they are its parts. Edges of a block stay edges of the block, and
+    rows that travel between processes stay as many. Raises OrderRefused for an inductive data set, whose training view
+    has other blocks than the whole, and for more blocks than nodes.
     """
-    from datasets.order import permutation_of
+    from datasets.order import Renumbering, permutation_of
 
     if inner == "blockwise":
         raise ValueError("order blockwise with inner=blockwise: name the order of a block, such as rcm or metis")
@@ -39,10 +42,12 @@ def blockwise(
             "order blockwise: the data set is inductive, and the view that is trained has other blocks than the whole; "
             f"choose order={inner}"
         )
-    order = []
-    for begin, end in pairwise(BOUNDS[bounds](csr, blocks).tolist()):
-        order.append(begin + permutation_of(inner, diagonal_block(csr, begin, end), options, seed))
-    return np.concatenate(order)
+    cuts = BOUNDS[bounds](csr, blocks)
+    order = [
+        begin + permutation_of(inner, diagonal_block(csr, begin, end), options, seed)
+        for begin, end in pairwise(cuts.tolist())
+    ]
+    return Renumbering(np.concatenate(order), cuts)
 
 
 def diagonal_block(csr: Csr, begin: int, end: int) -> Csr:
