@@ -159,10 +159,19 @@ class Graph:
     @classmethod
     def load(cls, folder: Path) -> "Graph":
         """Memory-map a graph that ``save`` wrote; raises OSError or ValueError naming a missing or damaged file."""
+        path = folder / "graph.json"
         try:
-            facts = json.loads((folder / "graph.json").read_text())
+            facts = json.loads(path.read_text())
         except ValueError as error:
-            raise _damaged(folder / "graph.json", error) from error
+            raise _damaged(path, error) from error
+        try:
+            return cls._from_facts(folder, facts)
+        except (KeyError, TypeError) as error:
+            advice = "give the folder of one, or prepare the graph again"
+            raise ValueError(f"{path} does not describe a prepared graph ({error!r}): {advice}") from error
+
+    @classmethod
+    def _from_facts(cls, folder: Path, facts: dict[str, Any]) -> "Graph":
         arrays: dict[str, Any] = {name: _mapped(folder / f"{name}.npy") for name in facts.pop("arrays")}
         shape, width = tuple(facts.pop("shape")), facts.pop("width", 0)
         csr = Csr(arrays.pop("indptr"), arrays.pop("indices"), shape, arrays.pop("edge_ids", None))

@@ -162,6 +162,7 @@ def _flatten_in(
         if origin.names.is_file():
             shutil.copy(origin.names, shards / origin.names.name)
         if origin.keep is not None:
+            shutil.rmtree(shards / "graph", ignore_errors=True)  # of a run that ended here
             origin.keep.rename(shards / "graph")
     (shards / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
     shards.rename(folder)

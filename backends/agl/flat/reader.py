@@ -21,6 +21,7 @@ from datasets.randomness import permutation
 from datasets.tables.node_stream import NAMES
 
 MANIFEST = "manifest.json"
+FACTS = ("shards", "sizes", "strategy", "filter", "embed", "width", "weighted", "classes", "task")  # at least
 
 
 class GraphFeatureReader:
@@ -41,6 +42,9 @@ class GraphFeatureReader:
             ) from error
         except ValueError as error:
             raise ShardError(f"{path} is damaged ({error}): flatten the graph again") from error
+        lacking = [name for name in FACTS if not isinstance(self.manifest, dict) or name not in self.manifest]
+        if lacking:
+            raise ShardError(f"{path} is not GraphFlat's, it lacks {', '.join(lacking)}: give the folder of its shards")
         self.shards = [shard_path(self.folder, number) for number in range(self.manifest["shards"])]
         own = {name for shard in self.shards for name in (shard.name, features_path(shard).name)}
         foreign = sorted(path.name for path in self.folder.glob("part-*.parquet") if path.name not in own)

@@ -57,7 +57,11 @@ class Checkpoints:
         return facts["done"], BestEpoch(_numpy(tensors, BEST), facts["loss"], facts["validated"], facts["epoch"])
 
     def write(self, trainer: AglTrainer, done: int, best: BestEpoch) -> None:
-        """Save the training after ``done`` epochs, whole or not at all, unless that was done a moment ago."""
+        """Save the training after ``done`` epochs, whole or not at all, unless that was done a moment ago.
+
+        Raises OSError.
+        """
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
         if time.monotonic() - self.last < SECONDS:
@@ -70,8 +74,13 @@ class Checkpoints:
         facts |= {"loss": best.loss, "validated": best.validated, "epoch": best.epoch}
         unnamed = self.path.with_suffix(".tmp")
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, unnamed, {"facts": json.dumps(facts)})
-        unnamed.replace(self.path)
+        try:
+            save_file(tensors, unnamed, {"facts": json.dumps(facts)})
+            unnamed.replace(self.path)
+        except SafetensorError as error:
+            raise OSError(f"{self.path} could not be written ({error}): make room and repeat the command") from error
+        finally:
+            unnamed.unlink(missing_ok=True)
         self.last = time.monotonic()
 
     def remove(self) -> None:

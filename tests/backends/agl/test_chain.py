@@ -130,6 +130,7 @@ def trained(tmp_path_factory):
         (lambda folder, files: files[:2], "give either tables, by -n and -e, or a folder, by -i"),
         (lambda folder, files: [*files, "-i", str(folder / "flat")], "give either tables"),
         (lambda folder, files: ["-i", str(folder)], "holds neither graph.json nor shards"),
+        (lambda folder, files: ["-i", str(folder / "foreign")], "manifest.json is not GraphFlat's, it lacks shards"),
         (lambda folder, files: [*files, "--features", "a"], "the model takes 2 features, tables has 1"),
         (lambda folder, files: [*files, "-t", str(folder / "stranger.csv")], "no node has this id"),
         (lambda folder, files: ["-i", str(folder / "other")], "was sampled by .*fanouts=.4, 4.*was trained on"),
@@ -141,6 +142,8 @@ def test_inputs_that_do_not_fit_the_model_are_refused_and_leave_nothing(trained,
     folder, files = trained
     if not (folder / "other").exists():
         (folder / "stranger.csv").write_text("id\n1001\n")
+        (folder / "foreign").mkdir()
+        (folder / "foreign" / "manifest.json").write_text("{}")
         assert flat.main([*files, "-h", "2", "-s", "uniform(4)", "-o", str(folder / "other")]) == 0
     arguments = ["-m", str(folder / "model.safetensors"), "-o", str(tmp_path / "out"), *change(folder, files)]
     capsys.readouterr()

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyarrow import parquet
+from pyarrow import csv, parquet
 
 from datasets.graph import Graph
 from datasets.tables import csv_types, reading
 from datasets.tables.node_stream import NAMES
 from datasets.tables.options import TableOptions
-from datasets.tables.streaming import stream_tables
+from datasets.tables.streaming import stream_tables, with_named_features
 from datasets.tables.table import TableError
 from tests.datasets.tables.test_loader import EDGES, MISTAKES, NODES, Columns, load, tables, write
 
@@ -103,6 +103,16 @@ def test_labels_come_from_a_table_of_their_own(tmp_path: Path) -> None:
         (folder := tmp_path / str(len(list(tmp_path.iterdir())))).mkdir()
         with pytest.raises(TableError, match=message):
             streamed(folder, nodes, EDGES, labels=labels | wrong)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_two_columns_of_one_name_are_refused_where_they_are_read(tmp_path: Path, ending: str) -> None:
+    table = pa.Table.from_arrays([pa.array([10, 20, 30]), *2 * [pa.array([1.0, 2.0, 3.0])]], names=["id", "f", "f"])
+    (parquet.write_table if ending == "parquet" else csv.write_csv)(table, tmp_path / f"nodes.{ending}")
+    paths = str(tmp_path / f"nodes.{ending}"), write(tmp_path / "edges.csv", EDGES)
+    with pytest.raises(TableError, match=rf"nodes.{ending}: 2 columns are called 'f': give each a name of its own"):
+        stream_tables(with_named_features(TableOptions(*paths)), tmp_path / "graph")
+    assert stream_tables(TableOptions(*paths, features=[]), tmp_path / "other").nodes == 3
 
 
 def test_rows_that_grow_wider_are_named(tmp_path: Path, monkeypatch) -> None:

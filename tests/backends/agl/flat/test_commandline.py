@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
+from backends.agl.flat import job
 from backends.agl.flat.commandline import main
 from backends.agl.flat.reader import GraphFeatureReader
 
@@ -161,6 +162,16 @@ def test_a_full_disk_ends_with_one_and_without_a_folder(tmp_path):
         and "Traceback" not in ended.stderr
     )
     assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_ended_after_it_kept_the_graph_goes_on(tmp_path, monkeypatch):
+    arguments = [*write(tmp_path), "--keep-graph"]
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "MANIFEST", "nowhere/manifest.json")
+        assert main(arguments) == 1
+    assert (tmp_path / ".out.partial" / "shards" / "graph" / "graph.json").is_file()
+    assert main(arguments) == 0
+    assert (tmp_path / "out" / "graph" / "graph.json").is_file() and len(GraphFeatureReader(tmp_path / "out")) == 3
 
 
 def test_a_killed_run_goes_on(tmp_path):

@@ -156,6 +156,14 @@ def with_nan(array, row):
     [
         (lambda path: cut(path / "graph" / "indices.npy"), "graph/indices.npy is damaged"),
         (lambda path: (path / "graph" / "graph.json").write_text("{"), "graph/graph.json is damaged"),
+        (
+            lambda path: (path / "graph" / "graph.json").write_text("{}"),
+            "describe a prepared graph (KeyError('arrays'))",
+        ),
+        (
+            lambda path: (path / "graph" / "graph.json").write_text("[]"),
+            "graph/graph.json does not describe a prepared graph",
+        ),
         (lambda path: (path / "graph" / "indptr.npy").unlink(), "graph/indptr.npy"),
         (lambda path: spoiled(path, GRAPH, features=with_nan(GRAPH.features, 7)), "the features of node 7 of awkward"),
         (

@@ -238,6 +238,17 @@ def test_a_full_disk_ends_with_one_and_without_a_file(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["shards"]
 
 
+def test_a_checkpoint_on_a_full_disk_ends_with_one_and_without_a_file(tmp_path):
+    shards_of(tmp_path / "shards", awkward_graph(4))
+    words = " ".join(map(repr, command(tmp_path, "epochs=3")))
+    code = "from backends.agl.train import checkpoint, commandline; checkpoint.SECONDS = 0.0; exit(commandline.main())"
+    limited = f"ulimit -f 1; exec {sys.executable} -c '{code}' {words}"
+    ended = subprocess.run(["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 1 and "Traceback" not in ended.stderr, ended.stderr
+    assert ".model.safetensors.checkpoint could not be written" in ended.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["shards"]
+
+
 class KilledTraining(Exception):
     """The process was killed."""
 
