@@ -9,15 +9,20 @@ import torch
 from torch import Tensor, distributed
 
 from backends.blocksparse.layout import RankLayout
+from backends.parallel.deadline import collective_timeout
 from backends.parallel.network import NO_NETWORK, ClusterNetwork
 
 
 @cache
 def groups_of(layout: RankLayout) -> tuple[list[Any], list[Any]]:
     """The process groups of all columns and of all rows; every rank makes all of them, in this order."""
-    columns = [distributed.new_group(list(layout.column_group(column))) for column in range(layout.replication)]
-    rows = [distributed.new_group(list(layout.row_group(block))) for block in range(layout.blocks)]
+    columns = [_group(layout.column_group(column)) for column in range(layout.replication)]
+    rows = [_group(layout.row_group(block)) for block in range(layout.blocks)]
     return columns, rows
+
+
+def _group(members: range) -> Any:
+    return distributed.new_group(list(members), timeout=collective_timeout())  # else torch's 30 minutes
 
 
 @dataclass

@@ -13,7 +13,6 @@ import signal
 import sys
 import traceback
 from contextlib import suppress
-from datetime import timedelta
 from multiprocessing import connection, reduction
 from typing import Any
 
@@ -22,11 +21,10 @@ from torch import distributed
 
 from backends.memory_errors import is_out_of_memory
 from backends.parallel import mapped
-from backends.parallel.deadline import seconds_left
+from backends.parallel.deadline import collective_timeout
 from backends.registry import load_object
 
 PR_SET_PDEATHSIG = 1
-PATIENCE = timedelta(minutes=30)  # timeout of a collective where there is no deadline
 
 # Status of the cell, one sentence, trace. A plain tuple, as the pool cannot unpickle a class of this ``__main__``.
 Failure = tuple[str, str, str]
@@ -94,11 +92,8 @@ def divide_memory(ranks: int) -> None:
 def join(backend: str, store: int, rank: int, ranks: int) -> None:
     """Meet the other ranks; their addresses are exchanged in the file of descriptor ``store``."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    left = seconds_left()
-    # The pool's own deadline comes first: it can tell which rank is late.
-    timeout = PATIENCE if left is None else timedelta(seconds=left + 60.0)
     addresses = distributed.FileStore(f"/proc/self/fd/{store}", ranks)
-    distributed.init_process_group(backend, store=addresses, timeout=timeout, world_size=ranks, rank=rank)
+    distributed.init_process_group(backend, store=addresses, timeout=collective_timeout(), world_size=ranks, rank=rank)
 
 
 def main(arguments: list[str]) -> None:

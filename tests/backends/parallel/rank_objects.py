@@ -8,6 +8,9 @@ import numpy as np
 import torch
 from torch import distributed
 
+from backends.blocksparse.exchange import groups_of
+from backends.blocksparse.layout import RankLayout
+
 BLOCK = 16 << 20
 
 
@@ -26,6 +29,13 @@ class Adder:
     def process(self) -> tuple[int, int, bool]:
         """Process id, threads, and whether the values are mapped (else they could be written to)."""
         return os.getpid(), torch.get_num_threads(), not self.values.flags.writeable
+
+    def timeouts(self) -> list[float]:
+        """Seconds that collectives of all ranks, and of the groups of a layout, wait."""
+        columns, rows = groups_of(RankLayout(2))
+        groups = [distributed.group.WORLD, columns[0], rows[self.rank]]
+        cpu = torch.device("cpu")
+        return [group._get_backend(cpu).options._timeout.total_seconds() for group in groups]
 
     def grow(self) -> None:
         """Use memory for a moment, more of it on rank 1."""

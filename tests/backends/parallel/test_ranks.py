@@ -55,6 +55,14 @@ def test_the_memory_pass_covers_all_ranks():
     objects.close()
 
 
+def test_no_collective_waits_long_beyond_the_deadline(monkeypatch):
+    shared_pool(2).close()
+    monkeypatch.setenv(DEADLINE, str(time.monotonic() + 100.0))
+    objects = adders()
+    assert all(60.0 < seconds <= 160.0 for timeouts in objects.each("timeouts", [(), ()]) for seconds in timeouts)
+    objects.pool.close()
+
+
 @pytest.mark.parametrize(
     ("failure", "rank", "status", "words"),
     [
