@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from datasets.csr import index_dtype
 from datasets.tables.columns import check_kind, edge_arrays, unknown_id
-from datasets.tables.id_index import IdIndex, keys_of
+from datasets.tables.id_index import IdIndex, buckets_of, keys_of
 from datasets.tables.node_stream import append_arrays
 from datasets.tables.options import TableOptions
 from datasets.tables.out_of_core import Buckets, GrowingArray, Progress
@@ -34,7 +34,7 @@ def write_edges(
     for bucket, edges in enumerate(by_source.drain()):
         target_keys, source_keys, ids = edges.T
         sources = _numbers(index, bucket, source_keys, ids, tables, tables.source)
-        by_target.append(target_keys % index.buckets, sources, target_keys, ids)
+        by_target.append(buckets_of(target_keys, index.buckets), sources, target_keys, ids)
     by_range, loops = Buckets(work, "by-range", index.buckets, 3), 0
     for bucket, edges in enumerate(by_target.drain()):
         sources, target_keys, ids = edges.T
@@ -60,7 +60,8 @@ def _read_edges(
         (sources, source_kind), (targets, target_kind) = keys_of(table, tables.source), keys_of(table, tables.target)
         check_kind(table, tables.source, source_kind, tables.nodes, index.kind)
         check_kind(table, tables.target, target_kind, tables.nodes, index.kind)
-        by_source.append(sources % index.buckets, targets, sources, np.arange(rows, rows + table.rows))
+        numbers = np.arange(rows, rows + table.rows)
+        by_source.append(buckets_of(sources, index.buckets), targets, sources, numbers)
         arrays = edge_arrays(table, tables.weight, tables.edge_type, tables.edge_features)
         append_arrays(files, work, table, arrays)
         rows += table.rows

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.array_files import save_array
+from datasets.randomness import hash_ids
 from datasets.tables.columns import id_kind
 from datasets.tables.out_of_core import Buckets
 from datasets.tables.table import TableError, UserTable
@@ -22,7 +23,7 @@ class IdIndex:
 
     @property
     def buckets(self) -> int:
-        """Number of buckets; a key lies in bucket ``key % buckets``."""
+        """Number of buckets."""
         return len(self.paths)
 
     def find(self, bucket: int, keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -51,6 +52,11 @@ def write_index(keys: Buckets, folder: Path, nodes: str, kind: str) -> IdIndex:
         index.paths.append(folder / f"index-{bucket}.npy")
         save_array(index.paths[-1], entries)
     return index
+
+
+def buckets_of(keys: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """The bucket of each key, by a hash: ids may all be multiples of one number."""
+    return (hash_ids(0, "bucket", keys) % np.uint64(count)).astype(np.int64)
 
 
 def keys_of(table: UserTable, column: str) -> tuple[NDArray[np.int64], str]:

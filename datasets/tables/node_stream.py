@@ -10,7 +10,7 @@ import numpy as np
 from datasets.array_files import create_array
 from datasets.graph import MISSING, NO_SPLIT
 from datasets.tables.columns import check_kind, labels_of, split_of, types_of
-from datasets.tables.id_index import IdIndex, keys_of
+from datasets.tables.id_index import IdIndex, buckets_of, keys_of
 from datasets.tables.options import TableOptions
 from datasets.tables.out_of_core import Buckets, GrowingArray
 from datasets.tables.reading import read_batches
@@ -42,7 +42,7 @@ def write_nodes(
     names, features = _NameFile(folder / NAMES), FeatureFiles(folder)
     for table in read_batches(tables.nodes, "node"):
         ids, kind = keys_of(table, tables.id)
-        keys.append(ids % len(keys.paths), ids, np.arange(count, count + table.rows))
+        keys.append(buckets_of(ids, len(keys.paths)), ids, np.arange(count, count + table.rows))
         arrays: dict[str, Any] = {
             "node_types": types_of(table, tables.node_type),
         }
@@ -108,7 +108,7 @@ def _label_rows(tables: TableOptions, table: UserTable, index: IdIndex, labelled
     keys, kind = keys_of(table, tables.id)
     check_kind(table, tables.id, kind, tables.nodes, index.kind)
     nodes, unknown = np.empty(table.rows, dtype=np.int64), np.zeros(table.rows, dtype=bool)
-    buckets = keys % index.buckets
+    buckets = buckets_of(keys, index.buckets)
     for bucket in np.unique(buckets).tolist():
         rows = np.flatnonzero(buckets == bucket)
         nodes[rows], unknown[rows] = index.find(bucket, keys[rows])

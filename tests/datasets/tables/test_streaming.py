@@ -15,6 +15,7 @@ from datasets.graph import Graph
 from datasets.tables import csv_types, reading
 from datasets.tables.node_stream import NAMES
 from datasets.tables.options import TableOptions
+from datasets.tables.out_of_core import Buckets
 from datasets.tables.streaming import stream_tables, with_named_features
 from datasets.tables.table import TableError
 from tests.datasets.tables.test_loader import EDGES, MISTAKES, NODES, Columns, load, tables, write
@@ -157,3 +158,18 @@ def test_memory_does_not_grow_with_the_tables(tmp_path, monkeypatch):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[2] < 1.3 * peaks[1]
+
+
+def test_ids_that_are_multiples_of_one_number_lie_in_all_buckets(tmp_path, monkeypatch):
+    drain, rows_of_buckets = Buckets.drain, []
+
+    def counted(buckets):
+        for rows in drain(buckets):
+            rows_of_buckets.append(len(rows))
+            yield rows
+
+    monkeypatch.setattr(Buckets, "drain", counted)
+    ids = 4096 * np.arange(4000)
+    nodes = {"id": ids, "label": np.zeros(4000, dtype=np.int64)}
+    streamed(tmp_path, nodes, {"source": ids, "target": ids[::-1]}, buckets=8)
+    assert len(rows_of_buckets) == 4 * 8 and max(rows_of_buckets) < 2 * 4000 / 8
