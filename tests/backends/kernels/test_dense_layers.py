@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.kernels import dense, projection
+from tests.backends.kernels.matrices import use_plain
 
 
 def drawn(seed, *shapes):
@@ -84,6 +85,19 @@ def test_relu_stops_the_gradient_where_the_output_is_zero(rows, depth, columns):
         actual = dense(*inputs, relu=True)
         assert_close([actual.detach()], [expected.detach()], bound)
         assert_close(torch.autograd.grad(actual, inputs, flow.to(dtype)), slopes, bound)
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_nan_stays_nan_in_the_output_and_the_gradients_of_its_row(built, monkeypatch):
+    if not built:
+        use_plain(monkeypatch)
+    x, weight, bias = drawn(3, (9, 5), (5, 21), (21,))
+    x[2, 1] = torch.nan
+    out = dense(x.requires_grad_(), weight.requires_grad_(), bias.requires_grad_(), relu=True)
+    rows = torch.arange(9) == 2
+    assert torch.equal(out.isnan(), rows[:, None].expand_as(out))
+    (grad_bias,) = torch.autograd.grad(out[2].sum(), bias)
+    assert torch.equal(grad_bias, torch.ones(21, dtype=torch.float64))
 
 
 @settings(max_examples=40)

@@ -39,7 +39,7 @@ struct DenseTask {
     const T* bias;   // [columns] or null
     bool relu;
     const Dropout<T>* dropout;  // after a ReLU, or null
-    T grad_scale;    // of the gradient where y is positive
+    T grad_scale;    // of the gradient where y is not zero
     T* y;            // [rows, columns]
     const T* grad_y; // [rows, columns]
     T* grad_bias;    // [columns] or null
@@ -108,7 +108,7 @@ inline void forward_tile(const DenseTask<T>& t, int64_t row, int64_t panel) {
 #pragma GCC unroll 12
     for (int r = 0; r < R; ++r) {
         if (t.relu)
-            for (int v = 0; v < V; ++v) acc[r][v] = acc[r][v] > vec<T>{} ? acc[r][v] : vec<T>{};
+            for (int v = 0; v < V; ++v) acc[r][v] = acc[r][v] < vec<T>{} ? vec<T>{} : acc[r][v];  // NaN stays
         if (t.dropout != nullptr) {
             const RowDropout<T> drop(t.dropout, row + r);
             for (int v = 0; v < V; ++v) acc[r][v] = drop(acc[r][v], first + v * P / 2);
@@ -148,7 +148,7 @@ template <class T>
 inline void gradient_row(const T* __restrict grad, const T* __restrict y, bool relu, T scale, int64_t columns,
                          int64_t pitch, T* __restrict to) {
     if (relu)
-        for (int64_t c = 0; c < columns; ++c) to[c] = y[c] > 0 ? grad[c] * scale : T(0);
+        for (int64_t c = 0; c < columns; ++c) to[c] = y[c] <= 0 ? T(0) : grad[c] * scale;
     else
         std::memcpy(to, grad, columns * sizeof(T));
     for (int64_t c = columns; c < pitch; ++c) to[c] = T(0);

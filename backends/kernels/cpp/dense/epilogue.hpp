@@ -24,7 +24,7 @@ inline vec<T> activate(vec<T> x, Activation kind) {
 template <class T>
 inline vec<T> slope_of(vec<T> y, Activation kind) {
     const vec<T> zero{}, one = broadcast(T(1));
-    if (kind == Activation::relu) return y > zero ? one : zero;
+    if (kind == Activation::relu) return y <= zero ? zero : one;
     if (kind == Activation::elu) return y > zero ? one : y + one;
     return one;
 }
