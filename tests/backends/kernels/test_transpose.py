@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from backends.kernels.extension import extension
 from backends.kernels.operand import operand
 from backends.kernels.transpose import Transpose, plain_transpose, transposed
+from datasets.high_water import HighWater
 from tests.backends.kernels.matrices import hub_csr, matrices, random_csr
 
 
@@ -32,6 +33,14 @@ def test_the_compiled_transpose_equals_numpys(csr, threads):
 def test_large_transposes_with_hubs_are_equal():
     for csr in (hub_csr(50_000), random_csr(1, 300, 5000, 60_000, np.int64, shuffled=True)):
         check(transposed(csr.indptr, csr.indices, csr.shape), plain_transpose(csr.indptr, csr.indices, csr.shape))
+
+
+def test_memory_does_not_grow_with_the_threads_beyond_the_edges():
+    csr = random_csr(1, 50, 1 << 20, 1000)
+    by_threads(csr, 2)
+    mark = HighWater()
+    by_threads(csr, 64)
+    assert mark.growth() < 8 * csr.shape[1] * csr.indices.itemsize
 
 
 @settings(deadline=None)

@@ -18,10 +18,12 @@ struct Transposed {
 
 template <class I>
 void transpose(const CsrView<I>& a, int64_t columns, const Transposed<I>& out, int threads) {
-    const std::vector<int64_t> cuts = cut_rows(a, threads);
-    std::vector<std::vector<I>> at(threads);  // of each part: how many edges a column has, then where its next one goes
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-    for (int part = 0; part < threads; ++part) {
+    // each part counts all columns: more parts than a column has edges would cost more than the edges do
+    const int parts = int(std::clamp<int64_t>(a.edges() / std::max<int64_t>(columns, 1), 1, threads));
+    const std::vector<int64_t> cuts = cut_rows(a, parts);
+    std::vector<std::vector<I>> at(parts);  // of each part: how many edges a column has, then where its next one goes
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
+    for (int part = 0; part < parts; ++part) {
         at[part].assign(columns, 0);
         for (int64_t e = a.indptr[cuts[part]]; e < a.indptr[cuts[part + 1]]; ++e) ++at[part][a.indices[e]];
     }
@@ -31,8 +33,8 @@ void transpose(const CsrView<I>& a, int64_t columns, const Transposed<I>& out, i
         for (auto& next : at) sum += std::exchange(next[column], sum);
     }
     out.indptr[columns] = sum;
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-    for (int part = 0; part < threads; ++part) {
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
+    for (int part = 0; part < parts; ++part) {
         I* next = at[part].data();
         for (int64_t row = cuts[part]; row < cuts[part + 1]; ++row)
             for (int64_t e = a.indptr[row]; e < a.indptr[row + 1]; ++e) {
