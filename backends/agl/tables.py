@@ -47,7 +47,7 @@ def add_table_options(options: argparse.ArgumentParser, required: bool) -> None:
     tables.add_argument("--feature-values", help="a column of lists of their values (1)")
     tables.add_argument("--layout", choices=LAYOUTS, help="of features: sparse where few are set (auto)")
     tables.add_argument("--width", type=int, help="expected features per node")
-    tables.add_argument("--memory", type=float, help="GiB of a part of the tables while it is sorted (0.25)")
+    tables.add_argument("--memory", type=float, help="GiB of a part of the tables while it is read or sorted (0.25)")
     tables.add_argument("--undirected", action="store_true", help="each row is an edge in both directions")
 
 

@@ -4,7 +4,7 @@ The ends of an edge are numbered in buckets by the key of the source, then of th
 ranges of destinations into the CSR.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,27 @@ from datasets.tables.node_stream import append_arrays
 from datasets.tables.options import TableOptions
 from datasets.tables.out_of_core import Buckets, GrowingArray, Progress
 from datasets.tables.reading import read_batches
-from datasets.tables.table import TableError, Values
+from datasets.tables.table import TableError, UserTable, Values
 
 
 def write_edges(
-    tables: TableOptions, folder: Path, work: Path, index: IdIndex, nodes: int, most: int, progress: Progress
+    tables: TableOptions,
+    folder: Path,
+    work: Path,
+    index: IdIndex,
+    nodes: int,
+    most: int,
+    memory: int,
+    progress: Progress,
 ) -> int:
     """Write ``indptr``, ``indices``, ``edge_ids`` and the edge arrays; returns the number of dropped self loops.
 
-    ``most`` bounds the number of rows.
+    ``most`` bounds the number of rows, ``memory`` the bytes of a batch of them.
     """
-    by_source, rows, attributes = _read_edges(tables, work, index, lambda done: progress("rows of edges", done, most))
+    batches = read_batches(tables.edges, "edge", memory)
+    by_source, rows, attributes = _read_edges(
+        batches, tables, work, index, lambda done: progress("rows of edges", done, most)
+    )
     by_target = Buckets(work, "by-target", index.buckets, 3)
     for bucket, edges in enumerate(by_source.drain()):
         target_keys, source_keys, ids = edges.T
@@ -47,7 +57,7 @@ def write_edges(
 
 
 def _read_edges(
-    tables: TableOptions, work: Path, index: IdIndex, read: Callable[[int], None]
+    batches: Iterable[UserTable], tables: TableOptions, work: Path, index: IdIndex, read: Callable[[int], None]
 ) -> tuple[Buckets, int, list[str]]:
     """Partition (target key, source key, row) by source and write the attributes in row order.
 
@@ -56,7 +66,7 @@ def _read_edges(
     by_source = Buckets(work, "by-source", index.buckets, 3)
     files: dict[str, GrowingArray] = {}
     rows = 0
-    for table in read_batches(tables.edges, "edge"):
+    for table in batches:
         (sources, source_kind), (targets, target_kind) = keys_of(table, tables.source), keys_of(table, tables.target)
         check_kind(table, tables.source, source_kind, tables.nodes, index.kind)
         check_kind(table, tables.target, target_kind, tables.nodes, index.kind)

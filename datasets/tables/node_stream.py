@@ -31,16 +31,16 @@ class StreamedNodes:
 
 
 def write_nodes(
-    tables: TableOptions, folder: Path, keys: Buckets, labelled: bool, read: Callable[[int], None]
+    tables: TableOptions, folder: Path, keys: Buckets, labelled: bool, memory: int, read: Callable[[int], None]
 ) -> StreamedNodes:
     """Write features, types, labels and splits batch by batch, and partition (key, node number) into ``keys``.
 
-    ``read`` is called with the rows so far.
+    A batch takes about ``memory`` bytes. ``read`` is called with the rows so far.
     """
     files: dict[str, GrowingArray] = {}
     count, classes, kind = 0, 0, ""
     names, features = _NameFile(folder / NAMES), FeatureFiles(folder)
-    for table in read_batches(tables.nodes, "node"):
+    for table in read_batches(tables.nodes, "node", memory):
         ids, kind = keys_of(table, tables.id)
         keys.append(buckets_of(ids, len(keys.paths)), ids, np.arange(count, count + table.rows))
         arrays: dict[str, Any] = {
@@ -81,13 +81,13 @@ def append_arrays(files: dict[str, GrowingArray], folder: Path, table: UserTable
             files[name].append(values)
 
 
-def write_labels(tables: TableOptions, folder: Path, index: IdIndex, path: str, count: int) -> int:
+def write_labels(tables: TableOptions, folder: Path, index: IdIndex, path: str, count: int, memory: int) -> int:
     """Write labels and splits from their own table; nodes without a row there have none. Returns the classes."""
     labels: Any = None
     split = create_array(folder / "split.npy", np.int8, (count,))
     split[:] = NO_SPLIT
     classes, labelled = 0, np.zeros(count, dtype=bool)
-    for table in read_batches(path, "label"):
+    for table in read_batches(path, "label", memory):
         values, batch_classes = labels_of(_numeric(table, tables.label), tables.label)
         if values is None:
             table.column(str(tables.label))  # raises TableError with the existing columns

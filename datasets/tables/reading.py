@@ -11,7 +11,8 @@ from datasets.tables.table import TableError, UserTable
 
 BLOCK = 1 << 20
 BYTES_PER_ROW = 8  # of a CSV file, rarely fewer
-ROWS_AT_ONCE = 1 << 17
+ROWS_AT_ONCE = 1 << 17  # at most
+BYTES_PER_CELL = 24  # as Arrow holds it, as float64, and twice as float32
 ENDINGS = (".parquet", ".pq", ".csv")
 
 
@@ -37,8 +38,11 @@ def read_table(path: str, role: str) -> UserTable:
     return table
 
 
-def read_batches(path: str, role: str) -> Iterator[UserTable]:
-    """Yield a table in batches of rows, with the row number of each; raises TableError like ``read_table``."""
+def read_batches(path: str, role: str, memory: int) -> Iterator[UserTable]:
+    """Yield a table in batches of rows, with the row number of each; raises TableError like ``read_table``.
+
+    A batch of a Parquet file takes about ``memory`` bytes with the arrays that are made of it, one of CSV a few MiB.
+    """
     import pyarrow
     from pyarrow import parquet
 
@@ -46,7 +50,7 @@ def read_batches(path: str, role: str) -> Iterator[UserTable]:
     first = 0
     try:
         with _open(path) as file:
-            batches = _csv_batches(file) if ending == ".csv" else _parquet_batches(parquet.ParquetFile(file))
+            batches = _csv_batches(file) if ending == ".csv" else _parquet_batches(parquet.ParquetFile(file), memory)
             for batch in batches:
                 if batch.num_rows:
                     yield UserTable(path, pyarrow.Table.from_batches([batch]), first)
@@ -81,10 +85,18 @@ def _csv_batches(file: IO[bytes]) -> Iterator[Any]:
     yield from csv.open_csv(file, csv.ReadOptions(use_threads=False), convert_options=as_found)
 
 
-def _parquet_batches(file: Any) -> Iterator[Any]:
+def _parquet_batches(file: Any, memory: int) -> Iterator[Any]:
     """Batches of rows, one row group after the other: one iterator over all holds on to what it has read."""
     for group in range(file.num_row_groups):
-        yield from file.iter_batches(ROWS_AT_ONCE, row_groups=[group])
+        rows = _rows_within(memory, file.metadata.row_group(group))
+        yield from file.iter_batches(rows, row_groups=[group])
+
+
+def _rows_within(memory: int, group: Any) -> int:
+    """Rows of a row group to read at once: as many as take ``memory`` bytes, by its numbers of cells and bytes."""
+    cells = sum(group.column(place).num_values for place in range(group.num_columns))
+    size = max(cells * BYTES_PER_CELL, group.total_byte_size, 1)
+    return max(min(memory * group.num_rows // size, ROWS_AT_ONCE), 1)
 
 
 def most_rows(path: str, role: str) -> int:

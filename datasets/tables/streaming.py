@@ -36,8 +36,8 @@ def stream_tables(
     """Write the graph of user tables into the empty ``folder``, in the files of ``Graph.save``, and map it.
 
     ``label_table`` holds id, label and split of some nodes instead of the node table. Ids that are strings are written
-    to ``names.parquet`` (``node_stream.NAMES``) by number of their node. Memory is that of one batch of rows, or of one
-    of ``buckets`` parts of the nodes or edges, by default as many as keep a part within ``memory`` bytes.
+    to ``names.parquet`` (``node_stream.NAMES``) by number of their node. A batch of rows takes about
+    ``memory`` bytes, and so does one of ``buckets`` parts of the nodes or edges, by default as many as that needs.
     ``progress(step, done, total)`` is called for each batch and part. Raises TableError naming file and row.
     """
     check_feature_options(tables)
@@ -51,13 +51,13 @@ def stream_tables(
     work.mkdir(parents=True)
     keys = Buckets(work, "ids", buckets, 2)
     nodes = write_nodes(
-        tables, folder, keys, label_table is None, lambda done: progress("rows of nodes", done, node_rows)
+        tables, folder, keys, label_table is None, memory, lambda done: progress("rows of nodes", done, node_rows)
     )
     index = write_index(keys, work, tables.nodes, nodes.kind)
     classes = nodes.classes
     if label_table is not None:
-        classes = write_labels(tables, folder, index, label_table, nodes.count)
-    loops = write_edges(tables, folder, work, index, nodes.count, edge_rows, progress)
+        classes = write_labels(tables, folder, index, label_table, nodes.count, memory)
+    loops = write_edges(tables, folder, work, index, nodes.count, edge_rows, memory, progress)
     shutil.rmtree(work)
     sha256 = tables_sha256(tables, () if label_table is None else (label_table,))
     return _save_facts(folder, nodes, classes, loops, sha256)

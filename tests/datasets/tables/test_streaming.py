@@ -173,3 +173,15 @@ def test_ids_that_are_multiples_of_one_number_lie_in_all_buckets(tmp_path, monke
     nodes = {"id": ids, "label": np.zeros(4000, dtype=np.int64)}
     streamed(tmp_path, nodes, {"source": ids, "target": ids[::-1]}, buckets=8)
     assert len(rows_of_buckets) == 4 * 8 and max(rows_of_buckets) < 2 * 4000 / 8
+
+
+def test_wide_rows_are_read_within_the_memory(tmp_path):
+    rows, width, memory, paths = 2000, 2000, 4 << 20, [str(tmp_path / f"{name}.parquet") for name in ("nodes", "edges")]
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(np.ones(rows * width, np.float32)), width)
+    parquet.write_table(pa.table({"id": np.arange(rows), "x": lists}), paths[0])
+    write(tmp_path / "edges.parquet", {"source": [0], "target": [1]})
+    tracemalloc.start()
+    stream_tables(TableOptions(*paths, layout="dense"), tmp_path / "graph", memory=memory)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * memory < 4 * rows * width  # the features alone take more
