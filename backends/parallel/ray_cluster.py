@@ -46,8 +46,14 @@ def acquire(address: str | None = None) -> Any:
     with _lock:
         if not ray.is_initialized():
             if address is None:
-                _folder = _short_folder()
-                _start(ray, _folder)
+                folder = _short_folder()
+                try:
+                    _start(ray, folder)
+                except BaseException:
+                    ray.shutdown()
+                    shutil.rmtree(folder, ignore_errors=True)
+                    raise
+                _folder = folder
             else:
                 _join(ray, address)
                 _joined = True
