@@ -52,8 +52,9 @@ class Row:
         return statistics.median(medians) if medians else None
 
     def first_call_of_all(self) -> float | None:
-        """Median over processes of the seconds of their very first timed call; None before protocol 3."""
-        calls = [process["first_call"] for record in self.ok for process in record.get("processes", ())]
+        """Median over processes of the seconds of their very first timed call; None where no record tells."""
+        processes = (process for record in self.ok for process in record.get("processes", ()))
+        calls = [process["first_call"] for process in processes if "first_call" in process]
         return statistics.median(calls) if calls else None
 
     @cached_property

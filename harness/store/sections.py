@@ -34,8 +34,8 @@ class ModelSection(TypedDict, total=False):
 
     name: Required[Name]
     layers: Positive
-    hidden: Positive
-    heads: Positive
+    hidden: Required[Positive]
+    heads: Required[Positive]
     output_heads: Positive
     slope: Number
     head: str
@@ -103,16 +103,16 @@ class RecordedConfig(TypedDict, total=False):
     dataset: Required[NamedSection]
     order: NamedSection
     model: Required[ModelSection]
-    training: TrainingSection
+    training: Required[TrainingSection]
     backend: Required[RecordedBackend]
     scenario: Required[RecordedScenario]
-    measure: RecordedMeasure
+    measure: Required[RecordedMeasure]
     launcher: RecordedLauncher
     tracker: dict[str, Any]
     ablations: dict[str, bool]
     seed: Required[int]
-    device: str
-    threads: Positive
+    device: Required[str]
+    threads: Required[Positive]
     results: str
     dry_run: bool
     wait: bool

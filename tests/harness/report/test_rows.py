@@ -106,6 +106,13 @@ def test_processes_are_the_unit_and_ratios_are_paired_by_pass(tmp_path: Path) ->
     assert table["agl"].first_call_of_all() == 9.0
 
 
+def test_processes_that_do_not_tell_their_first_call_have_none(tmp_path: Path) -> None:
+    untold = in_processes("agl", [0.2] * 2)
+    del untold["processes"][0]["first_call"]
+    factory.write(tmp_path / "results", untold)
+    assert rows_by_label(tmp_path / "results")["agl"].first_call_of_all() == 9.0
+
+
 def test_a_cell_that_was_measured_alone_has_no_ratio(tmp_path: Path) -> None:
     factory.write(tmp_path / "results", in_processes("agl", [0.2] * 5) | {"alone": True})
     factory.write(tmp_path / "results", in_processes("dgl", [0.4] * 5))

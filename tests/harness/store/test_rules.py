@@ -73,6 +73,12 @@ def test_a_key_that_a_good_record_needs_is_missed(good: Any, key: str) -> None:
     assert any(f"{key} is missing" in problem for problem in problems({k: v for k, v in good.items() if k != key}))
 
 
+@pytest.mark.parametrize("key", ["training", "measure", "device", "threads", "seed"])
+def test_a_key_of_the_config_that_reports_need_is_missed(good: Any, key: str) -> None:
+    config = {k if k != key else f"{k}s": value for k, value in good["config"].items()}
+    assert any(f"config.{key} is missing" in problem for problem in problems(good | {"config": config}))
+
+
 def test_all_problems_are_named_at_once(good: Any) -> None:
     bad = good | {"warmup": [1.0, -1.0, "a"], "surprise": 1, "ablations": None}
     named = " ".join(problems(bad))
