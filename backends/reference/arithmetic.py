@@ -55,7 +55,9 @@ class Arithmetic:
 
     def aggregate(self, weight: Tensor, x: Tensor, source: Tensor, destination: Tensor) -> Tensor:
         """Add up ``weight`` [edges, heads] times the source's row of ``x`` [nodes, heads, width] at destinations."""
-        return self.sum(weight[:, :, None] * x[source], destination, len(x))
+        if weight.requires_grad:  # learned, so of attention, which aggregates rows of the hidden width
+            return self.sum(weight[:, :, None] * x[source], destination, len(x))
+        return _weighted_sums(weight, x, source, destination)
 
 
 class NoisyArithmetic(Arithmetic):
