@@ -33,13 +33,6 @@ class RankSlice:
     nodes: Numbers
     features: Features | None
 
-    @property
-    def bytes(self) -> int:
-        """Bytes of the matrix and the features."""
-        features = self.features.arrays if isinstance(self.features, SparseFeatures) else (self.features,)
-        arrays = self.csr.indptr, self.csr.indices, self.csr.edge_ids, self.weight, *features
-        return sum(array.nbytes for array in arrays if array is not None)
-
 
 @dataclass(frozen=True)
 class Cut:
@@ -102,7 +95,7 @@ def cut(
     mean: bool,
     only: int | None = None,
 ) -> Cutting:
-    """Cut a graph into the slices of all ranks, or of ``only`` one; the counts are those of all.
+    """Cut a graph into the slices of all ranks, or of ``only`` one, in its memory; the counts are those of all.
 
     With ``broadcast`` whole blocks travel, with ``halo`` needed rows. ``mean`` gives each edge the weight
     1 / in-degree, as a slice may hold a part of a row's edges.
@@ -111,20 +104,31 @@ def cut(
     if mean:
         weight = (1.0 / np.maximum(adjacency.csr.in_degrees, 1))[adjacency.csr.destinations]
     nodes = np.arange(graph.nodes) if graph.node_ids is None else np.asarray(graph.node_ids, dtype=np.int64)
-    parts = [_part(adjacency.csr, weight, layout, bounds, rank, exchange) for rank in range(layout.ranks)]
-    slices, edges, sizes, received = [], [], [], []
-    for rank, (csr, own_weight, incoming) in enumerate(parts):
-        block, column = layout.place(rank)
+    kept, incoming, edges, sizes, received = [], [], [], [], []
+    for rank in range(layout.ranks):
+        block, _ = layout.place(rank)
+        csr, own_weight, arriving = _part(adjacency.csr, weight, layout, bounds, rank, exchange)
         rows = slice(int(bounds[block]), int(bounds[block + 1]))
-        sent = tuple(parts[other][2][block] - bounds[block] for other in layout.column_group(column))
-        counts = tuple(map(len, incoming))
+        features = _rows_of(graph.features, rows)
+        incoming.append(arriving)
         edges.append(csr.nnz)
-        received.append(sum(counts) - counts[block])
-        part = RankSlice(csr, own_weight, counts, sent, nodes[rows], _rows_of(graph.features, rows))
-        sizes.append(part.bytes)
+        sizes.append(_bytes_of(csr, own_weight, features))
+        received.append(sum(map(len, arriving)) - len(arriving[block]))
         if only in (None, rank):
-            slices.append(part)
+            kept.append((rank, csr, own_weight, nodes[rows], features))
+    slices = []
+    for rank, csr, own_weight, own_nodes, features in kept:
+        block, column = layout.place(rank)
+        sent = tuple(incoming[other][block] - bounds[block] for other in layout.column_group(column))
+        slices.append(RankSlice(csr, own_weight, tuple(map(len, incoming[rank])), sent, own_nodes, features))
     return Cut(layout, bounds, tuple(edges), tuple(sizes), tuple(received)), slices
+
+
+def _bytes_of(csr: Csr, weight: Weights | None, features: Features | None) -> int:
+    """Bytes of a rank's matrix and features."""
+    of_features = features.arrays if isinstance(features, SparseFeatures) else (features,)
+    arrays = csr.indptr, csr.indices, csr.edge_ids, weight, *of_features
+    return sum(array.nbytes for array in arrays if array is not None)
 
 
 def _part(

@@ -1,5 +1,7 @@
 """Slices together are the matrix, each edge once; rows that travel are those that are needed."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -51,6 +53,23 @@ def test_slices_hold_every_edge_once_and_receive_the_rows_of_their_columns(case)
         if exchange == "halo":
             assert len(np.unique(part.csr.indices)) == part.csr.shape[1]
     assert np.allclose(total, whole)
+
+
+def test_one_slice_is_that_of_all_and_takes_no_memory_for_the_others():
+    graph = awkward_graph(1, nodes=600, edges=200_000)
+    adjacency, layout = adjacency_of(graph, "gcn"), RankLayout(32)
+    task = graph, adjacency, layout, BOUNDS["edges"](adjacency.csr, 32), "halo", False
+    peaks, results = [], []
+    for only in (None, 5):
+        tracemalloc.start()
+        results.append(cut(*task, only))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    (whole, slices), (again, (part,)) = results
+    assert whole.bytes == again.bytes and whole.edges == again.edges and whole.received == again.received
+    assert part.incoming == slices[5].incoming and np.array_equal(part.csr.indices, slices[5].csr.indices)
+    assert all(np.array_equal(one, other) for one, other in zip(part.sent, slices[5].sent, strict=True))
+    assert peaks[1] < peaks[0] / 2
 
 
 @pytest.mark.real_data
