@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from backends.memory_errors import is_out_of_memory
 from datasets.csr import Csr
 from harness.measure.ceilings import LINE
 from harness.measure.dense import DenseFloor
@@ -65,8 +66,25 @@ def limits(
     of its least bytes and of reading the same rows in the order of the edges in ``operands`` and nothing else; only
     tiles, which change that order, can exceed it. Before each such reading as many other bytes are read as the call
     moves between two uses of the table. ``dense`` are the least seconds of the dense products.
-    ``beaten`` names the bounds, in seconds, that the call was faster than: these are wrong.
+    ``beaten`` names the bounds, in seconds, that the call was faster than: these are wrong. Where memory does not hold
+    what the ceilings read, ``status`` says so and the call keeps its samples.
     """
+    try:
+        return _compared(facts, seconds, machine, operands, dense)
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return {"status": f"not measured, out of memory: {first}"}
+
+
+def _compared(
+    facts: Mapping[str, Any],
+    seconds: float,
+    machine: Machine,
+    operands: Iterable[Mapping[str, Any]],
+    dense: DenseFloor | None,
+) -> Json:
     matrices = {str(operand["name"]): operand["csr"] for operand in operands}
     products = [_product(spmm, matrices.get(str(spmm.get("name"))), machine) for spmm in facts.get("spmm", ())]
     if not products or seconds <= 0:

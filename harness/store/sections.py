@@ -246,6 +246,7 @@ class LimitFacts(TypedDict, total=False):
     fraction_of_gather: Amount
     fraction_of_ceiling: Amount
     beaten: dict[str, Seconds]
+    status: str  # why nothing was measured
 
 
 SECTIONS: Mapping[str, type] = {

@@ -15,6 +15,8 @@ from harness.measure.best import stable_best
 from harness.measure.ceilings import Cpu
 from harness.measure.dense import DenseFloor
 from harness.measure.limits import limits
+from harness.store.sections import LimitFacts
+from harness.store.violations import violations
 
 FACTS = {"spmm": [{"name": "forward", "nnz": 1000, "rows": 100, "columns": 80, "width": 20, "count": 1}]}
 TIMES_THREE = {"spmm": [FACTS["spmm"][0] | {"count": 3}]}
@@ -47,6 +49,13 @@ def test_bytes_and_operations_follow_the_formulas(fixed, columns, distinct):
     assert values["dense_seconds"] == pytest.approx(5e-6)
     assert values["fraction_of_limit"] == pytest.approx(2 * least / 1e9 / 0.01)  # the last batch may be short
     assert values["fraction_of_gather"] == pytest.approx((values["bytes_worst"] / 2e9 + 5e-6) / 0.01)
+
+
+def test_a_table_that_memory_does_not_hold_leaves_the_limits_out_and_says_so():
+    huge = {"spmm": [FACTS["spmm"][0] | {"columns": 2**31 - 1, "width": 2**16}]}
+    values = limits(huge, 0.01, Cpu(1))
+    assert set(values) == {"status"} and values["status"].startswith("not measured, out of memory")
+    assert violations(values, LimitFacts) == []
 
 
 def test_without_the_edges_no_row_is_counted_and_there_is_no_ceiling(fixed):
