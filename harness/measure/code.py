@@ -32,10 +32,10 @@ def digest_of(path: Path) -> str:
     """Digest a Python file, a folder of C++ sources, or the bytes of any other file; computed once per process.
 
     A file written since this process started may differ from what the measured process had loaded: it gets a digest
-    that no other process computes.
+    that no other process computes. A time in the future was set by another clock and says nothing.
     """
     files = cpp_files(path) if path.is_dir() else [path]
-    if any(file.stat().st_mtime > _STARTED for file in files):
+    if any(_STARTED < file.stat().st_mtime <= time.time() for file in files):
         return f"edited while process {os.getpid()} ran, started at {_STARTED:.0f}"
     if path.is_dir():
         return _hex("\n".join(f"{file.relative_to(path)} {cpp_digest(file.read_text())}" for file in files).encode())

@@ -116,6 +116,10 @@ def test_a_folder_of_cpp_is_digested_with_the_names_of_its_files(tmp_path):
 
 def test_a_file_edited_while_this_process_ran_has_a_digest_of_this_process_alone(tmp_path):
     before = written(tmp_path / "before.py", "a = 1")
-    edited = written(tmp_path / "edited.py", "a = 1", age=-3600.0)
+    edited = written(tmp_path / "edited.py", "a = 1", age=0.0)
     assert digest_of(before) == python_digest("a = 1")
     assert digest_of(edited) == f"edited while process {os.getpid()} ran, started at {code._STARTED:.0f}"
+
+
+def test_a_file_of_the_future_keeps_its_digest_in_every_process(tmp_path):
+    assert digest_of(written(tmp_path / "unpacked.py", "a = 1", age=-3600.0)) == python_digest("a = 1")
