@@ -19,7 +19,8 @@ KEY = "agl"  # of the file's metadata
 class TrainedModel:
     """A model, its parameters, and what inference must repeat: sampling, filter, columns of the tables.
 
-    ``strategy`` is ``None`` for a file that GraphTrainer did not write.
+    ``strategy`` is ``None`` for a file that GraphTrainer did not write. ``weighted`` says whether the edges of the
+    training had weights, ``None`` where the file does not.
     """
 
     spec: ModelSpec
@@ -27,6 +28,7 @@ class TrainedModel:
     strategy: SamplingStrategy | None = None
     filtering: str | None = None
     tables: dict[str, Any] = field(default_factory=dict)
+    weighted: bool | None = None
 
 
 def save_model(path: Path, model: TrainedModel) -> None:
@@ -36,7 +38,7 @@ def save_model(path: Path, model: TrainedModel) -> None:
 
     assert model.strategy is not None
     facts = {"spec": _spec_facts(model.spec), "strategy": asdict(model.strategy)}
-    facts |= {"filter": model.filtering, "tables": model.tables, "draws": DRAWS}
+    facts |= {"filter": model.filtering, "tables": model.tables, "draws": DRAWS, "weighted": model.weighted}
     unnamed = path.with_name(f".{path.name}.tmp")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -89,7 +91,8 @@ def read_model(path: Path, code: Path | None = None) -> TrainedModel | None:
     try:
         facts = json.loads(text)
         spec, strategy = _spec_of(facts["spec"], path, code), _with_tuples(facts["strategy"])
-        model = TrainedModel(spec, state, SamplingStrategy(**strategy), facts["filter"], facts["tables"])
+        sampled = SamplingStrategy(**strategy), facts["filter"]
+        model = TrainedModel(spec, state, *sampled, facts["tables"], facts.get("weighted"))
     except UserModelError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:

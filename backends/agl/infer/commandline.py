@@ -18,7 +18,15 @@ from backends.agl.flat.job import check_columns
 from backends.agl.flat.reader import MANIFEST, GraphFeatureReader
 from backends.agl.flat.sampling_strategy import columns_of, refuse_unused_columns
 from backends.agl.flat.source import Source
-from backends.agl.infer.inputs import check_graph, check_shards, graph_folder, model_of, names_of, targets_of
+from backends.agl.infer.inputs import (
+    check_graph,
+    check_shards,
+    graph_folder,
+    model_of,
+    names_of,
+    refuse_other_weights,
+    targets_of,
+)
 from backends.agl.infer.job import InferenceJob, needs_table
 from backends.agl.infer.local import LocalInference
 from backends.agl.infer.map_stage import distinct_layers
@@ -192,6 +200,7 @@ def score_graph(
     assert model.strategy is not None
     check_columns(graph, model.strategy, model.filtering)
     source = str(parsed.input or parsed.edges)
+    refuse_other_weights(model, graph.edge_weights is not None, source)
     refuse_unused_columns(model.spec, model.strategy, model.filtering, columns_of(graph), source)
     column = getattr(parsed, "id", model.tables.get("id", "id"))
     targets = None if parsed.targets is None else targets_of(parsed.targets, graph, names, column)

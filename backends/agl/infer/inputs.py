@@ -108,8 +108,22 @@ def check_shards(reader: GraphFeatureReader, path: Path, model: TrainedModel) ->
         )
     if model.spec.in_width != manifest["width"]:
         raise ValueError(f"the model takes {model.spec.in_width} features, {reader.folder} has {manifest['width']}")
+    refuse_other_weights(model, bool(manifest["weighted"]), str(reader.folder))
     refuse_other_edges(model.spec, reader.edge_width, manifest["weighted"], str(reader.folder))
     refuse_unused_columns(model.spec, strategy, model.filtering, reader.edge_columns, str(reader.folder))
+
+
+def refuse_other_weights(model: TrainedModel, weighted: bool, source: str) -> None:
+    """Raise ValueError for a model that reads weights, where the edges of ``source`` have some and its own had none.
+
+    Likewise where the model was trained with weights and ``source`` has none.
+    """
+    if "weight" in model.spec.edge_columns and model.weighted not in (None, weighted):
+        trained, other = ("weights", "none") if model.weighted else ("no weights", "some")
+        raise ValueError(
+            f"the model was trained on edges with {trained}, {source} has {other}: name their column by --weight, or "
+            "train on edges like these"
+        )
 
 
 def _sampling(strategy: SamplingStrategy | None, filtering: str | None) -> str:

@@ -85,7 +85,8 @@ def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, o
     finally:
         trainer.close()
     columns = manifest.get("tables", {})
-    save_model(output, TrainedModel(trainer.spec, best.state, sampling, manifest["filter"], columns))
+    sampled = sampling, manifest["filter"]
+    save_model(output, TrainedModel(trainer.spec, best.state, *sampled, columns, bool(manifest["weighted"])))
     checkpoints.remove()
     source = "-n NODES -e EDGES" if columns else "-i GRAPH"
     return summary(trainer, best, time.perf_counter() - start, parsed.output, source)

@@ -236,6 +236,24 @@ def test_shards_whose_edges_have_other_columns_than_in_training_are_refused(tmp_
         assert re.search(message, capsys.readouterr().err)
 
 
+def test_a_gcn_is_scored_on_weights_only_if_it_was_trained_on_some(tmp_path, capsys):
+    light = {name: column for name, column in EDGES.items() if name != "weight"}
+    for name, edges in (("weighted", EDGES), ("bare", light)):
+        (tmp_path / name).mkdir()
+        chain(tmp_path / name, "gcn", given_tables=tables(tmp_path / name, edges=edges))
+    capsys.readouterr()
+    for name, other, message in (
+        ("weighted", "bare", "trained on edges with weights, .*bare.* has none: name their column"),
+        ("bare", "weighted", "trained on edges with no weights, .*weighted.* has some"),
+    ):
+        model = ["-m", str(tmp_path / name / "model.safetensors"), "-o", str(tmp_path / "scores")]
+        folder = tmp_path / other
+        files = ["-n", str(folder / "nodes.parquet"), "-e", str(folder / "edges.parquet")]
+        for scored in (files, ["-i", str(folder / "flat")]):
+            assert infer.main([*model, *scored]) == 2
+            assert re.search(message, capsys.readouterr().err)
+
+
 def test_shards_of_another_run_in_the_folder_are_refused(trained, tmp_path, capsys):
     folder, files = trained
     assert flat.main([*files, "-h", "2", "-o", str(tmp_path / "flat"), "--shard-records", "7"]) == 0
