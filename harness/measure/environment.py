@@ -133,7 +133,14 @@ def _kernels(device: str) -> str:
 
 
 def kernels_built() -> bool:
-    """Whether the compiled kernels are on the import path, by their file names: importing them would import torch."""
+    """Whether compiled kernels that this processor can run are on the import path: importing them would import torch.
+
+    Builds for x86 have AVX2, which ``ATEN_CPU_CAPABILITY`` turns off, as ``backends.kernels.extension`` does.
+    """
+    if platform.machine() in ("x86_64", "AMD64"):
+        has_avx2 = processor().instructions >= {"avx2", "fma"}
+        if not has_avx2 or os.environ.get("ATEN_CPU_CAPABILITY") == "default":
+            return False
     return any(any(Path(place).glob("backends/kernels/_native.*.so")) for place in sys.path)
 
 

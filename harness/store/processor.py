@@ -23,7 +23,12 @@ class Processor:
 
     name: str
     generation: str
-    virtual: bool  # whether a hypervisor says that it is there
+    instructions: frozenset[str]  # of x86, as the kernel names them: "avx2"
+
+    @property
+    def virtual(self) -> bool:
+        """Whether a hypervisor says that it is there."""
+        return "hypervisor" in self.instructions
 
     @property
     def title(self) -> str:
@@ -39,8 +44,8 @@ def processor(path: Path = CPUINFO) -> Processor:
         text = ""
     pairs = re.findall(r"^([^:\n]+?)\s*:[ \t]*(.*?)[ \t]*$", text, re.M)
     values = {key: value for key, value in reversed(pairs) if value}
-    virtual = "hypervisor" in values.get("flags", "").split()
-    return Processor(_name(values), _x86_generation(values) or _arm_generation(values), virtual)
+    instructions = frozenset(values.get("flags", "").split())
+    return Processor(_name(values), _x86_generation(values) or _arm_generation(values), instructions)
 
 
 def _name(values: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@ import sys
 
 from harness.measure import environment
 from harness.measure.sources import ROOT
+from harness.store.processor import Processor
 
 
 def test_another_process_of_this_interpreter_describes_the_same_environment():
@@ -24,6 +25,12 @@ def test_only_own_engines_name_their_kernels():
     assert "kernels" in environment.checked("agl", 1)
     assert "kernels" not in environment.checked("pyg", 1)
     assert environment.checked("blocksparse", 1)["kernels"] in ("native", "plain torch")
+
+
+def test_without_avx2_the_kernels_are_plain_torchs(monkeypatch):
+    monkeypatch.setattr(environment.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(environment, "processor", lambda: Processor("old", "", frozenset({"sse4_2"})))
+    assert environment.checked("blocksparse", 1)["kernels"] == "plain torch"
 
 
 def test_on_a_gpu_the_kernels_are_tritons_or_plain_torchs(monkeypatch):
