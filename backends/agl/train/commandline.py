@@ -65,7 +65,8 @@ def main(arguments: list[str] | None = None) -> int:
             result = trained(parsed, settings, shards, output)
         print(result)
     except (ValueError, OSError, RuntimeError, MemoryError) as error:
-        print(f"error: {root_cause(error)}", file=sys.stderr)
+        sentence = str(root_cause(error)).partition("\n")[0]  # the trace of another process stands below it
+        print(f"error: {sentence}", file=sys.stderr)
         return 2 if isinstance(error, ValueError) else 1
     return 0
 

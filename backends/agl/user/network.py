@@ -28,17 +28,20 @@ class UserNetwork(Network):
 
     def forward(self, features: Rows, structure: Any, nodes: Tensor | None = None) -> Tensor:
         """Compute the logits of all output rows of the last layer."""
+        assert isinstance(self.spec, UserModelSpec)
         hidden = dense_rows(features)
-        for layer, edges in zip(self.module.layers, structure, strict=True):
+        for number, (layer, edges) in enumerate(zip(self.module.layers, structure, strict=True)):
             rows, columns = edges.csr.shape
             hidden = prefix(hidden, columns)
-            hidden = layer.receive(prefix(hidden, rows), layer.send(hidden), edges)
+            with self.spec.running(f"layers[{number}].send"):
+                sent = layer.send(hidden)
+            hidden = received(self.spec, number, layer, prefix(hidden, rows), sent, edges)
         return self.logits_of(hidden)
 
     def logits_of(self, hidden: Tensor) -> Tensor:
         """Apply the module's head, if it has one."""
-        head = getattr(self.module, "head", None)
-        return hidden if head is None else head(hidden)
+        assert isinstance(self.spec, UserModelSpec)
+        return logits_of_head(self.spec, getattr(self.module, "head", None), hidden)
 
 
 class UserSlice:
@@ -51,18 +54,37 @@ class UserSlice:
         """Tensors that nodes send along their out-edges, and the embedding that the first ``rows`` keep."""
         assert self.part is not None and isinstance(rows, int)
         embeddings = dense_rows(hidden)
-        sent = self.part.send(embeddings)
+        with self.spec.running(f"layers[{layer}].send"):
+            sent = self.part.send(embeddings)
         return sent if isinstance(sent, dict) else {MESSAGE: sent}, {OWN: prefix(embeddings, rows)}
 
     def receive(self, layer: int, sent: Parts, own: Parts, matrix: LayerMatrix, activation: str = "none") -> Tensor:
         """The layer's output [rows, width]; the user's layer has its activation inside."""
         assert self.part is not None
-        out: Tensor = self.part.receive(own[OWN], sent[MESSAGE] if set(sent) == {MESSAGE} else sent, matrix)
-        return out
+        message = sent[MESSAGE] if set(sent) == {MESSAGE} else sent
+        return received(self.spec, layer, self.part, own[OWN], message, matrix)
 
     def logits_of(self, hidden: Tensor) -> Tensor:
         """Apply the head, if there is one."""
-        return hidden if self.part is None else self.part(hidden)
+        return logits_of_head(self.spec, self.part, hidden)
+
+
+def received(spec: UserModelSpec, number: int, layer: Any, hidden: Tensor, sent: Any, edges: LayerMatrix) -> Tensor:
+    """What a user's layer receives; raises UserModelError where it fails, or returns other rows than in its trial."""
+    name, shape = f"layers[{number}].receive", (edges.csr.shape[0], spec.width_out(number))
+    with spec.running(name):
+        out: Tensor = layer.receive(hidden, sent, edges)
+    if not isinstance(out, Tensor) or out.dtype != torch.float32 or tuple(out.shape) != shape:
+        what = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+        spec.refuse(f"{name} returns {what}: it returns float32 {shape} for these edges, whatever they are")
+    return out
+
+
+def logits_of_head(spec: UserModelSpec, head: Any, hidden: Tensor) -> Tensor:
+    """Apply a user's head, if there is one; raises UserModelError where it fails."""
+    with spec.running("head"):
+        logits: Tensor = hidden if head is None else head(hidden)
+    return logits
 
 
 def user_slices(spec: UserModelSpec, state: State) -> list[UserSlice]:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from backends.memory_errors import is_out_of_memory
 from backends.model import ModelSpec, State
 from datasets.graph import Graph
 
@@ -114,12 +115,14 @@ class UserModelSpec(ModelSpec):
 
     @contextmanager
     def running(self, what: str) -> Iterator[None]:
-        """Name file and line where the user's code fails, as UserModelError."""
+        """Name file and line where the user's code fails, as UserModelError; a want of memory stays what it is."""
         try:
             yield
         except UserModelError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            if is_out_of_memory(error):
+                raise
             lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]
             line = f", line {lines[-1]}" if lines else ""
             reason = " ".join(str(error).split())
@@ -181,7 +184,7 @@ def _module_of(file: str, code: str) -> ModuleType:
     sys.modules[name] = module
     try:
         exec(compile(code, file, "exec"), module.__dict__)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
         line = f", line {lines[-1]}" if lines else ""

@@ -1,5 +1,7 @@
 """A pass of a user's model over three nodes: its widths, what it reads, and whether each node is computed alone."""
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,14 +35,17 @@ def tried(spec: UserModelSpec) -> UserModelSpec:
     """Complete a specification by a pass over three nodes; raises UserModelError for a model that cannot be used."""
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
-        module = spec.build().eval()
+        module, again = spec.build().eval(), spec.build().eval()
         _check_parameters(spec, module)
+        again.load_state_dict(module.state_dict())
         read: set[str] = set()
         hidden, widths = torch.rand(NODES, spec.in_width), [spec.in_width]
-        for number, layer in enumerate(module.layers):
-            hidden = _layer(spec, f"layers[{number}]", layer, hidden, read)
+        for number, (layer, other) in enumerate(zip(module.layers, again.layers, strict=True)):
+            name, inputs = f"layers[{number}]", hidden
+            hidden = _layer(spec, name, layer, inputs, read)
+            _check_alike(spec, name, hidden, _layer(spec, name, other, inputs, read))
             widths.append(hidden.shape[1])
-        _check_logits(spec, module, hidden)
+        _check_alike(spec, "head", *(_logits(spec, one, hidden) for one in (module, again)))
     shapes = tuple((name, tuple(parameter.shape)) for name, parameter in module.named_parameters())
     return replace(spec, widths=tuple(widths), shapes=shapes, reads=tuple(sorted(read)),
                    self_loops=bool(getattr(module, "self_loops", False)))  # fmt: skip
@@ -59,9 +64,18 @@ def _check_parameters(spec: UserModelSpec, module: nn.Module) -> None:
         spec.refuse(f"{buffers[0]} is a buffer, which servers do not exchange: use layers without state (LayerNorm)")
 
 
+def _check_alike(spec: UserModelSpec, name: str, out: Tensor, again: Tensor) -> None:
+    """Refuse a part that computes something else when the model is built again, as training and inference do."""
+    if not _equal(again, out):
+        spec.refuse(
+            f"{name} computes something else when the model is built again: what is drawn at random is a parameter, "
+            "of requires_grad=False where it is not trained"
+        )
+
+
 def _layer(spec: UserModelSpec, name: str, layer: Any, hidden: Tensor, read: set[str]) -> Tensor:
     """Output of a layer on three nodes, one of them without in-edges; computed again for two of them alone."""
-    with spec.running(f"{name}.send"):
+    with spec.running(f"{name}.send"), _kept(spec, f"{name}.send", [hidden]):
         sent, alone = layer.send(hidden), layer.send(hidden[1:2])
     for part, value in _named(sent).items():
         if not str(part).isidentifier():
@@ -71,8 +85,10 @@ def _layer(spec: UserModelSpec, name: str, layer: Any, hidden: Tensor, read: set
             spec.refuse(f"{name}.send returns {what}: it returns a float32 tensor of a row per node, or a dict of some")
         if not _equal(_named(alone).get(part), value[1:2]):
             spec.refuse(f"{name}.send mixes nodes: a node's message may depend on its own embedding alone")
-    with spec.running(f"{name}.receive"):
-        out = layer.receive(hidden, sent, _edges(spec, [0, 1, 2], read))
+    edges = _edges(spec, [0, 1, 2], read)
+    given = [hidden, *_named(sent).values(), *(value for value in vars(edges).values() if isinstance(value, Tensor))]
+    with spec.running(f"{name}.receive"), _kept(spec, f"{name}.receive", given):
+        out = layer.receive(hidden, sent, edges)
         others = [layer.receive(hidden[row : row + 1], sent, _edges(spec, [row], read)) for row in (1, 2)]
     if not isinstance(out, Tensor) or out.dtype != torch.float32 or out.dim() != 2 or len(out) != NODES:
         what = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
@@ -82,14 +98,27 @@ def _layer(spec: UserModelSpec, name: str, layer: Any, hidden: Tensor, read: set
     return out
 
 
-def _check_logits(spec: UserModelSpec, module: nn.Module, hidden: Tensor) -> None:
+@contextmanager
+def _kept(spec: UserModelSpec, what: str, given: Iterable[Tensor]) -> Iterator[None]:
+    """Refuse code that changes what it is given, which may be a file that is mapped for reading."""
+    versions = [tensor._version for tensor in given]
+    yield
+    if versions != [tensor._version for tensor in given]:
+        spec.refuse(
+            f"{what} changes what it is given in place: make a new tensor, as relu(h) does and relu_(h) does not"
+        )
+
+
+def _logits(spec: UserModelSpec, module: nn.Module, hidden: Tensor) -> Tensor:
+    """Output of the head, if there is one, on three nodes."""
     head = getattr(module, "head", None)
-    with spec.running("head"):
+    with spec.running("head"), _kept(spec, "head", [hidden]):
         logits = hidden if head is None else head(hidden)
     if not isinstance(logits, Tensor) or tuple(logits.shape) != (NODES, spec.classes):
         shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         last = "the last layer" if head is None else "head"
         spec.refuse(f"{last} returns {shape} for {NODES} nodes: it returns [nodes, {spec.classes} classes]")
+    return logits
 
 
 def _edges(spec: UserModelSpec, rows: list[int], read: set[str]) -> Edges:

@@ -188,7 +188,7 @@ def test_nodes_send_by_partition_where_their_messages_or_dense_features_do_not_f
     job = InferenceJob(graph, tried(spec), {}, partitions=8)
     engine = LocalInference(job, Workspace(tmp_path, job.identity()))
     engine.map()
-    with pytest.raises(AssertionError, match="all at once"):
+    with pytest.raises(UserModelError, match="all at once"):
         engine.run()  # a small graph sends at once
     monkeypatch.setattr(workspace, "SCRATCH_BYTES", 40 * 4 * 8)  # embeddings of 8 columns fit
     assert engine.run().shape == (40, 3)
@@ -210,6 +210,19 @@ class Net(nn.Module):
 {more}
 model = Net
 """
+
+
+CONSTANT = (
+    LAYER
+    + """
+class Constant(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.random = torch.randn(3)
+    def forward(self, h):
+        return h + self.random
+"""
+)
 
 
 def source_of(layer=LAYER, send="h[:, :3]", receive="sent[: len(h)] * 0 + h[:, :3]", takes="in_width", more="",
@@ -237,6 +250,14 @@ def source_of(layer=LAYER, send="h[:, :3]", receive="sent[: len(h)] * 0 + h[:, :
         (source_of(receive="h[:1, :3]"), r"receive returns torch.float32 \(1, 3\) for 3 rows"),
         (source_of(receive="h[:, :3] @ edges.features"), r"line 7: layers\[0\].receive fails: TypeError"),
         (source_of(receive="h[:, :2]"), r"the last layer returns \(3, 2\) for 3 nodes"),
+        (source_of(send="torch.relu_(h)"), r"layers\[0\].send changes what it is given in place"),
+        (source_of(receive="sent.relu_()[: len(h)] * 0 + h[:, :3]"), r"layers\[0\].receive changes what it is given"),
+        (source_of(receive="h[:, :3] + 0 * edges.degrees.clamp_(min=1)[:, None]"), "receive changes what it is given"),
+        (
+            source_of(more="        self.head = Constant()", layer=CONSTANT),
+            "head computes something else when .* again",
+        ),
+        (source_of(more="import sys\nsys.exit(0)"), "SystemExit"),
         (source_of(more="        self.extra = nn.Linear(2, 2)"), "parameter extra.weight belongs neither to .layers"),
         (source_of(more="        self.head = nn.BatchNorm1d(3)"), "head.running_mean is a buffer"),
         (source_of(more="        self.head = nn.Linear(3, 3).double()"), "parameter head.weight is torch.float64"),
@@ -248,6 +269,21 @@ def test_a_model_that_cannot_be_used_is_refused_in_one_sentence(tmp_path, code, 
     with pytest.raises(UserModelError, match=message) as refusal:
         tried(UserModelSpec("net.py", 2, in_width=5, hidden=4, classes=3, **options))
     assert str(tmp_path / "net.py") in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("strategy", ["local", "sync", "allreduce"])
+def test_what_fails_on_the_data_alone_is_told_in_one_sentence(tmp_path, capsys, strategy):
+    code = NET.replace("LOOPS", "False").replace(
+        "return torch.tanh(", "return [][len(h)] if len(h) > 3 else torch.tanh("
+    )
+    (tmp_path / "net.py").write_text(code)
+    read = [*tables(tmp_path), "--split", "0.8,0.1,0.1", "--edge-features", "g", "--shard-records", "20"]
+    assert flat.main([*read, "-h", "2", "-o", str(tmp_path / "flat")]) == 0
+    workers = [] if strategy == "local" else ["workers=2"]
+    output = ["-o", str(tmp_path / "model.safetensors"), "-t", strategy, "-c", "epochs=1", *workers]
+    assert train.main(["-m", str(tmp_path / "net.py"), "-i", str(tmp_path / "flat"), *output]) in (1, 2)
+    error = capsys.readouterr().err.partition("error: ")[2]
+    assert re.search(r"net.py, line 19: layers\[0\].receive fails: IndexError", error) and error.count("\n") == 1, error
 
 
 def test_what_a_command_gives_that_the_model_does_not_take_is_refused(tmp_path, capsys):
