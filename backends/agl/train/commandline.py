@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 
+import numpy as np
+
 from backends.agl.backend import AglTrainer
 from backends.agl.config import STRATEGIES
 from backends.agl.flat.reader import GraphFeatureReader, sampling_of
@@ -102,16 +104,24 @@ def root_cause(error: BaseException) -> BaseException:
 def train_to_best(
     trainer: AglTrainer, epochs: int, progress: ReportEpoch, checkpoints: Checkpoints | None = None
 ) -> BestEpoch:
-    """Train all epochs, or those after a checkpoint, and return the best; raises ValueError for an infinite loss."""
+    """Train all epochs, or those after a checkpoint, and return the best.
+
+    Raises ValueError for a loss or parameters that are not finite.
+    """
     done, best = (0, BestEpoch({})) if checkpoints is None else checkpoints.read(trainer)
     for epoch in range(done, epochs):
         loss = trainer.epoch(epoch, WorkerClock())
+        rate = f"lower -c rate={trainer.training.rate}"
         if not math.isfinite(loss):
-            raise ValueError(f"the loss of epoch {epoch + 1} is {loss}: lower -c rate={trainer.training.rate}")
+            raise ValueError(f"the loss of epoch {epoch + 1} is {loss}: {rate}")
         validated = trainer.validation_loss()
+        if validated is not None and not math.isfinite(validated):
+            raise ValueError(f"the validation loss of epoch {epoch + 1} is {validated}: {rate}")
         progress(epoch + 1, loss, validated)
         if best.validated is None or validated is None or validated < best.validated:
             best = BestEpoch(trainer.state(), loss, validated, epoch + 1)
+            if not all(np.isfinite(value).all() for value in best.state.values()):
+                raise ValueError(f"parameters of epoch {epoch + 1} are not finite: {rate}")
         if checkpoints is not None:
             checkpoints.write(trainer, epoch + 1, best)
     return best

@@ -187,6 +187,7 @@ MISTAKES = [
     (["-i", "nowhere"], "GraphFlat did not finish there"),
     (["-o", "model.npz"], "model.npz is no .safetensors file"),
     (["-c", "rate=1e30", "epochs=3"], "lower -c rate=1e+30"),
+    (["-c", "rate=1e30", "epochs=1"], "epoch 1 is nan: lower -c rate=1e+30"),
 ]
 
 
