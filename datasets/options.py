@@ -3,9 +3,15 @@
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from typing import Any, TypeVar
+from numbers import Integral, Real
+from typing import Any, TypeVar, get_args, get_type_hints
 
 T = TypeVar("T")
+_KINDS = {bool: (bool, "true or false"), int: (Integral, "a whole number"), float: (Real, "a number")}
+
+
+class OptionError(ValueError):
+    """A value that an option does not allow: the fault of no file."""
 
 
 def unknown_name(kind: str, name: object, allowed: Iterable[str]) -> str:
@@ -17,8 +23,9 @@ def unknown_name(kind: str, name: object, allowed: Iterable[str]) -> str:
 
 
 def options_from(kind: type[T], dataset: str, options: Mapping[str, Any]) -> T:
-    """Build the dataclass of a data set's options; raises ValueError for a name that it lacks."""
+    """Build the dataclass of a data set's options; raises ValueError for a name that it lacks and for a wrong type."""
     check_options(f"option of data set {dataset}", options, [field.name for field in fields(kind)])  # type: ignore[arg-type]
+    check_types(options, get_type_hints(kind))
     return kind(**options)
 
 
@@ -28,3 +35,15 @@ def check_options(kind: str, options: Iterable[str], allowed: Iterable[str]) -> 
     for name in options:
         if name not in allowed:
             raise ValueError(unknown_name(kind, name, allowed))
+
+
+def check_types(options: Mapping[str, Any], types: Mapping[str, Any]) -> None:
+    """Raise OptionError for a value that is not of its option's type, where that is a number or true or false."""
+    for name, value in options.items():
+        allowed = get_args(types[name]) or (types[name],)
+        kind = next((kind for kind in allowed if kind in _KINDS), None)
+        if kind is None or (value is None and type(None) in allowed):
+            continue
+        abstract, words = _KINDS[kind]
+        if not isinstance(value, abstract) or (kind is not bool and isinstance(value, bool)):
+            raise OptionError(f"dataset.options.{name}={value} is not allowed: give {words}")

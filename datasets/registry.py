@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from datasets.fetch import FetchError, Progress, fetch
 from datasets.hashes import combined_sha256, file_sha256
 from datasets.manifest import manifest, trust
-from datasets.options import check_options, unknown_name
+from datasets.options import check_options, check_types, unknown_name
 from datasets.paths import DatasetNotFound, data_folders, dataset_folder, default_cache, find_files
 from datasets.plugins import Plugin, with_plugins
 
@@ -210,8 +210,9 @@ def check_counts(name: str, graph: "Graph") -> None:
 
 
 def _changed_options(name: str, entry: Entry, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that differ from their defaults; raises ValueError for one that the data set lacks."""
+    """Return the options that differ from their defaults; raises ValueError for an unknown one or a wrong type."""
     check_options(f"option of data set {name}", options, entry.options)
+    check_types(options, {option: type(default) for option, default in entry.options.items()})
     return {key: value for key, value in options.items() if value != entry.options[key]}
 
 

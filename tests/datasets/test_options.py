@@ -1,10 +1,13 @@
 """Unknown options and names are refused with the allowed ones and the nearest."""
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from datasets.options import check_options, options_from, unknown_name
+from datasets.registry import load_dataset
 
 
 @dataclass(frozen=True)
@@ -29,3 +32,29 @@ def test_an_unknown_option_is_named_with_the_nearest() -> None:
         unknown_name("order", "metic", ["metis"])
         == "order 'metic' is unknown: allowed are metis; did you mean 'metis'?"
     )
+
+
+@pytest.mark.parametrize(
+    ("dataset", "option", "value", "words"),
+    [
+        ("mesh", "nodes", "many", "a whole number"),
+        ("mesh", "nodes", 1e3, "a whole number"),
+        ("mesh", "missing", True, "a number"),
+        ("uug", "seed", None, "a whole number"),
+        ("lookalike_ppi", "scale", "half", "a number"),
+        ("cit_hep_ph", "features", 1.5, "a whole number"),
+        ("coauthor_cs", "split_seed", "a", "a whole number"),
+        ("archaea", "weights", "no", "true or false"),
+        ("ogbn_proteins", "edge_features", "off", "true or false"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_before_any_file_is_read(
+    dataset: str, option: str, value: Any, words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=f"dataset.options.{option}={value} is not allowed: give {words}"):
+        load_dataset(dataset, {option: value}, tmp_path)
+
+
+def test_a_whole_number_is_a_number_and_none_stands_for_the_default_scale() -> None:
+    assert load_dataset("mesh", {"nodes": 4, "missing": 0}, Path()).nodes == 4
+    assert load_dataset("lookalike_ppi", {"scale": None, "seed": 1}, Path()).nodes
