@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.csr import Csr, index_dtype
-from datasets.options import unknown_name
+from datasets.options import OptionError, unknown_name
 
 LAYOUTS = ("auto", "dense", "sparse")
 SPARSE_SHARE = 0.1  # of entries set, below which features are stored sparse
@@ -116,10 +116,10 @@ def refuse_not_finite(rows: NDArray[np.integer], columns: NDArray[np.integer], v
 def in_layout(features: Features, layout: str) -> Features:
     """Return features as ``dense`` or ``sparse``; ``auto``: sparse where less than 10 % of 64 or more columns are set.
 
-    Raises ValueError for an unknown layout.
+    Raises OptionError for an unknown layout.
     """
     if layout not in LAYOUTS:
-        raise ValueError(unknown_name("dataset.options.features", layout, LAYOUTS))
+        raise OptionError(unknown_name("dataset.options.features", layout, LAYOUTS))
     is_sparse = isinstance(features, SparseFeatures)
     if layout == "auto":
         layout = "sparse" if features.shape[1] >= SPARSE_WIDTH and share_set(features) < SPARSE_SHARE else "dense"

@@ -1,9 +1,6 @@
 """Registry of data sets: their loaders, files and options. numpy is imported only to load one."""
 
 import importlib
-import pickle
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from datasets.fetch import FetchError, Progress, fetch
 from datasets.hashes import combined_sha256, file_sha256
 from datasets.manifest import manifest, trust
-from datasets.options import check_options, check_types, unknown_name
+from datasets.options import OptionError, check_options, check_types, unknown_name
 from datasets.paths import DatasetNotFound, data_folders, dataset_folder, default_cache, find_files
 from datasets.plugins import Plugin, with_plugins
 
@@ -234,10 +231,18 @@ def _downloaded(name: str, entry: Entry, cache: Path, progress: Progress | None)
 
 
 def _read(name: str, entry: Entry, files: Mapping[str, Path], options: Mapping[str, Any]) -> "Graph":
-    """Run a loader; errors that format readers raise for damaged files become ValueError."""
+    """Run a loader; whatever a format's reader raises for damaged files becomes a ValueError that names them.
+
+    Errors of the disk, of memory, of an option and of a package that is not installed stay.
+    """
+    loader = _loader(entry)
     try:
-        graph: Graph = _loader(entry)(name, files, options)
-    except (EOFError, KeyError, pickle.UnpicklingError, zipfile.BadZipFile, zlib.error) as error:
+        graph: Graph = loader(name, files, options)
+    except (OptionError, ImportError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         folder = min(files.values()).parent
         raise ValueError(
             f"{name}: {', '.join(files)} in {folder} cannot be read ({error}): "

@@ -6,6 +6,7 @@ import numpy as np
 
 from datasets.edge_list import directed
 from datasets.graph import SPLITS, Graph
+from datasets.options import OptionError
 from datasets.paths import Files, Options
 from datasets.randomness import hash_ids, stream
 
@@ -35,7 +36,7 @@ def load(name: str, files: Files, options: Options) -> Graph:
 def _drawn_arrays(nodes: int, width: int, seed: int) -> dict[str, Any]:
     """Random features, labels and splits (60 % train); nothing for no features."""
     if width < 0:
-        raise ValueError(f"features={width} is not allowed: a number of features to draw, or 0 for none")
+        raise OptionError(f"features={width} is not allowed: a number of features to draw, or 0 for none")
     if not width:
         return {}
     random = np.random.Generator(np.random.Philox(key=stream(seed, "features")))

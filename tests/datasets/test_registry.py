@@ -1,7 +1,10 @@
 """The registry of data sets: names, options, searched folders, errors of absent and damaged files."""
 
+import pickle
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +17,9 @@ from datasets.graph import Graph
 from datasets.manifest import manifest
 from datasets.paths import DatasetNotFound, dataset_folder
 from datasets.registry import DATASETS, available, check_counts, entry_of, fetch_dataset, load_dataset
+from tests.data import layouts
 from tests.data.server import Behaviour, serving
+from tests.datasets.published.test_planetoid import write_planetoid
 
 ROOT = Path(__file__).resolve().parents[2]
 REAL = [name for name, entry in DATASETS.items() if entry.kind == "real"]
@@ -86,6 +91,40 @@ def test_damaged_files_are_a_value_error_that_names_them(
     np.savez(path, indptr=np.arange(50))
     with pytest.raises(ValueError, match=r"ego_twitter: ego-twitter\.npz in .* cannot be read"):
         load_dataset("ego_twitter", {}, tmp_path)
+
+
+HEADER_CUT_SHORT = b"{'descr': '<i4', 'fortran_order': False, 'shape': (1,"
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "cora": lambda folder: write_planetoid(folder, "cora"),
+    "coauthor_cs": lambda folder: layouts.write_edge_index(folder / "coauthor_cs.npz"),
+    "reddit": layouts.write_reddit,
+    "ogbn_arxiv": lambda folder: layouts.write_ogb(folder, "time", False, np.array([[0], [4], [1], [2]])),
+    "ppi": layouts.write_ppi,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content"),
+    [
+        ("cora", "ind.cora.ty", pickle.dumps({1: [2]}, 2)),
+        ("cora", "ind.cora.test.index", b"\x80"),
+        ("cora", "ind.cora.graph", pickle.dumps({0: [10**7]}, 2)),
+        ("coauthor_cs", "coauthor_cs.npz", b"<html>not found</html>"),
+        ("reddit", "reddit_data.npz", b"\x93NUMPY\x01\x00\x76\x00" + HEADER_CUT_SHORT.ljust(118) + bytes(4)),
+        ("ogbn_arxiv", "raw/edge.csv.gz", b"<html>not found</html>"),
+        ("ppi", "train_graph.json", b"[1, 2]"),
+    ],
+)
+def test_files_with_another_content_are_a_value_error_that_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, file: str, content: bytes
+) -> None:
+    monkeypatch.setenv("HARNESS_DATA", str(tmp_path))
+    WRITERS[name](tmp_path)
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(ValueError, match=f"{name}: .*{re.escape(file)}.* in .* cannot be read .*fetch dataset={name}"):
+        load_dataset(name, {}, tmp_path)
 
 
 def _graph(nodes: int, edges: int, loops: int) -> Graph:
