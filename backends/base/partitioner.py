@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from backends.contract import Clock, Nodes, PartitionTask
+from backends.kernels.extension import require
 from backends.kernels.growing import IN_MEMORY, Storage
 from backends.kernels.partition import Parts, UndirectedGraph
 from backends.registry import BackendConfig
@@ -22,6 +23,8 @@ class GraphPartitioner:
 
     def prepare(self, graph: Graph, task: PartitionTask, clock: Clock) -> None:
         """Take over the graph and the task; all work is in the timed call."""
+        if self.reads_edges:
+            require("edges are read as an undirected graph")
         torch.set_num_threads(task.threads)
         self.graph, self.task = graph, task
 

@@ -99,9 +99,9 @@ def _assigned(graph: TypedGraph, task: PartitionTask, options: AssignOptions, sh
     engine.task = task
 
     with tempfile.TemporaryDirectory(dir=options.workspace) as folder:
-        with shown.phase("undirected graph"):
-            undirected = _undirected(graph, task, storage_of(options.memory, Path(folder)))
         try:
+            with shown.phase("undirected graph"):
+                undirected = _undirected(graph, task, storage_of(options.memory, Path(folder)))
             parts: Parts = engine.assign(undirected, shown)
         except Unsupported as error:
             raise ValueError(str(error)) from error

@@ -14,6 +14,7 @@ from backends.distpart.dispatch.metadata import part_folder
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.dispatch.part import ORIGINAL_EDGES
 from backends.distpart.typed_graph import typed_graph
+from backends.kernels.extension import require
 from backends.registry import BackendConfig
 from datasets.graph import Graph
 from datasets.partition.dgl_format import read_tensors
@@ -30,6 +31,8 @@ class DistDispatcher:
 
     def prepare(self, graph: Graph, task: PartitionTask, clock: Clock) -> None:
         """Take over the graph and the task; all work is in the timed call."""
+        if self.config.method != "random":
+            require("edges are read as an undirected graph")
         torch.set_num_threads(task.threads)
         self.graph, self.stored, self.task = graph, typed_graph(graph), task
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch  # its OpenMP runtime is the one that the extension shares, so it must be loaded first
 
+from backends.contract import Unsupported
+
 SOURCES = Path(__file__).parent / "cpp"
 
 _X86 = ("x86_64", "AMD64")
@@ -58,6 +60,20 @@ def digest_of(sources: Path) -> str | None:
 
 
 extension: Any = _load()
+
+
+class KernelsMissing(Unsupported, RuntimeError):
+    """Raised for what the compiled kernels alone do, where none are built that this processor can run."""
+
+    status = "unsupported"  # of the cell
+
+
+def require(subject: str) -> None:
+    """Refuse what only the extension does; ``subject`` begins the sentence."""
+    if extension is None:
+        raise KernelsMissing(
+            f"{subject} by the compiled kernels only: `make setup` or `pip install -e .` builds them (for AVX2 on x86)"
+        )
 
 
 def arrays(*tensors: torch.Tensor | None) -> list[Any]:

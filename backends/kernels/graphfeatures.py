@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.kernels.extension import extension, workers
+from backends.kernels.extension import extension, require, workers
 from backends.kernels.neighbourhood import Neighbourhood, reaches
 from datasets.csr import Csr, index_dtype
 from datasets.features import Features, SparseFeatures
@@ -185,11 +185,8 @@ class _SetFeatures:
 
 @contextmanager
 def _named_errors() -> Iterator[None]:
-    """Raise RuntimeError without the extension; turn its errors into CorruptRecord with the record's number."""
-    if extension is None:
-        raise RuntimeError(
-            "GraphFeatures are read by the compiled kernels only: pip install -e . builds them (for AVX2 on x86)"
-        )
+    """Raise KernelsMissing without the extension; turn its errors into CorruptRecord with the record's number."""
+    require("GraphFeatures are read")
     try:
         yield
     except ValueError as error:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.kernels.extension import extension, threads
+from backends.kernels.extension import extension, require, threads
 from backends.kernels.graphfeatures import Strings
 
 TYPES = {"BYTE_ARRAY": 0, "INT64": 8, "FLOAT": 4}
@@ -37,10 +37,7 @@ class UncompressedParquet:
 
     def _bounds_of(self, name: str, kind: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Starts and ends of a column's strings, or of the values of each page, in the file."""
-        if extension is None:
-            raise RuntimeError(
-                "shards are read by the compiled kernels only: pip install -e . builds them (for AVX2 on x86)"
-            )
+        require("shards are read")
         schema = self.metadata.schema
         places = [place for place in range(len(schema)) if schema.column(place).path.split(".")[0] == name]
         if not places:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.kernels.extension import extension
+from backends.kernels.extension import extension, require
 from backends.kernels.growing import IN_MEMORY, EdgeFile, Storage
 from datasets.csr import Csr
 
@@ -198,6 +198,7 @@ def numbered(labels: Parts) -> Parts:
 
 
 def _refuse_nodes(nodes: int) -> None:
+    require("edges are read as an undirected graph")
     if nodes > MOST_NODES:
         raise ValueError(f"the graph has {nodes} nodes: a partition takes at most {MOST_NODES}")
 

@@ -20,6 +20,7 @@ from backends.agl.flat.write_rate import write_rates
 from backends.agl.graphfeature import decode
 from backends.batches import BatchPlan
 from backends.contract import Clock, GraphFeature, Sampling, Unsupported
+from backends.kernels.extension import require
 from backends.model import ModelSpec, TrainingSpec
 from datasets.graph import Graph
 
@@ -34,6 +35,7 @@ class AglFlattener:
         """Check the job, compute sampling column and degrees; ``flatten`` to disk computes them again each time."""
         if (self.config.run_on, self.config.sink) == ("ray", "none"):
             raise Unsupported("GraphFlat on Ray stores shards: backend.sink=disk with backend.run_on=ray")
+        require("GraphFeatures are read")
         if self.config.sparse == "false":
             graph = graph.with_dense_features("backend.sparse=false")
         self.graph, self.targets = graph, np.sort(np.concatenate(plan.targets(0)))

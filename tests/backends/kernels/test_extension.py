@@ -56,3 +56,14 @@ def test_the_narrower_build_passes_too():
         cwd=ROOT, env=os.environ | {"ATEN_CPU_CAPABILITY": "avx2"}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-4000:]
+
+
+def test_a_partition_without_the_extension_is_refused_in_a_sentence():
+    build = "import numpy as np; from backends.kernels.partition import UndirectedGraph; from datasets.csr import Csr; "
+    build += "UndirectedGraph.of(Csr(np.array([0, 1]), np.array([0]), (1, 1)), np.ones((1, 1), np.int64), 1)"
+    said = (
+        f"from harness.launcher.failure import status_of\ntry:\n {build}\nexcept Exception as e:\n print(*status_of(e))"
+    )
+    environment = os.environ | {"ATEN_CPU_CAPABILITY": "default"}
+    done = subprocess.run([sys.executable, "-c", said], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert platform.machine() not in ("x86_64", "AMD64") or done.stdout.startswith("unsupported edges"), done.stderr
