@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from backends.contract import Nodes
 from datasets.csr import Csr, csr_from_edges
 from datasets.features import in_layout
-from datasets.graph import Graph
+from datasets.graph import MISSING, Graph
 from harness.planning.schema import RunConfig
 
+ISOLATED, UNLABELLED, PARTLY_LABELLED = 3, 6, 9  # of the small graph, all in the training split
 BLOCK = 1024
 SLICE_NODES = 4096
 SLICE_EDGES = 40_000
@@ -21,22 +22,32 @@ SLICE_FEATURES = 1 << 24  # numbers in the features of a slice, which the defini
 def small_graph(
     task: str, classes: int, *, weighted: bool, nodes: int = 60, width: int = 12, edge_width: int = 0
 ) -> Graph:
-    """A fixed asymmetric graph with a hub (node 0), an isolated node (the last) and parallel edges."""
+    """A fixed asymmetric graph with a hub (node 0), an isolated node, parallel edges, and a node without a label.
+
+    These nodes are among the first of the training split, so that the batches that are compared hold them. Of several
+    labels another node lacks one.
+    """
     random = np.random.Generator(np.random.Philox(key=17))
     connected = nodes - 1
     source, destination = random.integers(0, connected, 4 * nodes), random.integers(0, connected, 4 * nodes)
     hub = np.arange(1, connected)
     source = np.concatenate((source, hub, source[:10]))
     destination = np.concatenate((destination, np.zeros(len(hub), dtype=np.int64), destination[:10]))
+    for ends in (source, destination):  # the last node, which has no edge so far, changes places
+        ends[ends == ISOLATED] = connected
     no_loop = source != destination
     csr = csr_from_edges(source[no_loop], destination[no_loop], (nodes, nodes))
     classes = min(max(classes, 2), 8)
     label_sets = (random.random((nodes, classes)) < 0.4).astype(np.int8)
+    labels = label_sets if task == "multilabel" else random.integers(0, classes, nodes)
+    labels[UNLABELLED] = MISSING
+    if task == "multilabel":
+        labels[PARTLY_LABELLED, 0] = MISSING
     return Graph(
         "small graph",
         csr,
         features=random.standard_normal((nodes, width)).astype(np.float32),
-        labels=label_sets if task == "multilabel" else random.integers(0, classes, nodes),
+        labels=labels,
         split=(np.arange(nodes) % 3).astype(np.int8),
         classes=classes,
         task="multilabel" if task == "multilabel" else "multiclass",

@@ -18,8 +18,17 @@ def test_the_small_graph_is_awkward(weighted):
     assert len(edges) < graph.csr.nnz, "parallel edges"
     assert any((b, a) not in edges for a, b in edges), "asymmetric"
     assert graph.csr.in_degrees[0] > 5 * np.median(graph.csr.in_degrees), "a hub"
-    assert graph.csr.in_degrees[-1] == 0 and graph.nodes - 1 not in graph.csr.indices, "an isolated node"
     assert (graph.edge_weights is not None) == weighted
+
+
+@pytest.mark.parametrize("task", ["multiclass", "multilabel"])
+def test_special_nodes_are_among_the_first_that_are_trained(task):
+    graph = small_graph(task, 4, weighted=False)
+    split = np.flatnonzero(graph.split == 0)[:5]
+    isolated = [node for node in split if graph.csr.in_degrees[node] == 0 and node not in graph.csr.indices]
+    assert len(isolated) == 1 and isolated[0] in graph.nodes_of("train")[:2], "an isolated node"
+    assert len(np.setdiff1d(split, graph.nodes_of("train"))) == 1, "a node without a label"
+    assert task == "multiclass" or (graph.labels[graph.nodes_of("train")[:5]] == -1).sum() == 1, "a missing entry"
 
 
 @given(st.integers(1, 3), st.integers(1, 60), st.integers(20, 4000))
@@ -35,7 +44,7 @@ def test_slices_hold_their_targets_and_stay_small(hops, count, edges):
 
 def test_a_whole_neighbourhood_gives_targets_the_logits_of_the_whole_graph():
     graph = small_graph("multiclass", 4, weighted=False, nodes=400)
-    targets = graph.nodes_of("train")[:3]
+    targets = graph.nodes_of("train")[2:5]
     nodes = neighbourhood(graph, targets, 2)
     spec = ModelSpec("sage", 2, graph.width, 8, 4)
     state = initial_state(spec, 0)
