@@ -160,7 +160,9 @@ class LayeredNetwork(Network):
         """Options of a layer's attention; a batch's edges without ids would share masks by position, so they draw."""
         dropout = self.settings.attention_dropout if self.training else 0.0
         has_ids = dropout > 0 and matrix.csr.edge_ids is not None
-        seed = attention_key(self.settings.seed, self.epoch, layer) if has_ids else None
+        seed: Any = attention_key(self.settings.seed, self.epoch, layer) if has_ids else None
+        if dropout > 0 and seed is None and self.generator is not None:
+            seed = int(torch.randint(1 << 62, (), generator=self.generator))
         options = {"slope": self.spec.slope, "dropout": dropout, "seed": seed, "row_parallel": self.row_parallel}
         return options | {"score_edge": self._edge_scores(layer, matrix)}
 

@@ -24,6 +24,7 @@ from backends.batches import BatchPlan
 from backends.contract import Floats, Nodes
 from backends.model import ModelSpec, State, TrainingSpec
 from datasets.graph import Graph
+from datasets.randomness import stream
 
 JOB = "job.pickle"
 
@@ -147,6 +148,14 @@ class TrainingWorker:
         else:
             self.exchange = ServerExchange(model, self.layout, self.servers, self.rank)
         self.trainer.optimizer = self.exchange
+        self.draw_for(0)
+
+    def draw_for(self, epoch: int) -> None:
+        """Draw dropout from seed, rank and epoch alone: it repeats after a restart, whatever the other workers draw."""
+        key = stream(self.trainer.training.seed, f"worker's epoch {epoch}")
+        self.trainer.model.generator = torch.Generator().manual_seed(key)
+        if self.servers is None:  # a process of its own
+            torch.manual_seed(key)
 
     def _weigh(self, batch: Batch) -> None:
         """Weight the gradient of a batch by its number of labels."""
@@ -155,6 +164,7 @@ class TrainingWorker:
 
     def epoch(self, index: int, first: int) -> dict[str, Any]:
         """Train epoch ``index``, whose first step is number ``first``; returns a ``WorkerReport`` as a dictionary."""
+        self.draw_for(index)
         skipped = 0
         if self.servers is not None:
             self.exchange.next_step = max(first, self.servers.next_step(self.rank))

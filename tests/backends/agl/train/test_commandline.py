@@ -287,7 +287,7 @@ def test_a_killed_training_goes_on_after_its_last_checkpoint(tmp_path, monkeypat
 def test_a_killed_training_of_many_workers_goes_on_too(tmp_path, monkeypatch, strategy):
     graph = awkward_graph(4)
     monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
-    settings = ["epochs=5", "batch_size=5", "dropout=0.3", "workers=2", "staleness=1"]
+    settings = ["epochs=5", "batch_size=5", "dropout=0.3", "attention_dropout=0.3", "workers=2", "staleness=1"]
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
         shards_of(tmp_path / name / "shards", graph, "uniform(3)", records=7)
