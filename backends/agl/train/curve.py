@@ -35,15 +35,17 @@ def speedup_rows(
     measurements, and with each of the assumed ``networks`` (``bandwidth`` in bytes per second, ``latency`` in seconds).
     ``model_error`` is the error of the model with a machine per worker, ``shared_error`` with all workers on one
     machine, where computation and exchanges take ``compute_shared`` and ``exchange_shared`` times as long as for one
-    worker, by the workers' own clocks. Raises ValueError without a run of one worker.
+    worker, by the workers' own clocks. Raises ValueError without records of servers, or a run of one worker.
     """
     served = [record for record in records if record["status"] == "ok" and record["facts"].get("servers")]
+    if not served:
+        raise ValueError("no record has parameter servers: measure backend.strategy=sync, async or bounded")
     rows: list[dict[str, Any]] = []
-    for strategy in sorted({record["config"]["backend"]["strategy"] for record in served}):
+    for strategy, staleness in sorted({_rules_of(record) for record in served}):
         runs = {
             record["config"]["backend"]["workers"]: record
             for record in served
-            if record["config"]["backend"]["strategy"] == strategy
+            if _rules_of(record) == (strategy, staleness)
         }
         if 1 not in runs:
             raise ValueError(f"no record of strategy={strategy} has workers=1: measure one, it calibrates the model")
@@ -52,16 +54,25 @@ def speedup_rows(
         for workers, epoch in seconds.items():
             row = {"strategy": strategy, "workers": workers, "seconds": epoch, "speedup": seconds[1] / epoch}
             factors = sharing_factors(runs[1]["facts"], runs[workers]["facts"])
-            shared_error = predicted_seconds(with_sharing(model, factors), workers, strategy) / epoch - 1
-            row |= {"kind": "measured", "model_error": predicted_seconds(model, workers, strategy) / epoch - 1}
+            alone, shared = (
+                predicted_seconds(one, workers, strategy, staleness) for one in (model, with_sharing(model, factors))
+            )
+            shared_error = shared / epoch - 1
+            row |= {"kind": "measured", "model_error": alone / epoch - 1}
             rows.append(
                 row | {"compute_shared": factors[0], "exchange_shared": factors[1], "shared_error": shared_error}
             )
         larger = replace(model, batches=batches or model.batches)
         for network in (NO_NETWORK, *(ClusterNetwork(**options) for options in networks)):
-            modelled = speedup_curve(larger, WORKERS, strategy, network)
+            modelled = speedup_curve(larger, WORKERS, strategy, network, staleness)
             rows += [{"strategy": strategy, **row, "slope": slope(modelled)} for row in modelled]
     return rows
+
+
+def _rules_of(record: Mapping[str, Any]) -> tuple[str, int]:
+    """The strategy of a record, and the staleness of one that is bounded."""
+    config = record["config"]["backend"]
+    return config["strategy"], config["staleness"] if config["strategy"] == "bounded" else 0
 
 
 def main(arguments: list[str] | None = None) -> int:

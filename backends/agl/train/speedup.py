@@ -153,14 +153,18 @@ def residence_time(think: float, served: float, workers: float) -> float:
 
 
 def speedup_curve(
-    measured: Calibration, workers: Sequence[int], strategy: str = "async", network: ClusterNetwork = NO_NETWORK
+    measured: Calibration,
+    workers: Sequence[int],
+    strategy: str = "async",
+    network: ClusterNetwork = NO_NETWORK,
+    staleness: int = 0,
 ) -> list[dict[str, float | str]]:
     """Model: seconds and speed-up for each number of workers, in rows that name the assumed network."""
-    alone = predicted_seconds(measured, 1, strategy, network=network)
+    alone = predicted_seconds(measured, 1, strategy, staleness, network)
     assumed = "no network" if network == NO_NETWORK else str(network)
     rows: list[dict[str, float | str]] = []
     for count in workers:
-        seconds = predicted_seconds(measured, count, strategy, network=network)
+        seconds = predicted_seconds(measured, count, strategy, staleness, network)
         row: dict[str, float | str] = {"workers": count, "seconds": seconds, "speedup": alone / seconds}
         rows.append(row | {"kind": "model", "network": assumed})
     return rows

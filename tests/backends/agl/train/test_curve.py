@@ -2,7 +2,7 @@
 
 import json
 
-from backends.agl.train.curve import main
+from backends.agl.train.curve import main, speedup_rows
 from backends.agl.train.worker import WorkerClock
 from tests.backends.agl.train.test_parameter_server import prepared
 
@@ -38,3 +38,16 @@ def test_records_without_one_worker_are_refused(tmp_path, capsys):
     path.write_text(json.dumps(record_of(2)))
     assert main([str(path)]) == 2
     assert "workers=1" in capsys.readouterr().err
+    path.write_text(json.dumps(record_of(2, servers=[])))
+    assert main([str(path)]) == 2
+    assert "no record has parameter servers" in capsys.readouterr().err
+
+
+def test_bounded_workers_are_modelled_as_far_ahead_as_they_may_be():
+    record = record_of(1)
+    rows = {}
+    for strategy, staleness in (("sync", 2), ("async", 2), ("bounded", 0), ("bounded", 2)):
+        config = {"backend": {"strategy": strategy, "workers": 1, "staleness": staleness}}
+        rows[strategy, staleness] = [row["seconds"] for row in speedup_rows([record | {"config": config}], 100)[1:]]
+    assert rows["sync", 2] != rows["async", 2]
+    assert rows["bounded", 0] == rows["sync", 2] and rows["bounded", 2] == rows["async", 2]
