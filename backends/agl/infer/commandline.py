@@ -230,17 +230,17 @@ def by_rounds(
     job: InferenceJob, settings: InferSettings, output: Path, progress: Progress
 ) -> tuple[Any, dict[str, Any]]:
     """Run or resume GraphInfer, whose rounds are saved in ``output/work``."""
-    if needs_table(job.sampling, job.filtering):
-        folder = claimed(output) / "source"
-        job = replace(job, table=Source.build(job.graph, job.sampling, job.filtering, folder).table)
+    source, on_ray = claimed(output) / "source", settings.run_on == "ray"
+    if on_ray or needs_table(job.sampling, job.filtering):
+        job = replace(job, table=Source.build(job.graph, job.sampling, job.filtering, source).table)
     for layer in range(job.spec.layers):
         job.in_edges(np.empty(0, dtype=np.int64), layer)  # raises for an impossible sampling before a file is written
     space = Workspace(claimed(output) / "rounds", job.identity(), settings.unmap)
-    if settings.run_on == "ray":
+    if on_ray:
         from backends.agl.infer.distributed import infer_with_ray
 
         joined = Cluster(settings.address or None, settings.store or None)
-        return infer_with_ray(job, settings.hub_threshold, progress, space, joined)
+        return infer_with_ray(job, settings.hub_threshold, progress, space, joined, source)
     announce(forecast(job, output))
     inference = LocalInference(job, space, progress)
     inference.map()

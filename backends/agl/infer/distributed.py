@@ -28,23 +28,31 @@ Floats = NDArray[np.float32]
 
 
 def infer_with_ray(
-    job: InferenceJob, hub: int, progress: Progress, space: Workspace | None = None, joined: Cluster | None = None
+    job: InferenceJob,
+    hub: int,
+    progress: Progress,
+    space: Workspace | None = None,
+    joined: Cluster | None = None,
+    source: Path | None = None,
 ) -> tuple[Floats, dict[str, Any]]:
     """Score the job's targets, [targets, classes]; nodes of more than ``hub`` in-edges are ranked in pieces.
 
     With a ``space`` every round is saved there, and the run resumes after the last finished one, also of a local run.
     Machines of a ``joined`` cluster find the graph in its store, and no round is saved. Without one Ray is started
-    where it does not run yet, in a temporary folder, and stopped again.
+    where it does not run yet, in a temporary folder, and stopped again. ``source`` is the folder where
+    ``Source.build`` wrote the job's table; it is built here where none is given.
     """
     joined = joined or Cluster()
     folder = Path(tempfile.mkdtemp(prefix="graphinfer-"))
     ray = cluster.acquire(joined.address)
     try:
-        job = replace(job, table=Source.build(job.graph, job.sampling, job.filtering, folder).table)
+        if source is None:
+            source = folder
+            job = replace(job, table=Source.build(job.graph, job.sampling, job.filtering, source).table)
         identity = hashlib.sha256(json.dumps(job.identity(), sort_keys=True).encode()).hexdigest()
-        with joined.publishing(ray, folder, identity) as place:
-            source = folder if place is None else f"{place}/source"
-            return InferenceRounds(RayExecutor(ray), job, source, hub, progress, None if place else space).run()
+        with joined.publishing(ray, source, identity) as place:
+            found = source.resolve() if place is None else f"{place}/source"
+            return InferenceRounds(RayExecutor(ray), job, found, hub, progress, None if place else space).run()
     finally:
         cluster.release()
         shutil.rmtree(folder, ignore_errors=True)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.flat.source import Source
-from backends.agl.infer import hubs
+from backends.agl.infer import commandline, hubs
 from backends.agl.infer.distributed import InferenceRounds, infer_with_ray
 from backends.agl.infer.job import InferenceJob
 from backends.agl.infer.workspace import Workspace
@@ -34,6 +34,7 @@ from tests.backends.agl.infer.test_infer import (
     killed_in,
     model_on,
 )
+from tests.backends.agl.test_chain import chain, scores_of
 from tests.graphs import awkward_graph
 
 EXECUTORS = ["inline", pytest.param("ray", marks=pytest.mark.needs_ray)]
@@ -161,3 +162,16 @@ def processes_naming(text):
         except OSError:
             continue
     return processes
+
+
+@pytest.mark.needs_ray
+def test_the_command_builds_the_table_of_its_edges_once(tmp_path, monkeypatch):
+    files = chain(tmp_path, "gcn", "-s", "weighted(by=weight, limit=3)")
+    build, built = Source.build, []
+    monkeypatch.setattr(Source, "build", lambda *given: built.append(given[-1]) or build(*given))
+    for run_on in ("local", "ray"):
+        output = ["-m", str(tmp_path / "model.safetensors"), *files, "-o", str(tmp_path / run_on)]
+        assert commandline.main([*output, "-c", f"run_on={run_on}", "partitions=3"]) == 0
+    assert built == [tmp_path / run_on / "work" / "source" for run_on in ("local", "ray")]
+    here, there = (scores_of(tmp_path / run_on) for run_on in ("local", "ray"))
+    assert all(np.allclose(here[node], there[node], atol=1e-5) for node in here)
