@@ -52,16 +52,30 @@ def run(plan: Plan) -> int:
             complain(failure, FAILED)
         if not ready:
             raise UsageError("nothing to run: no group has its graph")
-        measure(plan, ready, prepared)
+        measured = measure(plan, ready, prepared)
         plan.find_records()
+        failures += not_counted(measured, plan.groups)
     else:
         print(f"nothing to run: all {len(plan.groups)} groups are finished in {plan.results}; retry=all repeats them")
     print_table(plan)
     return FAILED if failures else exit_code(plan.groups)
 
 
-def measure(plan: Plan, groups: Sequence[Group], prepared: dict[str, PreparedGraph]) -> None:
-    """Run groups, show their progress, and hand their records to the tracker."""
+def not_counted(measured: Iterable[dict[str, Any]], groups: Iterable[Group]) -> list[str]:
+    """Say which of the new records are no records of their group: those of code or data that are not today's."""
+    counted = {record.get("run") for group in groups for _, record in group.stored()}
+    lost = [record for record in measured if record["run"] not in counted]
+    if not lost:
+        return []
+    what = f"{len(lost)} new records do not count, as they are not of the code and data that lie here now"
+    messages = sorted({record["message"] for record in lost if record.get("message")})
+    sentence = f"{what}: {'; '.join(messages) or 'it changed meanwhile, measure again'}"
+    complain(sentence, FAILED)
+    return [sentence]
+
+
+def measure(plan: Plan, groups: Sequence[Group], prepared: dict[str, PreparedGraph]) -> list[dict[str, Any]]:
+    """Run groups, show their progress, hand their records to the tracker and return them."""
     from harness.terminal.progress import RunProgress
     from harness.track.deferred import DeferredTracker
 
@@ -72,7 +86,9 @@ def measure(plan: Plan, groups: Sequence[Group], prepared: dict[str, PreparedGra
             progress(event)
             tracker(event)
 
-        run_groups(plain_groups(groups, plan.machine, prepared), plan.results, on_event=on_event, wait=plan.config.wait)
+        return run_groups(
+            plain_groups(groups, plan.machine, prepared), plan.results, on_event=on_event, wait=plan.config.wait
+        )
 
 
 def check_writable(results: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from harness.planning.compose import compose_one
 from harness.planning.config import load
 from harness.planning.plan import find_group_records
-from harness.run import exit_code
+from harness.run import exit_code, main
 from tests.harness.planning.test_plan import MACHINE, config, groups, write
 
 
@@ -33,3 +33,16 @@ def test_a_missing_engine_among_others_is_no_failure(tmp_path: Path) -> None:
     write(group, tmp_path, ["ok", "not_installed"])
     group.records = find_group_records(group, tmp_path, MACHINE)
     assert exit_code([group]) == 0
+
+
+def test_records_of_code_that_is_not_todays_are_told_and_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("harness.planning.plan.is_current", lambda environment: False)
+    dummy = ["backend=dummy", "backend.fail=raise", "launcher=inline", "measure=few", "measure.limits=false"]
+    assert main([*dummy, "dataset=uug", "dataset.options.nodes=500", "model=sage", f"results={tmp_path / 'r'}"]) == 1
+    assert (
+        "1 new records do not count, as they are not of the code and data that lie here now: "
+        in capsys.readouterr().err
+    )
