@@ -1,9 +1,9 @@
 """A trained model as a ``.safetensors`` file: its parameters, and how its neighbourhoods and tables were read."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy
 from backends.agl.infer.slices import check_state, read_state
 from backends.agl.user.specification import UserModelError, UserModelSpec
 from backends.model import ModelSpec, State
+from datasets.tables.options import TableOptions
 
 KEY = "agl"  # of the file's metadata
 
@@ -90,17 +91,29 @@ def read_model(path: Path, code: Path | None = None) -> TrainedModel | None:
         return None
     try:
         facts = json.loads(text)
-        spec, strategy = _spec_of(facts["spec"], path, code), _with_tuples(facts["strategy"])
-        sampled = SamplingStrategy(**strategy), facts["filter"]
-        model = TrainedModel(spec, state, *sampled, facts["tables"], facts.get("weighted"))
+        spec, strategy = _spec_of(facts["spec"], path, code), SamplingStrategy(**_with_tuples(facts["strategy"]))
+        model = TrainedModel(spec, state, strategy, facts["filter"], facts["tables"], facts.get("weighted"))
+        draws = facts["draws"]
+        for part in (spec, strategy, model):
+            _check_kinds(part)
+        TableOptions(**model.tables)  # raises for a name that is none of its own
     except UserModelError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"the metadata of {path} are damaged ({error}): train the model again") from error
-    if facts["draws"] != DRAWS and strategy["method"] != "full":
-        raise ValueError(f"{path} was trained on samples of version {facts['draws']}, these are {DRAWS}: train again")
+    if draws != DRAWS and strategy.method != "full":
+        raise ValueError(f"{path} was trained on samples of version {draws}, these are {DRAWS}: train again")
     check_state(model.spec, state, str(path))
     return model
+
+
+def _check_kinds(values: Any) -> None:
+    """Raise TypeError for a field of a dataclass that holds a value of another kind, as an edited file does."""
+    for one in fields(values):
+        origin, value = get_origin(one.type), getattr(values, one.name)
+        kind: Any = origin if origin in (tuple, dict) else int | float if one.type is float else one.type
+        if not isinstance(value, kind):
+            raise TypeError(f"{one.name} is {value!r}")
 
 
 def _with_tuples(options: dict[str, Any]) -> dict[str, Any]:

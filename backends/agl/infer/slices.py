@@ -67,7 +67,7 @@ def read_state(path: Path) -> State:
         raise ValueError(f"there is no file {path}: give the .safetensors that scenario.save_state wrote")
     try:
         state = load_file(path)
-    except (SafetensorError, ValueError, OSError) as error:
+    except (SafetensorError, ValueError, OSError, TypeError) as error:  # numpy has not every type of the format
         raise ValueError(f"{path} is no complete .safetensors file ({error}): save the model again") from error
     return {name: value.astype(np.float32) for name, value in state.items()}
 

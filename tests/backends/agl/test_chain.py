@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import csv, parquet
 from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
 
 from backends.agl.flat import commandline as flat
 from backends.agl.infer import commandline as infer
@@ -220,6 +221,30 @@ def test_a_model_file_says_how_it_was_trained_and_damage_is_named(trained, tmp_p
     (tmp_path / "model.safetensors").write_bytes(data)
     assert infer.main(["-m", str(tmp_path / "model.safetensors"), *files, "-o", str(tmp_path / "out")]) == 2
     assert "the metadata of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("spec", {"layers": "2"}),
+        ("spec", {"slope": None}),
+        ("strategy", {"seed": "q"}),
+        ("tables", {"column": "x"}),
+        (None, {"tables": [1]}),
+        (None, {"filter": 3}),
+        (None, {"draws": None}),
+    ],
+)
+def test_an_edited_model_file_is_refused_in_one_sentence(trained, tmp_path, capsys, part, change):
+    folder, files = trained
+    with safe_open(folder / "model.safetensors", "numpy") as file:
+        facts = json.loads(file.metadata()["agl"])
+    (facts if part is None else facts[part]).update(change)
+    if change == {"draws": None}:
+        del facts["draws"]
+    save_file(load_file(folder / "model.safetensors"), tmp_path / "model.safetensors", {"agl": json.dumps(facts)})
+    assert infer.main(["-m", str(tmp_path / "model.safetensors"), *files, "-o", str(tmp_path / "out")]) == 2
+    assert re.search("the metadata of .* are damaged .*: train the model again\n$", capsys.readouterr().err)
 
 
 def test_shards_whose_edges_have_other_columns_than_in_training_are_refused(tmp_path, capsys):
