@@ -31,6 +31,8 @@ def prepared_trainer(model: str, folder: Path, strategy: str, settings: TrainSet
     targets, sampling = labelled_targets(reader), sampling_of(reader)
     spec = spec_of(model, reader, sampling, targets.classes, settings)
     refuse_unused_columns(spec, sampling, reader.manifest["filter"], reader.edge_columns, str(folder))
+    if settings.decay and strategy != "local" and isinstance(spec, UserModelSpec):
+        refuse_frozen_parameters(spec, strategy)
     if settings.servers and strategy not in ("local", "allreduce"):
         cluster.require(f"-t {strategy} with -c servers={settings.servers}", "-c servers=0")
     training = TrainingSpec(**{name: getattr(settings, name) for name in TRAINING})
@@ -76,6 +78,16 @@ def spec_of(
     name = Path(model.partition(":")[0]).name
     options = shape | edges | dropout | code_of(model)
     return tried(UserModelSpec(name, hops, width, classes=classes, fanouts=fanouts, **options))
+
+
+def refuse_frozen_parameters(spec: UserModelSpec, strategy: str) -> None:
+    """Raise ValueError for a parameter that is not trained, which many workers would let decay with the others."""
+    frozen = [name for name, parameter in spec.build().named_parameters() if not parameter.requires_grad]
+    if frozen:
+        spec.refuse(
+            f"parameter {frozen[0]} has requires_grad=False, and -t {strategy} lets all parameters decay: leave out "
+            "-c decay, or give -t local"
+        )
 
 
 def refuse_unused_settings(spec: ModelSpec, stated: list[str]) -> None:

@@ -313,6 +313,23 @@ def test_what_a_command_gives_that_the_model_does_not_take_is_refused(tmp_path, 
         assert not (tmp_path / "other.safetensors").exists() and not (tmp_path / "o").exists()
 
 
+@pytest.mark.parametrize("strategy", ["local", "sync", "allreduce"])
+def test_a_parameter_that_is_not_trained_stays_as_it_is(tmp_path, capsys, strategy):
+    frozen = "self.scale = nn.Parameter(torch.ones(1), requires_grad=False)"
+    code = NET.replace("LOOPS", "False").replace("self.score =", f"{frozen}\n        self.score =")
+    (tmp_path / "net.py").write_text(code.replace("return torch.tanh(", "return self.scale * torch.tanh("))
+    read = [*tables(tmp_path), "--split", "0.8,0.1,0.1", "--edge-features", "g", "--shard-records", "20"]
+    assert flat.main([*read, "-h", "2", "-o", str(tmp_path / "flat")]) == 0
+    workers = [] if strategy == "local" else ["workers=2"]
+    for decay in ("0", "0.1"):
+        output = ["-o", str(tmp_path / f"{decay}.safetensors"), "-t", strategy, "-c", "epochs=1", f"decay={decay}"]
+        status = train.main(["-m", str(tmp_path / "net.py"), "-i", str(tmp_path / "flat"), *output, *workers])
+        if decay == "0" or strategy == "local":
+            assert status == 0 and load_file(tmp_path / f"{decay}.safetensors")["layers.0.scale"] == 1
+        else:
+            assert status == 2 and "layers.0.scale has requires_grad=False" in capsys.readouterr().err
+
+
 def test_inference_needs_the_file_that_was_trained(tmp_path, capsys):
     files = trained(tmp_path)
     model = ["-m", str(tmp_path / "model.safetensors"), *files]
