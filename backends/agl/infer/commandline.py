@@ -89,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except (OSError, MemoryError) as error:
+    except (OSError, RuntimeError, MemoryError) as error:  # torch tells a want of memory by RuntimeError
         print(f"error: {error}", file=sys.stderr)
         return 1
 

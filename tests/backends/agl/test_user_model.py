@@ -330,6 +330,14 @@ def test_a_parameter_that_is_not_trained_stays_as_it_is(tmp_path, capsys, strate
             assert status == 2 and "layers.0.scale has requires_grad=False" in capsys.readouterr().err
 
 
+def test_a_want_of_memory_in_inference_is_told_in_one_sentence(tmp_path, capsys, monkeypatch):
+    wide = "import os\n        torch.empty(int(os.environ.get('WIDE', 0)))\n        return torch.tanh("
+    files = trained(tmp_path, code=NET.replace("LOOPS", "False").replace("return torch.tanh(", wide))
+    monkeypatch.setenv("WIDE", str(1 << 44))
+    assert infer.main(["-m", str(tmp_path / "model.safetensors"), *files, "-o", str(tmp_path / "scores")]) == 1
+    assert re.search("error: .*allocate memory", capsys.readouterr().err)
+
+
 def test_inference_needs_the_file_that_was_trained(tmp_path, capsys):
     files = trained(tmp_path)
     model = ["-m", str(tmp_path / "model.safetensors"), *files]
