@@ -2,6 +2,7 @@
 
 import io
 import re
+import textwrap
 from collections.abc import Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 OWN, ATTENTION, PEER, FAINT = "#0b6e99", "#c05621", "#5f6368", "#d0d3d6"
 STACK = ("#c05621", "#d69e2e", "#0b6e99", "#68a0b8", "#805ad5", "#4a5568", "#d0d3d6")  # one colour per part
 WIDE = 25.0
+LABEL = 48  # letters in a line of a row's label
 PATH_NAME = r"(?<=[#\"])[a-zA-Z][0-9a-f]{10}(?=[\")])"
 
 
@@ -103,7 +105,7 @@ def draw_times(comparisons: Sequence[Comparison]) -> "Figure":
     """Draw a dot with its interval per row, fastest on top; rows without a result stand below with their status."""
     from matplotlib.figure import Figure
 
-    heights = [len(panel.rows) + 1.6 for panel in comparisons]
+    heights = [_height(panel.rows) for panel in comparisons]
     figure = Figure(figsize=(7.5, 0.26 * sum(heights) + 0.3), layout="constrained")
     panels = figure.subplots(len(comparisons), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, comparison in zip(panels, comparisons, strict=True):
@@ -116,7 +118,7 @@ def _panel(axes: "Axes", comparison: Comparison) -> None:
     unit, factor = unit_of(rows)
     for place, row in enumerate(rows):
         _dot(axes, place, row, factor)
-    axes.set_yticks(range(len(rows)), [f"{row.label}{' ★' if row.fastest_peer else ''}" for row in rows])
+    axes.set_yticks(range(len(rows)), [f"{_wrapped(row)}{' ★' if row.fastest_peer else ''}" for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     _title(axes, f"{comparison.title} [{unit}]")
     axes.grid(axis="x", color=FAINT, linewidth=0.6)
@@ -133,7 +135,7 @@ def draw_parts(comparisons: Sequence[Comparison]) -> "Figure":
 
     panels = [(comparison, [row for row in comparison.rows if row.parts()]) for comparison in comparisons]
     names = list(dict.fromkeys(name for _, rows in panels for row in rows for name in row.parts()))
-    heights = [len(rows) + 1.6 for _, rows in panels]
+    heights = [_height(rows) for _, rows in panels]
     figure = Figure(figsize=(7.5, 0.26 * sum(heights) + 0.7), layout="constrained")
     drawn = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)[:, 0]
     for axes, (comparison, rows) in zip(drawn, panels, strict=True):
@@ -143,11 +145,22 @@ def draw_parts(comparisons: Sequence[Comparison]) -> "Figure":
             widths = [row.parts().get(name, 0.0) * factor for row in rows]
             axes.barh(range(len(rows)), widths, left=left, color=colour, height=0.7, label=name)
             left = [start + width for start, width in zip(left, widths, strict=True)]
-        axes.set_yticks(range(len(rows)), [row.label for row in rows])
+        axes.set_yticks(range(len(rows)), [_wrapped(row) for row in rows])
         axes.set_ylim(len(rows) - 0.4, -0.6)
         _title(axes, f"{comparison.title} [{unit}]")
     figure.legend(*drawn[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(names), frameon=False)
     return figure
+
+
+def _wrapped(row: Row) -> str:
+    """A row's label in lines that leave room for its bar."""
+    return textwrap.fill(row.label, LABEL)
+
+
+def _height(rows: Sequence[Row]) -> float:
+    """Height of a panel in lines: its rows, all as high as the longest label, and its title."""
+    lines = max((_wrapped(row).count("\n") + 1 for row in rows), default=1)
+    return len(rows) * (1 + 0.6 * (lines - 1)) + 1.6
 
 
 def _title(axes: "Axes", text: str) -> None:

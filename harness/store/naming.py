@@ -34,14 +34,18 @@ def has_lent_loss(config: Mapping[str, Any]) -> bool:
 
 
 def labels(records: Sequence[Record]) -> list[str]:
-    """Give several cells different names: equal labels are extended by the config keys in which their cells differ."""
+    """Give several cells different names: equal labels are extended by the config keys in which their cells differ.
+
+    A key that a cell does not have, such as an option that is newer than its record, is not in its name.
+    """
     names = [label(record) for record in records]
     flat = [flatten(record["config"]) for record in records]
     for name in {name for name in names if names.count(name) > 1}:
         same = [index for index, other in enumerate(names) if other == name]
         differing = _differing([flat[index] for index in same])
         for index in same:
-            added = [f"{key.removeprefix('backend.')}={flat[index].get(key)}" for key in differing]
+            own = [key for key in differing if key in flat[index]]
+            added = [f"{key.removeprefix('backend.')}={flat[index][key]}" for key in own]
             names[index] = " ".join([name, *added])
     return names
 

@@ -30,6 +30,14 @@ def test_titles_of_panels_begin_inside_the_figure_however_long_the_names_are(tmp
     assert len(titles) == 1 and titles[0].get_window_extent().x0 < 0.05 * figure.bbox.width
 
 
+def test_a_long_label_leaves_room_for_its_bar(tmp_path: Path) -> None:
+    record: Any = factory.record("blocksparse")
+    row = Row("an engine with " + "many " * 40 + "options", [(tmp_path, record)])
+    figure = figures.draw_times([Comparison("gcn, train, full batch", [row], None)])
+    figure.draw_without_rendering()
+    assert figure.axes[0].get_window_extent().width > 0.3 * figure.bbox.width
+
+
 def test_the_last_digits_of_coordinates_do_not_change_a_figure() -> None:
     def drawing_of(value: float) -> Figure:
         figure = Figure(figsize=(2.0 + value, 2.0))
