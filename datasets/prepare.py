@@ -57,8 +57,18 @@ def prepare_graph(dataset: Choice, order: Choice, cache: Path) -> tuple[Path, Ph
     for _ in range(ATTEMPTS):
         folder = prepared_graph(dataset, order, cache) or _write_graph(dataset, order, cache)
         if use(folder):
-            return folder, json.loads((folder / PHASES).read_text())
+            return folder, _phases(folder)
     raise OSError(errno.EBUSY, f"another process removed the prepared graph {ATTEMPTS} times", str(folder))
+
+
+def _phases(folder: Path) -> Phases:
+    """Seconds of ``parse`` and ``order`` of a prepared graph; raises ValueError for what a lost disk or power left."""
+    try:
+        phases: Phases = json.loads((folder / PHASES).read_text())
+    except (ValueError, FileNotFoundError) as error:
+        advice = f"delete {folder} and run the same command again"
+        raise ValueError(f"{folder / PHASES} of a prepared graph is absent or damaged ({error}): {advice}") from error
+    return phases
 
 
 def _write_graph(dataset: Choice, order: Choice, cache: Path) -> Path:

@@ -25,6 +25,13 @@ def test_a_second_call_reuses_the_folder_and_reports_the_first_times(cache_folde
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == stamps
 
 
+def test_a_prepared_graph_whose_times_are_damaged_is_named(cache_folder: Path) -> None:
+    folder, _ = prepare_graph(SMALL, NONE, cache_folder)
+    (folder / "phases.json").write_text("")
+    with pytest.raises(ValueError, match=f"{folder}/phases.json .* is absent or damaged .* delete {folder} and run"):
+        prepare_graph(SMALL, NONE, cache_folder)
+
+
 def test_orders_and_options_have_folders_of_their_own(cache_folder: Path) -> None:
     plain, _ = prepare_graph(SMALL, NONE, cache_folder)
     ordered, phases = prepare_graph(SMALL, RCM, cache_folder)
