@@ -24,11 +24,13 @@ def load(name: str, files: Files, options: Options) -> Graph:
     """
     (path,) = files.values()
     with path.open() as handle:
-        shape, symmetric, start = _matrix_market_header(handle)
+        shape, rows, symmetric, start = _matrix_market_header(handle, path)
         blocks = list(_triples(handle, path, start))
     triples = np.concatenate(blocks) if blocks else np.zeros(0, dtype=_TRIPLE)
     if not len(triples):
         raise ValueError(f"{path} has no edges: expected lines 'a b weight', fetch the file again")
+    if rows not in (None, len(triples)):
+        raise ValueError(f"{path} has {len(triples)} edges, but its header says {rows}: fetch the file again")
     base = 0 if shape is None else 1
     first, second = triples["first"] - base, triples["second"] - base
     nodes = shape or int(max(first.max(), second.max())) + 1
@@ -37,16 +39,19 @@ def load(name: str, files: Files, options: Options) -> Graph:
     return Graph(name=name, csr=csr, edge_weights=weights, self_loops_dropped=loops)
 
 
-def _matrix_market_header(handle: TextIO) -> tuple[int | None, bool, int]:
-    """Return number of nodes, whether symmetric, and lines read; rewind a file that has no such header."""
+def _matrix_market_header(handle: TextIO, path: Path) -> tuple[int | None, int | None, bool, int]:
+    """Return numbers of nodes and of edges, whether symmetric, and lines read; rewind a file without such a header."""
     line = handle.readline()
     if not line.startswith("%%MatrixMarket"):
         handle.seek(0)
-        return None, False, 0
+        return None, None, False, 0
     symmetric, read = "symmetric" in line, 1
     while line.startswith("%"):
         line, read = handle.readline(), read + 1
-    return max(int(size) for size in line.split()[:2]), symmetric, read
+    sizes = [int(size) for size in line.split() if size.isdigit()]
+    if len(sizes) != 3:
+        raise ValueError(f"{path}, line {read}: {line.strip()!r} is not 'rows columns edges': fetch the file again")
+    return max(sizes[:2]), sizes[2], symmetric, read
 
 
 def _triples(handle: TextIO, path: Path, start: int) -> Iterator[NDArray[np.void]]:

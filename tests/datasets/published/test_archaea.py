@@ -40,7 +40,14 @@ def test_archaea_in_matrix_market_form_counts_from_one(tmp_path: Path, symmetric
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("1 2 1\n3 x 1\n", "row 2|row 1"), ("1 2\n", "column"), ("", "no edges")]
+    ("text", "message"),
+    [
+        ("1 2 1\n3 x 1\n", "row 2|row 1"),
+        ("1 2\n", "column"),
+        ("", "no edges"),
+        ("%%MatrixMarket matrix coordinate real general\n5 5 2\n1 2 0.5\n", "1 edges, but its header says 2"),
+        ("%%MatrixMarket matrix coordinate real general\n% cut", "'' is not 'rows columns edges'"),
+    ],
 )
 def test_archaea_errors_name_the_file(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ValueError, match=rf"archaea\.triples.*({message})"):
