@@ -120,6 +120,11 @@ def _check_together(config: RunConfig) -> None:
     if model.fanouts and len(model.fanouts) != model.layers:
         entries = len(model.fanouts)
         raise UsageError(f"model.fanouts has {entries} entries for {model.layers} layers: give one per layer, or []")
+    if any(fanout < 1 for fanout in model.fanouts):
+        fanouts = ",".join(map(str, model.fanouts))
+        raise UsageError(f"model.fanouts=[{fanouts}] is not allowed: give numbers from 1, or [] for all neighbours")
+    if abs(config.seed) >= 2**63:
+        raise UsageError(f"seed={config.seed} is not allowed: give a whole number of less than 64 bits")
     if max(training.dropout, training.attention_dropout) >= 1:
         raise UsageError("training.dropout and training.attention_dropout must be below 1: 1 drops everything")
     if training.batch_limit is not None and training.batch_size is None:
