@@ -19,6 +19,7 @@ from datasets.randomness import logarithm, unit_interval
 
 Hashes = NDArray[np.uint64]
 Weights = NDArray[np.floating[Any]]
+LEAST, LARGEST = 1e-290, 1e290  # weights whose keys and sums over 2^31 edges neither overflow nor lose bits
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class EdgeSampler:
     """``keys(hashes [n], weight [n])`` returns the key of each edge; the smallest are kept, ties by position.
 
     ``by_place``: places among a node's in-edges are drawn, without reading the edges; keys are for short rows, if any.
-    ``needs_weight``: weights are required; ``positive``: they must be finite and above 0. ``draws``: it also draws with
+    ``needs_weight``: weights are required; ``positive``: from ``LEAST`` to ``LARGEST``. ``draws``: it also draws with
     replacement. ``everything``: it takes no fanout.
     """
 
@@ -123,9 +124,10 @@ def check_weights(name: str, sampler: EdgeSampler, weight: Weights, ids: NDArray
     """Refuse weights that cannot be ordered, or drawn by; the message names the first such edge."""
     bad = np.isnan(weight)
     if sampler.positive:
-        bad |= ~((weight > 0) & (weight < np.inf))
+        wide = weight.astype(np.float64, copy=False)  # float32 holds neither bound
+        bad |= ~((wide >= LEAST) & (wide <= LARGEST))
     if bad.any():
         first = np.argmax(bad)
-        allowed = "finite and above 0" if sampler.positive else "numbers"
+        allowed = f"finite and above 0, from {LEAST} to {LARGEST}" if sampler.positive else "numbers"
         edge = first if ids is None else ids[first]
         raise ValueError(f"edge {edge} has weight {weight[first]}: sampler={name!r} needs weights {allowed}")

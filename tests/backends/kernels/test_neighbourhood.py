@@ -11,6 +11,7 @@ from scipy.stats import chi2
 
 from backends.kernels import khop, layer_blocks, sample_neighbors, spmm, union, union_with_places
 from backends.kernels.extension import extension
+from backends.kernels.samplers import summed
 from backends.kernels.sampling import first_neighbors
 from datasets.csr import Csr
 from datasets.randomness import hash_ids, keyed
@@ -293,6 +294,14 @@ BAD = np.where(CSR.destinations == 1, np.float32(np.nan), np.float32(1))
         (lambda: khop(CSR, ONE, [1], sampler="weighted", weight=0 * BAD), r"edge \d+ has weight"),
         (lambda: khop(CSR, ONE, [1], sampler="topk", weight=BAD), r"edge \d+ has weight nan"),
         (lambda: khop(CSR, ONE, [1], sampler="weighted", weight=np.full(CSR.nnz, -1.0)), "finite and above 0"),
+        (
+            lambda: khop(CSR, ONE, [1], sampler="weighted", weight=np.full(CSR.nnz, 1e308)),
+            r"edge \d+ has weight 1e\+308",
+        ),
+        (lambda: khop(CSR, ONE, [1], sampler="weighted", weight=np.full(CSR.nnz, 1e-300)), "from 1e-290 to 1e\\+290"),
+        (lambda: summed(CSR, np.full(CSR.nnz, 1e308)), r"edge \d+ has weight 1e\+308"),
+        (lambda: summed(CSR, np.zeros(CSR.nnz, dtype=np.float32)), r"edge \d+ has weight 0.0"),
+        (lambda: summed(CSR, np.full(CSR.nnz, np.inf, dtype=np.float32)), r"edge \d+ has weight inf"),
         (lambda: khop(Csr(CSR.indptr, CSR.indices, (40, 50)), ONE, [1]), "as many rows as columns"),
         (lambda: sample_neighbors(CSR, ONE, 3, targets=np.arange(2)), "targets has 2 entries"),
         (lambda: layer_blocks(khop(CSR, ONE, [None]), 1, "tigth"), "allowed are tight, paper, full"),

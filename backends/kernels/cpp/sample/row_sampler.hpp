@@ -1,5 +1,6 @@
 // Sampling of one node's in-edges by a fanout (defined in backends/kernels/definition.py).
 #pragma once
+#include <cstdio>
 #include <limits>
 #include <mutex>
 #include <stdexcept>
@@ -12,6 +13,7 @@
 namespace kernels {
 
 constexpr int64_t kEverything = std::numeric_limits<int64_t>::max();
+constexpr double kLeastWeight = 1e-290, kLargestWeight = 1e290;  // LEAST and LARGEST of samplers.py
 
 // An array of 32- or 64-bit numbers, read as the wider: the branch costs nothing beside a cache miss.
 template <class Narrow, class Wide>
@@ -122,13 +124,14 @@ class RowSampler {
         const double value = g_.weight[at];
         const bool fine = draw_.sampler == Sampler::topk
                               ? value == value
-                              : value > 0 && value < std::numeric_limits<double>::infinity();
-        if (!fine)
-            throw std::invalid_argument("edge " + std::to_string(g_.id(at)) + " has weight " + std::to_string(value) +
-                                        (draw_.sampler == Sampler::topk
-                                             ? ": sampler='topk' needs weights numbers"
-                                             : ": sampler='weighted' needs weights finite and above 0"));
-        return value;
+                              : value >= kLeastWeight && value <= kLargestWeight;
+        if (fine) return value;
+        char shown[32];
+        std::snprintf(shown, sizeof shown, "%g", value);
+        throw std::invalid_argument("edge " + std::to_string(g_.id(at)) + " has weight " + shown +
+                                    (draw_.sampler == Sampler::topk
+                                         ? ": sampler='topk' needs weights numbers"
+                                         : ": sampler='weighted' needs weights finite and above 0, from 1e-290 to 1e+290"));
     }
 
     // Keys of the edges at [begin, begin + count).
