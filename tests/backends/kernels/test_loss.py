@@ -82,3 +82,10 @@ def test_any_number_of_threads_gives_the_same_bits(loss):
 def test_unequal_shapes_are_refused():
     with pytest.raises(ValueError, match="must have the same"):
         binary_cross_entropy(torch.ones(3, 2), torch.ones(3))
+
+
+def test_an_entry_that_is_no_number_has_no_number_as_gradient():
+    logits = torch.tensor([[0.5, float("nan"), -2.0] * 5], requires_grad=True)
+    loss = binary_cross_entropy(logits, torch.ones(1, 15))
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert loss.isnan() and torch.equal(gradient.isnan(), logits.isnan())

@@ -18,7 +18,7 @@ template <class T, class Part>
 inline vec<T> entropy(const Part& part, const T* logits, const T* targets, vec<T> share, T* gradient) {
     const vec<T> z = part.load(logits), y = part.load(targets);
     const vec<T> zero{}, one = broadcast(T(1));
-    const vec<T> e = exponential(z > zero ? -z : z), inverse = one / (one + e);
+    const vec<T> e = exponential_or_zero<T>(z > zero ? -z : z), inverse = one / (one + e);
     part.store(gradient, share * ((z > zero ? inverse : e * inverse) - y));
     return share * ((z > zero ? z : zero) - z * y + log_one_plus(e));
 }
