@@ -118,7 +118,7 @@ def gat(
     _check_attention(matrix, z, score_src, score_dst, score_edge, slope, dropout)
     kernels = implementation("z", z)
     if not row_parallel:
-        return scatter.gat(matrix, z, score_src, score_dst, score_edge, slope, dropout)
+        return scatter.gat(matrix, z, score_src, score_dst, score_edge, slope, _edge_mask(dropout, seed))
     out: Tensor = kernels.gat(matrix, z, score_src, score_dst, score_edge, slope, _edge_mask(dropout, seed))
     return out
 

@@ -1,5 +1,7 @@
 """Aggregation that scatters messages one by one: the baseline of the AGL paper's edge partitioning (section 3.3.2)."""
 
+from typing import Any
+
 from torch import Tensor
 
 from backends.kernels.operand import Operand
@@ -23,10 +25,10 @@ def gat(
     score_dst: Tensor,
     score_edge: Tensor | None,
     slope: float,
-    dropout: float,
+    edge_mask: Any,
 ) -> Tensor:
     """Attend over in-edges: weighted messages [nnz, heads, d], each added to its destination."""
-    alpha = attention(matrix, score_src, score_dst, score_edge, slope, dropout)
+    alpha = attention(matrix, score_src, score_dst, score_edge, slope, edge_mask)
     edges = matrix.on(z.device)
     messages = alpha[:, :, None] * z[edges.sources]
     return z.new_zeros((matrix.shape[0], *z.shape[1:])).index_add(0, edges.destinations, messages)

@@ -1,5 +1,6 @@
 """Aggregation over in-edges in plain torch: sparse products, softmax and maxima."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from backends.kernels.operand import Operand
+from backends.kernels.plain.dropout import dropout
 
 
 def spmm(matrix: Operand, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:
@@ -41,9 +43,8 @@ def gat(
     slope: float,
     edge_mask: Any,
 ) -> Tensor:
-    """Attend over in-edges by one sparse product per head; dropout draws from torch's generator, not the mask's key."""
-    dropout = 0.0 if edge_mask is None else edge_mask.rate
-    alpha = attention(matrix, score_src, score_dst, score_edge, slope, dropout)
+    """Attend over in-edges by one sparse product per head; ``edge_mask`` drops heads of edges."""
+    alpha = attention(matrix, score_src, score_dst, score_edge, slope, edge_mask)
     heads = zip(alpha.unbind(1), z.unbind(1), strict=True)
     return torch.stack([_SparseProduct.apply(matrix, a, x.contiguous()) for a, x in heads], 1)
 
@@ -55,13 +56,14 @@ def sddmm(matrix: Operand, a: Tensor, b: Tensor) -> Tensor:
 
 
 def attention(
-    matrix: Operand, score_src: Tensor, score_dst: Tensor, score_edge: Tensor | None, slope: float, dropout: float
+    matrix: Operand, score_src: Tensor, score_dst: Tensor, score_edge: Tensor | None, slope: float, edge_mask: Any
 ) -> Tensor:
-    """Softmax over in-edges of the leaky scores, with dropout, [nnz, heads]."""
+    """Softmax over in-edges of the leaky scores, [nnz, heads], with dropout by the edges' ids."""
     edges = matrix.on(score_src.device)
     raw = score_src[edges.sources] + score_dst[edges.destinations]
     score = functional.leaky_relu(raw if score_edge is None else raw + score_edge, slope)
-    return functional.dropout(edge_softmax(matrix, score), dropout, dropout > 0)
+    alpha = edge_softmax(matrix, score)
+    return alpha if edge_mask is None else dropout(alpha, replace(edge_mask, nodes=edges.numbers))
 
 
 def edge_softmax(matrix: Operand, logits: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Attention with fused bias and activation: values and gradients."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,7 +9,8 @@ from torch.nn import functional
 
 from backends.kernels import gat, gat_layer
 from backends.kernels.checks import ACTIVATIONS
-from tests.backends.kernels.matrices import random_csr
+from datasets.csr import Csr
+from tests.backends.kernels.matrices import random_csr, use_plain
 
 TORCH = {"none": lambda y: y, "relu": functional.relu, "elu": functional.elu}
 
@@ -83,3 +85,14 @@ def test_no_rows_make_no_rows_and_a_wrong_bias_is_refused():
     assert gat_layer(csr, *inputs).shape == (0, 8)
     with pytest.raises(ValueError, match=r"bias \(7,\): needed are"):
         gat_layer(csr, *inputs[:3], inputs[3][:7])
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_dropout_is_the_same_hash_in_every_form(named, monkeypatch):
+    csr = random_csr(5, 40, 30, 400)
+    csr = Csr(csr.indptr, csr.indices, csr.shape, np.arange(csr.nnz)[::-1] if named else None)
+    inputs, options = drawn(5, csr, 3, 4)[:3], {"dropout": 0.4, "seed": 1 << 63}
+    native = gat(csr, *inputs, **options)
+    torch.testing.assert_close(gat(csr, *inputs, **options, row_parallel=False), native)
+    use_plain(monkeypatch)
+    torch.testing.assert_close(gat(csr, *inputs, **options), native)
