@@ -101,8 +101,9 @@ def _shuffled(degrees: Nodes, counts: Nodes, draw_keys: Any) -> Nodes:
     not depend on how many are taken.
     """
     candidates, starts = np.arange(int(degrees.sum())), np.cumsum(degrees) - degrees
+    rows = np.arange(len(counts))
     for swap in range(int(counts.max(initial=0))):
-        rows = np.flatnonzero(counts > swap)
+        rows = rows[counts[rows] > swap]  # not of all rows: a hub has many swaps
         first = starts[rows] + swap
         other = first + below(keyed(draw_keys[rows], np.full(len(rows), swap)), degrees[rows] - swap)
         candidates[first], candidates[other] = candidates[other], candidates[first]
@@ -139,9 +140,9 @@ def _drawn(degrees: Nodes, counts: Nodes, draw_keys: Any, weight: Weights | None
     hashes = keyed(draw_keys[drawing], _places(counts))
     if weight is None:
         return starts[drawing] + below(hashes, degrees[drawing])
-    drawn = np.empty(len(drawing), dtype=np.int64)
+    drawn, ends = np.empty(len(drawing), dtype=np.int64), np.cumsum(counts)
     for row in np.flatnonzero(counts):
-        draws = drawing == row
+        draws = slice(ends[row] - counts[row], ends[row])
         sums = np.cumsum(weight[starts[row] : starts[row] + degrees[row]].astype(np.float64))
         places = np.searchsorted(sums, unit_interval(hashes[draws]) * sums[-1], side="left")
         drawn[draws] = starts[row] + np.minimum(places, degrees[row] - 1)
