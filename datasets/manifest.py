@@ -1,5 +1,6 @@
 """The published counts, addresses and sha256 of data sets, and the user's own manifest of first downloads."""
 
+import fcntl
 import json
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -25,12 +26,14 @@ def first_uses(cache: Path) -> dict[str, dict[str, Any]]:
 
 def record_first_use(cache: Path, name: str, hashes: Mapping[str, str], addresses: Sequence[str]) -> None:
     """Write down the hashes of a first download; raises ValueError if a later download differs from it."""
-    entries = first_uses(cache)
-    if name in entries:
-        _refuse_changes(name, hashes, entries[name]["sha256"], f"the first download ({cache / 'manifest.json'})")
-        return
-    entries[name] = {"sha256": dict(hashes), "addresses": list(addresses)}
-    write_atomic({cache / "manifest.json": json.dumps(entries, indent=1, sort_keys=True)})
+    with (cache / ".manifest.lock").open("w") as lock:  # downloads of other data sets write the same file
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        entries = first_uses(cache)
+        if name in entries:
+            _refuse_changes(name, hashes, entries[name]["sha256"], f"the first download ({cache / 'manifest.json'})")
+            return
+        entries[name] = {"sha256": dict(hashes), "addresses": list(addresses)}
+        write_atomic({cache / "manifest.json": json.dumps(entries, indent=1, sort_keys=True)})
 
 
 def trust(name: str, hashes: Mapping[str, str], cache: Path, downloaded: bool) -> str:

@@ -5,14 +5,17 @@ import hashlib
 import io
 import json
 import threading
+import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from datasets.fetch import FetchError, download, fetch, unpack
 from datasets.hashes import file_sha256
-from datasets.manifest import manifest, trust
+from datasets.manifest import first_uses, manifest, record_first_use, trust
 from datasets.paths import dataset_folder
 from datasets.registry import DATASETS
 from tests.data.layouts import write_ppi
@@ -131,6 +134,20 @@ def test_a_second_download_must_equal_the_first(tmp_path: Path) -> None:
     changed = PUBMED | {"ind.pubmed.y": b"other"}
     with serving(Behaviour(changed)) as mirror, pytest.raises(ValueError, match=r"ind\.pubmed\.y has sha256"):
         fetch("pubmed", PUBMED, tmp_path, mirror=mirror)
+
+
+def test_two_data_sets_downloaded_at_once_are_both_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = first_uses
+
+    def read_slowly(cache: Path) -> dict[str, dict[str, Any]]:
+        entries = read(cache)
+        time.sleep(0.1)
+        return entries
+
+    monkeypatch.setattr("datasets.manifest.first_uses", read_slowly)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda name: record_first_use(tmp_path, name, {"file": "00"}, []), "abcd"))
+    assert sorted(first_uses(tmp_path)) == ["a", "b", "c", "d"]
 
 
 def test_a_damaged_download_is_noticed_when_it_is_read(tmp_path: Path) -> None:
