@@ -46,10 +46,10 @@ class Checkpoints:
         try:
             with safe_open(self.path, "pt") as file:
                 facts = json.loads(file.metadata()["facts"])
-            tensors = load_file(self.path)
+            identity, tensors = facts["identity"], load_file(self.path)
         except (SafetensorError, KeyError, TypeError, ValueError):
             return 0, BestEpoch({})  # cut short when the last run was killed
-        if facts["identity"] != self.identity:
+        if identity != self.identity:
             return 0, BestEpoch({})
         trainer.load(_numpy(tensors, MODEL))
         trainer.resume(_unflattened(tensors, facts["optimizer"]))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save
 
 from backends.ablation import resolve
 from backends.agl.backend import AglTrainer
@@ -318,10 +318,12 @@ def test_a_checkpoint_of_another_training_or_a_damaged_one_is_not_read(tmp_path,
     assert main(command(tmp_path, "epochs=2")) == 0
     expected = load_file(tmp_path / "model.safetensors")
     (tmp_path / "model.safetensors").unlink()
-    (tmp_path / ".model.safetensors.checkpoint").write_bytes(b"cut")
-    assert main(command(tmp_path, "epochs=2")) == 0
-    same(load_file(tmp_path / "model.safetensors"), expected, 0)
-    (tmp_path / "model.safetensors").unlink()
+    file = tmp_path / ".model.safetensors.checkpoint"
+    for content in (b"cut", save(expected), save(expected, {"facts": "{}"}), save(expected, {"facts": "[]"})):
+        file.write_bytes(content)
+        assert main(command(tmp_path, "epochs=2")) == 0
+        same(load_file(tmp_path / "model.safetensors"), expected, 0)
+        (tmp_path / "model.safetensors").unlink()
     monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint.Checkpoints, "remove", lambda self: None)
