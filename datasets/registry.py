@@ -155,9 +155,16 @@ def load_dataset(name: str, options: Mapping[str, Any], cache: Path, progress: P
     """Find the files of a data set, download them where they are absent, check and read them.
 
     Raises KeyError for unknown names, ValueError for unknown options and files that differ from the published ones,
-    DatasetNotFound where no files are here and none can be downloaded.
+    DatasetNotFound where no files are here and none can be downloaded, MemoryError for a graph that is too large.
     """
-    entry = entry_of(name)
+    try:
+        return _load(name, entry_of(name), options, cache, progress)
+    except MemoryError as error:
+        raise MemoryError(f"data set {name} does not fit in memory ({error}): take fewer nodes or features") from error
+
+
+def _load(name: str, entry: Entry, options: Mapping[str, Any], cache: Path, progress: Progress | None) -> "Graph":
+    """Read or generate a data set of any kind."""
     if entry.kind == "synthetic":
         graph: Graph = _loader(entry)(name, dict(options))
         return graph

@@ -17,7 +17,7 @@ from harness.usage import UsageError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_ERRORS = (*DISK_FULL, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
-DATA_ERRORS = (ValueError, KeyError, RuntimeError, ImportError, pickle.UnpicklingError, OSError)
+DATA_ERRORS = (ValueError, KeyError, RuntimeError, ImportError, pickle.UnpicklingError, OSError, MemoryError)
 PreparedGraph = tuple[Path, Phases]
 
 

@@ -18,3 +18,12 @@ def test_a_graph_that_cannot_have_an_order_makes_its_cells_unsupported(tmp_path:
     assert not failures and cells["none"].status is None and len(prepared) == 1
     assert cells["blockwise"].status == "unsupported" and "inductive" in cells["blockwise"].message
     assert all(key in prepared for group in groups for key in graph_keys(group))
+
+
+def test_a_graph_larger_than_memory_is_one_failure_among_others(tmp_path: Path) -> None:
+    uug = ["backend=dummy", "dataset=uug", "dataset.options.nodes=500"]
+    configs = [load(compose_one([*uug, f"dataset.options.features={width}"])) for width in (10**12, 8)]
+    groups = form_groups([PlannedRun(config, [], None) for config in configs], lambda config: {})
+    prepared, failures = prepare_graphs(groups, tmp_path)
+    assert len(prepared) == 1 and len(failures) == 1
+    assert failures[0].startswith("data set uug does not fit in memory (Unable to allocate ")
