@@ -30,6 +30,7 @@ from harness.usage import UsageError, nearest
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SWEEP_FOLDER = "gnn-harness-sweep-"  # then a process id; Hydra writes there what nobody reads
+SWEEP_FLAGS = ("-m", "--multirun")
 VALUE = re.compile(r"(tier|seed|threads|device|results|\w+\.[\w.]+)=")  # sets a key that exists and chooses no file
 
 
@@ -118,7 +119,8 @@ def _hydra_run(arguments: list[str]) -> Iterator[None]:
     _remove_abandoned_folders()
     folder = tempfile.mkdtemp(prefix=f"{SWEEP_FOLDER}{os.getpid()}-")
     OmegaConf.register_new_resolver("harness_sweep", lambda: folder, replace=True)
-    sys.argv, os.environ["HYDRA_FULL_ERROR"] = [saved[0], *arguments], "1"
+    flags_first = sorted(arguments, key=lambda argument: argument not in SWEEP_FLAGS)  # argparse refuses them between
+    sys.argv, os.environ["HYDRA_FULL_ERROR"] = [saved[0], *flags_first], "1"
     try:
         yield
     finally:

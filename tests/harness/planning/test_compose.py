@@ -75,3 +75,10 @@ def test_the_sweep_folder_of_a_killed_process_goes_with_the_next_call(
         (tmp_path / f"gnn-harness-sweep-{process}-x").mkdir()
     compose_arguments(["dataset=cora"])
     assert [path.name for path in tmp_path.iterdir()] == [f"gnn-harness-sweep-{os.getpid()}-x"]
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_the_flag_of_a_sweep_may_stand_anywhere(place: int) -> None:
+    arguments = ["backend=dummy", "seed=1,2"]
+    arguments.insert(place, "-m")
+    assert [composition.values["seed"] for composition in compose_arguments(arguments)] == [1, 2]
