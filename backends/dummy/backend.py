@@ -9,6 +9,7 @@ from backends.contract import Clock, Floats, Nodes
 from backends.dummy.config import DummyConfig
 from backends.dummy.failures import fail
 from backends.dummy.network import Dropout, NumpyNetwork, loss_and_gradient
+from backends.dummy.optimizer import NumpyOptimizer
 from backends.model import ModelSpec, State, TrainingSpec
 from datasets.graph import Graph
 
@@ -16,7 +17,7 @@ SHARES = {"forward": 0.4, "backward": 0.5, "step": 0.1}
 
 
 class DummyTrainer:
-    """A trainer with simulated epochs; with ``learn`` it takes plain gradient steps."""
+    """A trainer with simulated epochs; with ``learn`` it takes the optimizer's steps."""
 
     def __init__(self, config: DummyConfig) -> None:
         self.config, self.simulated = config, 0.0
@@ -42,6 +43,7 @@ class DummyTrainer:
     def load(self, state: State) -> None:
         """Take over parameters."""
         self.parameters = {name: np.array(value, dtype=np.float32) for name, value in state.items()}
+        self.optimizer = NumpyOptimizer(self.training)
         self.predictions: dict[int, tuple[Graph, Floats]] = {}
         rates = self.training.dropout, self.training.attention_dropout
         self.dropout = Dropout(np.random.default_rng(self.training.seed), *rates)
@@ -60,8 +62,7 @@ class DummyTrainer:
 
     def _step(self, targets: Nodes) -> float:
         _, loss, gradients = self.loss_and_gradients(targets)
-        for name, gradient in gradients.items():
-            self.parameters[name] -= np.float32(self.training.rate) * gradient
+        self.optimizer.step(self.parameters, gradients)
         self.predictions = {}
         return loss
 
@@ -87,7 +88,7 @@ class DummyTrainer:
 
     def state(self) -> State:
         """Parameters as they are."""
-        return self.parameters
+        return dict(self.parameters)
 
     def spmm_operands(self) -> list[dict[str, Any]]:
         """One SpMM per layer, over the whole graph."""

@@ -1,6 +1,6 @@
 """Options of the engine that tests the harness."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from backends.registry import BackendConfig
@@ -15,7 +15,7 @@ class DummyConfig(BackendConfig):
 
     ``fail`` happens at ``fail_at``, in epochs from ``fail_epoch`` on: ``raise`` an exception, allocate until memory is
     out, ``hang`` with a grandchild, ``crash`` with SIGSEGV, give ``wrong`` gradients (wherever ``fail_at`` points),
-    leave a ``slow_child`` that keeps a core busy. Parameters change only with ``learn``.
+    leave a ``slow_child`` that keeps a core busy. Parameters change only with ``learn``, and in the parity gate.
     """
 
     name: str = "dummy"
@@ -32,6 +32,10 @@ class DummyConfig(BackendConfig):
     dtypes: ClassVar[tuple[str, ...]] = ("float32",)  # float64 inside, float32 for the harness
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
     kind: ClassVar[str] = "test"
+
+    def for_parity_gate(self) -> "DummyConfig":
+        """Epochs train in the gate, which nothing simulated would pass."""
+        return replace(self, learn=True)
 
     def __post_init__(self) -> None:
         """Refuse unknown failures and places."""
