@@ -82,7 +82,8 @@ class Train(EngineScenario):
     def accuracy(self, progress: Callable[[int, float], None]) -> dict[str, Any]:
         """Train from the initial state to ``epochs`` or ``patience``; score test at the best validation epoch.
 
-        Patience counts the epochs since the best one: a higher validation score, or as high with a lower loss.
+        Patience counts the epochs since the best one: a higher validation score, or as high with a lower loss. It ends
+        the training at an epoch that is evaluated.
         """
         if self.limit is not None:
             self.engine.close()
@@ -97,8 +98,8 @@ class Train(EngineScenario):
             if last or (epoch + 1) % self.config.training.evaluate_every == 0:
                 curve.add(epoch + 1, *self._validate(), self.engine.state)
                 progress(epoch + 1, curve.best_score)
-            if 0 < self.config.training.patience <= epoch + 1 - curve.best_epoch:
-                break
+                if 0 < self.config.training.patience <= epoch + 1 - curve.best_epoch:
+                    break
         return self._scored(curve, epoch + 1)
 
     def _validate(self) -> tuple[float, float]:

@@ -94,6 +94,12 @@ def test_patience_counts_epochs_since_the_best(every):
     assert len(answer["validation"]) == 1 + 6 // every
 
 
+def test_patience_does_not_end_before_the_first_evaluation():
+    graph = small_graph("multiclass", 4, weighted=False, nodes=200)
+    _, answer = trained(graph, training={"epochs": 50, "rate": 0.0, "patience": 2, "evaluate_every": 5})
+    assert (answer["metrics"]["best_epoch"], answer["metrics"]["epochs_run"]) == (5, 10)
+
+
 def test_a_diverging_loss_is_an_error():
     graph = small_graph("multiclass", 4, weighted=False, nodes=200)
     graph = replace(graph, features=graph.features * np.float32(np.nan))
