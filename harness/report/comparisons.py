@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness.planning.schema import is_executed
 from harness.report.formats import plural
 from harness.report.published import Published, published_for, published_scores
 from harness.report.rows import Row, rows
@@ -122,9 +123,14 @@ def shared_settings(config: Mapping[str, Any]) -> dict[str, Any]:
         "model": config["model"],
         "training": {key: value for key, value in config["training"].items() if key not in free},
         "order": config.get("order", {}) if config["scenario"]["name"] == "spmm" else {},
-        "measure": {key: value for key, value in config.get("measure", {}).items() if key != "deadline_seconds"},
+        "measure": executed_measure(config),
         "scenario": {"train_to_end": config["scenario"].get("train_to_end")} | _division(config),
     }
+
+
+def executed_measure(config: Mapping[str, Any]) -> dict[str, Any]:
+    """How much is measured, without the limits of time, which may be raised for a cell that they shortened."""
+    return {key: value for key, value in config.get("measure", {}).items() if is_executed(f"measure.{key}")}
 
 
 def divides_nodes(config: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.report import formats
+from harness.report.comparisons import executed_measure
 from harness.report.content import NOTHING, Block, Cell, Paragraph, Table, Value, columns
 from harness.report.growth import LARGEST_MISS, Point, error, extrapolated
 from harness.report.rows import Row
@@ -104,7 +105,7 @@ def _rows(records: SuiteRecords) -> list[tuple[str, Row]]:
 
 def _point(row: Row, stage: str) -> Point | None:
     counts = row.record.get("dataset", {}).get("counts", {})
-    if row.time is None or "nodes" not in counts:
+    if row.time is None or not row.timed or "nodes" not in counts:
         return None
     if stage == "flatten":
         units = row.median("facts", "records")
@@ -118,10 +119,15 @@ def _point(row: Row, stage: str) -> Point | None:
 
 
 def _workload(row: Row, stage: str) -> str:
-    """Stage, data set without its number of nodes, model: what engines have in common that do the same work."""
+    """All that engines have in common that do the same work on the same device: data set without its nodes, model.
+
+    The size of a batch is a part of the work of training alone.
+    """
     config = row.record["config"]
     options = {name: value for name, value in (config["dataset"].get("options") or {}).items() if name != "nodes"}
-    return json.dumps([stage, config["dataset"]["name"], options, config["model"]], sort_keys=True)
+    place = [config["device"], config["threads"], row.dtype]
+    batch = config["training"].get("batch_size") if stage == "train" else None
+    return json.dumps([stage, config["dataset"]["name"], options, config["model"], place, batch], sort_keys=True)
 
 
 def _key(row: Row, stage: str) -> str:
@@ -129,7 +135,7 @@ def _key(row: Row, stage: str) -> str:
     config = row.record["config"]
     shared: list[Any] = [_workload(row, stage), config["backend"]]
     shared += [config["training"], config.get("launcher", {}).get("allocator"), row.record.get("ablations", [])]
-    return json.dumps([*shared, config["device"], config["threads"], config.get("measure")], sort_keys=True)
+    return json.dumps([*shared, executed_measure(config)], sort_keys=True)
 
 
 def _name(row: Row, stage: str) -> str:

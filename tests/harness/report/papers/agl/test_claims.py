@@ -15,22 +15,23 @@ EDGES = 20
 
 
 def inference(
-    results: Path, engine: str, each: dict[int, float], suite: str = "agl_cost", features: int = 656, **backend: Any
+    results: Path,
+    engine: str,
+    each: dict[int, float],
+    suite: str = "agl_cost",
+    features: int = 656,
+    sections: dict[str, Any] | None = None,
+    **backend: Any,
 ) -> None:
-    """Write the records of one engine's inference: seconds per edge by nodes of the graph."""
+    """Write the records of one engine's inference, or of the scenario in ``sections``: seconds per edge by nodes."""
     for nodes, seconds in each.items():
         counts = {"nodes": nodes, "edges": EDGES * nodes, "train": nodes // 2, "features": features}
         options = {"nodes": nodes} | ({} if features == 656 else {"features": features})
-        config = factory.config(
-            engine,
-            0,
-            backend=backend,
-            dataset={"name": "uug", "options": options},
-            scenario={"name": "infer"},
-            suite=suite,
-        )
+        settings: dict[str, Any] = {"scenario": {"name": "infer"}, "suite": suite} | (sections or {})
+        dataset = {"name": "uug", "options": options}
+        config = factory.config(engine, 0, backend=backend, dataset=dataset, **settings)
         record = factory.record(engine, 0, seconds * counts["edges"], config=config) | {"facts": {}}
-        folder = f"{suite}-{nodes}-{features}-{backend.get('infer', '')}"
+        folder = f"{suite}-{nodes}-{features}-{backend.get('infer', '')}-{sections or ''}"
         factory.write(results, record | {"dataset": factory.DATASET | {"counts": counts}}, folder=folder)
 
 
@@ -64,6 +65,44 @@ def test_a_rival_of_one_size_is_a_lower_bound_and_other_work_is_none(tmp_path: P
     (records,) = [part for part in parts_of(tmp_path) if part.suite.name == "agl_cost"]
     assert [curve.ours for curve in rivals(records)] == [False]
     assert [curve.ours for curve in series(records)].count(True) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"device": "cuda"},
+        {"threads": 16},
+        {"training": {"batch_size": 1024, "dtype": "bf16"}},
+        {"training": {"batch_size": 64}},
+        {"measure": {"max_samples": 1}},
+    ],
+    ids=str,
+)
+def test_the_fair_baseline_does_the_same_work_on_the_same_device_and_is_timed(
+    tmp_path: Path, other: dict[str, Any]
+) -> None:
+    training = {"scenario": {"name": "train"}, "training": {"batch_size": 1024}}
+    inference(tmp_path, "agl", {1000: 4e-6, 10_000: 4e-6}, sections=training)
+    inference(tmp_path, "dgl", {1000: 4e-7, 10_000: 4e-7}, suite="agl_efficiency", sections=training)
+    inference(tmp_path, "pyg", {1000: 4e-8, 10_000: 4e-8}, suite="agl_inference", sections=training | other)
+    (records,) = [part for part in parts_of(tmp_path) if part.suite.name == "agl_cost"]
+    assert [curve.name.split(",")[0] for curve in rivals(records)] == ["dgl"]
+
+
+def test_batches_of_inference_are_an_engines_choice(tmp_path: Path) -> None:
+    inference(tmp_path, "agl", {1000: 4e-6, 10_000: 4e-6})
+    batches = {"training": {"batch_size": 64}}
+    inference(tmp_path, "dgl", {1000: 4e-6, 10_000: 4e-6}, suite="agl_inference", sections=batches, infer="layerwise")
+    (records,) = [part for part in parts_of(tmp_path) if part.suite.name == "agl_cost"]
+    assert len(rivals(records)) == 1
+
+
+@pytest.mark.parametrize("limit", ["group_seconds", "deadline_seconds"])
+def test_a_limit_that_is_raised_for_the_largest_size_parts_no_series(tmp_path: Path, limit: str) -> None:
+    for nodes, seconds in ((1000, 60.0), (10_000, 600.0)):
+        limits = {"measure": {limit: seconds}, "scenario": {"name": "infer"}}
+        inference(tmp_path, "agl", {nodes: 4e-6}, sections=limits)
+    assert "extrapolated (agl" in claim(tmp_path, True)
 
 
 def test_a_single_small_size_of_ours_does_not_replace_a_law(tmp_path: Path) -> None:
