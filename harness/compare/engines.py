@@ -41,7 +41,7 @@ def compare_engines(results: Path, a: str, b: str, threshold: float, left_out: L
 
 def _verdicts(tables: Sequence[tuple[str, Row, Row]], threshold: float) -> list[Verdict]:
     """Judge all tables together; those in which nothing was measured in pairs are not comparable."""
-    pairs = [ratios_of_pairs(b.samples(), a.samples()) for _, a, b in tables]
+    pairs = [ratios_of_pairs(b.paired_samples(), a.paired_samples()) for _, a, b in tables]
     changes = [change_of_pairs(ratios) for ratios in pairs if ratios]
     judgements: Iterator[Judgement] = iter(judge_together(changes, threshold, MORE_PROCESSES))
     verdicts = []
@@ -58,4 +58,6 @@ def _medians(a: Row, b: Row) -> tuple[float | None, float | None]:
 def _why_no_pair(a: Row, b: Row) -> str:
     if a.time is None or b.time is None:
         return f"{a.label} {a.record['status']}, {b.label} {b.record['status']}"
+    if alone := [row.label for row in (a, b) if row.alone]:
+        return f"measured alone, for lack of memory beside the others: {', '.join(alone)}"
     return "no group holds both: measure them in one sweep"

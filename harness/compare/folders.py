@@ -38,8 +38,8 @@ class MeasuredCell:
 
     @cached_property
     def runs(self) -> dict[RunKey, Record]:
-        """The good records by the run of the group that wrote them."""
-        return {(record["group"], record.get("run", "")): record for record in self.row.ok}
+        """The good records by the run of the group that wrote them, without those measured alone after the others."""
+        return {(record["group"], record.get("run", "")): record for record in self.row.ok if not record.get("alone")}
 
 
 class MeasuredFolder:

@@ -111,13 +111,18 @@ class Row:
         """Whether the run measures time: suites of scores take one sample, more ranks than cores share them."""
         return not self.oversubscribed and int(self.record["config"].get("measure", {}).get("max_samples", 2)) > 1
 
+    @property
+    def alone(self) -> bool:
+        """Whether the cell of a seed ran out of memory beside others and was measured alone after them."""
+        return any(record.get("alone") for record in self.ok)
+
     def samples(self) -> dict[str, list[float]]:
-        """Seconds of the timed call by group, run and fresh process: ratios exist only inside one pass of a run."""
-        return {
-            f"{record['group']} {record.get('run', '')} {'alone ' * record.get('alone', False)}{process}": samples
-            for record in self.ok
-            for process, samples in by_process(record, seconds(record)).items()
-        }
+        """Seconds of the timed call by group, run and fresh process."""
+        return _by_pass(self.ok)
+
+    def paired_samples(self) -> dict[str, list[float]]:
+        """The samples that ratios may be formed of, inside one pass of a run: no other cell ran beside one alone."""
+        return _by_pass(record for record in self.ok if not record.get("alone"))
 
     def values(self, *keys: str) -> list[float]:
         """The numbers at nested ``keys`` of the good records, as far as they are there."""
@@ -203,6 +208,14 @@ def by_process(record: Record, values: Sequence[float]) -> dict[int, list[float]
     return processes
 
 
+def _by_pass(records: Iterable[Record]) -> dict[str, list[float]]:
+    return {
+        f"{record['group']} {record.get('run', '')} {process}": samples
+        for record in records
+        for process, samples in by_process(record, seconds(record)).items()
+    }
+
+
 def rows(records: Iterable[StoredRecord], environments: Mapping[str, Mapping[str, Any]]) -> list[Row]:
     """Gather the records of one table into rows, fastest first, failed ones last, each with its ratio."""
     cells: dict[tuple[str, str], list[StoredRecord]] = {}
@@ -242,7 +255,7 @@ def ratio_of(above: Row, below: Row) -> Summary | None:
     """Time of one row over that of another inside their groups; None without a common one, or if oversubscribed."""
     if above.oversubscribed or below.oversubscribed:
         return None
-    return statistics.paired_ratio(above.samples(), below.samples())
+    return statistics.paired_ratio(above.paired_samples(), below.paired_samples())
 
 
 def _add_ratio(row: Row, table: Sequence[Row]) -> None:

@@ -56,8 +56,8 @@ def _note(row: Row, floor: float | None) -> str:
     sampler = row.record.get("facts", {}).get("batches_by")
     notes += [f"its mini batches are made by {sampler}"] if sampler else []
     notes += [f"⚠ {doubt}" for doubt in row.doubts]
-    alone = any(record.get("alone") for record in row.ok)
-    notes += ["ran out of memory beside the others and was measured alone after them: it has no ratio"] if alone else []
+    beside = "ran out of memory beside the others and was measured alone after them: it has no ratio"
+    notes += [beside] if row.alone else []
     notes += [f"{name}: {count}" for name, count in counted.items() if count]
     notes += bounds.beaten(row, floor)
     bad = [record for _, record in row.cells if record["status"] != "ok"]

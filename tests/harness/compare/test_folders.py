@@ -22,8 +22,12 @@ def write_group(
     changed: str = "agl",
     version: str = "1",
     overrides: tuple[str, ...] = (),
+    alone: tuple[str, ...] = (),
 ) -> Path:
-    """Write one group: for each engine the seconds of its processes; the code of ``changed`` is of a version."""
+    """Write one group: for each engine the seconds of its processes; the code of ``changed`` is of a version.
+
+    The engines of ``alone`` were measured one after the other, when those beside each other were done.
+    """
     for engine, processes in seconds.items():
         samples = [value for value in processes for _ in range(SAMPLES)]
         numbers = [number for number in range(len(processes)) for _ in range(SAMPLES)]
@@ -33,6 +37,7 @@ def write_group(
         environment: dict[str, Any] = {"checked": factory.ENVIRONMENT["checked"] | {"sources": sources}}
         record = factory.record(engine, epochs=epochs, overrides=list(overrides), rounds=list(range(len(samples))))
         record["processes"] = [record["processes"][0]] * len(processes)
+        record |= {"alone": True} if engine in alone else {}
         factory.write(folder, record, environment=environment)
     return folder
 
@@ -154,3 +159,11 @@ def test_of_10_folders_that_are_a_tenth_slower_at_least_9_are_found(tmp_path: Pa
 def _noisy(random: np.random.Generator, sigma: float, factor: float) -> dict[str, list[float]]:
     seconds = folder_seconds(random, 5, sigma, [factor, 2.0, 0.5])
     return {engine: [float(value) for value in values] for engine, values in zip(ENGINES, seconds, strict=True)}
+
+
+def test_a_cell_measured_alone_was_measured_beside_nothing(tmp_path: Path) -> None:
+    seconds = {engine: times(1.0) for engine in ENGINES}
+    a, b = (write_group(tmp_path / name, seconds, alone=("pyg",)) for name in "ab")
+    verdicts = {verdict.cell.split()[2]: verdict for verdict in compare_folders(a, b, 1.05)}
+    assert verdicts["pyg"].verdict == "not comparable" and "nothing beside it" in verdicts["pyg"].reason
+    assert verdicts["agl"].factor is not None and verdicts["agl"].factor.n == 5

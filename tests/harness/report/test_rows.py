@@ -120,6 +120,15 @@ def test_a_cell_that_was_measured_alone_has_no_ratio(tmp_path: Path) -> None:
     assert row.time is not None and row.ratio is None
 
 
+def test_cells_that_were_measured_alone_one_after_the_other_have_no_ratio_to_each_other(tmp_path: Path) -> None:
+    for backend, seconds in (("agl", 0.2), ("dgl", 0.4), ("pyg", 0.6)):
+        alone = {"alone": True} if backend != "pyg" else {}
+        factory.write(tmp_path / "results", in_processes(backend, [seconds] * 5) | alone)
+    table = rows_by_label(tmp_path / "results")
+    assert times_as_fast(table["agl"], table["dgl"]) is None
+    assert [label for label, row in table.items() if row.ratio or row.fastest_peer] == ["pyg"]
+
+
 def test_two_modes_and_load_stand_behind_the_figure(tmp_path: Path) -> None:
     factory.write(tmp_path / "results", in_processes("dgl", [0.23, 0.98, 0.231, 0.981, 0.982]))
     factory.write(tmp_path / "results", in_processes("agl", [0.2] * 5, load=1.5, tolerated_load=0.1, steal=0.3))

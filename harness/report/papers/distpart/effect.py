@@ -6,9 +6,8 @@ from typing import Any
 from harness.report import formats
 from harness.report.comparisons import Comparison
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
-from harness.report.rows import Row
+from harness.report.rows import Row, ratio_of
 from harness.report.suites.records import SuiteRecords, option
-from harness.store.statistics import paired_ratio
 
 MIB = 1 << 20
 RANKS = (
@@ -65,7 +64,7 @@ def _epochs(row: Row, random: Row | None) -> list[Cell]:
     if not row.timed or row.time is None:
         return [NOTHING] * 3
     epoch = formats.measured(row.time, 1e3) + formats.doubtful(row)
-    ratio = None if random is None or random is row else paired_ratio(random.samples(), row.samples())
+    ratio = None if random is None or random is row else ratio_of(random, row)
     if random is None or ratio is None:
         return [epoch, NOTHING, NOTHING]
     return [epoch, formats.compared(ratio), formats.break_even(row, random, _ordering(row) - _ordering(random))]
