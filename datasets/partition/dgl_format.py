@@ -139,7 +139,7 @@ def _write_named(file: BinaryIO, columns: NamedRows) -> None:
 
 
 def _write_column(file: BinaryIO, column: TensorRows) -> None:
-    dtype, shape = column.dtype, column.shape
+    dtype, shape = column.dtype.newbyteorder("<"), column.shape
     if dtype.kind not in _CODES or (dtype.kind == "u" and dtype.itemsize > 1):
         raise FormatError(f"DGL has no tensors of {dtype}: give signed integers, bytes or floats")
     size = math.prod(shape) * dtype.itemsize

@@ -1,14 +1,15 @@
 """DGL's chunked graphs: ``metadata.json`` beside edges and attributes in files, read and written without DGL."""
 
+import itertools
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from backends.distpart.files.columns import FileColumn, as_numpy, write_column
+from backends.distpart.files.columns import FileColumn, as_numpy, plain, write_column
 from backends.distpart.files.json_file import read_object
 from backends.distpart.typed_graph import ArrayEdges, Attributes, GraphError, Ids, RelationEdges, TypedGraph
 from datasets.features import SparseFeatures
@@ -49,10 +50,11 @@ def read_chunked(folder: Path, workspace: Path) -> TypedGraph:
     path = folder / METADATA
     facts = read_object(path)
     reader = _Reader(path, facts, workspace)
-    schema = Schema(tuple(reader.fact("node_type")), tuple(Relation.parse(kind) for kind in reader.fact("edge_type")))
+    relations = tuple(Relation.parse(kind) for kind in reader.names("edge_type"))
+    schema = Schema(tuple(reader.names("node_type")), relations)
     edges: dict[Relation, RelationEdges] = {}
     for relation, sizes in zip(schema.relations, reader.sizes("edges", "edge_type"), strict=True):
-        column = reader.column(reader.fact("edges").get(str(relation)), sizes, f"edges of {relation}")
+        column = reader.column(reader.table("edges").get(str(relation)), sizes, f"edges of {relation}")
         if not len(column):
             none = np.empty(0, dtype=np.int64)
             edges[relation] = ArrayEdges(none, none)
@@ -73,41 +75,67 @@ class _Reader:
     path: Path
     facts: Mapping[str, Any]
     workspace: Path
+    numbers: Iterator[int] = field(default_factory=itertools.count)  # of the arrays, whose names may look alike
 
-    def fact(self, name: str) -> Any:
-        if name not in self.facts:
-            raise GraphError(f"{self.path} has no {name}")
-        return self.facts[name]
+    def shaped(self, value: Any, kind: type, what: str) -> Any:
+        """A value of the JSON; raises GraphError where it is no object, list or text."""
+        if not isinstance(value, kind) or (kind is list and not all(isinstance(name, str) for name in value)):
+            needed = {dict: "an object", list: "a list of names", str: "a text"}[kind]
+            raise GraphError(f"{self.path}: {what} is {value!r}: {needed} is needed")
+        return value
+
+    def names(self, key: str) -> list[str]:
+        """A list that names at least one type."""
+        if key not in self.facts:
+            raise GraphError(f"{self.path} has no {key}")
+        names: list[str] = self.shaped(self.facts[key], list, key)
+        if not names:
+            raise GraphError(f"{self.path}: {key} names nothing: a graph has at least one type of nodes and of edges")
+        return names
+
+    def table(self, key: str) -> Mapping[str, Any]:
+        """An object by type, empty where the JSON has none."""
+        table: Mapping[str, Any] = self.shaped(self.facts.get(key, {}), dict, key)
+        return table
 
     def sizes(self, what: str, kinds: str) -> list[list[int]]:
         """Counts of each type, in one number or one per chunk."""
-        per_chunk, per_type = (self.facts.get(f"num_{what}_per_{unit}") for unit in ("chunk", "type"))
-        counts = per_chunk if per_chunk is not None else per_type
-        if counts is None:
-            raise GraphError(f"{self.path} has neither num_{what}_per_chunk nor num_{what}_per_type")
+        keys = [f"num_{what}_per_{unit}" for unit in ("chunk", "type")]
+        key = next((key for key in keys if self.facts.get(key) is not None), None)
+        if key is None:
+            raise GraphError(f"{self.path} has neither {keys[0]} nor {keys[1]}")
+        counts, names = self.facts[key], self.names(kinds)
+        if not isinstance(counts, list):
+            raise GraphError(f"{self.path}: {key} is {counts!r}: a list with counts of each type is needed")
         sizes = [count if isinstance(count, list) else [count] for count in counts]
-        if len(sizes) != len(self.fact(kinds)):
-            raise GraphError(f"{self.path} counts {what} of {len(sizes)} types, {kinds} names {len(self.fact(kinds))}")
-        for kind, chunks in zip(self.fact(kinds), sizes, strict=True):
+        if len(sizes) != len(names):
+            raise GraphError(f"{self.path} counts {what} of {len(sizes)} types, {kinds} names {len(names)}")
+        for kind, chunks in zip(names, sizes, strict=True):
             if not all(type(size) is int and size >= 0 for size in chunks):
                 raise GraphError(f"{self.path} counts {what} of {kind} as {chunks}: whole numbers from 0 on are needed")
         return sizes
+
+    def files(self, entry: Mapping[str, Any], paths: list[Path], what: str) -> tuple[Path, ...]:
+        """The NumPy files of an entry, or those that its files are turned into."""
+        form = self.shaped(entry.get("format", {}), dict, f"format of {what}")
+        name = self.shaped(form.get("name", "numpy"), str, f"the format's name of {what}")
+        delimiter = form.get("delimiter", " ")
+        if not isinstance(delimiter, str) or len(delimiter) != 1:
+            raise GraphError(f"{self.path}: {what} has the delimiter {delimiter!r}: one character is needed")
+        try:
+            dtype = np.dtype(entry["dtype"]) if "dtype" in entry and name == "csv" else None
+        except (TypeError, ValueError) as error:
+            raise GraphError(f"{self.path}: {what} has the dtype {entry['dtype']!r}: a NumPy type is needed") from error
+        if dtype is not None and dtype.kind not in "iuf":
+            raise GraphError(f"{self.path}: {what} has the dtype {dtype}: integers or floats are needed")
+        return as_numpy(paths, name, delimiter, self.workspace / f"array-{next(self.numbers)}", dtype)
 
     def column(self, entry: Any, sizes: list[int] | None, what: str) -> FileColumn:
         """The files of an entry as one array; raises GraphError where their rows are not those that are counted."""
         if not isinstance(entry, Mapping) or not entry.get("data"):
             raise GraphError(f"{self.path} names no files for {what}")
-        form = entry.get("format", {})
-        paths = [self.path.parent / name for name in entry["data"]]
-        files = tuple(
-            as_numpy(
-                file,
-                form.get("name", "numpy"),
-                form.get("delimiter", " "),
-                self.workspace / f"{what}-{i}.npy".replace("/", "-"),
-            )
-            for i, file in enumerate(paths)
-        )
+        paths = [self.path.parent / name for name in self.shaped(entry["data"], list, f"data of {what}")]
+        files = self.files(entry, paths, what)
         column = FileColumn(files, tuple(map(str, paths)))
         lengths = column.lengths()
         expected = lengths if sizes is None else sizes if len(sizes) == len(lengths) else None
@@ -123,7 +151,7 @@ class _Reader:
         return column
 
     def attributes(self, table: str, kind: str) -> Attributes:
-        entries = self.facts.get(table, {}).get(kind, {})
+        entries = self.shaped(self.table(table).get(kind, {}), dict, f"{table} of {kind}")
         return {name: self.column(entry, None, f"{kind}-{name}") for name, entry in entries.items()}
 
 
@@ -164,6 +192,7 @@ def _write_all(graph: TypedGraph, folder: Path, chunks: int, form: str, edge_for
             str(kind): {
                 attribute: {
                     "format": formats[form],
+                    "dtype": plain(np.dtype(array.dtype)).name,  # text does not tell float32 from integers
                     "data": _placed(f"{name}/{kind}", folder, f"{attribute}-", sizes[kind], form, rows_of(array)),
                 }
                 for attribute, array in arrays.items()

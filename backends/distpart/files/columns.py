@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -92,33 +93,47 @@ def mapped(file: Path, name: str) -> NDArray[Any]:
         array: NDArray[Any] = np.lib.format.open_memmap(file, mode="r")
     except FileNotFoundError as error:
         raise GraphError(f"{name} does not exist") from error
-    except (ValueError, EOFError, OSError) as error:
+    except (ValueError, EOFError, OverflowError, TypeError, TokenError) as error:
         raise GraphError(f"{name} is no NumPy file, or cut: {error}") from error
     if array.ndim == 0 or array.dtype.kind not in "iufb":
         raise GraphError(f"{name} has {array.dtype} {list(array.shape)}: rows of numbers are needed")
     return array
 
 
-def as_numpy(path: Path, form: str, delimiter: str, target: Path) -> Path:
-    """Turn a text or Parquet table without a header into a NumPy file of its rows; returns that file.
+def as_numpy(
+    paths: Sequence[Path], form: str, delimiter: str, folder: Path, dtype: np.dtype[Any] | None = None
+) -> tuple[Path, ...]:
+    """Turn text or Parquet tables of one array into NumPy files of their rows in ``folder``; returns those files.
 
-    A NumPy file is returned as it is. Raises GraphError naming the file, and the row where the reader knows it.
+    NumPy files are returned as they are. Text has numbers of ``dtype``, by default of int64 if all of them are integers
+    and of float64 else. Raises GraphError naming the file, and the row where the reader knows it.
     """
     if form == "numpy":
-        return path
+        return tuple(paths)
     if form not in ("csv", "parquet"):
-        raise GraphError(f"{path} has the format {form!r}: csv, numpy and parquet are read")
-    if not path.exists():
-        raise GraphError(f"{path} does not exist")
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        batches = _parquet_batches(path) if form == "parquet" else _text_batches(path, delimiter)
-        with atomic_file(target) as temporary:
-            _save(path, batches, temporary)
-    return target
+        raise GraphError(f"{paths[0]} has the format {form!r}: csv, numpy and parquet are read")
+    for path in paths:
+        if not path.exists():
+            raise GraphError(f"{path} does not exist")
+    folder.mkdir(parents=True, exist_ok=True)
+    targets = tuple(folder / f"{number}.npy" for number in range(len(paths)))
+
+    def save(dtype: np.dtype[Any] | None) -> tuple[Path, ...]:
+        for path, target in zip(paths, targets, strict=True):
+            batches = _parquet_batches(path) if form == "parquet" else _text_batches(path, delimiter, dtype)
+            with atomic_file(target) as temporary:
+                _save(path, batches, temporary, dtype)
+        return targets
+
+    if form == "csv" and dtype is None:
+        try:
+            return save(np.dtype(np.int64))
+        except GraphError:
+            return save(np.dtype(np.float64))
+    return save(dtype)
 
 
-def _save(path: Path, batches: Any, target: Path) -> None:
+def _save(path: Path, batches: Any, target: Path, dtype: np.dtype[Any] | None) -> None:
     """Append batches of rows to a NumPy file whose length is known at the end."""
     import pyarrow
 
@@ -126,15 +141,9 @@ def _save(path: Path, batches: Any, target: Path) -> None:
     try:
         for batch in batches:
             piece = _matrix(path, batch, out.rows)
-            before = (out.dtype, out.row_shape)
-            if out.rows and (piece.dtype, piece.shape[1:]) != before:
-                raise GraphError(
-                    f"{path}: rows from {out.rows} on are {piece.dtype} {list(piece.shape[1:])}, before {before[0]} "
-                    f"{list(before[1])}"
-                )
-            out.append(piece)
+            out.append(piece if dtype is None else piece.astype(dtype, copy=False))
     except pyarrow.ArrowException as error:
-        raise GraphError(f"{path} cannot be read: {error}") from error
+        raise GraphError(f"{path} cannot be read as rows of numbers: {error}") from error
     finally:
         out.close()
 
@@ -146,18 +155,28 @@ def _matrix(path: Path, batch: Any, first: int) -> NDArray[Any]:
             row = first + int(np.flatnonzero(np.asarray(column.is_null()))[0])
             raise GraphError(f"{path}: row {row} has nothing in column {number}")
         values = column.to_numpy(zero_copy_only=False)
-        if values.dtype.kind not in "iuf":
+        if values.dtype.kind not in "iufb":
             raise GraphError(f"{path}: column {number} has {column.type}: numbers are needed")
-        columns.append(values)
+        columns.append(values.astype(plain(values.dtype), copy=False))
     return np.ascontiguousarray(np.stack(columns, axis=1))
 
 
-def _text_batches(path: Path, delimiter: str) -> Iterator[Any]:
+def plain(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type that text and Parquet have for a NumPy type: bytes for truth values, the machine's order of bytes."""
+    return np.dtype(np.uint8) if dtype.kind == "b" else dtype.newbyteorder("=")
+
+
+def _text_batches(path: Path, delimiter: str, dtype: np.dtype[Any] | None) -> Iterator[Any]:
+    import pyarrow
     from pyarrow import csv
 
     if path.stat().st_size:
         options = csv.ReadOptions(autogenerate_column_names=True, use_threads=False)
-        yield from csv.open_csv(path, options, csv.ParseOptions(delimiter=delimiter))
+        parse = csv.ParseOptions(delimiter=delimiter)
+        with csv.open_csv(path, options, parse) as reader:
+            names = reader.schema.names
+        kind = pyarrow.float32() if dtype == np.float16 else pyarrow.from_numpy_dtype(dtype)  # Arrow reads no halves
+        yield from csv.open_csv(path, options, parse, csv.ConvertOptions(column_types=dict.fromkeys(names, kind)))
 
 
 def _parquet_batches(path: Path) -> Iterator[Any]:
@@ -181,6 +200,7 @@ def write_column(folder: Path, name: str, rows: Sequence[int], form: str, read: 
             save_array(path, piece)
         else:
             flat = piece.reshape(len(piece), int(np.prod(piece.shape[1:], dtype=np.int64)))
+            flat = flat.astype(plain(piece.dtype), copy=False)
             table = pyarrow.table({f"f{column}": flat[:, column] for column in range(flat.shape[1])})
             if form == "parquet":
                 parquet.write_table(table, path)

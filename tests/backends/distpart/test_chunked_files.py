@@ -1,0 +1,142 @@
+"""Files of chunked graphs: types of text, names that look alike, metadata and headers of another shape."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from backends.distpart.commandline import main
+from backends.distpart.files.chunked import read_chunked, write_chunked
+from backends.distpart.files.columns import mapped
+from backends.distpart.typed_graph import GraphError
+from backends.kernels.extension import extension
+from datasets.partition.dgl_format import TensorRows, read_tensors, write_tensors
+from tests.backends.distpart.graphs import homogeneous, stored_graph
+
+pytestmark = pytest.mark.skipif(extension is None, reason="the kernels are not built")
+KIND = "_N"
+
+
+def run(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def chunks_with(folder, arrays, **forms):
+    graph = homogeneous(nodes=len(next(iter(arrays.values()))))
+    graph.node_data[KIND] = arrays
+    write_chunked(graph, folder, 2, **forms)
+    return folder
+
+
+def change_metadata(folder, change):
+    path = folder / "metadata.json"
+    facts = json.loads(path.read_text())
+    change(facts)
+    path.write_text(json.dumps(facts))
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("dtype", ["bool", "float32", "float16", "float64", ">f4", "int64", "int8"])
+def test_attributes_keep_their_type_in_any_format(form, dtype, tmp_path):
+    values = np.zeros(600_000, dtype)
+    values[-1] = 1 if values.dtype.kind in "bi" else 0.0526
+    chunks_with(tmp_path / "chunks", {"feat": values}, form=form)
+    feat = read_chunked(tmp_path / "chunks", tmp_path / "work").node_data[KIND]["feat"]
+    assert feat.dtype == (np.uint8 if dtype == "bool" else values.dtype.newbyteorder("="))
+    np.testing.assert_array_equal(feat[:][:, 0], values)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "dtype"), [("1\n2\n", "0.5\n1.5\n", "float64"), ("1\n2\n", "3\n4\n", "int64")], ids=str
+)
+def test_text_without_a_type_has_one_for_all_chunks(first, second, dtype, tmp_path):
+    folder = chunks_with(tmp_path / "chunks", {"weight": np.zeros(4)}, form="csv")
+    change_metadata(folder, lambda facts: facts["node_data"][KIND]["weight"].pop("dtype", None))
+    for number, text in enumerate((first, second)):
+        (folder / f"node_data/{KIND}/weight-{number}.txt").write_text(text)
+    weight = read_chunked(folder, tmp_path / "work").node_data[KIND]["weight"]
+    assert weight.dtype == dtype
+    np.testing.assert_array_equal(weight[:].ravel(), np.array((first + second).split(), dtype))
+
+
+def test_attributes_whose_names_look_alike_keep_their_own_values(tmp_path):
+    folder = chunks_with(tmp_path / "chunks", {"x": np.arange(8.0), "y": -np.arange(8.0)}, form="csv")
+
+    def rename(facts):
+        data = facts["node_data"][KIND]
+        data["x/y"], data["x-y"] = data.pop("x"), data.pop("y")
+
+    change_metadata(folder, rename)
+    data = read_chunked(folder, tmp_path / "work").node_data[KIND]
+    np.testing.assert_array_equal(data["x/y"][:].ravel(), np.arange(8))
+    np.testing.assert_array_equal(data["x-y"][:].ravel(), -np.arange(8))
+
+
+def put(*keys):
+    *path, last, value = keys
+
+    def change(facts):
+        for key in path:
+            facts = facts[key]
+        facts[last] = value
+
+    return change
+
+
+FEAT = ("node_data", "paper", "feat")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (put("node_data", None), "node_data is None: an object"),
+        (put("node_data", "paper", [1]), r"node_data of paper is \[1\]: an object"),
+        (put("edges", []), r"edges is \[\]: an object"),
+        (put("node_type", None), "node_type is None: a list of names"),
+        (put("edge_type", [["a", "b", "c"]]), "edge_type is .*: a list of names"),
+        (put("num_nodes_per_chunk", 3), "num_nodes_per_chunk is 3: a list"),
+        (put(*FEAT, "format", "numpy"), "format of paper-feat is 'numpy': an object"),
+        (put(*FEAT, "format", None), "format of paper-feat is None: an object"),
+        (put(*FEAT, "format", {"name": "csv", "delimiter": 3}), "the delimiter 3: one character"),
+        (put(*FEAT, "format", {"name": ["csv"]}), r"name of paper-feat is \['csv'\]: a text"),
+        (put(*FEAT, "data", [3]), r"data of paper-feat is \[3\]: a list of names"),
+    ],
+    ids=str,
+)
+def test_metadata_of_another_shape_is_refused_by_its_key(change, message, tmp_path, capsys):
+    write_chunked(stored_graph(), tmp_path / "chunks", 2)
+    change_metadata(tmp_path / "chunks", change)
+    assert run("assign", tmp_path / "chunks", "-p", 2, "-o", tmp_path / "out", "--method", "random") == 2
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_a_graph_without_edge_types_is_refused(tmp_path, capsys):
+    write_chunked(homogeneous(), tmp_path / "chunks", 1)
+    nothing = {"edge_type": [], "num_edges_per_chunk": [], "num_edges_per_type": [], "edges": {}, "edge_data": {}}
+    change_metadata(tmp_path / "chunks", lambda facts: facts.update(nothing))
+    assert run("partition", tmp_path / "chunks", "-p", 2, "-o", tmp_path / "out", "--method", "random") == 2
+    assert "edge_type names nothing" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.integers(0, 127), value=st.one_of(st.sampled_from(list(b"'(){}[,9#-")), st.integers(0, 255)))
+def test_a_damaged_header_of_numpy_is_refused_and_nothing_else(place, value, tmp_path):
+    path = tmp_path / "a.npy"
+    np.save(path, np.arange(12).reshape(3, 4))
+    content = bytearray(path.read_bytes())
+    content[place] = value
+    path.write_bytes(content)
+    try:
+        mapped(path, "a.npy")
+    except GraphError as error:
+        assert "a.npy" in str(error)
+
+
+def test_numbers_of_another_byte_order_are_written_as_dgl_reads_them(tmp_path):
+    values = np.arange(4).astype(">f4")
+    write_tensors(tmp_path / "t.dgl", {"x": TensorRows.of(values)})
+    np.testing.assert_array_equal(read_tensors(tmp_path / "t.dgl")["x"], values)
