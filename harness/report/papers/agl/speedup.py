@@ -46,7 +46,8 @@ def predicted(records: SuiteRecords, rows: list[Row]) -> Iterator[dict[str, Any]
 def _without_model(rows: list[Row]) -> Iterator[list[Cell]]:
     """Rows of strategies without servers, which the model does not cover."""
     serverless = [row for row in rows if row.ok and option(row, "workers") and not row.record["facts"].get("servers")]
-    alone = {option(row, "strategy"): row for row in serverless if option(row, "workers") == 1}
+    # the fastest of several stays, as rows are sorted by time
+    alone = {option(row, "strategy"): row for row in reversed(serverless) if option(row, "workers") == 1}
     for row in sorted(serverless, key=lambda row: (str(option(row, "strategy")), int(option(row, "workers")))):
         one, time = alone.get(option(row, "strategy")), row.time
         factor = one.time.median / time.median if one is not None and one.time and time else None

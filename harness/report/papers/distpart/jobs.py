@@ -15,7 +15,8 @@ def jobs(records: SuiteRecords) -> list[Block]:
 
 
 def _table(comparison: Comparison) -> Table:
-    of_dgl = {_is_random(row): row for row in comparison.rows if row.ok and backend(row) == "dgl"}
+    # the fastest of several stays, as rows are sorted by time
+    of_dgl = {_is_random(row): row for row in reversed(comparison.rows) if row.ok and backend(row) == "dgl"}
     return Table(columns(*HEADS), [_row(row, of_dgl.get(_is_random(row))) for row in comparison.rows])
 
 

@@ -33,3 +33,11 @@ def test_modelled_speed_ups_are_labelled_as_a_model(tmp_path: Path) -> None:
     assert_pictured(results, "agl_speedup", text, ["async, measured", "async, model, 1 Gbit/s, 100 µs", "linear"])
     assert (rows[1][5], rows[1][6]) == ("1.20x", "1.20x")
     assert abs(number(rows[1][7].rstrip("%"))) < 5
+
+
+def test_workers_without_servers_stand_beside_the_fastest_single_one(tmp_path: Path) -> None:
+    for workers, seconds, pipeline in ((1, 1.0, True), (1, 9.0, False), (2, 0.5, True)):
+        backend = {"strategy": "sync", "workers": workers, "pipeline": pipeline}
+        cell(tmp_path / "results", "agl", seconds, "agl_speedup", backend=backend, training={"batch_size": 1000})
+    rows = all_lines(page(tmp_path / "results", "agl_speedup"), "Speed-up by number")
+    assert number(next(row[2] for row in rows if row[0] == "2")) == pytest.approx(2, rel=0.1)

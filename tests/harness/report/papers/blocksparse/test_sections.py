@@ -69,7 +69,12 @@ def test_phases_are_those_of_the_slowest_rank(tmp_path: Path) -> None:
 def test_forms_gain_what_rows_without_them_take_longer(tmp_path: Path) -> None:
     results = tmp_path / "results"
     for switch, seconds in (("auto", 0.2), ("false", 0.3)):
-        cell(results, "blocksparse", seconds, "blocksparse_adaptive", backend={"panels": switch, "tiles": switch})
+        backend = {"panels": switch, "tiles": switch}
+        cell(results, "blocksparse", seconds, "blocksparse_adaptive", backend=backend)
+        single = {"scenario": {"name": "spmm"}, "facts": {"spmm": [{"rows": 9, "columns": 9, "width": 64, "nnz": 5}]}}
+        cell(results, "blocksparse", 0.1, "blocksparse_adaptive", backend=backend, **single)
+    slower = {"panels": "false", "tiles": "false", "exchange": "broadcast"}
+    cell(results, "blocksparse", 1.2, "blocksparse_adaptive", backend=slower)
     assert "| 3.0 times | 1.50 to 1.50 times |" in page(results, "blocksparse_adaptive")
 
 
