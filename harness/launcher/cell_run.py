@@ -116,12 +116,16 @@ class CellRun:
             event = {"event": "sample" if counts else "repeat", "seconds": sample["seconds"]}
             self.tell(event | {"samples": self.outcome.samples})
 
+    def measure_memory(self) -> None:
+        """Take the pass for memory, where the configuration asks for it."""
+        if self.worker is not None and self.measure["memory"]:
+            with self._failure_recorded():
+                self.outcome.add_memory(self.worker.memory())
+
     def conclude(self, shared: dict[str, Any]) -> dict[str, Any]:
-        """Take the passes for memory and accuracy, write the record, end the worker; returns the updated ``shared``."""
+        """Take the pass for accuracy, write the record, end the worker; returns the updated ``shared``."""
         assert self.worker is not None
         with self._failure_recorded():
-            if self.measure["memory"]:
-                self.outcome.add_memory(self.worker.memory())
             if self.config["scenario"]["name"] == "train" and self.config["scenario"]["train_to_end"]:
                 self.outcome.add_answer(self.worker.accuracy())
             answer = self.worker.finish(shared, self.outcome.seconds)

@@ -178,6 +178,9 @@ class GroupRun:
             for cell in shuffled(waiting, self.seed, self.round):
                 self._sample(cell)
             self.round += 1
+        # Before one of them ends: pages of files that all map count in equal shares.
+        for cell in self._at_work():
+            self._measure_memory(cell, number)
         for cell in self._at_work():
             self._end_process(cell, number)
 
@@ -189,7 +192,14 @@ class GroupRun:
             cell.begin_samples()
             while cell.worker is not None and not cell.budget.done:
                 self._sample(cell)
+            self._measure_memory(cell, number)
             self._end_process(cell, number)
+
+    def _measure_memory(self, cell: CellRun, number: int) -> None:
+        """Take the memory pass of a cell in the last of its processes."""
+        if number + 1 == cell.processes:
+            self.allowance.limit(cell)
+            cell.measure_memory()
 
     def _end_process(self, cell: CellRun, number: int) -> None:
         """End process ``number`` of a cell, the last one with the other passes and the record."""
@@ -202,6 +212,7 @@ class GroupRun:
         """End a cell with the samples of its earlier processes, in one that takes none."""
         self._start([cell])
         cell.open()
+        self._measure_memory(cell, cell.processes - 1)
         self._end_process(cell, cell.processes - 1)
 
     def _start(self, cells: list[CellRun]) -> None:

@@ -29,6 +29,20 @@ def test_samples_are_taken_in_turns_by_fixed_times(tmp_path, graph):
     assert all(sorted(order[i : i + 3]) == [0, 1, 2] for i in (0, 3, 6))
 
 
+def test_the_memory_of_all_cells_is_read_before_one_of_them_leaves(tmp_path, graph, monkeypatch):
+    # A file that several cells map is divided among those that still have it: the last would pay for it whole.
+    steps = []
+    for name in ("memory", "close"):
+        call = getattr(RemoteCell, name)
+        monkeypatch.setattr(
+            RemoteCell, name, lambda worker, name=name, call=call: (steps.append(name), call(worker))[-1]
+        )
+    cells = [cell(graph, label, measure={"memory": True}) for label in "ab"]
+    written, _ = run(tmp_path, *cells)
+    assert all(record["memory"]["resident"] > 0 for record in written)
+    assert steps == ["memory", "memory", "close", "close"]
+
+
 def test_a_busy_neighbour_marks_samples_as_disturbed_but_does_not_stop_them(tmp_path, graph):
     # The sample has to outlast the kernel's tick: a real epoch, thousands of nodes.
     large = saved_graph(tmp_path / "large", nodes=20_000)
