@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from backends.distpart.dglpart import STATS
 from backends.distpart.dispatch.job import DispatchJob, DispatchOptions
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.files.json_file import read_object
@@ -126,6 +127,8 @@ def _read_edges(options: ConvertOptions, nodes: _Nodes) -> _Edges:
     for part in range(options.parts):
         path = options.folder / f"p{part:03d}-{options.name}_edges.txt"
         rows = read_rows(path, PART_EDGES)
+        _refuse_cut(path, len(rows), options.folder / f"p{part:03d}-{options.name}_stats.txt")
+        _refuse_below_zero(path, rows)
         new, originals = rows.numbers[:, :2], rows.numbers[:, 2:4]
         beyond = (originals < 0) | (originals >= len(nodes.parts))
         _refuse(path, beyond.any(axis=1), f"names an original node beyond 0 to {len(nodes.parts) - 1}")
@@ -136,9 +139,21 @@ def _read_edges(options: ConvertOptions, nodes: _Nodes) -> _Edges:
         rows = read_rows(options.removed_edges, REMOVED_EDGES)
         beyond = (rows.numbers[:, :2] < 0) | (rows.numbers[:, :2] >= len(nodes.parts))
         _refuse(options.removed_edges, beyond.any(axis=1), f"names a node beyond 0 to {len(nodes.parts) - 1}")
+        _refuse_below_zero(options.removed_edges, rows)
         pieces.append(rows)
     numbers = np.concatenate([rows.numbers for rows in pieces])
     return _Edges(numbers, pyarrow.concat_arrays([rows.rest for rows in pieces]))
+
+
+def _refuse_cut(path: Path, rows: int, stats: Path) -> None:
+    """Raise GraphError where a part has another number of edges than its statistics say, if there are any."""
+    for _, expected in read_rows(stats, STATS[:2]).numbers.tolist() if stats.exists() else []:
+        if rows != expected:
+            raise GraphError(f"{path} has {rows} rows, {stats.name} says {expected}: it is cut or another file")
+
+
+def _refuse_below_zero(path: Path, rows: TextRows) -> None:
+    _refuse(path, (rows.numbers[:, -2:] < 0).any(axis=1), "has an id or a type below 0")
 
 
 def _relations(
