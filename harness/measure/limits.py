@@ -19,6 +19,7 @@ from harness.measure.dense import DenseFloor
 
 INDEX = 4
 BEATEN = 1.005  # a larger share of a bound than rounding explains: the bound is wrong
+REORDERED = ("panels", "tiles")  # facts that name the products whose edges are not read in the order of the matrix
 Json = dict[str, Any]
 
 
@@ -63,9 +64,9 @@ def limits(
     ``fraction_of_limit``: the larger of least bytes at the fastest stream of that size and of all operations at the
     multiply-add rate, as an engine may fuse dense layers and aggregation. ``fraction_of_gather``: worst bytes at the
     bandwidth of random rows, which an order with locality can exceed. ``fraction_of_ceiling``: per product the slower
-    of its least bytes and of reading the same rows in the order of the edges in ``operands`` and nothing else; only
-    tiles, which change that order, can exceed it. Before each such reading as many other bytes are read as the call
-    moves between two uses of the table. ``dense`` are the least seconds of the dense products.
+    of its least bytes and of reading the same rows in the order of the edges in ``operands`` and nothing else; left out
+    where a product has ``panels`` or ``tiles``, which change that order. Before each such reading as many other bytes
+    are read as the call moves between two uses of the table. ``dense`` are the least seconds of the dense products.
     ``beaten`` names the bounds, in seconds, that the call was faster than: these are wrong. Where memory does not hold
     what the ceilings read, ``status`` says so and the call keeps its samples.
     """
@@ -89,7 +90,8 @@ def _compared(
     products = [_product(spmm, matrices.get(str(spmm.get("name"))), machine) for spmm in facts.get("spmm", ())]
     if not products or seconds <= 0:
         return {}
-    _add_orders(products, matrices, machine)
+    reordered = {name for form in REORDERED for name in facts.get(form, ())}
+    _add_orders(products, {name: csr for name, csr in matrices.items() if name not in reordered}, machine)
     dense_flops = float(facts.get("dense_flops", 0))
     if dense is not None:
         dense_flops = min(dense_flops, dense.flops)
@@ -176,7 +178,7 @@ def _distinct(csr: Csr) -> int:
 
 
 def _add_orders(products: Sequence[Json], matrices: Mapping[str, Csr], machine: Machine) -> None:
-    """Add seconds of reading each product's rows, after the other bytes that the call moves; None without its edges."""
+    """Add seconds of reading each product's rows, after the other bytes that the call moves; None without an order."""
     moved = _total(products, "bytes_least")
     for product in products:
         csr, between = matrices.get(product["name"]), max(0, int(moved - product["table"]))

@@ -64,6 +64,15 @@ def test_without_the_edges_no_row_is_counted_and_there_is_no_ceiling(fixed):
     assert "fraction_of_ceiling" not in values
 
 
+@pytest.mark.parametrize("form", [{"panels": {"forward": 4}}, {"tiles": {"forward": 0.5}}])
+def test_a_product_that_reads_its_edges_in_another_order_has_no_ceiling(fixed, form):
+    assert "ceiling" in limits(FACTS, 1e-6, Cpu(2), [operand(1000)])["beaten"]
+    values = limits(FACTS | form, 1e-6, Cpu(2), [operand(1000)])
+    assert "fraction_of_ceiling" not in values and "ceiling" not in values["beaten"]
+    other = {"panels": {"backward": 4}, "tiles": {}}
+    assert "fraction_of_ceiling" in limits(FACTS | other, 0.01, Cpu(2), [operand(1000)])
+
+
 @pytest.mark.parametrize(("nnz", "bound"), [(1000, 1e-3), (2, (404 + 1000 * 4 + 8000 + 160) / 1e9)])
 def test_the_ceiling_is_the_slower_of_stream_and_of_reading_in_order(fixed, nnz, bound):
     values = limits(FACTS, 0.01, Cpu(2), [operand(nnz)])
