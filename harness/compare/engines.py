@@ -1,6 +1,7 @@
 """Two engines compared inside the groups in which both were measured."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from harness.compare.between_folders import change_of_pairs, judge_together
@@ -12,16 +13,17 @@ from harness.store.files import environment_of, find_records
 from harness.store.left_out import LeftOut
 from harness.store.record import RecordError
 from harness.store.statistics import ratios_of_pairs
-from harness.usage import nearest
 
 MORE_PROCESSES = "measure again with a larger measure.processes"
+NAMES = "python -m harness report writes them with all names"
+ALIKE = 3  # names that an error suggests for one that it does not know
 Judgement = tuple[Factor | None, str, str]
 
 
 def compare_engines(results: Path, a: str, b: str, threshold: float, left_out: LeftOut | None = None) -> list[Verdict]:
     """Compare two engines, named as the tables name them, wherever they were measured in the same group.
 
-    Raises RecordError with the names there are.
+    Raises RecordError where no table holds both, with the names that are most like theirs.
     """
     records = list(find_records(results, left_out))
     environments = {record["environment"]: environment_of(results, record["environment"]) for _, record in records}
@@ -33,10 +35,21 @@ def compare_engines(results: Path, a: str, b: str, threshold: float, left_out: L
             if a in by_label and b in by_label:
                 tables.append((f"{dataset.name}: {comparison.title}", by_label[a], by_label[b]))
     if not tables:
-        allowed = ", ".join(sorted(names)) or "none, there are no records"
-        guesses = "".join(nearest(name, names) for name in (a, b) if name not in names)
-        raise RecordError(f"no table holds both {a!r} and {b!r}: give two folders, or two of {allowed}{guesses}")
+        raise RecordError(_why_no_table(results, a, b, names))
     return _verdicts(tables, threshold)
+
+
+def _why_no_table(results: Path, a: str, b: str, names: Collection[str]) -> str:
+    """Say which of two names is not an engine's; of hundreds of names, the few that are like it."""
+    if not names:
+        return f"{results} holds no records, so that there is no engine {a!r} or {b!r}: give two folders"
+    remedy = f"give two folders, or two engines of one table: {NAMES}"
+    unknown = [name for name in (a, b) if name not in names]
+    if not unknown:
+        return f"no table holds both {a!r} and {b!r}: {remedy}"
+    alike = dict.fromkeys(like for name in unknown for like in get_close_matches(name, names, n=ALIKE, cutoff=0.4))
+    guesses = f"; those like it are {', '.join(map(repr, alike))}" if alike else ""
+    return f"no table holds {' or '.join(map(repr, unknown))}: {remedy}{guesses}"
 
 
 def _verdicts(tables: Sequence[tuple[str, Row, Row]], threshold: float) -> list[Verdict]:

@@ -7,6 +7,8 @@ import pytest
 
 from harness.compare.between_folders import change_of_pairs, judge_together
 from harness.compare.engines import compare_engines
+from harness.store.record import RecordError
+from tests import factory
 from tests.harness.compare.test_folders import write_group
 
 TRIALS = 1000
@@ -37,3 +39,29 @@ def test_cells_measured_alone_one_after_the_other_are_no_pair(tmp_path: Path) ->
     write_group(tmp_path, {"agl": [1.0] * 5, "dgl": [2.0] * 5}, alone=("agl", "dgl"))
     (found,) = compare_engines(tmp_path, "agl", "dgl", 1.05)
     assert found.verdict == "not comparable" and found.reason.endswith("beside the others: agl, dgl")
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("agll", "dgl v1"), ("'agll'", "report", "like it are 'agl'")),
+        (("no such folder, nor an engine", "dgl v1"), ("no such", "two folders")),
+        (("agl", "dgl v1"), ("both 'agl' and 'dgl v1'", "one table", "report")),
+    ],
+)
+def test_names_that_no_table_holds_get_a_short_answer_with_those_like_them(
+    tmp_path: Path, names: tuple[str, str], words: tuple[str, ...]
+) -> None:
+    write_group(tmp_path, {"agl": [1.0] * 2})
+    for number in range(60):
+        config = factory.config("dgl", model={"name": "gcn"}, backend={"variant": f"v{number}"})
+        factory.write(tmp_path, factory.record("dgl", config=config), folder=f"{number}")
+    with pytest.raises(RecordError) as error:
+        compare_engines(tmp_path, *names, 1.05)
+    assert all(word in str(error.value) for word in words)
+    assert len(str(error.value)) < 400
+
+
+def test_a_folder_without_records_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="holds no records"):
+        compare_engines(tmp_path, "agl", "dgl", 1.05)
