@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from backends.distpart.dispatch.job import EDGE_MAP, NODE_MAP
 from backends.distpart.dispatch.metadata import part_folder
 from backends.distpart.dispatch.part import EDGE_FEATURES, GRAPH, NODE_FEATURES, ORIGINAL_EDGES, ORIGINAL_NODES
+from backends.distpart.files.columns import mapped
 from backends.distpart.typed_graph import GraphError, TypedGraph
 from datasets.features import SparseFeatures
 from datasets.partition.description import read_description
-from datasets.partition.dgl_format import read_graph, read_tensors
+from datasets.partition.dgl_format import StoredGraph, read_graph, read_tensors
 from datasets.schema import Relation
 
 _ORIGINALS = (ORIGINAL_NODES, ORIGINAL_EDGES)
@@ -24,79 +25,165 @@ def verify(graph: TypedGraph, config: Path) -> dict[str, int]:
     """Check all parts against the graph; returns counts of nodes, edges and HALO nodes.
 
     Every node is in one part and every edge in that of its destination, once; ranges are contiguous; HALO nodes are
-    those sources that other parts own; attributes are those of the original ids; the maps agree. Raises GraphError
-    with the first thing that is wrong.
+    those sources that other parts own, with their in-edges in each further hop; parts, types, original ids and
+    attributes are those of the graph; the maps agree. Raises GraphError with the first thing that is wrong.
     """
     facts = read_description(config)
     for name, count in (("num_nodes", graph.total_nodes), ("num_edges", graph.total_edges)):
         if facts[name] != count:
             raise GraphError(f"{config} says {name}={facts[name]}, the graph has {count}")
-    check = _Check(graph, config.parent, facts)
+    for name in ("num_parts", "halo_hops"):
+        if type(facts.get(name, 1)) is not int or facts.get(name, 1) < 1:
+            raise GraphError(f"{config} says {name}={facts[name]}: a whole number from 1 on is needed")
+    check = _Check(graph, config, facts)
     halo = sum(check.part(part) for part in range(facts["num_parts"]))
     check.all_edges()
+    for part in range(facts["num_parts"]):
+        check.far_edges(part)
     return {"nodes": graph.total_nodes, "edges": graph.total_edges, "halo": halo, "parts": facts["num_parts"]}
 
 
 @dataclass
 class _Check:
     graph: TypedGraph
-    folder: Path
+    config: Path
     facts: dict[str, Any]
 
     def __post_init__(self) -> None:
         """Number the nodes: a node's new id follows from its part and its place there."""
-        parts = range(self.facts["num_parts"])
+        parts, schema = range(self.facts["num_parts"]), self.graph.schema
         self.nodes, self.edges = ([read_tensors(self._file(part, name)) for part in parts] for name in _ORIGINALS)
-        self.new_ids = np.full(self.graph.total_nodes, -1, dtype=np.int64)
-        self.next_node = self.next_edge = 0
         for part in parts:
-            for kind in self.graph.schema.node_types:
-                start, end = self.facts["node_map"][kind][part]
+            for tables, kinds in ((self.nodes, schema.node_types), (self.edges, schema.relations)):
+                self._require(set(tables[part]) == set(map(str, kinds)), part, "types of original ids")
+        self.node_ends = self._ends("node_map", schema.node_types, self.nodes)
+        self.edge_ends = self._ends("edge_map", schema.relations, self.edges)
+        self.new_ids = np.full(self.graph.total_nodes, -1, dtype=np.int64)
+        next_node = 0
+        for part in parts:
+            for kind in schema.node_types:
                 originals = self.nodes[part][kind]
                 self._require(_within(originals, self.graph.nodes[kind]), part, f"original ids of {kind}")
                 ids = originals + self.graph.starts[kind]
-                self._require(start == self.next_node and end - start == len(ids), part, f"range of node type {kind}")
                 self._require((self.new_ids[ids] < 0).all(), part, f"a node of {kind} that another part has")
-                self.new_ids[ids] = np.arange(start, end)
-                self.next_node = end
+                self.new_ids[ids] = np.arange(next_node, next_node + len(ids))
+                next_node += len(ids)
         if (self.new_ids < 0).any():
             raise GraphError(f"node {int(np.argmin(self.new_ids))} is in no part")
-        ends = [self.facts["node_map"][self.graph.schema.node_types[-1]][part][1] for part in parts]
-        if not np.array_equal(np.load(self.folder / NODE_MAP), np.searchsorted(ends, self.new_ids, side="right")):
+        if not np.array_equal(self._map(NODE_MAP), self._owners(self.node_ends, self.new_ids)):
             raise GraphError(f"{NODE_MAP} does not say the parts of the nodes")
 
-    def part(self, part: int) -> int:
-        """Check nodes, ranges and attributes of one part; returns the number of its HALO nodes."""
+    def _ends(self, table: str, kinds: Any, originals: list[dict[str, NDArray[Any]]]) -> NDArray[np.int64]:
+        """The ends [parts, types] of the ranges of new ids, each of which begins where the one before ends."""
+        ends, last = np.empty((len(originals), len(kinds)), dtype=np.int64), 0
+        for part, tables in enumerate(originals):
+            for number, kind in enumerate(kinds):
+                try:
+                    start, end = map(int, self.facts[table][str(kind)][part])
+                except (KeyError, IndexError, TypeError, ValueError) as error:
+                    raise GraphError(f"{self.config}: {table} has no range of {kind} in part {part}") from error
+                self._require(start == last and end - start == len(tables[str(kind)]), part, f"range of {kind}")
+                ends[part, number] = last = end
+        return ends
+
+    def _map(self, name: str) -> NDArray[Any]:
+        """The part of each node or edge, mapped."""
+        parts = mapped(self.config.parent / name, name)
+        count = self.graph.total_nodes if name == NODE_MAP else self.graph.total_edges
+        if parts.shape != (count,):
+            raise GraphError(f"{name} has {len(parts)} rows, the graph {count}")
+        return parts
+
+    @staticmethod
+    def _owners(ends: NDArray[np.int64], ids: NDArray[np.integer]) -> NDArray[np.int64]:
+        """The part of each new id."""
+        return np.searchsorted(ends[:, -1], ids, side="right")
+
+    def _stored(self, part: int) -> StoredGraph:
+        """The graph of a part, whose columns and ends are those of its nodes and edges."""
         stored = read_graph(self._file(part, GRAPH))
-        kinds = self.graph.schema.node_types
-        first, last = self.facts["node_map"][kinds[0]][part][0], self.facts["node_map"][kinds[-1]][part][1]
+        damage = stored.damage()
+        self._require(not damage, part, damage)
+        needed = {"_ID", "part_id", "inner_node", "_TYPE"}, {"_ID", "inner_edge", "_TYPE"}
+        for columns, names in zip((stored.ndata, stored.edata), needed, strict=True):
+            missing = sorted(names - set(columns) - (set() if self.graph.is_typed else {"_TYPE"}))
+            self._require(not missing, part, f"it has no {', '.join(missing)}")
+        return stored
+
+    def part(self, part: int) -> int:
+        """Check nodes, numbers of edges and attributes of one part; returns the number of its HALO nodes."""
+        stored = self._stored(part)
+        first, last = _span(self.node_ends, part)
         inner, ids = stored.ndata["inner_node"].astype(bool), stored.ndata["_ID"]
         owned = np.array_equal(ids[: last - first], np.arange(first, last)) and inner[: last - first].all()
         halo = ids[last - first :]
         self._require(owned and not inner[last - first :].any(), part, "owned nodes")
+        self._require(_within(halo, self.graph.total_nodes), part, "HALO nodes that are no nodes")
         self._require(not ((halo >= first) & (halo < last)).any(), part, "HALO nodes that it owns")
         self._require(len(np.unique(halo)) == len(halo), part, "a HALO node twice")
+        first_edge, last_edge = _span(self.edge_ends, part)
+        count, numbers = last_edge - first_edge, stored.edata["_ID"]
         inner_edges = stored.edata["inner_edge"].astype(bool)
-        sources = np.unique(ids[stored.sources[inner_edges]])
-        needed = sources[(sources < first) | (sources >= last)]
-        far = self.facts["halo_hops"] > 1
-        self._require(np.isin(needed, halo).all() and (far or len(needed) == len(halo)), part, "HALO nodes")
-        numbers = stored.edata["_ID"][inner_edges]
-        position = 0
-        for relation in self.graph.schema.relations:
-            start, end = self.facts["edge_map"][str(relation)][part]
-            count = len(self.edges[part][str(relation)])
-            self._require(start == self.next_edge and end - start == count, part, f"range of relation {relation}")
-            new_ids = numbers[position : position + count]
-            self._require(np.array_equal(new_ids, np.arange(start, end)), part, f"edge ids of {relation}")
-            position, self.next_edge = position + count, end
-        self._require(position == len(numbers), part, "number of inner edges")
+        self._require(inner_edges[:count].all() and not inner_edges[count:].any(), part, "number of inner edges")
+        self._require(np.array_equal(numbers[:count], np.arange(first_edge, last_edge)), part, "edge ids")
+        self._require(_within(numbers, self.graph.total_edges), part, "far edges that are no edges")
+        self._require(np.array_equal(stored.ndata["part_id"], self._owners(self.node_ends, ids)), part, "part_id")
+        self._types_and_originals(part, stored)
         self._attributes(part)
         return len(halo)
 
+    def _types_and_originals(self, part: int, stored: StoredGraph) -> None:
+        """Check what else a graph says of each node and edge, as it follows from their new ids."""
+        checks = (
+            ("nodes", stored.ndata, self.node_ends, self.nodes, self.graph.schema.node_types),
+            ("edges", stored.edata, self.edge_ends, self.edges, self.graph.schema.relations),
+        )
+        for what, columns, ends, tables, kinds in checks:
+            ids = columns["_ID"]
+            if "_TYPE" in columns:
+                types = np.searchsorted(ends.ravel(), ids, side="right") % len(kinds)
+                self._require(np.array_equal(columns["_TYPE"], types), part, f"_TYPE of {what}")
+            if "orig_id" in columns:
+                originals = np.concatenate([table[str(kind)] for table in tables for kind in kinds])
+                self._require(np.array_equal(columns["orig_id"], originals[ids]), part, f"orig_id of {what}")
+
+    def far_edges(self, part: int) -> None:
+        """Check HALO nodes, and edges beyond the first hop: the in-edges of the hops before, as owners have them."""
+        graphs = [read_graph(self._file(other, GRAPH)) for other in range(len(self.nodes))]
+        (first, last), (first_edge, last_edge) = _span(self.node_ends, part), _span(self.edge_ends, part)
+        stored, count = graphs[part], last_edge - first_edge
+        ids, known = stored.ndata["_ID"], np.zeros(self.graph.total_nodes, dtype=bool)
+        known[first:last] = True
+        frontier = known.copy()
+        frontier[ids[stored.sources[:count]]] = True
+        needed = [np.empty((3, 0), dtype=np.int64)]
+        for _ in range(1, self.facts.get("halo_hops", 1)):
+            frontier, reached = frontier & ~known, known | frontier
+            needed.append(self._in_edges(frontier, graphs))
+            frontier, known = reached.copy(), reached
+            frontier[needed[-1][1]] = True
+        halo = np.flatnonzero(known | frontier)
+        halo = halo[(halo < first) | (halo >= last)]
+        self._require(np.array_equal(np.sort(ids[last - first :]), halo), part, "HALO nodes")
+        numbers, sources, destinations = stored.edata["_ID"], ids[stored.sources], ids[stored.destinations]
+        far = np.stack([numbers[count:], sources[count:], destinations[count:]])
+        expected = np.concatenate(needed, axis=1)
+        same = np.array_equal(far[:, np.argsort(far[0])], expected[:, np.argsort(expected[0])])
+        self._require(same, part, "far edges, those to HALO nodes")
+
+    def _in_edges(self, wanted: NDArray[np.bool_], graphs: list[StoredGraph]) -> NDArray[np.int64]:
+        """New ids, sources and destinations [3, edges] of the edges to some nodes, from the parts that own them."""
+        pieces = []
+        for owner in np.unique(self._owners(self.node_ends, np.flatnonzero(wanted))).tolist():
+            first, last = _span(self.edge_ends, owner)
+            ids, ends = graphs[owner].ndata["_ID"], (graphs[owner].sources, graphs[owner].destinations)
+            places = np.flatnonzero(wanted[ids[ends[1][: last - first]]])
+            pieces.append(np.stack([first + places, ids[ends[0][places]], ids[ends[1][places]]]))
+        return np.concatenate([np.empty((3, 0), dtype=np.int64), *pieces], axis=1)
+
     def all_edges(self) -> None:
         """Check that each edge is in the part of its destination, once, with its own ends."""
-        edge_parts = np.load(self.folder / EDGE_MAP, mmap_mode="r")
+        edge_parts = self._map(EDGE_MAP)
         graphs = [read_graph(self._file(part, GRAPH)) for part in range(self.facts["num_parts"])]
         before, offset = [0] * len(graphs), 0
         for relation in self.graph.schema.relations:
@@ -128,8 +215,10 @@ class _Check:
         rows = np.arange(self.graph.edges[relation].count)
         every = self.graph.edges[relation].original_ids(rows)
         order = rows if every is rows else np.argsort(every, kind="stable")
-        if not len(order):
+        if not len(originals):
             return originals
+        if not len(order):
+            raise GraphError(f"{relation} has no edges, a part has {len(originals)}")
         places = np.searchsorted(every, originals, sorter=order)
         nearest = order[np.minimum(places, len(order) - 1)]
         if not np.array_equal(every[nearest], originals):
@@ -149,18 +238,27 @@ class _Check:
                 ids = originals[str(kind)]
                 rows = self._rows(kind, ids) if isinstance(kind, Relation) else ids
                 for name, array in arrays.items():
+                    written = stored[f"{kind}/{name}"]
+                    self._require(len(written) == len(rows), part, f"number of rows of {kind}/{name}")
                     for start in range(0, len(rows), _PIECE):
-                        expected = array[np.asarray(rows[start : start + _PIECE])]
+                        piece = np.asarray(rows[start : start + _PIECE])
+                        order = np.argsort(piece, kind="stable")  # files are read in the order of their rows
+                        expected = array[piece[order]]
                         expected = expected.dense() if isinstance(expected, SparseFeatures) else expected
-                        written = stored[f"{kind}/{name}"][start : start + _PIECE]
-                        self._require(np.array_equal(written, expected), part, f"rows of {kind}/{name}")
+                        same = np.array_equal(written[start : start + _PIECE][order], expected)
+                        self._require(same, part, f"rows of {kind}/{name}")
 
     def _file(self, part: int, name: str) -> Path:
-        return self.folder / part_folder(part) / name
+        return self.config.parent / part_folder(part) / name
 
     def _require(self, holds: Any, part: int, what: str) -> None:
         if not holds:
             raise GraphError(f"part {part} is wrong: {what}")
+
+
+def _span(ends: NDArray[np.int64], part: int) -> tuple[int, int]:
+    """First and last new id of a part."""
+    return int(ends[part - 1, -1]) if part else 0, int(ends[part, -1])
 
 
 def _within(ids: NDArray[np.int64], count: int) -> bool:

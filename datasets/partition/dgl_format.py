@@ -96,6 +96,19 @@ class StoredGraph:
     ndata: dict[str, NDArray[Any]]
     edata: dict[str, NDArray[Any]]
 
+    def damage(self) -> str:
+        """A sentence on the first column of another length or end that is no node, empty if there is none."""
+        edges = len(self.sources)
+        for columns, count in ((self.ndata, self.nodes), (self.edata | {"destinations": self.destinations}, edges)):
+            for name, column in columns.items():
+                if column.shape[:1] != (count,):
+                    return f"{name} has the shape {list(column.shape)}, {count} rows are needed"
+        for what, ends in (("source", self.sources), ("destination", self.destinations)):
+            if edges and (ends.min() < 0 or ends.max() >= self.nodes):
+                edge = int(np.flatnonzero((ends < 0) | (ends >= self.nodes))[0])
+                return f"edge {edge} has {what} {ends[edge]}, there are {self.nodes} nodes"
+        return ""
+
 
 def read_graph(path: Path) -> StoredGraph:
     """Map a graph that ``write_graph`` or DGL wrote in coordinate form; raises FormatError for another file."""

@@ -60,9 +60,14 @@ def _broken_graph(
     edges: tuple[int, int],
     only_sources: bool,
 ) -> str:
+    damage = stored.damage()
+    if damage:
+        return damage
     ids, inner = stored.ndata["_ID"], stored.ndata["inner_node"].astype(bool)
     if not np.array_equal(np.sort(ids[inner]), np.arange(*nodes)):
         return "its owned nodes are not those of its range"
+    if len(ids) and (ids.min() < 0 or ids.max() >= graph.nodes):
+        return f"a HALO node is none of the {graph.nodes} nodes"
     inner_edge = stored.edata["inner_edge"].astype(bool)
     numbers = stored.edata["_ID"][inner_edge]
     if not np.array_equal(np.sort(numbers), np.arange(*edges)):
