@@ -2,14 +2,16 @@
 
 import tempfile
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from datasets.paths import default_cache
 from harness.launcher.group import Busy, run_groups
+from harness.launcher.messages import PlannedGroup
 from harness.planning.compose import compose_arguments
 from harness.planning.graphs import DISK_FULL, PreparedGraph, graph_keys, plain_groups, prepare_graphs
-from harness.planning.plan import Group, Plan, make_plan
+from harness.planning.plan import Group, Plan, find_group_records, make_plan
 from harness.store.files import environment_of
 from harness.store.record import RecordError
 from harness.usage import FAILED, OK, USAGE, UsageError, complain
@@ -87,8 +89,19 @@ def measure(plan: Plan, groups: Sequence[Group], prepared: dict[str, PreparedGra
             tracker(event)
 
         return run_groups(
-            plain_groups(groups, plan.machine, prepared), plan.results, on_event=on_event, wait=plan.config.wait
+            plain_groups(groups, plan.machine, prepared),
+            plan.results,
+            on_event=on_event,
+            wait=plan.config.wait,
+            still_open=partial(is_still_open, plan),
         )
+
+
+def is_still_open(plan: Plan, planned: PlannedGroup) -> bool:
+    """Whether a group is to be run after this run waited for another one."""
+    group = next(group for group in plan.groups if group.id == planned["id"])
+    group.records = find_group_records(group, plan.results, plan.machine, plan.left_out)
+    return group.state(plan.config.retry)[0]
 
 
 def check_writable(results: Path) -> None:

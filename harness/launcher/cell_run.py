@@ -15,7 +15,8 @@ from harness.launcher.turns import Budget
 from harness.launcher.worker import CellWorker, worker_of
 from harness.measure import environment
 from harness.measure.sources import commit, with_sources
-from harness.store.files import machine_slug, read_record, write_environment, write_record
+from harness.store.files import machine_slug, read_record, readable_records, write_environment, write_record
+from harness.store.left_out import LeftOut
 
 
 class CellRun:
@@ -139,7 +140,14 @@ class CellRun:
         """End the cell with a record of this failure."""
         self.outcome.failure = failure
         self.close()
-        self._write()
+        if failure.status != "interrupted" or not self._has_good_record():
+            self._write()
+
+    def _has_good_record(self) -> bool:
+        """Whether an earlier run measured this cell in this group."""
+        pattern = self.results / self._path("*")
+        paths = pattern.parent.glob(pattern.name)
+        return any(record["status"] == "ok" for _, record in readable_records(paths, LeftOut()))
 
     @contextmanager
     def _failure_recorded(self) -> Iterator[None]:
@@ -171,8 +179,11 @@ class CellRun:
         )
         revision = {} if (known := commit()) is None else {"commit": known}
         name = write_environment(self.results, with_sources(description, self.outcome.modules))
-        path = self.cell["path"].replace("{environment}", name)
-        if "{machine}" in path:  # a plan made elsewhere
-            path = path.replace("{machine}", machine_slug())
+        path = self._path(name)
         self.record = dict(read_record(write_record(self.results, path, self.outcome.record(name) | revision)))
         self.tell({"event": "done", "path": path, "status": self.record["status"], "record": self.record})
+
+    def _path(self, environment: str) -> str:
+        """The record's path below the results."""
+        path = self.cell["path"].replace("{environment}", environment)
+        return path.replace("{machine}", machine_slug()) if "{machine}" in path else path  # of a plan made elsewhere

@@ -28,12 +28,19 @@ RESIDENT_SHARE = 0.6
 
 
 def run_groups(
-    groups: Sequence[PlannedGroup], results: Path, *, on_event: Callable[[Event], None], wait: bool = True
+    groups: Sequence[PlannedGroup],
+    results: Path,
+    *,
+    on_event: Callable[[Event], None],
+    wait: bool = True,
+    still_open: Callable[[PlannedGroup], bool] = lambda group: True,
 ) -> list[dict[str, Any]]:
     """Measure groups one after the other and return their records, each written when its cell is done.
 
+    Groups that are not ``still_open`` when the machine is free are left out: another run may have finished them.
     Raises Busy when another run holds the machine and ``wait`` is off, OSError when a record cannot be written,
-    KeyboardInterrupt on Ctrl-C and SIGTERM, after the open cells of the group got ``interrupted`` records.
+    KeyboardInterrupt on Ctrl-C and SIGTERM, after the open cells of the group got ``interrupted`` records, those
+    without a good one.
     """
     total = sum(len(group["cells"]) for group in groups)
     records: list[dict[str, Any]] = []
@@ -45,6 +52,8 @@ def run_groups(
             stack.enter_context(machine_lock(wait, lambda who: on_event(waiting | {"for": who})))
             guard = Guard()
             stack.callback(guard.close)
+        groups = [group for group in groups if still_open(group)]
+        total = sum(len(group["cells"]) for group in groups)
         for group in groups:
             numbered = partial(_numbered, on_event, len(records), total)
             records += GroupRun(group, results, guard, numbered).run()

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.planning.compose import compose_one
+from datasets.paths import default_cache
+from harness.planning.compose import compose_arguments, compose_one
 from harness.planning.config import load
-from harness.planning.plan import find_group_records
-from harness.run import exit_code, main
+from harness.planning.graphs import prepare_graphs
+from harness.planning.plan import find_group_records, make_plan
+from harness.run import exit_code, main, measure
 from tests.harness.planning.test_plan import MACHINE, config, groups, write
 
 
@@ -46,3 +48,17 @@ def test_records_of_code_that_is_not_todays_are_told_and_fail(
         "1 new records do not count, as they are not of the code and data that lie here now: "
         in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(("retry", "again"), [("failed", 0), ("all", 1)])
+def test_what_another_run_finished_while_this_one_waited_is_not_measured_again(
+    retry: str, again: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    dummy = ["backend=dummy", "launcher=inline", "measure=few", "measure.limits=false", "measure.processes=1"]
+    graph = ["dataset=uug", "dataset.options.nodes=500", "model=sage"]
+    plan = make_plan(compose_arguments([*dummy, *graph, f"retry={retry}", f"results={tmp_path / 'r'}"]))
+    groups = plan.open_groups()
+    prepared, _ = prepare_graphs(groups, default_cache())
+    assert [record["status"] for record in measure(plan, groups, prepared)] == ["ok"]
+    assert len(measure(plan, groups, prepared)) == again

@@ -10,7 +10,7 @@ from harness.launcher.failure import CellFailed
 from harness.launcher.process import Child
 from harness.launcher.remote import RemoteCell
 from harness.store.shortened import is_shortened
-from tests.cells import cell, run, saved_graph
+from tests.cells import cell, records, run, saved_graph
 
 pytestmark = pytest.mark.usefixtures("own_lock", "unknown_load")
 
@@ -182,3 +182,14 @@ def test_a_cell_out_of_memory_without_others_is_not_tried_again(tmp_path, graph)
     (record,), events = run(tmp_path, failing)
     assert record["status"] == "oom"
     assert [event["event"] for event in events].count("start") == 1
+
+
+def test_an_interrupted_repetition_leaves_the_good_record(tmp_path, graph, monkeypatch):
+    def interrupt(worker, calls):
+        raise KeyboardInterrupt
+
+    run(tmp_path, cell(graph, "a"))
+    monkeypatch.setattr(RemoteCell, "sample", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, cell(graph, "a"), cell(graph, "b"))
+    assert [record["status"] for record in records(tmp_path / "results")] == ["ok", "interrupted"]
