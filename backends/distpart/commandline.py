@@ -21,7 +21,7 @@ from backends.distpart.dglpart import dglpart, dglpart_of_lists, run_pm_dglpart
 from backends.distpart.dispatch.forecast import Forecast
 from backends.distpart.dispatch.job import RUN_ON, UNKNOWN, DispatchJob, DispatchOptions
 from backends.distpart.dispatch.numbering import Numbering
-from backends.distpart.files.assignment import read_assignment, write_assignment
+from backends.distpart.files.assignment import read_assignment, refuse_existing, write_assignment
 from backends.distpart.files.chunked import FORMATS, read_chunked, write_chunked
 from backends.distpart.files.columns import mapped
 from backends.distpart.partition_graph import write_partition
@@ -289,6 +289,7 @@ def _chunk(parsed: Any) -> None:
 
 
 def _assign(parsed: Any) -> None:
+    refuse_existing(parsed.output)
     with _graph_of(parsed) as graph, step_progress() as progress:
         parts = assign(graph, _weights(graph, parsed), _assign_options(parsed, parsed.parts), progress)
         write_assignment(graph, parts, parsed.parts, parsed.method, parsed.output)

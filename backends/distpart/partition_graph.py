@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.distpart.assign import AssignOptions, assign, constraints
-from backends.distpart.dispatch.job import DispatchJob, DispatchOptions
-from backends.distpart.dispatch.metadata import check_name, part_folder
+from backends.distpart.dispatch.job import DispatchJob, DispatchOptions, refuse_at_once
+from backends.distpart.dispatch.metadata import part_folder
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.dispatch.part import ORIGINAL_EDGES, ORIGINAL_NODES
 from backends.distpart.typed_graph import TypedGraph, typed_graph
@@ -65,9 +65,9 @@ def write_partition(
     With ``trainers`` above 1 there are that many parts in each, stored as ``trainer_id`` of nodes and edges. Raises
     ValueError and OSError as the assignment and the dispatch do.
     """
-    check_name(name)
     if trainers < 1:
         raise ValueError(f"trainers per machine are {trainers}: at least 1 is needed")
+    refuse_at_once(graph, folder, name, dispatch)
     parts = assign(graph, weights, replace(options, parts=options.parts * trainers), progress)
     if trainers > 1:
         graph, parts = _with_trainers(graph, parts), parts // trainers

@@ -24,6 +24,7 @@ _GRAPH_NODE, _GRAPH_EDGE = 8 + 1 + 8 + 8, 8 + 8 + 8 + 1 + 8  # ids, flags, parts
 class Forecast:
     """``nodes``: bytes of what is there for each node; ``piece``: edges per task; ``rows`` of attributes at a time."""
 
+    threads: int
     nodes: int
     edges: int
     piece: int
@@ -33,9 +34,12 @@ class Forecast:
 
     @classmethod
     def of(cls, graph: TypedGraph, memory: int, threads: int) -> "Forecast":
-        """Count bytes from sizes alone; each thread has its own piece and its own table of nodes."""
+        """Count bytes from sizes alone; each thread has its own piece and table of nodes: fewer are used if need be."""
         number = np.dtype(index_dtype(max(1, graph.total_nodes))).itemsize
-        nodes = graph.total_nodes * (4 + 2 * number + threads * (number + 9))
+        shared, own = graph.total_nodes * (4 + 2 * number), graph.total_nodes * (number + 9)
+        room = (memory - shared) // (own + _LEAST_PIECE * _BYTES_PER_EDGE)
+        threads = max(1, min(threads, room))
+        nodes = shared + threads * own
         left = max(0, memory - nodes) // threads
         largest = max(_PIECE, -(-graph.total_edges // _MOST_PIECES))
         piece = int(np.clip(left // _BYTES_PER_EDGE, _LEAST_PIECE, largest))
@@ -53,12 +57,14 @@ class Forecast:
             for array in arrays.values()
         )
         files = graph.total_edges * _GRAPH_EDGE + graph.total_nodes * _GRAPH_NODE + attributes
-        return cls(nodes, graph.total_edges, piece, rows, graph.total_edges * (2 * number + _BUCKET_EDGE), files)
+        return cls(
+            threads, nodes, graph.total_edges, piece, rows, graph.total_edges * (2 * number + _BUCKET_EDGE), files
+        )
 
     @property
     def memory(self) -> int:
         """Bytes of memory that are needed at least."""
-        return self.nodes + _LEAST_PIECE * _BYTES_PER_EDGE
+        return self.nodes + self.threads * _LEAST_PIECE * _BYTES_PER_EDGE
 
     @property
     def disk(self) -> int:

@@ -11,10 +11,11 @@ from backends.distpart.dispatch.forecast import Forecast, refuse_what_does_not_f
 from backends.distpart.dispatch.metadata import check_name, part_folder, write_metadata
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.dispatch.part import PartOptions, PartWriter
-from backends.distpart.dispatch.plan import WORK, begin
+from backends.distpart.dispatch.plan import WORK, begin, refuse_foreign_folder
 from backends.distpart.dispatch.steps import DispatchStep, run_in_threads, run_on_ray
 from backends.distpart.typed_graph import TypedGraph
 from backends.folder_lock import locked
+from backends.parallel import ray_cluster
 from datasets.array_files import save_array, save_pieces
 from datasets.files import atomic_file
 from datasets.tables.out_of_core import Progress, silent
@@ -45,6 +46,27 @@ class DispatchOptions:
             raise ValueError(f"run_on={self.run_on!r} is not allowed: one of {', '.join(RUN_ON)}")
 
 
+def refuse_at_once(graph: TypedGraph, folder: Path, name: str, options: DispatchOptions) -> None:
+    """Raise what a dispatch to ``folder`` raises whatever the assignment: of its name, folder, memory, disk and Ray."""
+    check_name(name)
+    with locked(folder):
+        _checked(graph, folder, name, options)
+
+
+def _checked(graph: TypedGraph, folder: Path, name: str, options: DispatchOptions) -> Forecast:
+    """The forecast of a dispatch that is not refused."""
+    done = folder / f"{name}.json"
+    if done.exists():
+        shutil.rmtree(folder / WORK, ignore_errors=True)  # of a call that was killed after its last step
+        raise ValueError(f"{done} exists: choose another folder, or delete this one")
+    refuse_foreign_folder(folder)
+    forecast = Forecast.of(graph, options.memory, options.threads)
+    refuse_what_does_not_fit(forecast, folder, options.memory)
+    if options.run_on == "ray":
+        ray_cluster.require("run_on=ray", "run_on=local")
+    return forecast
+
+
 @dataclass(frozen=True, eq=False)
 class DispatchJob:
     """Dispatch of a graph by the numbering of its nodes to ``folder``."""
@@ -64,15 +86,9 @@ class DispatchJob:
         """
         check_name(self.name)
         with locked(self.folder):
-            return self._run()
+            return self._run(_checked(self.graph, self.folder, self.name, self.options))
 
-    def _run(self) -> Path:
-        forecast = Forecast.of(self.graph, self.options.memory, self.options.threads)
-        done = self.folder / f"{self.name}.json"
-        if done.exists():
-            shutil.rmtree(self.folder / WORK, ignore_errors=True)  # of a call that was killed after its last step
-            raise ValueError(f"{done} exists: choose another folder, or delete this one")
-        refuse_what_does_not_fit(forecast, self.folder, self.options.memory)
+    def _run(self, forecast: Forecast) -> Path:
         is_new = not self.folder.exists()
         options = [BUCKETS, self.name, self.options.hops, self.options.original_ids, forecast.piece]
         work = begin(self.folder, self.graph, self.numbering, options)
@@ -91,12 +107,14 @@ class DispatchJob:
     def _write(self, forecast: Forecast, work: Path) -> Path:
         numbering = self.numbering
         pieces = pieces_of(self.graph, forecast.piece)
-        self._run_step(DispatchStep("map", write_bucket, (self.graph.without_attributes(), numbering, work), pieces))
+        shared = self.graph.without_attributes(), numbering, work
+        self._run_step(DispatchStep("map", write_bucket, shared, pieces), forecast.threads)
         buckets = EdgeBuckets(work, pieces, numbering.count, len(self.graph.schema.relations))
         self._write_maps(numbering, buckets)
         options = PartOptions(self.options.hops, self.options.original_ids, forecast.rows)
         writer = PartWriter(self.graph, numbering, buckets, options)
-        self._run_step(DispatchStep("write", write_part, (writer, self.folder), range(numbering.count)))
+        step = DispatchStep("write", write_part, (writer, self.folder), range(numbering.count))
+        self._run_step(step, forecast.threads)
         path = write_metadata(
             self.folder, self.name, self.graph, numbering, buckets, self.options.method, self.options.hops
         )
@@ -110,11 +128,11 @@ class DispatchJob:
         with atomic_file(self.folder / EDGE_MAP) as temporary:
             save_pieces(temporary, np.dtype(numbering.part_dtype), (self.graph.total_edges,), buckets.owners())
 
-    def _run_step(self, step: DispatchStep) -> None:
+    def _run_step(self, step: DispatchStep, threads: int) -> None:
         if self.options.run_on == "ray":
             run_on_ray(step, self.options.address, self.progress)
         else:
-            run_in_threads(step, self.options.threads, self.progress)
+            run_in_threads(step, threads, self.progress)
 
 
 def write_part(writer: PartWriter, folder: Path, number: int) -> None:

@@ -30,13 +30,19 @@ def begin(folder: Path, graph: TypedGraph, numbering: Numbering, options: list[A
             )
         _remove_leftovers(folder)
         return work
-    if folder.exists() and any(entry != work for entry in folder.iterdir()):
-        raise ValueError(f"{folder} is not empty: choose another folder")
+    refuse_foreign_folder(folder)
     if work.exists():  # of a call that was killed before it had written its plan
         shutil.rmtree(work)
     work.mkdir(parents=True)
     write_atomic({path: json.dumps(plan)})
     return work
+
+
+def refuse_foreign_folder(folder: Path) -> None:
+    """Raise ValueError for a folder that has files and no dispatch that was begun."""
+    work = folder / WORK
+    if folder.exists() and not (work / PLAN).exists() and any(entry != work for entry in folder.iterdir()):
+        raise ValueError(f"{folder} is not empty: choose another folder")
 
 
 def _remove_leftovers(folder: Path) -> None:

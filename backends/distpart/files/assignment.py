@@ -23,8 +23,7 @@ def write_assignment(graph: TypedGraph, parts: Parts, count: int, method: str, f
     import pyarrow
     from pyarrow import csv
 
-    if folder.exists():
-        raise ValueError(f"{folder} exists: choose another folder")
+    refuse_existing(folder)
     known = "random" if method == "random" else "metis"
     facts = {"version": VERSION, "num_parts": count, "algo_name": known, "method": method}
     with atomic_folder(folder) as temporary:
@@ -33,6 +32,12 @@ def write_assignment(graph: TypedGraph, parts: Parts, count: int, method: str, f
             table = pyarrow.table({"part": parts[start : start + graph.nodes[kind]]})
             csv.write_csv(table, temporary / f"{kind}.txt", csv.WriteOptions(include_header=False))
         (temporary / META).write_text(json.dumps(facts, indent=1))
+
+
+def refuse_existing(folder: Path) -> None:
+    """Raise ValueError for a folder that exists."""
+    if folder.exists():
+        raise ValueError(f"{folder} exists: choose another folder")
 
 
 def read_assignment(graph: TypedGraph, folder: Path) -> tuple[Parts, int, str]:
