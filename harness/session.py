@@ -15,7 +15,7 @@ from datasets.graph import Graph
 from datasets.high_water import HighWater
 from harness.launcher.failure import CellFailed
 from harness.launcher.messages import Event, Opened, PlannedCell, TimedSample
-from harness.measure import environment, memory, shared_values
+from harness.measure import control_group, environment, memory, shared_values
 from harness.measure.clock import Clock, PageFaults, cpu_seconds, page_faults
 from harness.measure.sources import loaded_modules
 from harness.planning.schema import RunConfig, from_dict
@@ -46,6 +46,7 @@ class Session:
     def __init__(self, cell: PlannedCell, tell: Callable[[Event], None]) -> None:
         self.cell, self.tell = cell, tell
         self.config: RunConfig = from_dict(RunConfig, dict(cell["config"]))
+        self.cores = control_group.usable_cores()  # before a library binds this thread to one of them
         self.index = 0
         self.first_call: float | None = None
         self.extrapolated: float | None = None
@@ -227,6 +228,8 @@ class Session:
         facts, metrics, operands = self.scenario.facts(), self.scenario.metrics(), self._operands()
         if self.scenario.now is not None:
             facts["clock"] = "simulated"
+        else:
+            facts |= self._crowded(facts)
         if self.config.measure.limits and seconds is not None and self.scenario.now is None and not self._cuda():
             facts |= self._parts(seconds)
         # Before the machine is measured: a change of the kernels that this takes must not make a peer's record stale.
@@ -281,6 +284,11 @@ class Session:
         from harness.measure.gpu_ceilings import Gpu
 
         return Gpu(self.config.device)
+
+    def _crowded(self, facts: Json) -> Json:
+        """The cores as ``oversubscribed``, where more threads or ranks than they are share them."""
+        asked = max(self.config.threads, len(facts.get("ranks", {}).get("edges", ())))
+        return {"oversubscribed": self.cores} if asked > self.cores and not self._cuda() else {}
 
     def _parts(self, seconds: float) -> Json:
         """What the seconds of a timed call are for, and its calls of torch, for scenarios that know."""

@@ -1,5 +1,6 @@
 """Limits of the control groups that this process is in, on memory and processors; the kernel's versions 1 and 2."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,12 @@ def cpu_quota() -> float | None:
     quotas += [list(pair) for pair in zip(*pairs, strict=False)]
     numbers = [pair for pair in quotas if len(pair) == 2 and all(part.isdigit() for part in pair) and int(pair[1])]
     return min((int(quota) / int(period) for quota, period in numbers), default=None)
+
+
+def usable_cores() -> int:
+    """Cores that this thread and those that it starts can keep busy: of its affinity, no more than the quota."""
+    cores, quota = len(os.sched_getaffinity(0)), cpu_quota()
+    return cores if quota is None else min(cores, max(1, int(quota)))
 
 
 def _texts(controller: str, name: str) -> Iterator[str]:

@@ -24,5 +24,7 @@ def doubts(records: Sequence[Record]) -> list[Doubt]:
 
 
 def _oversubscribed(record: Record) -> Doubt:
-    ranks, cores = len(record["facts"]["ranks"]["edges"]), record["facts"]["oversubscribed"]
-    return Doubt("oversubscribed", f"{ranks} ranks shared {cores} cores: no speed", f"backend.ranks={cores} at most")
+    cores, ranks = record["facts"]["oversubscribed"], len(record["facts"].get("ranks", {}).get("edges", ()))
+    asked, setting = (ranks, "backend.ranks") if ranks > cores else (record["config"]["threads"], "threads")
+    crowd = f"{asked} {setting.removeprefix('backend.')} shared {cores} {'core' if cores == 1 else 'cores'}"
+    return Doubt("oversubscribed", f"{crowd}: no speed", f"{setting}={cores} at most")

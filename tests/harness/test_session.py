@@ -1,9 +1,12 @@
 """Samples: the mean of counted calls after a discarded one; the code that a session tells to have run."""
 
+import os
 import sys
+from dataclasses import replace
 from types import ModuleType
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,6 +68,19 @@ def test_only_the_first_process_of_a_cell_verifies_and_the_others_take_its_batch
     answer = opened.open(first=False, batch_limit=2)
     assert answer["parity"] is None and answer["batch_limit"] == opened.scenario.limit == 2
     assert session(tmp_path / "again", parity=True).open()["parity"] is not None
+
+
+@pytest.mark.parametrize(("threads", "told"), [(1, False), (2, True)])
+def test_more_threads_than_cores_are_told(tmp_path, threads, told):
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        opened = session(tmp_path, limits=False)
+        opened.config = replace(opened.config, threads=threads)
+        opened.open()
+        assert opened.finish()["facts"].get("oversubscribed") == (1 if told else None)
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def test_code_that_measures_the_machine_is_not_told_as_code_that_ran(tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ def test_the_tightest_of_the_groups_around_a_process_counts(tmp_path, monkeypatc
     group(tmp_path, monkeypatch, "0::/a/b\n", **files, **{"a__cpu-max": "150000 100000\n"})
     assert control_group.memory_limit() == 1000
     assert control_group.cpu_quota() == 1.5
+    assert control_group.usable_cores() == 1
 
 
 def test_the_first_version_has_a_folder_per_controller(tmp_path, monkeypatch):

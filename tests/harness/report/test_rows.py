@@ -146,6 +146,12 @@ def test_a_row_with_fewer_processes_than_asked_says_so(tmp_path: Path) -> None:
     assert "2 of 5 processes fitted the time; try measure.group_seconds above 60" in str(row.doubts[0])
 
 
+def test_more_threads_than_cores_are_a_doubt_without_ranks(tmp_path: Path) -> None:
+    factory.write(tmp_path / "results", in_processes("agl", [0.1] * 5) | {"facts": {"oversubscribed": 1}})
+    (doubt,) = rows_by_label(tmp_path / "results")["agl"].doubts
+    assert str(doubt) == "oversubscribed: 2 threads shared 1 core: no speed; try threads=1 at most"
+
+
 def test_seconds_of_more_ranks_than_cores_take_part_in_no_ratio(tmp_path: Path) -> None:
     crowded = {"ranks": {"edges": [1, 1, 1, 1]}, "oversubscribed": 2}
     factory.write(tmp_path / "results", in_processes("blocksparse", [0.1] * 5) | {"facts": crowded})

@@ -91,12 +91,17 @@ def _models(records: SuiteRecords, on: str) -> Iterator[tuple[str, Row, Modelled
 
 
 def _real(records: SuiteRecords, row: Row, ranks: int) -> Iterator[Row]:
-    """Rows of real ranks with the options and the graph of a modelled row."""
+    """Rows of real ranks, a core for each, with the options and the graph of a modelled row."""
     for _, comparison in records.comparisons("train"):
         if any(other is row for other in comparison.rows):
             for other in comparison.rows:
                 same = all(option(other, name) == option(row, name) for name in COMPARED)
-                if other.time is not None and same and int(option(other, "ranks") or 1) == ranks:
+                if (
+                    other.time is not None
+                    and not other.oversubscribed
+                    and same
+                    and int(option(other, "ranks") or 1) == ranks
+                ):
                     yield other
 
 

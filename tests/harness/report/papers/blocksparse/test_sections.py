@@ -87,6 +87,7 @@ def test_models_stand_beside_one_process_and_beside_real_ranks(tmp_path: Path) -
         ({"replay": [2, 8]}, {"replay": on_machines}),
         ({"replay": [2], "replay_on": "cores"}, {"replay": [{"ranks": 2, "seconds": 0.27, **model}]}),
         ({"ranks": 2}, {}),
+        ({"ranks": 2, "tiles": "false"}, {"oversubscribed": 1}),
     ):
         seconds = 0.3 if "ranks" in options else 0.4
         cell(results, "blocksparse", seconds, "blocksparse_scale", backend=options | shared, facts=facts)
