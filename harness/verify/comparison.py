@@ -165,6 +165,13 @@ def expected_of(subject: Defined, seed: int, unit: float) -> Expected:
     return Expected(tensors, deviations)
 
 
+def spoil(*arrays: Any) -> None:
+    """Overwrite what an engine has answered, as far as it lets, so that no later call can answer with it again."""
+    for array in arrays:
+        if isinstance(array, np.ndarray) and array.flags.writeable:
+            array.fill(np.nan)
+
+
 def error_of(tensor: Floats | None, exact: Floats) -> float:
     """Largest difference; ``INFINITE`` for an absent tensor, another shape, or a number that is not finite."""
     if tensor is None or np.shape(tensor) != np.shape(exact):

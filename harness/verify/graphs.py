@@ -87,15 +87,18 @@ def with_few_features(graph: Graph) -> Graph:
 
 
 def slice_of(graph: Graph, config: RunConfig) -> dict[str, Graph]:
-    """Cut a part of a data set: its first graph, or one block of targets with the nodes that they aggregate."""
-    if graph.labels is None and config.scenario.name != "spmm":
-        return {}
+    """Cut a part of a data set: its first graph, or one block of targets with the nodes that they aggregate.
+
+    The targets are nodes that are trained; where there are none, and nothing is to be trained, any nodes.
+    """
     if graph.graph_ids is not None and graph.inductive:
         first = np.flatnonzero(graph.graph_ids == graph.graph_ids[0])
         if int(graph.csr.in_degrees[first].sum()) <= SLICE_EDGES:
             return {"first graph": graph.subgraph(first)}
-    labelled = graph.nodes_of("train") if graph.labels is not None else np.arange(graph.nodes)
-    targets = labelled[: min(BLOCK, config.training.batch_size or BLOCK)]
+    trains = config.scenario.name == "train"
+    trained = np.arange(0) if graph.labels is None else graph.nodes_of("train")
+    size = config.training.batch_size if trains else None
+    targets = (trained if trains or len(trained) else np.arange(graph.nodes))[: min(BLOCK, size or BLOCK)]
     nodes = neighbourhood(graph, targets, config.model.layers)
     return {f"neighbourhood of {len(targets)} targets": graph.subgraph(nodes)} if len(targets) else {}
 

@@ -1,0 +1,114 @@
+"""The gate compares what is timed: calls after the first, all batches, and all nodes of inference."""
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import pytest
+
+from backends.contract import Clock, Floats
+from backends.reference.backend import ReferenceMultiplier
+from backends.reference.config import ReferenceConfig
+from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
+from harness.verify.graphs import small_graph
+from harness.verify.models import verify_model
+from harness.verify.outcome import Incorrect
+from harness.verify.products import verify_product
+from tests.harness.verify.wrong_engines import MutantConfig, MutantInferrer
+
+GRAPH = small_graph("multiclass", 4, weighted=False, nodes=150)
+
+
+@dataclass
+class BatchesConfig(MutantConfig):
+    """Inference batch by batch with one mistake, or none."""
+
+    runtimes: ClassVar[dict[str, str]] = {"infer": f"{__name__}:BatchInferrer"}
+
+
+class BatchInferrer(MutantInferrer):
+    """Scores the plan's nodes in batches of its size."""
+
+    def __init__(self, config: BatchesConfig) -> None:
+        super().__init__(MutantConfig())
+        self.wrong, self.stored = config.wrong, None
+
+    def infer(self, clock: Clock) -> Floats:
+        """Score the batches; a mistake is in one of them, or in the second call."""
+        if self.stored is not None:
+            return self.stored
+        plan, scores = self.trainer.plan, super().infer(clock)
+        size = plan.size or len(scores)
+        if self.wrong == "only the first batch":
+            scores[size:] = 0
+        if self.wrong == "last batch of fewer nodes left out" and len(scores) % size:
+            scores[-(len(scores) % size) :] = 0
+        if self.wrong == "path of some nodes" and len(plan.nodes) == self.trainer.graph.nodes:
+            scores[-1] = 0
+        if self.wrong == "second call does nothing":
+            self.stored = scores
+        return scores
+
+
+@dataclass
+class ProductConfig(ReferenceConfig):
+    """Plain torch whose second product does nothing, if ``stale``."""
+
+    stale: bool = False
+    runtimes: ClassVar[dict[str, str]] = {"spmm": f"{__name__}:LazyMultiplier"}
+
+
+class LazyMultiplier(ReferenceMultiplier):
+    """Multiplies once where it is stale."""
+
+    def multiply(self, clock: Clock) -> None:
+        """Multiply, or leave the first product."""
+        if not (self.config.stale and hasattr(self, "out")):
+            super().multiply(clock)
+
+
+def config(scenario: str, backend: Any, model: str = "gcn", batch_size: int | None = None) -> RunConfig:
+    return RunConfig(
+        dataset=DatasetConfig("tiny"),
+        model=ModelConfig(model, hidden=4, heads=2),
+        backend=backend,
+        training=TrainingConfig(batch_size=batch_size),
+        scenario=ScenarioConfig(scenario),
+        threads=1,
+    )
+
+
+@pytest.mark.parametrize("size", [None, 1, 16, 100_000])
+def test_inference_in_batches_is_compared_on_all_nodes(size: int | None) -> None:
+    parity = verify_model(config("infer", BatchesConfig(), batch_size=size), GRAPH)
+    assert len(parity) == 2 and parity["small graph"]["nodes"] == 60
+
+
+@pytest.mark.parametrize("size", [1, 16, 100_000])
+@pytest.mark.parametrize("wrong", ["only the first batch", "path of some nodes", "second call does nothing"])
+def test_inference_that_is_right_in_one_batch_or_call_alone_is_caught(wrong: str, size: int) -> None:
+    with pytest.raises(Incorrect, match="small graph"):
+        verify_model(config("infer", BatchesConfig(wrong=wrong), batch_size=size), GRAPH)
+
+
+@pytest.mark.parametrize("size", [16, 100_000])
+def test_inference_that_leaves_out_the_last_smaller_batch_is_caught(size: int) -> None:
+    wrong = BatchesConfig(wrong="last batch of fewer nodes left out")
+    with pytest.raises(Incorrect, match="small graph"):
+        verify_model(config("infer", wrong, batch_size=size), GRAPH)
+
+
+@pytest.mark.parametrize("absent", [{"labels": None, "split": None}, {"split": None}], ids=str)
+@pytest.mark.parametrize("scenario", ["infer", "spmm"])
+def test_a_graph_on_which_nothing_can_be_trained_is_compared_on_a_part_of_it_too(
+    scenario: str, absent: dict[str, None]
+) -> None:
+    backend, verify = (BatchesConfig(), verify_model) if scenario == "infer" else (ProductConfig(), verify_product)
+    parity = verify(config(scenario, backend, batch_size=1), replace(GRAPH, **absent))
+    assert set(parity) == {"small graph", "neighbourhood of 150 targets"}
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
+def test_a_product_that_is_computed_once_is_caught(model: str) -> None:
+    assert verify_product(config("spmm", ProductConfig(), model), GRAPH)
+    with pytest.raises(Incorrect, match="not finite"):
+        verify_product(config("spmm", ProductConfig(stale=True), model), GRAPH)
