@@ -1,5 +1,6 @@
 """Ceilings of this machine, measured when they are needed: streams, multiply-adds, rows gathered from a table."""
 
+import os
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -11,11 +12,15 @@ from numpy.typing import NDArray
 from backends.kernels.ceiling import gathering, read_stream, table_of, triad
 from backends.kernels.extension import description
 from harness.measure.best import best_of, stable_best
+from harness.measure.environment import last_level_bytes
+from harness.measure.memory import total
 from harness.measure.shared_values import best_of_processes, digest_of_arrays
 
 LINE = 64
-STREAM_BYTES = 96 << 20
-SIZES = (1 << 18, 1 << 20, 1 << 22, 1 << 24, STREAM_BYTES)  # bytes of the arrays that streams are measured over
+STREAM_BYTES = 96 << 20  # of the arrays beyond the caches at least
+CACHES_IN_STREAM = 4  # an array beyond the caches is so many times as large as they are
+MEMORY_OVER_STREAM = 32  # and memory so many times as large as an array, three of which are streamed at once
+SIZES = (1 << 18, 1 << 20, 1 << 22, 1 << 24, STREAM_BYTES)  # bytes of the smaller arrays that streams are measured over
 ONE_THREAD_BYTES = 1 << 24  # up to here one thread may be faster than several, above all on a busy machine
 SQUARES = (256, 512, 1024)  # rows of the matrices that multiply-adds are measured with
 GATHER_BYTES = 64 << 20
@@ -40,8 +45,9 @@ class Cpu:
         """How the kernels that measure were built."""
         return description()
 
-    def read_bandwidth(self, size: int = STREAM_BYTES) -> float:
-        """Bytes per second of reading an array of ``size`` bytes; by default one beyond most caches."""
+    def read_bandwidth(self, size: int | None = None) -> float:
+        """Bytes per second of reading an array of ``size`` bytes; by default one beyond the caches."""
+        size = size or stream_bytes()
 
         def measure() -> float:
             source = table_of(size // 4, 1)
@@ -49,8 +55,9 @@ class Cpu:
 
         return best_of_processes(f"read {size} bytes, {self.threads} threads", measure, max)
 
-    def triad_bandwidth(self, size: int = STREAM_BYTES) -> float:
+    def triad_bandwidth(self, size: int | None = None) -> float:
         """Bytes per second of ``a = b + s * c`` over arrays of ``size`` bytes, the read before the write counted."""
+        size = size or stream_bytes()
 
         def measure() -> float:
             a, b, c = (table_of(size // 4, 1) for _ in range(3))
@@ -59,7 +66,7 @@ class Cpu:
 
         return best_of_processes(f"triad of {size} bytes, {self.threads} threads", measure, max)
 
-    def stream_bandwidth(self, size: int = STREAM_BYTES) -> float:
+    def stream_bandwidth(self, size: int | None = None) -> float:
         """Bytes per second of the faster of the two streams."""
         return max(self.read_bandwidth(size), self.triad_bandwidth(size))
 
@@ -69,8 +76,9 @@ class Cpu:
         Arrays that fit a cache move at its speed; those below 256 KiB count as of 256 KiB, because starting a call
         would be most of their time.
         """
-        largest_below = max((known for known in SIZES if known <= size), default=SIZES[0])
-        return max(self.stream_bandwidth(known) for known in SIZES if known >= largest_below)
+        sizes = sorted({*SIZES, stream_bytes()})
+        largest_below = max((known for known in sizes if known <= size), default=sizes[0])
+        return max(self.stream_bandwidth(known) for known in sizes if known >= largest_below)
 
     def multiply_add_rate(self) -> float:
         """Operations per second of a dense float32 product, two per multiply-add; of several sizes the fastest."""
@@ -107,7 +115,7 @@ class Cpu:
         """
         if len(indices) == 0:
             return 0.0
-        between = min(between, STREAM_BYTES)
+        between = min(between, stream_bytes())
         name = f"rows {digest_of_arrays(indices)}, {rows} of {width}, {self.threads} threads, after {between} bytes"
         times = max(1, SHORT_BYTES // (len(indices) * _row_bytes(width)))
         repeated = np.tile(indices, times)
@@ -117,6 +125,12 @@ class Cpu:
             return min(_least_seconds(repeated, rows, width, count, between) for count in counts) / times
 
         return best_of_processes(name, measure, min)
+
+
+def stream_bytes() -> int:
+    """Bytes of an array beyond the last-level caches of the usable cores, as far as memory allows."""
+    beyond = CACHES_IN_STREAM * last_level_bytes(os.sched_getaffinity(0))
+    return max(STREAM_BYTES, min(beyond, total() // MEMORY_OVER_STREAM))
 
 
 def _counts(threads: int, size: int) -> tuple[int, ...]:

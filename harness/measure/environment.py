@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Collection, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from harness.store.processor import processor
 from harness.store.versions import PROTOCOL
 
 ALWAYS = ("torch", "numpy")
-CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+PROCESSORS = Path("/sys/devices/system/cpu")
+CACHES = PROCESSORS / "cpu0/cache"
 DMI = Path("/sys/class/dmi/id")
 HYPERVISOR = Path("/sys/hypervisor/type")
 RESERVED_HUGE_PAGES = Path("/proc/sys/vm/nr_hugepages")
@@ -94,14 +96,25 @@ def gpu_models() -> list[str]:
 
 def cache_sizes(folder: Path = CACHES) -> dict[str, dict[str, int]]:
     """Bytes of each data cache of the first core, and how many processors share it; those unknown are left out."""
-    caches = {}
+    return {
+        f"L{level}": {"bytes": size} | ({"shared_by": _processors(shared)} if shared else {})
+        for level, size, shared in _data_caches(folder)
+    }
+
+
+def last_level_bytes(cores: Collection[int], folder: Path = PROCESSORS) -> int:
+    """Bytes of the last-level caches of some cores together, each counted once; 0 where the kernel tells none."""
+    caches = [max(_data_caches(folder / f"cpu{core}" / "cache"), default=("", 0, "")) for core in cores]
+    return sum({shared: size for _, size, shared in caches}.values())
+
+
+def _data_caches(folder: Path) -> Iterator[tuple[str, int, str]]:
+    """Level, bytes and list of processors, empty where it is unknown, of each data cache of a core."""
     for index in sorted(folder.glob("index*")):
         level, kind, size, shared = (_text(index / name) for name in ("level", "type", "size", "shared_cpu_list"))
         match = re.fullmatch(r"(\d+)([KMG]?)", size or "")
         if level and match and kind != "Instruction":
-            sharing = {"shared_by": _processors(shared)} if shared else {}
-            caches[f"L{level}"] = {"bytes": int(match[1]) * UNITS[match[2]]} | sharing
-    return caches
+            yield level, int(match[1]) * UNITS[match[2]], shared or ""
 
 
 def _processors(text: str) -> int:

@@ -37,7 +37,23 @@ def test_lists_are_tried_in_part_and_read_whole_and_short_ones_several_times(mon
 
 
 def test_a_small_array_moves_at_least_as_fast_as_a_larger_one(monkeypatch):
+    monkeypatch.setattr(ceilings, "last_level_bytes", lambda cores: 0)
     speeds = dict(zip(ceilings.SIZES, (5.0, 9.0, 3.0, 2.0, 1.0), strict=True))
     monkeypatch.setattr(Cpu, "stream_bandwidth", lambda machine, size: speeds[size])
     sizes = [0, 1, 1 << 18, 1 << 20, (1 << 22) - 1, 1 << 22, 1 << 40]
     assert [Cpu(1).fastest_bandwidth(size) for size in sizes] == [9, 9, 9, 9, 9, 3, 1]
+
+
+@pytest.mark.parametrize(("caches", "memory", "size"), [(0, 1 << 30, 1 << 18), (1 << 19, 1 << 30, 1 << 21)])
+def test_streams_are_over_arrays_beyond_all_caches(monkeypatch, caches, memory, size):
+    monkeypatch.setattr(ceilings, "STREAM_BYTES", 1 << 18)
+    monkeypatch.setattr(ceilings, "last_level_bytes", lambda cores: caches)
+    monkeypatch.setattr(ceilings, "total", lambda: memory)
+    assert Cpu(1).stream_bandwidth() > 0
+    assert set(shared_values.snapshot()) == {f"read {size} bytes, 1 threads", f"triad of {size} bytes, 1 threads"}
+
+
+def test_arrays_of_streams_take_a_small_part_of_memory(monkeypatch):
+    monkeypatch.setattr(ceilings, "last_level_bytes", lambda cores: 1 << 40)
+    monkeypatch.setattr(ceilings, "total", lambda: 64 << 30)
+    assert ceilings.stream_bytes() == 2 << 30

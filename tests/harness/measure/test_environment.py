@@ -56,6 +56,19 @@ def test_the_allocators_library_is_checked():
     assert environment.checked("dummy", 1, allocator="jemalloc")["allocator"]
 
 
+def test_last_level_caches_count_once_however_many_cores_share_them(tmp_path):
+    for core, (level, size, shared) in enumerate(
+        [("3", "32M", "0-1"), ("3", "32M", "0-1"), ("3", "1G", "2"), ("2", "1M", "3")]
+    ):
+        for index, text in (("index0", ("1", "Data", "32K", str(core))), ("index2", (level, "Unified", size, shared))):
+            folder = tmp_path / f"cpu{core}" / "cache" / index
+            folder.mkdir(parents=True)
+            for name, value in zip(("level", "type", "size", "shared_cpu_list"), text, strict=True):
+                (folder / name).write_text(value)
+    assert environment.last_level_bytes({0, 1}, tmp_path) == 32 << 20
+    assert environment.last_level_bytes({1, 2, 3, 4}, tmp_path) == (32 << 20) + (1 << 30) + (1 << 20)
+
+
 def test_caches_are_described_as_far_as_the_kernel_tells(tmp_path):
     files = {"level": "3", "type": "Unified", "size": "32M", "shared_cpu_list": "0-3,64-67"}
     for index, left_out in enumerate((None, "shared_cpu_list", "size", "level")):

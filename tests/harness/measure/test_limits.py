@@ -117,6 +117,7 @@ def test_without_an_spmm_there_are_no_limits():
 def small(monkeypatch):
     """Small arrays, and no value of another test."""
     monkeypatch.setattr(ceilings, "STREAM_BYTES", 1 << 22)
+    monkeypatch.setattr(ceilings, "last_level_bytes", lambda cores: 0)
     monkeypatch.setattr(ceilings, "SIZES", (1 << 18, 1 << 20, 1 << 22))
     monkeypatch.setattr(ceilings, "GATHER_BYTES", 1 << 20)
     monkeypatch.setattr(ceilings, "TRIAL_SECONDS", 0.02)
