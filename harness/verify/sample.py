@@ -2,7 +2,7 @@
 
 A hop expands nodes that were reached before it, and must expand each of them that no earlier hop has expanded. Each
 expanded node has exactly min(fanout, in-degree) of its in-edges, none twice. Where fanouts reach every in-degree
-nothing is random, and nodes and edges are those of the whole neighbourhood.
+nothing is random, and nodes and edges are those of the whole neighbourhood: an epoch counts as many as its batches do.
 """
 
 from dataclasses import replace
@@ -23,13 +23,15 @@ from harness.scenario.setup import labelled_of, neighbourhood_spec_of, training_
 from harness.verify.graphs import BLOCK, small_graph
 from harness.verify.outcome import Incorrect
 
+EPOCH = "an epoch of the small graph"
+BATCHES = 3
 FEW = 5  # targets of the small graph, so few that their neighbourhood is not the whole graph
 
 
 def verify_sampling(config: RunConfig, graph: Graph) -> dict[str, Any]:
     """Draw neighbourhoods of a small graph and of one batch of ``graph``, and check them; raises Incorrect.
 
-    Returns per part: targets, expanded nodes and drawn edges, summed over the hops.
+    Returns per part: targets, expanded nodes and drawn edges, summed over the hops; of an epoch its own counts.
     """
     small = small_graph("multiclass", 4, weighted=False)
     spec = neighbourhood_spec_of(config, graph)
@@ -48,7 +50,37 @@ def verify_sampling(config: RunConfig, graph: Graph) -> dict[str, Any]:
         parity[name] = {"targets": len(targets)} | counts
         if wrong := broken(part.csr, targets, part_spec, hops):
             raise Incorrect(f"backend {config.backend.name} breaks the contract of sampling on {name}: {wrong}", parity)
+    parity[EPOCH], wrong = _epoch(config, small, whole)
+    if wrong:
+        raise Incorrect(f"backend {config.backend.name} breaks the contract of sampling in {EPOCH}: {wrong}", parity)
     return parity
+
+
+def _epoch(config: RunConfig, graph: Graph, whole: ModelSpec) -> tuple[dict[str, int], str]:
+    """Sample two epochs of all neighbours in several batches; the engine must count what the second one's batches hold.
+
+    Returns the counts of the batches drawn one by one, and a sentence on the first difference, or an empty one.
+    """
+    plan = BatchPlan(np.arange(graph.nodes), graph.nodes // BATCHES + 1, None, config.seed)
+    engine: Sampler = runtime(config.backend.for_parity_gate(), "sample")
+    engine.prepare(graph, whole, training_of(config), plan, Clock())
+    try:
+        for epoch in range(2):
+            engine.sample(epoch, Clock())
+        counted, batches = engine.facts(), plan.targets(1)
+        drawn = [engine.draw(targets) for targets in batches]
+    finally:
+        engine.close()
+    counts, wrong = {"batches": len(batches), "targets": graph.nodes, "nodes": 0, "edges": 0}, ""
+    for targets, hops in zip(batches, drawn, strict=True):
+        edges = np.concatenate([hop.edges for hop in hops])
+        counts["nodes"] += len(np.union1d(targets, graph.csr.indices[edges]))
+        counts["edges"] += len(edges)
+        wrong = wrong or broken(graph.csr, targets, whole, hops)
+    for name, count in counts.items():
+        if not wrong and counted.get(name) != count:
+            wrong = f"{counted.get(name)} {name} were counted, its batches have {count}"
+    return counts, wrong
 
 
 def _draw(config: RunConfig, graph: Graph, spec: ModelSpec, targets: Nodes) -> list[Hop]:

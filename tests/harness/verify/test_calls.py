@@ -1,10 +1,13 @@
-"""The gate compares what is timed: calls after the first, all batches, and all nodes of inference."""
+"""The gate compares what is timed: calls after the first, all batches of an epoch, and all nodes of inference."""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pytest
 
+from backends.agl.config import AglConfig
+from backends.agl.sampler import AglSampler
+from backends.batches import BatchPlan
 from backends.contract import Clock, Floats
 from backends.reference.backend import ReferenceMultiplier
 from backends.reference.config import ReferenceConfig
@@ -13,6 +16,7 @@ from harness.verify.graphs import small_graph
 from harness.verify.models import verify_model
 from harness.verify.outcome import Incorrect
 from harness.verify.products import verify_product
+from harness.verify.sample import verify_sampling
 from tests.harness.verify.wrong_engines import MutantConfig, MutantInferrer
 
 GRAPH = small_graph("multiclass", 4, weighted=False, nodes=150)
@@ -66,6 +70,31 @@ class LazyMultiplier(ReferenceMultiplier):
             super().multiply(clock)
 
 
+@dataclass
+class SampleConfig(AglConfig):
+    """GraphTrainer's sampling with one mistake in its epochs, or none."""
+
+    wrong: str = ""
+    runtimes: ClassVar[dict[str, str]] = {"sample": f"{__name__}:HastySampler"}
+
+
+class HastySampler(AglSampler):
+    """Does less in an epoch than in a single draw."""
+
+    def sample(self, index: int, clock: Clock) -> None:
+        """Sample, leaving out hops or batches, or all of it after the first epoch."""
+        strategy, plan = self.strategy, self.plan
+        if self.config.wrong == "first hop alone":
+            self.strategy = replace(strategy, fanouts=strategy.fanouts[:1])
+        if self.config.wrong == "a batch left out":
+            self.plan = BatchPlan(plan.nodes, plan.size, (plan.batches - 1) or None, plan.seed)
+        if self.config.wrong != "nothing after the first epoch" or index == 0:
+            super().sample(index, clock)
+        else:
+            self.counts = dict.fromkeys(self.counts, 0)
+        self.strategy, self.plan = strategy, plan
+
+
 def config(scenario: str, backend: Any, model: str = "gcn", batch_size: int | None = None) -> RunConfig:
     return RunConfig(
         dataset=DatasetConfig("tiny"),
@@ -95,6 +124,13 @@ def test_inference_that_leaves_out_the_last_smaller_batch_is_caught(size: int) -
     wrong = BatchesConfig(wrong="last batch of fewer nodes left out")
     with pytest.raises(Incorrect, match="small graph"):
         verify_model(config("infer", wrong, batch_size=size), GRAPH)
+
+
+@pytest.mark.parametrize("wrong", ["first hop alone", "a batch left out", "nothing after the first epoch"])
+def test_an_epoch_that_samples_less_than_its_batches_is_caught(wrong: str) -> None:
+    assert verify_sampling(config("sample", SampleConfig()), GRAPH)
+    with pytest.raises(Incorrect, match=r"an epoch of the small graph: .* were counted"):
+        verify_sampling(config("sample", SampleConfig(wrong=wrong)), GRAPH)
 
 
 @pytest.mark.parametrize("absent", [{"labels": None, "split": None}, {"split": None}], ids=str)

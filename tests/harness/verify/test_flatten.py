@@ -27,9 +27,18 @@ class WrongConfig(AglConfig):
 
 
 class WrongFlattener(AglFlattener):
-    """GraphFlat that stores one wrong record, the last with several edges."""
+    """GraphFlat that stores one wrong record, the last with several edges, or flattens every second target alone."""
+
+    def flatten(self, clock):
+        every = self.targets
+        if self.config.column == "targets":
+            self.targets = every[::2]
+        super().flatten(clock)
+        self.targets = every
 
     def stored(self):
+        if self.config.column == "targets":
+            return super().stored()
         records = list(super().stored())
         at = max(index for index, record in enumerate(records) if len(record.edge_ids) > 1)
         records[at] = damaged(records[at], self.config.column)
@@ -98,6 +107,11 @@ def test_wrong_records_are_caught(column):
     assert set(caught.value.parity) == {"small graph"}
     named = {"edge": "destinations", "record": "records are missing"}.get(column, column.replace("_", " "))
     assert named in str(caught.value) or column == "nodes"
+
+
+def test_a_call_without_a_sink_that_leaves_out_targets_is_caught():
+    with pytest.raises(Incorrect, match="the call counted 30 records instead of 60"):
+        verify_flattening(config(WrongConfig(column="targets", sink="none")), GRAPH)
 
 
 def test_a_wrong_flattener_is_incorrect_and_never_timed(tmp_path):
