@@ -79,7 +79,7 @@ class Session:
         config = self.config
         with self.loading.phase("load"):
             self.graph = self._graph()
-        self.scenario: Scenario = scenario_class(config.scenario.name)(config, self.graph)
+        self.scenario = self._scenario()
         limit = self._prepare_with_limit() if first else self._prepare(batch_limit)
         facts = dataset_facts(self.graph) | self._structure()
         answer: Opened = {"dataset": facts, "prepare": self.loading.seconds | self.preparing.seconds}
@@ -112,6 +112,10 @@ class Session:
             raise CellFailed("error", f"no prepared graph of {name} at {folder}: plan again, --with-data for elsewhere")
         return Graph.load(Path(folder))
 
+    def _scenario(self) -> Scenario:
+        scenario: Scenario = scenario_class(self.config.scenario.name)(self.config, self.graph)
+        return scenario
+
     def _structure(self) -> Json:
         """Density, tiles and degrees of the ordered graph, read from the file that preparation wrote beside it."""
         path = Path(self.cell["graph"] or "") / "structure.json"
@@ -133,7 +137,11 @@ class Session:
         seconds = [self._call()["seconds"] for _ in range(2)][-1]
         if seconds * scenario.batches / BATCH_LIMIT > self.config.measure.max_seconds:
             return BATCH_LIMIT
-        scenario.close()
+        self.close()
+        del scenario, self.scenario
+        # What the first engine derived from the graph, such as its transpose, stays with that graph.
+        self.graph = self._graph()
+        self.scenario = self._scenario()
         return self._prepare(None)
 
     def _verify(self) -> Json | None:

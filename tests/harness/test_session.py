@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backends.ablation import resolve
 from backends.registry import config_class
 from harness.measure.clock import PageFaults
-from harness.session import Session, mean_of
+from harness.session import BATCH_LIMIT, Session, mean_of
 from tests.cells import cell, saved_graph
 
 calls = st.lists(st.tuples(st.floats(0.001, 10.0), st.floats(0.0, 10.0), st.booleans()), min_size=1, max_size=9)
@@ -68,6 +69,21 @@ def test_only_the_first_process_of_a_cell_verifies_and_the_others_take_its_batch
     answer = opened.open(first=False, batch_limit=2)
     assert answer["parity"] is None and answer["batch_limit"] == opened.scenario.limit == 2
     assert session(tmp_path / "again", parity=True).open()["parity"] is not None
+
+
+def test_whole_epochs_are_prepared_anew_after_a_few_batches_were_tried(tmp_path, monkeypatch):
+    # What the first engine derived from the graph, such as its transpose, would stay with it.
+    prepared, prepare = [], Session._prepare
+    monkeypatch.setattr(
+        Session, "_prepare", lambda one, limit: (prepared.append((one.graph, limit)), prepare(one, limit))[-1]
+    )
+    opened = session(tmp_path)
+    training = replace(opened.config.training, batch_size=4)
+    opened.config = replace(opened.config, training=training, backend=resolve(config_class("agl")(), []))
+    assert opened.open()["batch_limit"] is None
+    (first, tried), (second, whole) = prepared
+    assert (tried, whole) == (BATCH_LIMIT, None) and first is not second
+    assert opened.scenario.graph is opened.graph is second
 
 
 @pytest.mark.parametrize(("threads", "told"), [(1, False), (2, True)])
