@@ -62,7 +62,7 @@ class Session:
         self.tell({"event": "environment", "environment": description})
         with self.loading.phase("import"):
             self._import_engine()
-        self._require_device()
+        self._use_device()
         self.tell_modules()
 
     def tell_modules(self) -> None:
@@ -308,8 +308,11 @@ class Session:
         torch = sys.modules.get("torch")
         return torch.cuda if torch is not None and self.config.device.startswith("cuda") else None
 
-    def _require_device(self) -> None:
-        """End as ``not_installed`` where this machine lacks the device, before any data are read."""
+    def _use_device(self) -> None:
+        """Make a numbered GPU the current one; end as ``not_installed`` without the device, before any data are read.
+
+        Waiting for the device, its memory and our kernels are those of the current one.
+        """
         cuda, _, number = self._cuda(), *self.config.device.partition(":")[1:]
         if cuda and not int(number or 0) < cuda.device_count():
             raise CellFailed(
@@ -318,6 +321,8 @@ class Session:
                 f"{cuda.device_count()} CUDA devices here; set device=cpu, or plan for another machine with "
                 "`python -m harness plan --out DIR`",
             )
+        if cuda and number:
+            cuda.set_device(self.config.device)
 
     def _synchronize(self) -> None:
         if cuda := self._cuda():

@@ -99,6 +99,17 @@ def test_more_threads_than_cores_are_told(tmp_path, threads, told):
         os.sched_setaffinity(0, before)
 
 
+@pytest.mark.parametrize(("device", "chosen"), [("cuda:1", ["cuda:1"]), ("cuda", []), ("cpu", [])])
+def test_a_numbered_gpu_is_the_one_that_is_used_and_waited_for(tmp_path, monkeypatch, device, chosen):
+    used = []
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.set_device", used.append)
+    started = session(tmp_path)
+    started.config = replace(started.config, device=device)
+    started.start()
+    assert used == chosen
+
+
 def test_code_that_measures_the_machine_is_not_told_as_code_that_ran(tmp_path, monkeypatch):
     measuring = ModuleType("backends.only_for_limits")
     measuring.__file__ = __file__
