@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from datasets.tables.out_of_core import Progress, silent
 
 METHODS = (*OWN, "metis")
 _PIECE = 1 << 20
+_MOST_WEIGHT = 1 << 62  # sum of a constraint, in 64-bit integers
+_MOST_CLASSES = 256  # each of which is a weight of every node
 OBJECTIVES = {"cut": "cut", "vol": "volume", "volume": "volume"}
 
 
@@ -68,8 +70,8 @@ class AssignOptions:
 def assign(graph: TypedGraph, weights: NDArray[np.int64], options: AssignOptions, progress: Progress = silent) -> Parts:
     """Return the part of each node, int32 by homogeneous id; ``weights`` [nodes, constraints] are balanced.
 
-    Raises GraphError for more parts than nodes, for weights below zero, and with ``strict`` for a bound that was not
-    reached.
+    Raises GraphError for more parts than nodes, for weights below zero or too large to be summed, and with ``strict``
+    for a bound that was not reached.
     """
     if options.parts > max(1, graph.total_nodes):
         raise GraphError(
@@ -78,11 +80,18 @@ def assign(graph: TypedGraph, weights: NDArray[np.int64], options: AssignOptions
     wrong = np.argwhere(weights < 0)
     if len(wrong):
         raise GraphError(f"node {wrong[0][0]} has weight {weights[tuple(wrong[0])]}: at least 0")
+    for constraint, total in enumerate(weights.sum(axis=0, dtype=np.float64)):
+        if total > _MOST_WEIGHT:
+            raise GraphError(
+                f"weights of constraint {constraint} sum to {total:.3g}: at most {_MOST_WEIGHT:.3g}, divide them"
+            )
     if options.parts == 1:
         return np.zeros(graph.total_nodes, dtype=np.int32)
     objective = OBJECTIVES[options.objective]
     task = PartitionTask(options.parts, weights, options.imbalance, objective, options.seed, options.threads)
-    parts = _assigned(graph, task, options, _ShownPhases(progress))
+    loads = weights.any(axis=0)  # a type without nodes is none
+    loaded = replace(task, weights=weights[:, loads]) if loads.any() and not loads.all() else task
+    parts = _assigned(graph, loaded, options, _ShownPhases(progress))
     if options.strict:
         _refuse_broken_bounds(parts, task)
     return parts
@@ -149,6 +158,8 @@ def constraints(
     """
     classes = _classes(graph, node_types)
     kinds = int(classes.max(initial=0)) + 1
+    if node_types is not None and kinds > _MOST_CLASSES:
+        raise GraphError(f"there are {kinds} classes to balance: at most {_MOST_CLASSES}, give some nodes the same")
     shares = (classes[:, None] == np.arange(kinds)).astype(np.int64)
     if not edges:
         return shares
@@ -164,7 +175,7 @@ def _classes(graph: TypedGraph, node_types: Mapping[str, Any] | NDArray[np.integ
             raise GraphError(f"balance names node type {min(unknown)}: there are {', '.join(graph.schema.node_types)}")
         pieces, first = [], 0
         for kind in graph.schema.node_types:
-            values = np.asarray(node_types.get(kind, np.zeros(graph.nodes[kind])), dtype=np.int64)
+            values = np.asarray(node_types.get(kind, np.zeros(graph.nodes[kind])))
             pieces.append(np.unique(values, return_inverse=True)[1].reshape(-1) + first)
             first += int(pieces[-1].max(initial=first - 1)) + 1 - first
         classes = np.concatenate(pieces)

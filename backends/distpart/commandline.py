@@ -24,6 +24,7 @@ from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.files.assignment import read_assignment, refuse_existing, write_assignment
 from backends.distpart.files.chunked import FORMATS, read_chunked, write_chunked
 from backends.distpart.files.columns import mapped
+from backends.distpart.open_files import allow_most
 from backends.distpart.partition_graph import write_partition
 from backends.distpart.restore import restore
 from backends.distpart.typed_graph import GraphError, TypedGraph, typed_graph
@@ -43,6 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command; 0 done, 1 memory, disk or a file failed, 2 the arguments or the input are wrong."""
     parsed = _parser().parse_args(arguments)
     try:
+        allow_most()
         with _workspace(parsed) as parsed.workspace:
             parsed.run(parsed)
     except (ValueError, KeyError, OSError, MemoryError) as error:
@@ -236,13 +238,15 @@ def _weights(graph: TypedGraph, parsed: Any) -> Any:
 def _classes(graph: TypedGraph, attribute: str | None) -> dict[str, Any] | None:
     if attribute is None:
         return None
-    classes = {
-        kind: np.asarray(arrays[attribute][:]) for kind, arrays in graph.node_data.items() if attribute in arrays
-    }
-    if not classes:
+    chosen = {kind: arrays[attribute] for kind, arrays in graph.node_data.items() if attribute in arrays}
+    for kind, array in chosen.items():
+        if math.prod(array.shape[1:]) != 1:
+            shape = list(array.shape[1:])
+            raise GraphError(f"{kind}/{attribute} has rows of {shape}: classes are one number for each node")
+    if not chosen:
         names = sorted({name for arrays in graph.node_data.values() for name in arrays})
         raise GraphError(f"no node type has {attribute}: there are {', '.join(names) or 'no attributes'}")
-    return classes
+    return {kind: np.asarray(array[:]) for kind, array in chosen.items()}
 
 
 def _assign_options(parsed: Any, parts: int) -> AssignOptions:

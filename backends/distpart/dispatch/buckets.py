@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.distpart.dispatch.numbering import Numbering, contiguous_bounds
+from backends.distpart.open_files import allowed
 from backends.distpart.typed_graph import TypedGraph
 from datasets.array_files import save_array
 from datasets.csr import index_dtype
@@ -124,7 +125,7 @@ class EdgeBuckets:
     def _map(self, number: int) -> tuple[NDArray[Any], NDArray[Any]]:
         files = (self.folder / self.pieces[number].folder / name for name in ("ends.npy", "rows.npy"))
         ends, rows = (np.load(file, mmap_mode="r") for file in files)
-        if len(self._mapped) < _MOST_MAPPED:
+        if len(self._mapped) < min(_MOST_MAPPED, allowed() // 4):  # of two files each
             self._mapped[number] = ends, rows
         return ends, rows
 

@@ -1,0 +1,60 @@
+"""What is balanced: classes of any numbers, weights of any size, types without nodes."""
+
+import numpy as np
+import pytest
+
+from backends.distpart.assign import AssignOptions, assign, constraints
+from backends.distpart.commandline import main
+from backends.distpart.files.chunked import write_chunked
+from backends.distpart.typed_graph import GraphError, typed_graph
+from backends.kernels.extension import extension
+from datasets.schema import Relation, Schema
+from tests.backends.distpart.graphs import homogeneous, stored_graph
+from tests.backends.distpart.plain_graphs import grid
+
+pytestmark = pytest.mark.skipif(extension is None, reason="the kernels are not built")
+
+
+def test_classes_may_be_any_numbers():
+    classes = constraints(homogeneous(), node_types={"_N": np.repeat([0.2, 0.7], 20)})
+    np.testing.assert_array_equal(classes.sum(axis=0), [20, 20])
+
+
+def test_a_class_for_each_node_is_refused():
+    with pytest.raises(GraphError, match="1000 classes to balance: at most 256"):
+        constraints(homogeneous(nodes=1000), node_types=np.arange(1000))
+
+
+def test_rows_of_several_numbers_are_no_classes(tmp_path, capsys):
+    write_chunked(homogeneous(), tmp_path / "chunks", 1)
+    arguments = ["assign", str(tmp_path / "chunks"), "-p", "2", "-o", str(tmp_path / "out"), "--balance"]
+    assert main([*arguments, "feat"]) == 2
+    assert "_N/feat has rows of [3]: classes are one number for each node" in capsys.readouterr().err
+    assert main([*arguments, "label"]) == 0
+
+
+@pytest.mark.parametrize("method", ["metis", "multilevel"])
+def test_large_weights_are_balanced(method):
+    graph = typed_graph(grid(20))
+    weights = np.full((400, 1), 1 << 48)
+    weights[:200] *= 2
+    parts = assign(graph, weights, AssignOptions(4, method, imbalance=1.05))
+    loads = np.bincount(parts, weights[:, 0], 4)
+    assert loads.max() <= 1.06 * loads.mean()
+
+
+def test_weights_whose_sum_is_beyond_64_bits_are_refused():
+    weights = np.full((400, 2), 1 << 58)
+    weights[:, 0] = 1
+    with pytest.raises(GraphError, match=r"constraint 1 sum to .*divide them"):
+        assign(typed_graph(grid(20)), weights, AssignOptions(4))
+
+
+@pytest.mark.parametrize("method", ["ldg", "fennel", "metis", "multilevel"])
+def test_a_type_without_nodes_is_no_load(method):
+    schema = Schema(("none", "paper"), (Relation("paper", "cites", "paper"),))
+    graph = stored_graph(schema=schema, nodes=400, edges=3000)
+    nodes = {"none": 0, "paper": 400}
+    graph = type(graph)("toy", schema, nodes, graph.edges, {}, {})
+    parts = assign(graph, constraints(graph), AssignOptions(4, method))
+    assert np.bincount(parts, minlength=4).max() <= 104
