@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -53,14 +54,15 @@ class TargetBatches(list[Tensor]):
 
 def load_blocks(graph: Any, targets: Sequence[Tensor], sampler: Any, workers: int) -> Iterator[Any]:
     """Sample the blocks of each batch of targets, in their order, in ``workers`` loader processes."""
+    count = len(targets)
     if all(len(batch) == 1 for batch in targets):
-        # DGL would take such a list for one tensor of nodes; nobody asks for the batch that prevents it.
+        # DGL would take such a list for one tensor of nodes; the batch that prevents it is left out again.
         targets = [*targets, targets[0][:0]]
     loader = dgl.dataloading.DataLoader(graph, TargetBatches(targets), sampler, batch_size=None, num_workers=workers)
     with warnings.catch_warnings():
         # DGL warns that loaders should be pinned to cores of their own; here they share the cell's.
         warnings.simplefilter("ignore")
-        return iter(loader)
+        return islice(iter(loader), count)
 
 
 class DglTrainer(TorchTrainer):

@@ -365,7 +365,7 @@ LAYERWISE = [
 ]
 
 
-@pytest.mark.parametrize("size", [None, 7, 40])
+@pytest.mark.parametrize("size", [None, 1, 7, 40])
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
 @pytest.mark.parametrize(("backend", "options"), LAYERWISE)
 def test_layerwise_inference_gives_the_definitions_scores(backend, options, model, size):
