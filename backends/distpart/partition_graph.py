@@ -1,5 +1,6 @@
 """``partition_graph`` with DGL's arguments, return values and files, for any graph and without DGL."""
 
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from backends.distpart.dispatch.metadata import part_folder
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.dispatch.part import ORIGINAL_EDGES, ORIGINAL_NODES
 from backends.distpart.typed_graph import TypedGraph, typed_graph
+from datasets.array_files import create_array
 from datasets.graph import Graph
 from datasets.partition.dgl_format import read_tensors
 from datasets.schema import Relation
 from datasets.tables.out_of_core import Progress, silent
 
 TRAINER = "trainer_id"
+_PIECE = 1 << 20
 
 
 def partition_graph(
@@ -69,10 +72,11 @@ def write_partition(
         raise ValueError(f"trainers per machine are {trainers}: at least 1 is needed")
     refuse_at_once(graph, folder, name, dispatch)
     parts = assign(graph, weights, replace(options, parts=options.parts * trainers), progress)
-    if trainers > 1:
-        graph, parts = _with_trainers(graph, parts), parts // trainers
-    numbering = Numbering.of(graph, parts, options.parts)
-    DispatchJob(graph, numbering, folder, name, dispatch, progress).run()
+    numbering = Numbering.of(graph, parts // trainers, options.parts)
+    with tempfile.TemporaryDirectory(dir=options.workspace) as spool:
+        if trainers > 1:
+            graph = _with_trainers(graph, parts, Path(spool))
+        DispatchJob(graph, numbering, folder, name, dispatch, progress).run()
     return numbering
 
 
@@ -89,13 +93,16 @@ def original_ids_of(graph: TypedGraph, folder: Path, parts: int) -> tuple[Any, A
     return nodes, {Relation.parse(kind): ids for kind, ids in edges.items()}
 
 
-def _with_trainers(graph: TypedGraph, trainers: Any) -> TypedGraph:
-    """The graph with the trainer of each node, and of each edge that of its destination, as attributes."""
+def _with_trainers(graph: TypedGraph, trainers: Any, folder: Path) -> TypedGraph:
+    """The graph with the trainer of each node, and of each edge that of its destination, which lie in ``folder``."""
     node_data, edge_data = dict(graph.node_data), dict(graph.edge_data)
     for kind in graph.schema.node_types:
         of_type = trainers[graph.starts[kind] : graph.starts[kind] + graph.nodes[kind]].astype(np.int64)
         node_data[kind] = {**node_data.get(kind, {}), TRAINER: of_type}
-    for relation in graph.schema.relations:
-        _, destinations = graph.read(relation, 0, graph.edges[relation].count)
-        edge_data[relation] = {**edge_data.get(relation, {}), TRAINER: trainers[destinations].astype(np.int64)}
+    for number, relation in enumerate(graph.schema.relations):
+        of_edges = create_array(folder / f"{number}.npy", np.dtype(np.int64), (graph.edges[relation].count,))
+        edge_data[relation] = {**edge_data.get(relation, {}), TRAINER: of_edges}
+    for relation, start, stop in graph.chunks(_PIECE):
+        _, destinations = graph.read(relation, start, stop)
+        edge_data[relation][TRAINER][start:stop] = trainers[destinations]
     return replace(graph, node_data=node_data, edge_data=edge_data)

@@ -220,12 +220,19 @@ def test_a_graph_of_the_harness_is_partitioned(method, parts, tmp_path):
     np.testing.assert_array_equal(np.sort(edges), np.sort(graph.csr.ids))
 
 
-def test_trainers_are_parts_of_parts(tmp_path):
+def test_trainers_are_parts_of_parts(tmp_path, monkeypatch):
     graph = homogeneous(4, 200, 800)
+    monkeypatch.setattr("backends.distpart.partition_graph._PIECE", 100)
+    (edges,) = graph.edges.values()
+    lengths, read = [], type(edges).read
+    monkeypatch.setattr(
+        type(edges), "read", lambda self, start, stop: lengths.append(stop - start) or read(self, start, stop)
+    )
     partition_graph(graph, "toy", 2, tmp_path / "out", num_trainers_per_machine=3)
     for part in range(2):
         trainers = read_tensors(tmp_path / "out" / f"part{part}" / "node_feat.dgl")["_N/trainer_id"]
         assert set(trainers.tolist()) == {3 * part, 3 * part + 1, 3 * part + 2}
+    assert lengths.count(100) == 8  # edges are never read as a whole for it
 
 
 @pytest.mark.parametrize(
