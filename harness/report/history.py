@@ -8,7 +8,7 @@ from typing import Any
 
 from datasets.hashes import digest
 from harness.planning.schema import ModelConfig, TrainingConfig
-from harness.report.comparisons import comparison_title, divides_nodes, shared_settings
+from harness.report.comparisons import comparison_title, divides_nodes, executed_measure, shared_settings
 from harness.report.rows import Row, rows
 from harness.report.scopes import Scope, scope_of
 from harness.report.speedups import fastest_of_ours
@@ -76,7 +76,7 @@ def _points(results: Path, table: Sequence[StoredRecord], environments: Environm
     measured: dict[tuple[Any, ...], list[StoredRecord]] = {}
     for path, record in table:
         config, version = record["config"], commit_of(record, environments) or date_of(record)
-        passes = digest([config.get("measure", {}), config["scenario"].get("train_to_end")])
+        passes = digest([executed_measure(config), config["scenario"].get("train_to_end")])
         measured.setdefault((scope_of(results, path, record), version, passes), []).append((path, record))
     points = (_point(scope, cells, environments) for (scope, _, _), cells in measured.items())
     known = [point for point in points if point is not None]

@@ -56,6 +56,14 @@ def test_settings_that_an_old_record_lacks_have_their_defaults(tmp_path: Path) -
     assert [(len(one.points), "patience=" in one.title) for one in history(tmp_path)] == [(2, True), (1, True)]
 
 
+@pytest.mark.parametrize("limit", ["group_seconds", "deadline_seconds"])
+def test_a_limit_that_is_raised_for_one_engine_parts_no_point(tmp_path: Path, limit: str) -> None:
+    for backend, allowed in (("agl", 60.0), ("dgl", 600.0)):
+        factory.write(tmp_path, factory.record(backend, config=factory.config(backend, measure={limit: allowed})))
+    (headline,) = history(tmp_path)
+    assert len(headline.points) == 1
+
+
 def test_the_page_links_superseded_records_and_draws_only_what_has_several_points(tmp_path: Path) -> None:
     results, out = tmp_path / "results", tmp_path / "reports"
     measure(results, 2, day=1)
