@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.distpart.files.columns import FileColumn, as_numpy, plain, write_column
+from backends.distpart.files.columns import FileColumn, RowType, as_numpy, plain, write_column
 from backends.distpart.files.json_file import read_object
 from backends.distpart.typed_graph import ArrayEdges, Attributes, GraphError, Ids, RelationEdges, TypedGraph
 from datasets.features import SparseFeatures
@@ -122,13 +122,23 @@ class _Reader:
         delimiter = form.get("delimiter", " ")
         if not isinstance(delimiter, str) or len(delimiter) != 1:
             raise GraphError(f"{self.path}: {what} has the delimiter {delimiter!r}: one character is needed")
+        row = RowType() if name == "numpy" else self.row_type(entry, what)
+        return as_numpy(paths, name, delimiter, self.workspace / f"array-{next(self.numbers)}", row)
+
+    def row_type(self, entry: Mapping[str, Any], what: str) -> RowType:
+        """What the JSON says of an array that its text or Parquet does not."""
         try:
-            dtype = np.dtype(entry["dtype"]) if "dtype" in entry and name == "csv" else None
+            dtype = np.dtype(entry["dtype"]) if "dtype" in entry else None
         except (TypeError, ValueError) as error:
             raise GraphError(f"{self.path}: {what} has the dtype {entry['dtype']!r}: a NumPy type is needed") from error
         if dtype is not None and dtype.kind not in "iuf":
             raise GraphError(f"{self.path}: {what} has the dtype {dtype}: integers or floats are needed")
-        return as_numpy(paths, name, delimiter, self.workspace / f"array-{next(self.numbers)}", dtype)
+        shape = entry.get("shape")
+        if shape is None:
+            return RowType(dtype)
+        if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape):
+            raise GraphError(f"{self.path}: {what} has the shape {shape!r}: a list of sizes of a row is needed")
+        return RowType(dtype, tuple(shape))
 
     def column(self, entry: Any, sizes: list[int] | None, what: str) -> FileColumn:
         """The files of an entry as one array; raises GraphError where their rows are not those that are counted."""
@@ -193,6 +203,7 @@ def _write_all(graph: TypedGraph, folder: Path, chunks: int, form: str, edge_for
                 attribute: {
                     "format": formats[form],
                     "dtype": plain(np.dtype(array.dtype)).name,  # text does not tell float32 from integers
+                    "shape": list(array.shape[1:]),
                     "data": _placed(f"{name}/{kind}", folder, f"{attribute}-", sizes[kind], form, rows_of(array)),
                 }
                 for attribute, array in arrays.items()

@@ -100,13 +100,19 @@ def mapped(file: Path, name: str) -> NDArray[Any]:
     return array
 
 
-def as_numpy(
-    paths: Sequence[Path], form: str, delimiter: str, folder: Path, dtype: np.dtype[Any] | None = None
-) -> tuple[Path, ...]:
+@dataclass(frozen=True)
+class RowType:
+    """Type of the numbers of text, and shape of a row of text or Parquet; ``None`` where nothing says it."""
+
+    dtype: np.dtype[Any] | None = None
+    shape: tuple[int, ...] | None = None
+
+
+def as_numpy(paths: Sequence[Path], form: str, delimiter: str, folder: Path, row: RowType) -> tuple[Path, ...]:
     """Turn text or Parquet tables of one array into NumPy files of their rows in ``folder``; returns those files.
 
-    NumPy files are returned as they are. Text has numbers of ``dtype``, by default of int64 if all of them are integers
-    and of float64 else. Raises GraphError naming the file, and the row where the reader knows it.
+    NumPy files are returned as they are. Text has numbers of the row's type, by default of int64 if all of them are
+    integers and of float64 else. Raises GraphError naming the file, and the row where the reader knows it.
     """
     if form == "numpy":
         return tuple(paths)
@@ -122,18 +128,20 @@ def as_numpy(
         for path, target in zip(paths, targets, strict=True):
             batches = _parquet_batches(path) if form == "parquet" else _text_batches(path, delimiter, dtype)
             with atomic_file(target) as temporary:
-                _save(path, batches, temporary, dtype)
+                _save(path, batches, temporary, RowType(dtype, row.shape))
         return targets
 
-    if form == "csv" and dtype is None:
+    if form == "parquet":
+        return save(None)
+    if row.dtype is None:
         try:
             return save(np.dtype(np.int64))
         except GraphError:
             return save(np.dtype(np.float64))
-    return save(dtype)
+    return save(row.dtype)
 
 
-def _save(path: Path, batches: Any, target: Path, dtype: np.dtype[Any] | None) -> None:
+def _save(path: Path, batches: Any, target: Path, row: RowType) -> None:
     """Append batches of rows to a NumPy file whose length is known at the end."""
     import pyarrow
 
@@ -141,7 +149,11 @@ def _save(path: Path, batches: Any, target: Path, dtype: np.dtype[Any] | None) -
     try:
         for batch in batches:
             piece = _matrix(path, batch, out.rows)
-            out.append(piece if dtype is None else piece.astype(dtype, copy=False))
+            if row.shape is not None:
+                if piece.shape[1] != np.prod(row.shape, dtype=np.int64):
+                    raise GraphError(f"{path} has {piece.shape[1]} numbers in a row, its shape is {list(row.shape)}")
+                piece = piece.reshape(len(piece), *row.shape)
+            out.append(piece if row.dtype is None else piece.astype(row.dtype, copy=False))
     except pyarrow.ArrowException as error:
         raise GraphError(f"{path} cannot be read as rows of numbers: {error}") from error
     finally:

@@ -46,7 +46,24 @@ def test_attributes_keep_their_type_in_any_format(form, dtype, tmp_path):
     chunks_with(tmp_path / "chunks", {"feat": values}, form=form)
     feat = read_chunked(tmp_path / "chunks", tmp_path / "work").node_data[KIND]["feat"]
     assert feat.dtype == (np.uint8 if dtype == "bool" else values.dtype.newbyteorder("="))
-    np.testing.assert_array_equal(feat[:][:, 0], values)
+    np.testing.assert_array_equal(feat[:], values)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_rows_keep_their_shape_in_any_format(form, tmp_path):
+    values = {"cube": np.arange(24.0).reshape(4, 2, 3), "column": np.arange(4).reshape(4, 1), "plain": np.arange(4)}
+    chunks_with(tmp_path / "chunks", values, form=form)
+    data = read_chunked(tmp_path / "chunks", tmp_path / "work").node_data[KIND]
+    for name, array in values.items():
+        np.testing.assert_array_equal(data[name][:], array, strict=True)
+
+
+def test_a_shape_that_the_text_has_not_is_refused(tmp_path):
+    folder = chunks_with(tmp_path / "chunks", {"x": np.arange(8.0).reshape(4, 2)}, form="csv")
+    for shape, message in (([3], r"x-0\.txt has 2 numbers in a row, its shape is \[3\]"), ("3", "the shape '3'")):
+        change_metadata(folder, put("node_data", KIND, "x", "shape", shape))
+        with pytest.raises(GraphError, match=message):
+            read_chunked(folder, tmp_path / "work")
 
 
 @pytest.mark.parametrize(
