@@ -121,7 +121,7 @@ FEAT = ("node_data", "paper", "feat")
         (put(*FEAT, "format", {"name": ["csv"]}), r"name of paper-feat is \['csv'\]: a text"),
         (put(*FEAT, "data", [3]), r"data of paper-feat is \[3\]: a list of names"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "metadata",  # a function's would be its address
 )
 def test_metadata_of_another_shape_is_refused_by_its_key(change, message, tmp_path, capsys):
     write_chunked(stored_graph(), tmp_path / "chunks", 2)
