@@ -134,7 +134,7 @@ def test_compare_two_engines_inside_their_groups(tmp_path: Path) -> None:
     assert harness(tmp_path, "compare", "dgl", "agl").returncode == 0
     unknown = harness(tmp_path, "compare", "agl", "dlg")
     assert unknown.returncode == 2
-    assert "agl, dgl" in unknown.stderr
+    assert "those like it are 'dgl'" in unknown.stderr
 
 
 def test_import_copies_and_never_overwrites(tmp_path: Path) -> None:
