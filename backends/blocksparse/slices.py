@@ -104,7 +104,7 @@ def cut(
     if mean:
         weight = (1.0 / np.maximum(adjacency.csr.in_degrees, 1))[adjacency.csr.destinations]
     nodes = np.arange(graph.nodes) if graph.node_ids is None else np.asarray(graph.node_ids, dtype=np.int64)
-    kept, incoming, edges, sizes, received = [], [], [], [], []
+    own_parts, incoming, edges, sizes, received = [], [], [], [], []
     for rank in range(layout.ranks):
         block, _ = layout.place(rank)
         csr, own_weight, arriving = _part(adjacency.csr, weight, layout, bounds, rank, exchange)
@@ -115,9 +115,9 @@ def cut(
         sizes.append(_bytes_of(csr, own_weight, features))
         received.append(sum(map(len, arriving)) - len(arriving[block]))
         if only in (None, rank):
-            kept.append((rank, csr, own_weight, nodes[rows], features))
+            own_parts.append((rank, csr, own_weight, nodes[rows], features))
     slices = []
-    for rank, csr, own_weight, own_nodes, features in kept:
+    for rank, csr, own_weight, own_nodes, features in own_parts:
         block, column = layout.place(rank)
         sent = tuple(incoming[other][block] - bounds[block] for other in layout.column_group(column))
         slices.append(RankSlice(csr, own_weight, tuple(map(len, incoming[rank])), sent, own_nodes, features))

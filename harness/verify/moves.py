@@ -1,5 +1,6 @@
 """How far an optimizer's step moves a parameter, in float64, and how far rounding of the gradients may mislead it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,7 @@ ADAM_SENSITIVITY = 4.0
 
 
 @dataclass
-class Move:
+class Move(ABC):
     """The steps of one parameter by one optimizer: what the newest one should be, and its bound of error."""
 
     rate: float
@@ -35,9 +36,9 @@ class Move:
         rounding = STEPPED * self.unit * (np.abs(position) + np.abs(self.step) + self.rate)
         self.bound = ALLOWED * self.rate * sensitivity + rounding
 
+    @abstractmethod
     def direction(self, gradient: Array, deviation: float) -> tuple[Array, Array]:
         """The step, and how far an entry's deviation moves it in units of the rate."""
-        raise NotImplementedError
 
     def multiple(self, before: Any, after: Any) -> float:
         """The largest error of a step as a multiple of what rounding does; allowed are ``ALLOWED``."""

@@ -51,8 +51,8 @@ def infer_with_ray(
             job = replace(job, table=Source.build(job.graph, job.sampling, job.filtering, source).table)
         identity = hashlib.sha256(json.dumps(job.identity(), sort_keys=True).encode()).hexdigest()
         with joined.publishing(ray, source, identity) as place:
-            found = source.resolve() if place is None else f"{place}/source"
-            return InferenceRounds(RayExecutor(ray), job, found, hub, progress, None if place else space).run()
+            opened_at = source.resolve() if place is None else f"{place}/source"
+            return InferenceRounds(RayExecutor(ray), job, opened_at, hub, progress, None if place else space).run()
     finally:
         cluster.release()
         shutil.rmtree(folder, ignore_errors=True)

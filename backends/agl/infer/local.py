@@ -139,8 +139,8 @@ class LocalInference:
             return False
         row = _at(inputs, np.arange(min(nodes, 1)))
         messages = rounds.send(model_slice, layer, row).values()
-        made = [message for message in messages if is_sparse or not np.may_share_memory(message, row)]
-        return all(small((nodes, *message.shape[1:]), message.dtype) for message in made)
+        copies = [message for message in messages if is_sparse or not np.may_share_memory(message, row)]
+        return all(small((nodes, *message.shape[1:]), message.dtype) for message in copies)
 
     def _score(self, head: Slice) -> Floats:
         """Round K + 1: the prediction head on the targets' embeddings."""

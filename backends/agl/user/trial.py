@@ -75,7 +75,7 @@ def _check_alike(spec: UserModelSpec, name: str, out: Tensor, again: Tensor) -> 
 
 def _layer(spec: UserModelSpec, name: str, layer: Any, hidden: Tensor, read: set[str]) -> Tensor:
     """Output of a layer on three nodes, one of them without in-edges; computed again for two of them alone."""
-    with spec.running(f"{name}.send"), _kept(spec, f"{name}.send", [hidden]):
+    with spec.running(f"{name}.send"), _unchanged(spec, f"{name}.send", [hidden]):
         sent, alone = layer.send(hidden), layer.send(hidden[1:2])
     for part, value in _named(sent).items():
         if not str(part).isidentifier():
@@ -86,8 +86,8 @@ def _layer(spec: UserModelSpec, name: str, layer: Any, hidden: Tensor, read: set
         if not _equal(_named(alone).get(part), value[1:2]):
             spec.refuse(f"{name}.send mixes nodes: a node's message may depend on its own embedding alone")
     edges = _edges(spec, [0, 1, 2], read)
-    given = [hidden, *_named(sent).values(), *(value for value in vars(edges).values() if isinstance(value, Tensor))]
-    with spec.running(f"{name}.receive"), _kept(spec, f"{name}.receive", given):
+    inputs = [hidden, *_named(sent).values(), *(value for value in vars(edges).values() if isinstance(value, Tensor))]
+    with spec.running(f"{name}.receive"), _unchanged(spec, f"{name}.receive", inputs):
         out = layer.receive(hidden, sent, edges)
         others = [layer.receive(hidden[row : row + 1], sent, _edges(spec, [row], read)) for row in (1, 2)]
     if not isinstance(out, Tensor) or out.dtype != torch.float32 or out.dim() != 2 or len(out) != NODES:
@@ -99,20 +99,18 @@ def _layer(spec: UserModelSpec, name: str, layer: Any, hidden: Tensor, read: set
 
 
 @contextmanager
-def _kept(spec: UserModelSpec, what: str, given: Iterable[Tensor]) -> Iterator[None]:
-    """Refuse code that changes what it is given, which may be a file that is mapped for reading."""
-    versions = [tensor._version for tensor in given]
+def _unchanged(spec: UserModelSpec, what: str, inputs: Iterable[Tensor]) -> Iterator[None]:
+    """Refuse code that changes its inputs, which may be a file that is mapped for reading."""
+    versions = [tensor._version for tensor in inputs]
     yield
-    if versions != [tensor._version for tensor in given]:
-        spec.refuse(
-            f"{what} changes what it is given in place: make a new tensor, as relu(h) does and relu_(h) does not"
-        )
+    if versions != [tensor._version for tensor in inputs]:
+        spec.refuse(f"{what} changes its inputs in place: make a new tensor, as relu(h) does and relu_(h) does not")
 
 
 def _logits(spec: UserModelSpec, module: nn.Module, hidden: Tensor) -> Tensor:
     """Output of the head, if there is one, on three nodes."""
     head = getattr(module, "head", None)
-    with spec.running("head"), _kept(spec, "head", [hidden]):
+    with spec.running("head"), _unchanged(spec, "head", [hidden]):
         logits = hidden if head is None else head(hidden)
     if not isinstance(logits, Tensor) or tuple(logits.shape) != (NODES, spec.classes):
         shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__

@@ -112,11 +112,11 @@ def test_a_result_that_cannot_be_uploaded_stays_and_the_repeated_command_uploads
     ):
         FullFileSystem.room = 0
         assert main([*command, "-o", output]) == 1
-        kept = Path(capsys.readouterr().err.split("uploads ")[1].strip())
-        assert kept.exists() and own_folder in kept.parents
+        copy = Path(capsys.readouterr().err.split("uploads ")[1].strip())
+        assert copy.exists() and own_folder in copy.parents
         FullFileSystem.room = 100
         assert main([*command, "-o", output, *(["-c", "seed=7"] if main != flat.main else ["--seed", "7"])]) == 2
-        assert f"{kept} is what another command finished for {output}" in capsys.readouterr().err
+        assert f"{copy} is what another command finished for {output}" in capsys.readouterr().err
         source.rename(tmp_path / "away")
         assert main([*command, "-o", output]) == 0
         assert "uploaded what was finished before" in capsys.readouterr().out

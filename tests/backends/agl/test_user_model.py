@@ -250,9 +250,9 @@ def source_of(layer=LAYER, send="h[:, :3]", receive="sent[: len(h)] * 0 + h[:, :
         (source_of(receive="h[:1, :3]"), r"receive returns torch.float32 \(1, 3\) for 3 rows"),
         (source_of(receive="h[:, :3] @ edges.features"), r"line 7: layers\[0\].receive fails: TypeError"),
         (source_of(receive="h[:, :2]"), r"the last layer returns \(3, 2\) for 3 nodes"),
-        (source_of(send="torch.relu_(h)"), r"layers\[0\].send changes what it is given in place"),
-        (source_of(receive="sent.relu_()[: len(h)] * 0 + h[:, :3]"), r"layers\[0\].receive changes what it is given"),
-        (source_of(receive="h[:, :3] + 0 * edges.degrees.clamp_(min=1)[:, None]"), "receive changes what it is given"),
+        (source_of(send="torch.relu_(h)"), r"layers\[0\].send changes its inputs in place"),
+        (source_of(receive="sent.relu_()[: len(h)] * 0 + h[:, :3]"), r"layers\[0\].receive changes its inputs"),
+        (source_of(receive="h[:, :3] + 0 * edges.degrees.clamp_(min=1)[:, None]"), "receive changes its inputs"),
         (
             source_of(more="        self.head = Constant()", layer=CONSTANT),
             "head computes something else when .* again",

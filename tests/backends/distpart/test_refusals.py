@@ -1,6 +1,6 @@
 """What a command is refused for is known before the assignment, which may take hours."""
 
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError
 
 import numpy as np
 import pytest
@@ -13,9 +13,14 @@ from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.dispatch.plan import PLAN, WORK
 from backends.distpart.files.chunked import write_chunked
 from backends.kernels.extension import extension
+from backends.parallel import ray_cluster
 from tests.backends.distpart.graphs import homogeneous, stored_graph
 
 pytestmark = pytest.mark.skipif(extension is None, reason="the kernels are not built")
+
+
+def not_installed(package):
+    raise PackageNotFoundError(package)
 
 
 def refuse_to_assign(*_):
@@ -59,8 +64,8 @@ def test_fewer_threads_are_used_where_memory_does_not_hold_all():
     assert Forecast.of(graph, 1 << 40, 64).threads == 64
 
 
-@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
-def test_a_dispatch_without_ray_keeps_the_parts_that_are_done(tmp_path):
+def test_a_dispatch_without_ray_keeps_the_parts_that_are_done(tmp_path, monkeypatch):
+    monkeypatch.setattr(ray_cluster, "version", not_installed)
     graph = stored_graph(3, nodes=200, edges=2000)
     parts = np.random.default_rng(0).integers(0, 3, graph.total_nodes).astype(np.int32)
     numbering, folder = Numbering.of(graph, parts, 3), tmp_path / "out"

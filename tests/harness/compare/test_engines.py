@@ -30,15 +30,15 @@ def test_fewer_than_1_in_40_identical_engines_have_a_false_verdict(processes: in
     ],
 )
 def test_as_many_processes_as_a_verdict_needs(tmp_path: Path, agl: list[float], dgl: list[float], verdict: str) -> None:
-    (found,) = compare_engines(write_group(tmp_path, {"agl": agl, "dgl": dgl}), "agl", "dgl", 1.05)
-    assert found.verdict == verdict
-    assert ("measure.processes" in found.reason) == (verdict == "undecided")
+    (comparison,) = compare_engines(write_group(tmp_path, {"agl": agl, "dgl": dgl}), "agl", "dgl", 1.05)
+    assert comparison.verdict == verdict
+    assert ("measure.processes" in comparison.reason) == (verdict == "undecided")
 
 
 def test_cells_measured_alone_one_after_the_other_are_no_pair(tmp_path: Path) -> None:
     write_group(tmp_path, {"agl": [1.0] * 5, "dgl": [2.0] * 5}, alone=("agl", "dgl"))
-    (found,) = compare_engines(tmp_path, "agl", "dgl", 1.05)
-    assert found.verdict == "not comparable" and found.reason.endswith("beside the others: agl, dgl")
+    (comparison,) = compare_engines(tmp_path, "agl", "dgl", 1.05)
+    assert comparison.verdict == "not comparable" and comparison.reason.endswith("beside the others: agl, dgl")
 
 
 @pytest.mark.parametrize(

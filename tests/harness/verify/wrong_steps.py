@@ -76,13 +76,13 @@ class WrongStepsTrainer(MutantTrainer):
             self.optimizer.zero_grad()
         loss = self.loss_of_batch(batch)
         loss.backward()
-        kept = {name: value.detach().clone() for name, value in self.model.named_parameters()}
+        before_step = {name: value.detach().clone() for name, value in self.model.named_parameters()}
         if wrong != "no step" and not (wrong == "no step from the second on" and self.steps > 1):
             self.optimizer.step()
         if wrong == "one parameter never moves":
             name, parameter = list(self.model.named_parameters())[-1]
             with torch.no_grad():
-                parameter.copy_(kept[name])
+                parameter.copy_(before_step[name])
         value = float(loss.detach())
         if wrong == "loss of the step before":
             value, self.last = getattr(self, "last", value), value

@@ -223,9 +223,9 @@ def test_a_run_keeps_no_values_of_edges_of_the_partitions_it_is_done_with(tmp_pa
     engine = inference(tmp_path, graph, spec, state, partitions=8)
     tracemalloc.start()
     scores = engine.run()
-    kept = tracemalloc.get_traced_memory()[0]
+    bytes_left = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert kept < edge_features.nbytes / 4
+    assert bytes_left < edge_features.nbytes / 4
     close(scores, definition(graph, spec, state))
 
 
