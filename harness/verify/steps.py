@@ -94,7 +94,7 @@ class StepsSubject:
     """A fresh trainer per state, without dropout, all neighbours; each epoch is one step."""
 
     def __init__(self, config: RunConfig, graph: Graph) -> None:
-        self.backend, self.graph, self.seed = config.backend.for_parity_gate(), graph, config.seed
+        self.backend, self.graph = config.backend.for_parity_gate(), graph
         self.spec = replace(spec_of(config, graph), fanouts=())
         self.training: TrainingSpec = replace(training_of(config).without_dropout(), rate=RATE)
         self.unit = UNITS[config.training.dtype]
@@ -120,7 +120,6 @@ class StepsSubject:
         for index in range(STEPS):
             expected = self._expected(seed, state, self.plan.targets(index)[0])
             loss = engine.epoch(index, Clock())
-            # the loss of a batch that is about to be stepped from
             multiples[f"loss of step {index + 1}"] = _multiple("loss", np.array(loss), expected)
             after = engine.state()
             for name, before in state.items():

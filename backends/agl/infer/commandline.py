@@ -37,6 +37,7 @@ from backends.agl.places import delivered, fetched, written
 from backends.agl.settings import InferSettings, read_infer_settings
 from backends.agl.tables import add_table_options, read_tables, table_options_of
 from backends.folder_lock import locked
+from backends.memory_errors import is_out_of_memory
 from backends.parallel import ray_cluster
 from backends.progress import Progress, announce, gibibytes, step_progress
 from datasets.array_files import save_array
@@ -89,7 +90,9 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except (OSError, RuntimeError, MemoryError) as error:  # torch tells a want of memory by RuntimeError
+    except (OSError, RuntimeError, MemoryError) as error:
+        if isinstance(error, RuntimeError) and not is_out_of_memory(error):  # torch has no other error for it
+            raise
         print(f"error: {error}", file=sys.stderr)
         return 1
 
