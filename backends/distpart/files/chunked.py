@@ -222,7 +222,7 @@ def _write_all(graph: TypedGraph, folder: Path, chunks: int, form: str, edge_for
         "edges": {
             str(relation): {
                 "format": formats[edge_form],
-                "data": _placed("edge_index", folder, str(relation), edges[relation], edge_form, ends(relation)),
+                "data": _placed("edge_index", folder, f"{relation}-", edges[relation], edge_form, ends(relation)),
             }
             for relation in graph.schema.relations
         },

@@ -14,6 +14,7 @@ from backends.distpart.files.columns import mapped
 from backends.distpart.typed_graph import GraphError
 from backends.kernels.extension import extension
 from datasets.partition.dgl_format import TensorRows, read_tensors, write_tensors
+from datasets.schema import Relation, Schema
 from tests.backends.distpart.graphs import homogeneous, stored_graph
 
 pytestmark = pytest.mark.skipif(extension is None, reason="the kernels are not built")
@@ -90,6 +91,15 @@ def test_attributes_whose_names_look_alike_keep_their_own_values(tmp_path):
     data = read_chunked(folder, tmp_path / "work").node_data[KIND]
     np.testing.assert_array_equal(data["x/y"][:].ravel(), np.arange(8))
     np.testing.assert_array_equal(data["x-y"][:].ravel(), -np.arange(8))
+
+
+def test_relations_whose_names_look_alike_keep_their_own_edges(tmp_path):
+    schema = Schema(("a", "v", "v1", "none"), (Relation("a", "r", "v"), Relation("a", "r", "v1")))
+    graph = stored_graph(schema=schema, edges=110)
+    write_chunked(graph, tmp_path / "chunks", 11)
+    chunked = read_chunked(tmp_path / "chunks", tmp_path / "work")
+    for relation in schema.relations:
+        np.testing.assert_array_equal(chunked.edges[relation].read(0, 110), graph.edges[relation].read(0, 110))
 
 
 def put(*keys):
