@@ -1,6 +1,7 @@
 """Proof that a dispatched partition is the graph: every node, edge, HALO node and attribute, read back and compared."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from backends.distpart.dispatch.job import EDGE_MAP, NODE_MAP
 from backends.distpart.dispatch.metadata import part_folder
 from backends.distpart.dispatch.part import EDGE_FEATURES, GRAPH, NODE_FEATURES, ORIGINAL_EDGES, ORIGINAL_NODES
 from backends.distpart.files.columns import mapped
+from backends.distpart.partition_graph import TRAINER
 from backends.distpart.typed_graph import GraphError, TypedGraph
 from datasets.features import SparseFeatures
 from datasets.partition.description import read_description
@@ -59,7 +61,7 @@ class _Check:
         self.node_ends = self._ends("node_map", schema.node_types, self.nodes)
         self.edge_ends = self._ends("edge_map", schema.relations, self.edges)
         self.new_ids = np.full(self.graph.total_nodes, -1, dtype=np.int64)
-        next_node = 0
+        next_node, self.last_trainer = 0, -1
         for part in parts:
             for kind in schema.node_types:
                 originals = self.nodes[part][kind]
@@ -130,6 +132,8 @@ class _Check:
         self._require(np.array_equal(stored.ndata["part_id"], self._owners(self.node_ends, ids)), part, "part_id")
         self._types_and_originals(part, stored)
         self._attributes(part)
+        if self.has_trainers:
+            self._trainers(part, stored)
         return len(halo)
 
     def _types_and_originals(self, part: int, stored: StoredGraph) -> None:
@@ -233,6 +237,7 @@ class _Check:
         for file, table, originals in tables:
             stored = read_tensors(self._file(part, file))
             names = {f"{kind}/{name}" for kind, arrays in table.items() for name in arrays}
+            names |= {f"{kind}/{TRAINER}" for kind in originals if self.has_trainers}
             self._require(set(stored) == names, part, f"attributes {sorted(names ^ set(stored))}")
             for kind, arrays in table.items():
                 ids = originals[str(kind)]
@@ -247,6 +252,38 @@ class _Check:
                         expected = expected.dense() if isinstance(expected, SparseFeatures) else expected
                         same = np.array_equal(written[start : start + _PIECE][order], expected)
                         self._require(same, part, f"rows of {kind}/{name}")
+
+    @cached_property
+    def has_trainers(self) -> bool:
+        """Whether ``partition --trainers`` added the trainers of nodes and edges, which the graph does not have."""
+        is_theirs = any(TRAINER in arrays for arrays in self.graph.node_data.values())
+        return not is_theirs and any(
+            name.endswith(f"/{TRAINER}") for name in read_tensors(self._file(0, NODE_FEATURES))
+        )
+
+    def _trainers(self, part: int, stored: StoredGraph) -> None:
+        """Check that trainers ascend by part, and that an edge's is that of its destination."""
+        nodes, edges = self._trainer_ids(part)
+        self._require((nodes > self.last_trainer).all(), part, f"{TRAINER} of nodes: an earlier part has such ones")
+        self.last_trainer = int(nodes.max(initial=self.last_trainer))
+        destinations = stored.destinations[: len(edges)]
+        same = _within(destinations, len(nodes)) and np.array_equal(edges, nodes[destinations])
+        self._require(same, part, f"{TRAINER} of edges")
+
+    def _trainer_ids(self, part: int) -> list[NDArray[np.int64]]:
+        """The trainers of a part's nodes and edges, in the order of their new ids."""
+        schema, columns = self.graph.schema, list[NDArray[np.int64]]()
+        for file, kinds, originals in (
+            (NODE_FEATURES, schema.node_types, self.nodes[part]),
+            (EDGE_FEATURES, schema.relations, self.edges[part]),
+        ):
+            tensors, rows = read_tensors(self._file(part, file)), list[NDArray[np.int64]]()
+            for kind in map(str, kinds):
+                rows.append(tensors[f"{kind}/{TRAINER}"])
+                is_column = rows[-1].shape == (len(originals[kind]),) and rows[-1].dtype.kind == "i"
+                self._require(is_column, part, f"{kind}/{TRAINER}, which is no integer for each row")
+            columns.append(np.concatenate(rows))
+        return columns
 
     def _file(self, part: int, name: str) -> Path:
         return self.config.parent / part_folder(part) / name
