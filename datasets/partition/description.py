@@ -24,6 +24,15 @@ def read_description(path: Path) -> dict[str, Any]:
     return description
 
 
+def part_folders(path: Path, description: dict[str, Any]) -> list[Path]:
+    """The folder of each part; raises ValueError where the JSON at ``path`` names no graph of one."""
+    try:
+        graphs = [description[f"part-{part}"]["part_graph"] for part in range(description["num_parts"])]
+        return [(path.parent / graph).parent for graph in graphs]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path} does not describe a partition: it names no graph of a part ({error!r})") from error
+
+
 def node_attributes(graph: Graph, nodes: slice) -> dict[str, Any]:
     """Features, labels and masks of the splits of some nodes, under DGL's usual names."""
     arrays: dict[str, Any] = {"feat": graph.features, "label": graph.labels}

@@ -1,6 +1,5 @@
 """Data set ``partition``: the parts that ``python -m backends.distpart`` or DGL wrote, as one graph in their order."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,13 +7,11 @@ from numpy.typing import NDArray
 
 from datasets.csr import csr_from_edges
 from datasets.graph import NO_SPLIT, SPLITS, Graph
-from datasets.hashes import combined_sha256, file_sha256
 from datasets.options import check_options
-from datasets.partition.description import MASKS, read_description
+from datasets.partition.description import MASKS, part_folders, read_description
 from datasets.partition.dgl_format import StoredGraph, read_graph, read_tensors
+from datasets.partition.identity import FILES, config_path, content_sha256
 from datasets.paths import Files, Options
-
-_FILES = ("graph.dgl", "node_feat.dgl", "edge_feat.dgl", "orig_nids.dgl", "orig_eids.dgl")
 
 
 def load(name: str, files: Files, options: Options) -> Graph:
@@ -22,16 +19,18 @@ def load(name: str, files: Files, options: Options) -> Graph:
 
     ``part_bounds`` are the first nodes of the parts. Original ids of nodes and edges stay, so that what is drawn by id
     does not depend on the partition. Of a typed graph all relations are one, and attributes that not all types have
-    alike are left out, with a note. Raises ValueError for a JSON that describes no partition.
+    alike are left out, with a note. Raises ValueError for a JSON that describes no partition, and for files that are
+    not those of a given ``sha256``.
     """
-    check_options("option of data set partition", options, {"config": ""})
-    if not options.get("config"):
-        raise ValueError("data set partition needs +dataset.options.config=PATH, the JSON of a partition")
-    path = Path(str(options["config"])).expanduser()
+    check_options("option of data set partition", options, ("config", "sha256"))
+    path = config_path(options)
+    sha256 = content_sha256(path)
+    if not sha256.startswith(str(options.get("sha256") or "")):
+        raise ValueError(f"{path} or a file of its parts was changed since the run began: start it again")
     facts = read_description(path)
-    folders = [(path.parent / facts[f"part-{part}"]["part_graph"]).parent for part in range(facts["num_parts"])]
+    folders = part_folders(path, facts)
     graphs = [read_graph(folder / "graph.dgl") for folder in folders]
-    tables = {file: [read_tensors(folder / file) for folder in folders] for file in _FILES[1:]}
+    tables = {file: [read_tensors(folder / file) for folder in folders] for file in FILES[1:]}
     kinds, relations = list(facts["ntypes"]), list(facts["etypes"])
     node_types = _typed(facts["node_map"], kinds)
     sources, destinations = _edges(graphs)
@@ -45,7 +44,6 @@ def load(name: str, files: Files, options: Options) -> Graph:
     weights, weight_notes = _attribute(tables["edge_feat.dgl"], relations, "weight")
     edge_features, edge_notes = _attribute(tables["edge_feat.dgl"], relations, "feat")
     several = len(kinds) > 1 or len(relations) > 1
-    hashes = {f"{folder.name}/{file}": file_sha256(folder / file) for folder in folders for file in _FILES}
     classes = 0 if labels is None else int(labels.max(initial=-1)) + 1 if labels.ndim == 1 else labels.shape[1]
     return Graph(
         name=str(facts["graph_name"]),
@@ -62,7 +60,7 @@ def load(name: str, files: Files, options: Options) -> Graph:
         edge_features=None if edge_features is None else edge_features[position].astype(np.float32),
         part_bounds=_part_bounds(facts, kinds),
         self_loops_dropped=len(sources) - len(no_loops),
-        sha256=combined_sha256({path.name: file_sha256(path), **hashes}),
+        sha256=sha256,
         trust="local",
         notes=tuple(notes + label_notes + weight_notes + edge_notes),
     )

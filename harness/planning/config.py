@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 from backends.ablation import switches
 from backends.registry import BackendConfig, backend_names, config_class, usable_class
 from backends.settings import settings_in
-from datasets.registry import dataset_names
+from datasets.registry import dataset_names, identified_options
 from harness.planning.schema import RunConfig, from_dict
 from harness.usage import UsageError, nearest, unknown
 
@@ -55,16 +55,13 @@ def load(values: dict[str, Any]) -> RunConfig:
     for name in switches(config.backend):
         setattr(config.backend, name, str(getattr(config.backend, name)).lower())
     validate(config)
-    if config.dataset.name == "tables":
-        config.dataset.options = _identified(config.dataset.options)
+    config.dataset.options = _identified(config.dataset.name, config.dataset.options)
     return config
 
 
-def _identified(options: dict[str, Any]) -> dict[str, Any]:
-    from datasets.tables.identity import identified
-
+def _identified(dataset: str, options: dict[str, Any]) -> dict[str, Any]:
     try:
-        return identified(options, dataset_names())
+        return identified_options(dataset, options)
     except ValueError as error:
         raise UsageError(str(error)) from error
 

@@ -1,5 +1,7 @@
 """Data set partition: the parts on disk are the graph again, in their order, and ranks take their bounds."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,10 @@ from backends.distpart.partition_graph import partition_graph
 from backends.kernels.extension import extension
 from datasets.graph import Graph
 from datasets.registry import load_dataset
+from harness.planning.compose import compose_one
+from harness.planning.config import load
+from harness.planning.plan import PlannedRun, form_groups
+from harness.usage import UsageError
 from tests.backends.distpart.graphs import stored_graph
 from tests.graphs import awkward_graph
 
@@ -42,6 +48,23 @@ def test_a_typed_graph_becomes_a_union_with_notes(tmp_path):
     assert union.nodes == graph.total_nodes
     assert union.csr.nnz + union.self_loops_dropped == graph.total_edges
     assert np.bincount(union.node_types).tolist() == [30, 37]
+
+
+def test_another_partition_at_the_same_path_is_another_cell(tmp_path):
+    hashes = []
+    for seed in (2, 2, 3):
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        partition_graph(awkward_graph(seed, 60, 200), "mine", 2, tmp_path / "out")
+        option = f"+dataset.options.config={tmp_path}/out/mine.json"
+        config = load(compose_one(["backend=dummy", "dataset=partition", option]))
+        (group,) = form_groups([PlannedRun(config)], lambda config: {})
+        hashes.append(group.cells[0].hash)
+    assert hashes[0] == hashes[1] != hashes[2]
+    assert load_dataset("partition", config.dataset.options, tmp_path).nodes == 60
+    with pytest.raises(ValueError, match="changed since the run began"):
+        load_dataset("partition", config.dataset.options | {"sha256": "0" * 12}, tmp_path)
+    with pytest.raises(UsageError, match="this is another partition"):
+        load(compose_one(["backend=dummy", "dataset=partition", option, "+dataset.options.sha256=abc"]))
 
 
 @pytest.mark.parametrize(
