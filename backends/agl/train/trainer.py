@@ -88,15 +88,15 @@ class DistributedTrainer(AglTrainer):
             self.pool.each("load", [(state,)] * self.config.workers)
 
     def epoch(self, index: int, clock: Clock) -> float:
-        """Train an epoch on all workers; returns the mean loss over their targets."""
+        """Train an epoch on all workers; returns the mean loss over their labels, by which gradients are weighted."""
         assert self.pool is not None
         with clock.phase("workers"):
             reports = self.pool.each("epoch", [(index, self.step)] * self.config.workers)
         self.step += self.job.steps
         self.stale = True
         self.reports.append(reports)
-        counts = [report["targets"] for report in reports]
-        return float(np.dot([report["loss"] for report in reports], counts) / max(1, sum(counts)))
+        labels = [report["labels"] for report in reports]
+        return float(np.dot([report["loss"] for report in reports], labels) / max(1.0, sum(labels)))
 
     def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
         """Logits, loss and mean gradients of targets, split over the workers and averaged as in an epoch."""

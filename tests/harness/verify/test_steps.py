@@ -14,6 +14,7 @@ from tests.harness.verify.wrong_engines import ALL
 from tests.harness.verify.wrong_steps import WRONG_STEPS, WrongStepsConfig
 
 GRAPH = small_graph("multiclass", 4, weighted=False)
+LABEL_SETS = small_graph("multilabel", 4, weighted=False)
 ENGINES = [
     ("agl", {"source": "graphfeature"}),
     ("agl", {"strategy": "sync", "workers": 2, "servers": 0}),
@@ -59,9 +60,10 @@ def test_the_right_twin_passes(model, optimizer, decay_on):
     assert parity[NAME]["tries"] == 1 and "wrong" not in parity[NAME]
 
 
+@pytest.mark.parametrize("graph", [GRAPH, LABEL_SETS], ids=["one label", "label sets"])
 @pytest.mark.parametrize(("name", "options"), ENGINES, ids=str)
-def test_engines_pass_however_they_compose_their_batches(name, options):
-    parity = verify_steps(config(resolve(config_class(name)(**options), [])), GRAPH)
+def test_engines_pass_however_they_compose_their_batches(name, options, graph):
+    parity = verify_steps(config(resolve(config_class(name)(**options), [])), graph)
     assert bool(parity) == (options.get("strategy") != "async")  # which steps in the order in which workers come
 
 
