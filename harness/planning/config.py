@@ -1,5 +1,6 @@
 """Strict loading of composed values into a typed configuration; a UsageError names the allowed values."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
@@ -111,8 +112,7 @@ def _named_values(config: RunConfig) -> Iterator[tuple[str, str, tuple[str, ...]
 
 def _check_together(config: RunConfig) -> None:
     model, training, measure = config.model, config.training, config.measure
-    kind, _, index = config.device.partition(":")
-    if kind not in ("cpu", "cuda") or (index and not index.isdigit()):
+    if not re.fullmatch(r"cpu|cuda(:[0-9]+)?", config.device):
         raise UsageError(f"device={config.device} is not allowed: give cpu, cuda or cuda:<number>")
     if model.fanouts and len(model.fanouts) != model.layers:
         entries = len(model.fanouts)
