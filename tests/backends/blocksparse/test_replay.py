@@ -1,5 +1,7 @@
 """The replay of ranks one after the other receives the bytes that real ranks receive, and adds a network's seconds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from backends.blocksparse.layout import RankLayout
 from backends.blocksparse.replay import ReplayWorker, epoch_seconds, replay, transport_of
 from backends.blocksparse.slices import cut, targets_of_ranks
 from backends.blocksparse.worker import RankTask
+from backends.contract import Unsupported
 from backends.kernels.operand import operand
 from backends.kernels.panels import PanelChoice, cut_panels
 from backends.model import ModelSpec, TrainingSpec, initial_state
@@ -85,6 +88,20 @@ def test_an_epoch_models_all_numbers_of_ranks_that_are_asked_for():
     assert all(row["seconds"] >= row["exposed"] > 0 for row in rows)
     assert np.array_equal(before, trainer.state()["layers.0.weight"])  # the model trains copies
     trainer.close()
+
+
+@pytest.mark.parametrize(
+    ("part_bounds", "words"),
+    [(None, "needs a graph in the order of its parts"), ([0, 20, 60], "the graph has 2 parts for 4 row blocks")],
+    ids=["no parts", "other parts"],
+)
+def test_blocks_that_are_no_parts_are_refused_before_an_epoch(part_bounds, words):
+    graph, spec, training = tiny()
+    graph = replace(graph, part_bounds=None if part_bounds is None else np.array(part_bounds))
+    trainer = runtime(resolve(BlocksparseConfig(replay=[2, 4], bounds="parts"), []), "train")
+    plan = BatchPlan(graph.nodes_of("train"))
+    with pytest.raises(Unsupported, match=words):
+        trainer.prepare(graph, spec, training, initial_state(spec, 0), plan, PlainClock())
 
 
 @pytest.mark.parametrize(("replay", "ranks"), [([1], 1), ([2], 2), ([4, 0], 1)])
