@@ -98,8 +98,13 @@ def edge_arrays(
     }
 
 
-def labels_of(table: UserTable, label: str | list[str]) -> tuple[NDArray[np.integer] | None, int]:
-    """Read classes as int64 [nodes], or 0/1 columns or lists as int8 [nodes, classes]; empty means missing (-1)."""
+def labels_of(
+    table: UserTable, label: str | list[str], names: NDArray[np.str_] | None = None
+) -> tuple[NDArray[np.integer] | None, int]:
+    """Read classes as int64 [nodes], or 0/1 columns or lists as int8 [nodes, classes]; empty means missing (-1).
+
+    Words become their places in ``names``, which ascend, by default all words of this table.
+    """
     if isinstance(label, list):
         columns = [_classes(table, name, 2)[0] for name in label]
         return np.stack(columns, axis=1).astype(np.int8), len(label)
@@ -109,14 +114,18 @@ def labels_of(table: UserTable, label: str | list[str]) -> tuple[NDArray[np.inte
         bits = table.floats(label, None)
         table.refuse(label, ~np.isin(bits, (MISSING, 0, 1)).all(axis=1), "a list of labels holds 0, 1 or -1 (missing)")
         return bits.astype(np.int8), bits.shape[1]
-    if is_string(table.column(label).type):
-        words = table.column(label).to_numpy(zero_copy_only=False)
-        labelled = np.array([word not in (None, "") for word in words])
-        names, codes = np.unique(words[labelled].astype(str), return_inverse=True)
-        classes = np.full(table.rows, MISSING, dtype=np.int64)
-        classes[labelled] = codes
-        return classes, len(names)
+    words = label_words(table, label)
+    if words is not None:
+        names = np.unique(words[words != ""]) if names is None else names
+        return np.where(words == "", MISSING, np.searchsorted(names, words)), len(names)
     return _classes(table, label)
+
+
+def label_words(table: UserTable, label: str) -> NDArray[np.str_] | None:
+    """The word that is the label of each row, "" where it is missing; ``None`` where labels are no words."""
+    if not table.has(label) or not is_string(table.column(label).type):
+        return None
+    return np.array([word or "" for word in table.column(label).to_pylist()], dtype=str)
 
 
 def shares_of(split: str) -> tuple[float, ...] | None:
