@@ -92,7 +92,7 @@ def _limit_memory(config: CellConfig) -> None:
         from harness.measure import memory
 
         gib = config["launcher"]["memory_limit_gib"]
-        memory.limit_data(int(gib * 2**30 if gib else CPU_MEMORY_SHARE * memory.total()))
+        memory.limit_data(int(CPU_MEMORY_SHARE * memory.total() if gib is None else gib * 2**30))
 
 
 def main(arguments: list[str]) -> int:
@@ -129,14 +129,16 @@ def planned_groups(plan: Path) -> list[PlannedGroup]:
 
 
 def _run(groups: list[PlannedGroup], out: Path, wait: bool) -> int:
+    # Not imported above: a measured process needs no msgspec.
     from harness.launcher.group import run_groups
+    from harness.store.record import RecordError
 
     try:
         records = run_groups(groups, out, on_event=_print_event, wait=wait)
     except Busy as busy:
         print(busy, file=sys.stderr)
         return 2
-    except OSError as error:
+    except (OSError, RecordError) as error:
         print(f"a record could not be written ({error}); those written before are whole", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

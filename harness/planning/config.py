@@ -1,8 +1,9 @@
 """Strict loading of composed values into a typed configuration; a UsageError names the allowed values."""
 
+import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, get_type_hints
 
@@ -11,6 +12,8 @@ from backends.registry import BackendConfig, backend_names, config_class, usable
 from backends.settings import settings_in
 from datasets.registry import dataset_names, identified_options
 from harness.planning.schema import RunConfig, from_dict
+from harness.store.sections import RecordedConfig
+from harness.store.violations import unsound, violations
 from harness.usage import UsageError, nearest, unknown
 
 LARGEST = 1e9  # of a setting that is no whole number; a record holds none beyond
@@ -92,6 +95,7 @@ def validate(config: RunConfig) -> None:
         if value is not None and setting.least is not None and value < setting.least:
             raise UsageError(f"{key}={value} is too small: give at least {setting.least:g}")
     _check_together(config)
+    _check_recordable(config)
 
 
 def _check_choice(key: str, value: Any, allowed: tuple[str, ...]) -> None:
@@ -129,3 +133,10 @@ def _check_together(config: RunConfig) -> None:
     if measure.max_samples < measure.min_samples:
         largest = f"measure.max_samples={measure.max_samples}"
         raise UsageError(f"{largest} is below measure.min_samples={measure.min_samples}: raise it")
+
+
+def _check_recordable(config: RunConfig) -> None:
+    """Raise UsageError for a value that no record may hold, as the cell would be measured and its record refused."""
+    values = json.loads(json.dumps(asdict(config)))
+    if wrong := unsound(values) or violations(values, RecordedConfig):
+        raise UsageError(wrong[0])

@@ -117,7 +117,7 @@ class LauncherConfig:
     name: str = setting("process", choices=("process", "inline"), executed=False)
     allocator: str = setting("tuned", choices=tuple(ALLOCATORS), labels=False)  # a label names it already
     python: str | None = setting(None, executed=False, labels=True)
-    memory_limit_gib: float | None = setting(None, executed=False)
+    memory_limit_gib: float | None = setting(None, least=0, executed=False)
 
 
 @dataclass
