@@ -78,7 +78,7 @@ def save_work(job: TrainingJob, graph: Graph, folder: Path) -> None:
 
 @dataclass
 class WorkerReport:
-    """One worker's epoch: mean loss, trained targets and their labels, wall seconds, phases, traffic, and batch seconds."""
+    """One worker's epoch: mean loss, trained targets, their labels, wall seconds, phases, traffic, batch seconds."""
 
     loss: float = 0.0
     targets: int = 0

@@ -123,6 +123,13 @@ def test_weights_that_only_sampling_reads_do_not_stop_the_gate(options, scenario
     assert len(verify_model(cell, graph)) == (5 if scenario == "train" else 2)
 
 
+def test_more_workers_than_the_small_graph_has_targets_are_compared_with_fewer():
+    engine = resolve(config_class("agl")(strategy="sync", workers=20, servers=0), [])
+    cell = replace(config(), backend=engine, training=TrainingConfig(batch_size=8))
+    parity = verify_model(cell, small_graph("multiclass", 4, weighted=False, nodes=300))
+    assert {"small graph", "3 steps"} <= set(parity)
+
+
 def test_every_scenario_has_a_gate():
     assert set(GATES) == set(SCENARIOS) and all(callable(gate_of(name)) for name in GATES)
     with pytest.raises(Unsupported, match="allowed are train, infer"):
