@@ -22,8 +22,8 @@ COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge,
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
-    ast.In: lambda left, right: np.isin(left, right),
-    ast.NotIn: lambda left, right: ~np.isin(left, right),
+    ast.In: lambda left, right: _is_in(left, right),
+    ast.NotIn: lambda left, right: ~_is_in(left, right),
 }
 ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -86,6 +86,12 @@ def _evaluate(tree: ast.expr, graph: Graph, edges: slice, text: str) -> Any:
         pairs = zip(tree.ops, values, values[1:], strict=False)
         return np.logical_and.reduce([COMPARE[type(comparison)](left, right) for comparison, left, right in pairs])
     return _refuse(text)
+
+
+def _is_in(left: Any, right: Any) -> NDArray[np.bool_]:
+    """Whether values are among others, which are rounded to the type of a column as by ``==``."""
+    values, others = np.asarray(left), list(right) if isinstance(right, set) else right
+    return np.isin(values, np.asarray(others, values.dtype) if values.dtype.kind == "f" else others)
 
 
 def _operand(tree: ast.expr, graph: Graph, edges: slice, text: str) -> Any:

@@ -1,8 +1,11 @@
 """Filters of GraphFlat: edges are filtered before sampling, refused expressions name the allowed columns."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from backends.agl.flat.filters import edge_mask
 from backends.agl.flat.sampling_strategy import parse_sampling
 from backends.agl.flat.source import Source
 from backends.agl.graphfeature import decode
@@ -28,6 +31,16 @@ def test_a_filter_computes_and_compares_in_chains(tmp_path):
     passes = (graph.edge_weights * 2 > 1) & (graph.edge_weights + 0.5 <= 2)
     record = decode(strings_of(graph, parse_sampling("full()", 1), tmp_path, filtering="0.5 < weight <= 3 / 2"))
     assert sorted(record.edge_ids) == sorted(graph.csr.ids[passes]) and 0 < passes.sum() < graph.csr.nnz
+
+
+def test_values_in_a_list_or_set_are_those_that_equal_one_of_them():
+    graph = awkward_graph(4)
+    graph = replace(graph, edge_weights=(np.arange(graph.csr.nnz) % 3 / 10 + 0.1).astype(np.float32))
+    either = edge_mask(graph, "weight == 0.1 or weight == 0.3", 0, graph.csr.nnz)
+    assert 0 < either.sum() < len(either)
+    for others in ("(0.1, 0.3)", "[0.1, 0.3]", "{0.1, 0.3}"):
+        assert np.array_equal(edge_mask(graph, f"weight in {others}", 0, graph.csr.nnz), either)
+        assert np.array_equal(edge_mask(graph, f"weight not in {others}", 0, graph.csr.nnz), ~either)
 
 
 @pytest.mark.parametrize(
