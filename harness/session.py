@@ -294,8 +294,9 @@ class Session:
         return Gpu(self.config.device)
 
     def _crowded(self, facts: Json) -> Json:
-        """The cores as ``oversubscribed``, where more threads or ranks than they are share them."""
-        asked = max(self.config.threads, len(facts.get("ranks", {}).get("edges", ())))
+        """The cores as ``oversubscribed``, where more threads, ranks or workers than they are share them."""
+        processes = facts.get("ranks", {}).get("edges", ()), facts.get("workers", ())
+        asked = max(self.config.threads, *(len(each) for each in processes if isinstance(each, Sequence)))
         return {"oversubscribed": self.cores} if asked > self.cores and not self._cuda() else {}
 
     def _parts(self, seconds: float) -> Json:

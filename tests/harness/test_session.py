@@ -99,6 +99,21 @@ def test_more_threads_than_cores_are_told(tmp_path, threads, told):
         os.sched_setaffinity(0, before)
 
 
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        ({"workers": [{}]}, {}),
+        ({"workers": [{}, {}, {}]}, {"oversubscribed": 1}),
+        ({"workers": [{}], "ranks": {"edges": [1, 1]}}, {"oversubscribed": 1}),
+    ],
+    ids=str,
+)
+def test_more_workers_or_ranks_than_cores_are_told(tmp_path, facts, told):
+    opened = session(tmp_path)
+    opened.cores = opened.config.threads = 1
+    assert opened._crowded(facts) == told
+
+
 @pytest.mark.parametrize(("device", "chosen"), [("cuda:1", ["cuda:1"]), ("cuda", []), ("cpu", [])])
 def test_a_numbered_gpu_is_the_one_that_is_used_and_waited_for(tmp_path, monkeypatch, device, chosen):
     used = []
