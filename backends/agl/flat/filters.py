@@ -52,12 +52,12 @@ def edge_columns(graph: Graph, name: str) -> NDArray[Any]:
 def edge_mask(graph: Graph, text: str, start: int, end: int) -> NDArray[np.bool_]:
     """Whether each edge from position ``start`` to ``end`` passes the filter, [end - start]."""
     try:
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             passes = np.asarray(_evaluate(_parse(text), graph, slice(start, end), text))
         return np.broadcast_to(passes.astype(bool), (end - start,))
     except FilterError:
         raise
-    except (TypeError, ValueError, ZeroDivisionError) as error:  # numpy cannot compare a number with a word or a list
+    except (TypeError, ValueError, ArithmeticError) as error:  # such as a number and a word, or one above all floats
         raise FilterError(f"filter {text!r} compares values that cannot be compared: columns hold numbers") from error
 
 
@@ -107,7 +107,8 @@ def _operand(tree: ast.expr, graph: Graph, edges: slice, text: str) -> Any:
     column = _node_column(graph, name.removeprefix("neighbor.")) if of_neighbor else _edge_column(graph, name)
     if column is None:
         raise FilterError(f"filter {text!r} names {name!r}, which this graph does not have: columns are {COLUMNS}")
-    return column[graph.csr.indices[edges]] if of_neighbor else column[edges]
+    values = column[graph.csr.indices[edges]] if of_neighbor else column[edges]
+    return values.astype(np.float64) if values.dtype.kind == "i" else values  # types, whose sums int32 would wrap
 
 
 def _refuse(text: str) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from backends.agl.flat.filters import edge_mask
+from backends.agl.flat.filters import FilterError, edge_mask
 from backends.agl.flat.sampling_strategy import parse_sampling
 from backends.agl.flat.source import Source
 from backends.agl.graphfeature import decode
@@ -43,6 +43,13 @@ def test_values_in_a_list_or_set_are_those_that_equal_one_of_them():
         assert np.array_equal(edge_mask(graph, f"weight not in {others}", 0, graph.csr.nnz), ~either)
 
 
+@pytest.mark.parametrize("text", ["type + 3000000000 > 3000000003", "type * 100000 > 300000", "type in (4, 30000)"])
+def test_arithmetic_on_types_neither_wraps_nor_ends_the_command(text):
+    graph = awkward_graph(4)
+    graph = replace(graph, edge_types=np.where(np.arange(graph.csr.nnz) % 2, 30000, 3).astype(np.int32))
+    assert np.array_equal(edge_mask(graph, text, 0, graph.csr.nnz), graph.edge_types == 30000)
+
+
 @pytest.mark.parametrize(
     "text", ["weight >", "colour > 1", "neighbor.colour == 1", "weight + 1", "feature[0] > 1", "f()", "1 / 0 > weight"]
 )
@@ -51,3 +58,8 @@ def test_a_wrong_filter_is_refused_with_the_allowed_columns(text, tmp_path):
         ValueError, match=r"filter .* (columns are|write for example|compare columns|cannot be compared)"
     ):
         Source.build(awkward_graph(1, weighted=True), parse_sampling("full()", 1), text, tmp_path)
+
+
+def test_a_number_above_all_floats_is_refused():
+    with pytest.raises(FilterError, match="compares values that cannot be compared"):
+        edge_mask(awkward_graph(1, weighted=True), f"weight + 1{400 * '0'} > 0", 0, 1)
