@@ -5,11 +5,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from backends.ablation import switches
 from backends.registry import BackendConfig, backend_names, config_class, usable_class
 from backends.settings import settings_in
+from datasets.hashes import stored_sha256
 from datasets.registry import dataset_names, identified_options
 from harness.planning.schema import RunConfig, from_dict
 from harness.store.sections import RecordedConfig
@@ -60,6 +62,7 @@ def load(values: dict[str, Any]) -> RunConfig:
         setattr(config.backend, name, str(getattr(config.backend, name)).lower())
     validate(config)
     config.dataset.options = _identified(config.dataset.name, config.dataset.options)
+    config.scenario.state_sha256 = _state_sha256(config.scenario.state)
     return config
 
 
@@ -68,6 +71,17 @@ def _identified(dataset: str, options: dict[str, Any]) -> dict[str, Any]:
         return identified_options(dataset, options)
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+def _state_sha256(state: str | None) -> str | None:
+    """Hash the file of parameters to start from: other parameters at the same path make other cells."""
+    try:
+        return None if state is None else stored_sha256(Path(state))
+    except OSError as error:
+        reason = error.strerror or error
+        raise UsageError(
+            f"scenario.state={state} cannot be read ({reason}): give a file of trained parameters"
+        ) from error
 
 
 def check_keys(kind: type, values: dict[str, Any], prefix: str = "") -> None:

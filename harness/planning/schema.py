@@ -69,15 +69,16 @@ class ScenarioConfig:
     """What is measured; ``train_to_end`` adds the accuracy pass to ``train``.
 
     ``target`` is the validation score whose first epoch is reported. ``state`` names a file of trained parameters to
-    start from; ``save_state`` where the accuracy pass puts its best ones (``.npz`` or ``.safetensors``). ``partition``
-    has the others: ``parts``, whose loads of each name in ``balance`` are at most ``imbalance`` times the mean, and the
-    ``objective``.
+    start from, and ``state_sha256``, which is filled in, its content; ``save_state`` where the accuracy pass puts its
+    best ones (``.npz`` or ``.safetensors``). ``partition`` has the others: ``parts``, whose loads of each name in
+    ``balance`` are at most ``imbalance`` times the mean, and the ``objective``.
     """
 
     name: str = "train"
     train_to_end: bool = True
     target: float | None = None
     state: str | None = None
+    state_sha256: str | None = setting(None, before=None)
     save_state: str | None = setting(None, executed=False)
     parts: int = setting(8, least=1, before=8)
     imbalance: float = setting(1.03, least=1, before=1.03)

@@ -94,6 +94,7 @@ def test_the_nearest_key_is_named() -> None:
         ("training__attention_dropout", 1.5, ("below 1",)),
         ("training__batch_limit", 8, ("needs training.batch_size",)),
         ("measure__max_samples", 4, ("measure.max_samples=4", "measure.min_samples=5")),
+        ("scenario__state", "no/best.npz", ("scenario.state=no/best.npz", "No such file", "trained parameters")),
     ],
 )
 def test_a_wrong_value_is_refused_with_the_allowed_values(key: str, value: Any, words: tuple[str, ...]) -> None:

@@ -145,6 +145,19 @@ def test_records_of_other_data_do_not_finish_a_group(tmp_path: Path, cache_folde
     assert find_group_records(group, tmp_path, MACHINE) == [None]
 
 
+def test_other_parameters_at_the_same_path_are_not_finished(tmp_path: Path) -> None:
+    state = tmp_path / "best.npz"
+    state.write_bytes(b"trained once")
+    (group,) = groups(config("scenario=infer", f"scenario.state={state}"))
+    write(group, tmp_path, ["ok"])
+    state.write_bytes(b"trained once more")
+    (again,) = groups(config("scenario=infer", f"scenario.state={state}"))
+    again.records = find_group_records(again, tmp_path, MACHINE)
+    assert again.state("failed")[0]
+    state.write_bytes(b"trained once")
+    assert groups(config("scenario=infer", f"scenario.state={state}"))[0].id == group.id
+
+
 def test_a_sweep_has_one_results_folder() -> None:
     compositions = [Composition(compose_one([*DUMMY, f"results={name}"])) for name in "ab"]
     with pytest.raises(UsageError, match="results is a, b within one sweep"):
