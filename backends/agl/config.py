@@ -138,7 +138,7 @@ class AglConfig(BackendConfig):
             raise ValueError(f"backend.workers={self.workers} needs a backend.strategy: one of {others}")
 
     def for_parity_gate(self) -> "AglConfig":
-        """The configuration for the gate: uniform sampling, a sample per node, no filter, no more workers than targets."""
+        """The configuration for the gate: uniform sampling, one sample per node, no filter, a target per worker."""
         gate = replace(self, sampler="", scope="node", filter=None)
         gate.lowers_workers = True
         return gate

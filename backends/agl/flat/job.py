@@ -63,6 +63,10 @@ class FlattenJob:
                 raise ValueError(f"{name}={getattr(self, name)} is not allowed: give at least {least}")
         self.cluster.check(self.run_on)
 
+    def shards_of(self, targets: Ints) -> list[Ints]:
+        """Split the targets into those of each shard, in this process; Ray's tasks split them alike."""
+        return [targets[start : start + self.shard_records] for start in range(0, len(targets), self.shard_records)]
+
     def identity(self, graph: Graph, targets: Ints) -> str:
         """Hash of everything that the result depends on."""
         inputs = {option.name: getattr(self, option.name) for option in fields(self)[:4]}
@@ -225,16 +229,11 @@ def _check_free_space(remaining_bytes: int, folder: Path) -> None:
         )
 
 
-def shard_targets(targets: Ints, job: FlattenJob) -> list[Ints]:
-    """Split the targets into those of each shard."""
-    return [targets[start : start + job.shard_records] for start in range(0, len(targets), job.shard_records)]
-
-
 def _flatten_here(
     partial: Path, source: Source, targets: Ints, job: FlattenJob, totals: Totals, progress: Progress
 ) -> list[int]:
     """Write the shards that an earlier run has not written, each in a thread, and count all; there are no reducers."""
-    pieces = shard_targets(targets, job)
+    pieces = job.shards_of(targets)
     at_once = min(job.threads, len(pieces))
 
     def write_shard(number: int) -> tuple[Sizes, Ints]:

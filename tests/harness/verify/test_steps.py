@@ -17,6 +17,10 @@ GRAPH = small_graph("multiclass", 4, weighted=False)
 LABEL_SETS = small_graph("multilabel", 4, weighted=False)
 ENGINES = [
     ("agl", {"source": "graphfeature"}),
+    *(
+        ("agl", {"source": "graphfeature", "strategy": "sync", "workers": workers, "servers": 0})
+        for workers in (2, 3, 4)
+    ),
     ("agl", {"strategy": "sync", "workers": 2, "servers": 0}),
     ("agl", {"strategy": "allreduce", "workers": 2}),
     ("agl", {"strategy": "async", "workers": 2, "servers": 0}),
