@@ -1,6 +1,7 @@
 """Columns of a user's tables as the arrays of a graph: positions of edge ends, features, weights, types, labels."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from datasets.randomness import uniform
 from datasets.tables.table import TableError, UserTable, Values, is_list, is_number, is_string
 
 MOST_CLASSES = 1 << 20  # a larger number is no class but an id or a code: a model has an output for each
+NO_COLUMN = "none"  # as the name of a column that may be absent: it is not read, unless one is called so
 SPLIT_NAMES = SPLITS | {"valid": SPLITS["validation"], "val": SPLITS["validation"], "none": NO_SPLIT, "": NO_SPLIT}
 
 
@@ -47,6 +49,17 @@ def check_kind(table: UserTable, column: str, kind: str, nodes: str, expected: s
 def unknown_id(path: str, node_id: object) -> str:
     """Return the message for an edge whose end is no node."""
     return f"no node has the id {node_id} in {path}: add a row for it there or remove the edge"
+
+
+def require_named(options: Any, roles: Iterable[str], tables: Sequence[UserTable]) -> None:
+    """Raise TableError for a column that an option names and no table has; one of a default name may be absent."""
+    defaults = {option.name: option.default for option in fields(options)}
+    for role in roles:
+        name = getattr(options, role)
+        is_default = name in (defaults[role], NO_COLUMN) or not isinstance(name, str)
+        is_column = not is_default and (role != "split" or shares_of(name) is None)
+        if is_column and not any(table.has(name) for table in tables):
+            tables[0].require(name)
 
 
 def features_of(

@@ -9,7 +9,7 @@ import numpy as np
 
 from datasets.array_files import create_array
 from datasets.graph import MISSING, NO_SPLIT
-from datasets.tables.columns import check_kind, labels_of, split_of, types_of
+from datasets.tables.columns import check_kind, labels_of, require_named, split_of, types_of
 from datasets.tables.id_index import IdIndex, buckets_of, keys_of
 from datasets.tables.options import TableOptions
 from datasets.tables.out_of_core import Buckets, GrowingArray
@@ -41,6 +41,7 @@ def write_nodes(
     count, classes, kind = 0, 0, ""
     names, features = _NameFile(folder / NAMES), FeatureFiles(folder)
     for table in read_batches(tables.nodes, "node", memory):
+        require_named(tables, ("node_type",), [table])
         ids, kind = keys_of(table, tables.id)
         keys.append(buckets_of(ids, len(keys.paths)), ids, np.arange(count, count + table.rows))
         arrays: dict[str, Any] = {
@@ -92,6 +93,7 @@ def write_labels(tables: TableOptions, folder: Path, index: IdIndex, path: str, 
         if values is None:
             table.column(str(tables.label))  # raises TableError with the existing columns
         assert values is not None
+        require_named(tables, ("split",), [table])
         if labels is None:
             labels = create_array(folder / "labels.npy", values.dtype, (count, *values.shape[1:]))
             labels[:] = MISSING

@@ -30,13 +30,17 @@ class UserTable:
         """Whether a column exists."""
         return column in self.data.column_names
 
-    def column(self, name: str) -> Any:
-        """Return a column as one Arrow array; raises TableError for none or several of this name."""
+    def require(self, name: str) -> None:
+        """Raise TableError unless exactly one column has this name."""
         if not self.has(name):
             columns = ", ".join(self.data.column_names)
             raise TableError(f"{self.path}: there is no column {name!r}, only {columns}: name one of them")
         if (count := self.data.column_names.count(name)) > 1:
             raise TableError(f"{self.path}: {count} columns are called {name!r}: give each a name of its own")
+
+    def column(self, name: str) -> Any:
+        """Return a column as one Arrow array; raises TableError for none or several of this name."""
+        self.require(name)
         column = self.data.column(name).combine_chunks()
         return column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
 

@@ -13,7 +13,15 @@ from datasets.hashes import combined_sha256
 from datasets.options import options_from
 from datasets.paths import Options
 from datasets.schema import Relation, Schema
-from datasets.tables.columns import features_of, label_words, labels_of, positions_of, split_of, weights_of
+from datasets.tables.columns import (
+    features_of,
+    label_words,
+    labels_of,
+    positions_of,
+    require_named,
+    split_of,
+    weights_of,
+)
 from datasets.tables.identity import files_of
 from datasets.tables.reading import read_table, table_sha256
 from datasets.tables.table import TableError, UserTable
@@ -49,6 +57,7 @@ def load_typed(options: Options) -> Graph:
             raise ValueError(f"data set tables: {role} must name a table for each type, as nodes does for {options}")
     schema = Schema(tuple(map(str, tables.nodes)), tuple(Relation.parse(str(text)) for text in tables.edges))
     node_tables = {kind: read_table(str(path), "nodes") for kind, path in tables.nodes.items()}
+    require_named(tables, ("label", "split"), list(node_tables.values()))
     names = _label_names(list(node_tables.values()), tables.label)
     nodes = {kind: _Nodes.of(table, tables, names) for kind, table in node_tables.items()}
     starts = dict(zip(nodes, np.cumsum([0, *(len(own.ids) for own in nodes.values())]).tolist(), strict=False))
@@ -64,6 +73,8 @@ def load_typed(options: Options) -> Graph:
         destinations.append(ends[1])
         kinds.append(np.full(table.rows, number, dtype=np.int32))
         weights.append(weights_of(table, tables.weight))
+    if all(weight is None for weight in weights):
+        require_named(tables, ("weight",), [table])
     source, destination = np.concatenate(sources), np.concatenate(destinations)
     no_loops = np.flatnonzero(source != destination)
     csr = csr_from_edges(source[no_loops], destination[no_loops], (total, total), no_loops)

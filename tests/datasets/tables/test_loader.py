@@ -99,6 +99,9 @@ MISTAKES: list[tuple[Columns, Columns, dict[str, Any], str]] = [
     (changed(NODES, "label", 2, 0.5), EDGES, {}, r"nodes\..*: row 2, column 'label': a class is a whole number"),
     (NODES, EDGES, {"label": ["b", "label", "a"]}, r"nodes\..*: row 2, column 'a': .* 0 to 1"),
     (NODES | {"split": ["train", "tset", "test"]}, EDGES, {}, r"nodes\..*: row 2, column 'split': split 'tset'"),
+    (NODES, EDGES, {"weight": "w"}, r"edges\..*: there is no column 'w', only source, target"),
+    (NODES, EDGES, {"edge_type": "t"}, r"edges\..*: there is no column 't', only source, target"),
+    (NODES, EDGES, {"node_type": "t"}, r"nodes\..*: there is no column 't', only id, a, b, label"),
     (NODES, EDGES, {"source": "src"}, r"edges\..*: there is no column 'src', only source, target"),
     (NODES | {"c": ["x", "y", "z"]}, EDGES, {"features": ["c"]}, r"nodes\..*: column 'c' holds string"),
     (
@@ -190,6 +193,19 @@ def test_labels_have_three_forms(
     assert (graph.task, graph.classes) == (task, classes)
     assert ([] if graph.labels is None else graph.labels.tolist()) == expected
     assert graph.features.tolist() == [[1], [2], [3]]
+
+
+@pytest.mark.parametrize("role", ["label", "split"])
+def test_a_column_that_is_named_must_be_there(tmp_path: Path, role: str) -> None:
+    with pytest.raises(TableError, match=r"nodes\..*: there is no column 'lable', only id, a, b, label"):
+        load(tmp_path, NODES, EDGES, **{role: "lable"})
+    edges = EDGES | {"weight": [0.5] * 4}
+    assert load(tmp_path, NODES, edges, weight="none").edge_weights is None
+
+
+def test_a_column_is_named_by_a_number(tmp_path: Path) -> None:
+    graph = load(tmp_path, NODES, EDGES | {"3": [0.5, 1.5, 2.5, 3.5]}, "csv", weight=3)
+    assert graph.edge_weights.tolist() == [0.5, 1.5, 3.5]
 
 
 def test_an_fsspec_path_is_opened(tmp_path: Path) -> None:

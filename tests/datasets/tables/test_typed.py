@@ -83,3 +83,9 @@ def test_a_word_is_the_same_class_in_all_types(tmp_path):
         load_dataset("tables", options_of(tmp_path, **numbers), tmp_path)
     unlabelled = files | {"paper.csv": "id,label\n7,\n9,\n"}
     assert load_dataset("tables", options_of(tmp_path, **unlabelled), tmp_path).labels.tolist() == [1, 0, -1, -1, -1]
+
+
+@pytest.mark.parametrize("role", ["label", "split", "weight"])
+def test_a_column_that_is_named_must_be_in_one_of_the_types(role, tmp_path):
+    with pytest.raises(TableError, match="there is no column 'year2'"):
+        load_dataset("tables", options_of(tmp_path) | {role: "year2"}, tmp_path)
