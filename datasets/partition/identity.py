@@ -18,7 +18,7 @@ def identified(options: Mapping[str, Any], _taken: Iterable[str] = ()) -> dict[s
     """
     try:
         sha256 = content_sha256(config_path(options))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RuntimeError):  # the last for a home folder that is unknown
         return dict(options)
     expected = options.get("sha256")
     if expected is not None and not sha256.startswith(str(expected)):
