@@ -1,4 +1,4 @@
-"""What sampling and searching take of memory, and what is raised where there is none left; in processes of their own."""
+"""What sampling takes of memory, and what is raised where there is none left; in processes of their own."""
 
 import os
 import subprocess

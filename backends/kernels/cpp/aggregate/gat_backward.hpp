@@ -183,23 +183,27 @@ class Spreading {
 };
 
 template <class T, class I, int H>
-void spread_hub(const GatTask<T, I>& t, const GatGradient<T, I>& g, const T* destinations, T* edge_grad,
-                int64_t source, int threads) {
-    const int64_t begin = t.a.indptr[source], end = t.a.indptr[source + 1], width = t.heads * t.width;
-    const int64_t segments = (end - begin + kHubSegment - 1) / kHubSegment;
-    std::vector<T> partial(segments * width), sums(segments * t.heads);
+void spread_hubs(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& sources, const T* destinations,
+                 T* edge_grad, int threads) {
+    const HubSegments<I> segments(t.a.indptr, sources);
+    const int64_t count = segments.count(), width = t.heads * t.width;
+    std::vector<T> partial(count * width), sums(count * t.heads);
 #pragma omp parallel num_threads(threads)
     {
         Spreading<T, I, H> mine(t, g, destinations, edge_grad);
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t s = 0; s < segments; ++s) {
-            const int64_t from = begin + s * kHubSegment;
-            mine.segment(source, from, std::min(from + kHubSegment, end), partial.data() + s * width,
+        for (int64_t s = 0; s < count; ++s) {
+            const HubSegment segment = segments[s];
+            mine.segment(segment.row, segment.begin, segment.end, partial.data() + s * width,
                          sums.data() + s * t.heads);
         }
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t hub = 0; hub < sources.hub_count; ++hub) {
+            const int64_t source = segments.row(hub);
+            std::copy_n(segments.summed(partial, width, hub), width, g.grad_z + source * width);
+            std::copy_n(segments.summed(sums, t.heads, hub), t.heads, g.grad_src + source * t.heads);
+        }
     }
-    add_segments(partial, width, g.grad_z + source * width);
-    add_segments(sums, t.heads, g.grad_src + source * t.heads);
 }
 
 // to [heads] = sum of values [*, heads] at `at` in a fixed order; several loads are under way at once.
@@ -261,8 +265,8 @@ void spread_sources(const GatTask<T, I>& t, const GatGradient<T, I>& g, const Ro
             });
         if (streamed) stream_fence();
     }
-    for (int64_t h = 0; h < sources.hub_count; ++h)
-        spread_hub<T, I, H>(t, g, destinations.get(), edge_grad.get(), sources.hubs[h], threads);
+    if (sources.hub_count > 0)
+        spread_hubs<T, I, H>(t, g, sources, destinations.get(), edge_grad.get(), threads);
     sum_edge_gradients<T, I, H>(t, g, rows, edge_grad.get(), threads);
 }
 

@@ -5,8 +5,7 @@
 
 #include "common/dispatch.hpp"
 #include "common/gather.hpp"
-#include "common/matrix.hpp"
-#include "common/partials.hpp"
+#include "common/hub_segments.hpp"
 
 namespace kernels {
 
@@ -137,24 +136,31 @@ struct SegmentSum {
 };
 
 template <class T, class I, bool Weighted>
-void sum_hub(const SpmmTask<T, I>& t, int64_t row, int threads) {
-    const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1];
-    const int64_t segments = (end - begin + kHubSegment - 1) / kHubSegment;
+void sum_hubs(const SpmmTask<T, I>& t, const RowPlan& plan, int threads) {
+    const HubSegments<I> segments(t.a.indptr, plan);
+    const int64_t count = segments.count();
     const Cut<T> cut(t.width);
-    std::vector<T> partial(segments * t.width);
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (int64_t s = 0; s < segments; ++s) {
-        const int64_t from = begin + s * kHubSegment, to = std::min(from + kHubSegment, end);
-        for (int64_t g = 0; g < cut.groups; ++g) {
-            const Columns columns = cut.group(g);
-            choose<T>(columns.width, SegmentSum<T, I, Weighted>{})(t, columns, from, to, partial.data() + s * t.width);
+    std::vector<T> partial(count * t.width);
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t s = 0; s < count; ++s) {
+            const HubSegment segment = segments[s];
+            T* const to = partial.data() + s * t.width;
+            for (int64_t g = 0; g < cut.groups; ++g) {
+                const Columns columns = cut.group(g);
+                choose<T>(columns.width, SegmentSum<T, I, Weighted>{})(t, columns, segment.begin, segment.end, to);
+            }
+        }
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t hub = 0; hub < plan.hub_count; ++hub) {
+            const T* sums = segments.summed(partial, t.width, hub);
+            const int64_t row = segments.row(hub);
+            const T scale = t.row_scale == nullptr ? T(1) : t.row_scale[row];
+            for (int64_t c = 0, at = row * t.width; c < t.width; ++c, ++at)
+                t.y[at] = sums[c] * scale + (t.addend == nullptr ? T(0) : t.addend[at]);
         }
     }
-    std::vector<T> sums(t.width);
-    add_segments(partial, t.width, sums.data());
-    const T scale = t.row_scale == nullptr ? T(1) : t.row_scale[row];
-    for (int64_t c = 0, at = row * t.width; c < t.width; ++c, ++at)
-        t.y[at] = sums[c] * scale + (t.addend == nullptr ? T(0) : t.addend[at]);
 }
 
 template <class T, class I, bool Weighted, bool Paneled>
@@ -180,7 +186,7 @@ void spmm_panels(const SpmmTask<T, I>& t, const RowPlan& plan, int threads) {
             }
         }
     }
-    for (int64_t h = 0; h < plan.hub_count; ++h) sum_hub<T, I, Weighted>(t, plan.hubs[h], threads);
+    if (plan.hub_count > 0) sum_hubs<T, I, Weighted>(t, plan, threads);
 }
 
 template <class T, class I, bool Weighted>

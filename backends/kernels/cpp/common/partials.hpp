@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 namespace kernels {
 
@@ -29,13 +28,6 @@ inline void add_partials(const T* partial, int64_t count, int64_t rows, int64_t 
         for (int64_t i = 1; i < count; ++i)
             for (int64_t c = 0; c < columns; ++c) row[c] += partial[(i * rows + r) * pitch + c];
     }
-}
-
-// Add the partial sums of a hub [segments, width] in the order of the segments.
-template <class T>
-void add_segments(const std::vector<T>& partial, int64_t width, T* out) {
-    std::copy(partial.begin(), partial.begin() + width, out);
-    for (size_t at = width; at < partial.size(); ++at) out[at % width] += partial[at];
 }
 
 }  // namespace kernels
