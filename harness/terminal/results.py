@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from datasets.hashes import digest
-from harness.planning.estimate import estimated_seconds
+from harness.planning.estimate import Estimates
 from harness.planning.identity import execution_config, record_path
 from harness.planning.plan import Group, Plan
 from harness.report import bounds, formats
@@ -23,7 +23,7 @@ HEAD = ("cell", "status", "time", "n", "to fastest peer", "hit rate", "score", "
 
 def print_plan(plan: Plan) -> None:
     """Print every cell with its path and whether it would run, then the time that earlier records suggest."""
-    console = _console()
+    console, earlier = _console(), Estimates(plan.results)
     estimates: list[float | None] = []
     for group in plan.groups:
         run, reason = group.state(plan.config.retry)
@@ -34,7 +34,7 @@ def print_plan(plan: Plan) -> None:
             outcome = f"  ({cell.status}: {cell.message})" if cell.status else ""
             console.print(f"  {path}{outcome}", markup=False)
             if run and cell.status is None:
-                of_group.append(estimated_seconds(cell, plan.results, plan.machine))
+                of_group.append(earlier.seconds(cell, plan.machine))
         if too_long := _too_long(of_group, group):
             console.print(f"  {too_long}", markup=False)
         estimates += of_group
