@@ -1,6 +1,5 @@
 """Tables of a run on stdout: the plan of a dry run, the results of a finished one."""
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from harness.report.content import NOTHING, Value
 from harness.report.rows import Row, rows
 from harness.store.naming import different_titles, flatten
 
-WIDE = 160
+WIDEST = 10_000  # columns, more than any table has
 HEAD = ("cell", "status", "time", "n", "to fastest peer", "hit rate", "score", "peak memory", "first call")
 
 
@@ -52,8 +51,8 @@ def _too_long(estimates: Sequence[float | None], group: Group) -> str:
 
 
 def _console() -> Console:
-    """Return a console that breaks no line; on a pipe it is as wide as the tables."""
-    return Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else WIDE)
+    """Return a console that breaks no line and cuts no table: a terminal wraps lines that are wider than itself."""
+    return Console(soft_wrap=True, highlight=False, width=WIDEST)
 
 
 def _total_estimate(estimates: Sequence[float | None]) -> str:
