@@ -1,12 +1,13 @@
 """Data set ``partition``: the parts that ``python -m backends.distpart`` or DGL wrote, as one graph in their order."""
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from datasets.csr import csr_from_edges
-from datasets.graph import NO_SPLIT, SPLITS, Graph
+from datasets.graph import MISSING, NO_SPLIT, SPLITS, Graph
 from datasets.options import check_options
 from datasets.partition.description import MASKS, part_folders, read_description
 from datasets.partition.dgl_format import StoredGraph, read_graph, read_tensors
@@ -19,8 +20,8 @@ def load(name: str, files: Files, options: Options) -> Graph:
 
     ``part_bounds`` are the first nodes of the parts. Original ids of nodes and edges stay, so that what is drawn by id
     does not depend on the partition. Of a typed graph all relations are one, and attributes that not all types have
-    alike are left out, with a note. Raises ValueError for a JSON that describes no partition, and for files that are
-    not those of a given ``sha256``.
+    alike are left out, with a note. Raises ValueError for a JSON that describes no partition, for files that are
+    not those of a given ``sha256``, and for labels that are no classes.
     """
     check_options("option of data set partition", options, ("config", "sha256"))
     path = config_path(options)
@@ -40,30 +41,58 @@ def load(name: str, files: Files, options: Options) -> Graph:
     csr = csr_from_edges(sources[no_loops], destinations[no_loops], (facts["num_nodes"],) * 2, no_loops)
     position = csr.ids
     features, notes = _attribute(tables["node_feat.dgl"], kinds, "feat")
-    labels, label_notes = _attribute(tables["node_feat.dgl"], kinds, "label")
+    stored_labels, label_notes = _attribute(tables["node_feat.dgl"], kinds, "label")
+    labels, classes, task = _labels(stored_labels)
     weights, weight_notes = _attribute(tables["edge_feat.dgl"], relations, "weight")
     edge_features, edge_notes = _attribute(tables["edge_feat.dgl"], relations, "feat")
     several = len(kinds) > 1 or len(relations) > 1
-    classes = 0 if labels is None else int(labels.max(initial=-1)) + 1 if labels.ndim == 1 else labels.shape[1]
     return Graph(
         name=str(facts["graph_name"]),
         csr=type(csr)(csr.indptr, csr.indices, csr.shape, edge_ids[position]),
-        features=None if features is None else features.astype(np.float32),
-        labels=None if labels is None else labels.astype(np.int64 if labels.ndim == 1 else np.int8),
+        features=None if features is None else _rows(features).astype(np.float32),
+        labels=labels,
         split=_split(tables["node_feat.dgl"], facts["node_map"], facts["num_nodes"]),
         classes=classes,
-        task="none" if labels is None else "multiclass" if labels.ndim == 1 else "multilabel",
+        task=task,
         node_ids=_originals(tables["orig_nids.dgl"], kinds),
         node_types=node_types.astype(np.int32) if several else None,
         edge_types=edge_types[position].astype(np.int32) if several else None,
-        edge_weights=None if weights is None else weights[position].astype(np.float32),
-        edge_features=None if edge_features is None else edge_features[position].astype(np.float32),
+        edge_weights=None if weights is None else weights.reshape(len(sources))[position].astype(np.float32),
+        edge_features=None if edge_features is None else _rows(edge_features)[position].astype(np.float32),
         part_bounds=_part_bounds(facts, kinds),
         self_loops_dropped=len(sources) - len(no_loops),
         sha256=sha256,
         trust="local",
         notes=tuple(notes + label_notes + weight_notes + edge_notes),
     )
+
+
+def _labels(stored: NDArray[Any] | None) -> tuple[NDArray[np.integer] | None, int, str]:
+    """Labels as in ``Graph``, their number of classes and their task; NaN is a missing one, as -1 is.
+
+    One column holds classes, several hold 0 or 1 for each class. Raises ValueError for other numbers.
+    """
+    if stored is None:
+        return None, 0, "none"
+    columns = _rows(np.where(np.isnan(stored), MISSING, stored) if stored.dtype.kind == "f" else stored)
+    is_class = columns.shape[1] == 1
+    allowed = np.isfinite(columns) & (columns == np.floor(columns)) if is_class else np.isin(columns, (MISSING, 0, 1))
+    if not allowed.all():
+        row, column = np.argwhere(~allowed)[0].tolist()
+        expected = "whole numbers from 0" if is_class else "0 or 1 in several columns"
+        raise ValueError(
+            f"label of new node {row} is {columns[row, column]}: labels are {expected}, missing ones -1 or NaN; write "
+            "the partition with such labels or without"
+        )
+    if not is_class:
+        return columns.astype(np.int8), columns.shape[1], "multilabel"
+    classes = columns[:, 0].astype(np.int64)
+    return classes, int(classes.max(initial=MISSING)) + 1, "multiclass"
+
+
+def _rows(array: NDArray[Any]) -> NDArray[Any]:
+    """An attribute as [rows, width]; one number for each row is a width of 1."""
+    return array.reshape(len(array), math.prod(array.shape[1:]))
 
 
 def _typed(ranges: dict[str, list[list[int]]], kinds: list[str]) -> NDArray[np.int64]:

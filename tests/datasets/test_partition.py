@@ -13,7 +13,7 @@ from harness.planning.compose import compose_one
 from harness.planning.config import load
 from harness.planning.plan import PlannedRun, form_groups
 from harness.usage import UsageError
-from tests.backends.distpart.graphs import stored_graph
+from tests.backends.distpart.graphs import homogeneous, stored_graph
 from tests.graphs import awkward_graph
 
 pytestmark = pytest.mark.skipif(extension is None, reason="the kernels are not built")
@@ -48,6 +48,32 @@ def test_a_typed_graph_becomes_a_union_with_notes(tmp_path):
     assert union.nodes == graph.total_nodes
     assert union.csr.nnz + union.self_loops_dropped == graph.total_edges
     assert np.bincount(union.node_types).tolist() == [30, 37]
+
+
+@pytest.mark.parametrize(
+    ("label", "task", "classes", "expected"),
+    [
+        (np.array([[150], [3]] * 20), "multiclass", 151, [150, 3] * 20),
+        (np.array([1, np.nan] * 20, dtype=np.float32), "multiclass", 2, [1, -1] * 20),
+        (np.array([[1, 0], [np.nan, 1]] * 20, dtype=np.float32), "multilabel", 2, [[1, 0], [-1, 1]] * 20),
+        (np.array([[3, 0]] * 40), "refused", 0, []),
+        (np.array([0.5] * 40), "refused", 0, []),
+    ],
+    ids=["column", "missing", "several", "several-wrong", "half"],
+)
+def test_labels_of_any_shape_are_those_that_were_stored(label, task, classes, expected, tmp_path):
+    graph = homogeneous()
+    graph.node_data["_N"].update(label=label, feat=np.arange(40))
+    partition_graph(graph, "toy", 2, tmp_path / "out")
+    options = {"config": str(tmp_path / "out" / "toy.json")}
+    if task == "refused":
+        with pytest.raises(ValueError, match=r"label of new node 0 is (3|0\.5): labels are"):
+            load_dataset("partition", options, tmp_path)
+        return
+    again = load_dataset("partition", options, tmp_path)
+    assert (again.task, again.classes) == (task, classes)
+    assert again.labels.tolist() == [expected[node] for node in again.node_ids]
+    assert again.features.tolist() == [[float(node)] for node in again.node_ids]
 
 
 def test_another_partition_at_the_same_path_is_another_cell(tmp_path):
