@@ -163,16 +163,25 @@ void sum_hubs(const SpmmTask<T, I>& t, const RowPlan& plan, int threads) {
     }
 }
 
+constexpr int64_t kTasksPerThread = 4;
+
+// Into how many slices of its groups of columns each piece of rows is cut: few pieces leave threads without work.
+inline int64_t slices_of(int64_t pieces, int64_t groups, int threads) {
+    return std::min(groups, (kTasksPerThread * threads + pieces - 1) / pieces);
+}
+
 template <class T, class I, bool Weighted, bool Paneled>
 void spmm_panels(const SpmmTask<T, I>& t, const RowPlan& plan, int threads) {
     const Cut<T> cut(t.width);
     const bool streamed = streams(t.y, t.a.rows, 1, t.width);
+    const int64_t slices = slices_of(plan.chunks, cut.groups, threads), tasks = plan.chunks * slices;
 #pragma omp parallel num_threads(threads)
     {
         for (int64_t panel = 0; panel < t.panels; ++panel) {
 #pragma omp for schedule(dynamic, 1) nowait
-            for (int64_t chunk = 0; chunk < plan.chunks; ++chunk) {
-                for (int64_t g = 0; g < cut.groups; ++g) {
+            for (int64_t task = 0; task < tasks; ++task) {
+                const int64_t chunk = task / slices, slice = task % slices;
+                for (int64_t g = slice * cut.groups / slices; g < (slice + 1) * cut.groups / slices; ++g) {
                     const Columns columns = cut.group(g);
                     choose<T>(columns.width, RowSums<T, I, Weighted, Paneled>{})(t, columns, plan.bounds[chunk],
                                                                         plan.bounds[chunk + 1], panel,
