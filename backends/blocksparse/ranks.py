@@ -13,10 +13,10 @@ from backends.batches import BatchPlan
 from backends.blocksparse.adaptive import gate_configs
 from backends.blocksparse.backend import BlocksparseInferrer, BlocksparseTrainer
 from backends.blocksparse.config import BlocksparseConfig
+from backends.blocksparse.phases import RankPhases
 from backends.blocksparse.pieces import check_blocks, pieces_of
 from backends.blocksparse.scaling import ReplayTrainer
 from backends.blocksparse.slices import Cut, OwnTargets, targets_of_ranks
-from backends.blocksparse.worker import RankPhases
 from backends.contract import Clock, Floats, Nodes
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.parallel.ranks import RankObjects, RankPool, shared_pool
