@@ -161,4 +161,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
         child(*map(int, sys.argv[2:5]))
     else:
-        sys.exit(main(sys.argv[1:]))
+        from harness.terminal.streams import readers_may_leave
+
+        with readers_may_leave():
+            sys.exit(main(sys.argv[1:]))

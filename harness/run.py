@@ -26,8 +26,6 @@ def main(arguments: list[str]) -> int:
         return run(make_plan(compositions)) if compositions else OK
     except (UsageError, Busy, RecordError) as error:
         return complain(error, USAGE)
-    except BrokenPipeError:
-        raise
     except OSError as error:
         where = f" at {error.filename}" if error.filename else ""
         remedy = "make room (python -m harness clean)" if error.errno in DISK_FULL else "mend that"
