@@ -26,6 +26,22 @@ except Exception as error:
     print(type(error).__name__)
 """
 
+MANY_THREADS = """
+import numpy as np
+import torch
+from backends.kernels import khop
+from datasets.csr import csr_from_edges
+from datasets.high_water import HighWater
+
+nodes, threads = 5_000, 64
+draw = np.random.default_rng(0)
+csr = csr_from_edges(draw.integers(0, nodes, 10 * nodes), draw.integers(0, nodes, 10 * nodes), (nodes, nodes))
+torch.set_num_threads(threads)
+mark = HighWater()
+khop(csr, np.arange(4_096), [None, None], scope="target")
+print(mark.growth() / (threads * 4_096 * nodes / 8))
+"""
+
 
 def output(program: str) -> str:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -36,3 +52,7 @@ def output(program: str) -> str:
 
 def test_want_of_memory_while_a_row_is_sampled_is_a_memory_error() -> None:
     assert output(LITTLE_MEMORY) == "MemoryError"
+
+
+def test_many_threads_have_no_bit_each_for_every_copy_of_every_node() -> None:
+    assert float(output(MANY_THREADS)) < 0.6
