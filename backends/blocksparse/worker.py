@@ -234,7 +234,7 @@ class RankWorker:
         out = self.model(self.features, self.structure, self.nodes)
         logits = out.index_select(0, goal.rows)
         # a rank without a target takes part in the exchange of the backward pass
-        loss = loss_of(logits, goal.values, self.task.config.loss) * goal.share if goal.share else out.sum() * 0.0
+        loss = loss_of(logits, goal.values, self.task.config.loss) * goal.share if goal.share else out[:0].sum()
         loss.backward()
         parameters = list(self.model.parameters())
         total = torch.cat([loss.detach().view(1), *(_gradient(parameter).view(-1) for parameter in parameters)])

@@ -110,6 +110,15 @@ def test_models_that_cannot_be_are_refused(replay, ranks):
         BlocksparseConfig(replay=replay, ranks=ranks)
 
 
+def test_a_rank_without_targets_adds_nothing_to_the_loss_whatever_its_scores():
+    graph, spec, training = tiny()
+    task, slices, targets, state = pieces(graph, spec, training, ranks=2)
+    huge = {name: np.full_like(value, 1e38) for name, value in state.items()}
+    worker = ReplayWorker(0, task, slices[0], huge, NO_NETWORK)
+    worker.train_on(replace(targets[0], rows=targets[0].rows[:0], labels=targets[0].labels[:0], share=0.0))
+    assert worker.epoch(0)[0] == 0.0
+
+
 @pytest.mark.parametrize("overlap", [True, False])
 def test_a_rank_multiplies_in_the_panels_that_it_chose(monkeypatch, overlap):
     graph, spec, training = tiny("float64")
