@@ -9,7 +9,7 @@ import numpy as np
 from datasets.graph import SPLITS, Graph
 
 MASKS = {"train_mask": "train", "val_mask": "validation", "test_mask": "test"}
-_KEYS = {"num_parts", "num_nodes", "num_edges", "node_map", "edge_map", "ntypes", "etypes", "part-0"}
+_KEYS = {"graph_name", "num_parts", "num_nodes", "num_edges", "node_map", "edge_map", "ntypes", "etypes", "part-0"}
 
 
 def read_description(path: Path) -> dict[str, Any]:

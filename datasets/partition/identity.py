@@ -7,7 +7,9 @@ from typing import Any
 from datasets.hashes import combined_sha256, stored_sha256
 from datasets.partition.description import part_folders, read_description
 
-FILES = ("graph.dgl", "node_feat.dgl", "edge_feat.dgl", "orig_nids.dgl", "orig_eids.dgl")
+GRAPH, NODE_FEATURES, EDGE_FEATURES = "graph.dgl", "node_feat.dgl", "edge_feat.dgl"
+ORIGINAL_NODES, ORIGINAL_EDGES = "orig_nids.dgl", "orig_eids.dgl"  # not written by DGL
+FILES = (GRAPH, NODE_FEATURES, EDGE_FEATURES, ORIGINAL_NODES, ORIGINAL_EDGES)
 DIGITS = 12
 
 

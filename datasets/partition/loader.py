@@ -1,6 +1,7 @@
 """Data set ``partition``: the parts that ``python -m backends.distpart`` or DGL wrote, as one graph in their order."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,61 +11,84 @@ from datasets.csr import csr_from_edges
 from datasets.graph import MISSING, NO_SPLIT, SPLITS, Graph
 from datasets.options import check_options
 from datasets.partition.description import MASKS, part_folders, read_description
-from datasets.partition.dgl_format import StoredGraph, read_graph, read_tensors
-from datasets.partition.identity import FILES, config_path, content_sha256
+from datasets.partition.dgl_format import FormatError, StoredGraph, read_graph, read_tensors
+from datasets.partition.identity import (
+    EDGE_FEATURES,
+    GRAPH,
+    NODE_FEATURES,
+    ORIGINAL_EDGES,
+    ORIGINAL_NODES,
+    config_path,
+    content_sha256,
+)
 from datasets.paths import Files, Options
 
 
 def load(name: str, files: Files, options: Options) -> Graph:
     """Read the partition whose JSON ``options["config"]`` names; nodes stand in the order of their new ids.
 
-    ``part_bounds`` are the first nodes of the parts. Original ids of nodes and edges stay, so that what is drawn by id
-    does not depend on the partition. Of a typed graph all relations are one, and attributes that not all types have
-    alike are left out, with a note. Raises ValueError for a JSON that describes no partition, for files that are
-    not those of a given ``sha256``, and for labels that are no classes.
+    ``part_bounds`` are the first nodes of the parts. Original ids of nodes and edges stay where they are stored, so
+    that what is drawn by id does not depend on the partition. Of a typed graph all relations are one, and attributes
+    that not all types have alike are left out, with a note. Raises ValueError for a JSON that describes no partition,
+    for files that are damaged or not those of a given ``sha256``, and for labels that are no classes.
     """
     check_options("option of data set partition", options, ("config", "sha256"))
     path = config_path(options)
     sha256 = content_sha256(path)
     if not sha256.startswith(str(options.get("sha256") or "")):
         raise ValueError(f"{path} or a file of its parts was changed since the run began: start it again")
+    try:
+        return _read(path, sha256)
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} and the files of its parts do not belong together ({error!r}): write the partition again"
+        ) from error
+
+
+def _read(path: Path, sha256: str) -> Graph:
+    """Join the parts; raises KeyError, IndexError and the like where their files do not belong together."""
     facts = read_description(path)
     folders = part_folders(path, facts)
-    graphs = [read_graph(folder / "graph.dgl") for folder in folders]
-    tables = {file: [read_tensors(folder / file) for folder in folders] for file in FILES[1:]}
     kinds, relations = list(facts["ntypes"]), list(facts["etypes"])
-    node_types = _typed(facts["node_map"], kinds)
-    sources, destinations = _edges(graphs)
-    edge_types = _typed(facts["edge_map"], relations)
-    edge_ids = _originals(tables["orig_eids.dgl"], relations)
+    nodes, edges = ([read_tensors(folder / file) for folder in folders] for file in (NODE_FEATURES, EDGE_FEATURES))
+    sources, destinations = _edges([_undamaged(folder / GRAPH) for folder in folders])
     no_loops = np.flatnonzero(sources != destinations)
     csr = csr_from_edges(sources[no_loops], destinations[no_loops], (facts["num_nodes"],) * 2, no_loops)
     position = csr.ids
-    features, notes = _attribute(tables["node_feat.dgl"], kinds, "feat")
-    stored_labels, label_notes = _attribute(tables["node_feat.dgl"], kinds, "label")
+    node_ids, id_notes = _originals(folders, ORIGINAL_NODES, kinds, facts["num_nodes"])
+    edge_ids, _ = _originals(folders, ORIGINAL_EDGES, relations, facts["num_edges"])
+    features, notes = _attribute(nodes, kinds, "feat")
+    stored_labels, label_notes = _attribute(nodes, kinds, "label")
     labels, classes, task = _labels(stored_labels)
-    weights, weight_notes = _attribute(tables["edge_feat.dgl"], relations, "weight")
-    edge_features, edge_notes = _attribute(tables["edge_feat.dgl"], relations, "feat")
+    weights, weight_notes = _attribute(edges, relations, "weight")
+    edge_features, edge_notes = _attribute(edges, relations, "feat")
     several = len(kinds) > 1 or len(relations) > 1
     return Graph(
         name=str(facts["graph_name"]),
         csr=type(csr)(csr.indptr, csr.indices, csr.shape, edge_ids[position]),
         features=None if features is None else _rows(features).astype(np.float32),
         labels=labels,
-        split=_split(tables["node_feat.dgl"], facts["node_map"], facts["num_nodes"]),
+        split=_split(nodes, facts["node_map"], facts["num_nodes"]),
         classes=classes,
         task=task,
-        node_ids=_originals(tables["orig_nids.dgl"], kinds),
-        node_types=node_types.astype(np.int32) if several else None,
-        edge_types=edge_types[position].astype(np.int32) if several else None,
+        node_ids=node_ids,
+        node_types=_typed(facts["node_map"], kinds).astype(np.int32) if several else None,
+        edge_types=_typed(facts["edge_map"], relations)[position].astype(np.int32) if several else None,
         edge_weights=None if weights is None else weights.reshape(len(sources))[position].astype(np.float32),
         edge_features=None if edge_features is None else _rows(edge_features)[position].astype(np.float32),
         part_bounds=_part_bounds(facts, kinds),
         self_loops_dropped=len(sources) - len(no_loops),
         sha256=sha256,
         trust="local",
-        notes=tuple(notes + label_notes + weight_notes + edge_notes),
+        notes=tuple(id_notes + notes + label_notes + weight_notes + edge_notes),
     )
+
+
+def _undamaged(path: Path) -> StoredGraph:
+    graph = read_graph(path)
+    if damage := graph.damage():
+        raise FormatError(f"{path}: {damage}: write the partition again")
+    return graph
 
 
 def _labels(stored: NDArray[Any] | None) -> tuple[NDArray[np.integer] | None, int, str]:
@@ -103,20 +127,27 @@ def _typed(ranges: dict[str, list[list[int]]], kinds: list[str]) -> NDArray[np.i
 
 
 def _edges(graphs: list[StoredGraph]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """New ids of both ends of all inner edges, in the order of their new ids."""
+    """New ids of both ends of all inner edges, in the order of their new ids, in which DGL's files are not always."""
     sources, destinations = [], []
     for graph in graphs:
-        inner, ids = graph.edata["inner_edge"].astype(bool), graph.ndata["_ID"]
+        inner, ids = np.flatnonzero(graph.edata["inner_edge"]), graph.ndata["_ID"]
+        inner = inner[np.argsort(graph.edata["_ID"][inner], kind="stable")]
         sources.append(ids[graph.sources[inner]])
         destinations.append(ids[graph.destinations[inner]])
     return np.concatenate(sources), np.concatenate(destinations)
 
 
-def _originals(tables: list[dict[str, Any]], kinds: list[str]) -> NDArray[np.int64]:
-    """Original ids in the order of new ids; those of later types come after all of the types before."""
+def _originals(folders: list[Path], file: str, kinds: list[str], count: int) -> tuple[NDArray[np.int64], list[str]]:
+    """Original ids in the order of new ids; those of later types come after all of the types before.
+
+    ``count`` new ids in their place, with a note, where no part has them, as DGL writes them.
+    """
+    if not any((folder / file).is_file() for folder in folders):
+        return np.arange(count), ["ids: the new ones, as the partition has no original ones"]
+    tables = [read_tensors(folder / file) for folder in folders]
     sizes = {kind: max((int(table[kind].max(initial=-1)) for table in tables), default=-1) + 1 for kind in kinds}
     starts = dict(zip(kinds, np.cumsum([0, *sizes.values()]), strict=False))
-    return np.concatenate([table[kind] + starts[kind] for table in tables for kind in kinds])
+    return np.concatenate([table[kind] + starts[kind] for table in tables for kind in kinds]), []
 
 
 def _attribute(tables: list[dict[str, Any]], kinds: list[str], name: str) -> tuple[NDArray[Any] | None, list[str]]:

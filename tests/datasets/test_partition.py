@@ -1,5 +1,6 @@
 """Data set partition: the parts on disk are the graph again, in their order, and ranks take their bounds."""
 
+import json
 import shutil
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from backends.distpart.partition_graph import partition_graph
 from backends.kernels.extension import extension
 from datasets.graph import Graph
+from datasets.partition.dgl_format import TensorRows, read_graph, write_graph
 from datasets.registry import load_dataset
 from harness.planning.compose import compose_one
 from harness.planning.config import load
@@ -74,6 +76,45 @@ def test_labels_of_any_shape_are_those_that_were_stored(label, task, classes, ex
     assert (again.task, again.classes) == (task, classes)
     assert again.labels.tolist() == [expected[node] for node in again.node_ids]
     assert again.features.tolist() == [[float(node)] for node in again.node_ids]
+
+
+def with_source(path, node):
+    """Rewrite the graph of a part with another source of its first edge."""
+    graph = read_graph(path)
+    sources = np.array(graph.sources)
+    sources[0] = node
+    ndata, edata = (
+        {name: TensorRows.of(np.array(column)) for name, column in columns.items()}
+        for columns in (graph.ndata, graph.edata)
+    )
+    destinations = TensorRows.of(np.array(graph.destinations))
+    write_graph(path, graph.nodes, TensorRows.of(sources), destinations, ndata, edata)
+
+
+def test_damaged_parts_are_named(tmp_path):
+    partition_graph(awkward_graph(2, 60, 200), "mine", 2, tmp_path / "out")
+    options = {"config": str(tmp_path / "out" / "mine.json")}
+    with_source(tmp_path / "out" / "part1" / "graph.dgl", 1000)
+    with pytest.raises(ValueError, match=r"part1/graph.dgl: edge 0 has source 1000, there are \d+ nodes: write"):
+        load_dataset("partition", options, tmp_path)
+    facts = json.loads((tmp_path / "out" / "mine.json").read_text())
+    (tmp_path / "out" / "mine.json").write_text(json.dumps(facts | {"node_map": {}}))
+    with_source(tmp_path / "out" / "part1" / "graph.dgl", 0)
+    with pytest.raises(ValueError, match="do not belong together"):
+        load_dataset("partition", options, tmp_path)
+
+
+def test_a_partition_without_original_ids_has_its_own(tmp_path):
+    graph = awkward_graph(2, 60, 200, weighted=True)
+    partition_graph(graph, "mine", 2, tmp_path / "out")
+    options = {"config": str(tmp_path / "out" / "mine.json")}
+    stored = load_dataset("partition", options, tmp_path)
+    for path in (tmp_path / "out").glob("part*/orig_*.dgl"):
+        path.unlink()
+    again = load_dataset("partition", options, tmp_path)
+    assert again.node_ids.tolist() == list(range(60)) and np.array_equal(again.csr.indices, stored.csr.indices)
+    assert np.array_equal(again.features, stored.features) and np.array_equal(again.edge_weights, stored.edge_weights)
+    assert any("no original ones" in note for note in again.notes)
 
 
 def test_another_partition_at_the_same_path_is_another_cell(tmp_path):
