@@ -69,6 +69,8 @@ def _serve(requests: TextIO, tell: Callable[[Event], None]) -> None:
     session = Session(first["cell"], tell)
     try:
         session.start()
+        if reason := session.config.backend.missing(session.config.trains_no_mini_batches):
+            raise CellFailed("not_installed", reason)
         tell({"event": "answer"})
         for line in requests:
             request = json.loads(line)

@@ -154,6 +154,11 @@ class RunConfig:
     suite: str | None = setting(None, executed=False)
     tier: str = setting("quick", choices=("quick", "full"), executed=False)
 
+    @property
+    def trains_no_mini_batches(self) -> bool:
+        """Whether the engine needs nothing that draws mini batches."""
+        return self.training.batch_size is None or self.scenario.name != "train"
+
 
 @cache
 def _settings() -> dict[str, Setting]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from backends.registry import config_class
+from harness.commands.plan import main as plan
 from tests.cli.commandline import CommandLine
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -170,6 +172,15 @@ def test_groups_planned_here_run_elsewhere(harness: CommandLine) -> None:
     assert done.returncode == 0, done.stderr
     assert [record["status"] for record in harness.records()] == ["ok", "ok"]
     assert "nothing to run: all 2 groups" in harness("-m", *QUICK, "seed=0,1").stdout
+
+
+def test_what_is_not_installed_here_is_planned_for_where_it_may_be(
+    tmp_path: Path, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_class("dummy"), "packages", ("no-such-package",))
+    assert plan(["--out", str(tmp_path / "there"), "--with-data", *QUICK]) == 0
+    ((cell,),) = [group["cells"] for group in json.loads((tmp_path / "there" / "cells.json").read_text())["groups"]]
+    assert cell["status"] is None and (tmp_path / "there" / cell["graph"] / "graph.json").is_file()
 
 
 def test_a_plan_without_graphs_says_so(harness: CommandLine) -> None:

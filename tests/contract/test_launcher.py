@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from backends.registry import config_class
 from harness.launcher.group import Busy, run_groups
 from harness.launcher.process import Child
 from harness.launcher.remote import child_environment
@@ -283,6 +285,15 @@ def test_a_plan_runs_without_the_command_line(tmp_path, fail, code):
     answer = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert answer.returncode == code, answer.stderr
     assert [record["status"] for record in records(tmp_path / "out")] == ["ok" if code == 0 else "error"]
+
+
+def test_a_process_names_what_its_engine_lacks(tmp_path, graph, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))  # without the programs of PT-Scotch
+    planned = cell(graph, scenario={"name": "partition"})
+    planned["config"]["backend"] = asdict(config_class("partitioners")(tool="ptscotch"))
+    planned["path"] = planned["path"].replace("dummy/train", "partitioners/partition")
+    (record,), _ = run(tmp_path, planned)
+    assert record["status"] == "not_installed" and "needs the program dgpart" in record["message"]
 
 
 def graphless():
