@@ -155,8 +155,6 @@ class TrainingWorker:
         """Draw dropout from seed, rank and epoch alone: it repeats after a restart, whatever the other workers draw."""
         key = stream(self.trainer.training.seed, f"worker's epoch {epoch}")
         self.trainer.model.generator = torch.Generator().manual_seed(key)
-        if self.servers is None:  # a process of its own
-            torch.manual_seed(key)
 
     def _weigh(self, batch: Batch) -> None:
         """Weight the gradient of a batch by its number of labels."""

@@ -48,9 +48,10 @@ def tried(spec: UserModelSpec) -> UserModelSpec:
             _check_alike(spec, name, hidden, _layer(spec, name, other, inputs, read))
             widths.append(hidden.shape[1])
         _check_alike(spec, "head", *(_logits(spec, one, hidden) for one in (module, again)))
+        draws = _draws(spec, module.train(), read)
     shapes = tuple((name, tuple(parameter.shape)) for name, parameter in module.named_parameters())
     return replace(spec, widths=tuple(widths), shapes=shapes, reads=tuple(sorted(read)),
-                   self_loops=bool(getattr(module, "self_loops", False)))  # fmt: skip
+                   self_loops=bool(getattr(module, "self_loops", False)), draws=draws)  # fmt: skip
 
 
 def _check_parameters(spec: UserModelSpec, module: nn.Module) -> None:
@@ -124,6 +125,17 @@ def _logits(spec: UserModelSpec, module: nn.Module, hidden: Tensor) -> Tensor:
     if not _equal(alone, logits[1:2]):
         spec.refuse("head mixes nodes: the logits of a node may depend on its own embedding alone")
     return logits
+
+
+def _draws(spec: UserModelSpec, module: Any, read: set[str]) -> bool:
+    """Whether a pass of training over the three nodes draws torch's random numbers."""
+    before, hidden, rows = torch.get_rng_state(), torch.ones(NODES, spec.in_width), [0, 1, 2]
+    with spec.running("a pass of training"):
+        for layer in module.layers:
+            hidden = layer.receive(hidden, layer.send(hidden), _edges(spec, rows, rows, read))
+        if getattr(module, "head", None) is not None:
+            module.head(hidden)
+    return not torch.equal(before, torch.get_rng_state())
 
 
 def _edges(spec: UserModelSpec, rows: list[int], columns: list[int], read: set[str]) -> Edges:
