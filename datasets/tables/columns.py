@@ -81,8 +81,8 @@ def features_of(
 
 def default_features(table: UserTable, roles: Collection[str]) -> list[str]:
     """The columns of numbers or lists that have no role, in the order of the table."""
-    names = [name for name in table.data.column_names if name not in roles]
-    return [name for name in names if is_list(table.column(name).type) or is_number(table.column(name).type)]
+    kinds = {name: table.kind(name) for name in table.data.column_names if name not in roles}
+    return [name for name, kind in kinds.items() if is_list(kind) or is_number(kind)]
 
 
 def weights_of(table: UserTable, column: str) -> NDArray[np.float32] | None:
@@ -123,7 +123,7 @@ def labels_of(
         return np.stack(columns, axis=1).astype(np.int8), len(label)
     if not table.has(label):
         return None, 0
-    if is_list(table.column(label).type):
+    if is_list(table.kind(label)):
         bits = table.floats(label, None)
         table.refuse(label, ~np.isin(bits, (MISSING, 0, 1)).all(axis=1), "a list of labels holds 0, 1 or -1 (missing)")
         return bits.astype(np.int8), bits.shape[1]
@@ -136,7 +136,7 @@ def labels_of(
 
 def label_words(table: UserTable, label: str) -> NDArray[np.str_] | None:
     """The word that is the label of each row, "" where it is missing; ``None`` where labels are no words."""
-    if not table.has(label) or not is_string(table.column(label).type):
+    if not table.has(label) or not is_string(table.kind(label)):
         return None
     return np.array([word or "" for word in table.column(label).to_pylist()], dtype=str)
 

@@ -125,7 +125,7 @@ def _label_rows(tables: TableOptions, table: UserTable, index: IdIndex, labelled
 def _numeric(table: UserTable, label: str | list[str]) -> UserTable:
     """Refuse classes given as words: to number them, all of them must be in memory at once."""
     if isinstance(label, str) and table.has(label):
-        kind = table.column(label).type
+        kind = table.kind(label)
         if is_string(kind):
             raise TableError(
                 f"{table.path}: column {label!r} holds {kind}: give classes as numbers from 0, or lists of 0/1"

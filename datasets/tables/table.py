@@ -1,6 +1,8 @@
 """An Arrow table of a user: typed access to its columns, errors with file, column and row."""
 
+from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,14 +30,19 @@ class UserTable:
 
     def has(self, column: str) -> bool:
         """Whether a column exists."""
-        return column in self.data.column_names
+        return column in self._names
+
+    @cached_property
+    def _names(self) -> Counter[str]:
+        """How often each name stands: Arrow makes a list of all names whenever it is asked."""
+        return Counter(self.data.column_names)
 
     def require(self, name: str) -> None:
         """Raise TableError unless exactly one column has this name."""
         if not self.has(name):
-            columns = ", ".join(self.data.column_names)
+            columns = ", ".join(self._names.elements())
             raise TableError(f"{self.path}: there is no column {name!r}, only {columns}: name one of them")
-        if (count := self.data.column_names.count(name)) > 1:
+        if (count := self._names[name]) > 1:
             raise TableError(f"{self.path}: {count} columns are called {name!r}: give each a name of its own")
 
     def column(self, name: str) -> Any:
@@ -43,6 +50,14 @@ class UserTable:
         self.require(name)
         column = self.data.column(name).combine_chunks()
         return column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
+
+    def kind(self, name: str) -> Any:
+        """Return the Arrow type of a column, without reading it; raises TableError for none or several of this name."""
+        import pyarrow.types as types
+
+        self.require(name)
+        kind = self.data.schema.field(name).type
+        return kind.value_type if types.is_dictionary(kind) else kind
 
     def ids(self, name: str) -> Values:
         """Return a column of integers or strings, none of them empty."""

@@ -128,14 +128,14 @@ def _label_names(tables: Sequence[UserTable], label: str) -> NDArray[np.str_] | 
     """The words that are labels in any table, ascending; ``None`` where there are none, TableError beside numbers."""
     import pyarrow.types as types
 
-    labelled = [table for table in tables if table.has(label) and not types.is_null(table.column(label).type)]
+    labelled = [table for table in tables if table.has(label) and not types.is_null(table.kind(label))]
     columns = [label_words(table, label) for table in labelled]
     words = [column for column in columns if column is not None]
     if not words:
         return None
     for table, column in zip(labelled, columns, strict=True):
         if column is None:
-            kind = table.column(label).type
+            kind = table.kind(label)
             raise TableError(f"{table.path}: column {label!r} holds {kind}, other types have words: give all alike")
     names = np.unique(np.concatenate(words))
     return names[names != ""]

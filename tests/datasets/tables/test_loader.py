@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from pyarrow import csv, parquet
 
 from datasets.registry import load_dataset
-from datasets.tables.table import TableError
+from datasets.tables.columns import features_of
+from datasets.tables.table import TableError, UserTable
 
 Columns = dict[str, list[Any]]
 NODES: Columns = {"id": [10, 20, 30], "a": [1.0, 2.0, 3.0], "b": [0, 1, 0], "label": [0, 1, None]}
@@ -268,3 +269,24 @@ def test_tables_are_read_from_an_archive(tmp_path: Path) -> None:
 def test_a_path_that_cannot_be_opened_is_named(tmp_path: Path, path: str, message: str) -> None:
     with pytest.raises((TableError, FileNotFoundError), match=message):
         load_dataset("tables", {"nodes": path, "edges": path}, tmp_path)
+
+
+class CountedNames:
+    """An Arrow table that counts how often it makes the list of all its names."""
+
+    def __init__(self, table: Any) -> None:
+        self.table, self.asked = table, 0
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked += name == "column_names"
+        return getattr(self.table, name)
+
+
+def test_names_are_listed_as_often_for_many_columns_as_for_few() -> None:
+    asked = []
+    for width in (2, 20):
+        columns = CountedNames(pa.table({f"x{column}": [1.0, 2.0] for column in range(width)}))
+        features = features_of(UserTable("nodes.csv", columns), None, (), None)
+        assert features is not None and features.shape == (2, width)
+        asked.append(columns.asked)
+    assert asked[0] == asked[1]
