@@ -74,11 +74,11 @@ class UserTable:
         return array.astype(np.int64 if types.is_integer(column.type) else str)
 
     def doubles(self, name: str, column: Any = None) -> NDArray[np.float64]:
-        """Return a numeric column, NaN where it is empty; ``column`` replaces the column's own values."""
+        """Return a numeric column, rounded, NaN where it is empty; ``column`` replaces the column's own values."""
         column = self.column(name) if column is None else column
         if not is_number(column.type):
             raise TableError(f"{self.path}: column {name!r} holds {column.type}: numbers are expected")
-        values: NDArray[np.float64] = column.cast("float64").to_numpy(zero_copy_only=False)
+        values: NDArray[np.float64] = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
         return values
 
     def floats(self, name: str, width: int | None) -> NDArray[np.float32]:

@@ -204,6 +204,14 @@ def test_a_column_that_is_named_must_be_there(tmp_path: Path, role: str) -> None
     assert load(tmp_path, NODES, edges, weight="none").edge_weights is None
 
 
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_integers_beyond_the_floats_are_rounded_features_and_no_classes(tmp_path: Path, ending: str) -> None:
+    nodes = {"id": [10, 20, 30], "t": [2**60 + 1, 1, 2]}
+    assert load(tmp_path, nodes, EDGES, ending).features[:, 0].tolist() == [2.0**60, 1, 2]
+    with pytest.raises(TableError, match=r"nodes\..*: row 1, column 't': a class is a whole number from 0"):
+        load(tmp_path, nodes, EDGES, ending, label="t")
+
+
 def test_a_column_is_named_by_a_number(tmp_path: Path) -> None:
     graph = load(tmp_path, NODES, EDGES | {"3": [0.5, 1.5, 2.5, 3.5]}, "csv", weight=3)
     assert graph.edge_weights.tolist() == [0.5, 1.5, 3.5]
