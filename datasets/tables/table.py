@@ -66,8 +66,11 @@ class UserTable:
         column = self.column(name)
         if not (types.is_integer(column.type) or is_string(column.type)):
             raise TableError(f"{self.path}: column {name!r} holds {column.type}: ids are integers or strings")
-        self.refuse(name, np.asarray(column.is_null()), "is empty: every row needs an id")
+        empty = "is empty: every row needs an id"
+        self.refuse(name, np.asarray(column.is_null()), empty)
         array: Values = column.to_numpy(zero_copy_only=False)
+        if is_string(column.type):
+            self.refuse(name, array == "", empty)  # an empty cell of CSV is text of no letters
         if array.dtype == np.uint64:
             too_large = array > np.iinfo(np.int64).max
             self.refuse(name, too_large, "an id must fit into 63 bits: give larger ones as strings")

@@ -91,6 +91,7 @@ MISTAKES: list[tuple[Columns, Columns, dict[str, Any], str]] = [
     (NODES, changed(EDGES, "target", 4, 31), {}, r"edges\..*: row 4, column 'target': no node has the id .*31"),
     (NODES, changed(EDGES, "source", 1, 5), {}, r"edges\..*: row 1, column 'source': no node has the id .*5"),
     (NODES, changed(EDGES, "source", 1, None), {}, r"edges\..*: row 1, column 'source': is empty"),
+    (NODES | {"id": ["a", "", "c"]}, EDGES, {}, r"nodes\..*: row 2, column 'id': is empty"),
     (changed(NODES, "a", 2, float("nan")), EDGES, {}, r"nodes\..*: row 2, column 'a': a number is NaN"),
     (changed(NODES, "a", 3, None), EDGES, {}, r"nodes\..*: row 3, column 'a': a number is NaN"),
     (changed(NODES, "a", 1, float("inf")), EDGES, {}, r"nodes\..*: row 1, column 'a': a number is NaN"),
