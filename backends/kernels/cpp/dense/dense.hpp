@@ -5,6 +5,8 @@
 #pragma once
 #include <omp.h>
 
+#include <algorithm>
+
 #include "common/mask.hpp"
 #include "dense/attention_scores.hpp"
 
@@ -13,6 +15,9 @@ namespace kernels {
 template <class T>
 constexpr int64_t panel_width = 2 * lanes<T>;  // columns of a tile: two vectors
 constexpr int tile_rows = kVectorBytes == 64 ? 12 : 6;  // as many as 32 or 16 registers hold
+constexpr int64_t kPartialBytes = 64ll << 20;  // of the weights' partial sums, unless the fewest take more
+constexpr int64_t kFewestPartials = 4;
+constexpr int64_t kSmallSum = 1 << 15;  // entries of partial sums that are not worth a second thread
 
 template <class T>
 constexpr int64_t panels(int64_t columns) {
@@ -28,12 +33,13 @@ struct DenseInput {
     T* grad_x;       // [rows, depth], or null to skip it
     T* grad_w;       // [depth, columns]
     T* packed;       // scratch of packed_size
-    T* partial;      // scratch of partials_of(rows) * partial_size
+    T* partial;      // scratch of depth * padded columns for each partial sum
 };
 
 template <class T>
 struct DenseTask {
     int64_t rows, columns;
+    int64_t chunk, chunks;  // rows of a partial sum of the backward pass, and how many sums there are
     int inputs;  // 1 or 2
     DenseInput<T> input[2];
     const T* bias;   // [columns] or null
@@ -44,13 +50,19 @@ struct DenseTask {
     const T* grad_y; // [rows, columns]
     T* grad_bias;    // [columns] or null
     Scores<T> scores;
-    T* bias_partial; // scratch of partials_of(rows) * padded columns
+    T* bias_partial; // scratch of padded columns for each partial sum
 };
 
 // Columns filled up to whole panels.
 template <class T>
 int64_t padded(int64_t columns) {
     return panels<T>(columns) * panel_width<T>;
+}
+
+// Partial sums of weights [depth, columns] at most, by their size alone, so that threads change no result.
+template <class T>
+int64_t most_partials(int64_t depth, int64_t columns) {
+    return std::clamp(kPartialBytes / (depth * padded<T>(columns) * int64_t(sizeof(T))), kFewestPartials, kPartials);
 }
 
 // Lay out w [depth, columns] (or its transpose) as panels [panel][depth][panel_width], zeros beyond the last column.
@@ -211,7 +223,7 @@ inline void backward_input(const DenseTask<T>& t, const DenseInput<T>& in, int64
 
 template <class T>
 void backward_chunk(const DenseTask<T>& t, int64_t chunk, int64_t pitch, T* gradient) {
-    const int64_t size = partial_rows(t.rows), last = (chunk + 1) * size < t.rows ? (chunk + 1) * size : t.rows;
+    const int64_t first = chunk * t.chunk, last = std::min(first + t.chunk, t.rows);
     T* bias_sum = t.bias_partial + chunk * pitch;
     std::memset(bias_sum, 0, pitch * sizeof(T));
     T* score_sum = t.scores.partial + chunk * 2 * t.scores.heads * t.scores.width;
@@ -220,8 +232,8 @@ void backward_chunk(const DenseTask<T>& t, int64_t chunk, int64_t pitch, T* grad
         const int64_t size = t.input[i].depth * pitch;
         std::memset(t.input[i].partial + chunk * size, 0, size * sizeof(T));
     }
-    for (int64_t begin = chunk * size; begin < last; begin += kRowBlock) {
-        const int64_t end = begin + kRowBlock < last ? begin + kRowBlock : last;
+    for (int64_t begin = first; begin < last; begin += kRowBlock) {
+        const int64_t end = std::min(begin + kRowBlock, last);
         gradient_block(t, begin, end, pitch, gradient, bias_sum, score_sum);
         for (int i = 0; i < t.inputs; ++i)
             backward_input<T>(t, t.input[i], begin, end, gradient, pitch,
@@ -229,22 +241,28 @@ void backward_chunk(const DenseTask<T>& t, int64_t chunk, int64_t pitch, T* grad
     }
 }
 
+template <class T>
+void add_weight_partials(const DenseTask<T>& t, const DenseInput<T>& in, int64_t pitch, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static) if (t.chunks * in.depth * t.columns > kSmallSum)
+    for (int64_t k = 0; k < in.depth; ++k)
+        add_partials(in.partial + k * pitch, t.chunks, in.depth * pitch, t.columns, in.grad_w + k * t.columns);
+}
+
 // `scratch` holds kRowBlock * padded(columns) for each thread.
 template <class T>
 void dense_backward(const DenseTask<T>& t, T* scratch, int threads) {
-    const int64_t chunks = partials_of(t.rows), pitch = padded<T>(t.columns);
+    const int64_t chunks = t.chunks, pitch = padded<T>(t.columns);
     for (int i = 0; i < t.inputs; ++i)
         if (t.input[i].grad_x != nullptr)
             pack<T, true>(t.input[i].w, t.columns, t.input[i].depth, t.input[i].packed);
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
     for (int64_t chunk = 0; chunk < chunks; ++chunk)
         backward_chunk<T>(t, chunk, pitch, scratch + omp_get_thread_num() * kRowBlock * pitch);
-    for (int i = 0; i < t.inputs; ++i)
-        add_partials(t.input[i].partial, chunks, t.input[i].depth, t.columns, pitch, t.input[i].grad_w);
-    if (t.grad_bias != nullptr) add_partials(t.bias_partial, chunks, 1, t.columns, pitch, t.grad_bias);
+    for (int i = 0; i < t.inputs; ++i) add_weight_partials(t, t.input[i], pitch, threads);
+    if (t.grad_bias != nullptr) add_partials(t.bias_partial, chunks, pitch, t.columns, t.grad_bias);
     const int64_t size = t.scores.heads * t.scores.width;
     for (int side = 0; side < 2 && size > 0; ++side)
-        add_partials(t.scores.partial + side * size, chunks, 1, size, 2 * size, t.scores.grad_att[side]);
+        add_partials(t.scores.partial + side * size, chunks, 2 * size, size, t.scores.grad_att[side]);
 }
 
 }  // namespace kernels
