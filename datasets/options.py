@@ -14,6 +14,7 @@ _KINDS: dict[Any, tuple[Any, str]] = {
     float: (Real, "a number"),
     str: ((str, Integral), "text"),
     list[str]: ((list, tuple), "a list of texts"),
+    Mapping[str, Any]: (Mapping, "keys with values"),
 }
 
 
