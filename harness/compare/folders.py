@@ -55,7 +55,7 @@ class MeasuredFolder:
         self.cells = {place: _measured(stored, environments) for place, stored in gathered.items()}
         part = folder.resolve().relative_to(root.resolve())
         self.compared = [
-            place for place, ((path, _), *_) in gathered.items() if path.relative_to(root).is_relative_to(part)
+            place for place, stored in gathered.items() if stored[0][0].relative_to(root).is_relative_to(part)
         ]
         if not self.compared:
             raise RecordError(f"{folder} holds no records: give a results folder, or a part of one")
