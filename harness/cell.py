@@ -106,7 +106,6 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     try:
         groups = planned_groups(options.plan)
-        options.out.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError, KeyError, TypeError) as error:
         print(f"{options.plan}: {error}; write it with `python -m harness plan --out DIR --with-data`", file=sys.stderr)
         return 2
@@ -133,12 +132,17 @@ def planned_groups(plan: Path) -> list[PlannedGroup]:
 def _run(groups: list[PlannedGroup], out: Path, wait: bool) -> int:
     # Not imported above: a measured process needs no msgspec.
     from harness.launcher.group import run_groups
+    from harness.store.files import machine_slug
     from harness.store.record import RecordError
+    from harness.store.writable import check_writable
+    from harness.usage import UsageError
 
+    machine = machine_slug()
     try:
+        check_writable(out, [cell["path"].replace("{machine}", machine) for group in groups for cell in group["cells"]])
         records = run_groups(groups, out, on_event=_print_event, wait=wait)
-    except Busy as busy:
-        print(busy, file=sys.stderr)
+    except (Busy, UsageError) as error:
+        print(error, file=sys.stderr)
         return 2
     except (OSError, RecordError) as error:
         print(f"a record could not be written ({error}); those written before are whole", file=sys.stderr)

@@ -1,9 +1,7 @@
 """A run: compose, plan, prepare the graphs, measure the groups, print the table, return the exit code."""
 
-import tempfile
 from collections.abc import Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from datasets.paths import default_cache
@@ -11,9 +9,11 @@ from harness.launcher.group import Busy, run_groups
 from harness.launcher.messages import PlannedGroup
 from harness.planning.compose import compose_arguments
 from harness.planning.graphs import DISK_FULL, PreparedGraph, graph_keys, plain_groups, prepare_graphs
+from harness.planning.identity import record_path
 from harness.planning.plan import Group, Plan, find_group_records, make_plan
 from harness.store.files import environment_of
 from harness.store.record import RecordError
+from harness.store.writable import check_writable
 from harness.usage import FAILED, OK, USAGE, UsageError, complain
 
 BAD_STATUSES = ("oom", "timeout", "error", "incorrect", "interrupted")
@@ -42,10 +42,10 @@ def run(plan: Plan) -> int:
 
         print_plan(plan)
         return OK
-    check_writable(plan.results)
     groups = plan.open_groups()
     failures: list[str] = []
     if groups:
+        check_writable(plan.results, record_paths(groups, plan.machine))
         prepared, failures = prepare_graphs(groups, default_cache())
         ready = [group for group in groups if all(key in prepared for key in graph_keys(group))]
         for failure in failures:
@@ -102,16 +102,9 @@ def is_still_open(plan: Plan, planned: PlannedGroup) -> bool:
     return group.state(plan.config.retry)[0]
 
 
-def check_writable(results: Path) -> None:
-    """Raise UsageError unless files can be written below the results folder."""
-    try:
-        results.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=results):
-            pass
-    except OSError as error:
-        if error.errno in DISK_FULL:
-            raise
-        raise UsageError(f"results={results} is not writable ({error.strerror}): give another folder") from error
+def record_paths(groups: Iterable[Group], machine: str) -> list[str]:
+    """Paths of the records that groups will have, below the results folder."""
+    return [record_path(cell.config, cell.hash, machine, group.id) for group in groups for cell in group.cells]
 
 
 def print_table(plan: Plan) -> None:

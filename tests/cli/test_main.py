@@ -10,6 +10,7 @@ import pytest
 
 from backends.registry import config_class
 from harness.commands.plan import main as plan
+from harness.store.files import machine_slug
 from tests.cli.commandline import CommandLine
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -141,6 +142,19 @@ def test_a_disk_that_fills_ends_with_1_and_leaves_no_half_record(harness: Comman
     )
     assert done.returncode == 1 and "File too large" in done.stderr and "Traceback" not in done.stderr
     assert harness.records() == [first] and not list(harness.home.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize(
+    "part", ["environments", machine_slug(), f"{machine_slug()}/uug"], ids=["environments", "machine", "data set"]
+)
+def test_a_part_of_the_results_that_cannot_be_written_is_told_before_anything_is_measured(
+    part: str, harness: CommandLine
+) -> None:
+    place = harness.home / "results" / part
+    place.parent.mkdir(parents=True)
+    place.write_text("a file, not a folder")
+    done = harness(*QUICK, code=2)
+    assert "is not writable (Not a directory at results/" in done.stderr and not list(harness.cache.glob("prepared/*"))
 
 
 def test_another_interpreter_is_checked_for_its_packages(harness: CommandLine) -> None:

@@ -314,6 +314,17 @@ def test_what_is_no_plan_to_run_is_a_usage_error(tmp_path, text, words):
     assert words in answer.stderr and "plan --out DIR --with-data" in answer.stderr
 
 
+def test_a_folder_for_records_that_cannot_be_written_is_told_before_anything_is_measured(tmp_path):
+    saved_graph(tmp_path / "graphs" / "tiny")
+    (tmp_path / "cells.json").write_text(json.dumps({"groups": [group(cell("graphs/tiny"))]}))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "environments").write_text("a file, not a folder")
+    command = [sys.executable, "-m", "harness.cell", str(tmp_path / "cells.json"), "--out", str(tmp_path / "out")]
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (answer.returncode, len(answer.stderr.splitlines())) == (2, 1), answer.stderr
+    assert "environments is not writable (Not a directory" in answer.stderr
+
+
 def test_a_results_folder_that_cannot_be_written_ends_the_run(tmp_path, graph):
     (tmp_path / "results").write_text("a file, not a folder")
     with mark_processes("unwritable"), pytest.raises(OSError):
