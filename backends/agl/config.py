@@ -154,6 +154,10 @@ class AglConfig(BackendConfig):
         """Not from shards, which are shuffled whole, and not on several workers, each with targets of its own."""
         return self.source == "graph" and self.workers == 1
 
+    def seed_of_epoch(self, seed: int, epoch: int) -> int:
+        """With ``resample`` each epoch draws anew."""
+        return seed + epoch if self.resample else seed
+
     @property
     def steps_together(self) -> bool:
         """Not on several workers that push their gradients one by one."""

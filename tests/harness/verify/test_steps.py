@@ -29,10 +29,10 @@ ENGINES = [
 ]
 
 
-def config(backend, model="gcn", optimizer="adam", batch_size=1024, **training):
+def config(backend, model="gcn", optimizer="adam", batch_size=1024, fanouts=(), **training):
     return RunConfig(
         dataset=DatasetConfig("tiny"),
-        model=ModelConfig(model, layers=2, hidden=4, heads=2),
+        model=ModelConfig(model, layers=2, hidden=4, heads=2, fanouts=list(fanouts)),
         backend=backend,
         training=TrainingConfig(batch_size=batch_size, optimizer=optimizer, **training),
         scenario=ScenarioConfig("train"),
