@@ -116,7 +116,8 @@ def labels_of(
 ) -> tuple[NDArray[np.integer] | None, int]:
     """Read classes as int64 [nodes], or 0/1 columns or lists as int8 [nodes, classes]; empty means missing (-1).
 
-    Words become their places in ``names``, which ascend, by default all words of this table.
+    Words become their places in ``names``, which ascend, by default all words of this table. Lists that are all empty
+    have no columns: [nodes, 0].
     """
     if isinstance(label, list):
         columns = [_classes(table, name, 2)[0] for name in label]
@@ -124,7 +125,7 @@ def labels_of(
     if not table.has(label):
         return None, 0
     if is_list(table.kind(label)):
-        bits = table.floats(label, None)
+        bits = table.floats(label, None, missing=MISSING)
         table.refuse(label, ~np.isin(bits, (MISSING, 0, 1)).all(axis=1), "a list of labels holds 0, 1 or -1 (missing)")
         return bits.astype(np.int8), bits.shape[1]
     words = label_words(table, label)

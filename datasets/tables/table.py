@@ -84,20 +84,28 @@ class UserTable:
         values: NDArray[np.float64] = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
         return values
 
-    def floats(self, name: str, width: int | None) -> NDArray[np.float32]:
-        """Return a numeric column [rows, 1] or a column of equally long lists [rows, width], all numbers finite."""
+    def floats(self, name: str, width: int | None, missing: float | None = None) -> NDArray[np.float32]:
+        """Return a numeric column [rows, 1] or a column of equally long lists [rows, width], all numbers finite.
+
+        ``missing`` stands for numbers and lists that are empty, which are refused without one.
+        """
         import pyarrow.compute
 
         column = self.column(name)
-        if is_list(column.type):
-            lengths = np.asarray(pyarrow.compute.list_value_length(column).fill_null(-1))
-            expected = int(lengths[0]) if width is None else width
-            wrong = lengths != expected
-            self.refuse(name, wrong, f"{lengths[wrong.argmax()]} values, but {expected} are expected in every row")
-            flat = column.flatten()
+        if not is_list(column.type):
+            values = self.doubles(name, column).astype(np.float32)[:, None]
         else:
-            expected, flat = 1, column
-        values = self.doubles(name, flat).astype(np.float32).reshape(self.rows, expected)
+            if missing is None:
+                self.refuse(name, np.asarray(column.is_null()), "is empty: every row needs a list of as many numbers")
+            lengths = np.asarray(pyarrow.compute.list_value_length(column).fill_null(0))
+            written = lengths > 0
+            expected = width if width is not None else int(lengths[written.argmax()])
+            wrong = (lengths != expected) & (written | (missing is None))
+            self.refuse(name, wrong, f"{lengths[wrong.argmax()]} values, but {expected} are expected in every row")
+            values = np.full((self.rows, expected), np.nan, dtype=np.float32)
+            values[written] = self.doubles(name, column.flatten()).reshape(int(written.sum()), expected)
+        if missing is not None:
+            values[np.isnan(values)] = missing
         self.refuse(name, ~np.isfinite(values).all(axis=1), "a number is NaN, infinite or empty: give a finite one")
         return values
 

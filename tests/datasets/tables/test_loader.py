@@ -176,11 +176,17 @@ def test_a_list_of_another_length_is_named(tmp_path: Path) -> None:
         load(tmp_path, nodes, EDGES, width=3)
     with pytest.raises(TableError, match=r"row 3, column 'x': a number is NaN"):
         load(tmp_path, changed(nodes, "x", 3, [None, 1.0]), EDGES)
+    with pytest.raises(TableError, match=r"row 1, column 'x': is empty: every row needs a list"):
+        load(tmp_path, changed(nodes, "x", 1, None), EDGES)
+    with pytest.raises(TableError, match=r"row 1, column 'x': 0 values, but 2 are expected"):
+        load(tmp_path, changed(nodes, "x", 1, []), EDGES)
 
 
 LABELS: list[tuple[Columns, dict[str, Any], str, int, list[Any]]] = [
     ({"label": ["b", None, "a"]}, {}, "multiclass", 2, [1, -1, 0]),
     ({"label": [[1, 0], [0, 0], [-1, -1]]}, {}, "multilabel", 2, [[1, 0], [0, 0], [-1, -1]]),
+    ({"label": [[1, 0], None, [None, 1]]}, {}, "multilabel", 2, [[1, 0], [-1, -1], [-1, 1]]),
+    ({"label": [None, [], [0, 1]]}, {}, "multilabel", 2, [[-1, -1], [-1, -1], [0, 1]]),
     ({"p": [1, 0, None], "q": [0, 0, 1]}, {"label": ["p", "q"]}, "multilabel", 2, [[1, 0], [0, 0], [-1, 1]]),
     ({"kind": [3, 1, 0]}, {"label": "kind"}, "multiclass", 4, [3, 1, 0]),
     ({}, {}, "none", 0, []),
