@@ -92,8 +92,8 @@ class AttentionKernel:
         grad = grad.contiguous().view(-1, *z.shape[1:])
         extension.gat_backward(
             direction.indptr, direction.indices, direction.bounds, direction.hubs, matrix.permutation,
-            matrix.forward.indptr, matrix.inverse, matrix.forward.bounds, *arrays(*saved[:4]), self.slope,
-            self._drawing, *arrays(*saved[4:], products, grad, *grads),
+            matrix.forward.indptr, matrix.inverse, matrix.forward.bounds, matrix.forward.hubs, *arrays(*saved[:4]),
+            self.slope, self._drawing, *arrays(*saved[4:], products, grad, *grads),
             direction.workers(z.shape[1] * z.shape[2]),
         )  # fmt: skip
         return grads

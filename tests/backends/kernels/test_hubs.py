@@ -6,15 +6,23 @@ import numpy as np
 import pytest
 import torch
 
-from backends.kernels import edge_softmax, gat, spmm
+from backends.kernels import edge_softmax, gat, sddmm, spmm
 from datasets.csr import Csr
 
 SOURCES = 200
+
+
+def inner_products(csr: Csr) -> None:
+    rows, sources = torch.ones(csr.shape[0], 8, 8, requires_grad=True), torch.ones(SOURCES, 8, 8)
+    sddmm(csr, rows, sources).sum().backward()
+
+
 CALLS = {
     "spmm": lambda csr: spmm(csr, torch.ones(SOURCES, 64)),
     "max": lambda csr: spmm(csr, torch.ones(SOURCES, 64), reduce="max"),
     "softmax": lambda csr: edge_softmax(csr, torch.ones(csr.nnz, 4)),
     "gat": lambda csr: gat(csr, torch.ones(SOURCES, 8, 8), torch.ones(SOURCES, 8), torch.ones(csr.shape[0], 8)),
+    "sddmm and its gradient": inner_products,
 }
 
 

@@ -231,19 +231,41 @@ inline void gathered_sum(const T* values, const I* at, int64_t count, int64_t he
     }
 }
 
-// grad_dst, the sum of each row's edges, and grad_edge: the scores' gradients brought back into the forward order.
+// The sum of edges [begin, end) of a row, into `to` [heads], and grad_edge: the scores' gradients brought back into the
+// forward order.
+template <class T, class I, int H>
+inline void gather_gradients(const GatGradient<T, I>& g, int64_t begin, int64_t end, int64_t heads, const T* edge_grad,
+                             T* to) {
+    gathered_sum<T, I, H>(edge_grad, g.inverse + begin, end - begin, heads, to);
+    for (int64_t e = begin; g.grad_edge != nullptr && e < end; ++e)
+        std::copy_n(edge_grad + int64_t(g.inverse[e]) * heads, heads, g.grad_edge + e * heads);
+}
+
+// grad_dst, the sum of each row's edges, and grad_edge.
 template <class T, class I, int H>
 void sum_edge_gradients(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& rows, const T* edge_grad,
                         int threads) {
     const int64_t heads = H == 0 ? t.heads : H;
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (int64_t chunk = 0; chunk < rows.chunks; ++chunk)
-        for (int64_t row = rows.bounds[chunk]; row < rows.bounds[chunk + 1]; ++row) {
-            const int64_t begin = g.by_row.indptr[row], end = g.by_row.indptr[row + 1];
-            gathered_sum<T, I, H>(edge_grad, g.inverse + begin, end - begin, heads, g.grad_dst + row * heads);
-            for (int64_t e = begin; g.grad_edge != nullptr && e < end; ++e)
-                std::copy_n(edge_grad + int64_t(g.inverse[e]) * heads, heads, g.grad_edge + e * heads);
+    const HubSegments<I> segments(g.by_row.indptr, rows);
+    const int64_t count = segments.count();
+    std::vector<T> partial(count * heads);
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp for schedule(dynamic, 1) nowait
+        for (int64_t chunk = 0; chunk < rows.chunks; ++chunk)
+            for (int64_t row = rows.bounds[chunk]; row < rows.bounds[chunk + 1]; ++row) {
+                const int64_t begin = g.by_row.indptr[row], end = g.by_row.indptr[row + 1];
+                if (end - begin <= kHubSegment)
+                    gather_gradients<T, I, H>(g, begin, end, heads, edge_grad, g.grad_dst + row * heads);
+            }
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t s = 0; s < count; ++s) {
+            const HubSegment segment = segments[s];
+            gather_gradients<T, I, H>(g, segment.begin, segment.end, heads, edge_grad, partial.data() + s * heads);
         }
+    }
+    for (int64_t hub = 0; hub < rows.hub_count; ++hub)
+        std::copy_n(segments.summed(partial, heads, hub), heads, g.grad_dst + segments.row(hub) * heads);
 }
 
 template <class T, class I, int H>
