@@ -137,10 +137,12 @@ def _run(groups: list[PlannedGroup], out: Path, wait: bool) -> int:
     from harness.store.writable import check_writable
     from harness.usage import UsageError
 
-    machine = machine_slug()
+    machine, cells = machine_slug(), [cell for group in groups for cell in group["cells"]]
+    records = [cell["path"].replace("{machine}", machine) for cell in cells]
+    states = [cell["config"]["scenario"]["save_state"] for cell in cells]
     try:
-        check_writable(out, [cell["path"].replace("{machine}", machine) for group in groups for cell in group["cells"]])
-        records = run_groups(groups, out, on_event=_print_event, wait=wait)
+        check_writable(out, records, states)
+        written = run_groups(groups, out, on_event=_print_event, wait=wait)
     except (Busy, UsageError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -150,7 +152,7 @@ def _run(groups: list[PlannedGroup], out: Path, wait: bool) -> int:
     except KeyboardInterrupt:
         print("interrupted: records so far are whole, the same command measures again", file=sys.stderr)
         return 1
-    return 0 if all(record["status"] in ("ok", "unsupported") for record in records) else 1
+    return 0 if all(record["status"] in ("ok", "unsupported") for record in written) else 1
 
 
 def _print_event(event: Event) -> None:

@@ -45,7 +45,7 @@ def run(plan: Plan) -> int:
     groups = plan.open_groups()
     failures: list[str] = []
     if groups:
-        check_writable(plan.results, record_paths(groups, plan.machine))
+        check_places(plan, groups)
         prepared, failures = prepare_graphs(groups, default_cache())
         ready = [group for group in groups if all(key in prepared for key in graph_keys(group))]
         for failure in failures:
@@ -102,9 +102,11 @@ def is_still_open(plan: Plan, planned: PlannedGroup) -> bool:
     return group.state(plan.config.retry)[0]
 
 
-def record_paths(groups: Iterable[Group], machine: str) -> list[str]:
-    """Paths of the records that groups will have, below the results folder."""
-    return [record_path(cell.config, cell.hash, machine, group.id) for group in groups for cell in group.cells]
+def check_places(plan: Plan, groups: Sequence[Group]) -> None:
+    """Raise UsageError unless all that groups will write can be written."""
+    cells = [(group.id, cell) for group in groups for cell in group.cells]
+    records = [record_path(cell.config, cell.hash, plan.machine, group) for group, cell in cells]
+    check_writable(plan.results, records, [cell.config.scenario.saved_state for _, cell in cells])
 
 
 def print_table(plan: Plan) -> None:

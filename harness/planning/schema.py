@@ -90,6 +90,11 @@ class ScenarioConfig:
         if not self.balance or set(self.balance) - set(BALANCED):
             raise ValueError(f"scenario.balance={self.balance} is not allowed: some of {', '.join(BALANCED)}")
 
+    @property
+    def saved_state(self) -> str | None:
+        """File of the parameters that the accuracy pass will write, or ``None``."""
+        return self.save_state if self.name == "train" and self.train_to_end else None
+
 
 @dataclass
 class MeasureConfig:

@@ -9,13 +9,15 @@ from datasets.prepare import DISK_FULL
 from harness.usage import UsageError
 
 
-def check_writable(results: Path, records: Iterable[str]) -> None:
-    """Raise UsageError unless records can be written at paths relative to ``results``, with their environments.
+def check_writable(results: Path, records: Iterable[str], states: Iterable[str | None]) -> None:
+    """Raise UsageError unless records can be written at paths relative to ``results``, and files of parameters.
 
     A folder that does not exist yet is tried where it would be made. Raises OSError for a full disk.
     """
+    folders = [results / "environments", *((results / path).parent for path in records)]
+    folders += [Path(path).parent for path in states if path is not None]
     places: dict[Path, Path] = {}
-    for folder in (results / "environments", *((results / path).parent for path in records)):
+    for folder in folders:
         places.setdefault(_existing(folder), folder)
     for place, folder in places.items():
         try:

@@ -48,6 +48,11 @@ def harness(tmp_path: Path) -> CommandLine:
         (["backend=agl,dgl"], ("backend",)),
         (["-m", "dataset=cora,corra"], ("dataset 'corra'",)),
         (["-m", *QUICK, "results=a,b"], ("results is a, b", "one value")),
+        (
+            ["-m", *QUICK, "seed=0,1", "scenario.save_state=best.npz"],
+            ("best.npz would be written by 2 cells", "${seed}"),
+        ),
+        ([*QUICK, "scenario.save_state=/proc/nowhere/best.npz"], ("/proc/nowhere is not writable",)),
         ([*QUICK, "+dataset.options.nodez=3"], ("'nodez'", "nodes")),
         (["dataset=reddit"], ("$HARNESS_DATA", "cache", "network", "fetch dataset=reddit")),
         ([*QUICK, "results=/proc/nowhere"], ("/proc/nowhere", "not writable")),
@@ -100,6 +105,14 @@ def test_a_run_writes_one_record_and_a_table_and_the_second_call_runs_nothing(ha
     second = harness(*QUICK)
     assert "nothing to run: all 1 groups are finished" in second.stdout and "first call" in second.stdout
     assert harness.records() == [record]
+
+
+def test_parameters_that_are_asked_for_later_are_written(harness: CommandLine) -> None:
+    harness(*QUICK)
+    saved = [*QUICK, "scenario.save_state=best.npz"]
+    harness(*saved)
+    assert (harness.home / "best.npz").is_file()
+    assert "nothing to run" in harness(*saved).stdout
 
 
 def test_a_sweep_runs_only_cells_without_a_record(harness: CommandLine) -> None:
