@@ -157,7 +157,7 @@ def test_records_of_other_data_do_not_finish_a_group(tmp_path: Path, cache_folde
 def test_a_file_of_parameters_is_written_by_one_cell() -> None:
     both = [[*DUMMY, f"seed={seed}"] for seed in (0, 1)]
     shared = [Composition(compose_one([*one, "scenario.save_state=best.npz"])) for one in both]
-    with pytest.raises(UsageError, match="best.npz would be written by 2 cells"):
+    with pytest.raises(UsageError, match=r"best\.npz would be written by 2 cells"):
         make_plan(shared, same_environment)
     own = [Composition(compose_one([*one, "scenario.save_state=best.${seed}.npz"])) for one in both]
     cells = [cell for group in make_plan(own, same_environment).groups for cell in group.cells]
