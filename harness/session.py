@@ -51,6 +51,7 @@ class Session:
         self.first_call: float | None = None
         self.extrapolated: float | None = None
         self.closed = True
+        self.told: Json | None = None
         self.loading = Clock()
 
     def start(self) -> None:
@@ -226,18 +227,25 @@ class Session:
 
         return self.scenario.accuracy(progress)
 
+    def facts(self) -> Json:
+        """Answer with facts and metrics of the calls so far."""
+        facts, metrics = self.scenario.facts(), self.scenario.metrics()
+        if self.scenario.now is not None:
+            facts["clock"] = "simulated"
+        else:
+            facts |= self._crowded(facts)
+        self.told = plain({"facts": facts, "metrics": metrics})
+        return self.told
+
     def finish(self, shared: Json | None = None, seconds: float | None = None) -> Json:
-        """Answer with facts, metrics, hit rates and limits; then close the engine.
+        """Answer with facts and what an epoch's seconds are for, metrics, hit rates and limits; then close the engine.
 
         ``shared`` are values that other cells of the group computed; the answer's ``shared`` adds those of this one.
         ``seconds`` is the cell's time of a timed call over all of its processes.
         """
         shared_values.adopt(shared or {})
-        facts, metrics, operands = self.scenario.facts(), self.scenario.metrics(), self._operands()
-        if self.scenario.now is not None:
-            facts["clock"] = "simulated"
-        else:
-            facts |= self._crowded(facts)
+        told = self.told or self.facts()
+        facts, metrics, operands = told["facts"], told["metrics"], self._operands()
         if self.config.measure.limits and seconds is not None and self.scenario.now is None and not self._cuda():
             facts |= self._parts(seconds)
         # Before the machine is measured: a change of the kernels that this takes must not make a peer's record stale.
