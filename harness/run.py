@@ -8,12 +8,12 @@ from datasets.paths import default_cache
 from harness.launcher.group import Busy, run_groups
 from harness.launcher.messages import PlannedGroup
 from harness.planning.compose import compose_arguments
-from harness.planning.graphs import DISK_FULL, PreparedGraph, graph_keys, plain_groups, prepare_graphs
+from harness.planning.graphs import PreparedGraph, graph_keys, plain_groups, prepare_graphs
 from harness.planning.identity import record_path
 from harness.planning.plan import Group, Plan, find_group_records, make_plan
 from harness.store.files import environment_of
 from harness.store.record import RecordError
-from harness.store.writable import check_writable
+from harness.store.writable import DISK_FULL, check_writable
 from harness.usage import FAILED, OK, USAGE, UsageError, complain
 
 BAD_STATUSES = ("oom", "timeout", "error", "incorrect", "interrupted")

@@ -13,9 +13,9 @@ from datasets.refusal import OrderRefused
 from harness.launcher.messages import PlannedCell, PlannedGroup
 from harness.planning.cells import Cell
 from harness.planning.plan import Group
+from harness.store.writable import DISK_FULL
 from harness.usage import UsageError
 
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_ERRORS = (*DISK_FULL, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
 DATA_ERRORS = (ValueError, KeyError, RuntimeError, ImportError, pickle.UnpicklingError, OSError, MemoryError)
 UNCHECKED = (TypeError, AttributeError, IndexError)  # of a value or a file that a loader or an order does not check

@@ -1,12 +1,14 @@
 """Folders for new files, tried before anything is measured: what cannot be written later would be lost."""
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from datasets.prepare import DISK_FULL
 from harness.usage import UsageError
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def check_writable(results: Path, records: Iterable[str], states: Iterable[str | None]) -> None:
