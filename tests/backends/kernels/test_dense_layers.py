@@ -149,6 +149,26 @@ def test_the_gradient_of_a_large_weight_is_summed_right_whatever_the_threads():
     torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("threads", [2, 8, 64])
+@pytest.mark.parametrize(("rows", "depth"), [(400, 1433), (1024, 602), (2708, 1433), (1 << 20, 128)])
+def test_all_threads_have_work(rows, depth, threads):
+    forward, backward = extension.dense_tasks(rows, depth, 64, threads)
+    assert forward >= min(threads, rows // 48)
+    assert backward >= min(threads, extension.dense_partials(rows, depth, 64) * (depth // 48))
+
+
+@pytest.mark.parametrize("rows", [300, 700, 1500])
+def test_any_number_of_threads_gives_the_same_bits_where_depth_is_shared(rows):
+    inputs, before, runs = drawn(1, (rows, 611), (611, 40), (40,), (rows, 90), (90, 40)), torch.get_num_threads(), []
+    for threads in (1, 2, 8):
+        torch.set_num_threads(threads)
+        two = gradients(lambda x, w, b, *pair: dense(x, w, b, relu=True, other=pair), inputs, torch.float32)[1]
+        scored = gradients(projection, [*inputs[:2], *(torch.ones(2, 20).double() for _ in range(2))], torch.float32)[1]
+        runs.append([*two, *scored])
+    torch.set_num_threads(before)
+    assert all(torch.equal(one, other) for run in runs[1:] for one, other in zip(runs[0], run, strict=True))
+
+
 def test_a_constant_input_gets_no_gradient_and_views_are_read_right():
     x, weight = drawn(2, (40, 90), (21, 30))
     weight.requires_grad_()

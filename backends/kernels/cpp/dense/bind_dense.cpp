@@ -78,8 +78,8 @@ void dense_backward(In<T> grad_y, Maybe<T> y, In<T> x, In<T> w, MaybeOut<T> grad
     const Side<T> side(task.input[0], task.chunks, x, w, grad_x, grad_w);
     std::optional<Side<T>> other;
     if (other_x) other.emplace(task.input[1], task.chunks, *other_x, *other_w, other_grad_x, *other_grad_w);
-    const Scratch<T> bias(task.chunks * pitch), block(threads * kernels::kRowBlock * pitch);
     if (att_src) task.scores = scores_of(*att_src, *att_dst);
+    const Scratch<T> bias(task.chunks * pitch), block(threads * kernels::scratch_size(task));
     const Scratch<T> score_sums(task.chunks * 2 * task.scores.heads * task.scores.width);
     task.scores.partial = score_sums.data();
     if (att_src) task.scores.grad_score[0] = grad_src->data(), task.scores.grad_score[1] = grad_dst->data();
@@ -107,10 +107,18 @@ int64_t dense_partials(int64_t rows, int64_t depth, int64_t columns) {
     return kernels::partials_of(rows, kernels::most_partials<float>(depth, columns));
 }
 
+// Into how many tasks the forward and the backward pass of float32 are cut.
+nb::tuple dense_tasks(int64_t rows, int64_t depth, int64_t columns, int threads) {
+    const int64_t blocks = (rows + kernels::kRowBlock - 1) / kernels::kRowBlock;
+    const int64_t share = kernels::blocks_of_a_task(blocks, threads), chunks = dense_partials(rows, depth, columns);
+    return nb::make_tuple((blocks + share - 1) / share, chunks * kernels::depth_slices(chunks, depth, threads));
+}
+
 }  // namespace
 
 void define_dense(nb::module_& m) {
     define<float>(m);
     define<double>(m);
     m.def("dense_partials", &dense_partials, "rows"_a, "depth"_a, "columns"_a);
+    m.def("dense_tasks", &dense_tasks, "rows"_a, "depth"_a, "columns"_a, "threads"_a);
 }
