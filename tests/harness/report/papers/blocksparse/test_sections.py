@@ -101,6 +101,15 @@ def test_models_stand_beside_one_process_and_beside_real_ranks(tmp_path: Path) -
     assert_pictured(results, "blocksparse_scale", text, ["1 Gbit/s, 1D, halo", "modelled speed-up"])
 
 
+def test_a_networks_curve_is_that_of_its_fastest_row(tmp_path: Path) -> None:
+    model = {"ranks": 8, "seconds": 0.1, "compute": 0.1, "exposed": 0.05, "rows": 1 << 20, "imbalance": 1.1}
+    for bounds, seconds in (("rows", 0.4), ("edges", 0.8)):
+        options = {"link": [1.25e8, 5e-5], "exchange": "halo", "replay": [8], "bounds": bounds}
+        facts = {"replay": [model]}
+        cell(tmp_path / "results", "blocksparse", seconds, "blocksparse_scale", backend=options, facts=facts)
+    assert "4 to 4 times, modelled" in page(tmp_path / "results", "blocksparse_scale")
+
+
 def test_orders_are_won_back_by_the_calls_that_they_make_faster(tmp_path: Path) -> None:
     results = tmp_path / "results"
     for order, seconds in (("none", 0.2), ("random", 0.4), ("metis", 0.1)):
