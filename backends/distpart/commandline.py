@@ -306,7 +306,7 @@ def _dispatch(parsed: Any) -> None:
     with _graph_of(parsed) as graph, step_progress() as progress:
         parts, count, method = read_assignment(graph, parsed.assignment)
         options = _dispatch_options(parsed, method)
-        forecast = Forecast.of(graph, options.memory, options.threads)
+        forecast = Forecast.of(graph, options.memory, options.threads, options.hops)
         print(
             f"forecast: {gibibytes(forecast.memory)} of memory at least, {gibibytes(forecast.disk)} on disk",
             file=sys.stderr,

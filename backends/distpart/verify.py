@@ -156,17 +156,17 @@ class _Check:
         graphs = [read_graph(self._file(other, GRAPH)) for other in range(len(self.nodes))]
         (first, last), (first_edge, last_edge) = _span(self.node_ends, part), _span(self.edge_ends, part)
         stored, count = graphs[part], last_edge - first_edge
-        ids, known = stored.ndata["_ID"], np.zeros(self.graph.total_nodes, dtype=bool)
+        ids, needed = stored.ndata["_ID"], [np.empty((3, 0), dtype=np.int64)]
+        known = np.zeros(self.graph.total_nodes, dtype=bool)
         known[first:last] = True
-        frontier = known.copy()
-        frontier[ids[stored.sources[:count]]] = True
-        needed = [np.empty((3, 0), dtype=np.int64)]
+        reached = self._beyond(known, ids[stored.sources[:count]])
         for _ in range(1, self.facts.get("halo_hops", 1)):
-            frontier, reached = frontier & ~known, known | frontier
-            needed.append(self._in_edges(frontier, graphs))
-            frontier, known = reached.copy(), reached
-            frontier[needed[-1][1]] = True
-        halo = np.flatnonzero(known | frontier)
+            if not reached.any():
+                break
+            known |= reached
+            needed.append(self._in_edges(reached, graphs))
+            reached = self._beyond(known, needed[-1][1])
+        halo = np.flatnonzero(known | reached)
         halo = halo[(halo < first) | (halo >= last)]
         self._require(np.array_equal(np.sort(ids[last - first :]), halo), part, "HALO nodes")
         numbers, sources, destinations = stored.edata["_ID"], ids[stored.sources], ids[stored.destinations]
@@ -174,6 +174,13 @@ class _Check:
         expected = np.concatenate(needed, axis=1)
         same = np.array_equal(far[:, np.argsort(far[0])], expected[:, np.argsort(expected[0])])
         self._require(same, part, "far edges, those to HALO nodes")
+
+    @staticmethod
+    def _beyond(known: NDArray[np.bool_], nodes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which nodes are among some and not known."""
+        reached = np.zeros_like(known)
+        reached[nodes] = True
+        return reached & ~known
 
     def _in_edges(self, wanted: NDArray[np.bool_], graphs: list[StoredGraph]) -> NDArray[np.int64]:
         """New ids, sources and destinations [3, edges] of the edges to some nodes, from the parts that own them."""

@@ -22,7 +22,10 @@ _GRAPH_NODE, _GRAPH_EDGE = 8 + 1 + 8 + 8, 8 + 8 + 8 + 1 + 8  # ids, flags, parts
 
 @dataclass(frozen=True)
 class Forecast:
-    """``nodes``: bytes of what is there for each node; ``piece``: edges per task; ``rows`` of attributes at a time."""
+    """``nodes``: bytes of what is there for each node, and of bits of edges; ``piece``: edges per task.
+
+    ``rows`` of attributes are read at a time.
+    """
 
     threads: int
     nodes: int
@@ -33,10 +36,12 @@ class Forecast:
     files: int
 
     @classmethod
-    def of(cls, graph: TypedGraph, memory: int, threads: int) -> "Forecast":
+    def of(cls, graph: TypedGraph, memory: int, threads: int, hops: int = 1) -> "Forecast":
         """Count bytes from sizes alone; each thread has its own piece and table of nodes: fewer are used if need be."""
         number = np.dtype(index_dtype(max(1, graph.total_nodes))).itemsize
         shared, own = graph.total_nodes * (4 + 2 * number), graph.total_nodes * (number + 9)
+        if hops > 1:
+            own += graph.total_nodes * 2 + graph.total_edges // 8  # nodes of a hop, and a bit for each far edge
         room = (memory - shared) // (own + _LEAST_PIECE * _BYTES_PER_EDGE)
         threads = max(1, min(threads, room))
         nodes = shared + threads * own
@@ -68,7 +73,7 @@ class Forecast:
 
     @property
     def disk(self) -> int:
-        """Bytes on disk, HALO nodes not counted, while the buckets are there."""
+        """Bytes on disk, without HALO nodes and the edges to them, while the buckets are there."""
         return self.buckets + self.files
 
 
