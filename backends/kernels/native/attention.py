@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from backends.kernels.buffers import empty, empty_like
-from backends.kernels.extension import arrays, extension, threads
+from backends.kernels.extension import arrays, extension, workers
 from backends.kernels.native.dropout import MaskArguments
 from backends.kernels.native.epilogue import bias_activation, bias_activation_in_place
 from backends.kernels.operand import Operand
@@ -120,7 +120,7 @@ class _Gat(torch.autograd.Function):
         *saved, row_max, row_sum, out = ctx.saved_tensors
         grad = grad.contiguous()
         products = empty_like(row_max)
-        extension.row_products(*arrays(out, grad, products), threads())
+        extension.row_products(*arrays(out, grad, products), workers(out.numel(), 1))
         edges = ctx.needs_input_grad[4]
         return None, *ctx.kernel.backward((*saved, row_max, row_sum), grad, products, edges)
 
