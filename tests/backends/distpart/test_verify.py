@@ -11,7 +11,7 @@ from backends.distpart.dispatch.job import DispatchJob, DispatchOptions
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.files.chunked import read_chunked, write_chunked
 from backends.distpart.partition_graph import partition_graph
-from backends.distpart.typed_graph import GraphError
+from backends.distpart.typed_graph import ArrayEdges, GraphError
 from backends.distpart.verify import verify
 from backends.kernels.extension import extension
 from datasets.partition.dgl_format import TensorRows, read_graph, read_tensors, write_graph, write_tensors
@@ -149,3 +149,16 @@ def test_trainers_are_compared(file, name, message, tmp_path):
     rewrite_tensor(tmp_path / "out" / "part1" / file, f"{name}/trainer_id", lambda ids: ids - 3)
     with pytest.raises(GraphError, match=f"part 1 is wrong: {message}"):
         verify(graph, tmp_path / "out" / "toy.json")
+
+
+def test_each_part_is_opened_once_and_each_relation_sorted_once(tmp_path, monkeypatch):
+    graph = stored_graph(2)
+    config = written(graph, tmp_path / "out")
+    opened, sorted_relations, original_ids = [], [], ArrayEdges.original_ids
+    monkeypatch.setattr("backends.distpart.verify.read_graph", lambda path: opened.append(path) or read_graph(path))
+    monkeypatch.setattr(
+        ArrayEdges, "original_ids", lambda self, rows: sorted_relations.append(self) or original_ids(self, rows)
+    )
+    verify(graph, config)
+    assert len(opened) == PARTS
+    assert len(sorted_relations) == len(graph.schema.relations)
