@@ -17,6 +17,7 @@ from harness.launcher.failure import CellFailed
 from harness.launcher.messages import Event, Opened, PlannedCell, TimedSample
 from harness.measure import control_group, environment, memory, shared_values
 from harness.measure.clock import Clock, PageFaults, cpu_seconds, page_faults
+from harness.measure.other_passes import unless_out_of_memory
 from harness.measure.sources import loaded_modules
 from harness.planning.schema import RunConfig, from_dict
 from harness.scenario import Scenario, scenario_class
@@ -277,7 +278,9 @@ class Session:
 
         accesses = self.config.measure.cache_accesses
         key = f"cache of {accesses} accesses: {shared_values.digest_of_operands(operands)}"
-        return dict(shared_values.get_or_compute(key, lambda: simulate(operands, accesses)))
+        return unless_out_of_memory(
+            lambda: dict(shared_values.get_or_compute(key, lambda: simulate(operands, accesses)))
+        )
 
     def _limits(self, facts: Json, operands: Sequence[Json], seconds: float | None) -> Json | None:
         """Compare the time of a call with this machine's ceilings, measured now, while no other cell runs."""
@@ -288,8 +291,8 @@ class Session:
 
         machine = self._machine()
         whole = seconds * (self.extrapolated or 1.0)
-        floor = getattr(self.scenario, "dense_floor", None)
-        return limits(facts, whole, machine, operands, floor() if floor else None) or None
+        floor = getattr(self.scenario, "dense_floor", lambda: None)
+        return limits(facts, whole, machine, operands, floor) or None
 
     def _machine(self) -> "Machine":
         """What computes the calls: the processor, or the GPU of ``device``."""
@@ -310,8 +313,15 @@ class Session:
     def _parts(self, seconds: float) -> Json:
         """What the seconds of a timed call are for, and its calls of torch, for scenarios that know."""
         parts_of = getattr(self.scenario, "parts", None)
-        parts = None if parts_of is None or seconds > PROFILED else parts_of(seconds)
-        return {} if parts is None else {"parts": parts.seconds, "torch_calls": parts.calls}
+        if parts_of is None or seconds > PROFILED:
+            return {}
+
+        def profiled() -> Json:
+            parts = parts_of(seconds)
+            return {} if parts is None else {"parts": parts.seconds, "torch_calls": parts.calls}
+
+        facts = unless_out_of_memory(profiled)
+        return {} if "status" in facts else facts
 
     def _cuda(self) -> Any:
         torch = sys.modules.get("torch")

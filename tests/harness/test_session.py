@@ -139,3 +139,17 @@ def test_code_that_measures_the_machine_is_not_told_as_code_that_ran(tmp_path, m
     opened.finish()
     modules = [event["modules"] for event in events if event["event"] == "modules"][-1]
     assert "backends.reference.backend" in modules and measuring.__name__ not in modules
+
+
+def test_hit_rates_that_memory_does_not_hold_are_left_out_and_limits_are_not(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise MemoryError("too many edges")
+
+    monkeypatch.setattr("harness.measure.cache.simulate", refuse)
+    monkeypatch.setattr("harness.measure.limits.limits", lambda *_: {"flops": 1})
+    opened = session(tmp_path, cache="simulate")
+    opened.open()
+    monkeypatch.setattr(opened.scenario, "parts", refuse)
+    answer = opened.finish(seconds=0.01)
+    assert answer["cache"] == {"status": "not measured, out of memory: too many edges"}
+    assert answer["limits"] == {"flops": 1} and "parts" not in answer["facts"]
