@@ -82,7 +82,8 @@ def _compared(
     floor: Floor,
 ) -> Json:
     matrices = {str(operand["name"]): operand["csr"] for operand in operands}
-    products = [_product(spmm, matrices.get(str(spmm.get("name"))), machine) for spmm in facts.get("spmm", ())]
+    wide = [spmm for spmm in facts.get("spmm", ()) if spmm["width"]]  # features without a column are no work
+    products = [_product(spmm, matrices.get(str(spmm.get("name"))), machine) for spmm in wide]
     if not products or seconds <= 0:
         return {}
     dense = floor()

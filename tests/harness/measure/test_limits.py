@@ -117,6 +117,15 @@ def test_a_time_twice_as_long_is_half_as_close(fixed):
         assert one[key] == pytest.approx(2 * two[key])
 
 
+def test_products_without_columns_count_nothing(fixed):
+    narrow = FACTS["spmm"][0] | {"name": "empty", "width": 0}
+    assert limits({"spmm": [narrow]}, 0.01, Cpu(1)) == {}
+    answers = [
+        limits({"spmm": spmms}, 0.01, Cpu(1), [operand(1000)]) for spmms in (FACTS["spmm"], [narrow, *FACTS["spmm"]])
+    ]
+    assert answers[0]["bytes_worst"] == answers[1]["bytes_worst"] > 0
+
+
 def test_without_an_spmm_there_are_no_limits():
     assert limits({"spmm": []}, 1.0, Cpu(2)) == {}
     assert limits({}, 1.0, Cpu(2)) == {}
