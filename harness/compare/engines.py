@@ -24,7 +24,8 @@ Judgement = tuple[Factor | None, str, str]
 def compare_engines(results: Path, a: str, b: str, threshold: float, left_out: LeftOut | None = None) -> list[Verdict]:
     """Compare two engines, named as the tables name them, wherever they were measured in the same group.
 
-    Of several protocols the newest counts under which a table holds both. Raises RecordError where no table holds both, with the names that are most like theirs.
+    Of several protocols the newest counts under which a table holds both. Raises RecordError where no table does, with
+    the names that are most like theirs.
     """
     records = list(find_records(results, left_out))
     environments = {record["environment"]: environment_of(results, record["environment"]) for _, record in records}
