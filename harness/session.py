@@ -52,7 +52,7 @@ class Session:
         self.first_call: float | None = None
         self.extrapolated: float | None = None
         self.closed = True
-        self.told: Json | None = None
+        self.facts_answer: Json | None = None
         self.loading = Clock()
 
     def start(self) -> None:
@@ -235,8 +235,8 @@ class Session:
             facts["clock"] = "simulated"
         else:
             facts |= self._crowded(facts)
-        self.told = plain({"facts": facts, "metrics": metrics})
-        return self.told
+        self.facts_answer = plain({"facts": facts, "metrics": metrics})
+        return self.facts_answer
 
     def finish(self, shared: Json | None = None, seconds: float | None = None) -> Json:
         """Answer with facts and what an epoch's seconds are for, metrics, hit rates and limits; then close the engine.
@@ -245,8 +245,8 @@ class Session:
         ``seconds`` is the cell's time of a timed call over all of its processes.
         """
         shared_values.adopt(shared or {})
-        told = self.told or self.facts()
-        facts, metrics, operands = told["facts"], told["metrics"], self._operands()
+        known = self.facts_answer or self.facts()
+        facts, metrics, operands = known["facts"], known["metrics"], self._operands()
         if self.config.measure.limits and seconds is not None and self.scenario.now is None and not self._cuda():
             facts |= self._parts(seconds)
         # Before the machine is measured: a change of the kernels that this takes must not make a peer's record stale.
