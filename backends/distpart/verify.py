@@ -14,7 +14,7 @@ from backends.distpart.dispatch.metadata import part_folder
 from backends.distpart.dispatch.part import EDGE_FEATURES, GRAPH, NODE_FEATURES, ORIGINAL_EDGES, ORIGINAL_NODES
 from backends.distpart.files.columns import mapped
 from backends.distpart.partition_graph import TRAINER
-from backends.distpart.typed_graph import GraphError, TypedGraph
+from backends.distpart.typed_graph import GraphError, TypedGraph, rows_at_once
 from datasets.features import SparseFeatures
 from datasets.partition.description import read_description
 from datasets.partition.dgl_format import StoredGraph, read_graph, read_tensors
@@ -272,13 +272,20 @@ class _Check:
                 for name, array in arrays.items():
                     written = stored[f"{kind}/{name}"]
                     self._require(len(written) == len(rows), part, f"number of rows of {kind}/{name}")
-                    for start in range(0, len(rows), _PIECE):
-                        piece = np.asarray(rows[start : start + _PIECE])
-                        order = np.argsort(piece, kind="stable")  # files are read in the order of their rows
-                        expected = array[piece[order]]
-                        expected = expected.dense() if isinstance(expected, SparseFeatures) else expected
-                        same = np.array_equal(written[start : start + _PIECE][order], expected)
-                        self._require(same, part, f"rows of {kind}/{name}")
+                    self._require(self._are_rows(written, rows, array), part, f"rows of {kind}/{name}")
+
+    @staticmethod
+    def _are_rows(written: NDArray[Any], rows: NDArray[np.int64], array: Any) -> bool:
+        """Whether what was written are some rows of an attribute, of which a piece at a time is compared."""
+        length = rows_at_once(array)
+        for start in range(0, len(rows), length):
+            piece = np.asarray(rows[start : start + length])
+            order = np.argsort(piece, kind="stable")  # files are read in the order of their rows
+            expected = array[piece[order]]
+            expected = expected.dense() if isinstance(expected, SparseFeatures) else expected
+            if not np.array_equal(written[start : start + length][order], expected):
+                return False
+        return True
 
     @cached_property
     def has_trainers(self) -> bool:
