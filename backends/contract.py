@@ -44,7 +44,7 @@ class Trainer(Protocol):
         ...
 
     def epoch(self, index: int, clock: Clock) -> float:
-        """Train one epoch and return its mean loss; phases load, vectorize, forward, backward, step, comm."""
+        """Train one epoch; its mean loss over all targets; phases load, vectorize, forward, backward, step, comm."""
         ...
 
     def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:

@@ -100,6 +100,10 @@ class BackendConfig:
         """Whether all workers of the engine take each step together, so that epochs repeat."""
         return True
 
+    def seed_of_epoch(self, seed: int, epoch: int) -> int:
+        """The seed of the edges that an epoch draws, where the engine draws the definition's: the same ones in each."""
+        return seed
+
     def on(self, switch: str) -> bool:
         """Whether a resolved switch is on."""
         value = getattr(self, switch)

@@ -12,6 +12,7 @@ from datasets.options import OptionError, unknown_name
 LAYOUTS = ("auto", "dense", "sparse")
 SPARSE_SHARE = 0.1  # of entries set, below which features are stored sparse
 SPARSE_WIDTH = 64  # columns from which on that pays
+ENTRIES_AT_ONCE = 1 << 22  # that are compared to find those of a column
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +67,11 @@ class SparseFeatures:
 
     def column(self, number: int) -> NDArray[np.float32]:
         """One column of all nodes, float32 [nodes]."""
-        out = np.zeros(len(self), dtype=np.float32)
-        places = np.flatnonzero(self.csr.indices == number)
-        out[self.csr.destinations[places]] = self.values[places]
+        out, indptr = np.zeros(len(self), dtype=np.float32), self.csr.indptr
+        for start in range(0, self.csr.nnz, ENTRIES_AT_ONCE):
+            places = start + np.flatnonzero(self.csr.indices[start : start + ENTRIES_AT_ONCE] == number)
+            rows = np.searchsorted(indptr, places.astype(indptr.dtype), side="right") - 1
+            out[rows] = self.values[places]
         return out
 
     def dense(self) -> NDArray[np.float32]:

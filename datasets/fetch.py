@@ -6,6 +6,7 @@ import shutil
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPException, HTTPMessage
@@ -19,6 +20,7 @@ from datasets.paths import dataset_folder
 Progress = Callable[[str, int, int | None], None]
 BLOCK = 1 << 20
 ATTEMPTS = 3
+DAMAGED = (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError)  # the last for unknown compression or a password
 
 
 class FetchError(RuntimeError):
@@ -156,7 +158,9 @@ def unpack(archive: Path, folder: Path, needs: Iterable[str]) -> None:
                         f"delete it and run the same command again, or check the mirror"
                     )
                 _extract(zipped, members[0], folder / need)
-    except (zipfile.BadZipFile, EOFError) as error:
+    except FetchError:
+        raise
+    except DAMAGED as error:
         archive.unlink()
         raise FetchError(
             f"{archive} is no complete zip file ({error}): it is deleted; run the same command again"

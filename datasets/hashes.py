@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,17 @@ def file_sha256(path: Path) -> str:
     """Hash the bytes of one file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def stored_sha256(path: Path) -> str:
+    """Hash the bytes of one file, once in a process unless its size or modification time changes."""
+    stat = path.stat()
+    return _stamped_sha256(path.absolute(), stat.st_size, stat.st_mtime_ns)
+
+
+@cache
+def _stamped_sha256(path: Path, _size: int, _modified: int) -> str:
+    return file_sha256(path)
 
 
 def combined_sha256(hashes: Mapping[str, str], options: Mapping[str, Any] | None = None) -> str:

@@ -57,18 +57,19 @@ def prepare_graph(dataset: Choice, order: Choice, cache: Path) -> tuple[Path, Ph
     for _ in range(ATTEMPTS):
         folder = prepared_graph(dataset, order, cache) or _write_graph(dataset, order, cache)
         if use(folder):
-            return folder, _phases(folder)
+            _read(folder / STRUCTURE)
+            return folder, _read(folder / PHASES)
     raise OSError(errno.EBUSY, f"another process removed the prepared graph {ATTEMPTS} times", str(folder))
 
 
-def _phases(folder: Path) -> Phases:
-    """Seconds of ``parse`` and ``order`` of a prepared graph; raises ValueError for what a lost disk or power left."""
+def _read(path: Path) -> dict[str, Any]:
+    """The content of a file of a prepared graph; raises ValueError for what a lost disk or power left."""
     try:
-        phases: Phases = json.loads((folder / PHASES).read_text())
+        content: dict[str, Any] = json.loads(path.read_text())
     except (ValueError, FileNotFoundError) as error:
-        advice = f"delete {folder} and run the same command again"
-        raise ValueError(f"{folder / PHASES} of a prepared graph is absent or damaged ({error}): {advice}") from error
-    return phases
+        advice = f"delete {path.parent} and run the same command again"
+        raise ValueError(f"{path} of a prepared graph is absent or damaged ({error}): {advice}") from error
+    return content
 
 
 def _write_graph(dataset: Choice, order: Choice, cache: Path) -> Path:

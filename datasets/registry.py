@@ -23,7 +23,8 @@ class Entry:
 
     ``needs`` are the published files, ``also`` other layouts of the same graph that the loader reads. ``options`` maps
     the allowed options to their defaults. ``kind`` is ``real``, ``synthetic`` or ``user``; loaders of the last two
-    check their options themselves.
+    check their options themselves. ``identity`` is the ``module:function`` that adds to the options of a user's data
+    what tells its content from other content at the same path.
     """
 
     loader: str
@@ -33,6 +34,7 @@ class Entry:
     also: tuple[tuple[str, ...], ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     kind: str = "real"
+    identity: str = ""
 
 
 def _planetoid(name: str, title: str) -> Entry:
@@ -61,6 +63,11 @@ def _structure(title: str, file: str) -> Entry:
 def _lookalike(of: str) -> Entry:
     title = f"synthetic, with the published counts of {of}"
     return Entry("datasets.synthetic.lookalike.loader:load", "lookalike", title, kind="synthetic")
+
+
+def _user(name: str, title: str) -> Entry:
+    identity = f"datasets.{name}.identity:identified"
+    return Entry(f"datasets.{name}.loader:load", name, title, kind="user", identity=identity)
 
 
 _PPI_FILES = tuple(
@@ -107,10 +114,8 @@ DATASETS: dict[str, Entry] = {
     "cnr_2000": _structure("web crawl of cnr.it, directed, structure only", "cnr-2000.npz"),
     "ego_twitter": _structure("circles of Twitter, both directions, structure only", "ego-twitter.npz"),
     "cit_hep_ph": _structure("citations in high energy physics, directed, structure only", "cit-hep-ph.npz"),
-    "tables": Entry("datasets.tables.loader:load", "tables", "your own node and edge tables", kind="user"),
-    "partition": Entry(
-        "datasets.partition.loader:load", "partition", "parts written for DGL, in their order", kind="user"
-    ),
+    "tables": _user("tables", "your own node and edge tables"),
+    "partition": _user("partition", "parts written for DGL, in their order"),
     "uug": Entry("datasets.synthetic.uug:load", "uug", "synthetic, industrial user-user graph", kind="synthetic"),
     "mesh": Entry(
         "datasets.synthetic.mesh:load", "mesh", "synthetic, road-like grid, structure only", kind="synthetic"
@@ -149,6 +154,15 @@ def _plugin_entry(plugin: Plugin) -> Entry:
         raise plugin.error("is neither a datasets.registry.Entry nor a loader")
     title = (loaded.__doc__ or plugin.target).strip().partition("\n")[0].rstrip(".")
     return Entry(plugin.target, plugin.name, title, kind="synthetic")
+
+
+def identified_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Add to the options of a user's data set what identifies its content; those of others stay.
+
+    Raises ValueError where the content is not what the options say.
+    """
+    identity = DATASETS[name].identity if name in DATASETS else ""
+    return dict(_imported(identity)(options, dataset_names())) if identity else dict(options)
 
 
 def load_dataset(name: str, options: Mapping[str, Any], cache: Path, progress: Progress | None = None) -> "Graph":
@@ -259,5 +273,9 @@ def _read(name: str, entry: Entry, files: Mapping[str, Path], options: Mapping[s
 
 
 def _loader(entry: Entry) -> Any:
-    module, _, function = entry.loader.partition(":")
+    return _imported(entry.loader)
+
+
+def _imported(target: str) -> Any:
+    module, _, function = target.partition(":")
     return getattr(importlib.import_module(module), function)

@@ -1,33 +1,31 @@
 """The command line: ``python -m harness`` measures, ``python -m harness <command>`` reads or writes records."""
 
 import importlib
-import os
 import sys
 from pkgutil import iter_modules
 
 from datasets.plugins import PluginError
 from harness import commands
+from harness.terminal.streams import readers_may_leave
 
 
 def main() -> int:
     """Run the command line and return the exit code: 1 where a file cannot be read or written.
 
-    A closed pipe on stdout (``| head``) is no failure.
+    A reader of stdout or stderr that leaves (``| head``) changes neither the code nor what is measured.
     """
-    try:
-        code = dispatch(sys.argv[1:])
-        sys.stdout.flush()
-    except PluginError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        what = f"{error.filename or 'a file'} cannot be read or written ({error.strerror or error})"
-        print(f"error: {what}: name another folder, or make room on its disk", file=sys.stderr)
-        return 1
-    return code
+    with readers_may_leave():
+        try:
+            code = dispatch(sys.argv[1:])
+            sys.stdout.flush()
+        except PluginError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
+        except OSError as error:
+            what = f"{error.filename or 'a file'} cannot be read or written ({error.strerror or error})"
+            print(f"error: {what}: name another folder, or make room on its disk", file=sys.stderr)
+            return 1
+        return code
 
 
 def dispatch(arguments: list[str]) -> int:

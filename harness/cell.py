@@ -69,6 +69,8 @@ def _serve(requests: TextIO, tell: Callable[[Event], None]) -> None:
     session = Session(first["cell"], tell)
     try:
         session.start()
+        if reason := session.config.backend.missing(session.config.trains_no_mini_batches):
+            raise CellFailed("not_installed", reason)
         tell({"event": "answer"})
         for line in requests:
             request = json.loads(line)
@@ -92,7 +94,7 @@ def _limit_memory(config: CellConfig) -> None:
         from harness.measure import memory
 
         gib = config["launcher"]["memory_limit_gib"]
-        memory.limit_data(int(gib * 2**30 if gib else CPU_MEMORY_SHARE * memory.total()))
+        memory.limit_data(int(CPU_MEMORY_SHARE * memory.total() if gib is None else gib * 2**30))
 
 
 def main(arguments: list[str]) -> int:
@@ -104,7 +106,6 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     try:
         groups = planned_groups(options.plan)
-        options.out.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError, KeyError, TypeError) as error:
         print(f"{options.plan}: {error}; write it with `python -m harness plan --out DIR --with-data`", file=sys.stderr)
         return 2
@@ -129,20 +130,29 @@ def planned_groups(plan: Path) -> list[PlannedGroup]:
 
 
 def _run(groups: list[PlannedGroup], out: Path, wait: bool) -> int:
+    # Not imported above: a measured process needs no msgspec.
     from harness.launcher.group import run_groups
+    from harness.store.files import machine_slug
+    from harness.store.record import RecordError
+    from harness.store.writable import check_writable
+    from harness.usage import UsageError
 
+    machine, cells = machine_slug(), [cell for group in groups for cell in group["cells"]]
+    records = [cell["path"].replace("{machine}", machine) for cell in cells]
+    states = [cell["config"]["scenario"]["save_state"] for cell in cells]
     try:
-        records = run_groups(groups, out, on_event=_print_event, wait=wait)
-    except Busy as busy:
-        print(busy, file=sys.stderr)
+        check_writable(out, records, states)
+        written = run_groups(groups, out, on_event=_print_event, wait=wait)
+    except (Busy, UsageError) as error:
+        print(error, file=sys.stderr)
         return 2
-    except OSError as error:
+    except (OSError, RecordError) as error:
         print(f"a record could not be written ({error}); those written before are whole", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted: records so far are whole, the same command measures again", file=sys.stderr)
         return 1
-    return 0 if all(record["status"] in ("ok", "unsupported") for record in records) else 1
+    return 0 if all(record["status"] in ("ok", "unsupported") for record in written) else 1
 
 
 def _print_event(event: Event) -> None:
@@ -159,4 +169,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
         child(*map(int, sys.argv[2:5]))
     else:
-        sys.exit(main(sys.argv[1:]))
+        from harness.terminal.streams import readers_may_leave
+
+        with readers_may_leave():
+            sys.exit(main(sys.argv[1:]))

@@ -1,19 +1,19 @@
 """A run: compose, plan, prepare the graphs, measure the groups, print the table, return the exit code."""
 
-import tempfile
 from collections.abc import Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from datasets.paths import default_cache
 from harness.launcher.group import Busy, run_groups
 from harness.launcher.messages import PlannedGroup
 from harness.planning.compose import compose_arguments
-from harness.planning.graphs import DISK_FULL, PreparedGraph, graph_keys, plain_groups, prepare_graphs
+from harness.planning.graphs import PreparedGraph, graph_keys, plain_groups, prepare_graphs
+from harness.planning.identity import record_path
 from harness.planning.plan import Group, Plan, find_group_records, make_plan
 from harness.store.files import environment_of
 from harness.store.record import RecordError
+from harness.store.writable import DISK_FULL, check_writable
 from harness.usage import FAILED, OK, USAGE, UsageError, complain
 
 BAD_STATUSES = ("oom", "timeout", "error", "incorrect", "interrupted")
@@ -26,8 +26,6 @@ def main(arguments: list[str]) -> int:
         return run(make_plan(compositions)) if compositions else OK
     except (UsageError, Busy, RecordError) as error:
         return complain(error, USAGE)
-    except BrokenPipeError:
-        raise
     except OSError as error:
         where = f" at {error.filename}" if error.filename else ""
         remedy = "make room (python -m harness clean)" if error.errno in DISK_FULL else "mend that"
@@ -44,10 +42,10 @@ def run(plan: Plan) -> int:
 
         print_plan(plan)
         return OK
-    check_writable(plan.results)
     groups = plan.open_groups()
     failures: list[str] = []
     if groups:
+        check_places(plan, groups)
         prepared, failures = prepare_graphs(groups, default_cache())
         ready = [group for group in groups if all(key in prepared for key in graph_keys(group))]
         for failure in failures:
@@ -104,16 +102,11 @@ def is_still_open(plan: Plan, planned: PlannedGroup) -> bool:
     return group.state(plan.config.retry)[0]
 
 
-def check_writable(results: Path) -> None:
-    """Raise UsageError unless files can be written below the results folder."""
-    try:
-        results.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=results):
-            pass
-    except OSError as error:
-        if error.errno in DISK_FULL:
-            raise
-        raise UsageError(f"results={results} is not writable ({error.strerror}): give another folder") from error
+def check_places(plan: Plan, groups: Sequence[Group]) -> None:
+    """Raise UsageError unless all that groups will write can be written."""
+    cells = [(group.id, cell) for group in groups for cell in group.cells]
+    records = [record_path(cell.config, cell.hash, plan.machine, group) for group, cell in cells]
+    check_writable(plan.results, records, [cell.config.scenario.saved_state for _, cell in cells])
 
 
 def print_table(plan: Plan) -> None:

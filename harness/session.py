@@ -17,6 +17,7 @@ from harness.launcher.failure import CellFailed
 from harness.launcher.messages import Event, Opened, PlannedCell, TimedSample
 from harness.measure import control_group, environment, memory, shared_values
 from harness.measure.clock import Clock, PageFaults, cpu_seconds, page_faults
+from harness.measure.other_passes import unless_out_of_memory
 from harness.measure.sources import loaded_modules
 from harness.planning.schema import RunConfig, from_dict
 from harness.scenario import Scenario, scenario_class
@@ -51,6 +52,7 @@ class Session:
         self.first_call: float | None = None
         self.extrapolated: float | None = None
         self.closed = True
+        self.facts_answer: Json | None = None
         self.loading = Clock()
 
     def start(self) -> None:
@@ -226,18 +228,25 @@ class Session:
 
         return self.scenario.accuracy(progress)
 
+    def facts(self) -> Json:
+        """Answer with facts and metrics of the calls so far."""
+        facts, metrics = self.scenario.facts(), self.scenario.metrics()
+        if self.scenario.now is not None:
+            facts["clock"] = "simulated"
+        else:
+            facts |= self._crowded(facts)
+        self.facts_answer = plain({"facts": facts, "metrics": metrics})
+        return self.facts_answer
+
     def finish(self, shared: Json | None = None, seconds: float | None = None) -> Json:
-        """Answer with facts, metrics, hit rates and limits; then close the engine.
+        """Answer with facts and what an epoch's seconds are for, metrics, hit rates and limits; then close the engine.
 
         ``shared`` are values that other cells of the group computed; the answer's ``shared`` adds those of this one.
         ``seconds`` is the cell's time of a timed call over all of its processes.
         """
         shared_values.adopt(shared or {})
-        facts, metrics, operands = self.scenario.facts(), self.scenario.metrics(), self._operands()
-        if self.scenario.now is not None:
-            facts["clock"] = "simulated"
-        else:
-            facts |= self._crowded(facts)
+        known = self.facts_answer or self.facts()
+        facts, metrics, operands = known["facts"], known["metrics"], self._operands()
         if self.config.measure.limits and seconds is not None and self.scenario.now is None and not self._cuda():
             facts |= self._parts(seconds)
         # Before the machine is measured: a change of the kernels that this takes must not make a peer's record stale.
@@ -269,7 +278,9 @@ class Session:
 
         accesses = self.config.measure.cache_accesses
         key = f"cache of {accesses} accesses: {shared_values.digest_of_operands(operands)}"
-        return dict(shared_values.get_or_compute(key, lambda: simulate(operands, accesses)))
+        return unless_out_of_memory(
+            lambda: dict(shared_values.get_or_compute(key, lambda: simulate(operands, accesses)))
+        )
 
     def _limits(self, facts: Json, operands: Sequence[Json], seconds: float | None) -> Json | None:
         """Compare the time of a call with this machine's ceilings, measured now, while no other cell runs."""
@@ -280,8 +291,8 @@ class Session:
 
         machine = self._machine()
         whole = seconds * (self.extrapolated or 1.0)
-        floor = getattr(self.scenario, "dense_floor", None)
-        return limits(facts, whole, machine, operands, floor() if floor else None) or None
+        floor = getattr(self.scenario, "dense_floor", lambda: None)
+        return limits(facts, whole, machine, operands, floor) or None
 
     def _machine(self) -> "Machine":
         """What computes the calls: the processor, or the GPU of ``device``."""
@@ -294,15 +305,23 @@ class Session:
         return Gpu(self.config.device)
 
     def _crowded(self, facts: Json) -> Json:
-        """The cores as ``oversubscribed``, where more threads or ranks than they are share them."""
-        asked = max(self.config.threads, len(facts.get("ranks", {}).get("edges", ())))
+        """The cores as ``oversubscribed``, where more threads, ranks or workers than they are share them."""
+        processes = facts.get("ranks", {}).get("edges", ()), facts.get("workers", ())
+        asked = max(self.config.threads, *(len(each) for each in processes if isinstance(each, Sequence)))
         return {"oversubscribed": self.cores} if asked > self.cores and not self._cuda() else {}
 
     def _parts(self, seconds: float) -> Json:
         """What the seconds of a timed call are for, and its calls of torch, for scenarios that know."""
         parts_of = getattr(self.scenario, "parts", None)
-        parts = None if parts_of is None or seconds > PROFILED else parts_of(seconds)
-        return {} if parts is None else {"parts": parts.seconds, "torch_calls": parts.calls}
+        if parts_of is None or seconds > PROFILED:
+            return {}
+
+        def profiled() -> Json:
+            parts = parts_of(seconds)
+            return {} if parts is None else {"parts": parts.seconds, "torch_calls": parts.calls}
+
+        facts = unless_out_of_memory(profiled)
+        return {} if "status" in facts else facts
 
     def _cuda(self) -> Any:
         torch = sys.modules.get("torch")

@@ -94,6 +94,7 @@ class AglConfig(BackendConfig):
     }
     predictions: ClassVar[dict[str, str]] = {"speedup": "backends.agl.train.curve:speedup_rows"}
     base: ClassVar[dict[str, Any]] = dict.fromkeys(("pruning", "partition", "pipeline", "sparse"), "false")
+    lowers_workers = False  # to the number of targets: the gate's graphs have few
 
     def __post_init__(self) -> None:
         """Raise ValueError for a value that is not allowed."""
@@ -137,13 +138,25 @@ class AglConfig(BackendConfig):
             raise ValueError(f"backend.workers={self.workers} needs a backend.strategy: one of {others}")
 
     def for_parity_gate(self) -> "AglConfig":
-        """The configuration for the parity gate: uniform sampling, one sample per node, no filter."""
-        return replace(self, sampler="", scope="node", filter=None)
+        """The configuration for the gate: uniform sampling, one sample per node, no filter, a target per worker."""
+        gate = replace(self, sampler="", scope="node", filter=None)
+        gate.lowers_workers = True
+        return gate
+
+    def for_targets(self, targets: int) -> "AglConfig":
+        """The configuration to train so many targets; raises ValueError for more workers, which the gate lowers."""
+        if self.workers > targets and not self.lowers_workers:
+            raise ValueError(f"backend.workers={self.workers} is more than the {targets} targets to train: lower it")
+        return replace(self, workers=max(1, min(self.workers, targets)))
 
     @property
     def takes_planned_batches(self) -> bool:
         """Not from shards, which are shuffled whole, and not on several workers, each with targets of its own."""
         return self.source == "graph" and self.workers == 1
+
+    def seed_of_epoch(self, seed: int, epoch: int) -> int:
+        """With ``resample`` each epoch draws anew."""
+        return seed + epoch if self.resample else seed
 
     @property
     def steps_together(self) -> bool:

@@ -21,7 +21,8 @@ class TrainedModel:
     """A model, its parameters, and what inference must repeat: sampling, filter, columns of the tables.
 
     ``strategy`` is ``None`` for a file that GraphTrainer did not write. ``weighted`` says whether the edges of the
-    training had weights, ``None`` where the file does not.
+    training had weights, ``None`` where the file does not. ``trained_by`` is the strategy of the training where
+    inference reads all in-edges.
     """
 
     spec: ModelSpec
@@ -30,6 +31,7 @@ class TrainedModel:
     filtering: str | None = None
     tables: dict[str, Any] = field(default_factory=dict)
     weighted: bool | None = None
+    trained_by: SamplingStrategy | None = None
 
 
 def save_model(path: Path, model: TrainedModel) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from backends.agl.flat.filters import FilterError, edge_columns, edge_mask
+from backends.agl.flat.filters import EdgeFilter, FilterError, edge_columns
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.vectorize import EdgeValues, LayerBuilder, matrices
 from backends.base.layered import LayerMatrix
@@ -46,7 +46,7 @@ class SampledGraph:
                 self.weight = -column if strategy.reverse else column
             self.values = EdgeValues.of(graph, builder)
             if filtering:
-                self._filter(np.flatnonzero(edge_mask(graph, filtering, 0, graph.csr.nnz)))
+                self._filter(np.flatnonzero(EdgeFilter(graph, filtering).mask(0, graph.csr.nnz)))
         except FilterError as error:
             raise Unsupported(str(error)) from error
         self.sampled_by: Weights | SummedWeights | None = self.weight

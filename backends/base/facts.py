@@ -1,5 +1,7 @@
 """Sizes of SpMMs and dense layers, as records hold them."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from backends.model import ModelSpec, dense_multiplications
@@ -11,6 +13,41 @@ def spmm_facts(operand: dict[str, Any]) -> dict[str, Any]:
     csr: Csr = operand["csr"]
     counts = {"nnz": csr.nnz, "rows": csr.shape[0], "columns": csr.shape[1]}
     return {"name": operand["name"], **counts, "width": operand["width"], "count": operand["count"]}
+
+
+@dataclass(frozen=True)
+class StepSizes:
+    """Sizes of one step: edges, rows and columns of its SpMMs by name and width, and operations of its dense layers."""
+
+    products: dict[tuple[str, int], tuple[int, int, int]]
+    dense_flops: int
+
+    @property
+    def edges(self) -> int:
+        """Edges of all SpMMs."""
+        return sum(nnz for nnz, _, _ in self.products.values())
+
+
+def epoch_facts(steps: Sequence[StepSizes], batches: int) -> dict[str, Any]:
+    """Facts of an epoch of ``batches`` steps by the sizes of some: the mean of each SpMM, and how often it runs."""
+    drawn: dict[tuple[str, int], list[tuple[int, int, int]]] = {}
+    for step in steps:
+        for product, sizes in step.products.items():
+            drawn.setdefault(product, []).append(sizes)
+    products = []
+    for (name, width), sizes_of_steps in drawn.items():
+        nnz, rows, columns = (round(sum(sizes) / len(sizes)) for sizes in zip(*sizes_of_steps, strict=True))
+        count = max(1, round(batches * len(sizes_of_steps) / len(steps)))
+        products.append({"name": name, "nnz": nnz, "rows": rows, "columns": columns, "width": width, "count": count})
+    flops = sum(step.dense_flops for step in steps) * batches // len(steps)
+    return {"spmm": products, "dense_flops": flops}
+
+
+def usual_step(steps: Sequence[StepSizes]) -> int:
+    """Number of the step with the most edges among those with at most the mean, so that bounds from it are bounds."""
+    edges = [step.edges for step in steps]
+    small = [number for number, count in enumerate(edges) if count * len(edges) <= sum(edges)]
+    return max(small, key=lambda number: edges[number])
 
 
 def dense_flops(spec: ModelSpec, layer: int, aggregated: int, own: int) -> int:

@@ -24,7 +24,7 @@ class Network(nn.Module):
         super().__init__()
         self.spec, self.settings = spec, training
         self.epoch = 0  # that masks of dropout belong to, where they are a hash
-        self.generator: torch.Generator | None = None  # of the masks of attention that are drawn; None: torch's own
+        self.generator: torch.Generator | None = None  # of random numbers that are drawn in training; None: torch's own
         self.activation = functional.elu if spec.activation() == "elu" else functional.relu
         self.make_parameters()
 

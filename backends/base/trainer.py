@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from backends.base.facts import dense_flops, propagation_flops, spmm_facts
+from backends.base.facts import StepSizes, dense_flops, epoch_facts, propagation_flops, usual_step
 from backends.base.loss import Targets, loss_of, targets_of
 from backends.base.network import Network
 from backends.base.optimizer import optimizer_of
@@ -56,6 +56,7 @@ class TorchTrainer:
         self.config: Any = config
         self.forward_only = False  # whether layers run without a backward pass, for inference
         self.structures: dict[int, tuple[Graph, Batch]] = {}
+        self.sizes: list[StepSizes] = []
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
         """Build the engine's network."""
@@ -122,7 +123,7 @@ class TorchTrainer:
         torch.set_num_threads(training.threads)
         self.device, self.dtype = torch.device(training.device), getattr(torch, training.dtype)
         self.graph, self.spec, self.training, self.plan = graph, spec, training, plan
-        self.forward_only = forward_only
+        self.forward_only, self.sizes = forward_only, []
 
     def load_for_inference(self, state: State) -> None:
         """Build the network and take over parameters that are not trained."""
@@ -262,18 +263,45 @@ class TorchTrainer:
         return self.model.state()
 
     def spmm_operands(self) -> list[dict[str, Any]]:
-        """The SpMMs of one epoch, name, csr, width, itemsize and count, as if all batches were like the first."""
-        return self.spmms_of(self.target_batch(self.plan.targets(0)[0]).structure, self.plan.batches)
+        """The SpMMs of one epoch, name, csr, width, itemsize and count, as if all batches were like a usual one."""
+        targets = self.plan.targets(0)[usual_step(self.sizes_of_epoch())]
+        return self.spmms_of(self.target_batch(targets).structure, self.plan.batches)
 
     def spmms_of(self, structure: Any, count: int) -> list[dict[str, Any]]:
-        """The SpMMs of ``count`` steps over a structure; features have no gradient, so layer 0 may lack a backward."""
-        operands: list[dict[str, Any]] = []
+        """The SpMMs of ``count`` steps over a structure."""
+        return [
+            {
+                "name": name,
+                "csr": csr.transpose[0] if is_backward else csr,
+                "width": width,
+                "itemsize": 4,
+                "count": count,
+            }
+            for name, csr, width, is_backward in self.products(structure)
+        ]
+
+    def products(self, structure: Any) -> Iterator[tuple[str, Csr, int, bool]]:
+        """Name, matrix and width of each SpMM of a step, and whether it multiplies with the matrix's transpose.
+
+        Features have no gradient, so layer 0 may lack a backward product.
+        """
         for layer, (csr, step) in enumerate(self.steps(structure)):
-            shared = {"width": step.width, "itemsize": 4, "count": count}
-            operands.append({"name": f"layers.{layer} forward", "csr": csr, **shared})
+            yield f"layers.{layer} forward", csr, step.width, False
             if step.has_backward:
-                operands.append({"name": f"layers.{layer} backward", "csr": csr.transpose[0], **shared})
-        return operands
+                yield f"layers.{layer} backward", csr, step.width, True
+
+    def sizes_of_epoch(self) -> list[StepSizes]:
+        """Sizes of each batch of the first epoch, drawn once more: batches differ, above all by the hubs in them."""
+        if self.plan.full_batch or not self.sizes:
+            self.sizes = [self._sizes_of(self.target_batch(targets).structure) for targets in self.plan.targets(0)]
+        return self.sizes
+
+    def _sizes_of(self, structure: Any) -> StepSizes:
+        products = {}
+        for name, csr, width, is_backward in self.products(structure):
+            rows, columns = csr.shape
+            products[name, width] = (csr.nnz, columns, rows) if is_backward else (csr.nnz, rows, columns)
+        return StepSizes(products, sum(self.dense_flops_of(structure)))
 
     def steps(self, structure: Any) -> list[tuple[Csr, Step]]:
         """The products of one pass over a structure, with their matrices."""
@@ -293,11 +321,8 @@ class TorchTrainer:
         return getattr(self.config, "input", "dense") != "dense"
 
     def facts(self) -> dict[str, Any]:
-        """Sizes of an epoch's SpMMs, and operations of its dense layers, as if all batches were like the first."""
-        structure = self.target_batch(self.plan.targets(0)[0]).structure
-        operands = self.spmms_of(structure, self.plan.batches)
-        flops = sum(self.dense_flops_of(structure))
-        return {"spmm": [spmm_facts(operand) for operand in operands], "dense_flops": flops * self.plan.batches}
+        """Sizes of an epoch's SpMMs, and operations of its dense layers: those of a mean batch."""
+        return epoch_facts(self.sizes_of_epoch(), self.plan.batches)
 
     def dense_flops_of(self, structure: Any) -> list[int]:
         """Operations of the dense products of one step, first layer first.

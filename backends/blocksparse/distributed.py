@@ -9,6 +9,7 @@ from torch import Tensor
 
 from backends.base.layered import LayerMatrix
 from backends.blocksparse.exchange import Links
+from backends.blocksparse.phases import AGGREGATION
 from backends.kernels import product
 from backends.kernels.profiling import named
 from datasets.csr import Csr
@@ -76,19 +77,19 @@ class _FetchAndSum(torch.autograd.Function):
         ctx.matrix, ctx.links = matrix, links
         pending = links.start(x.detach())
         assert matrix.own is not None
-        with named("aggregation"):
+        with named(AGGREGATION):
             own = product(matrix.own, x.detach(), matrix.own_weight)
         received = links.finish(pending, overlapped=True)
-        with named("aggregation"):
+        with named(AGGREGATION):
             return product(matrix.csr, received, matrix.weight, addend=own)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         matrix, links = ctx.matrix, ctx.links
-        with named("aggregation"):
+        with named(AGGREGATION):
             returned = product(matrix.csr, grad, matrix.weight, transposed=True)
         pending = links.start_return(returned)
-        with named("aggregation"):
+        with named(AGGREGATION):
             own = product(matrix.own, grad, matrix.own_weight, transposed=True)
         return links.add_returned(own, links.finish(pending, overlapped=True)), None, None
 

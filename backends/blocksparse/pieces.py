@@ -13,7 +13,6 @@ from backends.blocksparse.slices import Cut, RankSlice, cut
 from backends.blocksparse.worker import RankTask
 from backends.contract import Unsupported
 from datasets.adjacency import adjacency_of
-from datasets.csr import Csr
 from datasets.graph import Graph
 from datasets.order.bounds import BOUNDS
 
@@ -32,36 +31,40 @@ def pieces_of(
 ) -> CutTask:
     """Cut a graph for ranks that train as ``trainer`` would; slices of all of them, or of ``only`` one.
 
-    Raises Unsupported for more row blocks than nodes.
+    Raises Unsupported as ``check_blocks`` does.
     """
     spec, training = trainer.spec, trainer.training
-    check_rows(layout, graph)
+    check_blocks(layout, graph, config.bounds)
     adjacency = adjacency_of(graph, spec.name, training.dtype)
     steps = [step for _, step in trainer.steps([LayerMatrix(adjacency.csr)] * spec.layers)]
     products = tuple((step.width, step.has_backward) for step in steps)
     task = RankTask(layout, spec, training, products, config, trainer.sparse_input)
-    bounds = _bounds(graph, adjacency.csr, config.bounds, layout.blocks)
+    bounds = (
+        _part_bounds(graph, layout) if config.bounds == "parts" else BOUNDS[config.bounds](adjacency.csr, layout.blocks)
+    )
     return CutTask(task, *cut(graph, adjacency, layout, bounds, config.exchange, spec.name == "sage", only))
 
 
-def _bounds(graph: Graph, csr: Csr, how: str, blocks: int) -> NDArray[np.int64]:
-    """First rows of the blocks; those of ``parts`` are the graph's own, or Unsupported is raised."""
-    if how != "parts":
-        return BOUNDS[how](csr, blocks)
+def check_blocks(layout: RankLayout, graph: Graph, bounds: str) -> None:
+    """Raise Unsupported for more row blocks than nodes, or for ``bounds=parts`` without a part for each block."""
+    try:
+        layout.check_rows(graph.nodes)
+    except ValueError as error:
+        raise Unsupported(str(error)) from error
+    if bounds == "parts":
+        _part_bounds(graph, layout)
+
+
+def _part_bounds(graph: Graph, layout: RankLayout) -> NDArray[np.int64]:
+    """First rows of the graph's own parts."""
     if graph.part_bounds is None:
         raise Unsupported(
             "backend.bounds=parts needs a graph in the order of its parts: give order=parts, order=blockwise or "
             "dataset=partition"
         )
-    if len(graph.part_bounds) != blocks + 1:
-        parts = len(graph.part_bounds) - 1
-        raise Unsupported(f"backend.bounds=parts: the graph has {parts} parts for {blocks} row blocks: give {parts}")
+    parts = len(graph.part_bounds) - 1
+    if parts != layout.blocks:
+        raise Unsupported(
+            f"backend.bounds=parts: the graph has {parts} parts for {layout.blocks} row blocks: give {parts}"
+        )
     return graph.part_bounds
-
-
-def check_rows(layout: RankLayout, graph: Graph) -> None:
-    """Raise Unsupported where a layout has more row blocks than the graph has nodes."""
-    try:
-        layout.check_rows(graph.nodes)
-    except ValueError as error:
-        raise Unsupported(str(error)) from error

@@ -46,7 +46,7 @@ def cells_in(folder: Path, ranks: int) -> list[Cell]:
     if not chosen:
         there = ", ".join(sorted({str(cell["config"]["backend"]["ranks"]) for cell in ours})) or "none"
         raise ValueError(f"{plan} has no cell that trains on {ranks} ranks of blocksparse; numbers of ranks: {there}")
-    if lacking := [cell["path"] for cell in chosen if not cell["graph"]]:
+    if lacking := [cell["path"] for cell in chosen if cell["status"] is None and not cell["graph"]]:
         raise ValueError(f"{plan} has no graph for {lacking[0]}: plan --with-data")
     return chosen
 
@@ -58,8 +58,11 @@ def _trains_on_ranks(cell: Cell) -> bool:
 
 def worker_of(cell: Cell, folder: Path, rank: int, device: str) -> RankWorker:
     """The worker of this rank, with its targets; raises Unsupported as the harness does."""
+    if cell["status"] is not None:  # the plan refuses it, and has no graph for it
+        raise Unsupported(cell["message"])
     values = cell["config"]
     view = Graph.load(folder / cell["graph"]).training_view()
+    _refuse(values, view)
     config = resolve(BlocksparseConfig(**values["backend"]), [name for name, on in values["ablations"].items() if on])
     edge_width = 0 if view.edge_features is None else view.edge_features.shape[1]
     spec = model_spec(values["model"], view.width, view.classes, edge_width)
@@ -74,6 +77,21 @@ def worker_of(cell: Cell, folder: Path, rank: int, device: str) -> RankWorker:
     worker = RankWorker(rank, pieces.task, pieces.slices[0], initial_state(spec, values["seed"]))
     worker.train_on(targets_of_ranks(view, plan.nodes, pieces.cut)[rank])
     return worker
+
+
+def _refuse(values: dict[str, Any], view: Graph) -> None:
+    """Raise Unsupported for a state to start from, and for a graph without features or training nodes."""
+    if values["scenario"]["state"] is not None:
+        raise Unsupported(
+            f"ranks of torchrun start from the seed: leave out scenario.state={values['scenario']['state']}"
+        )
+    if view.features is None:
+        raise Unsupported(f"data set {view.name} has no features: choose one that has")
+    if not len(view.nodes_of("train")):
+        raise Unsupported(
+            f"data set {view.name} has no labelled training nodes: split the labelled nodes of tables by "
+            "dataset.options.split='\"0.8,0.1,0.1\"', or choose another data set"
+        )
 
 
 def train(cell: Cell, folder: Path, device: str) -> dict[str, Any]:
@@ -93,8 +111,20 @@ def train(cell: Cell, folder: Path, device: str) -> dict[str, Any]:
     return {"path": cell["path"], "device": device, "losses": losses, "ranks": of_ranks}
 
 
+def trained(cells: list[Cell], folder: Path, device: str) -> list[dict[str, Any]]:
+    """What ``train`` returns of each cell that can be trained so; rank 0 says of the others why they cannot."""
+    results = []
+    for cell in cells:
+        try:
+            results.append(train(cell, folder, device))
+        except Unsupported as error:  # on all ranks alike, before their first message
+            if distributed.get_rank() == 0:
+                print(f"{cell['path']}: {error}", file=sys.stderr)
+    return results
+
+
 def main(arguments: list[str]) -> int:
-    """Join the ranks of torchrun and train; returns the exit code, 2 for what cannot be trained so."""
+    """Join the ranks of torchrun and train; returns the exit code, 2 where no cell can be trained so."""
     parser = argparse.ArgumentParser("torchrun -m backends.blocksparse.rank", description=__doc__)
     parser.add_argument("folder", type=Path, help="what `python -m harness plan --out FOLDER --with-data` wrote")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: a device for each local rank")
@@ -111,16 +141,13 @@ def main(arguments: list[str]) -> int:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     distributed.init_process_group("nccl" if options.device == "cuda" else "gloo")
     try:
-        results = [train(cell, options.folder, options.device) for cell in cells]
-        if distributed.get_rank() == 0:
+        results = trained(cells, options.folder, options.device)
+        if results and distributed.get_rank() == 0:
             path = options.folder / f"ranks-{len(results[0]['ranks'])}.json"
             write_atomic({path: json.dumps(results, indent=1)})
-    except Unsupported as error:
-        print(error, file=sys.stderr)
-        return 2
     finally:
         distributed.destroy_process_group()
-    return 0
+    return 0 if results else 2
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ from backends.batches import BatchPlan
 from backends.blocksparse.adaptive import gate_configs
 from backends.blocksparse.backend import BlocksparseInferrer, BlocksparseTrainer
 from backends.blocksparse.config import BlocksparseConfig
-from backends.blocksparse.pieces import check_rows, pieces_of
+from backends.blocksparse.phases import RankPhases
+from backends.blocksparse.pieces import check_blocks, pieces_of
 from backends.blocksparse.scaling import ReplayTrainer
 from backends.blocksparse.slices import Cut, OwnTargets, targets_of_ranks
-from backends.blocksparse.worker import RankPhases
 from backends.contract import Clock, Floats, Nodes
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.parallel.ranks import RankObjects, RankPool, shared_pool
@@ -48,11 +48,11 @@ class RanksTrainer(BlocksparseTrainer):
         self.trains = True
 
     def distribute(self, state: State, clock: Clock) -> None:
-        """Cut the graph and hand the slices to the ranks; raises Unsupported where there are fewer rows than blocks."""
+        """Cut the graph and hand the slices to the ranks; raises Unsupported where ranks cannot divide it."""
         self.layout = self.config.layout(self.graph.nodes)
         self.refuse_columns(self.graph, self.spec, self.training, self.plan)
         refuse_fanouts(self.spec, self.config.name)
-        check_rows(self.layout, self.graph)
+        check_blocks(self.layout, self.graph, self.config.bounds)
         self.initial, self.cuts = state, dict[int, tuple[Graph, Cut]]()
         self.objects: dict[int, RankObjects] = {}
         self.trains = False

@@ -5,7 +5,7 @@ from typing import Any
 from backends.batches import BatchPlan
 from backends.blocksparse.backend import BlocksparseTrainer
 from backends.blocksparse.layout import RankLayout
-from backends.blocksparse.pieces import check_rows, pieces_of
+from backends.blocksparse.pieces import check_blocks, pieces_of
 from backends.blocksparse.replay import epoch_seconds, replay
 from backends.blocksparse.slices import targets_of_ranks
 from backends.contract import Clock
@@ -19,10 +19,10 @@ class ReplayTrainer(BlocksparseTrainer):
     def prepare(
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
-        """Prepare one process; raises Unsupported for more row blocks than nodes."""
+        """Prepare one process; raises Unsupported for a number of ranks that cannot divide the graph."""
         self.refuse_columns(graph, spec, training, plan)
         for ranks in self.config.replay:
-            check_rows(RankLayout(ranks, self.config.replication), graph)
+            check_blocks(RankLayout(ranks, self.config.replication), graph, self.config.bounds)
         super().prepare(graph, spec, training, state, plan, clock)
         self.initial = state
 

@@ -1,8 +1,8 @@
 """One rank of the full-batch engine: the layered network on its slice, with rows exchanged before each product."""
 
-import re
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,14 +20,14 @@ from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.distributed import SplitMatrix, add_up, fetch, fetch_and_sum
 from backends.blocksparse.exchange import Links
 from backends.blocksparse.layout import RankLayout
+from backends.blocksparse.phases import AGGREGATION, RankPhases, aggregation_seconds
 from backends.blocksparse.slices import OwnTargets, RankSlice
 from backends.contract import Floats
 from backends.kernels import Mask
 from backends.kernels.operand import build_transpose
+from backends.kernels.profiling import named
 from backends.model import ModelSpec, State, TrainingSpec
 from datasets.features import SparseFeatures
-
-AGGREGATION = re.compile(r"(_SumOfRows|_SumLayer|_Sum|_Gat)(Backward)?|aggregation")  # names in torch's profiles
 
 
 @dataclass(frozen=True)
@@ -43,20 +43,6 @@ class RankTask:
     products: tuple[tuple[int, bool], ...]
     config: BlocksparseConfig
     sparse: bool
-
-
-@dataclass(frozen=True)
-class RankPhases:
-    """Seconds of one forward and backward pass of a rank.
-
-    ``aggregate`` are the products with the matrix, ``comm`` those of all messages, ``exposed`` those of them that
-    nothing covered, ``dense`` what is left of the pass.
-    """
-
-    aggregate: float
-    dense: float
-    comm: float
-    exposed: float
 
 
 @dataclass(frozen=True)
@@ -95,8 +81,25 @@ class RankNetwork(LayeredNetwork):
 
     def aggregate(self, matrix: LayerMatrix, x: Tensor) -> Tensor:
         """Aggregate over the slice's edges, then over the ranks that hold the same rows."""
-        is_split = isinstance(matrix, SplitMatrix)
-        return add_up(fetch_and_sum(x, matrix, self.links) if is_split else super().aggregate(matrix, x), self.links)
+        if isinstance(matrix, SplitMatrix):
+            return add_up(fetch_and_sum(x, matrix, self.links), self.links)
+        with named(AGGREGATION):
+            total = super().aggregate(matrix, x)
+        return add_up(total, self.links)
+
+    def receive(
+        self,
+        layer: int,
+        sent: Parts,
+        own: Parts,
+        matrix: LayerMatrix,
+        activation: str = "none",
+        mask: Mask | None = None,
+    ) -> Tensor:
+        """Name attention, and a sum that is fused with what follows it, as a product with the matrix."""
+        is_product = self.spec.name == "gat" or (self.fuses and not self.aggregates_first(layer))
+        with named(AGGREGATION) if is_product else nullcontext():
+            return super().receive(layer, sent, own, matrix, activation, mask)
 
     def propagate(self, x: Tensor, structure: Any) -> Tensor:
         """Multiply by the matrix: fetch the rows of others, then aggregate."""
@@ -207,8 +210,7 @@ class RankWorker:
             start = time.perf_counter()
             self._step(self.goal)
             seconds = time.perf_counter() - start
-        events = profile.function_events or []
-        aggregate = 1e-6 * sum(event.cpu_time_total for event in events if AGGREGATION.fullmatch(event.name))
+        aggregate = aggregation_seconds(profile.function_events or [])
         traffic = self.links.traffic
         dense = max(0.0, seconds - aggregate - traffic.exposed)
         return RankPhases(aggregate, dense, traffic.seconds, traffic.exposed)
@@ -232,7 +234,7 @@ class RankWorker:
         out = self.model(self.features, self.structure, self.nodes)
         logits = out.index_select(0, goal.rows)
         # a rank without a target takes part in the exchange of the backward pass
-        loss = loss_of(logits, goal.values, self.task.config.loss) * goal.share if goal.share else out.sum() * 0.0
+        loss = loss_of(logits, goal.values, self.task.config.loss) * goal.share if goal.share else out[:0].sum()
         loss.backward()
         parameters = list(self.model.parameters())
         total = torch.cat([loss.detach().view(1), *(_gradient(parameter).view(-1) for parameter in parameters)])

@@ -120,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     options.add_argument("-o", "--output", type=Path, default=Path(), help="folder of the parts (this one)")
     options.add_argument("--tool", choices=["pm_dglpart"], help="run that program, which must be on PATH, instead")
     _add_quality(options)
-    _add_resources(options)
+    _add_resources(options, " beside the text and its numbers, which all lie in memory")
 
     options = command("convert", _convert, "turn the text parts of dglpart into DGL's files")
     for name in ("input-dir", "schema", "output"):
@@ -133,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
     options.add_argument("--edge-attr-dtype", help="type of the edges' attributes, which are left out otherwise")
     options.add_argument("--removed-edges", help="file of INPUT_DIR with edges that were removed before partitioning")
     _add_dispatch(options, named=False)
-    _add_resources(options)
+    _add_resources(options, " beside the text and its numbers, which all lie in memory")
     return parser
 
 
@@ -161,9 +161,9 @@ def _add_quality(options: argparse.ArgumentParser) -> None:
     options.add_argument("--seed", type=int, default=0)
 
 
-def _add_resources(options: argparse.ArgumentParser) -> None:
+def _add_resources(options: argparse.ArgumentParser, text: str = "") -> None:
     options.add_argument("--threads", type=int, default=1)
-    options.add_argument("--memory", type=_amount, default=2.0, help="GiB to work in (2)")
+    options.add_argument("--memory", type=_amount, default=2.0, help=f"GiB to work in{text} (2)")
 
 
 def _amount(text: str) -> float:
@@ -306,7 +306,7 @@ def _dispatch(parsed: Any) -> None:
     with _graph_of(parsed) as graph, step_progress() as progress:
         parts, count, method = read_assignment(graph, parsed.assignment)
         options = _dispatch_options(parsed, method)
-        forecast = Forecast.of(graph, options.memory, options.threads)
+        forecast = Forecast.of(graph, options.memory, options.threads, options.hops)
         print(
             f"forecast: {gibibytes(forecast.memory)} of memory at least, {gibibytes(forecast.disk)} on disk",
             file=sys.stderr,

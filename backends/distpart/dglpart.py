@@ -125,11 +125,13 @@ def write_parts(name: str, text: TextGraph, numbering: Numbering, target: Path) 
     """Write ``p<part>-<name>_{nodes,edges,stats}.txt``; new ids are contiguous by part, and by type inside of it."""
     target.mkdir(parents=True, exist_ok=True)
     new_ids, edges = numbering.new_ids, text.edges.numbers
-    owners = numbering.parts[edges[:, 1]]
+    owners = numbering.parts[edges[:, 1]].astype(numbering.part_dtype, copy=False)
+    ends = np.cumsum(np.bincount(owners, minlength=numbering.count))
+    edges_of = np.split(np.argsort(owners, kind="stable"), ends[:-1])
     for part in range(numbering.count):
         first, last = numbering.owned(part)
         nodes = numbering.originals[first:last]
-        in_edges = np.flatnonzero(owners == part)
+        in_edges = edges_of[part]
         rows = {
             "nodes": ([np.arange(first, last), *text.nodes.numbers[nodes].T], text.nodes.rest.take(_indices(nodes))),
             "edges": (

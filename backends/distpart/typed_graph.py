@@ -1,5 +1,6 @@
 """What is partitioned and dispatched: nodes and edges by type, with their attributes, read in pieces."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,10 +16,21 @@ from datasets.schema import HOMOGENEOUS, Relation, Schema
 
 Ids = NDArray[np.int64]
 Attributes = Mapping[str, Any]  # arrays by name, whose rows are read by slices and by numbers
+MOST_ROW_BYTES = 1 << 24  # of the rows of an attribute that are in memory at a time
 
 
 class GraphError(ValueError):
     """Edges or attributes that do not fit the graph."""
+
+
+def row_bytes(array: Any) -> int:
+    """Bytes of a row of an attribute, of a sparse one when it is written."""
+    return math.prod(array.shape[1:]) * np.dtype(array.dtype).itemsize
+
+
+def rows_at_once(array: Any) -> int:
+    """How many rows of an attribute, or of their numbers, are in memory at a time, at least one."""
+    return max(1, MOST_ROW_BYTES // max(8, row_bytes(array)))
 
 
 class RelationEdges(Protocol):

@@ -1,6 +1,8 @@
 """Proof that a dispatched partition is the graph: every node, edge, HALO node and attribute, read back and compared."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ from backends.distpart.dispatch.job import EDGE_MAP, NODE_MAP
 from backends.distpart.dispatch.metadata import part_folder
 from backends.distpart.dispatch.part import EDGE_FEATURES, GRAPH, NODE_FEATURES, ORIGINAL_EDGES, ORIGINAL_NODES
 from backends.distpart.files.columns import mapped
-from backends.distpart.typed_graph import GraphError, TypedGraph
+from backends.distpart.partition_graph import TRAINER
+from backends.distpart.typed_graph import GraphError, TypedGraph, rows_at_once
 from datasets.features import SparseFeatures
 from datasets.partition.description import read_description
 from datasets.partition.dgl_format import StoredGraph, read_graph, read_tensors
@@ -59,7 +62,8 @@ class _Check:
         self.node_ends = self._ends("node_map", schema.node_types, self.nodes)
         self.edge_ends = self._ends("edge_map", schema.relations, self.edges)
         self.new_ids = np.full(self.graph.total_nodes, -1, dtype=np.int64)
-        next_node = 0
+        self.edge_rows = dict[Relation, list[NDArray[np.int64]]]()
+        next_node, self.last_trainer = 0, -1
         for part in parts:
             for kind in schema.node_types:
                 originals = self.nodes[part][kind]
@@ -72,6 +76,21 @@ class _Check:
             raise GraphError(f"node {int(np.argmin(self.new_ids))} is in no part")
         if not np.array_equal(self._map(NODE_MAP), self._owners(self.node_ends, self.new_ids)):
             raise GraphError(f"{NODE_MAP} does not say the parts of the nodes")
+
+    @cached_property
+    def graphs(self) -> list[StoredGraph]:
+        """The graphs of all parts, mapped."""
+        return [read_graph(self._file(part, GRAPH)) for part in range(len(self.nodes))]
+
+    @cached_property
+    def original_nodes(self) -> NDArray[np.int64]:
+        """Original ids of all nodes, in the order of their new ids."""
+        return np.concatenate([table[kind] for table in self.nodes for kind in self.graph.schema.node_types])
+
+    @cached_property
+    def original_edges(self) -> NDArray[np.int64]:
+        """Original ids of all edges, in the order of their new ids."""
+        return np.concatenate([table[str(kind)] for table in self.edges for kind in self.graph.schema.relations])
 
     def _ends(self, table: str, kinds: Any, originals: list[dict[str, NDArray[Any]]]) -> NDArray[np.int64]:
         """The ends [parts, types] of the ranges of new ids, each of which begins where the one before ends."""
@@ -101,7 +120,7 @@ class _Check:
 
     def _stored(self, part: int) -> StoredGraph:
         """The graph of a part, whose columns and ends are those of its nodes and edges."""
-        stored = read_graph(self._file(part, GRAPH))
+        stored = self.graphs[part]
         damage = stored.damage()
         self._require(not damage, part, damage)
         needed = {"_ID", "part_id", "inner_node", "_TYPE"}, {"_ID", "inner_edge", "_TYPE"}
@@ -130,39 +149,40 @@ class _Check:
         self._require(np.array_equal(stored.ndata["part_id"], self._owners(self.node_ends, ids)), part, "part_id")
         self._types_and_originals(part, stored)
         self._attributes(part)
+        if self.has_trainers:
+            self._trainers(part, stored)
         return len(halo)
 
     def _types_and_originals(self, part: int, stored: StoredGraph) -> None:
         """Check what else a graph says of each node and edge, as it follows from their new ids."""
+        schema = self.graph.schema
         checks = (
-            ("nodes", stored.ndata, self.node_ends, self.nodes, self.graph.schema.node_types),
-            ("edges", stored.edata, self.edge_ends, self.edges, self.graph.schema.relations),
+            ("nodes", stored.ndata, self.node_ends, len(schema.node_types), lambda: self.original_nodes),
+            ("edges", stored.edata, self.edge_ends, len(schema.relations), lambda: self.original_edges),
         )
-        for what, columns, ends, tables, kinds in checks:
+        for what, columns, ends, kinds, originals in checks:
             ids = columns["_ID"]
             if "_TYPE" in columns:
-                types = np.searchsorted(ends.ravel(), ids, side="right") % len(kinds)
+                types = np.searchsorted(ends.ravel(), ids, side="right") % kinds
                 self._require(np.array_equal(columns["_TYPE"], types), part, f"_TYPE of {what}")
             if "orig_id" in columns:
-                originals = np.concatenate([table[str(kind)] for table in tables for kind in kinds])
-                self._require(np.array_equal(columns["orig_id"], originals[ids]), part, f"orig_id of {what}")
+                self._require(np.array_equal(columns["orig_id"], originals()[ids]), part, f"orig_id of {what}")
 
     def far_edges(self, part: int) -> None:
         """Check HALO nodes, and edges beyond the first hop: the in-edges of the hops before, as owners have them."""
-        graphs = [read_graph(self._file(other, GRAPH)) for other in range(len(self.nodes))]
         (first, last), (first_edge, last_edge) = _span(self.node_ends, part), _span(self.edge_ends, part)
-        stored, count = graphs[part], last_edge - first_edge
-        ids, known = stored.ndata["_ID"], np.zeros(self.graph.total_nodes, dtype=bool)
+        stored, count = self.graphs[part], last_edge - first_edge
+        ids, needed = stored.ndata["_ID"], [np.empty((3, 0), dtype=np.int64)]
+        known = np.zeros(self.graph.total_nodes, dtype=bool)
         known[first:last] = True
-        frontier = known.copy()
-        frontier[ids[stored.sources[:count]]] = True
-        needed = [np.empty((3, 0), dtype=np.int64)]
+        reached = self._beyond(known, ids[stored.sources[:count]])
         for _ in range(1, self.facts.get("halo_hops", 1)):
-            frontier, reached = frontier & ~known, known | frontier
-            needed.append(self._in_edges(frontier, graphs))
-            frontier, known = reached.copy(), reached
-            frontier[needed[-1][1]] = True
-        halo = np.flatnonzero(known | frontier)
+            if not reached.any():
+                break
+            known |= reached
+            needed.append(self._in_edges(reached))
+            reached = self._beyond(known, needed[-1][1])
+        halo = np.flatnonzero(known | reached)
         halo = halo[(halo < first) | (halo >= last)]
         self._require(np.array_equal(np.sort(ids[last - first :]), halo), part, "HALO nodes")
         numbers, sources, destinations = stored.edata["_ID"], ids[stored.sources], ids[stored.destinations]
@@ -171,12 +191,20 @@ class _Check:
         same = np.array_equal(far[:, np.argsort(far[0])], expected[:, np.argsort(expected[0])])
         self._require(same, part, "far edges, those to HALO nodes")
 
-    def _in_edges(self, wanted: NDArray[np.bool_], graphs: list[StoredGraph]) -> NDArray[np.int64]:
+    @staticmethod
+    def _beyond(known: NDArray[np.bool_], nodes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which nodes are among some and not known."""
+        reached = np.zeros_like(known)
+        reached[nodes] = True
+        return reached & ~known
+
+    def _in_edges(self, wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
         """New ids, sources and destinations [3, edges] of the edges to some nodes, from the parts that own them."""
         pieces = []
         for owner in np.unique(self._owners(self.node_ends, np.flatnonzero(wanted))).tolist():
             first, last = _span(self.edge_ends, owner)
-            ids, ends = graphs[owner].ndata["_ID"], (graphs[owner].sources, graphs[owner].destinations)
+            stored = self.graphs[owner]
+            ids, ends = stored.ndata["_ID"], (stored.sources, stored.destinations)
             places = np.flatnonzero(wanted[ids[ends[1][: last - first]]])
             pieces.append(np.stack([first + places, ids[ends[0][places]], ids[ends[1][places]]]))
         return np.concatenate([np.empty((3, 0), dtype=np.int64), *pieces], axis=1)
@@ -184,10 +212,9 @@ class _Check:
     def all_edges(self) -> None:
         """Check that each edge is in the part of its destination, once, with its own ends."""
         edge_parts = self._map(EDGE_MAP)
-        graphs = [read_graph(self._file(part, GRAPH)) for part in range(self.facts["num_parts"])]
-        before, offset = [0] * len(graphs), 0
+        before, offset = [0] * len(self.graphs), 0
         for relation in self.graph.schema.relations:
-            rows = [self._rows(relation, edges[str(relation)]) for edges in self.edges]
+            rows = self._rows(relation)
             orders = [None if (np.diff(ids) > 0).all() else np.argsort(ids, kind="stable") for ids in rows]
             rows = [ids if order is None else ids[order] for ids, order in zip(rows, orders, strict=True)]
             count = self.graph.edges[relation].count
@@ -195,7 +222,7 @@ class _Check:
                 stop = min(start + _PIECE, count)
                 expected = self.new_ids[np.stack(self.graph.read(relation, start, stop))]
                 seen = np.zeros(stop - start, dtype=np.int64)
-                for part, stored in enumerate(graphs):
+                for part, stored in enumerate(self.graphs):
                     low, high = np.searchsorted(rows[part], (start, stop))
                     here, order = rows[part][low:high] - start, orders[part]
                     places = before[part] + (np.arange(low, high) if order is None else order[low:high])
@@ -210,20 +237,24 @@ class _Check:
             before = [first + len(ids) for first, ids in zip(before, rows, strict=True)]
             offset += count
 
-    def _rows(self, relation: Relation, originals: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows of the relation that have the given original ids."""
+    def _rows(self, relation: Relation) -> list[NDArray[np.int64]]:
+        """Rows of a relation's edges in each part, in the order of their new ids; they are looked up once."""
+        if relation not in self.edge_rows:
+            self.edge_rows[relation] = list(self._rows_by_id(relation))
+        return self.edge_rows[relation]
+
+    def _rows_by_id(self, relation: Relation) -> Iterator[NDArray[np.int64]]:
+        """Rows of the relation that have the original ids of each part."""
         rows = np.arange(self.graph.edges[relation].count)
-        every = self.graph.edges[relation].original_ids(rows)
-        order = rows if every is rows else np.argsort(every, kind="stable")
-        if not len(originals):
-            return originals
-        if not len(order):
-            raise GraphError(f"{relation} has no edges, a part has {len(originals)}")
-        places = np.searchsorted(every, originals, sorter=order)
-        nearest = order[np.minimum(places, len(order) - 1)]
-        if not np.array_equal(every[nearest], originals):
-            raise GraphError(f"an original id of {relation} is that of no edge")
-        return nearest
+        ids = self.graph.edges[relation].original_ids(rows)
+        order = None if ids is rows else np.argsort(ids, kind="stable")
+        ordered = ids if order is None else ids[order]
+        for part, tables in enumerate(self.edges):
+            originals = tables[str(relation)]
+            places = np.searchsorted(ordered, originals)
+            is_edge = (places < len(ordered)).all() and np.array_equal(ordered[places], originals)
+            self._require(is_edge, part, f"an original id of {relation} is that of no edge")
+            yield places if order is None else order[places]
 
     def _attributes(self, part: int) -> None:
         tables: list[tuple[str, Any, Any]] = [
@@ -233,20 +264,60 @@ class _Check:
         for file, table, originals in tables:
             stored = read_tensors(self._file(part, file))
             names = {f"{kind}/{name}" for kind, arrays in table.items() for name in arrays}
+            names |= {f"{kind}/{TRAINER}" for kind in originals if self.has_trainers}
             self._require(set(stored) == names, part, f"attributes {sorted(names ^ set(stored))}")
             for kind, arrays in table.items():
                 ids = originals[str(kind)]
-                rows = self._rows(kind, ids) if isinstance(kind, Relation) else ids
+                rows = self._rows(kind)[part] if isinstance(kind, Relation) else ids
                 for name, array in arrays.items():
                     written = stored[f"{kind}/{name}"]
                     self._require(len(written) == len(rows), part, f"number of rows of {kind}/{name}")
-                    for start in range(0, len(rows), _PIECE):
-                        piece = np.asarray(rows[start : start + _PIECE])
-                        order = np.argsort(piece, kind="stable")  # files are read in the order of their rows
-                        expected = array[piece[order]]
-                        expected = expected.dense() if isinstance(expected, SparseFeatures) else expected
-                        same = np.array_equal(written[start : start + _PIECE][order], expected)
-                        self._require(same, part, f"rows of {kind}/{name}")
+                    self._require(self._are_rows(written, rows, array), part, f"rows of {kind}/{name}")
+
+    @staticmethod
+    def _are_rows(written: NDArray[Any], rows: NDArray[np.int64], array: Any) -> bool:
+        """Whether what was written are some rows of an attribute, of which a piece at a time is compared."""
+        length = rows_at_once(array)
+        for start in range(0, len(rows), length):
+            piece = np.asarray(rows[start : start + length])
+            order = np.argsort(piece, kind="stable")  # files are read in the order of their rows
+            expected = array[piece[order]]
+            expected = expected.dense() if isinstance(expected, SparseFeatures) else expected
+            if not np.array_equal(written[start : start + length][order], expected):
+                return False
+        return True
+
+    @cached_property
+    def has_trainers(self) -> bool:
+        """Whether ``partition --trainers`` added the trainers of nodes and edges, which the graph does not have."""
+        is_theirs = any(TRAINER in arrays for arrays in self.graph.node_data.values())
+        return not is_theirs and any(
+            name.endswith(f"/{TRAINER}") for name in read_tensors(self._file(0, NODE_FEATURES))
+        )
+
+    def _trainers(self, part: int, stored: StoredGraph) -> None:
+        """Check that trainers ascend by part, and that an edge's is that of its destination."""
+        nodes, edges = self._trainer_ids(part)
+        self._require((nodes > self.last_trainer).all(), part, f"{TRAINER} of nodes: an earlier part has such ones")
+        self.last_trainer = int(nodes.max(initial=self.last_trainer))
+        destinations = stored.destinations[: len(edges)]
+        same = _within(destinations, len(nodes)) and np.array_equal(edges, nodes[destinations])
+        self._require(same, part, f"{TRAINER} of edges")
+
+    def _trainer_ids(self, part: int) -> list[NDArray[np.int64]]:
+        """The trainers of a part's nodes and edges, in the order of their new ids."""
+        schema, columns = self.graph.schema, list[NDArray[np.int64]]()
+        for file, kinds, originals in (
+            (NODE_FEATURES, schema.node_types, self.nodes[part]),
+            (EDGE_FEATURES, schema.relations, self.edges[part]),
+        ):
+            tensors, rows = read_tensors(self._file(part, file)), list[NDArray[np.int64]]()
+            for kind in map(str, kinds):
+                rows.append(tensors[f"{kind}/{TRAINER}"])
+                is_column = rows[-1].shape == (len(originals[kind]),) and rows[-1].dtype.kind == "i"
+                self._require(is_column, part, f"{kind}/{TRAINER}, which is no integer for each row")
+            columns.append(np.concatenate(rows))
+        return columns
 
     def _file(self, part: int, name: str) -> Path:
         return self.config.parent / part_folder(part) / name

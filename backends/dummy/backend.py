@@ -52,13 +52,13 @@ class DummyTrainer:
         """Advance the simulated clock; with ``learn`` also take gradient steps."""
         if index >= self.config.fail_epoch:
             self._fail("epoch")
-        losses = []
-        for targets in self.plan.targets(index):
+        losses, batches = [], self.plan.targets(index)
+        for targets in batches:
             for phase, share in SHARES.items():
                 with clock.phase(phase):
                     self.simulated += self.config.seconds * share
             losses.append(self._step(targets) if self.config.learn else 1.0 / (index + 1))
-        return float(np.mean(losses))
+        return float(np.average(losses, weights=[len(targets) for targets in batches]))
 
     def _step(self, targets: Nodes) -> float:
         _, loss, gradients = self.loss_and_gradients(targets)

@@ -87,8 +87,8 @@ def threads() -> int:
 
 
 def workers(edges: int, width: int, small: int = _SMALL) -> int:
-    """Number of threads for a product: one where the product costs less than starting a second thread."""
-    return 1 if edges * width < small else threads()
+    """Number of threads for a product: one more for each ``small`` products, which cost as much as starting it."""
+    return min(threads(), int(edges * width // small) + 1)
 
 
 def description() -> str:

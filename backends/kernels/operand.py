@@ -11,17 +11,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from backends.kernels.extension import extension, workers
+from backends.kernels.extension import extension, threads, workers
 from backends.kernels.transpose import Transpose, transposed
 from datasets.csr import Csr, index_dtype
 
-CHUNKS = 256
 HUB_EDGES = 1 << 15
-_ROW_COST = 8
+_PIECES, _PIECES_A_THREAD = 256, 16  # at most: the first, or more where there are many threads
+_PIECE_EDGES, _PIECE_COST = 2048, 1 << 14  # at least one of them
+_ROW_COST = 8  # of a row, in edges
 
 
 def partition_rows(csr: Csr, parts: int) -> NDArray[np.int64]:
-    """Cut the rows into ``parts`` consecutive pieces of about equal edges; bounds [parts + 1]."""
+    """Cut the rows into ``parts`` consecutive pieces of about equal cost; bounds [parts + 1]."""
     if parts < 1:
         raise ValueError(f"parts={parts} is not allowed: at least 1")
     if extension is not None and _fits_native(csr):
@@ -32,6 +33,12 @@ def partition_rows(csr: Csr, parts: int) -> NDArray[np.int64]:
     bounds = np.searchsorted(cost, np.linspace(0, cost[-1], parts + 1)).astype(np.int64)
     bounds[0], bounds[-1] = 0, csr.shape[0]
     return bounds
+
+
+def pieces_of(edges: int, rows: int) -> int:
+    """Number of pieces of so many edges, or of so many rows where these have few edges."""
+    most = max(_PIECES, _PIECES_A_THREAD * threads())
+    return max(1, min(most, max(edges // _PIECE_EDGES, (edges + _ROW_COST * rows) // _PIECE_COST)))
 
 
 def checked(csr: Csr) -> Csr:
@@ -96,14 +103,14 @@ class Direction:
 
     def workers(self, width: int) -> int:
         """Number of threads for a product of ``width`` columns; one where the rows are one piece of work."""
-        return workers(len(self.indices), width) if self.in_pieces else 1
+        return workers(len(self.indices) + self.rows, width) if self.in_pieces else 1
 
     @classmethod
     def of(cls, csr: Csr, in_pieces: bool = True) -> "Direction":
         """Lay out ``csr``: contiguous arrays of one index type, bounds of pieces of equal work, rows that are hubs."""
         dtype = np.result_type(csr.indptr.dtype, csr.indices.dtype, index_dtype(max(csr.shape)))
         hubs = np.flatnonzero(csr.in_degrees > HUB_EDGES) if csr.nnz > HUB_EDGES else np.empty(0, dtype=np.int64)
-        parts = max(1, min(CHUNKS, csr.nnz // 2048)) if in_pieces else 1
+        parts = pieces_of(csr.nnz, csr.shape[0]) if in_pieces else 1
         indptr, indices = (np.ascontiguousarray(array, dtype=dtype) for array in (csr.indptr, csr.indices))
         return cls(indptr, indices, partition_rows(csr, parts), hubs, csr.shape[0], in_pieces=in_pieces)
 

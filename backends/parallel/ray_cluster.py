@@ -93,7 +93,7 @@ def everywhere(ray: Any, function: Any, *arguments: Any) -> list[Any]:
 def _start(ray: Any, folder: str) -> None:
     ray.init(
         address="local",
-        num_cpus=os.cpu_count(),
+        num_cpus=len(os.sched_getaffinity(0)),
         include_dashboard=False,
         _temp_dir=folder,
         object_store_memory=_store_bytes(),

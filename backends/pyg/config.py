@@ -69,6 +69,10 @@ class PygConfig(BackendConfig):
         """The scenarios that draw the definition's edges: ``train``, where ``khop`` makes the batches."""
         return ("train",) if self.batches_by == "khop" else ()
 
+    def seed_of_epoch(self, seed: int, epoch: int) -> int:
+        """Each epoch draws anew."""
+        return seed + epoch
+
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Also refuse variants that a scenario or mini batches cannot run; compiled code needs one shape."""
         if self.input == "sparse" and (model == "sage" or not full_batch or self.infer == "layerwise"):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from datasets.csr import Csr
 from datasets.graph import Graph
-from datasets.options import check_options, unknown_name
+from datasets.options import check_options, check_types, unknown_name
 from datasets.plugins import Plugin, with_plugins
 
 Order = NDArray[np.int64]
@@ -76,8 +76,8 @@ def renumbering_of(
 
     ``options`` are the keyword parameters of the order's function; ``seed`` is for orders that draw, unless their
     options name one; orders that take ``inductive`` are told whether the data set is. Raises ValueError for unknown
-    names and options, for a matrix that is not square, and for a result that is not a permutation, OrderRefused for a
-    graph that cannot have the order.
+    names and options, for values of other types, for a matrix that is not square, and for a result that is not a
+    permutation, OrderRefused for a graph that cannot have the order.
     """
     compute = order_function(name)
     if csr.shape[0] != csr.shape[1]:
@@ -86,6 +86,7 @@ def renumbering_of(
     parameters = inspect.signature(compute).parameters
     allowed = [parameter for parameter in parameters if parameter not in ("csr", "inductive")]
     check_options(f"option of order {name}", arguments, allowed)
+    check_types(arguments, {key: parameters[key].annotation for key in arguments}, "order.options")
     if "seed" in allowed:
         arguments.setdefault("seed", seed)
     if "inductive" in parameters:

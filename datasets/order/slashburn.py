@@ -14,7 +14,7 @@ def slashburn(csr: Csr, hubs: float = 0.005) -> NDArray[np.int64]:
     They come next from the front; nodes that then are outside the largest component come next from the back, larger
     components first.
     """
-    if not isinstance(hubs, float | int) or not 0 < hubs <= 1:
+    if not 0 < hubs <= 1:
         raise ValueError(f"order slashburn with hubs={hubs}: allowed is a share of the nodes above 0, up to 1")
     if csr.shape[0] == 0:
         return np.zeros(0, dtype=np.int64)

@@ -9,7 +9,7 @@ import numpy as np
 from datasets.graph import SPLITS, Graph
 
 MASKS = {"train_mask": "train", "val_mask": "validation", "test_mask": "test"}
-_KEYS = {"num_parts", "num_nodes", "num_edges", "node_map", "edge_map", "ntypes", "etypes", "part-0"}
+_KEYS = {"graph_name", "num_parts", "num_nodes", "num_edges", "node_map", "edge_map", "ntypes", "etypes", "part-0"}
 
 
 def read_description(path: Path) -> dict[str, Any]:
@@ -22,6 +22,15 @@ def read_description(path: Path) -> dict[str, Any]:
     if missing:
         raise ValueError(f"{path} does not describe a partition: it has no {', '.join(sorted(missing))}")
     return description
+
+
+def part_folders(path: Path, description: dict[str, Any]) -> list[Path]:
+    """The folder of each part; raises ValueError where the JSON at ``path`` names no graph of one."""
+    try:
+        graphs = [description[f"part-{part}"]["part_graph"] for part in range(description["num_parts"])]
+        return [(path.parent / graph).parent for graph in graphs]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path} does not describe a partition: it names no graph of a part ({error!r})") from error
 
 
 def node_attributes(graph: Graph, nodes: slice) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Data set ``partition``: the parts that ``python -m backends.distpart`` or DGL wrote, as one graph in their order."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,65 +8,115 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.csr import csr_from_edges
-from datasets.graph import NO_SPLIT, SPLITS, Graph
-from datasets.hashes import combined_sha256, file_sha256
+from datasets.graph import MISSING, NO_SPLIT, SPLITS, Graph
 from datasets.options import check_options
-from datasets.partition.description import MASKS, read_description
-from datasets.partition.dgl_format import StoredGraph, read_graph, read_tensors
+from datasets.partition.description import MASKS, part_folders, read_description
+from datasets.partition.dgl_format import FormatError, StoredGraph, read_graph, read_tensors
+from datasets.partition.identity import (
+    EDGE_FEATURES,
+    GRAPH,
+    NODE_FEATURES,
+    ORIGINAL_EDGES,
+    ORIGINAL_NODES,
+    config_path,
+    content_sha256,
+)
 from datasets.paths import Files, Options
-
-_FILES = ("graph.dgl", "node_feat.dgl", "edge_feat.dgl", "orig_nids.dgl", "orig_eids.dgl")
 
 
 def load(name: str, files: Files, options: Options) -> Graph:
     """Read the partition whose JSON ``options["config"]`` names; nodes stand in the order of their new ids.
 
-    ``part_bounds`` are the first nodes of the parts. Original ids of nodes and edges stay, so that what is drawn by id
-    does not depend on the partition. Of a typed graph all relations are one, and attributes that not all types have
-    alike are left out, with a note. Raises ValueError for a JSON that describes no partition.
+    ``part_bounds`` are the first nodes of the parts. Original ids of nodes and edges stay where they are stored, so
+    that what is drawn by id does not depend on the partition. Of a typed graph all relations are one, and attributes
+    that not all types have alike are left out, with a note. Raises ValueError for a JSON that describes no partition,
+    for files that are damaged or not those of a given ``sha256``, and for labels that are no classes.
     """
-    check_options("option of data set partition", options, {"config": ""})
-    if not options.get("config"):
-        raise ValueError("data set partition needs +dataset.options.config=PATH, the JSON of a partition")
-    path = Path(str(options["config"])).expanduser()
+    check_options("option of data set partition", options, ("config", "sha256"))
+    path = config_path(options)
+    sha256 = content_sha256(path)
+    if not sha256.startswith(str(options.get("sha256") or "")):
+        raise ValueError(f"{path} or a file of its parts was changed since the run began: start it again")
+    try:
+        return _read(path, sha256)
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} and the files of its parts do not belong together ({error!r}): write the partition again"
+        ) from error
+
+
+def _read(path: Path, sha256: str) -> Graph:
+    """Join the parts; raises KeyError, IndexError and the like where their files do not belong together."""
     facts = read_description(path)
-    folders = [(path.parent / facts[f"part-{part}"]["part_graph"]).parent for part in range(facts["num_parts"])]
-    graphs = [read_graph(folder / "graph.dgl") for folder in folders]
-    tables = {file: [read_tensors(folder / file) for folder in folders] for file in _FILES[1:]}
+    folders = part_folders(path, facts)
     kinds, relations = list(facts["ntypes"]), list(facts["etypes"])
-    node_types = _typed(facts["node_map"], kinds)
-    sources, destinations = _edges(graphs)
-    edge_types = _typed(facts["edge_map"], relations)
-    edge_ids = _originals(tables["orig_eids.dgl"], relations)
+    nodes, edges = ([read_tensors(folder / file) for folder in folders] for file in (NODE_FEATURES, EDGE_FEATURES))
+    sources, destinations = _edges([_undamaged(folder / GRAPH) for folder in folders])
     no_loops = np.flatnonzero(sources != destinations)
     csr = csr_from_edges(sources[no_loops], destinations[no_loops], (facts["num_nodes"],) * 2, no_loops)
     position = csr.ids
-    features, notes = _attribute(tables["node_feat.dgl"], kinds, "feat")
-    labels, label_notes = _attribute(tables["node_feat.dgl"], kinds, "label")
-    weights, weight_notes = _attribute(tables["edge_feat.dgl"], relations, "weight")
-    edge_features, edge_notes = _attribute(tables["edge_feat.dgl"], relations, "feat")
+    node_ids, id_notes = _originals(folders, ORIGINAL_NODES, kinds, facts["num_nodes"])
+    edge_ids, _ = _originals(folders, ORIGINAL_EDGES, relations, facts["num_edges"])
+    features, notes = _attribute(nodes, kinds, "feat")
+    stored_labels, label_notes = _attribute(nodes, kinds, "label")
+    labels, classes, task = _labels(stored_labels)
+    weights, weight_notes = _attribute(edges, relations, "weight")
+    edge_features, edge_notes = _attribute(edges, relations, "feat")
     several = len(kinds) > 1 or len(relations) > 1
-    hashes = {f"{folder.name}/{file}": file_sha256(folder / file) for folder in folders for file in _FILES}
-    classes = 0 if labels is None else int(labels.max(initial=-1)) + 1 if labels.ndim == 1 else labels.shape[1]
     return Graph(
         name=str(facts["graph_name"]),
         csr=type(csr)(csr.indptr, csr.indices, csr.shape, edge_ids[position]),
-        features=None if features is None else features.astype(np.float32),
-        labels=None if labels is None else labels.astype(np.int64 if labels.ndim == 1 else np.int8),
-        split=_split(tables["node_feat.dgl"], facts["node_map"], facts["num_nodes"]),
+        features=None if features is None else _rows(features).astype(np.float32),
+        labels=labels,
+        split=_split(nodes, facts["node_map"], facts["num_nodes"]),
         classes=classes,
-        task="none" if labels is None else "multiclass" if labels.ndim == 1 else "multilabel",
-        node_ids=_originals(tables["orig_nids.dgl"], kinds),
-        node_types=node_types.astype(np.int32) if several else None,
-        edge_types=edge_types[position].astype(np.int32) if several else None,
-        edge_weights=None if weights is None else weights[position].astype(np.float32),
-        edge_features=None if edge_features is None else edge_features[position].astype(np.float32),
+        task=task,
+        node_ids=node_ids,
+        node_types=_typed(facts["node_map"], kinds).astype(np.int32) if several else None,
+        edge_types=_typed(facts["edge_map"], relations)[position].astype(np.int32) if several else None,
+        edge_weights=None if weights is None else weights.reshape(len(sources))[position].astype(np.float32),
+        edge_features=None if edge_features is None else _rows(edge_features)[position].astype(np.float32),
         part_bounds=_part_bounds(facts, kinds),
         self_loops_dropped=len(sources) - len(no_loops),
-        sha256=combined_sha256({path.name: file_sha256(path), **hashes}),
+        sha256=sha256,
         trust="local",
-        notes=tuple(notes + label_notes + weight_notes + edge_notes),
+        notes=tuple(id_notes + notes + label_notes + weight_notes + edge_notes),
     )
+
+
+def _undamaged(path: Path) -> StoredGraph:
+    graph = read_graph(path)
+    if damage := graph.damage():
+        raise FormatError(f"{path}: {damage}: write the partition again")
+    return graph
+
+
+def _labels(stored: NDArray[Any] | None) -> tuple[NDArray[np.integer] | None, int, str]:
+    """Labels as in ``Graph``, their number of classes and their task; NaN is a missing one, as -1 is.
+
+    One column holds classes, several hold 0 or 1 for each class. Raises ValueError for other numbers.
+    """
+    if stored is None:
+        return None, 0, "none"
+    columns = _rows(np.where(np.isnan(stored), MISSING, stored) if stored.dtype.kind == "f" else stored)
+    is_class = columns.shape[1] == 1
+    allowed = np.isfinite(columns) & (columns == np.floor(columns)) if is_class else np.isin(columns, (MISSING, 0, 1))
+    if not allowed.all():
+        row, column = np.argwhere(~allowed)[0].tolist()
+        expected = "whole numbers from 0" if is_class else "0 or 1 in several columns"
+        raise ValueError(
+            f"label of new node {row} is {columns[row, column]}: labels are {expected}, missing ones -1 or NaN; write "
+            "the partition with such labels or without"
+        )
+    if not is_class:
+        return columns.astype(np.int8), columns.shape[1], "multilabel"
+    classes = columns[:, 0].astype(np.int64)
+    return classes, int(classes.max(initial=MISSING)) + 1, "multiclass"
+
+
+def _rows(array: NDArray[Any]) -> NDArray[Any]:
+    """An attribute as [rows, width]; one number for each row is a width of 1."""
+    return array.reshape(len(array), math.prod(array.shape[1:]))
 
 
 def _typed(ranges: dict[str, list[list[int]]], kinds: list[str]) -> NDArray[np.int64]:
@@ -76,20 +127,27 @@ def _typed(ranges: dict[str, list[list[int]]], kinds: list[str]) -> NDArray[np.i
 
 
 def _edges(graphs: list[StoredGraph]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """New ids of both ends of all inner edges, in the order of their new ids."""
+    """New ids of both ends of all inner edges, in the order of their new ids, in which DGL's files are not always."""
     sources, destinations = [], []
     for graph in graphs:
-        inner, ids = graph.edata["inner_edge"].astype(bool), graph.ndata["_ID"]
+        inner, ids = np.flatnonzero(graph.edata["inner_edge"]), graph.ndata["_ID"]
+        inner = inner[np.argsort(graph.edata["_ID"][inner], kind="stable")]
         sources.append(ids[graph.sources[inner]])
         destinations.append(ids[graph.destinations[inner]])
     return np.concatenate(sources), np.concatenate(destinations)
 
 
-def _originals(tables: list[dict[str, Any]], kinds: list[str]) -> NDArray[np.int64]:
-    """Original ids in the order of new ids; those of later types come after all of the types before."""
+def _originals(folders: list[Path], file: str, kinds: list[str], count: int) -> tuple[NDArray[np.int64], list[str]]:
+    """Original ids in the order of new ids; those of later types come after all of the types before.
+
+    ``count`` new ids in their place, with a note, where no part has them, as DGL writes them.
+    """
+    if not any((folder / file).is_file() for folder in folders):
+        return np.arange(count), ["ids: the new ones, as the partition has no original ones"]
+    tables = [read_tensors(folder / file) for folder in folders]
     sizes = {kind: max((int(table[kind].max(initial=-1)) for table in tables), default=-1) + 1 for kind in kinds}
     starts = dict(zip(kinds, np.cumsum([0, *sizes.values()]), strict=False))
-    return np.concatenate([table[kind] + starts[kind] for table in tables for kind in kinds])
+    return np.concatenate([table[kind] + starts[kind] for table in tables for kind in kinds]), []
 
 
 def _attribute(tables: list[dict[str, Any]], kinds: list[str], name: str) -> tuple[NDArray[Any] | None, list[str]]:

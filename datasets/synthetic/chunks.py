@@ -1,7 +1,8 @@
-"""A long range of ids, computed piece by piece on all cores: numpy lets go of the interpreter's lock in its loops."""
+"""Work on pieces on all cores: numpy lets go of the interpreter's lock in its loops."""
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -9,7 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 CHUNK = 1 << 19
+Item = TypeVar("Item")
 T = TypeVar("T")
+_pool_thread = threading.local()
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def on_all_cores(function: Callable[[Item], T], items: Iterable[Item]) -> list[T]:
+    """Results of ``function(item)`` in order, of as many items at once as there are cores.
+
+    One after the other within such an item: the cores are busy, and each thread more has its own arrays.
+    """
+    if getattr(_pool_thread, "is_one", False):
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(cores(), initializer=lambda: setattr(_pool_thread, "is_one", True)) as pool:
+        return list(pool.map(function, items))
 
 
 def by_chunks(function: Callable[[NDArray[np.int64]], T], first: int, last: int, chunk: int = CHUNK) -> list[T]:
@@ -22,7 +41,4 @@ def by_chunks(function: Callable[[NDArray[np.int64]], T], first: int, last: int,
         return function(np.arange(start, min(start + chunk, last)))
 
     starts = range(first, last, chunk)
-    if len(starts) < 2:
-        return [piece(start) for start in starts]
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return list(pool.map(piece, starts))
+    return [piece(start) for start in starts] if len(starts) < 2 else on_all_cores(piece, starts)

@@ -1,8 +1,6 @@
 """Generator of UUG: a synthetic stand-in for the industrial user-user graph of AGL (VLDB 2020), never published."""
 
 import math
-import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,6 +10,7 @@ from numpy.typing import NDArray
 from datasets.csr import Csr, index_dtype
 from datasets.graph import Graph
 from datasets.options import options_from
+from datasets.synthetic.chunks import cores, on_all_cores
 from datasets.synthetic.content_hash import with_content_hash
 from datasets.synthetic.uug_partition import UugOptions, uug_partition
 
@@ -23,11 +22,12 @@ NOTES = (
 )
 
 
-EDGES_OF_A_PIECE = 1 << 20  # generated at once on each core, about 100 bytes for each of them
+EDGES_OF_A_PIECE = 1 << 20  # about 100 bytes for each of them while it is generated
+PIECES_AT_ONCE = 16  # of that size; on more cores they are smaller
 
 
 def load(name: str, options: dict[str, Any]) -> Graph:
-    """Generate the whole graph in pieces of bounded size, as many at once as there are cores.
+    """Generate the whole graph in pieces, as many at once as there are cores, together of bounded size.
 
     Options are those of ``UugOptions``; raises ValueError for others. The graph does not depend on ``partitions``.
     """
@@ -72,7 +72,8 @@ class _Piece(NamedTuple):
 
 def _pieces(uug: UugOptions, features: NDArray[np.float32]) -> list[_Piece]:
     """Generate all pieces in the order of their nodes; their features are written into ``features``."""
-    pieces = replace(uug, partitions=pieces_of(uug))
+    smaller = math.ceil(cores() / PIECES_AT_ONCE)
+    pieces = replace(uug, partitions=min(uug.nodes, smaller * pieces_of(uug)))
 
     def piece(index: int) -> _Piece:
         part = uug_partition(pieces, index)
@@ -81,5 +82,4 @@ def _pieces(uug: UugOptions, features: NDArray[np.float32]) -> list[_Piece]:
         sources = part.sources.astype(index_dtype(uug.nodes))
         return _Piece(in_degrees, sources, part.labels, part.split, part.edge_features)
 
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return list(pool.map(piece, range(pieces.partitions)))
+    return on_all_cores(piece, range(pieces.partitions))

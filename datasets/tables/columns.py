@@ -1,6 +1,7 @@
 """Columns of a user's tables as the arrays of a graph: positions of edge ends, features, weights, types, labels."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from datasets.randomness import uniform
 from datasets.tables.table import TableError, UserTable, Values, is_list, is_number, is_string
 
 MOST_CLASSES = 1 << 20  # a larger number is no class but an id or a code: a model has an output for each
+NO_COLUMN = "none"  # as the name of a column that may be absent: it is not read, unless one is called so
 SPLIT_NAMES = SPLITS | {"valid": SPLITS["validation"], "val": SPLITS["validation"], "none": NO_SPLIT, "": NO_SPLIT}
 
 
@@ -49,6 +51,17 @@ def unknown_id(path: str, node_id: object) -> str:
     return f"no node has the id {node_id} in {path}: add a row for it there or remove the edge"
 
 
+def require_named(options: Any, roles: Iterable[str], tables: Sequence[UserTable]) -> None:
+    """Raise TableError for a column that an option names and no table has; one of a default name may be absent."""
+    defaults = {option.name: option.default for option in fields(options)}
+    for role in roles:
+        name = getattr(options, role)
+        is_default = name in (defaults[role], NO_COLUMN) or not isinstance(name, str)
+        is_column = not is_default and (role != "split" or shares_of(name) is None)
+        if is_column and not any(table.has(name) for table in tables):
+            tables[0].require(name)
+
+
 def features_of(
     table: UserTable, columns: str | list[str] | None, roles: Collection[str], width: int | None
 ) -> NDArray[np.float32] | None:
@@ -68,8 +81,8 @@ def features_of(
 
 def default_features(table: UserTable, roles: Collection[str]) -> list[str]:
     """The columns of numbers or lists that have no role, in the order of the table."""
-    names = [name for name in table.data.column_names if name not in roles]
-    return [name for name in names if is_list(table.column(name).type) or is_number(table.column(name).type)]
+    kinds = {name: table.kind(name) for name in table.data.column_names if name not in roles}
+    return [name for name, kind in kinds.items() if is_list(kind) or is_number(kind)]
 
 
 def weights_of(table: UserTable, column: str) -> NDArray[np.float32] | None:
@@ -98,25 +111,35 @@ def edge_arrays(
     }
 
 
-def labels_of(table: UserTable, label: str | list[str]) -> tuple[NDArray[np.integer] | None, int]:
-    """Read classes as int64 [nodes], or 0/1 columns or lists as int8 [nodes, classes]; empty means missing (-1)."""
+def labels_of(
+    table: UserTable, label: str | list[str], names: NDArray[np.str_] | None = None
+) -> tuple[NDArray[np.integer] | None, int]:
+    """Read classes as int64 [nodes], or 0/1 columns or lists as int8 [nodes, classes]; empty means missing (-1).
+
+    Words become their places in ``names``, which ascend, by default all words of this table. Lists that are all empty
+    have no columns: [nodes, 0].
+    """
     if isinstance(label, list):
         columns = [_classes(table, name, 2)[0] for name in label]
         return np.stack(columns, axis=1).astype(np.int8), len(label)
     if not table.has(label):
         return None, 0
-    if is_list(table.column(label).type):
-        bits = table.floats(label, None)
+    if is_list(table.kind(label)):
+        bits = table.floats(label, None, missing=MISSING)
         table.refuse(label, ~np.isin(bits, (MISSING, 0, 1)).all(axis=1), "a list of labels holds 0, 1 or -1 (missing)")
         return bits.astype(np.int8), bits.shape[1]
-    if is_string(table.column(label).type):
-        words = table.column(label).to_numpy(zero_copy_only=False)
-        labelled = np.array([word not in (None, "") for word in words])
-        names, codes = np.unique(words[labelled].astype(str), return_inverse=True)
-        classes = np.full(table.rows, MISSING, dtype=np.int64)
-        classes[labelled] = codes
-        return classes, len(names)
+    words = label_words(table, label)
+    if words is not None:
+        names = np.unique(words[words != ""]) if names is None else names
+        return np.where(words == "", MISSING, np.searchsorted(names, words)), len(names)
     return _classes(table, label)
+
+
+def label_words(table: UserTable, label: str) -> NDArray[np.str_] | None:
+    """The word that is the label of each row, "" where it is missing; ``None`` where labels are no words."""
+    if not table.has(label) or not is_string(table.kind(label)):
+        return None
+    return np.array([word or "" for word in table.column(label).to_pylist()], dtype=str)
 
 
 def shares_of(split: str) -> tuple[float, ...] | None:

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from datasets.csr import index_dtype
-from datasets.tables.columns import check_kind, edge_arrays, unknown_id
+from datasets.tables.columns import check_kind, edge_arrays, require_named, unknown_id
 from datasets.tables.id_index import IdIndex, buckets_of, keys_of
 from datasets.tables.node_stream import append_arrays
-from datasets.tables.options import TableOptions
+from datasets.tables.options import EDGE_ROLES, TableOptions
 from datasets.tables.out_of_core import Buckets, GrowingArray, Progress
 from datasets.tables.reading import read_batches
 from datasets.tables.table import TableError, UserTable, Values
@@ -67,6 +67,7 @@ def _read_edges(
     files: dict[str, GrowingArray] = {}
     rows = 0
     for table in batches:
+        require_named(tables, EDGE_ROLES, [table])
         (sources, source_kind), (targets, target_kind) = keys_of(table, tables.source), keys_of(table, tables.target)
         check_kind(table, tables.source, source_kind, tables.nodes, index.kind)
         check_kind(table, tables.target, target_kind, tables.nodes, index.kind)

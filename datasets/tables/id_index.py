@@ -28,7 +28,7 @@ class IdIndex:
 
     def find(self, bucket: int, keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return the node numbers of keys of one bucket, and a mask of the keys that no node has."""
-        entries = np.load(self.paths[bucket])
+        entries = np.load(self.paths[bucket], mmap_mode="r")  # a few keys read a few pages
         if not len(entries):
             return np.zeros(len(keys), dtype=np.int64), np.ones(len(keys), dtype=bool)
         places = np.minimum(np.searchsorted(entries[:, 0], keys), len(entries) - 1)

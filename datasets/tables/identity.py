@@ -49,7 +49,7 @@ def _derived(options: Mapping[str, Any], sha256: str | None) -> str | None:
     if not options.get("nodes") or sha256 is None:
         return None
     path = next(iter(files_of(options).values()))
-    folder = path.rpartition("/")[0] if "://" in path else str(Path(path).absolute().parent)
+    folder = path.rpartition("/")[0] if "://" in path else str(_local(path).absolute().parent)
     words = re.sub(r"[^A-Za-z0-9_]+", "-", folder.rstrip("/").rpartition("/")[2])[:LONGEST_FOLDER].strip("-_")
     return f"{words or 'tables'}-{sha256[:8]}"
 
@@ -81,11 +81,20 @@ def content_sha256(nodes: str, edges: str) -> str:
 
 
 def _stamp(path: str) -> tuple[int, int] | None:
-    """Size and modification time of a local file, so that a changed one is hashed again."""
-    if "://" in path:
+    """Size and modification time of a local file, so that a changed one is hashed again; ``None`` for other paths."""
+    try:
+        stat = _local(path).stat()
+    except OSError:
         return None
-    stat = Path(path).stat()
     return stat.st_size, stat.st_mtime_ns
+
+
+def _local(path: str) -> Path:
+    """The file that fsspec reads at a local path: ``~`` stands for the home folder of a user that exists."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
 
 
 @cache

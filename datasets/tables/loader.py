@@ -10,9 +10,9 @@ from datasets.features import in_layout, layout_notes
 from datasets.graph import Graph
 from datasets.hashes import combined_sha256
 from datasets.paths import Files, Options
-from datasets.tables.columns import edge_arrays, labels_of, positions_of, split_of, types_of
+from datasets.tables.columns import edge_arrays, labels_of, positions_of, require_named, split_of, types_of
 from datasets.tables.identity import content_sha256
-from datasets.tables.options import NamedTableOptions, table_options
+from datasets.tables.options import EDGE_ROLES, NamedTableOptions, table_options
 from datasets.tables.reading import read_table, table_sha256
 from datasets.tables.sparse_columns import table_features
 from datasets.tables.table import TableError
@@ -29,6 +29,8 @@ def load(name: str, files: Files, options: Options) -> Graph:
         return load_typed(options)
     tables = table_options(options)
     node_table, edge_table = read_table(tables.nodes, "nodes"), read_table(tables.edges, "edges")
+    require_named(tables, ("label", "split", "node_type"), [node_table])
+    require_named(tables, EDGE_ROLES, [edge_table])
     ids = node_table.ids(tables.id)
     sources, targets = (positions_of(node_table, ids, edge_table, column) for column in (tables.source, tables.target))
     csr, loops = (undirected if tables.undirected else directed)(sources, targets, len(ids))

@@ -9,7 +9,7 @@ import numpy as np
 
 from datasets.array_files import create_array
 from datasets.graph import MISSING, NO_SPLIT
-from datasets.tables.columns import check_kind, labels_of, split_of, types_of
+from datasets.tables.columns import check_kind, labels_of, require_named, split_of, types_of
 from datasets.tables.id_index import IdIndex, buckets_of, keys_of
 from datasets.tables.options import TableOptions
 from datasets.tables.out_of_core import Buckets, GrowingArray
@@ -18,6 +18,7 @@ from datasets.tables.sparse_columns import FeatureFiles, table_features
 from datasets.tables.table import TableError, UserTable, is_string
 
 NAMES = "names.parquet"
+MISSING_AT_ONCE = 1 << 16  # rows of labels
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ def write_nodes(
     count, classes, kind = 0, 0, ""
     names, features = _NameFile(folder / NAMES), FeatureFiles(folder)
     for table in read_batches(tables.nodes, "node", memory):
+        require_named(tables, ("node_type",), [table])
         ids, kind = keys_of(table, tables.id)
         keys.append(buckets_of(ids, len(keys.paths)), ids, np.arange(count, count + table.rows))
         arrays: dict[str, Any] = {
@@ -56,6 +58,7 @@ def write_nodes(
             arrays["labels"], batch_classes = labels_of(_numeric(table, tables.label), tables.label)
             numbers = np.arange(count, count + table.rows)
             arrays["split"] = split_of(table, tables.split, arrays["labels"], numbers)
+            arrays["labels"] = _with_missing(arrays["labels"], files, folder, count)
             classes = max(classes, batch_classes)
         append_arrays(files, folder, table, arrays)
         count += table.rows
@@ -65,6 +68,19 @@ def write_nodes(
     for file in files.values():
         file.close()
     return StreamedNodes(count, classes, kind, features.width)
+
+
+def _with_missing(labels: Any, files: dict[str, GrowingArray], folder: Path, rows_before: int) -> Any:
+    """Labels of a batch in as many columns as others have, also where it, or all ``rows_before``, have empty lists."""
+    if labels is not None and labels.shape[1:] == (0,):
+        row_shape = files["labels"].row_shape if "labels" in files else None
+        return None if row_shape is None else np.full((len(labels), *row_shape), MISSING, labels.dtype)
+    if labels is not None and rows_before and "labels" not in files:
+        files["labels"] = GrowingArray(folder / "labels.npy")
+        for first in range(0, rows_before, MISSING_AT_ONCE):
+            rows = min(MISSING_AT_ONCE, rows_before - first)
+            files["labels"].append(np.full((rows, *labels.shape[1:]), MISSING, labels.dtype))
+    return labels
 
 
 def append_arrays(files: dict[str, GrowingArray], folder: Path, table: UserTable, arrays: dict[str, Any]) -> None:
@@ -92,13 +108,16 @@ def write_labels(tables: TableOptions, folder: Path, index: IdIndex, path: str, 
         if values is None:
             table.column(str(tables.label))  # raises TableError with the existing columns
         assert values is not None
-        if labels is None:
+        require_named(tables, ("split",), [table])
+        has_columns = values.shape[1:] != (0,)  # else all lists of this batch are empty
+        if labels is None and has_columns:
             labels = create_array(folder / "labels.npy", values.dtype, (count, *values.shape[1:]))
             labels[:] = MISSING
         nodes = _label_rows(tables, table, index, labelled)
         splits = split_of(table, tables.split, values, nodes)
         classes = max(classes, batch_classes)
-        labels[nodes] = values
+        if has_columns:
+            labels[nodes] = values
         split[nodes] = NO_SPLIT if splits is None else splits
     return classes
 
@@ -123,7 +142,7 @@ def _label_rows(tables: TableOptions, table: UserTable, index: IdIndex, labelled
 def _numeric(table: UserTable, label: str | list[str]) -> UserTable:
     """Refuse classes given as words: to number them, all of them must be in memory at once."""
     if isinstance(label, str) and table.has(label):
-        kind = table.column(label).type
+        kind = table.kind(label)
         if is_string(kind):
             raise TableError(
                 f"{table.path}: column {label!r} holds {kind}: give classes as numbers from 0, or lists of 0/1"

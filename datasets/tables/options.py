@@ -7,6 +7,8 @@ from typing import Any
 from datasets.features import LAYOUTS
 from datasets.options import options_from, unknown_name
 
+EDGE_ROLES = "weight", "edge_type"  # columns of the edge table that may be absent
+
 
 @dataclass(frozen=True)
 class TableOptions:
@@ -14,9 +16,10 @@ class TableOptions:
 
     ``features`` are numeric columns or one column of lists; ``None`` takes every numeric or list column of the node
     table that has no other role; ``edge_features`` takes the named columns of the edge table. ``label``, ``split``,
-    ``weight``, ``node_type`` and ``edge_type`` are read where the column exists; ``label`` may be a column of classes,
-    a column of 0/1 lists or several 0/1 columns; ``split`` may be the shares of the labelled nodes that a hash of their
-    row puts into train, validation and test, as in ``0.8,0.1,0.1``. ``width`` is the expected number of features.
+    ``weight``, ``node_type`` and ``edge_type`` are read where the column exists; one of another name than the default
+    must, except ``none``. ``label`` may be a column of classes, a column of 0/1 lists or several 0/1 columns; ``split``
+    may be the shares of the labelled nodes that a hash of their row puts into train, validation and test, as in
+    ``0.8,0.1,0.1``. ``width`` is the expected number of features.
     ``feature_columns`` is a column of lists of the columns that are set, in place of ``features``, and
     ``feature_values`` one of their values, 1 without it. ``layout`` is ``dense``, ``sparse``, or ``auto``: sparse where
     less than 10 % of 64 or more are set.

@@ -1,6 +1,8 @@
 """An Arrow table of a user: typed access to its columns, errors with file, column and row."""
 
+from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,17 +30,34 @@ class UserTable:
 
     def has(self, column: str) -> bool:
         """Whether a column exists."""
-        return column in self.data.column_names
+        return column in self._names
+
+    @cached_property
+    def _names(self) -> Counter[str]:
+        """How often each name stands: Arrow makes a list of all names whenever it is asked."""
+        return Counter(self.data.column_names)
+
+    def require(self, name: str) -> None:
+        """Raise TableError unless exactly one column has this name."""
+        if not self.has(name):
+            columns = ", ".join(self._names.elements())
+            raise TableError(f"{self.path}: there is no column {name!r}, only {columns}: name one of them")
+        if (count := self._names[name]) > 1:
+            raise TableError(f"{self.path}: {count} columns are called {name!r}: give each a name of its own")
 
     def column(self, name: str) -> Any:
         """Return a column as one Arrow array; raises TableError for none or several of this name."""
-        if not self.has(name):
-            columns = ", ".join(self.data.column_names)
-            raise TableError(f"{self.path}: there is no column {name!r}, only {columns}: name one of them")
-        if (count := self.data.column_names.count(name)) > 1:
-            raise TableError(f"{self.path}: {count} columns are called {name!r}: give each a name of its own")
+        self.require(name)
         column = self.data.column(name).combine_chunks()
         return column.dictionary_decode() if hasattr(column, "dictionary_decode") else column
+
+    def kind(self, name: str) -> Any:
+        """Return the Arrow type of a column, without reading it; raises TableError for none or several of this name."""
+        import pyarrow.types as types
+
+        self.require(name)
+        kind = self.data.schema.field(name).type
+        return kind.value_type if types.is_dictionary(kind) else kind
 
     def ids(self, name: str) -> Values:
         """Return a column of integers or strings, none of them empty."""
@@ -47,35 +66,46 @@ class UserTable:
         column = self.column(name)
         if not (types.is_integer(column.type) or is_string(column.type)):
             raise TableError(f"{self.path}: column {name!r} holds {column.type}: ids are integers or strings")
-        self.refuse(name, np.asarray(column.is_null()), "is empty: every row needs an id")
+        empty = "is empty: every row needs an id"
+        self.refuse(name, np.asarray(column.is_null()), empty)
         array: Values = column.to_numpy(zero_copy_only=False)
+        if is_string(column.type):
+            self.refuse(name, array == "", empty)  # an empty cell of CSV is text of no letters
         if array.dtype == np.uint64:
             too_large = array > np.iinfo(np.int64).max
             self.refuse(name, too_large, "an id must fit into 63 bits: give larger ones as strings")
         return array.astype(np.int64 if types.is_integer(column.type) else str)
 
     def doubles(self, name: str, column: Any = None) -> NDArray[np.float64]:
-        """Return a numeric column, NaN where it is empty; ``column`` replaces the column's own values."""
+        """Return a numeric column, rounded, NaN where it is empty; ``column`` replaces the column's own values."""
         column = self.column(name) if column is None else column
         if not is_number(column.type):
             raise TableError(f"{self.path}: column {name!r} holds {column.type}: numbers are expected")
-        values: NDArray[np.float64] = column.cast("float64").to_numpy(zero_copy_only=False)
+        values: NDArray[np.float64] = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
         return values
 
-    def floats(self, name: str, width: int | None) -> NDArray[np.float32]:
-        """Return a numeric column [rows, 1] or a column of equally long lists [rows, width], all numbers finite."""
+    def floats(self, name: str, width: int | None, missing: float | None = None) -> NDArray[np.float32]:
+        """Return a numeric column [rows, 1] or a column of equally long lists [rows, width], all numbers finite.
+
+        ``missing`` stands for numbers and lists that are empty, which are refused without one.
+        """
         import pyarrow.compute
 
         column = self.column(name)
-        if is_list(column.type):
-            lengths = np.asarray(pyarrow.compute.list_value_length(column).fill_null(-1))
-            expected = int(lengths[0]) if width is None else width
-            wrong = lengths != expected
-            self.refuse(name, wrong, f"{lengths[wrong.argmax()]} values, but {expected} are expected in every row")
-            flat = column.flatten()
+        if not is_list(column.type):
+            values = self.doubles(name, column).astype(np.float32)[:, None]
         else:
-            expected, flat = 1, column
-        values = self.doubles(name, flat).astype(np.float32).reshape(self.rows, expected)
+            if missing is None:
+                self.refuse(name, np.asarray(column.is_null()), "is empty: every row needs a list of as many numbers")
+            lengths = np.asarray(pyarrow.compute.list_value_length(column).fill_null(0))
+            written = lengths > 0
+            expected = width if width is not None else int(lengths[written.argmax()])
+            wrong = (lengths != expected) & (written | (missing is None))
+            self.refuse(name, wrong, f"{lengths[wrong.argmax()]} values, but {expected} are expected in every row")
+            values = np.full((self.rows, expected), np.nan, dtype=np.float32)
+            values[written] = self.doubles(name, column.flatten()).reshape(int(written.sum()), expected)
+        if missing is not None:
+            values[np.isnan(values)] = missing
         self.refuse(name, ~np.isfinite(values).all(axis=1), "a number is NaN, infinite or empty: give a finite one")
         return values
 

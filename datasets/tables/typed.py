@@ -1,6 +1,6 @@
 """User tables with a file for each node type and each relation, as one typed graph."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,15 @@ from datasets.hashes import combined_sha256
 from datasets.options import options_from
 from datasets.paths import Options
 from datasets.schema import Relation, Schema
-from datasets.tables.columns import features_of, labels_of, positions_of, split_of, weights_of
+from datasets.tables.columns import (
+    features_of,
+    label_words,
+    labels_of,
+    positions_of,
+    require_named,
+    split_of,
+    weights_of,
+)
 from datasets.tables.identity import files_of
 from datasets.tables.reading import read_table, table_sha256
 from datasets.tables.table import TableError, UserTable
@@ -48,7 +56,10 @@ def load_typed(options: Options) -> Graph:
         if not isinstance(getattr(tables, role), Mapping) or not getattr(tables, role):
             raise ValueError(f"data set tables: {role} must name a table for each type, as nodes does for {options}")
     schema = Schema(tuple(map(str, tables.nodes)), tuple(Relation.parse(str(text)) for text in tables.edges))
-    nodes = {kind: _Nodes.read(str(path), tables) for kind, path in tables.nodes.items()}
+    node_tables = {kind: read_table(str(path), "nodes") for kind, path in tables.nodes.items()}
+    require_named(tables, ("label", "split"), list(node_tables.values()))
+    names = _label_names(list(node_tables.values()), tables.label)
+    nodes = {kind: _Nodes.of(table, tables, names) for kind, table in node_tables.items()}
     starts = dict(zip(nodes, np.cumsum([0, *(len(own.ids) for own in nodes.values())]).tolist(), strict=False))
     total = sum(len(own.ids) for own in nodes.values())
     sources, destinations, kinds, weights = [], [], [], []
@@ -62,6 +73,8 @@ def load_typed(options: Options) -> Graph:
         destinations.append(ends[1])
         kinds.append(np.full(table.rows, number, dtype=np.int32))
         weights.append(weights_of(table, tables.weight))
+    if all(weight is None for weight in weights):
+        require_named(tables, ("weight",), [table])
     source, destination = np.concatenate(sources), np.concatenate(destinations)
     no_loops = np.flatnonzero(source != destination)
     csr = csr_from_edges(source[no_loops], destination[no_loops], (total, total), no_loops)
@@ -97,16 +110,35 @@ class _Nodes:
     split: NDArray[np.int8]
 
     @classmethod
-    def read(cls, path: str, tables: TypedTableOptions) -> "_Nodes":
-        table = read_table(path, "nodes")
+    def of(cls, table: UserTable, tables: TypedTableOptions, names: NDArray[np.str_] | None) -> "_Nodes":
+        """Read the columns of a type; ``names`` are the classes of all types, where these are words."""
         ids = table.ids(tables.id)
-        labels, classes = labels_of(table, tables.label)
+        labels, classes = labels_of(table, tables.label, names)
         if labels is not None and labels.ndim > 1:
-            raise TableError(f"{path}: {tables.label} has several labels per node: with types a node has one class")
+            raise TableError(
+                f"{table.path}: {tables.label} has several labels per node: with types a node has one class"
+            )
         split = split_of(table, tables.split, labels, np.arange(len(ids)))
         features = features_of(table, None, {tables.id, tables.label, tables.split}, None)
         split = np.full(len(ids), NO_SPLIT, dtype=np.int8) if split is None else split
         return cls(table, ids, features, labels, classes, split)
+
+
+def _label_names(tables: Sequence[UserTable], label: str) -> NDArray[np.str_] | None:
+    """The words that are labels in any table, ascending; ``None`` where there are none, TableError beside numbers."""
+    import pyarrow.types as types
+
+    labelled = [table for table in tables if table.has(label) and not types.is_null(table.kind(label))]
+    columns = [label_words(table, label) for table in labelled]
+    words = [column for column in columns if column is not None]
+    if not words:
+        return None
+    for table, column in zip(labelled, columns, strict=True):
+        if column is None:
+            kind = table.kind(label)
+            raise TableError(f"{table.path}: column {label!r} holds {kind}, other types have words: give all alike")
+    names = np.unique(np.concatenate(words))
+    return names[names != ""]
 
 
 def _alike(arrays: list[Any], what: str) -> tuple[Any, list[str]]:

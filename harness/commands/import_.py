@@ -40,7 +40,7 @@ def take_over(folder: Path, results: Path, left_out: LeftOut) -> tuple[int, int]
         raise FileNotFoundError(f"{folder} holds no records: give the folder that harness.cell wrote with --out")
     records = list(find_records(folder, left_out))
     root = environments_root(folder)
-    folder, records = root, [(root / _place(path, root), record) for path, record in records]
+    folder, records = root, [(root / _place(path, folder, root), record) for path, record in records]
     files = list(_files(folder, records))
     texts = {results / path.relative_to(folder): path.read_text(encoding="utf-8") for path in files}
     existing = {path: text for path, text in texts.items() if path.exists()}
@@ -55,9 +55,9 @@ def take_over(folder: Path, results: Path, left_out: LeftOut) -> tuple[int, int]
     return new, len(records) - new
 
 
-def _place(path: Path, root: Path) -> Path:
-    """Where a record lies below the root; a record itself may be a link out of it."""
-    return path.parent.resolve().relative_to(root.resolve()) / path.name
+def _place(path: Path, folder: Path, root: Path) -> Path:
+    """Where a record in a folder lies below the root; the record, or a folder above it, may be a link out of it."""
+    return folder.resolve().relative_to(root.resolve()) / path.relative_to(folder)
 
 
 def _files(folder: Path, records: list[StoredRecord]) -> Iterator[Path]:

@@ -34,7 +34,12 @@ def main(arguments: list[str]) -> int:
 
 
 def write(plan: Plan, out: Path, with_data: bool) -> int:
-    """Write all groups of a plan, also those that are finished on this machine."""
+    """Write all groups of a plan, also those that are finished on this machine.
+
+    What is not installed here may be there: those cells are started, and answer for themselves.
+    """
+    for cell in (cell for group in plan.groups for cell in group.cells if cell.status == "not_installed"):
+        cell.status, cell.message = None, ""
     prepared: dict[str, PreparedGraph] = {}
     if with_data:
         prepared, failures = prepare_graphs(plan.groups, default_cache())

@@ -7,8 +7,9 @@ from pathlib import Path
 from harness.compare.between_folders import change_of_pairs, judge_together
 from harness.compare.factor import Factor
 from harness.compare.verdict import NOT_COMPARABLE, Verdict
-from harness.report.comparisons import dataset_comparisons, of_scenarios
+from harness.report.comparisons import dataset_comparisons, divides_nodes, of_scenarios
 from harness.report.rows import Row
+from harness.report.scopes import Scope
 from harness.store.files import environment_of, find_records
 from harness.store.left_out import LeftOut
 from harness.store.record import RecordError
@@ -23,20 +24,23 @@ Judgement = tuple[Factor | None, str, str]
 def compare_engines(results: Path, a: str, b: str, threshold: float, left_out: LeftOut | None = None) -> list[Verdict]:
     """Compare two engines, named as the tables name them, wherever they were measured in the same group.
 
-    Raises RecordError where no table holds both, with the names that are most like theirs.
+    Of several protocols the newest counts under which a table holds both. Raises RecordError where no table does, with
+    the names that are most like theirs.
     """
     records = list(find_records(results, left_out))
     environments = {record["environment"]: environment_of(results, record["environment"]) for _, record in records}
-    tables, names = [], set()
+    tables: list[tuple[Scope, str, Row, Row]] = []
+    names: set[str] = set()
     for dataset in of_scenarios(dataset_comparisons(results, records, environments), lambda scenario: True):
         for comparison in dataset.comparisons:
             by_label = {row.label: row for row in comparison.rows}
             names |= set(by_label)
             if a in by_label and b in by_label:
-                tables.append((f"{dataset.name}: {comparison.title}", by_label[a], by_label[b]))
+                tables.append((dataset.scope, f"{dataset.name}: {comparison.title}", by_label[a], by_label[b]))
     if not tables:
         raise RecordError(_why_no_table(results, a, b, names))
-    return _verdicts(tables, threshold)
+    newest = max(scope.protocol for scope, *_ in tables)
+    return _verdicts([table for table in tables if table[0].protocol == newest], threshold)
 
 
 def _why_no_table(results: Path, a: str, b: str, names: Collection[str]) -> str:
@@ -52,16 +56,25 @@ def _why_no_table(results: Path, a: str, b: str, names: Collection[str]) -> str:
     return f"no table holds {' or '.join(map(repr, unknown))}: {remedy}{guesses}"
 
 
-def _verdicts(tables: Sequence[tuple[str, Row, Row]], threshold: float) -> list[Verdict]:
+def _verdicts(tables: Sequence[tuple[Scope, str, Row, Row]], threshold: float) -> list[Verdict]:
     """Judge all tables together; those in which nothing was measured in pairs are not comparable."""
-    pairs = [ratios_of_pairs(b.paired_samples(), a.paired_samples()) for _, a, b in tables]
+    pairs = [_ratios(a, b) for *_, a, b in tables]
+    several_machines = len({scope.machine for scope, *_ in tables}) > 1
     changes = [change_of_pairs(ratios) for ratios in pairs if ratios]
     judgements: Iterator[Judgement] = iter(judge_together(changes, threshold, MORE_PROCESSES))
     verdicts = []
-    for (name, a, b), ratios in zip(tables, pairs, strict=True):
+    for (scope, name, a, b), ratios in zip(tables, pairs, strict=True):
         factor, verdict, reason = next(judgements) if ratios else (None, NOT_COMPARABLE, _why_no_pair(a, b))
-        verdicts.append(Verdict(name, *_medians(a, b), factor, verdict, reason))
+        cell = f"{name}, on {scope.machine}" if several_machines else name
+        verdicts.append(Verdict(cell, *_medians(a, b), factor, verdict, reason))
     return verdicts
+
+
+def _ratios(a: Row, b: Row) -> list[float]:
+    """Ratios B / A of the processes of one pass; none where seconds are no speed, or rank nothing."""
+    if a.oversubscribed or b.oversubscribed or divides_nodes(a.record["config"]):
+        return []
+    return ratios_of_pairs(b.paired_samples(), a.paired_samples())
 
 
 def _medians(a: Row, b: Row) -> tuple[float | None, float | None]:
@@ -71,6 +84,10 @@ def _medians(a: Row, b: Row) -> tuple[float | None, float | None]:
 def _why_no_pair(a: Row, b: Row) -> str:
     if a.time is None or b.time is None:
         return f"{a.label} {a.record['status']}, {b.label} {b.record['status']}"
+    if divides_nodes(a.record["config"]):
+        return "assignments of different quality, which seconds alone do not rank: see the suites of distpart"
+    if crowded := [row.label for row in (a, b) if row.oversubscribed]:
+        return f"more threads, ranks or workers than cores, no speed: {', '.join(crowded)}"
     if alone := [row.label for row in (a, b) if row.alone]:
         return f"measured alone, for lack of memory beside the others: {', '.join(alone)}"
     return "no group holds both: measure them in one sweep"

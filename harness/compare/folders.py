@@ -53,8 +53,10 @@ class MeasuredFolder:
         for path, record in records:
             gathered.setdefault(_place(path, record, root), []).append((path, record))
         self.cells = {place: _measured(stored, environments) for place, stored in gathered.items()}
-        inside = folder.resolve()
-        self.compared = [place for place, stored in gathered.items() if stored[0][0].resolve().is_relative_to(inside)]
+        part = folder.resolve().relative_to(root.resolve())
+        self.compared = [
+            place for place, stored in gathered.items() if stored[0][0].relative_to(root).is_relative_to(part)
+        ]
         if not self.compared:
             raise RecordError(f"{folder} holds no records: give a results folder, or a part of one")
         self.places: dict[RunKey, set[str]] = {}
@@ -114,7 +116,7 @@ def compare_folders(a: Path, b: Path, threshold: float, left_out: LeftOut | None
 
 def _place(path: Path, record: Record, root: Path) -> str:
     """Folder of a cell, relative to the results folder, and the interpreter where another one was named."""
-    folder = path.parent.resolve().relative_to(root.resolve()).as_posix()
+    folder = path.parent.relative_to(root).as_posix()
     return f"{folder} {record['config'].get('launcher', {}).get('python') or ''}".strip()
 
 

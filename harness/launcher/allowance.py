@@ -1,5 +1,6 @@
 """The time that one run of a group may take: cells that do not fit it have fewer processes, or are skipped."""
 
+import math
 import time
 from collections.abc import Collection
 
@@ -19,10 +20,8 @@ class Allowance:
         return self.seconds - (time.monotonic() - self.begin)
 
     def limit(self, cell: CellRun) -> None:
-        """Bring the deadline of a cell forward to the end of the group's time."""
-        cell.left = min(cell.left, self.left)
-        if cell.worker is not None:
-            cell.worker.left = min(cell.worker.left, self.left)
+        """End a cell with the group's time until it has samples: from then on its own deadline counts alone."""
+        cell.end_by(math.inf if cell.outcome.samples else self.begin + self.seconds)
 
     def fit(self, cells: Collection[CellRun], calls: int, process: int) -> None:
         """Before their process number ``process`` plan fewer processes of cells, the longest first, until all fit.
@@ -30,7 +29,7 @@ class Allowance:
         Each also has to fit its own deadline. A cell of which not even the first process fits is skipped; one with
         samples ends with those that it has.
         """
-        expected = {cell: expected_seconds(cell, calls, process) for cell in cells}
+        expected = {cell: expected_seconds(cell, calls, process) for cell in cells if cell.opened is not None}
 
         def shorten(cell: CellRun) -> bool:
             if cell.processes <= max(process, 1):
@@ -39,7 +38,7 @@ class Allowance:
             expected[cell] = expected_seconds(cell, calls, process)
             return True
 
-        for cell in cells:
+        for cell in expected:
             while expected[cell] > cell.seconds_left and shorten(cell):
                 pass
         while expected and sum(expected.values()) > self.left:
@@ -60,7 +59,7 @@ class Allowance:
 def expected_seconds(cell: CellRun, calls: int, process: int) -> float:
     """Seconds of a cell from its process number ``process`` to its end; ``calls`` are the counted ones of a turn.
 
-    Training to the end counts with all its epochs unless patience may end it before.
+    Training to the end counts with all its epochs, or with as many as it has at least where patience may end it.
     """
     call = cell.warm_call or 0.0
     turn = (calls + 1) * call
@@ -70,7 +69,8 @@ def expected_seconds(cell: CellRun, calls: int, process: int) -> float:
     seconds = openings * cell.fresh_seconds + left * cell.budget.expected(turn) * turn
     seconds += call if cell.measure["memory"] else 0.0
     scenario, training = cell.config["scenario"], cell.config["training"]
-    if scenario["name"] == "train" and scenario["train_to_end"] and not training["patience"]:
+    if scenario["name"] == "train" and scenario["train_to_end"]:
         assert cell.opened is not None
-        seconds += training["epochs"] * call * (cell.opened.get("extrapolated") or 1.0)
+        epochs = min(training["epochs"], training["patience"] + 1) if training["patience"] else training["epochs"]
+        seconds += epochs * call * (cell.opened.get("extrapolated") or 1.0)
     return seconds

@@ -1,5 +1,6 @@
 """One cell of a group from its start to its record; a failure is recorded as well."""
 
+import math
 import os
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ class CellRun:
         self.opened: Opened | None = None
         self.fresh_seconds = 0.0  # that a process of the cell takes before its first sample
         self.left = float(self.measure["deadline_seconds"])
+        self.ends = math.inf  # when its group's time is over, of ``time.monotonic``
         self.processes = self.measure["processes"]  # fresh ones that take samples, fewer where the group's time ends
         self.tried_alone: Callable[[CellRun, CellFailed], bool] = lambda cell, failure: False
 
@@ -63,12 +65,18 @@ class CellRun:
         """The worker's process tree, while it has one."""
         return None if self.worker is None else self.worker.tree
 
+    def end_by(self, moment: float) -> None:
+        """Let this worker and later ones answer until a moment of ``time.monotonic``, or their deadline if nearer."""
+        self.ends = moment
+        if self.worker is not None:
+            self.worker.ends = moment
+
     def start(self) -> None:
         """Let a fresh worker import the engine, without waiting for it."""
         self.tell({"event": "start", "path": self.cell["path"]})
         with self._failure_recorded():
             self.worker = worker_of(self.cell, self.guard, self.tell)
-            self.worker.left = self.left
+            self.worker.left, self.worker.ends = self.left, self.ends
             self.worker.start()
 
     def started(self) -> None:
@@ -124,17 +132,27 @@ class CellRun:
                 self.outcome.add_memory(self.worker.memory())
 
     def conclude(self, shared: dict[str, Any]) -> dict[str, Any]:
-        """Take the pass for accuracy, write the record, end the worker; returns the updated ``shared``."""
+        """Take the passes for accuracy and limits, write the record, end the worker; returns the updated ``shared``."""
         assert self.worker is not None
         with self._failure_recorded():
             if self.config["scenario"]["name"] == "train" and self.config["scenario"]["train_to_end"]:
                 self.outcome.add_answer(self.worker.accuracy())
-            answer = self.worker.finish(shared, self.outcome.seconds)
+            self.outcome.add_answer(self.worker.facts())
+            answer = self._finished(self.worker, shared)
             shared = answer.pop("shared")
             self.outcome.add_answer(answer)
             self.close()
             self._write()
         return shared
+
+    def _finished(self, worker: CellWorker, shared: dict[str, Any]) -> dict[str, Any]:
+        """The pass for hit rates and limits; where time or memory end it, the samples stay and the limits say why."""
+        try:
+            return worker.finish(shared, self.outcome.seconds)
+        except CellFailed as failure:
+            if failure.status not in ("timeout", "oom"):
+                raise
+            return {"shared": shared, "limits": {"status": f"not measured, {failure.status}: {failure.message}"}}
 
     def fail(self, failure: CellFailed) -> None:
         """End the cell with a record of this failure."""

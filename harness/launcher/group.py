@@ -124,21 +124,23 @@ class GroupRun:
         warm_calls = [cell.warm_call for cell in self._together() if cell.warm_call is not None]
         self.calls = calls_of_a_turn(warm_calls, self.cells[0].measure) if self.cells else 1
         for number in range(max((cell.processes for cell in self._together()), default=0)):
-            cells = [cell for cell in self._together() if number < cell.processes]
-            self.allowance.fit(cells, self.calls, number)
-            for cell in cells:
-                if cell.processes == number:
-                    self._end_early(cell)
-            cells = [cell for cell in cells if cell.record is None]
-            if side_by_side:
-                self._side_by_side(cells, number)
-            else:
-                self._one_after_the_other(cells, number)
+            self._pass([cell for cell in self._together() if number < cell.processes], number, side_by_side)
         while self.retry.waiting:
             alone = self.retry.waiting.pop(0)
             for number in range(alone.processes):
-                if alone.record is None:
-                    self._one_after_the_other([alone], number)
+                self._pass([alone] if alone.record is None else [], number, side_by_side=False)
+
+    def _pass(self, cells: list[CellRun], number: int, side_by_side: bool) -> None:
+        """Let process ``number`` of cells take its samples; those for which no time is left end with what they have."""
+        self.allowance.fit(cells, self.calls, number)
+        for cell in cells:
+            if cell.processes == number:
+                self._end_early(cell)
+        cells = [cell for cell in cells if cell.record is None]
+        if side_by_side:
+            self._side_by_side(cells, number)
+        else:
+            self._one_after_the_other(cells, number)
 
     def _tried_alone(self, cell: CellRun, failure: CellFailed) -> bool:
         return self.retry.takes(cell, failure, sum(other is not cell for other in self._at_work()))
@@ -242,7 +244,6 @@ class GroupRun:
 
     def _sample(self, cell: CellRun) -> None:
         waiting = {other.tree for other in self._at_work() if other is not cell and other.tree is not None}
-        self.allowance.limit(cell)
         cell.sample(self._calls_of(cell), self.position, waiting)
         self.position += cell.worker is not None
 

@@ -1,5 +1,6 @@
 """The worker of a cell that runs in this process: for tests and debuggers, not for published numbers."""
 
+import math
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +19,7 @@ class InlineCell:
 
     def __init__(self, cell: PlannedCell, progress: Callable[[Event], None]) -> None:
         self.environment: dict[str, Any] | None = None
-        self.left = 0.0  # no deadline
+        self.left, self.ends = 0.0, math.inf  # no deadline
         self.modules: Modules = {}
         self._progress = progress
         self._session: Session = self._guarded(lambda: Session(cell, self._hear))
@@ -66,8 +67,12 @@ class InlineCell:
         """Train to the end."""
         return dict(self._guarded(self._session.accuracy))
 
+    def facts(self) -> dict[str, Any]:
+        """Return facts and metrics of the calls so far."""
+        return dict(self._guarded(self._session.facts))
+
     def finish(self, shared: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Return facts, metrics, hit rates and limits, and ``shared`` with the values that this cell added."""
+        """Return facts with parts, hit rates and limits, and ``shared`` with the values that this cell added."""
         return dict(self._guarded(lambda: self._session.finish(shared, seconds)))
 
     def resident(self) -> int:

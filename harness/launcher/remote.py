@@ -1,5 +1,6 @@
 """The worker of a cell that runs in a child process: requests, answers, its deadline and its memory."""
 
+import math
 import os
 import sys
 import time
@@ -37,7 +38,7 @@ class RemoteCell:
         self.environment: dict[str, Any] | None = None
         self.modules: Modules = {}
         self._cell, self._progress = cell, progress
-        self.left = float(config["measure"]["deadline_seconds"])
+        self.left, self.ends = float(config["measure"]["deadline_seconds"]), math.inf
         if refusal := allocators.ALLOCATORS[config["launcher"]["allocator"]].refusal():
             raise CellFailed(*refusal)
         command = [config["launcher"]["python"] or sys.executable, "-m", "harness.cell", "--child"]
@@ -80,8 +81,12 @@ class RemoteCell:
         """Train to the end."""
         return self._ask("accuracy")
 
+    def facts(self) -> Answer:
+        """Return facts and metrics of the calls so far."""
+        return self._ask("facts")
+
     def finish(self, shared: Answer, seconds: float) -> Answer:
-        """Return facts, metrics, hit rates and limits, and ``shared`` with the values that this cell added."""
+        """Return facts with parts, hit rates and limits, and ``shared`` with the values that this cell added."""
         return self._ask("finish", shared=shared, seconds=seconds)
 
     def resident(self) -> int:
@@ -98,7 +103,7 @@ class RemoteCell:
 
     def _send(self, do: str, **more: Any) -> None:
         with self._alive():
-            self._child.send({"do": do, "left": self.left, **more})
+            self._child.send({"do": do, "left": min(self.left, self.ends - time.monotonic()), **more})
 
     def _answer(self, do: str, meanwhile: Callable[[], None] | None = None) -> Answer:
         start = time.monotonic()
@@ -118,7 +123,8 @@ class RemoteCell:
 
     def _received(self, do: str, start: float, meanwhile: Callable[[], None] | None) -> Answer:
         while True:
-            left = self.left - (time.monotonic() - start)
+            now = time.monotonic()
+            left = min(self.left - (now - start), self.ends - now)
             if left <= 0:
                 raise CellFailed("timeout", self._late(do), self._child.tail())
             message = self._child.receive(left if meanwhile is None else memory.INTERVAL)

@@ -13,13 +13,14 @@ class CellWorker(Protocol):
     """One cell at work; methods raise CellFailed.
 
     ``environment`` and ``modules`` are what its session told last; ``tree`` is its process tree, None without one;
-    ``left`` the seconds until the cell's deadline.
+    ``left`` the seconds until the cell's deadline, ``ends`` the moment of ``time.monotonic`` that ends it before.
     """
 
     environment: dict[str, Any] | None
     modules: Modules
     tree: int | None
     left: float
+    ends: float
 
     def start(self) -> None:
         """Begin to import the engine; does not wait where another process imports it."""
@@ -45,8 +46,12 @@ class CellWorker(Protocol):
         """Train to the end."""
         ...
 
+    def facts(self) -> dict[str, Any]:
+        """Return facts and metrics of the calls so far."""
+        ...
+
     def finish(self, shared: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Return facts, metrics, hit rates and limits, and ``shared`` with the values that this cell added.
+        """Return facts with parts, hit rates and limits, and ``shared`` with the values that this cell added.
 
         ``seconds`` is the cell's time of a timed call over all of its processes.
         """

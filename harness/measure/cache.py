@@ -21,6 +21,7 @@ Lines = NDArray[np.integer]
 
 SYSTEM = Path("/sys/devices/system/cpu/cpu0/cache")
 BLOCKS = 8  # runs of rows in a sample: each long against any cache, yet spread over the graph
+EDGES = 1 << 22  # that are counted at once
 PARTS = 16  # sets are independent of one another, so a level is simulated in parts that keep memory small
 
 
@@ -147,7 +148,8 @@ class _Gather:
         """Line accesses of the class."""
         starts = np.arange(self.csr.shape[1], dtype=np.int64) * self.row_bytes
         spans = (starts + (self.row_bytes - 1)) // self.line - starts // self.line + 1
-        return int(spans[self.csr.indices].sum())
+        blocks = (self.csr.indices[begin : begin + EDGES] for begin in range(0, self.csr.nnz, EDGES))
+        return sum(int(spans[block].sum()) for block in blocks)
 
     def reaching(self, fraction: float, caches: tuple[Cache, ...], seed: int) -> list[int]:
         """Accesses of the class, or of a fraction of it, that reach each level and, last, the DRAM."""

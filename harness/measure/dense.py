@@ -24,7 +24,8 @@ from harness.measure.shared_values import best_of_processes
 
 BLOCKS = (1 << 12, 1 << 14)  # rows whose operands stay in a cache: an engine may fuse a product with what comes before
 LARGEST = 1 << 24  # numbers in an operand that is timed
-COUNTED_ROWS = 1 << 16  # of more rows a part is read to count the zeros
+COUNTED = 1 << 22  # numbers of the features that are read to count the zeros, in rows that are spread evenly
+EDGES = 1 << 22  # that are followed at once
 SPARSE = 0.25  # share of set features up to which the sparse form of the first product is tried
 SMALL = 1 << 22  # multiply-adds up to which one thread may be faster than several
 Call = Callable[[], object]
@@ -92,8 +93,17 @@ def products(spec: ModelSpec, graph: Graph, targets: NDArray[np.integer]) -> lis
         share = _density(graph, needed) if layer == 0 else 1.0
         layers.insert(0, _of_layer(spec, layer, rows, aggregated, share))
         if not spec.fanouts:
-            needed[graph.csr.indices[needed[graph.csr.destinations]]] = True
+            needed = _with_neighbours(graph.csr, needed)
     return layers
+
+
+def _with_neighbours(csr: Csr, nodes: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Nodes and the sources of their in-edges."""
+    together = nodes.copy()
+    for begin in range(0, csr.nnz, EDGES):
+        edges = slice(begin, begin + EDGES)
+        together[csr.indices[edges][nodes[csr.destinations[edges]]]] = True
+    return together
 
 
 def _of_propagations(spec: ModelSpec, rows: int, density: float) -> list[Product]:
@@ -118,7 +128,8 @@ def _density(graph: Graph, needed: NDArray[np.bool_]) -> float:
     nodes = np.flatnonzero(needed)
     if graph.features is None or not len(nodes) or not graph.width:
         return 1.0
-    return share_set(graph.features[nodes[:: -(-len(nodes) // COUNTED_ROWS)]])
+    counted = max(1, COUNTED // graph.width)
+    return share_set(graph.features[nodes[:: -(-len(nodes) // counted)]])
 
 
 def least_seconds(product: Product, threads: int, device: str = "cpu") -> float:

@@ -6,21 +6,22 @@ pointers and indices, each source row that is used once, the output once; weight
 units of the no-reuse time, ``bytes_worst / stream``: above 1 only a cache helps.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.memory_errors import is_out_of_memory
 from datasets.csr import Csr
 from harness.measure.ceilings import LINE
 from harness.measure.dense import DenseFloor
+from harness.measure.other_passes import unless_out_of_memory
 
 INDEX = 4
 BEATEN = 1.005  # a larger share of a bound than rounding explains: the bound is wrong
 REORDERED = ("panels", "tiles")  # facts that name the products whose edges are not read in the order of the matrix
 Json = dict[str, Any]
+Floor = Callable[[], DenseFloor | None]
 
 
 class Machine(Protocol):
@@ -57,7 +58,7 @@ def limits(
     seconds: float,
     machine: Machine,
     operands: Iterable[Mapping[str, Any]] = (),
-    dense: DenseFloor | None = None,
+    floor: Floor = lambda: None,
 ) -> Json:
     """Compare the median ``seconds`` of the timed call with the limits of the SpMMs and dense layers in ``facts``.
 
@@ -66,17 +67,11 @@ def limits(
     bandwidth of random rows, which an order with locality can exceed. ``fraction_of_ceiling``: per product the slower
     of its least bytes and of reading the same rows in the order of the edges in ``operands`` and nothing else; left out
     where a product has ``panels`` or ``tiles``, which change that order. Before each such reading as many other bytes
-    are read as the call moves between two uses of the table. ``dense`` are the least seconds of the dense products.
-    ``beaten`` names the bounds, in seconds, that the call was faster than: these are wrong. Where memory does not hold
-    what the ceilings read, ``status`` says so and the call keeps its samples.
+    are read as the call moves between two uses of the table. ``floor`` measures the dense products. ``beaten`` names
+    the bounds, in seconds, that the call was faster than: these are wrong. Where memory does not hold what is read for
+    this, ``status`` says so and the call keeps its samples.
     """
-    try:
-        return _compared(facts, seconds, machine, operands, dense)
-    except Exception as error:
-        if not is_out_of_memory(error):
-            raise
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return {"status": f"not measured, out of memory: {first}"}
+    return unless_out_of_memory(lambda: _compared(facts, seconds, machine, operands, floor))
 
 
 def _compared(
@@ -84,12 +79,14 @@ def _compared(
     seconds: float,
     machine: Machine,
     operands: Iterable[Mapping[str, Any]],
-    dense: DenseFloor | None,
+    floor: Floor,
 ) -> Json:
     matrices = {str(operand["name"]): operand["csr"] for operand in operands}
-    products = [_product(spmm, matrices.get(str(spmm.get("name"))), machine) for spmm in facts.get("spmm", ())]
+    wide = [spmm for spmm in facts.get("spmm", ()) if spmm["width"]]  # features without a column are no work
+    products = [_product(spmm, matrices.get(str(spmm.get("name"))), machine) for spmm in wide]
     if not products or seconds <= 0:
         return {}
+    dense = floor()
     reordered = {name for form in REORDERED for name in facts.get(form, ())}
     _add_orders(products, {name: csr for name, csr in matrices.items() if name not in reordered}, machine)
     dense_flops = float(facts.get("dense_flops", 0))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from backends.contract import Nodes, WrittenParts
 from datasets.features import SparseFeatures
 from datasets.graph import Graph
+from datasets.partition.description import node_attributes
 from datasets.partition.dgl_format import StoredGraph, read_graph, read_tensors
 
 
@@ -21,17 +22,36 @@ def parts_of(written: WrittenParts) -> Nodes:
     return parts
 
 
+def wrong_maps(graph: Graph, written: WrittenParts) -> str:
+    """Return a sentence on a map that is not one to one, empty if that of nodes and that of edges are."""
+    for name, ids, known in (("nodes", written.nodes, np.arange(graph.nodes)), ("edges", written.edges, graph.csr.ids)):
+        if not _same_ids(ids, known):
+            return f"the map of {name} is not one to one"
+    return ""
+
+
+def _same_ids(ids: NDArray[np.integer], known: NDArray[np.integer]) -> bool:
+    """Whether ids are the known ones, which are distinct, in any order; linear, as there may be 10^9 of them."""
+    if ids.shape != known.shape:
+        return False
+    absent = np.zeros(int(known.max(initial=-1)) + 1, dtype=bool)
+    if len(ids) and not 0 <= ids.min() <= ids.max() < len(absent):
+        return False
+    absent[known] = True
+    absent[ids] = False
+    return not absent.any()
+
+
 def broken_parts(graph: Graph, written: WrittenParts, *, only_sources: bool) -> str:
     """Return a sentence on the first thing that is wrong with parts of a graph without types, empty if nothing is.
 
     Every node is owned by one part and every edge inner in that of its destination; ranges of new ids are contiguous;
-    the maps are one to one; HALO nodes hold all sources, with ``only_sources`` nothing else; features are the graph's.
+    the maps are one to one; HALO nodes hold all sources, with ``only_sources`` nothing else; features, labels and masks
+    are the graph's.
     """
-    facts = _facts(written)
-    if not np.array_equal(np.sort(written.nodes), np.arange(graph.nodes)):
-        return "the map of nodes is not one to one"
-    if not np.array_equal(np.sort(written.edges), np.sort(graph.csr.ids)):
-        return "the map of edges is not one to one"
+    facts, attributes = _facts(written), node_attributes(graph, slice(0, graph.nodes))
+    if wrong := wrong_maps(graph, written):
+        return wrong
     node_ranges, edge_ranges = _ranges(facts, "node_map"), _ranges(facts, "edge_map")
     for what, ranges, count in (("node", node_ranges, graph.nodes), ("edge", edge_ranges, graph.csr.nnz)):
         bounds = [0, *(end for _, end in ranges)]
@@ -43,9 +63,8 @@ def broken_parts(graph: Graph, written: WrittenParts, *, only_sources: bool) -> 
         files = facts[f"part-{part}"]
         stored = read_graph(written.config.parent / files["part_graph"])
         wrong = _broken_graph(graph, written, positions, stored, node_ranges[part], edge_ranges[part], only_sources)
-        wrong = wrong or _broken_features(
-            graph, written, written.config.parent / files["node_feats"], node_ranges[part]
-        )
+        own, path = written.nodes[slice(*node_ranges[part])], written.config.parent / files["node_feats"]
+        wrong = wrong or _broken_attributes(attributes, own, path)
         if wrong:
             return f"part {part}: {wrong}"
     return ""
@@ -87,13 +106,9 @@ def _broken_graph(
     return "" if np.isin(needed, halo).all() else "a source is no HALO node"
 
 
-def _broken_features(graph: Graph, written: WrittenParts, path: Path, nodes: tuple[int, int]) -> str:
-    own = written.nodes[slice(*nodes)]
-    expected: dict[str, Any] = {"feat": graph.features, "label": graph.labels}
+def _broken_attributes(attributes: dict[str, Any], own: Nodes, path: Path) -> str:
     stored = read_tensors(path)
-    for name, array in expected.items():
-        if array is None:
-            continue
+    for name, array in attributes.items():
         rows = array[own]
         rows = rows.dense() if isinstance(rows, SparseFeatures) else rows
         if f"_N/{name}" not in stored or not np.array_equal(stored[f"_N/{name}"], rows):

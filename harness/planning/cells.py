@@ -77,7 +77,7 @@ def _without_effect(config: RunConfig, names: list[str]) -> str:
 
 
 def _known_outcome(config: RunConfig) -> tuple[str | None, str]:
-    full_batch = config.training.batch_size is None or config.scenario.name != "train"
+    full_batch = config.trains_no_mini_batches
     reason = config.backend.unsupported(config.scenario.name, config.model.name, config.device, full_batch)
     reason = reason or config.backend.unsupported_type(config.training.dtype)
     if reason is not None:

@@ -100,7 +100,7 @@ def compose_one(overrides: list[str]) -> dict[str, Any]:
         return _plain(config)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)  # the largest suite has about 100 choices of files
 def _composed(overrides: tuple[str, ...]) -> DictConfig:
     with hydra.initialize_config_dir(str(CONF), job_name="harness", version_base="1.3"):
         return hydra.compose("config", list(overrides))

@@ -1,15 +1,21 @@
 """Strict loading of composed values into a typed configuration; a UsageError names the allowed values."""
 
+import json
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, get_type_hints
 
 from backends.ablation import switches
 from backends.registry import BackendConfig, backend_names, config_class, usable_class
 from backends.settings import settings_in
-from datasets.registry import dataset_names
+from datasets.hashes import stored_sha256
+from datasets.registry import dataset_names, identified_options
 from harness.planning.schema import RunConfig, from_dict
+from harness.store.sections import RecordedConfig
+from harness.store.violations import unsound, violations
 from harness.usage import UsageError, nearest, unknown
 
 LARGEST = 1e9  # of a setting that is no whole number; a record holds none beyond
@@ -55,18 +61,27 @@ def load(values: dict[str, Any]) -> RunConfig:
     for name in switches(config.backend):
         setattr(config.backend, name, str(getattr(config.backend, name)).lower())
     validate(config)
-    if config.dataset.name == "tables":
-        config.dataset.options = _identified(config.dataset.options)
+    config.dataset.options = _identified(config.dataset.name, config.dataset.options)
+    config.scenario.state_sha256 = _state_sha256(config.scenario.state)
     return config
 
 
-def _identified(options: dict[str, Any]) -> dict[str, Any]:
-    from datasets.tables.identity import identified
-
+def _identified(dataset: str, options: dict[str, Any]) -> dict[str, Any]:
     try:
-        return identified(options, dataset_names())
+        return identified_options(dataset, options)
     except ValueError as error:
         raise UsageError(str(error)) from error
+
+
+def _state_sha256(state: str | None) -> str | None:
+    """Hash the file of parameters to start from: other parameters at the same path make other cells."""
+    try:
+        return None if state is None else stored_sha256(Path(state))
+    except OSError as error:
+        reason = error.strerror or error
+        raise UsageError(
+            f"scenario.state={state} cannot be read ({reason}): give a file of trained parameters"
+        ) from error
 
 
 def check_keys(kind: type, values: dict[str, Any], prefix: str = "") -> None:
@@ -94,6 +109,7 @@ def validate(config: RunConfig) -> None:
         if value is not None and setting.least is not None and value < setting.least:
             raise UsageError(f"{key}={value} is too small: give at least {setting.least:g}")
     _check_together(config)
+    _check_recordable(config)
 
 
 def _check_choice(key: str, value: Any, allowed: tuple[str, ...]) -> None:
@@ -114,8 +130,7 @@ def _named_values(config: RunConfig) -> Iterator[tuple[str, str, tuple[str, ...]
 
 def _check_together(config: RunConfig) -> None:
     model, training, measure = config.model, config.training, config.measure
-    kind, _, index = config.device.partition(":")
-    if kind not in ("cpu", "cuda") or (index and not index.isdigit()):
+    if not re.fullmatch(r"cpu|cuda(:[0-9]+)?", config.device):
         raise UsageError(f"device={config.device} is not allowed: give cpu, cuda or cuda:<number>")
     if model.fanouts and len(model.fanouts) != model.layers:
         entries = len(model.fanouts)
@@ -132,3 +147,10 @@ def _check_together(config: RunConfig) -> None:
     if measure.max_samples < measure.min_samples:
         largest = f"measure.max_samples={measure.max_samples}"
         raise UsageError(f"{largest} is below measure.min_samples={measure.min_samples}: raise it")
+
+
+def _check_recordable(config: RunConfig) -> None:
+    """Raise UsageError for a value that no record may hold, as the cell would be measured and its record refused."""
+    values = json.loads(json.dumps(asdict(config)))
+    if wrong := unsound(values) or violations(values, RecordedConfig):
+        raise UsageError(wrong[0])

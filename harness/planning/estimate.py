@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.launcher.turns import Budget, calls_of_a_turn
 from harness.planning.cells import Cell
@@ -12,31 +12,49 @@ from harness.planning.identity import cell_folder, execution_config
 from harness.store.files import readable_records, record_paths
 from harness.store.left_out import LeftOut
 from harness.store.naming import flatten
-from harness.store.record import Record
 
 NOT_THE_WORK = ("measure.", "launcher.")
+TIMES = ("epochs", "prepare", "metrics", "extrapolated")  # keys of a record from which its time is computed
 
 
-def estimated_seconds(cell: Cell, results: Path, machine: str) -> float | None:
-    """Return the median over the earlier records of a cell's work, ``None`` where there are none.
+class Earlier(NamedTuple):
+    """What was computed by a good record, and the keys of it that say how long that took."""
 
-    Records of this machine count first, then those of any.
-    """
-    work = _work(execution_config(cell.config))
-    for name in (machine, "*"):
-        records = [record for record in _records(cell, results, name) if _same(work, _work(record["config"]))]
-        if records:
-            measure = asdict(cell.config.measure)
-            return statistics.median(expected_seconds(record, measure) for record in records)
-    return None
+    work: dict[str, str]
+    times: dict[str, Any]
 
 
-def _records(cell: Cell, results: Path, machine: str) -> Iterator[Record]:
-    """Good records of the data set, model, engine and scenario of a cell."""
-    for folder in results.glob(str(cell_folder(cell.config, "*", machine))):
-        for _, record in readable_records(record_paths(folder), LeftOut(quiet=True)):
-            if record["status"] == "ok":
-                yield record
+class Estimates:
+    """Times of cells from the records below a results folder, of which each is read once."""
+
+    def __init__(self, results: Path) -> None:
+        self.results = results
+        self.by_folder: dict[Path, list[Earlier]] = {}
+
+    def seconds(self, cell: Cell, machine: str) -> float | None:
+        """Return the median over the earlier records of a cell's work, ``None`` where there are none.
+
+        Records of this machine count first, then those of any.
+        """
+        work, measure = _work(execution_config(cell.config)), asdict(cell.config.measure)
+        for name in (machine, "*"):
+            same = [earlier.times for earlier in self._earlier(cell, name) if _same(work, earlier.work)]
+            if same:
+                return statistics.median(expected_seconds(times, measure) for times in same)
+        return None
+
+    def _earlier(self, cell: Cell, machine: str) -> Iterator[Earlier]:
+        """Good records of the data set, model, engine and scenario of a cell."""
+        for folder in self.results.glob(str(cell_folder(cell.config, "*", machine))):
+            if folder not in self.by_folder:
+                self.by_folder[folder] = list(_good_records(folder))
+            yield from self.by_folder[folder]
+
+
+def _good_records(folder: Path) -> Iterator[Earlier]:
+    for _, record in readable_records(record_paths(folder), LeftOut(quiet=True)):
+        if record["status"] == "ok":
+            yield Earlier(_work(record["config"]), {key: value for key, value in record.items() if key in TIMES})
 
 
 def _work(config: Mapping[str, Any]) -> dict[str, str]:
@@ -51,7 +69,7 @@ def _same(work: Mapping[str, str], earlier: Mapping[str, str]) -> bool:
     return all(work[key] == earlier[key] for key in shared)
 
 
-def expected_seconds(record: Record, measure: Mapping[str, Any]) -> float:
+def expected_seconds(record: Mapping[str, Any], measure: Mapping[str, Any]) -> float:
     """Seconds of a cell that is measured as ``measure`` says, from a record of the same work.
 
     Every process imports, loads and prepares, warms up and takes its turns; training to the end is done once.

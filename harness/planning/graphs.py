@@ -13,11 +13,12 @@ from datasets.refusal import OrderRefused
 from harness.launcher.messages import PlannedCell, PlannedGroup
 from harness.planning.cells import Cell
 from harness.planning.plan import Group
+from harness.store.writable import DISK_FULL
 from harness.usage import UsageError
 
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_ERRORS = (*DISK_FULL, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO)
 DATA_ERRORS = (ValueError, KeyError, RuntimeError, ImportError, pickle.UnpicklingError, OSError, MemoryError)
+UNCHECKED = (TypeError, AttributeError, IndexError)  # of a value or a file that a loader or an order does not check
 PreparedGraph = tuple[Path, Phases]
 
 
@@ -51,13 +52,22 @@ def prepare_graphs(groups: Iterable[Group], cache: Path) -> tuple[dict[str, Prep
                 prepared[key] = prepare_graph(cell.config.dataset, cell.config.order, cache)
             except OrderRefused as error:
                 refused[key] = str(error)
-            except DATA_ERRORS as error:
+            except (*DATA_ERRORS, *UNCHECKED) as error:
                 if isinstance(error, OSError) and error.errno in DISK_ERRORS:
                     raise
-                failures[key] = str(error.args[0] if isinstance(error, KeyError) else error)
+                failures[key] = _sentence(cell, error)
         if key in refused:
             cell.status, cell.message = "unsupported", refused[key]
     return prepared, list(failures.values())
+
+
+def _sentence(cell: Cell, error: Exception) -> str:
+    """Say why the graph of a cell is not available."""
+    if isinstance(error, UNCHECKED):
+        dataset, order = cell.config.dataset, cell.config.order
+        options = f"dataset.options={dataset.options} and order.options={order.options}"
+        return f"data set {dataset.name} in order {order.name}: {type(error).__name__} ({error}): check {options}"
+    return str(error.args[0] if isinstance(error, KeyError) else error)
 
 
 def plain_groups(groups: Iterable[Group], machine: str, prepared: dict[str, PreparedGraph]) -> list[PlannedGroup]:

@@ -1,5 +1,6 @@
 """The plan of a command: its cells in groups, and which groups are finished."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
@@ -53,6 +54,8 @@ class Group:
             return True, f"retry=failed, and a cell ended as {failed}"
         if retry == "failed" and any(map(self._may_take_longer, self.cells, self.records)):
             return True, "retry=failed, and a cell had fewer processes than it may take now"
+        if retry == "failed" and any(map(self._lacks_parameters, self.cells, self.records)):
+            return True, "retry=failed, and a file of scenario.save_state is not there"
         return False, f"every cell has a record of this group{f', some {failed}' if failed else ''}"
 
     @staticmethod
@@ -62,6 +65,12 @@ class Group:
             return False
         earlier = stored[1]["config"]["measure"]
         return any(getattr(cell.config.measure, name) > float(earlier[name]) for name in LIMITS if name in earlier)
+
+    @staticmethod
+    def _lacks_parameters(cell: Cell, stored: StoredRecord | None) -> bool:
+        """Whether a good cell did not write its parameters to the file that is asked for now."""
+        path = cell.config.scenario.saved_state
+        return path is not None and stored is not None and stored[1]["status"] == "ok" and not Path(path).exists()
 
     def stored(self) -> list[StoredRecord]:
         """Return the records that exist, with their paths."""
@@ -108,6 +117,7 @@ def make_plan(compositions: Iterable[Composition], environment: Environment = ch
     """Expand, load and group compositions, and look up the records that exist already; raises UsageError."""
     runs = configurations(compositions)
     plan = Plan(runs[0].config, form_groups(runs, environment), machine_slug())
+    _check_saved_states(plan.groups)
     plan.find_records()
     return plan
 
@@ -136,6 +146,18 @@ def form_groups(runs: Iterable[PlannedRun], environment: Environment) -> list[Gr
         _, cells = gathered.setdefault(digest(key), (key, []))
         _add_cell(cells, resolve_cell(run.config, run.overrides))
     return [Group(group_id(key, cells, environment), key, cells) for key, cells in gathered.values()]
+
+
+def _check_saved_states(groups: Iterable[Group]) -> None:
+    """Raise UsageError where several cells would write their parameters to one file."""
+    cells = [cell for group in groups for cell in group.cells if cell.status is None]
+    paths = [Path(path).absolute() for cell in cells if (path := cell.config.scenario.saved_state) is not None]
+    for path, count in Counter(paths).items():
+        if count > 1:
+            example = "scenario.save_state='best.${backend.name}.${seed}.npz'"
+            raise UsageError(
+                f"scenario.save_state={path} would be written by {count} cells: name it by them, {example}"
+            )
 
 
 def group_key(config: RunConfig, vary: Iterable[str]) -> dict[str, Any]:

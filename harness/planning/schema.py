@@ -69,15 +69,16 @@ class ScenarioConfig:
     """What is measured; ``train_to_end`` adds the accuracy pass to ``train``.
 
     ``target`` is the validation score whose first epoch is reported. ``state`` names a file of trained parameters to
-    start from; ``save_state`` where the accuracy pass puts its best ones (``.npz`` or ``.safetensors``). ``partition``
-    has the others: ``parts``, whose loads of each name in ``balance`` are at most ``imbalance`` times the mean, and the
-    ``objective``.
+    start from, and ``state_sha256``, which is filled in, its content; ``save_state`` where the accuracy pass puts its
+    best ones (``.npz`` or ``.safetensors``). ``partition`` has the others: ``parts``, whose loads of each name in
+    ``balance`` are at most ``imbalance`` times the mean, and the ``objective``.
     """
 
     name: str = "train"
     train_to_end: bool = True
     target: float | None = None
     state: str | None = None
+    state_sha256: str | None = setting(None, before=None)
     save_state: str | None = setting(None, executed=False)
     parts: int = setting(8, least=1, before=8)
     imbalance: float = setting(1.03, least=1, before=1.03)
@@ -88,6 +89,11 @@ class ScenarioConfig:
         """Raise ValueError for loads that are not known."""
         if not self.balance or set(self.balance) - set(BALANCED):
             raise ValueError(f"scenario.balance={self.balance} is not allowed: some of {', '.join(BALANCED)}")
+
+    @property
+    def saved_state(self) -> str | None:
+        """File of the parameters that the accuracy pass will write, or ``None``."""
+        return self.save_state if self.name == "train" and self.train_to_end else None
 
 
 @dataclass
@@ -117,7 +123,7 @@ class LauncherConfig:
     name: str = setting("process", choices=("process", "inline"), executed=False)
     allocator: str = setting("tuned", choices=tuple(ALLOCATORS), labels=False)  # a label names it already
     python: str | None = setting(None, executed=False, labels=True)
-    memory_limit_gib: float | None = setting(None, executed=False)
+    memory_limit_gib: float | None = setting(None, least=0, executed=False)
 
 
 @dataclass
@@ -152,6 +158,11 @@ class RunConfig:
     retry: str = setting("failed", choices=("failed", "all", "none"), executed=False)
     suite: str | None = setting(None, executed=False)
     tier: str = setting("quick", choices=("quick", "full"), executed=False)
+
+    @property
+    def trains_no_mini_batches(self) -> bool:
+        """Whether the engine needs nothing that draws mini batches."""
+        return self.training.batch_size is None or self.scenario.name != "train"
 
 
 @cache

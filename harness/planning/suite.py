@@ -3,9 +3,10 @@
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any
+from typing import Any, get_type_hints
 
 from harness.planning.compose import Composition, compose_one
+from harness.store.violations import violations
 from harness.usage import UsageError, unknown
 
 Product = dict[str, list[Any]]
@@ -48,6 +49,9 @@ def read_suite(values: Any) -> Suite:
     missing = [key for key in required if key not in values]
     if missing:
         raise UsageError(f"the suite lacks {', '.join(missing)}: add it to its file in conf/suite")
+    hints = get_type_hints(Suite)
+    if wrong := [problem for key in keys if key in values for problem in violations(values[key], hints[key], key)]:
+        raise UsageError(f"the suite's {wrong[0]}; mend its file in conf/suite")
     return Suite(**values)
 
 

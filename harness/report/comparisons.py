@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.planning.schema import is_executed
+from harness.planning.schema import ModelConfig, TrainingConfig, is_executed
 from harness.report.formats import plural
 from harness.report.published import Published, published_for, published_scores
 from harness.report.rows import Row, rows
@@ -126,6 +127,20 @@ def shared_settings(config: Mapping[str, Any]) -> dict[str, Any]:
         "measure": executed_measure(config),
         "scenario": {"train_to_end": config["scenario"].get("train_to_end")} | _division(config),
     }
+
+
+def workload(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What is timed, however much of it was measured: keys that an old record lacks have today's defaults."""
+    shared = shared_settings(config)
+    shared["model"], shared["training"] = ({**_defaults()[name], **shared[name]} for name in ("model", "training"))
+    task = {name: config[name] for name in ("device", "threads")} | {"scenario": config["scenario"]["name"]}
+    return {name: shared[name] for name in ("dataset", "model", "training", "order")} | task
+
+
+@cache
+def _defaults() -> dict[str, dict[str, Any]]:
+    training = asdict(TrainingConfig())
+    return {"model": asdict(ModelConfig()), "training": {key: training[key] for key in training if key != "dtype"}}
 
 
 def executed_measure(config: Mapping[str, Any]) -> dict[str, Any]:

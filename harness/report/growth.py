@@ -6,11 +6,16 @@ slope of ``s`` over ``ln V``. Fixed costs make ``b`` negative; a larger graph sp
 ``T = U s(V)``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from harness.planning.schema import is_executed
+from harness.store.naming import distinctions, flatten
+
+NODES = "dataset.options.nodes"
 LARGEST_MISS = 0.2  # a law that misses its largest size by a larger share is not extrapolated
 
 
@@ -31,16 +36,27 @@ class Point:
 
 
 def extrapolated(points: Sequence[Point], nodes: float) -> float:
-    """Seconds per unit on a graph of ``nodes`` nodes, by the law above; one point has slope 0."""
+    """Seconds per unit on a graph of ``nodes`` nodes, by the law above; one size has slope 0."""
     last = points[-1]
     sizes, each = np.log([point.nodes for point in points]), np.array([point.each for point in points])
     spread = sizes - sizes.mean()
-    slope = float((spread * each).sum() / (spread**2).sum()) if len(points) > 1 else 0.0
+    slope = float((spread * each).sum() / (spread**2).sum()) if spread.any() else 0.0
     return float(last.each + max(slope, 0.0) * np.log(nodes / last.nodes))
 
 
 def error(points: Sequence[Point]) -> float | None:
     """Relative error on the largest graph of the law fitted on all smaller ones; ``None`` for a single size."""
-    if len(points) < 2:
-        return None
-    return extrapolated(points[:-1], points[-1].nodes) / points[-1].each - 1.0
+    smaller = [point for point in points if point.nodes < points[-1].nodes]
+    return extrapolated(smaller, points[-1].nodes) / points[-1].each - 1.0 if smaller else None
+
+
+def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """All that the points of a series share, by dotted key: executed settings but the nodes, and the interpreter."""
+    executed = {key: value for key, value in flatten(config).items() if is_executed(key) and key != NODES}
+    return executed | {"launcher.python": config.get("launcher", {}).get("python")}
+
+
+def different_names(names: Sequence[str], settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of series, equal ones with the settings that tell them apart."""
+    words = distinctions(names, settings)
+    return [" ".join([name, *added]) for name, added in zip(names, words, strict=True)]

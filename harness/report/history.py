@@ -1,14 +1,12 @@
 """Headlines by commit and date: how many times as fast ours is as the fastest peer, in every record there is."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from datasets.hashes import digest
-from harness.planning.schema import ModelConfig, TrainingConfig
-from harness.report.comparisons import comparison_title, divides_nodes, executed_measure, shared_settings
+from harness.report.comparisons import comparison_title, divides_nodes, executed_measure, workload
 from harness.report.rows import Row, rows
 from harness.report.scopes import Scope, scope_of
 from harness.report.speedups import fastest_of_ours
@@ -46,30 +44,16 @@ def headlines(results: Path, records: Iterable[StoredRecord], environments: Envi
     for path, record in records:
         if divides_nodes(record["config"]):  # their seconds alone rank nothing
             continue
-        tables.setdefault(digest(_settings(record["config"])), []).append((path, record))
+        tables.setdefault(digest(workload(record["config"])), []).append((path, record))
     measured = [(table, points) for table in tables.values() if (points := _points(results, table, environments))]
     configs = [table[0][1]["config"] for table, _ in measured]
     names = [f"{dataset_name(config['dataset'])}: {comparison_title(config)}" for config in configs]
-    words = distinctions(names, [flatten(_settings(config)) for config in configs])
+    words = distinctions(names, [flatten(workload(config)) for config in configs])
     built = [
         Headline(dataset_name(config["dataset"]), ", ".join([comparison_title(config), *added]), points)
         for config, added, (_, points) in zip(configs, words, measured, strict=True)
     ]
     return sorted(built, key=lambda headline: (headline.dataset, headline.title))
-
-
-def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What is timed, whatever was the protocol: keys that an old record lacks have today's defaults."""
-    shared = shared_settings(config)
-    shared["model"], shared["training"] = ({**_defaults()[name], **shared[name]} for name in ("model", "training"))
-    task = {name: config[name] for name in ("device", "threads")} | {"scenario": config["scenario"]["name"]}
-    return {name: shared[name] for name in ("dataset", "model", "training", "order")} | task
-
-
-@cache
-def _defaults() -> dict[str, dict[str, Any]]:
-    training = asdict(TrainingConfig())
-    return {"model": asdict(ModelConfig()), "training": {key: training[key] for key in training if key != "dtype"}}
 
 
 def _points(results: Path, table: Sequence[StoredRecord], environments: Environments) -> list[Measured]:

@@ -24,7 +24,10 @@ def doubts(records: Sequence[Record]) -> list[Doubt]:
 
 
 def _oversubscribed(record: Record) -> Doubt:
-    cores, ranks = record["facts"]["oversubscribed"], len(record["facts"].get("ranks", {}).get("edges", ()))
-    asked, setting = (ranks, "backend.ranks") if ranks > cores else (record["config"]["threads"], "threads")
+    cores, facts = record["facts"]["oversubscribed"], record["facts"]
+    threads = int(record["config"]["threads"])
+    processes = {"backend.ranks": facts.get("ranks", {}).get("edges"), "backend.workers": facts.get("workers")}
+    crowds = {name: len(each) for name, each in processes.items() if isinstance(each, Sequence)}
+    setting, asked = next(((name, count) for name, count in crowds.items() if count > cores), ("threads", threads))
     crowd = f"{asked} {setting.removeprefix('backend.')} shared {cores} {'core' if cores == 1 else 'cores'}"
     return Doubt("oversubscribed", f"{crowd}: no speed", f"{setting}={cores} at most")

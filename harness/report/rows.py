@@ -103,12 +103,12 @@ class Row:
 
     @property
     def oversubscribed(self) -> bool:
-        """Whether more ranks than cores shared them: such seconds are no speed."""
+        """Whether more threads, ranks or workers than cores shared them: such seconds are no speed."""
         return bool(self.ok) and bool(self.record["facts"].get("oversubscribed"))
 
     @property
     def timed(self) -> bool:
-        """Whether the run measures time: suites of scores take one sample, more ranks than cores share them."""
+        """Whether the run measures time: suites of scores take one sample, crowded cores are no speed."""
         return not self.oversubscribed and int(self.record["config"].get("measure", {}).get("max_samples", 2)) > 1
 
     @property

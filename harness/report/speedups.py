@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from datasets.hashes import digest
 from harness.report import formats
-from harness.report.comparisons import Comparison, DatasetComparisons
+from harness.report.comparisons import Comparison, DatasetComparisons, workload
 from harness.report.content import NOTHING, Cell, Table, Value, columns
 from harness.report.rows import Row, ratio_of
 from harness.report.scopes import one_scope
@@ -66,11 +67,11 @@ class Speedup:
 def speedups(datasets: Iterable[DatasetComparisons]) -> Iterator[Speedup]:
     """Yield one per comparison that ranks, in which an engine of ours and a peer were measured in the same group.
 
-    Of comparisons that differ in their suite alone, the one with the fastest form of a peer: a suite for scores may
-    have peers as their examples run them. Raises ValueError for data sets of several machines or protocols, whose
-    speed-ups have no common mean.
+    Of several comparisons of one timed call, the one with the fastest form of a peer: a suite for scores may have peers
+    as their examples run them. Raises ValueError for data sets of several machines or protocols, whose speed-ups have
+    no common mean.
     """
-    strictest: dict[tuple[str, str], Speedup] = {}
+    strictest: dict[str, Speedup] = {}
     for dataset in one_scope(list(datasets)):
         for comparison in (one for one in dataset.comparisons if one.ranks):
             ours = fastest_of_ours(comparison.rows)
@@ -78,9 +79,9 @@ def speedups(datasets: Iterable[DatasetComparisons]) -> Iterator[Speedup]:
             if ours is None or peer is None:
                 continue
             speedup = Speedup(dataset, comparison, ours, peer)
-            workload = dataset.name, ", ".join(part for part in comparison.title.split(", ") if "suite=" not in part)
-            if workload not in strictest or speedup.factor < strictest[workload].factor:
-                strictest[workload] = speedup
+            timed = digest(workload(ours.record["config"]))
+            if timed not in strictest or speedup.factor < strictest[timed].factor:
+                strictest[timed] = speedup
     yield from strictest.values()
 
 

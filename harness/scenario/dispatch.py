@@ -9,7 +9,7 @@ from backends.contract import Clock, Dispatcher
 from backends.registry import runtime
 from datasets.graph import Graph
 from harness.measure.partition_quality import quality_of
-from harness.measure.written_parts import parts_of
+from harness.measure.written_parts import parts_of, wrong_maps
 from harness.planning.schema import RunConfig
 from harness.scenario.base import EngineScenario
 from harness.scenario.partition import task_of
@@ -39,8 +39,11 @@ class Dispatch(EngineScenario):
         self.engine.dispatch(self.place / "parts", clock)
 
     def facts(self) -> dict[str, Any]:
-        """Facts of the engine, bytes on disk, and the quality of the assignment."""
-        quality = quality_of(self.graph, self.task, parts_of(self.engine.written()))
+        """Facts of the engine, bytes on disk, the quality of the assignment; raises ValueError for lost nodes or edges."""
+        written = self.engine.written()
+        if wrong := wrong_maps(self.graph, written):
+            raise ValueError(f"the parts of {self.graph.name} are wrong: {wrong}")
+        quality = quality_of(self.graph, self.task, parts_of(written))
         return self.engine.facts() | {"partition": quality | {"bytes": self._bytes()}}
 
     def _bytes(self) -> int:

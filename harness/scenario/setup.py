@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from backends.model import ModelSpec, State, TrainingSpec, initial_state, model_spec
 from backends.settings import settings_in
 from datasets.graph import SPLITS, Graph
+from datasets.hashes import stored_sha256
 from harness.planning.schema import RunConfig
 
 
@@ -47,7 +48,10 @@ def start_of(config: RunConfig, spec: ModelSpec) -> State:
     """Return the state to start from: drawn from the seed, or read from ``scenario.state``."""
     if config.scenario.state is None:
         return initial_state(spec, config.seed)
-    state = load_state(Path(config.scenario.state))
+    path, planned = Path(config.scenario.state), config.scenario.state_sha256
+    if planned is not None and stored_sha256(path) != planned:
+        raise ValueError(f"{path} is not the file that was planned: it has another sha256 than {planned}; run it again")
+    state = load_state(path)
     shapes, expected = {name: value.shape for name, value in state.items()}, spec.parameters()
     if shapes != expected:
         raise ValueError(f"{config.scenario.state} holds {shapes}, the model has {expected}: train it with this model")

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -117,7 +117,7 @@ def _hash_of(content: bytes) -> str:
 def record_paths(results: Path, left_out: LeftOut | None = None) -> Iterator[Path]:
     """Yield whatever below ``results`` is named like a record, sorted; side files are not.
 
-    Folders that cannot be read are added to ``left_out``.
+    Links to folders elsewhere are followed. Folders that cannot be read are added to ``left_out``.
     """
 
     def name_folder(error: OSError) -> None:
@@ -128,11 +128,36 @@ def record_paths(results: Path, left_out: LeftOut | None = None) -> Iterator[Pat
         return
     paths = [
         Path(folder, name)
-        for folder, folders, names in os.walk(results, onerror=name_folder)
-        for name in (*folders, *names)
+        for folder, names in _walk(results, name_folder)
+        for name in names
         if name.startswith("seed=") and name.endswith(".json") and not name.endswith(".side.json")
     ]
     yield from sorted(paths)
+
+
+def _walk(root: Path, on_error: Callable[[OSError], None]) -> Iterator[tuple[str, list[str]]]:
+    """Yield each folder at or below ``root`` once, with the names in it; one that a link leads to by its own name."""
+    root = Path(root)
+    status = root.stat()
+    top, visited = root.resolve(), {(status.st_dev, status.st_ino)}
+    for folder, folders, names in os.walk(root, onerror=on_error, followlinks=True):
+        yield folder, [*folders, *names]
+        folders[:] = [name for name in sorted(folders) if _is_new(Path(folder, name), top, visited)]
+
+
+def _is_new(folder: Path, top: Path, visited: set[tuple[int, int]]) -> bool:
+    """Whether a folder was not visited yet; a link to one below ``top`` is not, as that is visited by its own name."""
+    if folder.is_symlink() and (top == folder.resolve() or top in folder.resolve().parents):
+        return False
+    try:
+        status = folder.stat()
+    except OSError:
+        return True  # the walk tells the error
+    identity = (status.st_dev, status.st_ino)
+    if identity in visited:
+        return False
+    visited.add(identity)
+    return True
 
 
 def find_records(results: Path, left_out: LeftOut | None = None) -> Iterator[StoredRecord]:

@@ -1,6 +1,5 @@
 """Tables of a run on stdout: the plan of a dry run, the results of a finished one."""
 
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from datasets.hashes import digest
-from harness.planning.estimate import estimated_seconds
+from harness.planning.estimate import Estimates
 from harness.planning.identity import execution_config, record_path
 from harness.planning.plan import Group, Plan
 from harness.report import bounds, formats
@@ -17,13 +16,13 @@ from harness.report.content import NOTHING, Value
 from harness.report.rows import Row, rows
 from harness.store.naming import different_titles, flatten
 
-WIDE = 160
+WIDEST = 10_000  # columns, more than any table has
 HEAD = ("cell", "status", "time", "n", "to fastest peer", "hit rate", "score", "peak memory", "first call")
 
 
 def print_plan(plan: Plan) -> None:
     """Print every cell with its path and whether it would run, then the time that earlier records suggest."""
-    console = _console()
+    console, earlier = _console(), Estimates(plan.results)
     estimates: list[float | None] = []
     for group in plan.groups:
         run, reason = group.state(plan.config.retry)
@@ -34,7 +33,7 @@ def print_plan(plan: Plan) -> None:
             outcome = f"  ({cell.status}: {cell.message})" if cell.status else ""
             console.print(f"  {path}{outcome}", markup=False)
             if run and cell.status is None:
-                of_group.append(estimated_seconds(cell, plan.results, plan.machine))
+                of_group.append(earlier.seconds(cell, plan.machine))
         if too_long := _too_long(of_group, group):
             console.print(f"  {too_long}", markup=False)
         estimates += of_group
@@ -52,8 +51,8 @@ def _too_long(estimates: Sequence[float | None], group: Group) -> str:
 
 
 def _console() -> Console:
-    """Return a console that breaks no line; on a pipe it is as wide as the tables."""
-    return Console(soft_wrap=True, highlight=False, width=None if sys.stdout.isatty() else WIDE)
+    """Return a console that breaks no line and cuts no table: a terminal wraps lines that are wider than itself."""
+    return Console(soft_wrap=True, highlight=False, width=WIDEST)
 
 
 def _total_estimate(estimates: Sequence[float | None]) -> str:

@@ -1,4 +1,7 @@
-"""Parity gate of dropout: its rate, its scale, the gradient under the masks that were drawn, and none in prediction."""
+"""Parity gate of dropout: its rate, its scale, the gradient under the masks that were drawn, none in prediction.
+
+Epochs must drop too, after a prediction as before it, and each other entries.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -9,13 +12,14 @@ from backends.registry import load_object, runtime
 from harness.measure.clock import Clock
 from harness.planning.schema import RunConfig
 from harness.scenario.setup import training_of
-from harness.verify.comparison import UNITS, Answer, compare, raise_if_wrong
+from harness.verify.comparison import ALLOWED, TRIES, UNITS, Answer, compare, expected_of, raise_if_wrong
 from harness.verify.masks import DEFINITION, Probe, Recovered, pairs_graph, pairs_spec
 from harness.verify.models import state_of
 from harness.verify.outcome import Incorrect
 
 SIGMAS = 6.0
 NEAR = 1e-3  # relative: logits that are further from those of every mask have another scale
+FEW = 64  # entries: as many must be dropped, and retained, for masks to show in every epoch's loss
 
 
 def verify_dropout(config: RunConfig, sparse: bool = False) -> dict[str, Any]:
@@ -52,6 +56,8 @@ def _verify_kind(
             subject.predicts = predicts
             parity[name] = compare(subject, config.seed, UNITS[config.training.dtype])
             raise_if_wrong(config, name, parity)
+        if min(rate, 1 - rate) * drawn.entries >= FEW and (wrong := _wrong_epochs(subject, config)):
+            raise Incorrect(f"backend {config.backend.name} computes another {kind}: {wrong}", parity)
     finally:
         subject.engine.close()
     parity[kind] |= {"rate": drawn.rate, "entries": drawn.entries}
@@ -67,8 +73,32 @@ def _wrong_rate(drawn: Recovered, rate: float) -> str:
     return ""
 
 
+def _wrong_epochs(subject: "DropoutSubject", config: RunConfig) -> str:
+    """A sentence on how epochs after a prediction drop nothing or the same, empty if they do not, from some state.
+
+    Which entries an epoch drops is not known, as batches may be composed otherwise than ``loss_and_gradients`` does.
+    """
+    subject.masks, subject.predicts, engine, wrong = None, False, subject.engine, ""
+    for state in range(config.seed, config.seed + TRIES):
+        without = expected_of(subject, state, UNITS[config.training.dtype])
+        near = ALLOWED * without.deviations["loss"]
+        engine.load(state_of(subject.spec, state, subject.graph))
+        engine.predict(subject.graph, subject.targets)
+        first, second = (engine.epoch(index, Clock()) for index in range(2))
+        if not abs(first - without.tensors["loss"]) > near:
+            wrong = "an epoch after a prediction drops nothing"
+        elif not abs(first - second) > near:
+            wrong = "two epochs drop the same entries"
+        else:
+            return ""
+    return wrong
+
+
 class DropoutSubject:
-    """One trainer on the graph of pairs; the state's seed draws its parameters, its masks are the same in all calls."""
+    """One trainer on the graph of pairs; the state's seed draws its parameters, its masks are the same in all calls.
+
+    Its steps are 0, so that epochs differ by their masks alone.
+    """
 
     def __init__(self, config: RunConfig, training: TrainingSpec, sparse: bool) -> None:
         self.graph, self.spec = pairs_graph(sparse), pairs_spec(config.model.name, config.model.layers)
@@ -78,6 +108,7 @@ class DropoutSubject:
         self.engine = runtime(config.backend.for_parity_gate(), "train")
         size = None if config.training.batch_size is None else len(self.targets)
         plan = BatchPlan(self.targets, size, None, config.seed)
+        training = replace(training, rate=0.0)
         self.engine.prepare(self.graph, self.spec, training, initial_state(self.spec, 0), plan, Clock())
 
     def answer(self, seed: int) -> Answer:

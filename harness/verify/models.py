@@ -29,7 +29,8 @@ def verify_model(config: RunConfig, graph: Graph) -> dict[str, Any]:
     parity = verify_all(config, {name: ModelSubject(config, part) for name, part in parts.items()})
     if config.scenario.name == "train":
         # Loaded here: they compare models, as this module does.
-        parity |= load_object("harness.verify.steps:verify_steps")(config, parts["small graph"])
+        for verify in ("steps:verify_steps", "epochs:verify_epochs"):
+            parity |= load_object(f"harness.verify.{verify}")(config, parts["small graph"])
         parity |= load_object("harness.verify.dropout:verify_dropout")(
             config, isinstance(graph.features, SparseFeatures)
         )

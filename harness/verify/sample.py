@@ -3,6 +3,7 @@
 A hop expands nodes that were reached before it, and must expand each of them that no earlier hop has expanded. Each
 expanded node has exactly min(fanout, in-degree) of its in-edges, none twice. Where fanouts reach every in-degree
 nothing is random, and nodes and edges are those of the whole neighbourhood: an epoch counts as many as its batches do.
+Where they do not, ``draws.py`` looks at what the draws are.
 """
 
 from dataclasses import replace
@@ -20,10 +21,12 @@ from datasets.graph import Graph
 from harness.measure.clock import Clock
 from harness.planning.schema import RunConfig
 from harness.scenario.setup import labelled_of, neighbourhood_spec_of, training_of
+from harness.verify.draws import verify_draws
 from harness.verify.graphs import BLOCK, small_graph
 from harness.verify.outcome import Incorrect
 
 EPOCH = "an epoch of the small graph"
+REGULAR = "a regular graph"
 BATCHES = 3
 FEW = 5  # targets of the small graph, so few that their neighbourhood is not the whole graph
 
@@ -50,9 +53,13 @@ def verify_sampling(config: RunConfig, graph: Graph) -> dict[str, Any]:
         parity[name] = {"targets": len(targets)} | counts
         if wrong := broken(part.csr, targets, part_spec, hops):
             raise Incorrect(f"backend {config.backend.name} breaks the contract of sampling on {name}: {wrong}", parity)
-    parity[EPOCH], wrong = _epoch(config, small, whole)
-    if wrong:
-        raise Incorrect(f"backend {config.backend.name} breaks the contract of sampling in {EPOCH}: {wrong}", parity)
+    checks = {EPOCH: lambda: _epoch(config, small, whole)}
+    if spec.fanouts:
+        checks[REGULAR] = lambda: verify_draws(config, spec)
+    for name, check in checks.items():
+        parity[name], wrong = check()
+        if wrong:
+            raise Incorrect(f"backend {config.backend.name} breaks the contract of sampling in {name}: {wrong}", parity)
     return parity
 
 

@@ -175,6 +175,17 @@ def test_a_record_that_is_a_link_out_of_the_folder_is_imported(tmp_path: Path) -
     assert not copied.is_symlink() and copied.read_bytes() == record.read_bytes()
 
 
+def test_a_folder_on_another_disk_that_is_linked_is_read_like_the_others(tmp_path: Path) -> None:
+    fill(tmp_path / "results", seeds=1)
+    machine = tmp_path / "results" / factory.MACHINE
+    machine.rename(tmp_path / "disk")
+    machine.symlink_to(tmp_path / "disk")
+    assert harness(tmp_path, "import", "results", "--results", "copy").stdout.startswith("2 records imported")
+    assert len(list((tmp_path / "copy" / factory.MACHINE).rglob("seed=*.json"))) == 2
+    done = harness(tmp_path, "compare", "results", "copy")
+    assert done.returncode == 0 and "agl" in done.stdout, done
+
+
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     fill(tmp_path / "results", seeds=1)
     (tmp_path / "file").write_text("no folder")

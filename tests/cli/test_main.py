@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from backends.registry import config_class
+from harness.commands.plan import main as plan
+from harness.store.files import machine_slug
 from tests.cli.commandline import CommandLine
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -45,6 +48,11 @@ def harness(tmp_path: Path) -> CommandLine:
         (["backend=agl,dgl"], ("backend",)),
         (["-m", "dataset=cora,corra"], ("dataset 'corra'",)),
         (["-m", *QUICK, "results=a,b"], ("results is a, b", "one value")),
+        (
+            ["-m", *QUICK, "seed=0,1", "scenario.save_state=best.npz"],
+            ("best.npz would be written by 2 cells", "${seed}"),
+        ),
+        ([*QUICK, "scenario.save_state=/proc/nowhere/best.npz"], ("/proc/nowhere is not writable",)),
         ([*QUICK, "+dataset.options.nodez=3"], ("'nodez'", "nodes")),
         (["dataset=reddit"], ("$HARNESS_DATA", "cache", "network", "fetch dataset=reddit")),
         ([*QUICK, "results=/proc/nowhere"], ("/proc/nowhere", "not writable")),
@@ -99,6 +107,14 @@ def test_a_run_writes_one_record_and_a_table_and_the_second_call_runs_nothing(ha
     assert harness.records() == [record]
 
 
+def test_parameters_that_are_asked_for_later_are_written(harness: CommandLine) -> None:
+    harness(*QUICK)
+    saved = [*QUICK, "scenario.save_state=best.npz"]
+    harness(*saved)
+    assert (harness.home / "best.npz").is_file()
+    assert "nothing to run" in harness(*saved).stdout
+
+
 def test_a_sweep_runs_only_cells_without_a_record(harness: CommandLine) -> None:
     harness(*QUICK)
     (first,) = harness.records()
@@ -141,6 +157,19 @@ def test_a_disk_that_fills_ends_with_1_and_leaves_no_half_record(harness: Comman
     assert harness.records() == [first] and not list(harness.home.rglob("*.tmp"))
 
 
+@pytest.mark.parametrize(
+    "part", ["environments", machine_slug(), f"{machine_slug()}/uug"], ids=["environments", "machine", "data set"]
+)
+def test_a_part_of_the_results_that_cannot_be_written_is_told_before_anything_is_measured(
+    part: str, harness: CommandLine
+) -> None:
+    place = harness.home / "results" / part
+    place.parent.mkdir(parents=True)
+    place.write_text("a file, not a folder")
+    done = harness(*QUICK, code=2)
+    assert "is not writable (Not a directory at results/" in done.stderr and not list(harness.cache.glob("prepared/*"))
+
+
 def test_another_interpreter_is_checked_for_its_packages(harness: CommandLine) -> None:
     harness(*QUICK, f"launcher.python={sys.executable}", "dry_run=true")
     bare = harness.home.parent / "bare"
@@ -172,6 +201,15 @@ def test_groups_planned_here_run_elsewhere(harness: CommandLine) -> None:
     assert "nothing to run: all 2 groups" in harness("-m", *QUICK, "seed=0,1").stdout
 
 
+def test_what_is_not_installed_here_is_planned_for_where_it_may_be(
+    tmp_path: Path, cache_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_class("dummy"), "packages", ("no-such-package",))
+    assert plan(["--out", str(tmp_path / "there"), "--with-data", *QUICK]) == 0
+    ((cell,),) = [group["cells"] for group in json.loads((tmp_path / "there" / "cells.json").read_text())["groups"]]
+    assert cell["status"] is None and (tmp_path / "there" / cell["graph"] / "graph.json").is_file()
+
+
 def test_a_plan_without_graphs_says_so(harness: CommandLine) -> None:
     assert "add --with-data" in harness("plan", "--out", "there", *QUICK).stderr
 
@@ -196,9 +234,22 @@ def test_fetch_errors_say_what_to_do(harness: CommandLine) -> None:
     assert "fetch dataset=reddit" in harness("fetch", "dataset=reddit", code=1).stderr
 
 
-def test_a_closed_pipe_is_not_an_error(harness: CommandLine) -> None:
-    command = f"{sys.executable} -m harness list | head -1"
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("list", 0),
+        (f"-m {' '.join(QUICK)} seed=0,1 dry_run=true", 0),
+        (f"{' '.join(QUICK)} 2>&1", 0),
+        ("validate", 1),
+    ],
+    ids=["list", "dry run", "stderr of a run", "problems"],
+)
+def test_a_reader_that_leaves_changes_no_exit_code(arguments: str, code: int, harness: CommandLine) -> None:
+    (harness.home / "results").mkdir()
+    for number in range(300):
+        (harness.home / "results" / f"seed={number}.json").touch()
+    command = f"set -o pipefail; {sys.executable} -m harness {arguments} | true"
     done = subprocess.run(
-        command, shell=True, cwd=harness.home, env=harness.environment, capture_output=True, text=True
+        ["bash", "-c", command], cwd=harness.home, env=harness.environment, capture_output=True, text=True
     )
-    assert "Traceback" not in done.stderr
+    assert done.returncode == code and "Traceback" not in done.stderr, done

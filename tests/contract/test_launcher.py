@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from backends.registry import config_class
 from harness.launcher.group import Busy, run_groups
 from harness.launcher.process import Child
 from harness.launcher.remote import child_environment
@@ -285,6 +287,15 @@ def test_a_plan_runs_without_the_command_line(tmp_path, fail, code):
     assert [record["status"] for record in records(tmp_path / "out")] == ["ok" if code == 0 else "error"]
 
 
+def test_a_process_names_what_its_engine_lacks(tmp_path, graph, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))  # without the programs of PT-Scotch
+    planned = cell(graph, scenario={"name": "partition"})
+    planned["config"]["backend"] = asdict(config_class("partitioners")(tool="ptscotch"))
+    planned["path"] = planned["path"].replace("dummy/train", "partitioners/partition")
+    (record,), _ = run(tmp_path, planned)
+    assert record["status"] == "not_installed" and "needs the program dgpart" in record["message"]
+
+
 def graphless():
     return json.dumps({"groups": [group(cell(None))]})
 
@@ -301,6 +312,17 @@ def test_what_is_no_plan_to_run_is_a_usage_error(tmp_path, text, words):
     answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (answer.returncode, len(answer.stderr.splitlines())) == (2, 1), answer.stderr
     assert words in answer.stderr and "plan --out DIR --with-data" in answer.stderr
+
+
+def test_a_folder_for_records_that_cannot_be_written_is_told_before_anything_is_measured(tmp_path):
+    saved_graph(tmp_path / "graphs" / "tiny")
+    (tmp_path / "cells.json").write_text(json.dumps({"groups": [group(cell("graphs/tiny"))]}))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "environments").write_text("a file, not a folder")
+    command = [sys.executable, "-m", "harness.cell", str(tmp_path / "cells.json"), "--out", str(tmp_path / "out")]
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (answer.returncode, len(answer.stderr.splitlines())) == (2, 1), answer.stderr
+    assert "environments is not writable (Not a directory" in answer.stderr
 
 
 def test_a_results_folder_that_cannot_be_written_ends_the_run(tmp_path, graph):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from datasets import features
 from datasets.features import (
     SparseFeatures,
     dense_features,
@@ -41,6 +42,13 @@ def test_layouts_hold_the_same_numbers(seed, nodes, width):
     assert np.array_equal(sparse[: nodes // 2].dense(), dense[: nodes // 2])
     for column in range(min(width, 3)):
         assert np.array_equal(sparse.column(column), dense[:, column])
+
+
+def test_a_column_is_read_in_parts_and_without_the_rows_of_all_entries(monkeypatch):
+    monkeypatch.setattr(features, "ENTRIES_AT_ONCE", 7)
+    dense = few_set(1, 30, 20)
+    sparse = in_layout(dense, "sparse")
+    assert np.array_equal(sparse.column(3), dense[:, 3]) and "destinations" not in vars(sparse.csr)
 
 
 @given(st.integers(0, 99), st.integers(1, 20), st.integers(1, 20), st.integers(0, 80))

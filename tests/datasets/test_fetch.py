@@ -182,6 +182,17 @@ def test_a_truncated_archive_without_a_length_is_refused(tmp_path: Path) -> None
     assert {path.name for path in dataset_folder("ppi", tmp_path).iterdir()} == {".lock"}
 
 
+@pytest.mark.parametrize("place", ["data", "method"])
+def test_an_archive_with_damaged_members_is_refused_and_deleted(tmp_path: Path, place: str) -> None:
+    content = zipped({"ppi/train_graph.json": CONTENT})
+    directory = content.rindex(b"PK\x01\x02")
+    at = {"data": 30 + len("ppi/train_graph.json"), "method": directory + 10}[place]
+    damaged = content[:at] + b"\xff" * 2 + content[at + 2 :]
+    with serving(Behaviour({"ppi.zip": damaged})) as mirror, pytest.raises(FetchError, match="it is deleted"):
+        fetch("ppi", ["train_graph.json"], tmp_path, mirror=mirror)
+    assert {path.name for path in dataset_folder("ppi", tmp_path).iterdir()} == {".lock"}
+
+
 @pytest.mark.parametrize("names", [[], ["a/edge.csv", "b/edge.csv"]])
 def test_an_archive_must_hold_each_file_once(tmp_path: Path, names: list[str]) -> None:
     path = tmp_path / "names.zip"

@@ -1,5 +1,6 @@
 """Unknown options and names are refused with the allowed ones and the nearest."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,12 +47,16 @@ def test_an_unknown_option_is_named_with_the_nearest() -> None:
         ("coauthor_cs", "split_seed", "a", "a whole number"),
         ("archaea", "weights", "no", "true or false"),
         ("ogbn_proteins", "edge_features", "off", "true or false"),
+        ("tables", "split", 0.8, "text"),
+        ("tables", "split", [0.8, 0.1, 0.1], "text"),
+        ("tables", "nodes", ["a.csv", "b.csv"], "text"),
+        ("tables", "features", [0.5], "text or a list of texts"),
     ],
 )
 def test_a_value_of_another_type_is_refused_before_any_file_is_read(
     dataset: str, option: str, value: Any, words: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(ValueError, match=f"dataset.options.{option}={value} is not allowed: give {words}"):
+    with pytest.raises(ValueError, match=re.escape(f"dataset.options.{option}={value} is not allowed: give {words}")):
         load_dataset(dataset, {option: value}, tmp_path)
 
 

@@ -25,10 +25,11 @@ def test_a_second_call_reuses_the_folder_and_reports_the_first_times(cache_folde
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == stamps
 
 
-def test_a_prepared_graph_whose_times_are_damaged_is_named(cache_folder: Path) -> None:
+@pytest.mark.parametrize("file", ["phases.json", "structure.json"])
+def test_a_prepared_graph_whose_facts_are_damaged_is_named(file: str, cache_folder: Path) -> None:
     folder, _ = prepare_graph(SMALL, NONE, cache_folder)
-    (folder / "phases.json").write_text("")
-    with pytest.raises(ValueError, match=f"{folder}/phases.json .* is absent or damaged .* delete {folder} and run"):
+    (folder / file).write_text("")
+    with pytest.raises(ValueError, match=f"{folder}/{file} .* is absent or damaged .* delete {folder} and run"):
         prepare_graph(SMALL, NONE, cache_folder)
 
 

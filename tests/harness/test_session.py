@@ -99,6 +99,21 @@ def test_more_threads_than_cores_are_told(tmp_path, threads, told):
         os.sched_setaffinity(0, before)
 
 
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        ({"workers": [{}]}, {}),
+        ({"workers": [{}, {}, {}]}, {"oversubscribed": 1}),
+        ({"workers": [{}], "ranks": {"edges": [1, 1]}}, {"oversubscribed": 1}),
+    ],
+    ids=str,
+)
+def test_more_workers_or_ranks_than_cores_are_told(tmp_path, facts, told):
+    opened = session(tmp_path)
+    opened.cores = opened.config.threads = 1
+    assert opened._crowded(facts) == told
+
+
 @pytest.mark.parametrize(("device", "chosen"), [("cuda:1", ["cuda:1"]), ("cuda", []), ("cpu", [])])
 def test_a_numbered_gpu_is_the_one_that_is_used_and_waited_for(tmp_path, monkeypatch, device, chosen):
     used = []
@@ -124,3 +139,17 @@ def test_code_that_measures_the_machine_is_not_told_as_code_that_ran(tmp_path, m
     opened.finish()
     modules = [event["modules"] for event in events if event["event"] == "modules"][-1]
     assert "backends.reference.backend" in modules and measuring.__name__ not in modules
+
+
+def test_hit_rates_that_memory_does_not_hold_are_left_out_and_limits_are_not(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise MemoryError("too many edges")
+
+    monkeypatch.setattr("harness.measure.cache.simulate", refuse)
+    monkeypatch.setattr("harness.measure.limits.limits", lambda *_: {"flops": 1})
+    opened = session(tmp_path, cache="simulate")
+    opened.open()
+    monkeypatch.setattr(opened.scenario, "parts", refuse)
+    answer = opened.finish(seconds=0.01)
+    assert answer["cache"] == {"status": "not measured, out of memory: too many edges"}
+    assert answer["limits"] == {"flops": 1} and "parts" not in answer["facts"]

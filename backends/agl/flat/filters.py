@@ -22,8 +22,8 @@ COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge,
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
-    ast.In: lambda left, right: np.isin(left, right),
-    ast.NotIn: lambda left, right: ~np.isin(left, right),
+    ast.In: lambda left, right: _is_in(left, right),
+    ast.NotIn: lambda left, right: ~_is_in(left, right),
 }
 ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -32,6 +32,7 @@ ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.Mod: operator.mod,
 }
+NEIGHBOR = "neighbor."
 COLUMNS = "weight, type, feature[N], neighbor.type, neighbor.feature[N]"
 
 
@@ -49,21 +50,65 @@ def edge_columns(graph: Graph, name: str) -> NDArray[Any]:
     return column
 
 
-def edge_mask(graph: Graph, text: str, start: int, end: int) -> NDArray[np.bool_]:
-    """Whether each edge from position ``start`` to ``end`` passes the filter, [end - start]."""
-    try:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            passes = np.asarray(_evaluate(_parse(text), graph, slice(start, end), text))
-        return np.broadcast_to(passes.astype(bool), (end - start,))
-    except FilterError:
-        raise
-    except (TypeError, ValueError, ZeroDivisionError) as error:  # numpy cannot compare a number with a word or a list
-        raise FilterError(f"filter {text!r} compares values that cannot be compared: columns hold numbers") from error
+class EdgeFilter:
+    """A filter of a graph's edges, evaluated in parts; columns are read once. Raises FilterError for a wrong text."""
+
+    def __init__(self, graph: Graph, text: str) -> None:
+        self.graph, self.text, self.tree = graph, text, _parse(text)
+        self.columns: dict[str, NDArray[Any]] = {}
+
+    def mask(self, start: int, end: int) -> NDArray[np.bool_]:
+        """Whether each edge from position ``start`` to ``end`` passes, [end - start]; raises FilterError."""
+        try:
+            with np.errstate(all="ignore"):
+                passes = np.asarray(self._evaluate(self.tree, slice(start, end)))
+            return np.broadcast_to(passes.astype(bool), (end - start,))
+        except FilterError:
+            raise
+        except (TypeError, ValueError, ArithmeticError) as error:  # as of a number and a word, or one above all floats
+            problem = "compares values that cannot be compared: columns hold numbers"
+            raise FilterError(f"filter {self.text!r} {problem}") from error
+
+    def _evaluate(self, tree: ast.expr, edges: slice) -> Any:
+        if isinstance(tree, ast.BoolOp):
+            join = np.logical_and if isinstance(tree.op, ast.And) else np.logical_or
+            return join.reduce([self._evaluate(part, edges) for part in tree.values])
+        if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
+            return np.logical_not(self._evaluate(tree.operand, edges))
+        if isinstance(tree, ast.Compare) and all(type(comparison) in COMPARE for comparison in tree.ops):
+            values = [self._operand(part, edges) for part in (tree.left, *tree.comparators)]
+            pairs = zip(tree.ops, values, values[1:], strict=False)
+            return np.logical_and.reduce([COMPARE[type(comparison)](left, right) for comparison, left, right in pairs])
+        raise FilterError(f"filter {self.text!r} is not allowed: compare columns with values, joined by and, or, not")
+
+    def _operand(self, tree: ast.expr, edges: slice) -> Any:
+        """The value of a literal, of a column for some edges, or of arithmetic on them."""
+        if isinstance(tree, ast.BinOp) and type(tree.op) in ARITHMETIC:
+            left, right = (self._operand(part, edges) for part in (tree.left, tree.right))
+            return ARITHMETIC[type(tree.op)](left, right)
+        try:
+            return ast.literal_eval(tree)
+        except ValueError:
+            name = ast.unparse(tree)
+        column = self._column(name)
+        values = column[self.graph.csr.indices[edges]] if name.startswith(NEIGHBOR) else column[edges]
+        return values.astype(np.float64) if values.dtype.kind == "i" else values  # types, whose sums int32 would wrap
+
+    def _column(self, name: str) -> NDArray[Any]:
+        """A column of edges, or of all nodes for the edges' neighbours; of sparse features it is copied."""
+        if name not in self.columns:
+            read = _node_column if name.startswith(NEIGHBOR) else _edge_column
+            column = read(self.graph, name.removeprefix(NEIGHBOR))
+            if column is None:
+                problem = f"names {name!r}, which this graph does not have: columns are {COLUMNS}"
+                raise FilterError(f"filter {self.text!r} {problem}")
+            self.columns[name] = column
+        return self.columns[name]
 
 
 def check_filter(graph: Graph, text: str) -> None:
     """Raise FilterError unless the filter can be evaluated on the graph."""
-    edge_mask(graph, text, 0, min(1, graph.csr.nnz))
+    EdgeFilter(graph, text).mask(0, min(1, graph.csr.nnz))
 
 
 def _parse(text: str) -> ast.expr:
@@ -75,37 +120,10 @@ def _parse(text: str) -> ast.expr:
         ) from error
 
 
-def _evaluate(tree: ast.expr, graph: Graph, edges: slice, text: str) -> Any:
-    if isinstance(tree, ast.BoolOp):
-        join = np.logical_and if isinstance(tree.op, ast.And) else np.logical_or
-        return join.reduce([_evaluate(part, graph, edges, text) for part in tree.values])
-    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not):
-        return np.logical_not(_evaluate(tree.operand, graph, edges, text))
-    if isinstance(tree, ast.Compare) and all(type(comparison) in COMPARE for comparison in tree.ops):
-        values = [_operand(part, graph, edges, text) for part in (tree.left, *tree.comparators)]
-        pairs = zip(tree.ops, values, values[1:], strict=False)
-        return np.logical_and.reduce([COMPARE[type(comparison)](left, right) for comparison, left, right in pairs])
-    return _refuse(text)
-
-
-def _operand(tree: ast.expr, graph: Graph, edges: slice, text: str) -> Any:
-    """The value of a literal, of a column for some edges, or of arithmetic on them."""
-    if isinstance(tree, ast.BinOp) and type(tree.op) in ARITHMETIC:
-        left, right = (_operand(part, graph, edges, text) for part in (tree.left, tree.right))
-        return ARITHMETIC[type(tree.op)](left, right)
-    try:
-        return ast.literal_eval(tree)
-    except ValueError:
-        name = ast.unparse(tree)
-    of_neighbor = name.startswith("neighbor.")
-    column = _node_column(graph, name.removeprefix("neighbor.")) if of_neighbor else _edge_column(graph, name)
-    if column is None:
-        raise FilterError(f"filter {text!r} names {name!r}, which this graph does not have: columns are {COLUMNS}")
-    return column[graph.csr.indices[edges]] if of_neighbor else column[edges]
-
-
-def _refuse(text: str) -> Any:
-    raise FilterError(f"filter {text!r} is not allowed: compare columns with values, joined by and, or, not")
+def _is_in(left: Any, right: Any) -> NDArray[np.bool_]:
+    """Whether values are among others, which are rounded to the type of a column as by ``==``."""
+    values, others = np.asarray(left), list(right) if isinstance(right, set) else right
+    return np.isin(values, np.asarray(others, values.dtype) if values.dtype.kind == "f" else others)
 
 
 def _edge_column(graph: Graph, name: str) -> NDArray[Any] | None:

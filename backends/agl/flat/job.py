@@ -63,6 +63,10 @@ class FlattenJob:
                 raise ValueError(f"{name}={getattr(self, name)} is not allowed: give at least {least}")
         self.cluster.check(self.run_on)
 
+    def shards_of(self, targets: Ints) -> list[Ints]:
+        """Split the targets into those of each shard, in this process; Ray's tasks split them alike."""
+        return [targets[start : start + self.shard_records] for start in range(0, len(targets), self.shard_records)]
+
     def identity(self, graph: Graph, targets: Ints) -> str:
         """Hash of everything that the result depends on."""
         inputs = {option.name: getattr(self, option.name) for option in fields(self)[:4]}
@@ -146,13 +150,15 @@ def _flatten_in(
     try:
         source = Source.build(graph, job.strategy, job.filtering, partial / "source")
         estimated_bytes = estimate(source, targets, job)
-        _check_free_space(estimated_bytes, partial)
+        written = (partial / "shards").glob("*.parquet")  # by an earlier run
+        _check_free_space(estimated_bytes - sum(shard.stat().st_size for shard in written), partial)
         announce(forecast(estimated_bytes, len(targets), job, partial))
         (partial / "shards").mkdir(exist_ok=True)
         run, totals = _flatten_with_ray if job.run_on == "ray" else _flatten_here, Totals(graph.nodes)
         loads = run(partial, source, targets, job, totals, progress)
     except (ValueError, NoRoom):
-        shutil.rmtree(partial)  # the inputs are wrong, or the disk too small: another run could not resume
+        if not any((partial / "sizes").glob("*.json")):  # else another run goes on after the finished shards
+            shutil.rmtree(partial)
         raise
     shards = partial / "shards"
     manifest = _manifest(graph, job, totals, source)
@@ -213,26 +219,21 @@ def forecast(estimated_bytes: int, targets: int, job: FlattenJob, folder: Path) 
     )
 
 
-def _check_free_space(estimated_bytes: int, folder: Path) -> None:
+def _check_free_space(remaining_bytes: int, folder: Path) -> None:
     free = shutil.disk_usage(folder).free
-    if estimated_bytes > free:
+    if remaining_bytes > free:
         raise NoRoom(
-            f"the GraphFeatures need about {estimated_bytes / 2**30:.2f} GiB, {folder.parent} has "
+            f"the GraphFeatures need about {remaining_bytes / 2**30:.2f} GiB, {folder.parent} has "
             f"{free / 2**30:.2f} GiB free: give fewer targets or smaller fanouts, store "
-            "features once per shard, or write elsewhere"
+            "features once per shard, write elsewhere, or free some space and repeat the command"
         )
-
-
-def shard_targets(targets: Ints, job: FlattenJob) -> list[Ints]:
-    """Split the targets into those of each shard."""
-    return [targets[start : start + job.shard_records] for start in range(0, len(targets), job.shard_records)]
 
 
 def _flatten_here(
     partial: Path, source: Source, targets: Ints, job: FlattenJob, totals: Totals, progress: Progress
 ) -> list[int]:
     """Write the shards that an earlier run has not written, each in a thread, and count all; there are no reducers."""
-    pieces = shard_targets(targets, job)
+    pieces = job.shards_of(targets)
     at_once = min(job.threads, len(pieces))
 
     def write_shard(number: int) -> tuple[Sizes, Ints]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.agl.flat.filters import edge_columns, edge_mask
+from backends.agl.flat.filters import EdgeFilter, edge_columns
 from backends.agl.flat.rounds import InEdgeTable, Ints
 from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError
 from backends.agl.places import put_folder, put_text
@@ -134,12 +134,12 @@ def _write_weighted_degrees(graph: Graph, path: Path) -> None:
 
 def _write_filtered(graph: Graph, filtering: str, folder: Path) -> None:
     """Write the edges that pass the filter: CSR, ids and positions in the whole graph."""
-    indptr, positions_file = graph.csr.indptr, folder / "positions.bin"
+    indptr, positions_file, edge_filter = graph.csr.indptr, folder / "positions.bin", EdgeFilter(graph, filtering)
     counts = np.zeros(graph.nodes + 1, dtype=np.int64)
     with positions_file.open("wb") as file:
         for first, last in row_ranges(indptr):
             start, end = int(indptr[first]), int(indptr[last])
-            mask = edge_mask(graph, filtering, start, end)
+            mask = edge_filter.mask(start, end)
             running = np.concatenate(([0], np.cumsum(mask)))
             counts[first + 1 : last + 1] = np.diff(running[np.asarray(indptr[first : last + 1]) - start])
             append_array(file, (np.flatnonzero(mask) + start).astype(np.int64))

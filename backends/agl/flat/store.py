@@ -10,7 +10,15 @@ from backends.agl.flat.source import Source
 from backends.agl.graphfeature import encode
 from backends.agl.records import Records
 from backends.agl.wire import Pieces
+from backends.progress import gibibytes
+from datasets.features import SparseFeatures
 from datasets.graph import NO_SPLIT, Graph
+
+LARGEST_RECORD = (1 << 31) - (1 << 16)  # bytes: a page of Parquet and a message of protobuf have less than 2 GiB
+
+
+class RecordTooLarge(ValueError):
+    """A GraphFeature that no shard can hold; the message names its target and what to do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +46,44 @@ class EncodedBatch:
 
 
 def encode_neighbourhoods(neighbourhoods: TargetNeighbourhoods, source: Source, *, embed: bool = True) -> EncodedBatch:
-    """Sort, join and encode neighbourhoods; ``embed`` stores features in every record."""
+    """Sort, join and encode neighbourhoods; ``embed`` stores features in every record.
+
+    Raises RecordTooLarge, where features alone are too large before they are read.
+    """
+    _refuse_too_large(_bytes_of_features(neighbourhoods, source.graph, embed), neighbourhoods, source.graph, embed)
     records, numbers = sort_and_join(neighbourhoods, source, embed=embed)
-    return EncodedBatch(records, encode(records), numbers)
+    strings = encode(records)
+    _refuse_too_large(strings.sizes, neighbourhoods, source.graph, embed)
+    return EncodedBatch(records, strings, numbers)
+
+
+def _bytes_of_features(neighbourhoods: TargetNeighbourhoods, graph: Graph, embed: bool) -> Ints:
+    """Bytes that values of features take in each record: of nodes with ``embed``, and of edges."""
+    requests, features, count = neighbourhoods.requests, graph.features, neighbourhoods.count
+    sizes = np.zeros(count, dtype=np.int64)
+    if embed and isinstance(features, SparseFeatures):
+        starts, nodes = features.csr.indptr, requests % graph.nodes
+        entries = starts[nodes + 1].astype(np.int64) - starts[nodes]
+        sizes += 4 * np.bincount(requests // graph.nodes, weights=entries, minlength=count).astype(np.int64)
+    elif embed and features is not None:
+        sizes += 4 * features.shape[1] * np.bincount(requests // graph.nodes, minlength=count)
+    if graph.edge_features is not None:
+        edges = np.bincount(neighbourhoods.edges.requests // graph.nodes, minlength=count)
+        sizes += 4 * graph.edge_features.shape[1] * edges
+    return sizes
+
+
+def _refuse_too_large(sizes: Ints, neighbourhoods: TargetNeighbourhoods, graph: Graph, embed: bool) -> None:
+    """Raise RecordTooLarge where the record of a neighbourhood takes more than ``LARGEST_RECORD`` bytes."""
+    if sizes.max(initial=0) <= LARGEST_RECORD:
+        return
+    largest, requests = int(sizes.argmax()), neighbourhoods.requests
+    is_target = (requests // graph.nodes == largest) & (neighbourhoods.distance == 0)
+    target = ids_of(graph, requests[is_target] % graph.nodes)[0]
+    raise RecordTooLarge(
+        f"the GraphFeature of node {target} takes {gibibytes(sizes[largest])} or more, and a record is at most "
+        f"{gibibytes(LARGEST_RECORD)}: give {'--shared (backend.features=shared) or ' if embed else ''}smaller fanouts"
+    )
 
 
 def sort_and_join(neighbourhoods: TargetNeighbourhoods, source: Source, *, embed: bool = True) -> tuple[Records, Ints]:

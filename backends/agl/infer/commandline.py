@@ -204,7 +204,8 @@ def score_graph(
     check_columns(graph, model.strategy, model.filtering)
     source = str(parsed.input or parsed.edges)
     refuse_other_weights(model, graph.edge_weights is not None, source)
-    refuse_unused_columns(model.spec, model.strategy, model.filtering, columns_of(graph), source)
+    strategy = model.trained_by or model.strategy  # a column that steered the samples was not dropped
+    refuse_unused_columns(model.spec, strategy, model.filtering, columns_of(graph), source)
     column = getattr(parsed, "id", model.tables.get("id", "id"))
     targets = None if parsed.targets is None else targets_of(parsed.targets, graph, names, column)
     job = InferenceJob(graph, model.spec, model.state, targets, model.strategy, settings.partitions, model.filtering)

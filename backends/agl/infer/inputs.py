@@ -35,7 +35,8 @@ def model_of(path: Path, settings: InferSettings, stated: list[str], code: Path 
     named = [name for name in SAMPLING if name in stated]
     if settings.sampler == "full" and named == ["sampler"]:
         spec = replace(model.spec, fanouts=())
-        return replace(model, spec=spec, strategy=SamplingStrategy((None,) * spec.layers, "full"))
+        whole = SamplingStrategy((None,) * spec.layers, "full")
+        return replace(model, spec=spec, strategy=whole, trained_by=model.strategy)
     if named:
         raise ValueError(
             f"{path} says how its neighbourhoods were sampled: leave out -c {', '.join(named)}, or give "

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from backends.agl.flat.rounds import InEdgeTable
 from backends.agl.flat.sampling_strategy import SamplingStrategy
+from backends.agl.infer import workspace
 from backends.agl.infer.slices import check_state
-from backends.agl.user.specification import refuse_other_columns
+from backends.agl.user.specification import UserModelSpec, refuse_other_columns
 from backends.kernels import sample_neighbors
 from backends.kernels.operand import partition_rows
 from backends.model import ModelSpec, State
@@ -97,9 +98,25 @@ class InferenceJob:
 
     @cached_property
     def bounds(self) -> Nodes:
-        """Partition p holds nodes ``bounds[p]`` to ``bounds[p + 1]``; partitions have about equally many edges."""
-        parts = self.partitions or max(1, -(-self.edges.csr.nnz // EDGES_PER_PARTITION))
-        return partition_rows(self.edges.csr, parts)
+        """Partition p holds nodes ``bounds[p]`` to ``bounds[p + 1]``; partitions have about equally many edges.
+
+        With ``partitions=0`` also features of their edges, or the widest rows of their nodes, take ``SCRATCH_BYTES``.
+        """
+        csr, spec, most_bytes = self.edges.csr, self.spec, workspace.SCRATCH_BYTES
+        if self.partitions:
+            return partition_rows(csr, self.partitions)
+        edge_width = spec.edge_width if "features" in spec.edge_columns else 0
+        edges = max(min(EDGES_PER_PARTITION, most_bytes // max(4 * edge_width, 1)), 1)
+        by_edges = partition_rows(csr, max(1, -(-csr.nnz // edges)))
+        return np.union1d(by_edges, np.arange(0, self.graph.nodes, max(most_bytes // (4 * self._widest), 1)))
+
+    @property
+    def _widest(self) -> int:
+        """Columns of the widest row that a round computes of each node: of an embedding, of messages, of their sums."""
+        spec = self.spec
+        widths = [spec.width_out(layer) * spec.heads_of(layer) for layer in range(spec.layers)]
+        multiplies = self.sparse_input and not isinstance(spec, UserModelSpec)  # sparse features as they are
+        return max(*widths, 1 if multiplies else spec.in_width)
 
     @property
     def parts(self) -> list[tuple[int, int]]:

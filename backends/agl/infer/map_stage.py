@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from backends.agl.flat.source import row_ranges
 from backends.agl.infer.job import InferenceJob, Mask
 from backends.agl.infer.workspace import Workspace
 from backends.agl.user.edges import Edges
@@ -57,10 +58,10 @@ def inverse_sqrt_degrees(job: InferenceJob) -> Floats:
 
 
 def degrees_of(job: InferenceJob) -> Floats:
-    """Weighted in-degrees of the whole graph, before sampling, computed a partition at a time."""
+    """Weighted in-degrees of the whole graph, before filter and sampling, computed a range of edges at a time."""
     csr, weights = job.graph.csr, job.graph.edge_weights
     degree = np.empty(job.graph.nodes)
-    for first, last in job.parts:
+    for first, last in row_ranges(csr.indptr):
         start, end = int(csr.indptr[first]), int(csr.indptr[last])
         part = Csr(csr.indptr[first : last + 1] - csr.indptr[first], csr.indices[start:end], (last - first,) * 2)
         partition_weights = None if weights is None else weights[start:end]

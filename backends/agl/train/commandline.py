@@ -18,10 +18,13 @@ from backends.agl.model_file import TrainedModel, save_model
 from backends.agl.places import delivered, fetched, written
 from backends.agl.settings import TrainSettings, read_train_settings
 from backends.agl.train.checkpoint import BestEpoch, Checkpoints
+from backends.agl.train.plans import ShardPlan
 from backends.agl.train.preparation import prepared_trainer, refuse_unused_settings
 from backends.agl.train.worker import WorkerClock
+from backends.batches import BatchPlan
 from backends.folder_lock import locked
 from backends.model_names import CONVOLUTIONS
+from backends.progress import announce
 
 ReportEpoch = Callable[[int, float, float | None], None]
 
@@ -78,6 +81,8 @@ def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, o
     start = time.perf_counter()
     trainer = prepared_trainer(parsed.model, shards, parsed.strategy, settings)
     refuse_unused_settings(trainer.spec, [pair.partition("=")[0] for pair in parsed.config])
+    if notice := notice_of_batches(trainer.plan, settings.workers):
+        announce(notice)
     reader = GraphFeatureReader(shards)
     manifest, sampling = reader.manifest, sampling_of(reader)
     inputs = {"model": asdict(trainer.spec), "settings": asdict(settings), "shards": manifest}
@@ -93,6 +98,19 @@ def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, o
     checkpoints.remove()
     source = "-n NODES -e EDGES" if columns else "-i GRAPH"
     return summary(trainer, best, time.perf_counter() - start, parsed.output, source)
+
+
+def notice_of_batches(plan: BatchPlan, workers: int) -> str | None:
+    """Where batches are smaller than asked for, as each is of one shard: that they are, and what to do."""
+    if not isinstance(plan, ShardPlan) or plan.size is None:
+        return None
+    largest = max(plan.trained)
+    if largest >= min(plan.size, len(plan.nodes) // workers):
+        return None
+    return (
+        f"batches have at most {largest:,} targets, not -c batch_size={plan.size}: each is of one shard, so flatten "
+        "with larger --shard-records for larger batches"
+    )
 
 
 def root_cause(error: BaseException) -> BaseException:

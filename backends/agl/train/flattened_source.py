@@ -4,8 +4,8 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
-from dataclasses import replace
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from backends.agl.flat.flattener import strategy_of
 from backends.agl.flat.job import FlattenJob, flatten_to
 from backends.agl.flat.local import flatten_batches
 from backends.agl.flat.reader import GraphFeatureReader
+from backends.agl.flat.rounds import Ints
 from backends.agl.flat.source import Source
 from backends.agl.train.shard_source import ShardSource
 from backends.base.loss import targets_of
@@ -31,6 +32,18 @@ if TYPE_CHECKING:
     from backends.agl.backend import AglTrainer
 
 
+@dataclass(frozen=True)
+class WorkersJob(FlattenJob):
+    """A job in this process that gives each worker an equal part of the targets, in shards of its own."""
+
+    workers: int = 1
+
+    def shards_of(self, targets: Ints) -> list[Ints]:
+        """Split each worker's targets into shards, in the order in which ``ShardPlan.deal`` deals them."""
+        parts = map(super().shards_of, np.array_split(targets, self.workers))
+        return [shard for row in zip_longest(*parts) for shard in row if shard is not None]
+
+
 class FlattenedTargets:
     """A temporary folder with the GraphFeatures of a plan's targets, for one run."""
 
@@ -41,14 +54,18 @@ class FlattenedTargets:
         self._cleanup = weakref.finalize(self, shutil.rmtree, self.folder, True)
 
     def flatten(self, plan: BatchPlan, folder: Path | None = None) -> GraphFeatureReader:
-        """Flatten the targets that a plan trains, in as many shards as there are workers at least."""
+        """Flatten the targets that a plan trains, each worker's in shards of whole batches.
+
+        A batch is of one shard: other shards would cost a worker steps that the plan does not have.
+        """
         folder = folder or self.folder / "shards"
         targets = plan.nodes if plan.limit is None else np.concatenate(plan.targets(0))
-        records = max(FlattenJob.shard_records, plan.size or len(plan.nodes))
-        records = min(records, max(1, len(targets) // self.config.workers))
+        batch = plan.size or len(plan.nodes)
+        records = batch * max(1, FlattenJob.shard_records // batch)
         embed = self.config.features == "embedded"
         strategy = strategy_of(self.config, self.spec, self.training.seed)
-        job = FlattenJob(strategy, self.config.filter, embed, records, threads=self.training.threads)
+        threads, workers = self.training.threads, self.config.workers
+        job = WorkersJob(strategy, self.config.filter, embed, records, threads=threads, workers=workers)
         flatten_to(folder, self.graph, np.sort(targets), job)
         return GraphFeatureReader(folder)
 

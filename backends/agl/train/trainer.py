@@ -51,15 +51,13 @@ class DistributedTrainer(AglTrainer):
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
         """Prepare a copy of the model, then start the workers in phase ``launch``."""
-        workers = self.config.workers
-        if workers > len(plan.nodes):
-            raise ValueError(f"backend.workers={workers} is more than the {len(plan.nodes)} targets to train: lower it")
+        self.config = self.config.for_targets(len(plan.nodes))
         self._check_servers(spec)
         super().prepare(graph, spec, training, state, plan, clock)
         self.reports: list[list[dict[str, Any]]] = []
         plan = self.plan_of_workers(plan)
         self.layout = ParameterLayout(spec)
-        self.job = training_job_of(self.config, spec, training, state, plan, workers)
+        self.job = training_job_of(self.config, spec, training, state, plan, self.config.workers)
         with clock.phase("launch"):
             # a worker on shards reads its own targets
             shared = graph.subgraph(np.empty(0, dtype=np.int64)) if isinstance(plan, ShardPlan) else graph
@@ -88,15 +86,15 @@ class DistributedTrainer(AglTrainer):
             self.pool.each("load", [(state,)] * self.config.workers)
 
     def epoch(self, index: int, clock: Clock) -> float:
-        """Train an epoch on all workers; returns the mean loss over their targets."""
+        """Train an epoch on all workers; returns the mean loss over their labels, by which gradients are weighted."""
         assert self.pool is not None
         with clock.phase("workers"):
             reports = self.pool.each("epoch", [(index, self.step)] * self.config.workers)
         self.step += self.job.steps
         self.stale = True
         self.reports.append(reports)
-        counts = [report["targets"] for report in reports]
-        return float(np.dot([report["loss"] for report in reports], counts) / max(1, sum(counts)))
+        labels = [report["labels"] for report in reports]
+        return float(np.dot([report["loss"] for report in reports], labels) / max(1.0, sum(labels)))
 
     def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
         """Logits, loss and mean gradients of targets, split over the workers and averaged as in an epoch."""
@@ -177,6 +175,7 @@ class FlattenedTrainer(DistributedTrainer):
         self, graph: Graph, spec: ModelSpec, training: TrainingSpec, state: State, plan: BatchPlan, clock: Clock
     ) -> None:
         """Flatten the targets in phase ``flatten``, then prepare as without shards."""
+        self.config = self.config.for_targets(len(plan.nodes))
         self.flattened = FlattenedTargets(self.config, graph, spec, training)
         with clock.phase("flatten"):
             self.reader = self.flattened.flatten(plan)

@@ -78,10 +78,11 @@ def save_work(job: TrainingJob, graph: Graph, folder: Path) -> None:
 
 @dataclass
 class WorkerReport:
-    """One worker's epoch: mean loss over ``targets``, wall seconds, phases, traffic, seconds of each batch."""
+    """One worker's epoch: mean loss, trained targets, their labels, wall seconds, phases, traffic, batch seconds."""
 
     loss: float = 0.0
     targets: int = 0
+    labels: float = 0.0
     seconds: float = 0.0
     phases: dict[str, float] = field(default_factory=dict)
     traffic: dict[str, float] = field(default_factory=dict)
@@ -133,7 +134,7 @@ class TrainingWorker:
         self.graph = targets_of_shards(self.plan) if isinstance(self.plan, ShardPlan) else graph
         self.trainer = AglTrainer(job.config, ShardSource() if isinstance(self.plan, ShardPlan) else None)
         self.trainer.on_batch = self._weigh
-        self.trained_targets = 0
+        self.trained_targets, self.trained_labels = 0, 0.0
         self.trainer.prepare(self.graph, job.spec, job.training, job.state, self.plan, WorkerClock())
         # workers draw different dropout of attention, but the same neighbours of a node
         self.trainer.training = replace(job.training, seed=job.training.seed + rank)
@@ -154,13 +155,12 @@ class TrainingWorker:
         """Draw dropout from seed, rank and epoch alone: it repeats after a restart, whatever the other workers draw."""
         key = stream(self.trainer.training.seed, f"worker's epoch {epoch}")
         self.trainer.model.generator = torch.Generator().manual_seed(key)
-        if self.servers is None:  # a process of its own
-            torch.manual_seed(key)
 
     def _weigh(self, batch: Batch) -> None:
         """Weight the gradient of a batch by its number of labels."""
         self.trained_targets += len(batch.targets)
         self.exchange.weight = labels_in(self.trainer.batch_labels(batch))
+        self.trained_labels += self.exchange.weight
 
     def epoch(self, index: int, first: int) -> dict[str, Any]:
         """Train epoch ``index``, whose first step is number ``first``; returns a ``WorkerReport`` as a dictionary."""
@@ -171,13 +171,14 @@ class TrainingWorker:
             skipped = self.exchange.next_step - first
         start, before, phases = time.perf_counter(), self.exchange.traffic, WorkerClock()
         self.exchange.computed = []
-        self.trainer.plan, self.trained_targets = replace(self.plan, skip=skipped), 0
+        self.trainer.plan, self.trained_targets, self.trained_labels = replace(self.plan, skip=skipped), 0, 0.0
         loss = self.trainer.epoch(index, phases) if skipped < self.plan.steps else 0.0
         for _ in range(max(skipped, self.plan.steps), self.job.steps):
             self.exchange.idle()
         traffic = {name: value - getattr(before, name) for name, value in asdict(self.exchange.traffic).items()}
         seconds, computed = time.perf_counter() - start, self.exchange.computed
-        return asdict(WorkerReport(loss, self.trained_targets, seconds, phases.seconds, traffic, computed))
+        trained = self.trained_targets, self.trained_labels
+        return asdict(WorkerReport(loss, *trained, seconds, phases.seconds, traffic, computed))
 
     def probe(self, targets: Nodes) -> tuple[Floats, float, float, Vector | None]:
         """Logits, loss and weight of some targets, and the mean gradient of all workers (``None``: at the servers)."""

@@ -1,5 +1,8 @@
 """A user's model as network and as K + 1 slices: the same interface as that of the models we wrote."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import torch
@@ -12,6 +15,7 @@ from backends.base.sparse_rows import Rows, SparseRows, prefix
 from backends.model import State
 
 MESSAGE, OWN = "_", "h"  # the names of a message without one, and of a row's own embedding
+DRAWING = Lock()  # torch draws for all threads of a process from one generator
 
 
 class UserNetwork(Network):
@@ -27,15 +31,19 @@ class UserNetwork(Network):
         return {name: (parameter, False) for name, parameter in self.module.named_parameters()}
 
     def forward(self, features: Rows, structure: Any, nodes: Tensor | None = None) -> Tensor:
-        """Compute the logits of all output rows of the last layer."""
+        """Compute the logits of all output rows of the last layer; passes of training draw from ``generator``."""
         assert isinstance(self.spec, UserModelSpec)
+        with drawing_from(self.generator if self.training and self.spec.draws else None):
+            return self._logits(self.spec, features, structure)
+
+    def _logits(self, spec: UserModelSpec, features: Rows, structure: Any) -> Tensor:
         hidden = dense_rows(features)
         for number, (layer, edges) in enumerate(zip(self.module.layers, structure, strict=True)):
             rows, columns = edges.csr.shape
             hidden = prefix(hidden, columns)
-            with self.spec.running(f"layers[{number}].send"):
+            with spec.running(f"layers[{number}].send"):
                 sent = layer.send(hidden)
-            hidden = received(self.spec, number, layer, prefix(hidden, rows), sent, edges)
+            hidden = received(spec, number, layer, prefix(hidden, rows), sent, edges)
         return self.logits_of(hidden)
 
     def logits_of(self, hidden: Tensor) -> Tensor:
@@ -67,6 +75,22 @@ class UserSlice:
     def logits_of(self, hidden: Tensor) -> Tensor:
         """Apply the head, if there is one."""
         return logits_of_head(self.spec, self.part, hidden)
+
+
+@contextmanager
+def drawing_from(generator: torch.Generator | None) -> Iterator[None]:
+    """Let torch draw from a generator for a moment, one thread at a time; ``None``: from its own, as ever."""
+    if generator is None:
+        yield
+        return
+    with DRAWING:
+        own = torch.get_rng_state()
+        torch.set_rng_state(generator.get_state())
+        try:
+            yield
+        finally:
+            generator.set_state(torch.get_rng_state())
+            torch.set_rng_state(own)
 
 
 def received(spec: UserModelSpec, number: int, layer: Any, hidden: Tensor, sent: Any, edges: LayerMatrix) -> Tensor:

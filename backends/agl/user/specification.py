@@ -36,7 +36,7 @@ class UserModelSpec(ModelSpec):
 
     ``weighted`` says whether the edges of the data have weights. ``widths`` are those of all embeddings, the
     features first; ``shapes`` those of the parameters; ``reads`` which of ``weight``, ``features`` and ``degrees`` the
-    layers read of their edges.
+    layers read of their edges; ``draws`` whether passes of training draw random numbers, as dropout does.
     """
 
     file: str = ""
@@ -49,6 +49,7 @@ class UserModelSpec(ModelSpec):
     shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
     reads: tuple[str, ...] = ()
     self_loops: bool = False
+    draws: bool = False
 
     @property
     def has_loops(self) -> bool:

@@ -15,6 +15,8 @@ from backends.agl.user.specification import UserModelSpec
 from datasets.csr import Csr
 
 NODES = 3
+IN_EDGES = {0: [1, 1], 1: [0], 2: []}  # by node, the nodes that they come from
+ALONE = {1: [0, 1], 2: [2]}  # nodes that are computed alone, and the only ones that they may depend on
 READ = {"weight": "weight", "features": "features", "degrees": "degrees", "source_degrees": "degrees"}
 TOLERANCE = 1e-4
 
@@ -46,9 +48,10 @@ def tried(spec: UserModelSpec) -> UserModelSpec:
             _check_alike(spec, name, hidden, _layer(spec, name, other, inputs, read))
             widths.append(hidden.shape[1])
         _check_alike(spec, "head", *(_logits(spec, one, hidden) for one in (module, again)))
+        draws = _draws(spec, module.train(), read)
     shapes = tuple((name, tuple(parameter.shape)) for name, parameter in module.named_parameters())
     return replace(spec, widths=tuple(widths), shapes=shapes, reads=tuple(sorted(read)),
-                   self_loops=bool(getattr(module, "self_loops", False)))  # fmt: skip
+                   self_loops=bool(getattr(module, "self_loops", False)), draws=draws)  # fmt: skip
 
 
 def _check_parameters(spec: UserModelSpec, module: nn.Module) -> None:
@@ -85,15 +88,18 @@ def _layer(spec: UserModelSpec, name: str, layer: Any, hidden: Tensor, read: set
             spec.refuse(f"{name}.send returns {what}: it returns a float32 tensor of a row per node, or a dict of some")
         if not _equal(_named(alone).get(part), value[1:2]):
             spec.refuse(f"{name}.send mixes nodes: a node's message may depend on its own embedding alone")
-    edges = _edges(spec, [0, 1, 2], read)
+    edges = _edges(spec, [0, 1, 2], [0, 1, 2], read)
     inputs = [hidden, *_named(sent).values(), *(value for value in vars(edges).values() if isinstance(value, Tensor))]
     with spec.running(f"{name}.receive"), _unchanged(spec, f"{name}.receive", inputs):
         out = layer.receive(hidden, sent, edges)
-        others = [layer.receive(hidden[row : row + 1], sent, _edges(spec, [row], read)) for row in (1, 2)]
+        others = [
+            layer.receive(hidden[row : row + 1], _at(sent, columns), _edges(spec, [row], columns, read))
+            for row, columns in ALONE.items()
+        ]
     if not isinstance(out, Tensor) or out.dtype != torch.float32 or out.dim() != 2 or len(out) != NODES:
         what = f"{out.dtype} {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
         spec.refuse(f"{name}.receive returns {what} for {NODES} rows: it returns float32 [rows, width]")
-    if not all(_equal(other, out[row : row + 1]) for row, other in zip((1, 2), others, strict=True)):
+    if not all(_equal(other, out[row : row + 1]) for row, other in zip(ALONE, others, strict=True)):
         spec.refuse(f"{name}.receive mixes rows: a row may depend on its own embedding and its in-edges alone")
     return out
 
@@ -111,24 +117,43 @@ def _logits(spec: UserModelSpec, module: nn.Module, hidden: Tensor) -> Tensor:
     """Output of the head, if there is one, on three nodes."""
     head = getattr(module, "head", None)
     with spec.running("head"), _unchanged(spec, "head", [hidden]):
-        logits = hidden if head is None else head(hidden)
+        logits, alone = (rows if head is None else head(rows) for rows in (hidden, hidden[1:2]))
     if not isinstance(logits, Tensor) or tuple(logits.shape) != (NODES, spec.classes):
         shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         last = "the last layer" if head is None else "head"
         spec.refuse(f"{last} returns {shape} for {NODES} nodes: it returns [nodes, {spec.classes} classes]")
+    if not _equal(alone, logits[1:2]):
+        spec.refuse("head mixes nodes: the logits of a node may depend on its own embedding alone")
     return logits
 
 
-def _edges(spec: UserModelSpec, rows: list[int], read: set[str]) -> Edges:
-    """In-edges of some of the three nodes: two parallel ones into node 0, one into 1, none into 2."""
-    in_edges = {0: [1, 1], 1: [0], 2: []}
-    sources = [source for row in rows for source in in_edges[row]]
-    indptr = np.cumsum([0, *(len(in_edges[row]) for row in rows)]).astype(np.int32)
-    csr = Csr(indptr, np.array(sources, dtype=np.int32), (len(rows), NODES))
+def _draws(spec: UserModelSpec, module: Any, read: set[str]) -> bool:
+    """Whether a pass of training over the three nodes draws torch's random numbers."""
+    before, hidden, rows = torch.get_rng_state(), torch.ones(NODES, spec.in_width), [0, 1, 2]
+    with spec.running("a pass of training"):
+        for layer in module.layers:
+            hidden = layer.receive(hidden, layer.send(hidden), _edges(spec, rows, rows, read))
+        if getattr(module, "head", None) is not None:
+            module.head(hidden)
+    return not torch.equal(before, torch.get_rng_state())
+
+
+def _edges(spec: UserModelSpec, rows: list[int], columns: list[int], read: set[str]) -> Edges:
+    """In-edges of some of the three nodes, from ``columns``, which hold all of their sources."""
+    sources = [columns.index(source) for row in rows for source in IN_EDGES[row]]
+    indptr = np.cumsum([0, *(len(IN_EDGES[row]) for row in rows)]).astype(np.int32)
+    csr = Csr(indptr, np.array(sources, dtype=np.int32), (len(rows), len(columns)))
     degrees = torch.tensor([2.0, 1.0, 0.0])
     weight = torch.full((len(sources),), 0.5) if spec.weighted else None
     features = torch.ones(len(sources), spec.edge_width) if spec.edge_width else None
-    return _NotedEdges(csr, weight, features=features, degrees=degrees[rows], source_degrees=degrees, read=read)
+    return _NotedEdges(
+        csr, weight, features=features, degrees=degrees[rows], source_degrees=degrees[columns], read=read
+    )
+
+
+def _at(sent: Any, columns: list[int]) -> Any:
+    """What some nodes sent."""
+    return {part: value[columns] for part, value in sent.items()} if isinstance(sent, dict) else sent[columns]
 
 
 def _equal(value: Any, expected: Tensor) -> bool:

@@ -118,9 +118,13 @@ class EdgeBuckets:
 
     def shares(self, part: int, kind: int | None = None) -> Iterator[Share]:
         """The edges of a part, in the order of their new ids; of relation ``kind`` alone unless it is ``None``."""
+        return (self.share(number, part) for number in self.pieces_with(part, kind))
+
+    def pieces_with(self, part: int, kind: int | None = None) -> Iterator[int]:
+        """Numbers of the pieces in which a part has edges; of relation ``kind`` alone unless it is ``None``."""
         for number, piece in enumerate(self.pieces):
             if kind in (None, piece.kind) and self.counts[number, part]:
-                yield self._share(number, part)
+                yield number
 
     def _map(self, number: int) -> tuple[NDArray[Any], NDArray[Any]]:
         files = (self.folder / self.pieces[number].folder / name for name in ("ends.npy", "rows.npy"))
@@ -129,7 +133,8 @@ class EdgeBuckets:
             self._mapped[number] = ends, rows
         return ends, rows
 
-    def _share(self, number: int, part: int) -> Share:
+    def share(self, number: int, part: int) -> Share:
+        """The edges of a part in a piece, of which it has some."""
         piece = self.pieces[number]
         start, stop = self.ends[number, part] - self.counts[number, part], self.ends[number, part]
         ends, rows = self._mapped.get(number) or self._map(number)

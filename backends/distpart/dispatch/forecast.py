@@ -5,24 +5,25 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from backends.distpart.typed_graph import TypedGraph
+from backends.distpart.typed_graph import MOST_ROW_BYTES, TypedGraph, row_bytes
 from datasets.csr import index_dtype
 
 _BYTES_PER_EDGE = 96  # of a piece while it is sorted: ends, owners, order, and their copies
 _LEAST_PIECE, _PIECE = 1 << 14, 1 << 18  # edges; larger pieces are no faster, and take more memory
 _MOST_PIECES = 1024  # from there on pieces grow: each part opens all of them for each of its columns
-_MOST_ROWS = 1 << 24  # bytes of an attribute's rows at a time
 _BUCKET_EDGE = 8 + 4  # row and owner, beside both ends
 _GRAPH_NODE, _GRAPH_EDGE = 8 + 1 + 8 + 8, 8 + 8 + 8 + 1 + 8  # ids, flags, parts and original ids in the files
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """``nodes``: bytes of what is there for each node; ``piece``: edges per task; ``rows`` of attributes at a time."""
+    """``nodes``: bytes of what is there for each node, and of bits of edges; ``piece``: edges per task.
+
+    ``rows`` of attributes are read at a time.
+    """
 
     threads: int
     nodes: int
@@ -33,10 +34,12 @@ class Forecast:
     files: int
 
     @classmethod
-    def of(cls, graph: TypedGraph, memory: int, threads: int) -> "Forecast":
+    def of(cls, graph: TypedGraph, memory: int, threads: int, hops: int = 1) -> "Forecast":
         """Count bytes from sizes alone; each thread has its own piece and table of nodes: fewer are used if need be."""
         number = np.dtype(index_dtype(max(1, graph.total_nodes))).itemsize
         shared, own = graph.total_nodes * (4 + 2 * number), graph.total_nodes * (number + 9)
+        if hops > 1:
+            own += graph.total_nodes * 2 + graph.total_edges // 8  # nodes of a hop, and a bit for each far edge
         room = (memory - shared) // (own + _LEAST_PIECE * _BYTES_PER_EDGE)
         threads = max(1, min(threads, room))
         nodes = shared + threads * own
@@ -44,14 +47,14 @@ class Forecast:
         largest = max(_PIECE, -(-graph.total_edges // _MOST_PIECES))
         piece = int(np.clip(left // _BYTES_PER_EDGE, _LEAST_PIECE, largest))
         widths = [
-            _row_bytes(array)
+            row_bytes(array)
             for table in (graph.node_data, graph.edge_data)
             for arrays in table.values()
             for array in arrays.values()
         ]
-        rows = max(1, min(left // 4, _MOST_ROWS) // max([1, *widths]))
+        rows = max(1, min(left // 4, MOST_ROW_BYTES) // max([1, *widths]))
         attributes = sum(
-            len(array) * _row_bytes(array)
+            len(array) * row_bytes(array)
             for table in (graph.node_data, graph.edge_data)
             for arrays in table.values()
             for array in arrays.values()
@@ -68,7 +71,7 @@ class Forecast:
 
     @property
     def disk(self) -> int:
-        """Bytes on disk, HALO nodes not counted, while the buckets are there."""
+        """Bytes on disk, without HALO nodes and the edges to them, while the buckets are there."""
         return self.buckets + self.files
 
 
@@ -87,10 +90,6 @@ def refuse_what_does_not_fit(forecast: Forecast, folder: Path, memory: int) -> N
             f"{os.strerror(errno.ENOSPC)}: {_mebibytes(forecast.disk)} are needed, {_mebibytes(free)} free",
             str(folder),
         )
-
-
-def _row_bytes(array: Any) -> int:
-    return int(np.prod(array.shape[1:], dtype=np.int64)) * np.dtype(array.dtype).itemsize
 
 
 def _mebibytes(size: int) -> str:

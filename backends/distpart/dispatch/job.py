@@ -60,7 +60,7 @@ def _checked(graph: TypedGraph, folder: Path, name: str, options: DispatchOption
         shutil.rmtree(folder / WORK, ignore_errors=True)  # of a call that was killed after its last step
         raise ValueError(f"{done} exists: choose another folder, or delete this one")
     refuse_foreign_folder(folder)
-    forecast = Forecast.of(graph, options.memory, options.threads)
+    forecast = Forecast.of(graph, options.memory, options.threads, options.hops)
     refuse_what_does_not_fit(forecast, folder, options.memory)
     if options.run_on == "ray":
         ray_cluster.require("run_on=ray", "run_on=local")

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.distpart.dispatch.buckets import EdgeBuckets, Share
+from backends.distpart.dispatch.halo import PartHalo
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.typed_graph import Attributes, TypedGraph
 from datasets.csr import index_dtype
@@ -49,9 +50,9 @@ class PartWriter:
         if folder.is_dir():
             return
         kinds, relations = self.graph.schema.node_types, self.graph.schema.relations
-        halo, far_edges = self._halo(part)
+        halo = PartHalo.of(part, self.numbering, self.buckets, self.options.hops)
         with atomic_folder(folder) as temporary:
-            self._write_graph(part, temporary / GRAPH, halo, far_edges)
+            self._write_graph(part, temporary / GRAPH, halo)
             write_tensors(temporary / NODE_FEATURES, self._node_features(part))
             write_tensors(temporary / EDGE_FEATURES, self._edge_features(part))
             nodes = {kind: TensorRows.of(self._own_nodes(part, number)) for number, kind in enumerate(kinds)}
@@ -59,47 +60,19 @@ class PartWriter:
             edges = {str(relation): self._own_edges(part, number) for number, relation in enumerate(relations)}
             write_tensors(temporary / ORIGINAL_EDGES, edges)
 
-    def _halo(self, part: int) -> tuple[NDArray[np.int64], list[Share]]:
-        """New ids of HALO nodes, ascending by hop, and the edges beyond the first hop."""
+    def _write_graph(self, part: int, path: Path, halo: PartHalo) -> None:
         first, last = self.numbering.owned(part)
-        known = np.zeros(self.graph.total_nodes, dtype=bool)
-        for share in self.buckets.shares(part):
-            known[share.sources] = True
-        known[first:last] = False
-        halo = [np.flatnonzero(known)]
-        known[first:last] = True
-        far_edges: list[Share] = []
-        for _ in range(1, self.options.hops):
-            edges = self._in_edges_of(halo[-1])
-            far_edges += edges
-            reached = np.zeros_like(known)
-            for share in edges:
-                reached[share.sources] = True
-            halo.append(np.flatnonzero(reached & ~known))
-            known |= reached
-        return np.concatenate(halo), far_edges
-
-    def _in_edges_of(self, nodes: NDArray[np.int64]) -> list[Share]:
-        """Edges of other parts to some nodes."""
-        wanted = np.zeros(self.graph.total_nodes, dtype=bool)
-        wanted[nodes] = True
-        parts = np.unique(self.numbering.part_of(nodes)).tolist()
-        shares = (share for part in parts for share in self.buckets.shares(part))
-        return [share.chosen(np.flatnonzero(wanted[share.destinations])) for share in shares]
-
-    def _write_graph(self, part: int, path: Path, halo: NDArray[np.int64], far_edges: list[Share]) -> None:
-        first, last = self.numbering.owned(part)
-        owned, nodes = last - first, last - first + len(halo)
+        owned, nodes = last - first, last - first + len(halo.nodes)
         local = np.full(self.graph.total_nodes, -1, dtype=index_dtype(nodes))
-        local[first:last], local[halo] = np.arange(owned), np.arange(owned, nodes)
+        local[first:last], local[halo.nodes] = np.arange(owned), np.arange(owned, nodes)
         inner = int(self.buckets.bounds[part, -1] - self.buckets.bounds[part, 0])
-        edges = inner + sum(len(share.rows) for share in far_edges)
+        edges = inner + halo.far_count
 
         def of_edges(value: Callable[[Share], NDArray[Any]], dtype: Any = _INT64) -> TensorRows:
-            shares = _Shares(lambda: itertools.chain(self.buckets.shares(part), far_edges), value)
+            shares = _Shares(lambda: itertools.chain(self.buckets.shares(part), halo.far_edges()), value)
             return TensorRows(np.dtype(dtype), (edges,), shares)
 
-        ids = np.concatenate([np.arange(first, last), halo])
+        ids = np.concatenate([np.arange(first, last), halo.nodes])
         ndata = {
             "_ID": ids,
             "inner_node": (np.arange(nodes) < owned).astype(np.uint8),

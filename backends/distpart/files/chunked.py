@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from backends.distpart.files.columns import FileColumn, RowType, as_numpy, plain, write_column
+from backends.distpart.files.columns import FileColumn, RowSource, RowType, as_numpy, plain, write_column
 from backends.distpart.files.json_file import read_object
 from backends.distpart.typed_graph import ArrayEdges, Attributes, GraphError, Ids, RelationEdges, TypedGraph
 from datasets.features import SparseFeatures
@@ -187,15 +187,17 @@ def _write_all(graph: TypedGraph, folder: Path, chunks: int, form: str, edge_for
     formats: dict[str, Any] = {name: {"name": name} for name in FORMATS}
     formats["csv"]["delimiter"] = " "
 
-    def ends(relation: Relation) -> Any:
-        return lambda start, stop: np.stack(graph.edges[relation].read(start, stop), axis=1)
+    def ends(relation: Relation) -> RowSource:
+        edges = graph.edges[relation]
+        return RowSource(np.dtype(np.int64), (2,), lambda start, stop: np.stack(edges.read(start, stop), axis=1))
 
-    def rows_of(array: Any) -> Any:
+    def rows_of(array: Any) -> RowSource:
         def read(start: int, stop: int) -> Any:
-            piece = array[start:stop]
-            return piece.dense() if isinstance(piece, SparseFeatures) else np.asarray(piece)
+            if isinstance(array, SparseFeatures):
+                return array[np.arange(start, stop)].dense()
+            return np.asarray(array[start:stop])
 
-        return read
+        return RowSource(np.dtype(array.dtype), tuple(array.shape[1:]), read)
 
     def table(name: str, kinds: Mapping[Any, Attributes], sizes: Mapping[Any, list[int]]) -> dict[str, Any]:
         return {
@@ -222,7 +224,7 @@ def _write_all(graph: TypedGraph, folder: Path, chunks: int, form: str, edge_for
         "edges": {
             str(relation): {
                 "format": formats[edge_form],
-                "data": _placed("edge_index", folder, str(relation), edges[relation], edge_form, ends(relation)),
+                "data": _placed("edge_index", folder, f"{relation}-", edges[relation], edge_form, ends(relation)),
             }
             for relation in graph.schema.relations
         },
@@ -231,8 +233,8 @@ def _write_all(graph: TypedGraph, folder: Path, chunks: int, form: str, edge_for
     }
 
 
-def _placed(place: str, folder: Path, name: str, sizes: list[int], form: str, read: Any) -> list[str]:
-    return [f"{place}/{file}" for file in write_column(folder / place, name, sizes, form, read)]
+def _placed(place: str, folder: Path, name: str, sizes: list[int], form: str, rows: RowSource) -> list[str]:
+    return [f"{place}/{file}" for file in write_column(folder / place, name, sizes, form, rows)]
 
 
 def _even(count: int, chunks: int) -> list[int]:

@@ -1,6 +1,7 @@
 """Arrays in several files, one after the other: NumPy files are mapped, text and Parquet is turned into them first."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.distpart.typed_graph import GraphError
-from datasets.array_files import save_array
+from backends.distpart.typed_graph import GraphError, rows_at_once
+from datasets.array_files import save_pieces
 from datasets.files import atomic_file
 from datasets.tables.out_of_core import GrowingArray
 
@@ -197,27 +198,53 @@ def _parquet_batches(path: Path) -> Iterator[Any]:
     yield from parquet.ParquetFile(path).iter_batches()
 
 
-def write_column(folder: Path, name: str, rows: Sequence[int], form: str, read: Any) -> list[str]:
-    """Write an array in chunks of ``rows``; ``read(start, stop)`` returns its rows. Returns the names of the files."""
-    import pyarrow
-    from pyarrow import csv, parquet
+@dataclass(frozen=True)
+class RowSource:
+    """Rows of an array that is written: ``read(start, stop)`` returns some, each of a type and shape [...]."""
 
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    read: Callable[[int, int], NDArray[Any]]
+
+    def pieces(self, start: int, stop: int) -> Iterator[NDArray[Any]]:
+        """Some rows, in pieces of ``MOST_ROW_BYTES``."""
+        length = rows_at_once(np.empty((0, *self.shape), self.dtype))
+        return (self.read(first, min(first + length, stop)) for first in range(start, stop, length))
+
+
+def write_column(folder: Path, name: str, counts: Sequence[int], form: str, rows: RowSource) -> list[str]:
+    """Write an array in files of so many rows each, a piece at a time; returns the names of the files."""
     endings = {"numpy": "npy", "csv": "txt", "parquet": "parquet"}
     folder.mkdir(parents=True, exist_ok=True)
     names, start = [], 0
-    for number, count in enumerate(rows):
-        path = folder / f"{name}{number}.{endings[form]}"
-        piece = read(start, start + count)
+    for number, count in enumerate(counts):
+        path, pieces = folder / f"{name}{number}.{endings[form]}", rows.pieces(start, start + count)
         if form == "numpy":
-            save_array(path, piece)
+            save_pieces(path, rows.dtype, (count, *rows.shape), pieces)
         else:
-            flat = piece.reshape(len(piece), int(np.prod(piece.shape[1:], dtype=np.int64)))
-            flat = flat.astype(plain(piece.dtype), copy=False)
-            table = pyarrow.table({f"f{column}": flat[:, column] for column in range(flat.shape[1])})
-            if form == "parquet":
-                parquet.write_table(table, path)
-            else:
-                csv.write_csv(table, path, csv.WriteOptions(include_header=False, delimiter=" "))
+            _write_table(path, form, rows, pieces)
         names.append(path.name)
         start += count
     return names
+
+
+def _write_table(path: Path, form: str, rows: RowSource, pieces: Iterator[NDArray[Any]]) -> None:
+    """Write rows as a table with a column for each number of a row."""
+    import pyarrow
+    from pyarrow import csv, parquet
+
+    width = math.prod(rows.shape)
+
+    def table(piece: NDArray[Any]) -> Any:
+        flat = piece.reshape(len(piece), width).astype(plain(piece.dtype), copy=False)
+        return pyarrow.table({f"f{column}": flat[:, column] for column in range(width)})
+
+    schema = table(np.empty((0, *rows.shape), rows.dtype)).schema
+    if form == "parquet":
+        writer = parquet.ParquetWriter(path, schema)
+    else:
+        options = csv.WriteOptions(include_header=False, delimiter=" ")
+        writer = csv.CSVWriter(path, schema, write_options=options)
+    with writer:
+        for piece in pieces:
+            writer.write_table(table(piece))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from backends.kernels.buffers import empty
 from backends.kernels.checks import ACTIVATIONS
-from backends.kernels.extension import arrays, extension, threads
+from backends.kernels.extension import arrays, extension, workers
 from backends.kernels.native.edges import edge_products
 from backends.kernels.native.epilogue import finish, gradients
 from backends.kernels.native.maximum import MaximumFunction
@@ -69,7 +69,7 @@ def _multiply_tiles(
     """The same over a direction's dense tiles and the rest of its edges."""
     values, rest_weight = tiles.split(weight, x.dtype)
     out = multiply(tiles.rest, x, rest_weight, None, addend if row_scale is None else None)
-    extension.add_tiles(tiles.starts, tiles.columns, *arrays(values, x, out), threads())
+    extension.add_tiles(tiles.starts, tiles.columns, *arrays(values, x, out), workers(values.numel(), x.shape[1]))
     if row_scale is None:
         return out
     out.mul_(row_scale[:, None])

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from backends.kernels.buffers import empty, empty_like
-from backends.kernels.extension import arrays, extension, threads
+from backends.kernels.extension import arrays, extension, workers
 from backends.kernels.native.dropout import MaskArguments
 from backends.kernels.native.epilogue import bias_activation, bias_activation_in_place
 from backends.kernels.operand import Operand
@@ -92,8 +92,8 @@ class AttentionKernel:
         grad = grad.contiguous().view(-1, *z.shape[1:])
         extension.gat_backward(
             direction.indptr, direction.indices, direction.bounds, direction.hubs, matrix.permutation,
-            matrix.forward.indptr, matrix.inverse, matrix.forward.bounds, *arrays(*saved[:4]), self.slope,
-            self._drawing, *arrays(*saved[4:], products, grad, *grads),
+            matrix.forward.indptr, matrix.inverse, matrix.forward.bounds, matrix.forward.hubs, *arrays(*saved[:4]),
+            self.slope, self._drawing, *arrays(*saved[4:], products, grad, *grads),
             direction.workers(z.shape[1] * z.shape[2]),
         )  # fmt: skip
         return grads
@@ -120,7 +120,7 @@ class _Gat(torch.autograd.Function):
         *saved, row_max, row_sum, out = ctx.saved_tensors
         grad = grad.contiguous()
         products = empty_like(row_max)
-        extension.row_products(*arrays(out, grad, products), threads())
+        extension.row_products(*arrays(out, grad, products), workers(out.numel(), 1))
         edges = ctx.needs_input_grad[4]
         return None, *ctx.kernel.backward((*saved, row_max, row_sum), grad, products, edges)
 

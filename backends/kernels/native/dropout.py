@@ -58,7 +58,7 @@ def _dropped_values(values: Tensor, matrix: Operand, mask: Any) -> Tensor:
     out = empty_like(values)
     with named("dropout of values"):
         extension.dropout_values(
-            rows.indptr, rows.indices, rows.bounds, values.numpy(), mask_arguments(mask), out.numpy(),
+            rows.indptr, rows.indices, values.numpy(), mask_arguments(mask), out.numpy(),
             workers(matrix.nnz, 1, _SMALL),
         )  # fmt: skip
     return out
@@ -69,7 +69,7 @@ def _dropped_columns(values: Tensor, matrix: Operand, mask: Any) -> Tensor:
     rows, out = matrix.backward, empty_like(values)
     with named("dropout of a transpose"):
         extension.dropout_columns(
-            rows.indptr, rows.indices, rows.bounds, values.numpy(), matrix.shape[0], mask_arguments(mask), out.numpy(),
+            rows.indptr, rows.indices, values.numpy(), matrix.shape[0], mask_arguments(mask), out.numpy(),
             workers(matrix.nnz, 1, _SMALL),
         )  # fmt: skip
     return out

@@ -7,7 +7,9 @@ from torch import Tensor
 
 from backends.kernels import plain
 from backends.kernels.buffers import empty_like
-from backends.kernels.extension import arrays, extension, threads
+from backends.kernels.extension import arrays, extension, threads, workers
+
+_CHUNK = 1 << 14  # entries that one thread takes at a time
 
 
 def binary_cross_entropy(logits: Tensor, targets: Tensor, share: Tensor | None) -> Tensor:
@@ -33,7 +35,7 @@ class _BinaryCrossEntropy(torch.autograd.Function):
         gradient, value = empty_like(logits), logits.new_empty(())
         extension.binary_cross_entropy(
             *arrays(logits, targets.contiguous(), None if share is None else share.contiguous()), 1.0 / logits.numel(),
-            *arrays(gradient, value), threads(),
+            *arrays(gradient, value), workers(logits.numel(), 1, _CHUNK),
         )  # fmt: skip
         ctx.save_for_backward(gradient)
         return value

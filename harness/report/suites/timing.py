@@ -7,6 +7,7 @@ from harness.report.comparisons import Comparison
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.rows import Row
 from harness.report.speedups import times_as_fast
+from harness.report.suites.factors import is_headline, range_of, times
 from harness.report.suites.records import (
     SuiteRecords,
     ablations,
@@ -44,19 +45,11 @@ def _cell(row: Row, factor: float, base: Row | None) -> list[Cell]:
         formats.processes(row),
         Value(row.busy(), "{:.2f}"),
         formats.ratio(row),
-        _times_as_base(row, base),
+        times(row, base),
         formats.memory(row.median("memory", "peak")),
         Value(preparation_seconds(row)),
         formats.first_call(row, factor),
     ]
-
-
-def _times_as_base(row: Row, base: Row | None) -> str:
-    """Median over median; ``~`` where the processes that were measured in turns do not tell the two apart."""
-    if base is None or row.time is None or row.oversubscribed or base.oversubscribed:
-        return NOTHING
-    in_turns = None if row is base else times_as_fast(row, base)
-    return f"{seconds(base) / row.time.median:.3g}{formats.unclear(in_turns) if in_turns else ''}"
 
 
 def overview(records: SuiteRecords) -> list[Block]:
@@ -70,8 +63,8 @@ def overview(records: SuiteRecords) -> list[Block]:
         factor = times_as_fast(ours, peer)
         if factor is not None and is_headline(ours, peer):
             factors.append(factor.median)
-        times = [f"{seconds(row):.4g}{formats.doubtful(row)}" for row in (ours, peer)]
-        rows.append([name_of(dataset, comparison), ours.label, *times, peer.label, formats.times(factor)])
+        measured = [f"{seconds(row):.4g}{formats.doubtful(row)}" for row in (ours, peer)]
+        rows.append([name_of(dataset, comparison), ours.label, *measured, peer.label, formats.times(factor)])
     if not rows:
         return []
     name = "geometric mean" + (" without the rows with ⚠" if len(factors) < len(rows) else "")
@@ -87,16 +80,4 @@ def peer_range(records: SuiteRecords, name: str | None) -> str:
     Doubtful figures are left out and counted.
     """
     pairs = [(at_its_best(one.rows), fastest_peer(one.rows, name)) for _, one in records.comparisons()]
-    known = [(ours, peer) for ours, peer in pairs if ours is not None and peer is not None]
-    in_turns = [(ours, peer, factor) for ours, peer in known if (factor := times_as_fast(ours, peer)) is not None]
-    factors = sorted(factor.median for ours, peer, factor in in_turns if is_headline(ours, peer))
-    doubtful = f"{len(in_turns) - len(factors)} left out as doubtful (⚠)" if len(factors) < len(in_turns) else ""
-    if not factors:
-        return doubtful or NOTHING
-    ends = dict.fromkeys(f"{value:.3g}" for value in (factors[0], factors[-1]))
-    return f"{' to '.join(ends)} times{f', {doubtful}' if doubtful else ''}"
-
-
-def is_headline(ours: Row, peer: Row) -> bool:
-    """Whether the samples of both sides give a figure that a summary may show."""
-    return not ours.doubts and not peer.doubts
+    return range_of(pairs, "{:.3g}", " times")

@@ -195,6 +195,14 @@ def test_all_in_edges_can_be_read_however_a_model_was_trained(trained, tmp_path)
     assert not np.allclose(np.load(tmp_path / "sampled" / "scores.npy"), np.load(tmp_path / "whole" / "scores.npy"))
 
 
+@pytest.mark.parametrize("sampling", ["weighted(by=weight, limit=3)", "topk(by=feature[0], limit=3)"])
+def test_all_in_edges_can_be_read_by_a_model_whose_samples_a_column_steered(tmp_path, sampling):
+    weight = ["--weight", "none"] if "feature" in sampling else []
+    files = chain(tmp_path, "sage", "-s", sampling, *weight)
+    arguments = ["-m", str(tmp_path / "model.safetensors"), *files, "-o", str(tmp_path / "out"), "-c", "sampler=full"]
+    assert infer.main(arguments) == 0
+
+
 def test_weights_that_nothing_reads_and_missing_labels_are_refused(tmp_path, capsys):
     files = tables(tmp_path)
     assert flat.main([*files, "-h", "2", "-o", str(tmp_path / "flat"), "--split", "0.5,0.25,0.25"]) == 0

@@ -247,6 +247,8 @@ def source_of(layer=LAYER, send="h[:, :3]", receive="sent[: len(h)] * 0 + h[:, :
         (source_of(send="{'a b': h}"), "names a message 'a b'"),
         (source_of(send="h - h.mean(0)"), "send mixes nodes"),
         (source_of(receive="h[:, :3] + sent.mean() * 0 + h.mean()"), "receive mixes rows"),
+        (source_of(receive="h[:, :3] + edges.sum(sent - sent.mean(0))[:, :3]"), "receive mixes rows"),
+        (source_of(more="        self.head = lambda h: h - h.mean(0)"), "head mixes nodes"),
         (source_of(receive="h[:1, :3]"), r"receive returns torch.float32 \(1, 3\) for 3 rows"),
         (source_of(receive="h[:, :3] @ edges.features"), r"line 7: layers\[0\].receive fails: TypeError"),
         (source_of(receive="h[:, :2]"), r"the last layer returns \(3, 2\) for 3 nodes"),

@@ -15,12 +15,12 @@ import pytest
 from backends.ablation import resolve
 from backends.batches import BatchPlan
 from backends.blocksparse.config import BlocksparseConfig
-from backends.blocksparse.rank import worker_of
+from backends.blocksparse.rank import cells_in, worker_of
 from backends.contract import Unsupported
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.registry import runtime
 from datasets.graph import Graph
-from harness.planning.schema import ModelConfig, RunConfig
+from harness.planning.schema import ModelConfig, RunConfig, ScenarioConfig
 from tests.cli.commandline import ROOT, CommandLine
 from tests.contract.test_parity import PlainClock
 from tests.graphs import awkward_graph
@@ -86,7 +86,7 @@ def planned(folder: Path, graph: Graph, model: ModelConfig, ranks: int = 1) -> d
     (folder / "graph").mkdir()
     graph.save(folder / "graph")
     config = RunConfig(model=model, backend=BlocksparseConfig(ranks=ranks))
-    cell = {"path": "a cell", "graph": "graph", "config": asdict(config)}
+    cell = {"path": "a cell", "graph": "graph", "config": asdict(config), "status": None, "message": ""}
     (folder / "cells.json").write_text(json.dumps({"groups": [{"cells": [cell]}]}))
     return cell
 
@@ -102,6 +102,9 @@ WEIGHTS, FEATURES = np.ones(200, dtype=np.float32), np.ones((200, 3), dtype=np.f
         ({"edge_features": FEATURES}, ModelConfig("gat"), 1, "does not score features of edges"),
         ({}, ModelConfig("gcn", fanouts=[5, 5]), 1, "reads all neighbours"),
         ({}, ModelConfig("gcn"), 64, "64 row blocks, the graph has 40 nodes"),
+        ({"features": None}, ModelConfig("gcn"), 1, "data set awkward has no features"),
+        ({"split": None}, ModelConfig("gcn"), 1, "has no labelled training nodes"),
+        ({"labels": None}, ModelConfig("gcn"), 1, "has no labelled training nodes"),
     ],
 )
 def test_what_the_harness_refuses_is_refused(
@@ -112,6 +115,22 @@ def test_what_the_harness_refuses_is_refused(
         worker_of(cell, tmp_path, 0, "cpu")
 
 
+def test_a_state_to_start_from_is_refused(tmp_path: Path) -> None:
+    cell = planned(tmp_path, awkward_graph(2), ModelConfig("gcn"))
+    cell["config"]["scenario"] = asdict(ScenarioConfig(state="best.npz"))
+    with pytest.raises(Unsupported, match=r"leave out scenario\.state=best\.npz"):
+        worker_of(cell, tmp_path, 0, "cpu")
+
+
+def test_a_cell_that_the_plan_refuses_keeps_no_other_from_training(tmp_path: Path) -> None:
+    cell = planned(tmp_path, awkward_graph(2), ModelConfig("gcn"))
+    refused = cell | {"graph": None, "status": "unsupported", "message": "gat in 1D only"}
+    (tmp_path / "cells.json").write_text(json.dumps({"groups": [{"cells": [refused, cell]}]}))
+    assert cells_in(tmp_path, 1) == [refused, cell]
+    with pytest.raises(Unsupported, match="gat in 1D only"):
+        worker_of(refused, tmp_path, 0, "cpu")
+
+
 def test_a_refused_cell_says_why_and_ends_with_2(tmp_path: Path) -> None:
     planned(tmp_path, awkward_graph(2), ModelConfig("gcn", fanouts=[5, 5]))
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -120,5 +139,5 @@ def test_a_refused_cell_says_why_and_ends_with_2(tmp_path: Path) -> None:
     variables |= {"MASTER_PORT": str(port), "RANK": "0", "WORLD_SIZE": "1"}
     command = [sys.executable, "-m", "backends.blocksparse.rank", str(tmp_path)]
     done = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and done.stderr.strip().startswith("backend blocksparse reads all neighbours")
+    assert done.returncode == 2 and done.stderr.strip().startswith("a cell: backend blocksparse reads all neighbours")
     assert not (tmp_path / "ranks-1.json").exists()

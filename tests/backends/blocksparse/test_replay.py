@@ -1,5 +1,7 @@
 """The replay of ranks one after the other receives the bytes that real ranks receive, and adds a network's seconds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from backends.blocksparse.layout import RankLayout
 from backends.blocksparse.replay import ReplayWorker, epoch_seconds, replay, transport_of
 from backends.blocksparse.slices import cut, targets_of_ranks
 from backends.blocksparse.worker import RankTask
+from backends.contract import Unsupported
 from backends.kernels.operand import operand
 from backends.kernels.panels import PanelChoice, cut_panels
 from backends.model import ModelSpec, TrainingSpec, initial_state
@@ -87,10 +90,33 @@ def test_an_epoch_models_all_numbers_of_ranks_that_are_asked_for():
     trainer.close()
 
 
+@pytest.mark.parametrize(
+    ("part_bounds", "words"),
+    [(None, "needs a graph in the order of its parts"), ([0, 20, 60], "the graph has 2 parts for 4 row blocks")],
+    ids=["no parts", "other parts"],
+)
+def test_blocks_that_are_no_parts_are_refused_before_an_epoch(part_bounds, words):
+    graph, spec, training = tiny()
+    graph = replace(graph, part_bounds=None if part_bounds is None else np.array(part_bounds))
+    trainer = runtime(resolve(BlocksparseConfig(replay=[2, 4], bounds="parts"), []), "train")
+    plan = BatchPlan(graph.nodes_of("train"))
+    with pytest.raises(Unsupported, match=words):
+        trainer.prepare(graph, spec, training, initial_state(spec, 0), plan, PlainClock())
+
+
 @pytest.mark.parametrize(("replay", "ranks"), [([1], 1), ([2], 2), ([4, 0], 1)])
 def test_models_that_cannot_be_are_refused(replay, ranks):
     with pytest.raises(ValueError, match="is not allowed"):
         BlocksparseConfig(replay=replay, ranks=ranks)
+
+
+def test_a_rank_without_targets_adds_nothing_to_the_loss_whatever_its_scores():
+    graph, spec, training = tiny()
+    task, slices, targets, state = pieces(graph, spec, training, ranks=2)
+    huge = {name: np.full_like(value, 1e38) for name, value in state.items()}
+    worker = ReplayWorker(0, task, slices[0], huge, NO_NETWORK)
+    worker.train_on(replace(targets[0], rows=targets[0].rows[:0], labels=targets[0].labels[:0], share=0.0))
+    assert worker.epoch(0)[0] == 0.0
 
 
 @pytest.mark.parametrize("overlap", [True, False])

@@ -2,18 +2,25 @@
 
 import json
 import re
+import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from backends.distpart import typed_graph
 from backends.distpart.commandline import main
-from backends.distpart.files.chunked import read_chunked, write_chunked
+from backends.distpart.files.chunked import FORMATS, read_chunked, write_chunked
 from backends.distpart.files.columns import mapped
+from backends.distpart.partition_graph import partition_graph
 from backends.distpart.typed_graph import GraphError
+from backends.distpart.verify import verify
 from backends.kernels.extension import extension
+from datasets.features import sparse_features
 from datasets.partition.dgl_format import TensorRows, read_tensors, write_tensors
+from datasets.schema import Relation, Schema
 from tests.backends.distpart.graphs import homogeneous, stored_graph
 
 pytestmark = pytest.mark.skipif(extension is None, reason="the kernels are not built")
@@ -90,6 +97,40 @@ def test_attributes_whose_names_look_alike_keep_their_own_values(tmp_path):
     data = read_chunked(folder, tmp_path / "work").node_data[KIND]
     np.testing.assert_array_equal(data["x/y"][:].ravel(), np.arange(8))
     np.testing.assert_array_equal(data["x-y"][:].ravel(), -np.arange(8))
+
+
+def test_relations_whose_names_look_alike_keep_their_own_edges(tmp_path):
+    schema = Schema(("a", "v", "v1", "none"), (Relation("a", "r", "v"), Relation("a", "r", "v1")))
+    graph = stored_graph(schema=schema, edges=110)
+    write_chunked(graph, tmp_path / "chunks", 11)
+    chunked = read_chunked(tmp_path / "chunks", tmp_path / "work")
+    for relation in schema.relations:
+        np.testing.assert_array_equal(chunked.edges[relation].read(0, 110), graph.edges[relation].read(0, 110))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_files_of_several_pieces_are_read_back(form, tmp_path, monkeypatch):
+    monkeypatch.setattr(typed_graph, "MOST_ROW_BYTES", 64)
+    values = np.arange(100.0).reshape(50, 2)
+    chunks_with(tmp_path / "chunks", {"feat": values}, form=form, edge_form=form)
+    chunked = read_chunked(tmp_path / "chunks", tmp_path / "work")
+    np.testing.assert_array_equal(chunked.node_data[KIND]["feat"][:], values)
+    ((relation, edges),) = homogeneous(nodes=50).edges.items()
+    np.testing.assert_array_equal(chunked.edges[relation].read(0, edges.count), edges.read(0, edges.count))
+
+
+def test_wide_rows_are_written_and_compared_a_piece_at_a_time(tmp_path, monkeypatch):
+    rows = np.arange(1000)
+    features = sparse_features(rows, rows * 4, np.ones(1000), (1000, 5000))
+    graph = replace(homogeneous(nodes=1000), node_data={KIND: {"feat": features}})
+    partition_graph(graph, "toy", 1, tmp_path / "out", part_method="random")
+    monkeypatch.setattr(typed_graph, "MOST_ROW_BYTES", 1 << 20)
+    tracemalloc.start()
+    write_chunked(graph, tmp_path / "chunks", 1)
+    verify(graph, tmp_path / "out" / "toy.json")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 20  # all rows take 20 MB
 
 
 def put(*keys):

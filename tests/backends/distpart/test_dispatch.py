@@ -3,6 +3,7 @@
 import contextlib
 import filecmp
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -86,6 +87,26 @@ def test_two_hops_are_the_in_edges_of_the_halo_nodes(tmp_path):
         pairs = list(zip(originals[stored.sources].tolist(), originals[stored.destinations].tolist(), strict=True))
         assert {pair for pair, own in zip(pairs, inner, strict=True) if own} == first
         assert {pair for pair, own in zip(pairs, inner, strict=True) if not own} == second
+
+
+def test_far_edges_take_a_bit_each_while_a_part_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr("backends.distpart.dispatch.forecast._PIECE", 1 << 14)
+    graph = homogeneous(nodes=1000, edges=400_000)
+    parts = random_parts(graph, 2)
+    tracemalloc.start()
+    config = dispatched(graph, parts, 2, tmp_path / "out", hops=2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    far_edges = sum(
+        int((read_graph(path).edata["inner_edge"] == 0).sum()) for path in config.parent.glob("*/graph.dgl")
+    )
+    assert peak < 8 * far_edges  # of one part at a time, half of them, which took 20 bytes each
+
+
+def test_hops_without_further_nodes_take_no_time(tmp_path):
+    graph = homogeneous(5, 40, 90)
+    config = dispatched(graph, random_parts(graph, 4), 4, tmp_path / "out", hops=10**9)
+    assert verify(graph, config)["parts"] == 4
 
 
 def test_an_interrupted_dispatch_goes_on_to_the_same_bytes(tmp_path, monkeypatch):

@@ -153,19 +153,19 @@ SPOILT = {
     ),
     "NaN": (rewrite("node_data/paper/feat-1.npy", nan), r"feat-1\.npy: row 2 is not finite"),
     "text for an id": (
-        lambda f: (f / "edge_index/author:writes:paper0.txt").write_text("1 x\n" * 30),
+        lambda f: (f / "edge_index/author:writes:paper-0.txt").write_text("1 x\n" * 30),
         "cannot be read as rows of numbers",
     ),
     "a ragged row": (
-        lambda f: (f / "edge_index/author:writes:paper0.txt").write_text("1 2\n" * 29 + "1 2 3\n"),
-        r"paper0\.txt cannot be read.*[Rr]ow #",
+        lambda f: (f / "edge_index/author:writes:paper-0.txt").write_text("1 2\n" * 29 + "1 2 3\n"),
+        r"paper-0\.txt cannot be read.*[Rr]ow #",
     ),
     "an edge too few": (
-        lambda f: (f / "edge_index/author:writes:paper0.txt").write_text("1 2\n" * 29),
-        r"paper0\.txt has 29 rows",
+        lambda f: (f / "edge_index/author:writes:paper-0.txt").write_text("1 2\n" * 29),
+        r"paper-0\.txt has 29 rows",
     ),
     "a dangling edge": (
-        lambda f: (f / "edge_index/author:writes:paper0.txt").write_text("1 2\n" * 29 + "1 99\n"),
+        lambda f: (f / "edge_index/author:writes:paper-0.txt").write_text("1 2\n" * 29 + "1 99\n"),
         "edge 29 of author:writes:paper has destination 99",
     ),
 }

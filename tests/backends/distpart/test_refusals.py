@@ -8,7 +8,7 @@ import pytest
 from backends.distpart import commandline, partition_graph
 from backends.distpart.assign import AssignOptions, constraints
 from backends.distpart.dispatch.forecast import Forecast
-from backends.distpart.dispatch.job import DispatchJob, DispatchOptions
+from backends.distpart.dispatch.job import DispatchJob, DispatchOptions, refuse_at_once
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.dispatch.plan import PLAN, WORK
 from backends.distpart.files.chunked import write_chunked
@@ -62,6 +62,14 @@ def test_fewer_threads_are_used_where_memory_does_not_hold_all():
     forecast = Forecast.of(graph, alone, 64)
     assert (forecast.threads, forecast.memory) == (1, alone)
     assert Forecast.of(graph, 1 << 40, 64).threads == 64
+
+
+def test_bits_of_far_edges_are_forecast(tmp_path):
+    graph = homogeneous(nodes=100, edges=1_000_000)
+    one, two = (Forecast.of(graph, 1 << 30, 1, hops).memory for hops in (1, 2))
+    assert two - one >= 1_000_000 // 8
+    with pytest.raises(MemoryError, match="dispatch needs"):
+        refuse_at_once(graph, tmp_path / "out", "toy", DispatchOptions(memory=one, hops=2))
 
 
 def test_a_dispatch_without_ray_keeps_the_parts_that_are_done(tmp_path, monkeypatch):

@@ -1,9 +1,14 @@
-"""Parts of text that are damaged between ``dglpart`` and ``convert``: no edge is lost without a word."""
+"""Parts of text: no edge is lost without a word between ``dglpart`` and ``convert``, no number changes."""
 
 import re
+import tracemalloc
 
+import pyarrow
 import pytest
 
+from backends.distpart.files import text_rows
+from backends.distpart.files.text_rows import attributes_of
+from backends.distpart.typed_graph import GraphError
 from backends.kernels.extension import extension
 from tests.backends.distpart.test_formats import TOY_EDGES, converted, run, write_toy
 
@@ -55,3 +60,42 @@ def test_parts_without_statistics_are_read(tmp_path, monkeypatch):
     assert run("dglpart", "toy", 1) == 0
     (tmp_path / "p000-toy_stats.txt").unlink()
     assert converted(tmp_path, 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype"),
+    [("300", "int8"), ("-1", "uint8"), ("9" * 20, "int64"), ("1e6", "float16"), ("nan", "float32"), ("x", "float64")],
+    ids=["int8", "uint8", "int64", "float16", "not a number", "no number"],
+)
+def test_a_number_that_its_type_does_not_hold_is_refused_by_row(text, dtype):
+    rows = pyarrow.array(["1 2", "3 4", f"5 {text}", "7 8"], pyarrow.large_string())
+    with pytest.raises(GraphError, match=f"nodes: row 2 is '5 {text}': {dtype} does not hold that"):
+        attributes_of(rows, dtype, "nodes")
+
+
+@pytest.mark.parametrize("dtype", ["number", "bool", "complex64"])
+def test_a_type_without_numbers_is_refused_by_name(dtype):
+    with pytest.raises(GraphError, match=f"nodes have the type '{dtype}'"):
+        attributes_of(pyarrow.array(["1"], pyarrow.large_string()), dtype, "nodes")
+
+
+def test_text_is_read_and_written_in_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_rows, "_BLOCK", 1 << 16)
+    monkeypatch.setattr(text_rows, "_ROWS", 1 << 8)
+    path, again = tmp_path / "rows.txt", tmp_path / "again.txt"
+    path.write_text("".join(f"{row} {-row} {'x' * 200}\n" for row in range(50_000)))
+    tracemalloc.start()
+    rows = text_rows.read_rows(path, ("first", "second"))
+    text_rows.write_rows(again, list(rows.numbers.T), rows.rest)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert again.read_bytes() == path.read_bytes()
+    assert peak < path.stat().st_size / 2  # the text itself lies in Arrow's memory, which is not traced
+
+
+def test_a_wrong_row_is_named_in_a_later_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_rows, "_BLOCK", 8)
+    path = tmp_path / "rows.txt"
+    path.write_text("1 2\n" * 9 + "1 x\n")
+    with pytest.raises(GraphError, match=r"rows\.txt: row 10 has second 'x'"):
+        text_rows.read_rows(path, ("first", "second"))

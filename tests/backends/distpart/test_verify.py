@@ -10,6 +10,8 @@ from backends.distpart.commandline import main
 from backends.distpart.dispatch.job import DispatchJob, DispatchOptions
 from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.files.chunked import read_chunked, write_chunked
+from backends.distpart.partition_graph import partition_graph
+from backends.distpart.typed_graph import ArrayEdges, GraphError
 from backends.distpart.verify import verify
 from backends.kernels.extension import extension
 from datasets.partition.dgl_format import TensorRows, read_graph, read_tensors, write_graph, write_tensors
@@ -92,11 +94,15 @@ def cut_map(folder):
     np.save(folder / "edge_map.npy", np.load(folder / "edge_map.npy")[:-1])
 
 
+def rewrite_tensor(path, name, change):
+    tensors = {each: np.array(column) for each, column in read_tensors(path).items()}
+    tensors[name] = change(tensors[name])
+    write_tensors(path, {each: TensorRows.of(column) for each, column in tensors.items()})
+
+
 def more_rows(folder):
     path = folder / "part1" / "node_feat.dgl"
-    tensors = {name: np.array(column) for name, column in read_tensors(path).items()}
-    tensors["paper/feat"] = np.concatenate([tensors["paper/feat"], np.zeros((1, 3), np.float32)])
-    write_tensors(path, {name: TensorRows.of(column) for name, column in tensors.items()})
+    rewrite_tensor(path, "paper/feat", lambda rows: np.concatenate([rows, np.zeros((1, 3), np.float32)]))
 
 
 @pytest.mark.parametrize(
@@ -126,3 +132,33 @@ def test_parts_whose_nodes_are_in_another_order_are_right(tmp_path):
     config = job.run()
     write_chunked(graph, tmp_path / "chunks", 2)
     assert verify(read_chunked(tmp_path / "chunks", tmp_path / "work"), config)["nodes"] == graph.total_nodes
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "message"),
+    [
+        ("node_feat.dgl", "paper", "trainer_id of nodes"),
+        ("edge_feat.dgl", "author:writes:paper", "trainer_id of edges"),
+    ],
+    ids=["nodes", "edges"],
+)
+def test_trainers_are_compared(file, name, message, tmp_path):
+    graph = stored_graph(2)
+    partition_graph(graph, "toy", 2, tmp_path / "out", part_method="random", num_trainers_per_machine=3)
+    verify(graph, tmp_path / "out" / "toy.json")
+    rewrite_tensor(tmp_path / "out" / "part1" / file, f"{name}/trainer_id", lambda ids: ids - 3)
+    with pytest.raises(GraphError, match=f"part 1 is wrong: {message}"):
+        verify(graph, tmp_path / "out" / "toy.json")
+
+
+def test_each_part_is_opened_once_and_each_relation_sorted_once(tmp_path, monkeypatch):
+    graph = stored_graph(2)
+    config = written(graph, tmp_path / "out")
+    opened, sorted_relations, original_ids = [], [], ArrayEdges.original_ids
+    monkeypatch.setattr("backends.distpart.verify.read_graph", lambda path: opened.append(path) or read_graph(path))
+    monkeypatch.setattr(
+        ArrayEdges, "original_ids", lambda self, rows: sorted_relations.append(self) or original_ids(self, rows)
+    )
+    verify(graph, config)
+    assert len(opened) == PARTS
+    assert len(sorted_relations) == len(graph.schema.relations)

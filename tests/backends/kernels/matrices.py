@@ -42,6 +42,14 @@ def hub_csr(edges, seed=0):
     return csr_from_edges(draw.integers(0, 500, len(ends)), ends, (500, 500))
 
 
+def hubs_csr(seed=0):
+    """Rows 0 and 3 are hubs, of three and two segments, column 5 another; 500 rows share 20,000 more edges."""
+    draw = np.random.default_rng(seed)
+    ends = [np.repeat([0, 3], [66_536, 32_769]), draw.integers(0, 500, 40_000), draw.integers(0, 500, 20_000)]
+    sources = [draw.integers(0, 500, 99_305), np.full(40_000, 5), draw.integers(0, 500, 20_000)]
+    return csr_from_edges(np.concatenate(sources), np.concatenate(ends), (500, 500))
+
+
 def tensor(seed, *shape, layout="contiguous", dtype=torch.float64):
     """Normal numbers; ``layout`` ``turned`` stores the last axis first, ``strided`` leaves gaps."""
     values = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)

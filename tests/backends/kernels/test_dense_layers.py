@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.kernels import dense, projection
+from backends.kernels.extension import extension
 from tests.backends.kernels.matrices import use_plain
 
 
@@ -126,6 +127,44 @@ def test_any_number_of_threads_gives_the_same_bits():
         torch.set_num_threads(threads)
         outputs, slopes = gradients(projection, inputs, torch.float32)
         runs.append([*outputs, *slopes, *gradients(lambda *p: dense(*p[:2], relu=True), inputs[:2], torch.float32)[1]])
+    torch.set_num_threads(before)
+    assert all(torch.equal(one, other) for run in runs[1:] for one, other in zip(runs[0], run, strict=True))
+
+
+@pytest.mark.parametrize(("depth", "columns"), [(4096, 512), (10_000, 256), (8000, 8000)])
+def test_partial_sums_of_a_large_weight_are_few(depth, columns):
+    partials, weight_bytes = extension.dense_partials(1 << 20, depth, columns), 4 * depth * columns
+    assert 1 < partials <= max(4, (64 << 20) // weight_bytes)
+
+
+def test_the_gradient_of_a_large_weight_is_summed_right_whatever_the_threads():
+    draw, before = torch.Generator().manual_seed(0), torch.get_num_threads()
+    x, weight, flow = (torch.randint(-2, 3, shape, generator=draw).float() for shape in ((2000, 2000),) * 3)
+    assert extension.dense_partials(2000, 2000, 2000) < extension.dense_partials(2000, 20, 20)
+    for threads in (1, 8):
+        torch.set_num_threads(threads)
+        weight.requires_grad_()
+        (gradient,) = torch.autograd.grad(dense(x, weight), weight, flow)
+        assert torch.equal(gradient, x.t() @ flow)  # sums of small whole numbers are exact
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", [2, 8, 64])
+@pytest.mark.parametrize(("rows", "depth"), [(400, 1433), (1024, 602), (2708, 1433), (1 << 20, 128)])
+def test_all_threads_have_work(rows, depth, threads):
+    forward, backward = extension.dense_tasks(rows, depth, 64, threads)
+    assert forward >= min(threads, rows // 48)
+    assert backward >= min(threads, extension.dense_partials(rows, depth, 64) * (depth // 48))
+
+
+@pytest.mark.parametrize("rows", [300, 700, 1500])
+def test_any_number_of_threads_gives_the_same_bits_where_depth_is_shared(rows):
+    inputs, before, runs = drawn(1, (rows, 611), (611, 40), (40,), (rows, 90), (90, 40)), torch.get_num_threads(), []
+    for threads in (1, 2, 8):
+        torch.set_num_threads(threads)
+        two = gradients(lambda x, w, b, *pair: dense(x, w, b, relu=True, other=pair), inputs, torch.float32)[1]
+        scored = gradients(projection, [*inputs[:2], *(torch.ones(2, 20).double() for _ in range(2))], torch.float32)[1]
+        runs.append([*two, *scored])
     torch.set_num_threads(before)
     assert all(torch.equal(one, other) for run in runs[1:] for one, other in zip(runs[0], run, strict=True))
 

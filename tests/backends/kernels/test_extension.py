@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from backends.kernels.extension import SOURCES, builds_for, current, extension
+from backends.kernels.extension import SOURCES, builds_for, current, extension, workers
 
 ROOT = Path(__file__).parents[3]
 
@@ -37,6 +38,14 @@ def test_the_widest_build_of_this_processor_is_loaded(lowered):
     loaded, capability = done.stdout.split("\n")[:2]
     builds = builds_for(platform.machine(), capability)
     assert loaded == (builds[0].removeprefix("_") if builds else "plain torch")
+
+
+def test_threads_are_as_many_as_the_work_is_worth():
+    before = torch.get_num_threads()
+    torch.set_num_threads(64)
+    counts = [workers(entries, 16) for entries in (0, 4095, 4096, 8192, 1 << 20)]
+    torch.set_num_threads(before)
+    assert counts == [1, 1, 2, 3, 64]
 
 
 @pytest.mark.parametrize("header", ["common/matrix.hpp", "aggregate/rows.hpp", "storage/bind_parquet.cpp"])

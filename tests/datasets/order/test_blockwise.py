@@ -97,7 +97,7 @@ def test_equal_rows_are_floors_and_equal_edges_follow_a_hub() -> None:
     [
         ({"blocks": 0}, "blocks=0 is not allowed for 3 rows: give a whole number from 1 to 3"),
         ({"blocks": 4}, "blocks=4 is not allowed for 3 rows: give a whole number from 1 to 3"),
-        ({"blocks": 1.5}, "blocks=1.5 is not allowed for 3 rows: give a whole number"),
+        ({"blocks": 1.5}, "order.options.blocks=1.5 is not allowed: give a whole number"),
         ({"bounds": "row"}, "bounds 'row' is unknown: allowed are rows, edges; did you mean 'rows'"),
         ({"inner": "blockwise"}, "name the order of a block"),
         ({"inner": "rcn"}, "did you mean 'rcm'"),

@@ -193,6 +193,24 @@ def test_misuse_says_what_is_allowed(name: str, options: dict[str, int], message
         permutation_of(name, ring(9), options)
 
 
+@pytest.mark.parametrize(
+    ("name", "option", "value", "words"),
+    [
+        ("random", "seed", "abc", "a whole number"),
+        ("random", "seed", 1.5, "a whole number"),
+        ("metis", "cluster", "abc", "a whole number"),
+        ("metis", "cluster", 150.5, "a whole number"),
+        ("metis", "sequence", 0.5, "text"),
+        ("slashburn", "hubs", "half", "a number"),
+        ("parts", "parts", 2.5, "a whole number"),
+        ("blockwise", "options", 5, "keys with values"),
+    ],
+)
+def test_a_value_of_another_type_is_refused(name: str, option: str, value: object, words: str) -> None:
+    with pytest.raises(ValueError, match=f"order.options.{option}={value} is not allowed: give {words}"):
+        permutation_of(name, ring(9), {option: value})
+
+
 @pytest.mark.parametrize("order", [[0, 1, 1], [0, 1], [0, 1, 3], [-1, 0, 1], [0.0, 1.0, 2.0]])
 def test_an_order_that_is_not_a_permutation_is_refused(order: list[float]) -> None:
     graph = Graph("ring", ring(3))

@@ -1,7 +1,9 @@
 """The synthetic user-user graph: equal for any number of partitions, skewed, homophilous, learnable."""
 
 import os
+import threading
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 from datasets.graph import Graph
 from datasets.randomness import uniform
-from datasets.synthetic import uug
+from datasets.synthetic import distributions, uug
 from datasets.synthetic.uug import PUBLISHED, load
 from datasets.synthetic.uug_partition import TAIL, UugOptions, draw_in_degrees, true_labels, uug_partition
 
@@ -183,6 +185,30 @@ def test_the_graph_takes_little_memory_beyond_its_arrays(monkeypatch: pytest.Mon
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2 * graph.nbytes + 200 * 2**20
+
+
+def test_many_cores_have_a_thread_each_and_smaller_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, partitions = set(), []
+    monkeypatch.setattr(uug, "EDGES_OF_A_PIECE", 300)
+    monkeypatch.setattr(distributions, "_BLOCK", 64)
+    hashed, generated = distributions.hash_ids, uug.uug_partition
+
+    def hash_ids(*arguments: Any) -> Any:
+        threads.add(threading.current_thread())
+        return hashed(*arguments)
+
+    def partition(options: UugOptions, index: int) -> Any:
+        partitions.append(options.partitions)
+        return generated(options, index)
+
+    monkeypatch.setattr(distributions, "hash_ids", hash_ids)
+    monkeypatch.setattr(uug, "uug_partition", partition)
+    for cores in (8, 32):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process, cores=cores: set(range(cores)))
+        threads.clear()
+        load("uug", {"nodes": 700, "degree": 5, "features": 24})
+        assert len(threads) <= cores
+    assert max(partitions) == 2 * min(partitions)
 
 
 @pytest.mark.slow

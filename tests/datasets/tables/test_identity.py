@@ -82,6 +82,14 @@ def test_folders_of_the_same_name_have_different_default_names(tmp_path: Path) -
     assert first["name"] != second["name"] and first["name"].startswith("data-")
 
 
+def test_tables_below_the_home_folder_are_identified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    paths = {role: f"~/mine/{role}.csv" for role in write(tmp_path / "mine")}
+    first = identified(paths)
+    write(tmp_path / "mine", values=1)
+    assert first["name"].startswith("mine-") and first["sha256"] != identified(paths)["sha256"]
+
+
 def test_a_prepared_graph_has_the_name_and_is_read_once(tmp_path: Path) -> None:
     dataset = DatasetConfig("tables", identified(write(tmp_path) | {"name": "my_graph"}))
     folder, phases = prepare_graph(dataset, OrderConfig(), tmp_path / "cache")

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from pyarrow import csv, parquet
 
 from datasets.registry import load_dataset
-from datasets.tables.table import TableError
+from datasets.tables.columns import features_of
+from datasets.tables.table import TableError, UserTable
 
 Columns = dict[str, list[Any]]
 NODES: Columns = {"id": [10, 20, 30], "a": [1.0, 2.0, 3.0], "b": [0, 1, 0], "label": [0, 1, None]}
@@ -90,6 +91,7 @@ MISTAKES: list[tuple[Columns, Columns, dict[str, Any], str]] = [
     (NODES, changed(EDGES, "target", 4, 31), {}, r"edges\..*: row 4, column 'target': no node has the id .*31"),
     (NODES, changed(EDGES, "source", 1, 5), {}, r"edges\..*: row 1, column 'source': no node has the id .*5"),
     (NODES, changed(EDGES, "source", 1, None), {}, r"edges\..*: row 1, column 'source': is empty"),
+    (NODES | {"id": ["a", "", "c"]}, EDGES, {}, r"nodes\..*: row 2, column 'id': is empty"),
     (changed(NODES, "a", 2, float("nan")), EDGES, {}, r"nodes\..*: row 2, column 'a': a number is NaN"),
     (changed(NODES, "a", 3, None), EDGES, {}, r"nodes\..*: row 3, column 'a': a number is NaN"),
     (changed(NODES, "a", 1, float("inf")), EDGES, {}, r"nodes\..*: row 1, column 'a': a number is NaN"),
@@ -99,6 +101,9 @@ MISTAKES: list[tuple[Columns, Columns, dict[str, Any], str]] = [
     (changed(NODES, "label", 2, 0.5), EDGES, {}, r"nodes\..*: row 2, column 'label': a class is a whole number"),
     (NODES, EDGES, {"label": ["b", "label", "a"]}, r"nodes\..*: row 2, column 'a': .* 0 to 1"),
     (NODES | {"split": ["train", "tset", "test"]}, EDGES, {}, r"nodes\..*: row 2, column 'split': split 'tset'"),
+    (NODES, EDGES, {"weight": "w"}, r"edges\..*: there is no column 'w', only source, target"),
+    (NODES, EDGES, {"edge_type": "t"}, r"edges\..*: there is no column 't', only source, target"),
+    (NODES, EDGES, {"node_type": "t"}, r"nodes\..*: there is no column 't', only id, a, b, label"),
     (NODES, EDGES, {"source": "src"}, r"edges\..*: there is no column 'src', only source, target"),
     (NODES | {"c": ["x", "y", "z"]}, EDGES, {"features": ["c"]}, r"nodes\..*: column 'c' holds string"),
     (
@@ -171,11 +176,17 @@ def test_a_list_of_another_length_is_named(tmp_path: Path) -> None:
         load(tmp_path, nodes, EDGES, width=3)
     with pytest.raises(TableError, match=r"row 3, column 'x': a number is NaN"):
         load(tmp_path, changed(nodes, "x", 3, [None, 1.0]), EDGES)
+    with pytest.raises(TableError, match=r"row 1, column 'x': is empty: every row needs a list"):
+        load(tmp_path, changed(nodes, "x", 1, None), EDGES)
+    with pytest.raises(TableError, match=r"row 1, column 'x': 0 values, but 2 are expected"):
+        load(tmp_path, changed(nodes, "x", 1, []), EDGES)
 
 
 LABELS: list[tuple[Columns, dict[str, Any], str, int, list[Any]]] = [
     ({"label": ["b", None, "a"]}, {}, "multiclass", 2, [1, -1, 0]),
     ({"label": [[1, 0], [0, 0], [-1, -1]]}, {}, "multilabel", 2, [[1, 0], [0, 0], [-1, -1]]),
+    ({"label": [[1, 0], None, [None, 1]]}, {}, "multilabel", 2, [[1, 0], [-1, -1], [-1, 1]]),
+    ({"label": [None, [], [0, 1]]}, {}, "multilabel", 2, [[-1, -1], [-1, -1], [0, 1]]),
     ({"p": [1, 0, None], "q": [0, 0, 1]}, {"label": ["p", "q"]}, "multilabel", 2, [[1, 0], [0, 0], [-1, 1]]),
     ({"kind": [3, 1, 0]}, {"label": "kind"}, "multiclass", 4, [3, 1, 0]),
     ({}, {}, "none", 0, []),
@@ -190,6 +201,27 @@ def test_labels_have_three_forms(
     assert (graph.task, graph.classes) == (task, classes)
     assert ([] if graph.labels is None else graph.labels.tolist()) == expected
     assert graph.features.tolist() == [[1], [2], [3]]
+
+
+@pytest.mark.parametrize("role", ["label", "split"])
+def test_a_column_that_is_named_must_be_there(tmp_path: Path, role: str) -> None:
+    with pytest.raises(TableError, match=r"nodes\..*: there is no column 'lable', only id, a, b, label"):
+        load(tmp_path, NODES, EDGES, **{role: "lable"})
+    edges = EDGES | {"weight": [0.5] * 4}
+    assert load(tmp_path, NODES, edges, weight="none").edge_weights is None
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_integers_beyond_the_floats_are_rounded_features_and_no_classes(tmp_path: Path, ending: str) -> None:
+    nodes = {"id": [10, 20, 30], "t": [2**60 + 1, 1, 2]}
+    assert load(tmp_path, nodes, EDGES, ending).features[:, 0].tolist() == [2.0**60, 1, 2]
+    with pytest.raises(TableError, match=r"nodes\..*: row 1, column 't': a class is a whole number from 0"):
+        load(tmp_path, nodes, EDGES, ending, label="t")
+
+
+def test_a_column_is_named_by_a_number(tmp_path: Path) -> None:
+    graph = load(tmp_path, NODES, EDGES | {"3": [0.5, 1.5, 2.5, 3.5]}, "csv", weight=3)
+    assert graph.edge_weights.tolist() == [0.5, 1.5, 3.5]
 
 
 def test_an_fsspec_path_is_opened(tmp_path: Path) -> None:
@@ -252,3 +284,24 @@ def test_tables_are_read_from_an_archive(tmp_path: Path) -> None:
 def test_a_path_that_cannot_be_opened_is_named(tmp_path: Path, path: str, message: str) -> None:
     with pytest.raises((TableError, FileNotFoundError), match=message):
         load_dataset("tables", {"nodes": path, "edges": path}, tmp_path)
+
+
+class CountedNames:
+    """An Arrow table that counts how often it makes the list of all its names."""
+
+    def __init__(self, table: Any) -> None:
+        self.table, self.asked = table, 0
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked += name == "column_names"
+        return getattr(self.table, name)
+
+
+def test_names_are_listed_as_often_for_many_columns_as_for_few() -> None:
+    asked = []
+    for width in (2, 20):
+        columns = CountedNames(pa.table({f"x{column}": [1.0, 2.0] for column in range(width)}))
+        features = features_of(UserTable("nodes.csv", columns), None, (), None)
+        assert features is not None and features.shape == (2, width)
+        asked.append(columns.asked)
+    assert asked[0] == asked[1]

@@ -130,6 +130,18 @@ def test_edge_features_that_grow_wider_are_named(tmp_path: Path, monkeypatch) ->
         streamed(tmp_path, NODES, edges, edge_features="f")
 
 
+@pytest.mark.parametrize("place", ["nodes", "labels"])
+@pytest.mark.parametrize("lists", [[None, [1, 0], [None, 1]], [[1, 0], None, [0, 1]], [[1, 0], [], None]], ids=str)
+def test_lists_of_labels_may_be_empty_in_whole_batches(tmp_path: Path, monkeypatch, lists, place) -> None:
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 1)
+    nodes: Columns = {"id": [10, 20, 30], "x": [1, 2, 3]}
+    expected = load(tmp_path, nodes | {"label": lists}, EDGES).labels.tolist()
+    table = {"id": nodes["id"], "label": pa.array(lists, pa.list_(pa.int64()))}
+    of_nodes, own = (nodes | table, None) if place == "nodes" else (nodes, table)
+    graph = streamed(tmp_path, of_nodes, EDGES, labels=own, split="0.8,0.1,0.1")
+    assert graph.labels.tolist() == expected and (graph.task, graph.classes) == ("multilabel", 2)
+
+
 def test_a_label_that_comes_twice_is_named_across_pieces(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(reading, "ROWS_AT_ONCE", 2)
     with pytest.raises(TableError, match=r"labels.parquet: row 3, column 'id': this id appeared before"):

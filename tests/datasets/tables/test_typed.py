@@ -72,3 +72,20 @@ def test_features_that_differ_between_types_are_left_out_with_a_note(tmp_path):
 def test_bad_input_is_named(files, changes, message, tmp_path):
     with pytest.raises((ValueError, OSError), match=message):
         load_dataset("tables", options_of(tmp_path, **files) | changes, tmp_path)
+
+
+def test_a_word_is_the_same_class_in_all_types(tmp_path):
+    files = {"author.csv": "id,label\nann,dog\nbob,cat\ncem,\n", "paper.csv": "id,label\n7,fish\n9,dog\n"}
+    graph = load_dataset("tables", options_of(tmp_path, **files), tmp_path)
+    assert graph.classes == 3 and graph.labels.tolist() == [1, 0, -1, 2, 1]
+    numbers = files | {"paper.csv": "id,label\n7,0\n9,1\n"}
+    with pytest.raises(TableError, match=r"paper\.csv: column 'label' holds int64, other types have words"):
+        load_dataset("tables", options_of(tmp_path, **numbers), tmp_path)
+    unlabelled = files | {"paper.csv": "id,label\n7,\n9,\n"}
+    assert load_dataset("tables", options_of(tmp_path, **unlabelled), tmp_path).labels.tolist() == [1, 0, -1, -1, -1]
+
+
+@pytest.mark.parametrize("role", ["label", "split", "weight"])
+def test_a_column_that_is_named_must_be_in_one_of_the_types(role, tmp_path):
+    with pytest.raises(TableError, match="there is no column 'year2'"):
+        load_dataset("tables", options_of(tmp_path) | {role: "year2"}, tmp_path)

@@ -1,6 +1,7 @@
 """Two engines inside their groups: what their processes decide, and how seldom they err."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,6 +40,37 @@ def test_cells_measured_alone_one_after_the_other_are_no_pair(tmp_path: Path) ->
     write_group(tmp_path, {"agl": [1.0] * 5, "dgl": [2.0] * 5}, alone=("agl", "dgl"))
     (comparison,) = compare_engines(tmp_path, "agl", "dgl", 1.05)
     assert comparison.verdict == "not comparable" and comparison.reason.endswith("beside the others: agl, dgl")
+
+
+def test_the_newest_protocol_that_holds_both_counts(tmp_path: Path) -> None:
+    write_group(tmp_path, {"agl": [1.0] * 5, "dgl": [2.0] * 5}, protocol=2, group="old")
+    (old,) = compare_engines(tmp_path, "agl", "dgl", 1.05)
+    write_group(tmp_path, {"agl": [1.0, 1.01] * 3, "dgl": [1.0, 1.01] * 3}, protocol=3)
+    (new,) = compare_engines(tmp_path, "agl", "dgl", 1.05)
+    assert old.regression and not new.regression
+
+
+def test_two_machines_are_named(tmp_path: Path) -> None:
+    for machine in ("one", "two"):
+        write_group(tmp_path, {"agl": [1.0] * 5, "dgl": [2.0] * 5}, machine=machine)
+    cells = [comparison.cell for comparison in compare_engines(tmp_path, "agl", "dgl", 1.05)]
+    assert [cell.rpartition(", on ")[2] for cell in cells] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"facts": {"oversubscribed": 1}}, "no speed: agl, dgl"),
+        ({"sections": {"scenario": {"name": "partition", "parts": 8}}}, "assignments of different quality"),
+    ],
+    ids=["oversubscribed", "partition"],
+)
+def test_seconds_that_are_no_speed_or_rank_nothing_are_not_compared(
+    tmp_path: Path, keys: dict[str, Any], words: str
+) -> None:
+    write_group(tmp_path, {"agl": [1.0] * 5, "dgl": [2.0] * 5}, **keys)
+    (comparison,) = compare_engines(tmp_path, "agl", "dgl", 1.05)
+    assert comparison.verdict == "not comparable" and words in comparison.reason
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,14 @@ def write_group(
     version: str = "1",
     overrides: tuple[str, ...] = (),
     alone: tuple[str, ...] = (),
+    sections: dict[str, Any] | None = None,
+    machine: str = factory.MACHINE,
+    **keys: Any,
 ) -> Path:
     """Write one group: for each engine the seconds of its processes; the code of ``changed`` is of a version.
 
-    The engines of ``alone`` were measured one after the other, when those beside each other were done.
+    The engines of ``alone`` were measured one after the other, when those beside each other were done. ``sections`` go
+    into the configs, ``keys`` into the records.
     """
     for engine, processes in seconds.items():
         samples = [value for value in processes for _ in range(SAMPLES)]
@@ -35,10 +39,12 @@ def write_group(
         epochs |= {"disturbed": [], "calls": [1] * len(samples), "process": numbers, "first": samples}
         sources = version if engine in changed.split() else "same"
         environment: dict[str, Any] = {"checked": factory.ENVIRONMENT["checked"] | {"sources": sources}}
-        record = factory.record(engine, epochs=epochs, overrides=list(overrides), rounds=list(range(len(samples))))
+        config = factory.config(engine, **(sections or {}))
+        rounds = list(range(len(samples)))
+        record = factory.record(engine, config=config, epochs=epochs, overrides=list(overrides), rounds=rounds, **keys)
         record["processes"] = [record["processes"][0]] * len(processes)
         record |= {"alone": True} if engine in alone else {}
-        factory.write(folder, record, environment=environment)
+        factory.write(folder, record, environment=environment, machine=machine)
     return folder
 
 

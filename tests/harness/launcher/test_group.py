@@ -2,10 +2,12 @@
 
 import os
 import signal
+import time
 
 import pytest
 
 from harness.launcher import group as group_module
+from harness.launcher.allowance import Allowance
 from harness.launcher.failure import CellFailed
 from harness.launcher.process import Child
 from harness.launcher.remote import RemoteCell
@@ -142,6 +144,49 @@ def test_a_cell_too_long_for_the_time_of_its_group_has_fewer_processes(tmp_path,
     assert shortened["epochs"]["process"] == list(range(processes)) and len(shortened["processes"]) == processes
     assert shortened["facts"] and other["epochs"]["process"] == [0, 1, 2]
     assert is_shortened(shortened) and not is_shortened(other)
+
+
+def test_a_cell_with_all_its_samples_is_concluded_after_the_time_of_its_group(tmp_path, graph, monkeypatch):
+    accuracy, scenario = RemoteCell.accuracy, {"train_to_end": True}
+    allowances, begin = [], Allowance.__init__
+    monkeypatch.setattr(Allowance, "__init__", lambda one, seconds: (begin(one, seconds), allowances.append(one))[0])
+
+    def late(worker):
+        allowances[0].begin -= allowances[0].seconds
+        return accuracy(worker)
+
+    monkeypatch.setattr(RemoteCell, "accuracy", late)
+    cells = [cell(graph, label, scenario=scenario, training={"patience": 2}) for label in "ab"]
+    written, _ = run(tmp_path, *cells)
+    assert [record["status"] for record in written] == ["ok", "ok"]
+    assert all(record["metrics"] and record["facts"] for record in written)
+
+
+@pytest.mark.parametrize("status", ["timeout", "oom"])
+def test_a_cell_whose_limits_cannot_be_measured_keeps_its_samples(tmp_path, graph, monkeypatch, status):
+    def refuse(worker, shared, seconds):
+        raise CellFailed(status, "on purpose")
+
+    monkeypatch.setattr(RemoteCell, "finish", refuse)
+    written, _ = run(tmp_path, *(cell(graph, label) for label in "ab"))
+    assert [record["status"] for record in written] == ["ok", "ok"]
+    assert all(record["facts"]["spmm"] and "alone" not in record for record in written)
+    assert {record["limits"]["status"] for record in written} == {f"not measured, {status}: on purpose"}
+
+
+def test_cells_are_not_opened_after_the_time_of_their_group(tmp_path, graph, monkeypatch):
+    clock, passed, open_worker = time.monotonic, [], RemoteCell.open
+
+    def open_for_600_seconds(worker, first, batch_limit):
+        answer = open_worker(worker, first, batch_limit)
+        passed.append(600.0)
+        return answer
+
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + sum(passed))
+    monkeypatch.setattr(RemoteCell, "open", open_for_600_seconds)
+    written, _ = run(tmp_path, *(cell(graph, label, measure={"group_seconds": 1000.0}) for label in "abc"))
+    assert [record["status"] for record in written] == ["timeout"] * 3
+    assert "skipped" in written[1]["message"] and "no answer to 'open'" in written[2]["message"]
 
 
 def test_a_cell_too_long_for_its_own_deadline_has_fewer_processes(tmp_path, graph):

@@ -50,6 +50,19 @@ def test_the_floor_of_zeros_is_below_that_of_dense_features(model):
     assert with_zeros[0].flops == 0 < without[0].flops and with_zeros[1:] == without[1:]
 
 
+def test_few_numbers_and_edges_are_read_at_once(monkeypatch):
+    graph = awkward_graph(1)
+    spec, targets = ModelSpec("gcn", 3, graph.width, 5, graph.classes), graph.nodes_of("train")[:3]
+    at_once = products(spec, graph, targets)
+    monkeypatch.setattr(dense, "EDGES", 7)
+    assert products(spec, graph, targets) == at_once
+    read, count = [], dense.share_set
+    monkeypatch.setattr(dense, "COUNTED", 12)
+    monkeypatch.setattr(dense, "share_set", lambda features: (read.append(features.size), count(features))[1])
+    products(spec, graph, targets)
+    assert read == [2 * graph.width]
+
+
 @pytest.mark.parametrize("multilabel", [False, True])
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
 def test_every_model_has_a_dense_floor(model, multilabel, monkeypatch):

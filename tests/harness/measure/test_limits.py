@@ -58,6 +58,15 @@ def test_a_table_that_memory_does_not_hold_leaves_the_limits_out_and_says_so():
     assert violations(values, LimitFacts) == []
 
 
+def test_a_dense_floor_that_memory_does_not_hold_leaves_the_limits_out_and_says_so(fixed):
+    def floor():
+        raise MemoryError("Unable to allocate 1 TiB")
+
+    assert limits(FACTS, 0.01, Cpu(2), [operand(1000)], floor) == {
+        "status": "not measured, out of memory: Unable to allocate 1 TiB"
+    }
+
+
 def test_without_the_edges_no_row_is_counted_and_there_is_no_ceiling(fixed):
     values = limits(FACTS, 0.01, Cpu(2))
     assert values["bytes_least"] == 101 * 4 + 1000 * 4 + 100 * 80
@@ -83,13 +92,13 @@ def test_the_ceiling_is_the_slower_of_stream_and_of_reading_in_order(fixed, nnz,
 def test_operations_bound_a_call_that_moves_few_bytes(fixed):
     values = limits(FACTS | {"dense_flops": 1e10}, 1.0, Cpu(2), [operand(1000)])
     assert values["fraction_of_limit"] == pytest.approx((40_000 + 1e10) / 1e12)
-    fewer = limits(FACTS | {"dense_flops": 1e10}, 1.0, Cpu(2), [operand(1000)], DenseFloor(0.5, 10**9))
+    fewer = limits(FACTS | {"dense_flops": 1e10}, 1.0, Cpu(2), [operand(1000)], lambda: DenseFloor(0.5, 10**9))
     assert fewer["fraction_of_limit"] == pytest.approx((40_000 + 1e9) / 1e12)
     assert fewer["dense_floor"] == 0.5
 
 
 def test_a_bound_that_a_call_beats_is_named_with_its_seconds(fixed):
-    arguments = (Cpu(2), [operand(1000)], DenseFloor(0.5, 10**9))
+    arguments = (Cpu(2), [operand(1000)], lambda: DenseFloor(0.5, 10**9))
     assert "beaten" not in limits(FACTS, 0.5, *arguments)
     assert limits(FACTS, 0.4, *arguments)["beaten"] == {"dense_floor": 0.5}
     assert set(limits(FACTS, 1e-6, *arguments)["beaten"]) == {"dense_floor", "limit", "ceiling"}
@@ -106,6 +115,15 @@ def test_a_time_twice_as_long_is_half_as_close(fixed):
     one, two = (limits(FACTS, seconds, Cpu(2), [operand(1000)]) for seconds in (0.01, 0.02))
     for key in ("xnr", "fraction_of_limit", "fraction_of_gather", "fraction_of_ceiling"):
         assert one[key] == pytest.approx(2 * two[key])
+
+
+def test_products_without_columns_count_nothing(fixed):
+    narrow = FACTS["spmm"][0] | {"name": "empty", "width": 0}
+    assert limits({"spmm": [narrow]}, 0.01, Cpu(1)) == {}
+    answers = [
+        limits({"spmm": spmms}, 0.01, Cpu(1), [operand(1000)]) for spmms in (FACTS["spmm"], [narrow, *FACTS["spmm"]])
+    ]
+    assert answers[0]["bytes_worst"] == answers[1]["bytes_worst"] > 0
 
 
 def test_without_an_spmm_there_are_no_limits():

@@ -72,6 +72,9 @@ def test_the_nearest_key_is_named() -> None:
         ("tier", "ful", ("tier=ful", "quick, full")),
         ("device", "gpu", ("device=gpu", "cuda")),
         ("device", "cuda:x", ("cuda:x", "cuda:<number>")),
+        ("device", "cpu:0", ("cpu:0", "cuda:<number>")),
+        ("device", "cuda:", ("cuda:", "cuda:<number>")),
+        ("device", "cuda:²", ("cuda:²", "cuda:<number>")),
         ("dataset__name", "corra", ("corra", "did you mean 'cora'")),
         ("order__name", "rmc", ("rmc", "did you mean 'rcm'")),
         ("training__optimizer", "adan", ("adan", "adam, sgd")),
@@ -91,6 +94,7 @@ def test_the_nearest_key_is_named() -> None:
         ("training__attention_dropout", 1.5, ("below 1",)),
         ("training__batch_limit", 8, ("needs training.batch_size",)),
         ("measure__max_samples", 4, ("measure.max_samples=4", "measure.min_samples=5")),
+        ("scenario__state", "no/best.npz", ("scenario.state=no/best.npz", "No such file", "trained parameters")),
     ],
 )
 def test_a_wrong_value_is_refused_with_the_allowed_values(key: str, value: Any, words: tuple[str, ...]) -> None:
@@ -103,8 +107,24 @@ def test_a_wrong_value_is_refused_with_the_allowed_values(key: str, value: Any, 
 LEAST = {key: known.least for key, known, _ in settings_in(RunConfig()) if known.least is not None}
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("launcher__memory_limit_gib", -1.0, "launcher.memory_limit_gib=-1.0 is too small"),
+        ("measure__max_samples", 2**63, "measure.max_samples is 9223372036854775808: allowed is int <= "),
+        ("measure__cache_accesses", 2**64, "measure.cache_accesses is 18446744073709551616: allowed is "),
+        ("dataset__options", {"scale": [1.0, 1e40]}, "dataset.options.scale[1] is 1e+40: allowed is a number up to"),
+    ],
+    ids=["memory", "samples", "accesses", "options"],
+)
+def test_a_value_that_no_record_holds_is_refused_before_anything_is_measured(key: str, value: Any, words: str) -> None:
+    with pytest.raises(UsageError) as error:
+        load(values(**{key: value}))
+    assert words in str(error.value)
+
+
 def test_minima_are_those_of_the_schema() -> None:
-    assert len(LEAST) == 26 and LEAST["model.heads"] == LEAST["threads"] == 1 and LEAST["training.dropout"] == 0
+    assert len(LEAST) == 27 and LEAST["model.heads"] == LEAST["threads"] == 1 and LEAST["training.dropout"] == 0
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan, 1e12])

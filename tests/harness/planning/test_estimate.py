@@ -2,8 +2,10 @@
 
 import pytest
 
-from harness.planning.estimate import _same, _work, expected_seconds
+from harness.planning.estimate import Estimates, _same, _work, expected_seconds
+from harness.store import files
 from tests import factory
+from tests.harness.planning.test_plan import MACHINE, config, groups, write
 
 MEASURE = {"processes": 1, "warmup": 2, "min_samples": 5, "max_samples": 5, "max_seconds": 60.0}
 MEASURE |= {"repeat_seconds": 0.0, "turn_seconds": 2.0}
@@ -34,3 +36,13 @@ def test_work_is_the_same_however_it_is_measured_and_whatever_options_are_newer(
     today = _work(factory.config("agl", backend={"name": "agl", "newer": 1}, measure={"warmup": 2, "processes": 5}))
     assert _same(today, older)
     assert not _same(_work(factory.config("agl", model={"hidden": 9})), older)
+
+
+def test_each_record_is_read_once_for_all_cells_and_machines(tmp_path, monkeypatch):
+    (group,) = groups(config(), config("backend.seconds=0.02"))
+    write(group, tmp_path, ["ok", "ok"])
+    paths, read_record = [], files.read_record
+    monkeypatch.setattr(files, "read_record", lambda path: paths.append(path) or read_record(path))
+    estimates = Estimates(tmp_path)
+    assert all(estimates.seconds(cell, machine) for machine in (MACHINE, "another") for cell in group.cells)
+    assert len(paths) == len(set(paths)) == 2

@@ -2,10 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
+from datasets.prepare import prepare_graph
+from harness.planning import graphs
 from harness.planning.compose import compose_one
 from harness.planning.config import load
 from harness.planning.graphs import graph_keys, prepare_graphs
 from harness.planning.plan import PlannedRun, form_groups
+from harness.planning.schema import DatasetConfig, OrderConfig
 
 PPI = ["backend=dummy", "dataset=lookalike_ppi", "dataset.options.scale=0.03"]
 
@@ -27,3 +32,21 @@ def test_a_graph_larger_than_memory_is_one_failure_among_others(tmp_path: Path) 
     prepared, failures = prepare_graphs(groups, tmp_path)
     assert len(prepared) == 1 and len(failures) == 1
     assert failures[0].startswith("data set uug does not fit in memory (Unable to allocate ")
+
+
+@pytest.mark.parametrize("kind", [TypeError, AttributeError, IndexError])
+def test_a_graph_whose_loader_fails_is_one_failure_among_others(
+    kind: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def prepare(dataset: DatasetConfig, order: OrderConfig, cache: Path) -> tuple[Path, dict[str, float]]:
+        if order.name == "random":
+            raise kind("5 is none")
+        return prepare_graph(dataset, order, cache)
+
+    monkeypatch.setattr(graphs, "prepare_graph", prepare)
+    uug = ["backend=dummy", "dataset=uug", "dataset.options.nodes=500"]
+    configs = [load(compose_one([*uug, f"order={order}"])) for order in ("random", "none")]
+    groups = form_groups([PlannedRun(config, [], None) for config in configs], lambda config: {})
+    prepared, failures = prepare_graphs(groups, tmp_path)
+    assert len(prepared) == 1
+    assert failures[0].startswith(f"data set uug in order random: {kind.__name__} (5 is none): check dataset.options=")

@@ -12,7 +12,16 @@ from harness.planning.cells import Cell
 from harness.planning.compose import Composition, compose_one
 from harness.planning.config import load
 from harness.planning.identity import record_path
-from harness.planning.plan import Group, Plan, PlannedRun, configurations, find_group_records, form_groups, group_key
+from harness.planning.plan import (
+    Group,
+    Plan,
+    PlannedRun,
+    configurations,
+    find_group_records,
+    form_groups,
+    group_key,
+    make_plan,
+)
 from harness.planning.schema import RunConfig
 from harness.planning.suite import Suite
 from harness.store.files import write_environment, write_record
@@ -143,6 +152,29 @@ def test_records_of_other_data_do_not_finish_a_group(tmp_path: Path, cache_folde
     path = record_path(cell.config, cell.hash, MACHINE, group.id).replace("{environment}", name)
     write_record(tmp_path, path, record_of(cell, "ok", name, group.id))
     assert find_group_records(group, tmp_path, MACHINE) == [None]
+
+
+def test_a_file_of_parameters_is_written_by_one_cell() -> None:
+    both = [[*DUMMY, f"seed={seed}"] for seed in (0, 1)]
+    shared = [Composition(compose_one([*one, "scenario.save_state=best.npz"])) for one in both]
+    with pytest.raises(UsageError, match=r"best\.npz would be written by 2 cells"):
+        make_plan(shared, same_environment)
+    own = [Composition(compose_one([*one, "scenario.save_state=best.${seed}.npz"])) for one in both]
+    cells = [cell for group in make_plan(own, same_environment).groups for cell in group.cells]
+    assert [cell.config.scenario.saved_state for cell in cells] == ["best.0.npz", "best.1.npz"]
+
+
+def test_other_parameters_at_the_same_path_are_not_finished(tmp_path: Path) -> None:
+    state = tmp_path / "best.npz"
+    state.write_bytes(b"trained once")
+    (group,) = groups(config("scenario=infer", f"scenario.state={state}"))
+    write(group, tmp_path, ["ok"])
+    state.write_bytes(b"trained once more")
+    (again,) = groups(config("scenario=infer", f"scenario.state={state}"))
+    again.records = find_group_records(again, tmp_path, MACHINE)
+    assert again.state("failed")[0]
+    state.write_bytes(b"trained once")
+    assert groups(config("scenario=infer", f"scenario.state={state}"))[0].id == group.id
 
 
 def test_a_sweep_has_one_results_folder() -> None:

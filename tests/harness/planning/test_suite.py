@@ -73,15 +73,26 @@ def test_null_is_a_value_of_a_key() -> None:
     assert [cell["training"]["batch_size"] for cell in cells] == [None, 64]
 
 
+def suite_of(tiers: Any, **others: Any) -> dict[str, Any]:
+    return {"name": "x", "title": "X", "tiers": tiers, **others}
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         ("cora", "write \\+suite=NAME"),
         ({"name": "x", "title": "X"}, "lacks tiers"),
         ({"name": "x", "title": "X", "tiers": {}, "tirs": 1}, "did you mean 'tiers'"),
+        (suite_of(None), "tiers is None: allowed is an object"),
+        (suite_of({"quick": None}), "tiers.quick is None: allowed is a list"),
+        (suite_of({"quick": {"model": ["gat"]}}), "tiers.quick is an object of 1 keys: allowed is a list"),
+        (suite_of({"quick": [{"seed": 0}]}), r"tiers.quick\[0\].seed is 0: allowed is a list"),
+        (suite_of({"quick": [{"model": "gat"}]}), r"tiers.quick\[0\].model is 'gat': allowed is a list"),
+        (suite_of({}, vary="backend.ranks"), "vary is 'backend.ranks': allowed is a list"),
     ],
+    ids=["name", "lacks", "unknown", "no tiers", "no products", "product", "number", "text", "vary"],
 )
-def test_an_incomplete_suite_is_refused(content: Any, words: str) -> None:
+def test_an_incomplete_or_mistyped_suite_is_refused(content: Any, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         read_suite(content)
 

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,10 +147,21 @@ def test_a_row_with_fewer_processes_than_asked_says_so(tmp_path: Path) -> None:
     assert "2 of 5 processes fitted the time; try measure.group_seconds above 60" in str(row.doubts[0])
 
 
-def test_more_threads_than_cores_are_a_doubt_without_ranks(tmp_path: Path) -> None:
-    factory.write(tmp_path / "results", in_processes("agl", [0.1] * 5) | {"facts": {"oversubscribed": 1}})
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"oversubscribed": 1}, "2 threads shared 1 core: no speed; try threads=1 at most"),
+        (
+            {"oversubscribed": 2, "workers": [{}] * 3},
+            "3 workers shared 2 cores: no speed; try backend.workers=2 at most",
+        ),
+    ],
+    ids=["threads", "workers"],
+)
+def test_what_crowds_the_cores_is_a_doubt(tmp_path: Path, facts: dict[str, Any], words: str) -> None:
+    factory.write(tmp_path / "results", in_processes("agl", [0.1] * 5) | {"facts": facts})
     (doubt,) = rows_by_label(tmp_path / "results")["agl"].doubts
-    assert str(doubt) == "oversubscribed: 2 threads shared 1 core: no speed; try threads=1 at most"
+    assert str(doubt) == f"oversubscribed: {words}"
 
 
 def test_seconds_of_more_ranks_than_cores_take_part_in_no_ratio(tmp_path: Path) -> None:

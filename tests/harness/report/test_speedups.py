@@ -1,12 +1,12 @@
 """Overview of ours beside the fastest peer."""
 
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from harness.report import speedups
-from harness.report.comparisons import dataset_comparisons
+from harness.report.comparisons import DatasetComparisons, dataset_comparisons, of_scenarios
 from harness.report.content import NOTHING
 from harness.store.files import find_records
 from tests import factory
@@ -26,29 +26,44 @@ def test_the_summary_has_a_line_per_table_with_both_times_and_scores(page: tuple
     assert our_score.startswith("0.8") and score.startswith("0.8")
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_of_two_suites_the_one_with_the_fastest_peer_counts(monkeypatch: pytest.MonkeyPatch, order: int) -> None:
-    factors = {
-        "cora: gcn, full batch, suite=scores": 60.0,
-        "cora: gcn, full batch, suite=epochs": 3.0,
-        "cora: gat": 5.0,
-    }
-    titles = list(factors)[::order]
-    rows = {title: [SimpleNamespace(label="peer", title=title)] for title in titles}
-    comparisons = [SimpleNamespace(title=title, rows=rows[title], ranks=True) for title in titles]
-    monkeypatch.setattr(speedups, "one_scope", lambda datasets: datasets)
-    monkeypatch.setattr(speedups, "fastest_of_ours", lambda rows: SimpleNamespace(ratio_to="peer", title=rows[0].title))
-    monkeypatch.setattr(speedups.Speedup, "factor", property(lambda self: factors[self.comparison.title]))
-    strictest = speedups.speedups([SimpleNamespace(name="cora", comparisons=comparisons)])  # type: ignore[list-item]
-    assert sorted(speedup.factor for speedup in strictest) == [3.0, 5.0]
+def _compared(results: Path) -> list[DatasetComparisons]:
+    records = list(find_records(results))
+    environments = {record["environment"]: factory.ENVIRONMENT for _, record in records}
+    return dataset_comparisons(results, records, environments)
+
+
+def _beside_a_peer(results: Path, factor: float, hidden: int, suite: str | None, **sections: Any) -> None:
+    """Ours and a peer that takes ``factor`` times as long."""
+    for backend, seconds in (("agl", 0.01), ("dgl", 0.01 * factor)):
+        values = factory.config(backend, model={"hidden": hidden}, suite=suite, **sections)
+        record = factory.record(backend, 0, seconds, config=values, group=f"{suite}{hidden}")
+        factory.write(results, record, folder=f"{suite}{hidden}")
+
+
+@pytest.mark.parametrize("strict", ["epochs", "scores"])
+def test_of_two_suites_with_one_timed_call_the_one_with_the_fastest_peer_counts(tmp_path: Path, strict: str) -> None:
+    for suite in ("epochs", "scores"):
+        # A limit of repetitions parts tables, but not what is timed.
+        limits = {"measure": {"max_samples": 20 if suite == strict else 30}}
+        _beside_a_peer(tmp_path, 3.0 if suite == strict else 60.0, 64, suite, **limits)
+    assert [one.factor for one in speedups.speedups(_compared(tmp_path))] == [pytest.approx(3, rel=0.1)]
+
+
+@pytest.mark.parametrize("suites", [("ppi_epochs", "ppi_first", None), ("ppi_epochs", None)], ids=len)
+def test_other_widths_are_other_calls_however_many_suites_there_are(
+    tmp_path: Path, suites: tuple[str | None, ...]
+) -> None:
+    for number, suite in enumerate(suites):
+        _beside_a_peer(tmp_path, 2.0, 64 if suite else 256, suite, measure={"max_samples": 20 + number})
+    datasets = of_scenarios(_compared(tmp_path), lambda scenario: True)
+    widths = {one.ours.record["config"]["model"]["hidden"] for one in speedups.speedups(datasets)}
+    assert widths == {64, 256}
 
 
 def test_a_ratio_that_may_be_1_is_marked_and_no_engine_is_slower_by_it(tmp_path: Path) -> None:
     for backend, seconds in (("agl", [0.2, 0.21, 0.2, 0.22, 0.2]), ("dgl", [0.19, 0.22, 0.19, 0.2, 0.21])):
         factory.write(tmp_path / "results", in_processes(backend, seconds))
-    records = list(find_records(tmp_path / "results"))
-    environments = {record["environment"]: factory.ENVIRONMENT for _, record in records}
-    (speedup,) = speedups.speedups(dataset_comparisons(tmp_path / "results", records, environments))
+    (speedup,) = speedups.speedups(_compared(tmp_path / "results"))
     assert 0.9 < speedup.factor < 1
     assert speedup.beside(speedup.fastest_library)[-1] == "0.95x ~"
     (row,) = speedups.mean_speedups({"all": [speedup]}, slower=True).rows

@@ -24,3 +24,10 @@ def test_a_state_of_another_model_is_refused(tmp_path):
     graph = small_graph("multiclass", 4, weighted=False)
     with pytest.raises(ValueError, match="train it with this model"):
         scenario_class("train")(config(state=str(tmp_path / "state.npz")), graph)
+
+
+def test_parameters_that_are_not_those_of_the_plan_are_refused(tmp_path):
+    save_state(tmp_path / "state.npz", {"layers.0.weight": np.ones((2, 2), np.float32)})
+    planned = config(state=str(tmp_path / "state.npz"), state_sha256="ab" * 32)
+    with pytest.raises(ValueError, match="is not the file that was planned"):
+        scenario_class("train")(planned, small_graph("multiclass", 4, weighted=False))

@@ -311,3 +311,15 @@ def test_the_store_needs_the_standard_library_and_msgspec_only() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['backends', 'datasets', 'harness', 'msgspec']"
+
+
+def test_linked_folders_are_read_once(tmp_path: Path) -> None:
+    results, elsewhere = tmp_path / "results", tmp_path / "elsewhere"
+    path = factory.write(results, factory.record())
+    machine = results / factory.MACHINE
+    machine.rename(elsewhere)
+    machine.symlink_to(elsewhere)
+    (elsewhere / "circle").symlink_to(results)
+    (results / "upwards").symlink_to(tmp_path)
+    (results / "again").symlink_to(results / "environments")
+    assert list(files.record_paths(results)) == [path]

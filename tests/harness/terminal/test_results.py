@@ -1,5 +1,6 @@
 """Tables of a run: every one has a title of its own."""
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from harness.planning.compose import compose_one
 from harness.planning.config import load
 from harness.planning.plan import PlannedRun, form_groups
 from harness.store.files import read_record
-from harness.terminal.results import print_results, titles
+from harness.terminal.results import HEAD, print_results, titles
 from tests import factory
 
 BASE = ["backend=dummy", "dataset.options.nodes=500", "dataset=uug", "model=gat"]
@@ -65,3 +66,19 @@ def test_notes_on_the_data_set_stand_below_its_table(tmp_path: Path, capsys: pyt
     group.records = [(path, read_record(path))]
     print_results([group], {})
     assert capsys.readouterr().out.splitlines()[-1] == "  features: sparse as asked"
+
+
+def test_a_terminal_narrower_than_a_table_shows_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    (group,) = groups([])
+    (cell,) = group.cells
+    variant = "words of a variant " * 10
+    record = factory.record("dummy", 0, config=asdict(cell.config), group=group.id)
+    path = factory.write(tmp_path, record | {"facts": {"variant": variant.strip()}})
+    group.records = [(path, read_record(path))]
+    print_results([group], {})
+    table = capsys.readouterr().out
+    assert all(name in table for name in (*HEAD, variant.strip())) and "…" not in table

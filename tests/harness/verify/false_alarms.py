@@ -1,6 +1,6 @@
 """Counts false alarms of the parity gate: ``python -m tests.harness.verify.false_alarms [CELLS] [FIRST SEED]``.
 
-Right engines compute random cells; the gate should pass all of them, their training steps too, on the cell's own graph.
+Right engines compute random cells; the gate should pass all of them, steps and epochs of training too, on their graphs.
 In each twentieth cell the gate of dropout is asked as well. Prints the largest multiples per engine and model, every
 cell that failed, and the counts; ends with 1 if any failed.
 """
@@ -15,6 +15,7 @@ import torch
 
 from harness.verify.comparison import ALLOWED, UNITS, Subject, compare
 from harness.verify.dropout import verify_dropout
+from harness.verify.epochs import verify_epochs
 from harness.verify.models import ModelSubject
 from harness.verify.products import ProductSubject
 from harness.verify.steps import verify_steps
@@ -32,9 +33,10 @@ def verdict(cell: RandomCell) -> dict[str, Any]:
     if config.scenario.name == "train" and config.seed % DROPOUT_EVERY == 0:
         rate = RATES[config.seed // DROPOUT_EVERY % len(RATES)]
         verify_dropout(replace(config, training=replace(config.training, dropout=rate, attention_dropout=rate)))
-    steps = verify_steps(config, cell.graph) if config.scenario.name == "train" else {}
+    trained = (verify_steps, verify_epochs) if config.scenario.name == "train" else ()
+    epochs = [part for verify in trained for part in verify(config, cell.graph).values()]
     parity = compare(subject, config.seed, UNITS["float32"])
-    for part in steps.values():
+    for part in epochs:
         parity |= {name: max(parity[name], part[name]) for name in ("forward", "gradient", "tries")}
     return parity
 

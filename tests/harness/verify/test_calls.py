@@ -1,16 +1,20 @@
 """The gate compares what is timed: calls after the first, all batches of an epoch, and all nodes of inference."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 
 from backends.agl.config import AglConfig
 from backends.agl.sampler import AglSampler
 from backends.batches import BatchPlan
-from backends.contract import Clock, Floats
+from backends.contract import Clock, Floats, Hop, Nodes
+from backends.kernels import Neighbourhood
 from backends.reference.backend import ReferenceMultiplier
 from backends.reference.config import ReferenceConfig
+from datasets.csr import Csr
 from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
 from harness.verify.graphs import small_graph
 from harness.verify.models import verify_model
@@ -79,7 +83,26 @@ class SampleConfig(AglConfig):
 
 
 class HastySampler(AglSampler):
-    """Does less in an epoch than in a single draw."""
+    """Does less in an epoch than in a single draw, or draws without chance."""
+
+    def prepare_structure(self) -> None:
+        """Prepare the graph, of which only the first in-edges of each node may be left."""
+        super().prepare_structure()
+        self.places = np.arange(self.graph.csr.nnz)
+        if self.config.wrong == "first in-edges of every node":
+            csr, most = self.sampled_graph.csr, max(self.spec.fanouts)
+            first = np.arange(csr.nnz) - csr.indptr[csr.destinations] < most
+            indptr = np.concatenate(([0], np.cumsum(np.minimum(csr.in_degrees, most)))).astype(csr.indptr.dtype)
+            self.sampled_graph.csr = Csr(indptr, csr.indices[first], csr.shape)
+            self.places = np.flatnonzero(first)
+
+    def neighbourhoods(self, batches: Sequence[Nodes], epoch: int) -> Iterator[Neighbourhood]:
+        """The neighbourhood of each batch, perhaps the same in every epoch."""
+        return super().neighbourhoods(batches, 0 if self.config.wrong == "one draw for all epochs" else epoch)
+
+    def hops(self, neighbourhood: Neighbourhood) -> list[Hop]:
+        """The hops, whose edges are places among all of the graph."""
+        return [replace(hop, edges=self.places[hop.edges]) for hop in super().hops(neighbourhood)]
 
     def sample(self, index: int, clock: Clock) -> None:
         """Sample, leaving out hops or batches, or all of it after the first epoch."""
@@ -95,10 +118,12 @@ class HastySampler(AglSampler):
         self.strategy, self.plan = strategy, plan
 
 
-def config(scenario: str, backend: Any, model: str = "gcn", batch_size: int | None = None) -> RunConfig:
+def config(
+    scenario: str, backend: Any, model: str = "gcn", batch_size: int | None = None, fanouts: Sequence[int] = ()
+) -> RunConfig:
     return RunConfig(
         dataset=DatasetConfig("tiny"),
-        model=ModelConfig(model, hidden=4, heads=2),
+        model=ModelConfig(model, hidden=4, heads=2, fanouts=list(fanouts)),
         backend=backend,
         training=TrainingConfig(batch_size=batch_size),
         scenario=ScenarioConfig(scenario),
@@ -131,6 +156,14 @@ def test_an_epoch_that_samples_less_than_its_batches_is_caught(wrong: str) -> No
     assert verify_sampling(config("sample", SampleConfig()), GRAPH)
     with pytest.raises(Incorrect, match=r"an epoch of the small graph: .* were counted"):
         verify_sampling(config("sample", SampleConfig(wrong=wrong)), GRAPH)
+
+
+@pytest.mark.parametrize("wrong", ["first in-edges of every node", "one draw for all epochs"])
+def test_draws_without_chance_are_caught(wrong: str) -> None:
+    cell = config("sample", SampleConfig(), fanouts=[3, 2])
+    assert "a regular graph" in verify_sampling(cell, GRAPH)
+    with pytest.raises(Incorrect, match=r"a regular graph: (it draws in-edge 0|5 epochs draw the same)"):
+        verify_sampling(replace(cell, backend=SampleConfig(wrong=wrong)), GRAPH)
 
 
 @pytest.mark.parametrize("absent", [{"labels": None, "split": None}, {"split": None}], ids=str)

@@ -1,6 +1,8 @@
 """The scenario ``dispatch``: right parts pass the gate, those of DGL too, each kind of wrong ones is named."""
 
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ from datasets.partition.dgl_format import TensorRows, read_graph, read_tensors, 
 from datasets.registry import load_dataset
 from harness.measure.clock import Clock
 from harness.measure.written_parts import broken_parts, parts_of
+from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig
+from harness.scenario.dispatch import Dispatch
 from tests.backends.distpart.test_assignments import task_of
 from tests.graphs import awkward_graph
 
@@ -85,9 +89,9 @@ def disown(array):
     array[0] = 0
 
 
-def rewritten_features(path):
+def rewritten_attribute(path, name):
     tensors = {name: np.array(array) for name, array in read_tensors(path).items()}
-    tensors["_N/feat"][3, 1] += 1
+    tensors[f"_N/{name}"][3] = 1 - tensors[f"_N/{name}"][3]
     write_tensors(path, {name: TensorRows.of(array) for name, array in tensors.items()})
 
 
@@ -101,7 +105,10 @@ WRONG = {
     "other ends": lambda folder: rewritten_graph(folder / "graph.dgl", sources=swap),
     "owned nodes": lambda folder: rewritten_graph(folder / "graph.dgl", inner_node=disown),
     "edges are not those": lambda folder: rewritten_graph(folder / "graph.dgl", inner_edge=disown),
-    "rows of feat": lambda folder: rewritten_features(folder / "node_feat.dgl"),
+    **{
+        f"rows of {name}": partial(lambda name, folder: rewritten_attribute(folder / "node_feat.dgl", name), name)
+        for name in ("feat", "label", "train_mask", "val_mask")
+    },
 }
 
 
@@ -120,3 +127,21 @@ def test_wrong_maps_are_named(tmp_path):
         assert f"the map of {name} is not one to one" in broken_parts(
             graph, replace(written, **{name: ids}), only_sources=True
         )
+
+
+def test_maps_of_the_cells_own_graph_are_checked_before_its_quality_is_counted(tmp_path):
+    graph, written = dispatched("distpart", tmp_path / "out")
+    cell = RunConfig(
+        dataset=DatasetConfig("tiny"),
+        model=ModelConfig("gcn"),
+        backend=config_class("distpart")(),
+        scenario=ScenarioConfig("dispatch", parts=3),
+    )
+    scenario = Dispatch(cell, graph)
+    scenario.engine = SimpleNamespace(written=lambda: written, facts=dict, close=lambda: None)
+    assert scenario.facts()["partition"]["parts"] == 3
+    repeated = replace(written, nodes=np.concatenate((written.nodes[1:2], written.nodes[1:])))
+    scenario.engine.written = lambda: repeated
+    with pytest.raises(ValueError, match=r"parts of .* are wrong: the map of nodes is not one to one"):
+        scenario.facts()
+    scenario.close()

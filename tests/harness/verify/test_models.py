@@ -40,7 +40,7 @@ def config(model="gcn", scenario="train", batch_size=None, **backend):
 def test_a_right_engine_passes(model, task, batch_size):
     graph = small_graph(task, 4, weighted=model == "gcn", nodes=150)
     parity = verify_model(config(model, batch_size=batch_size), graph)
-    assert len(parity) == 5
+    assert len(parity) == (5 if batch_size is None else 6)
     assert all(part["forward"] <= ALLOWED and part["gradient"] <= ALLOWED for part in parity.values())
     assert all(part["tries"] == 1 for part in parity.values())
 
@@ -120,7 +120,14 @@ def test_weights_that_only_sampling_reads_do_not_stop_the_gate(options, scenario
     graph = small_graph("multiclass", 4, weighted=True, nodes=150)
     engine = resolve(config_class("agl")(**options), [])
     cell = replace(config("sage", scenario, batch_size=16), backend=engine)
-    assert len(verify_model(cell, graph)) == (5 if scenario == "train" else 2)
+    assert len(verify_model(cell, graph)) == (6 if scenario == "train" else 2)
+
+
+def test_more_workers_than_the_small_graph_has_targets_are_compared_with_fewer():
+    engine = resolve(config_class("agl")(strategy="sync", workers=20, servers=0), [])
+    cell = replace(config(), backend=engine, training=TrainingConfig(batch_size=8))
+    parity = verify_model(cell, small_graph("multiclass", 4, weighted=False, nodes=300))
+    assert {"small graph", "3 steps"} <= set(parity)
 
 
 def test_every_scenario_has_a_gate():

@@ -14,8 +14,13 @@ from tests.harness.verify.wrong_engines import ALL
 from tests.harness.verify.wrong_steps import WRONG_STEPS, WrongStepsConfig
 
 GRAPH = small_graph("multiclass", 4, weighted=False)
+LABEL_SETS = small_graph("multilabel", 4, weighted=False)
 ENGINES = [
     ("agl", {"source": "graphfeature"}),
+    *(
+        ("agl", {"source": "graphfeature", "strategy": "sync", "workers": workers, "servers": 0})
+        for workers in (2, 3, 4)
+    ),
     ("agl", {"strategy": "sync", "workers": 2, "servers": 0}),
     ("agl", {"strategy": "allreduce", "workers": 2}),
     ("agl", {"strategy": "async", "workers": 2, "servers": 0}),
@@ -24,10 +29,10 @@ ENGINES = [
 ]
 
 
-def config(backend, model="gcn", optimizer="adam", batch_size=1024, **training):
+def config(backend, model="gcn", optimizer="adam", batch_size=1024, fanouts=(), **training):
     return RunConfig(
         dataset=DatasetConfig("tiny"),
-        model=ModelConfig(model, layers=2, hidden=4, heads=2),
+        model=ModelConfig(model, layers=2, hidden=4, heads=2, fanouts=list(fanouts)),
         backend=backend,
         training=TrainingConfig(batch_size=batch_size, optimizer=optimizer, **training),
         scenario=ScenarioConfig("train"),
@@ -59,9 +64,10 @@ def test_the_right_twin_passes(model, optimizer, decay_on):
     assert parity[NAME]["tries"] == 1 and "wrong" not in parity[NAME]
 
 
+@pytest.mark.parametrize("graph", [GRAPH, LABEL_SETS], ids=["one label", "label sets"])
 @pytest.mark.parametrize(("name", "options"), ENGINES, ids=str)
-def test_engines_pass_however_they_compose_their_batches(name, options):
-    parity = verify_steps(config(resolve(config_class(name)(**options), [])), GRAPH)
+def test_engines_pass_however_they_compose_their_batches(name, options, graph):
+    parity = verify_steps(config(resolve(config_class(name)(**options), [])), graph)
     assert bool(parity) == (options.get("strategy") != "async")  # which steps in the order in which workers come
 
 

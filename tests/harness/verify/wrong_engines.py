@@ -73,6 +73,8 @@ WRONG_DROPOUT: dict[str, tuple[str, ...]] = {
     "dropout's gradient not masked": ALL,
     "dropout left on": ALL,
     "dropout of the aggregated input": ("sage",),
+    "dropout forgotten in epochs after a prediction": ALL,
+    "dropout of one mask in all epochs": ALL,
     "attention dropout ignored": ("gat",),
     "attention dropout not scaled": ("gat",),
     "attention dropout's gradient of another mask": ("gat",),
@@ -190,13 +192,13 @@ class MutantNetwork(Network):
     """The three models over edges, with one mistake."""
 
     wrong = ""
-    keeps_dropping = False
+    forgets = False  # to drop, although it trains
 
     def forward(self, features: Tensor, structure: Any, nodes: Tensor | None = None) -> Tensor:
         """Logits of all nodes."""
         hidden = features
         left_on = self.wrong in ("dropout left on", "attention dropout left on")
-        self.active = self.training or left_on
+        self.active = (self.training and not self.forgets) or left_on
         for layer in range(self.spec.layers):
             if self.active and not (self.wrong == "dropout of the first layer alone" and layer):
                 mistake = self.wrong if self.wrong.startswith("dropout") else ""
@@ -311,6 +313,17 @@ class MutantTrainer(TorchTrainer):
     def target_batch(self, targets: Nodes) -> Batch:
         """The whole graph with its loss on some targets."""
         return self.mini_batch(targets)
+
+    def epoch(self, index: int, clock: Clock) -> float:
+        """An epoch, perhaps as a prediction left the network, or with the masks of the one before."""
+        assert isinstance(self.model, MutantNetwork)
+        self.model.forgets = self.config.wrong.startswith("dropout forgotten") and not self.model.training
+        if self.config.wrong == "dropout of one mask in all epochs":
+            torch.manual_seed(self.training.seed)
+        try:
+            return super().epoch(index, clock)
+        finally:
+            self.model.forgets = False
 
     def loss_and_gradients(self, targets: Nodes) -> tuple[Floats, float, dict[str, Floats]]:
         """As a right trainer, and a mistake in the loss, its labels or the gradients."""

@@ -26,6 +26,11 @@ bool cut_panels(In<I> indptr, In<I> indices, int64_t columns, Out<I> starts, int
     return kernels::cut_panels(csr, columns, int64_t(starts.shape(0)) - 1, starts.data(), threads);
 }
 
+// Into how many tasks a product of float32 is cut.
+int64_t product_tasks(int64_t pieces, int64_t width, int threads) {
+    return pieces * kernels::slices_of(pieces, kernels::Cut<float>(width).groups, threads);
+}
+
 }  // namespace
 
 void define_spmm(nb::module_& m) {
@@ -35,6 +40,7 @@ void define_spmm(nb::module_& m) {
     });
     m.def("cut_panels", &cut_panels<int32_t>, "indptr"_a, "indices"_a, "columns"_a, "starts"_a, "threads"_a);
     m.def("cut_panels", &cut_panels<int64_t>, "indptr"_a, "indices"_a, "columns"_a, "starts"_a, "threads"_a);
+    m.def("product_tasks", &product_tasks, "pieces"_a, "width"_a, "threads"_a);
     m.attr("hub_segment") = kernels::kHubSegment;
     m.attr("near_bytes") = kernels::kNearBytes;
 }

@@ -4,8 +4,7 @@
 #pragma once
 #include "aggregate/edge_mask.hpp"
 #include "aggregate/heads.hpp"
-#include "common/matrix.hpp"
-#include "common/partials.hpp"
+#include "common/hub_segments.hpp"
 
 namespace kernels {
 
@@ -203,30 +202,41 @@ class Attention {
     EdgeMask<T, H> mask;
 };
 
-// A row of very many edges: its segments are distributed over the threads and added in their order.
+// Rows of very many edges: their segments are distributed over the threads and added in their order.
 template <class T, class I, int H>
-void attend_hub(const GatTask<T, I>& t, int64_t row, T* out, int threads) {
-    const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1], width = t.heads * t.width;
-    const int64_t segments = (end - begin + kHubSegment - 1) / kHubSegment;
-    Attention<T, I, H> whole(t);
-    whole.find_top(row, begin, end);
-    std::vector<T> partial(segments * width), sums(segments * t.heads), total(t.heads);
+void attend_hubs(const GatTask<T, I>& t, const RowPlan& plan, T* out, int threads) {
+    const HubSegments<I> segments(t.a.indptr, plan);
+    const int64_t count = segments.count(), width = t.heads * t.width;
+    std::vector<T> top(count * t.heads), total(count * t.heads), partial(count * width);
 #pragma omp parallel num_threads(threads)
     {
         Attention<T, I, H> mine(t);
-        mine.tops() = whole.tops();
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t s = 0; s < segments; ++s) {
-            const int64_t from = begin + s * kHubSegment;
-            mine.segment(row, from, std::min(from + kHubSegment, end), partial.data() + s * width, false);
-            std::copy_n(mine.totals().begin(), t.heads, sums.begin() + s * t.heads);
+        for (int64_t s = 0; s < count; ++s) {
+            const HubSegment segment = segments[s];
+            mine.find_top(segment.row, segment.begin, segment.end);
+            std::copy_n(mine.tops().begin(), t.heads, top.begin() + s * t.heads);
+        }
+#pragma omp for schedule(static)
+        for (int64_t hub = 0; hub < plan.hub_count; ++hub)
+            segments.joined(top, t.heads, hub, [](T a, T b) { return a > b ? a : b; });
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t s = 0; s < count; ++s) {
+            const HubSegment segment = segments[s];
+            std::copy_n(top.begin() + segments.first_of(segment.hub) * t.heads, t.heads, mine.tops().begin());
+            mine.segment(segment.row, segment.begin, segment.end, partial.data() + s * width, false);
+            std::copy_n(mine.totals().begin(), t.heads, total.begin() + s * t.heads);
+        }
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t hub = 0; hub < plan.hub_count; ++hub) {
+            const int64_t row = segments.row(hub);
+            const T *sums = segments.summed(partial, width, hub), *totals = segments.summed(total, t.heads, hub);
+            for (int64_t c = 0; c < width; ++c) out[row * width + c] = sums[c] / totals[c / t.width];
+            std::copy_n(top.begin() + segments.first_of(hub) * t.heads, t.heads, mine.tops().begin());
+            std::copy_n(totals, t.heads, mine.totals().begin());
+            mine.keep({t.a.indptr + row, row, 1});
         }
     }
-    add_segments(partial, width, out);
-    add_segments(sums, t.heads, total.data());
-    for (int64_t c = 0; c < width; ++c) out[c] /= total[c / t.width];
-    std::copy(total.begin(), total.end(), whole.totals().begin());
-    whole.keep({t.a.indptr + row, row, 1});
 }
 
 template <class T, class I, int H>
@@ -243,8 +253,7 @@ void attend_rows(const GatTask<T, I>& t, const RowPlan& plan, T* out, int thread
             });
         if (streamed) stream_fence();
     }
-    for (int64_t h = 0; h < plan.hub_count; ++h)
-        attend_hub<T, I, H>(t, plan.hubs[h], out + plan.hubs[h] * t.heads * t.width, threads);
+    if (plan.hub_count > 0) attend_hubs<T, I, H>(t, plan, out, threads);
 }
 
 template <class T, class I>

@@ -183,23 +183,27 @@ class Spreading {
 };
 
 template <class T, class I, int H>
-void spread_hub(const GatTask<T, I>& t, const GatGradient<T, I>& g, const T* destinations, T* edge_grad,
-                int64_t source, int threads) {
-    const int64_t begin = t.a.indptr[source], end = t.a.indptr[source + 1], width = t.heads * t.width;
-    const int64_t segments = (end - begin + kHubSegment - 1) / kHubSegment;
-    std::vector<T> partial(segments * width), sums(segments * t.heads);
+void spread_hubs(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& sources, const T* destinations,
+                 T* edge_grad, int threads) {
+    const HubSegments<I> segments(t.a.indptr, sources);
+    const int64_t count = segments.count(), width = t.heads * t.width;
+    std::vector<T> partial(count * width), sums(count * t.heads);
 #pragma omp parallel num_threads(threads)
     {
         Spreading<T, I, H> mine(t, g, destinations, edge_grad);
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t s = 0; s < segments; ++s) {
-            const int64_t from = begin + s * kHubSegment;
-            mine.segment(source, from, std::min(from + kHubSegment, end), partial.data() + s * width,
+        for (int64_t s = 0; s < count; ++s) {
+            const HubSegment segment = segments[s];
+            mine.segment(segment.row, segment.begin, segment.end, partial.data() + s * width,
                          sums.data() + s * t.heads);
         }
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t hub = 0; hub < sources.hub_count; ++hub) {
+            const int64_t source = segments.row(hub);
+            std::copy_n(segments.summed(partial, width, hub), width, g.grad_z + source * width);
+            std::copy_n(segments.summed(sums, t.heads, hub), t.heads, g.grad_src + source * t.heads);
+        }
     }
-    add_segments(partial, width, g.grad_z + source * width);
-    add_segments(sums, t.heads, g.grad_src + source * t.heads);
 }
 
 // to [heads] = sum of values [*, heads] at `at` in a fixed order; several loads are under way at once.
@@ -227,19 +231,41 @@ inline void gathered_sum(const T* values, const I* at, int64_t count, int64_t he
     }
 }
 
-// grad_dst, the sum of each row's edges, and grad_edge: the scores' gradients brought back into the forward order.
+// The sum of edges [begin, end) of a row, into `to` [heads], and grad_edge: the scores' gradients brought back into the
+// forward order.
+template <class T, class I, int H>
+inline void gather_gradients(const GatGradient<T, I>& g, int64_t begin, int64_t end, int64_t heads, const T* edge_grad,
+                             T* to) {
+    gathered_sum<T, I, H>(edge_grad, g.inverse + begin, end - begin, heads, to);
+    for (int64_t e = begin; g.grad_edge != nullptr && e < end; ++e)
+        std::copy_n(edge_grad + int64_t(g.inverse[e]) * heads, heads, g.grad_edge + e * heads);
+}
+
+// grad_dst, the sum of each row's edges, and grad_edge.
 template <class T, class I, int H>
 void sum_edge_gradients(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& rows, const T* edge_grad,
                         int threads) {
     const int64_t heads = H == 0 ? t.heads : H;
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (int64_t chunk = 0; chunk < rows.chunks; ++chunk)
-        for (int64_t row = rows.bounds[chunk]; row < rows.bounds[chunk + 1]; ++row) {
-            const int64_t begin = g.by_row.indptr[row], end = g.by_row.indptr[row + 1];
-            gathered_sum<T, I, H>(edge_grad, g.inverse + begin, end - begin, heads, g.grad_dst + row * heads);
-            for (int64_t e = begin; g.grad_edge != nullptr && e < end; ++e)
-                std::copy_n(edge_grad + int64_t(g.inverse[e]) * heads, heads, g.grad_edge + e * heads);
+    const HubSegments<I> segments(g.by_row.indptr, rows);
+    const int64_t count = segments.count();
+    std::vector<T> partial(count * heads);
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp for schedule(dynamic, 1) nowait
+        for (int64_t chunk = 0; chunk < rows.chunks; ++chunk)
+            for (int64_t row = rows.bounds[chunk]; row < rows.bounds[chunk + 1]; ++row) {
+                const int64_t begin = g.by_row.indptr[row], end = g.by_row.indptr[row + 1];
+                if (end - begin <= kHubSegment)
+                    gather_gradients<T, I, H>(g, begin, end, heads, edge_grad, g.grad_dst + row * heads);
+            }
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t s = 0; s < count; ++s) {
+            const HubSegment segment = segments[s];
+            gather_gradients<T, I, H>(g, segment.begin, segment.end, heads, edge_grad, partial.data() + s * heads);
         }
+    }
+    for (int64_t hub = 0; hub < rows.hub_count; ++hub)
+        std::copy_n(segments.summed(partial, heads, hub), heads, g.grad_dst + segments.row(hub) * heads);
 }
 
 template <class T, class I, int H>
@@ -261,8 +287,8 @@ void spread_sources(const GatTask<T, I>& t, const GatGradient<T, I>& g, const Ro
             });
         if (streamed) stream_fence();
     }
-    for (int64_t h = 0; h < sources.hub_count; ++h)
-        spread_hub<T, I, H>(t, g, destinations.get(), edge_grad.get(), sources.hubs[h], threads);
+    if (sources.hub_count > 0)
+        spread_hubs<T, I, H>(t, g, sources, destinations.get(), edge_grad.get(), threads);
     sum_edge_gradients<T, I, H>(t, g, rows, edge_grad.get(), threads);
 }
 

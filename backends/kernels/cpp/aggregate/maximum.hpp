@@ -5,7 +5,7 @@
 
 #include "common/dispatch.hpp"
 #include "common/gather.hpp"
-#include "common/matrix.hpp"
+#include "common/hub_segments.hpp"
 
 namespace kernels {
 
@@ -30,10 +30,16 @@ struct MaxTask {
     inline const T* source(int64_t edge) const { return x + int64_t(a.indices[edge]) * width; }
 };
 
-// Vectors [first, first + V) of a row that has edges. A NaN wins, as in torch: the comparison is "not at most".
+// Whether a value beats the best so far. A NaN wins, as in torch: the comparison is "not at most".
+template <class T>
+inline bool beats(T value, T best) {
+    return !(value <= best) && best == best;
+}
+
+// Vectors [first, first + V) of edges [begin, end) of a row, one at least.
 template <class T, class I, int V>
-inline void max_group(const MaxTask<T, I>& t, int64_t row, int64_t first) {
-    const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1], limit = t.a.indptr[t.a.rows];
+inline void max_group(const MaxTask<T, I>& t, int64_t begin, int64_t end, int64_t first, T* y, I* winner) {
+    const int64_t limit = t.a.indptr[t.a.rows];
     vec<T> best[V];
     lane_index<T> place[V] = {};
     int64_t at[V];
@@ -54,47 +60,69 @@ inline void max_group(const MaxTask<T, I>& t, int64_t row, int64_t first) {
         }
     }
     for (int v = 0; v < V; ++v) {
-        store(t.y + row * t.width + at[v], best[v]);
-        for (int l = 0; l < lanes<T>; ++l) t.winner[row * t.width + at[v] + l] = I(begin + place[v][l]);
+        store(y + at[v], best[v]);
+        for (int l = 0; l < lanes<T>; ++l) winner[at[v] + l] = I(begin + place[v][l]);
     }
 }
 
 template <class T, class I>
-inline void max_narrow(const MaxTask<T, I>& t, int64_t row) {
-    const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1];
+inline void max_narrow(const MaxTask<T, I>& t, int64_t begin, int64_t end, T* y, I* winner) {
     for (int64_t c = 0; c < t.width; ++c) {
         T best = t.factor(begin) * t.source(begin)[c];
-        int64_t winner = begin;
+        int64_t place = begin;
         for (int64_t e = begin + 1; e < end; ++e) {
             const T value = t.factor(e) * t.source(e)[c];
-            if (!(value <= best) && best == best) best = value, winner = e;
+            if (beats(value, best)) best = value, place = e;
         }
-        t.y[row * t.width + c] = best;
-        t.winner[row * t.width + c] = I(winner);
+        y[c] = best;
+        winner[c] = I(place);
     }
 }
 
-// Columns are independent, so a hub's groups of columns may go to different threads.
+// The largest values of edges [begin, end) of a row, one at least, and their edges.
 template <class T, class I>
-void max_row(const MaxTask<T, I>& t, int64_t row, int threads) {
-    if (t.a.indptr[row] == t.a.indptr[row + 1]) {
-        std::fill_n(t.y + row * t.width, t.width, T(0));
-        std::fill_n(t.winner + row * t.width, t.width, I(-1));
-        return;
-    }
-    if (t.width < lanes<T>) return max_narrow(t, row);
+void max_edges(const MaxTask<T, I>& t, int64_t begin, int64_t end, T* y, I* winner) {
+    if (t.width < lanes<T>) return max_narrow(t, begin, end, y, winner);
     const int64_t vectors = (t.width + lanes<T> - 1) / lanes<T>, groups = (vectors + kMaxGroup - 1) / kMaxGroup;
-    const auto group = [&](int64_t g) {
+    for (int64_t g = 0; g < groups; ++g) {
         const int64_t first = g * vectors / groups;
         with_vectors<kMaxGroup>((g + 1) * vectors / groups - first,
-                                [&]<int V>() { max_group<T, I, V>(t, row, first); });
-    };
-    if (threads == 1) {
-        for (int64_t g = 0; g < groups; ++g) group(g);
-        return;
+                                [&]<int V>() { max_group<T, I, V>(t, begin, end, first, y, winner); });
     }
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (int64_t g = 0; g < groups; ++g) group(g);
+}
+
+template <class T, class I>
+void max_row(const MaxTask<T, I>& t, int64_t row) {
+    const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1], at = row * t.width;
+    if (begin < end) return max_edges(t, begin, end, t.y + at, t.winner + at);
+    std::fill_n(t.y + at, t.width, T(0));
+    std::fill_n(t.winner + at, t.width, I(-1));
+}
+
+template <class T, class I>
+void max_hubs(const MaxTask<T, I>& t, const RowPlan& plan, int threads) {
+    const HubSegments<I> segments(t.a.indptr, plan);
+    const int64_t count = segments.count();
+    std::vector<T> largest(count * t.width);
+    std::vector<I> winners(count * t.width);
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t s = 0; s < count; ++s) {
+            const HubSegment segment = segments[s];
+            max_edges(t, segment.begin, segment.end, largest.data() + s * t.width, winners.data() + s * t.width);
+        }
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t hub = 0; hub < plan.hub_count; ++hub) {
+            const int64_t first = segments.first_of(hub), at = segments.row(hub) * t.width;
+            std::copy_n(largest.begin() + first * t.width, t.width, t.y + at);
+            std::copy_n(winners.begin() + first * t.width, t.width, t.winner + at);
+            for (int64_t s = first + 1; s < segments.first_of(hub + 1); ++s)
+                for (int64_t c = 0; c < t.width; ++c)
+                    if (beats(largest[s * t.width + c], t.y[at + c]))
+                        t.y[at + c] = largest[s * t.width + c], t.winner[at + c] = winners[s * t.width + c];
+        }
+    }
 }
 
 template <class T, class I>
@@ -102,8 +130,8 @@ void max_rows(const MaxTask<T, I>& t, const RowPlan& plan, int threads) {
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
     for (int64_t chunk = 0; chunk < plan.chunks; ++chunk)
         for (int64_t row = plan.bounds[chunk]; row < plan.bounds[chunk + 1]; ++row)
-            if (t.a.indptr[row + 1] - t.a.indptr[row] <= kHubSegment) max_row(t, row, 1);
-    for (int64_t h = 0; h < plan.hub_count; ++h) max_row(t, plan.hubs[h], threads);
+            if (t.a.indptr[row + 1] - t.a.indptr[row] <= kHubSegment) max_row(t, row);
+    if (plan.hub_count > 0) max_hubs(t, plan, threads);
 }
 
 // grad_x [columns, width], zeros before: what each winner gets back. Threads own columns, 64 bytes of them at least.

@@ -4,7 +4,7 @@
 
 #include "common/dispatch.hpp"
 #include "common/gather.hpp"
-#include "common/matrix.hpp"
+#include "common/hub_segments.hpp"
 
 namespace kernels {
 
@@ -64,7 +64,8 @@ struct HeadSumTask {
 
 // Vectors [first, first + V) of a span of a row's columns; a span is one head, or all where vectors cross no head.
 template <class T, class I, int V>
-inline void sum_group(const HeadSumTask<T, I>& t, int64_t row, int64_t base, int64_t span, int64_t first) {
+inline void sum_group(const HeadSumTask<T, I>& t, int64_t begin, int64_t end, int64_t base, int64_t span, int64_t first,
+                      T* to) {
     const int64_t stride = t.heads * t.width, limit = t.a.indptr[t.a.rows];
     vec<T> acc[V] = {};
     int64_t at[V], head[V];
@@ -72,52 +73,67 @@ inline void sum_group(const HeadSumTask<T, I>& t, int64_t row, int64_t base, int
         at[v] = base + offset<T>(first + v, span);
         head[v] = at[v] / t.width;
     }
-    for (int64_t e = t.a.indptr[row]; e < t.a.indptr[row + 1]; ++e) {
+    for (int64_t e = begin; e < end; ++e) {
         if (base + first == 0 && e + kAhead < limit)
             prefetch_row(t.x + int64_t(t.a.indices[e + kAhead]) * stride, stride);
         const T *factor = t.factors(e), *from = t.x + int64_t(t.a.indices[e]) * stride;
         for (int v = 0; v < V; ++v) acc[v] += broadcast(factor[head[v]]) * load(from + at[v]);
     }
-    for (int v = 0; v < V; ++v) store(t.y + row * stride + at[v], acc[v]);
+    for (int v = 0; v < V; ++v) store(to + at[v], acc[v]);
 }
 
 template <class T, class I>
-inline void sum_narrow(const HeadSumTask<T, I>& t, int64_t row, int64_t head) {
+inline void sum_narrow(const HeadSumTask<T, I>& t, int64_t begin, int64_t end, int64_t head, T* to) {
     const int64_t stride = t.heads * t.width, base = head * t.width;
     T acc[lanes<T>] = {};
-    for (int64_t e = t.a.indptr[row]; e < t.a.indptr[row + 1]; ++e) {
+    for (int64_t e = begin; e < end; ++e) {
         const T *factor = t.factors(e), *from = t.x + int64_t(t.a.indices[e]) * stride + base;
         for (int64_t c = 0; c < t.width; ++c) acc[c] += factor[head] * from[c];
     }
-    std::copy_n(acc, t.width, t.y + row * stride + base);
+    std::copy_n(acc, t.width, to + base);
 }
 
-// Groups of columns are independent, so a hub's may go to different threads.
+// The sum of edges [begin, end) of a row, into `to` [heads, width].
 template <class T, class I>
-void sum_row(const HeadSumTask<T, I>& t, int64_t row, int threads) {
+void sum_edges(const HeadSumTask<T, I>& t, int64_t begin, int64_t end, T* to) {
     const int64_t spans = t.width % lanes<T> == 0 ? 1 : t.heads, span = t.heads * t.width / spans;
     const int64_t vectors = (span + lanes<T> - 1) / lanes<T>, groups = (vectors + kGroup - 1) / kGroup;
-    const auto work = [&](int64_t piece) {
-        if (span < lanes<T>) return sum_narrow(t, row, piece);
+    for (int64_t piece = 0; piece < spans * groups; ++piece) {
+        if (span < lanes<T>) {
+            sum_narrow(t, begin, end, piece, to);
+            continue;
+        }
         const int64_t base = piece / groups * span, g = piece % groups, first = g * vectors / groups;
         with_vectors<kGroup>((g + 1) * vectors / groups - first,
-                             [&]<int V>() { sum_group<T, I, V>(t, row, base, span, first); });
-    };
-    if (threads == 1) {
-        for (int64_t piece = 0; piece < spans * groups; ++piece) work(piece);
-        return;
+                             [&]<int V>() { sum_group<T, I, V>(t, begin, end, base, span, first, to); });
     }
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (int64_t piece = 0; piece < spans * groups; ++piece) work(piece);
+}
+
+template <class T, class I>
+void sum_hub_heads(const HeadSumTask<T, I>& t, const RowPlan& plan, int threads) {
+    const HubSegments<I> segments(t.a.indptr, plan);
+    const int64_t count = segments.count(), stride = t.heads * t.width;
+    std::vector<T> partial(count * stride);
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t s = 0; s < count; ++s)
+            sum_edges(t, segments[s].begin, segments[s].end, partial.data() + s * stride);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t hub = 0; hub < plan.hub_count; ++hub)
+            std::copy_n(segments.summed(partial, stride, hub), stride, t.y + segments.row(hub) * stride);
+    }
 }
 
 template <class T, class I>
 void sum_heads(const HeadSumTask<T, I>& t, const RowPlan& plan, int threads) {
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
     for (int64_t chunk = 0; chunk < plan.chunks; ++chunk)
-        for (int64_t row = plan.bounds[chunk]; row < plan.bounds[chunk + 1]; ++row)
-            if (t.a.indptr[row + 1] - t.a.indptr[row] <= kHubSegment) sum_row(t, row, 1);
-    for (int64_t hub = 0; hub < plan.hub_count; ++hub) sum_row(t, plan.hubs[hub], threads);
+        for (int64_t row = plan.bounds[chunk]; row < plan.bounds[chunk + 1]; ++row) {
+            const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1];
+            if (end - begin <= kHubSegment) sum_edges(t, begin, end, t.y + row * t.heads * t.width);
+        }
+    if (plan.hub_count > 0) sum_hub_heads(t, plan, threads);
 }
 
 }  // namespace kernels

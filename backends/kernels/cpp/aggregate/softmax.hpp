@@ -1,10 +1,10 @@
-// Softmax of edge scores over each row's edges, head by head, and its gradient; a hub's edges are split among threads.
+// Softmax of edge scores over each row's edges, head by head, and its gradient; hubs' edges are split among threads.
 #pragma once
 #include <algorithm>
 #include <vector>
 
 #include "common/exponential.hpp"
-#include "common/matrix.hpp"
+#include "common/hub_segments.hpp"
 
 namespace kernels {
 
@@ -17,107 +17,145 @@ struct SoftmaxTask {
     const T* grad;  // [nnz, heads] of the softmax; null in the forward pass
     T* out;         // [nnz, heads]
     int64_t heads;
+
+    // Call body(k, h) for the scores k of edges [begin, end) and their heads.
+    template <class Body>
+    void for_each_score(int64_t begin, int64_t end, Body body) const {
+        if (heads == 1)
+            for (int64_t k = begin; k < end; ++k) body(k, 0);
+        else
+            for (int64_t k = begin * heads; k < end * heads; k += heads)
+                for (int64_t h = 0; h < heads; ++h) body(k + h, h);
+    }
 };
 
-// Call body(k, h) for the places k of [first, first + size) and their heads; `first` belongs to head 0.
-template <class Body>
-inline void for_each_score(int64_t first, int64_t size, int64_t heads, Body body) {
-    if (heads == 1)
-        for (int64_t k = first; k < first + size; ++k) body(k, 0);
-    else
-        for (int64_t k = first; k < first + size; k += heads)
-            for (int64_t h = 0; h < heads; ++h) body(k + h, h);
+// Raise `top` [heads] to the largest scores of edges [begin, end).
+template <class T, class I>
+inline void raise_top(const SoftmaxTask<T, I>& t, int64_t begin, int64_t end, T* top) {
+    t.for_each_score(begin, end, [&](int64_t k, int64_t h) { top[h] = std::max(top[h], t.in[k]); });
 }
 
-// One row in pieces of kHubSegment edges: the values of the pieces are joined in their order.
+// Write e^(score - top) of edges [begin, end), which stay in cache, and add them to `total` [heads].
 template <class T, class I>
-struct SoftmaxRow {
-    const SoftmaxTask<T, I>& t;
-    int64_t begin, end, pieces;
-    int threads;
+inline void exponentiate_block(const SoftmaxTask<T, I>& t, int64_t begin, int64_t end, const T* top, T* total) {
+    T* const out = t.out;
+    t.for_each_score(begin, end, [&](int64_t k, int64_t h) { out[k] = t.in[k] - top[h]; });
+    const int64_t last = end * t.heads;
+    int64_t k = begin * t.heads;
+    for (; k + lanes<T> <= last; k += lanes<T>) store(out + k, exponential_or_zero<T>(load(out + k)));
+    T rest[lanes<T>] = {};
+    std::copy(out + k, out + last, rest);
+    store(rest, exponential_or_zero<T>(load(rest)));
+    std::copy_n(rest, last - k, out + k);
+    t.for_each_score(begin, end, [&](int64_t k, int64_t h) { total[h] += out[k]; });
+}
 
-    SoftmaxRow(const SoftmaxTask<T, I>& task, int64_t row, int threads_)
-        : t(task), begin(task.indptr[row]), end(task.indptr[row + 1]),
-          pieces((end - begin + kHubSegment - 1) / kHubSegment), threads(threads_) {}
+template <class T, class I>
+inline void exponentiate(const SoftmaxTask<T, I>& t, int64_t begin, int64_t end, const T* top, T* total) {
+    const int64_t step = std::max(kSoftmaxBlock / t.heads, int64_t(1));
+    for (int64_t at = begin; at < end; at += step)
+        exponentiate_block(t, at, std::min(at + step, end), top, total);
+}
 
-    template <class Work>  // work(first, size, values): `values` [heads] is the piece's own
-    void for_each_piece(std::vector<T>& values, Work work) const {
-        if (pieces == 1) return work(begin * t.heads, (end - begin) * t.heads, values.data());
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-        for (int64_t piece = 0; piece < pieces; ++piece) {
-            const int64_t from = begin + piece * kHubSegment, to = std::min(from + kHubSegment, end);
-            work(from * t.heads, (to - from) * t.heads, values.data() + piece * t.heads);
+// Divide the exponentials of edges [begin, end) by their sums [heads].
+template <class T, class I>
+inline void divide(const SoftmaxTask<T, I>& t, int64_t begin, int64_t end, const T* total, std::vector<T>& inverse) {
+    for (int64_t h = 0; h < t.heads; ++h) inverse[h] = T(1) / total[h];
+    t.for_each_score(begin, end, [&](int64_t k, int64_t h) { t.out[k] *= inverse[h]; });
+}
+
+// Add the inner products of the softmax and its gradient over edges [begin, end) to `dot` [heads].
+template <class T, class I>
+inline void add_products(const SoftmaxTask<T, I>& t, int64_t begin, int64_t end, T* dot) {
+    t.for_each_score(begin, end, [&](int64_t k, int64_t h) { dot[h] += t.in[k] * t.grad[k]; });
+}
+
+template <class T, class I>
+inline void send_back(const SoftmaxTask<T, I>& t, int64_t begin, int64_t end, const T* dot) {
+    t.for_each_score(begin, end, [&](int64_t k, int64_t h) { t.out[k] = t.in[k] * (t.grad[k] - dot[h]); });
+}
+
+// Values per head of one row, or of one thread's segment.
+template <class T>
+struct SoftmaxSums {
+    std::vector<T> top, total, inverse;
+
+    explicit SoftmaxSums(int64_t heads) : top(heads), total(heads), inverse(heads) {}
+    void start() {
+        std::fill(top.begin(), top.end(), T(-INFINITY));
+        std::fill(total.begin(), total.end(), T(0));
+    }
+};
+
+template <class T, class I>
+void softmax_row(const SoftmaxTask<T, I>& t, int64_t begin, int64_t end, SoftmaxSums<T>& sums) {
+    sums.start();
+    if (t.grad != nullptr) {
+        add_products(t, begin, end, sums.total.data());
+        return send_back(t, begin, end, sums.total.data());
+    }
+    raise_top(t, begin, end, sums.top.data());
+    exponentiate(t, begin, end, sums.top.data(), sums.total.data());
+    divide(t, begin, end, sums.total.data(), sums.inverse);
+}
+
+// Segments of hubs are joined in their order. Each thread has sums of its own: those of two segments share cache lines.
+template <class T, class I>
+void softmax_hubs(const SoftmaxTask<T, I>& t, const RowPlan& plan, int threads) {
+    const HubSegments<I> segments(t.indptr, plan);
+    const int64_t count = segments.count();
+    std::vector<T> top(count * t.heads), total(count * t.heads);
+    const auto of_hub = [&](const std::vector<T>& values, const HubSegment& segment) {
+        return values.data() + segments.first_of(segment.hub) * t.heads;
+    };
+#pragma omp parallel num_threads(threads)
+    {
+        SoftmaxSums<T> mine(t.heads);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t s = 0; s < count; ++s) {
+            mine.start();
+            if (t.grad == nullptr) raise_top(t, segments[s].begin, segments[s].end, mine.top.data());
+            std::copy_n(mine.top.begin(), t.heads, top.begin() + s * t.heads);
+        }
+#pragma omp for schedule(static)
+        for (int64_t hub = 0; hub < plan.hub_count; ++hub)
+            segments.joined(top, t.heads, hub, [](T a, T b) { return std::max(a, b); });
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t s = 0; s < count; ++s) {
+            const HubSegment segment = segments[s];
+            mine.start();
+            if (t.grad == nullptr)
+                exponentiate(t, segment.begin, segment.end, of_hub(top, segment), mine.total.data());
+            else
+                add_products(t, segment.begin, segment.end, mine.total.data());
+            std::copy_n(mine.total.begin(), t.heads, total.begin() + s * t.heads);
+        }
+#pragma omp for schedule(static)
+        for (int64_t hub = 0; hub < plan.hub_count; ++hub) segments.summed(total, t.heads, hub);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t s = 0; s < count; ++s) {
+            const HubSegment segment = segments[s];
+            if (t.grad == nullptr)
+                divide(t, segment.begin, segment.end, of_hub(total, segment), mine.inverse);
+            else
+                send_back(t, segment.begin, segment.end, of_hub(total, segment));
         }
     }
-
-    template <class Join>
-    void join(std::vector<T>& values, Join join) const {
-        for (int64_t piece = 1; piece < pieces; ++piece)
-            for (int64_t h = 0; h < t.heads; ++h) values[h] = join(values[h], values[piece * t.heads + h]);
-    }
-};
-
-template <class T>
-inline void exponentials_of(const T* in, T* out, int64_t first, int64_t size, int64_t heads, const T* top, T* total) {
-    for_each_score(first, size, heads, [&](int64_t k, int64_t h) { out[k] = in[k] - top[h]; });
-    int64_t k = first;
-    for (; k + lanes<T> <= first + size; k += lanes<T>) store(out + k, exponential_or_zero<T>(load(out + k)));
-    T rest[lanes<T>] = {};
-    std::copy(out + k, out + first + size, rest);
-    store(rest, exponential_or_zero<T>(load(rest)));
-    std::copy_n(rest, first + size - k, out + k);
-    for_each_score(first, size, heads, [&](int64_t k, int64_t h) { total[h] += out[k]; });
-}
-
-template <class T, class I>
-void softmax_row(const SoftmaxTask<T, I>& t, int64_t row, std::vector<T>& top, std::vector<T>& total, int threads) {
-    const SoftmaxRow<T, I> whole(t, row, threads);
-    top.assign(whole.pieces * t.heads, T(-INFINITY));
-    total.assign(whole.pieces * t.heads, T(0));
-    whole.for_each_piece(top, [&](int64_t first, int64_t size, T* own) {
-        for_each_score(first, size, t.heads, [&](int64_t k, int64_t h) { own[h] = std::max(own[h], t.in[k]); });
-    });
-    whole.join(top, [](T a, T b) { return std::max(a, b); });
-    whole.for_each_piece(total, [&](int64_t first, int64_t size, T* own) {
-        const int64_t step = std::max(kSoftmaxBlock / t.heads, int64_t(1)) * t.heads;
-        for (int64_t at = first; at < first + size; at += step)
-            exponentials_of(t.in, t.out, at, std::min(step, first + size - at), t.heads, top.data(), own);
-    });
-    whole.join(total, [](T a, T b) { return a + b; });
-    for (T& value : total) value = T(1) / value;
-    whole.for_each_piece(total, [&](int64_t first, int64_t size, T*) {
-        for_each_score(first, size, t.heads, [&](int64_t k, int64_t h) { t.out[k] *= total[h]; });
-    });
-}
-
-template <class T, class I>
-void softmax_row_backward(const SoftmaxTask<T, I>& t, int64_t row, std::vector<T>& dot, int threads) {
-    const SoftmaxRow<T, I> whole(t, row, threads);
-    dot.assign(whole.pieces * t.heads, T(0));
-    whole.for_each_piece(dot, [&](int64_t first, int64_t size, T* own) {
-        for_each_score(first, size, t.heads, [&](int64_t k, int64_t h) { own[h] += t.in[k] * t.grad[k]; });
-    });
-    whole.join(dot, [](T a, T b) { return a + b; });
-    whole.for_each_piece(dot, [&](int64_t first, int64_t size, T*) {
-        for_each_score(first, size, t.heads, [&](int64_t k, int64_t h) { t.out[k] = t.in[k] * (t.grad[k] - dot[h]); });
-    });
 }
 
 template <class T, class I>
 void edge_softmax(const SoftmaxTask<T, I>& t, const RowPlan& plan, int threads) {
-    const auto work = [&t](int64_t row, std::vector<T>& one, std::vector<T>& other, int workers) {
-        if (t.indptr[row] == t.indptr[row + 1]) return;
-        if (t.grad == nullptr) return softmax_row(t, row, one, other, workers);
-        softmax_row_backward(t, row, one, workers);
-    };
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (int64_t chunk = 0; chunk < plan.chunks; ++chunk) {
-        std::vector<T> one, other;
-        for (int64_t row = plan.bounds[chunk]; row < plan.bounds[chunk + 1]; ++row)
-            if (t.indptr[row + 1] - t.indptr[row] <= kHubSegment) work(row, one, other, 1);
+#pragma omp parallel num_threads(threads)
+    {
+        SoftmaxSums<T> mine(t.heads);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t chunk = 0; chunk < plan.chunks; ++chunk)
+            for (int64_t row = plan.bounds[chunk]; row < plan.bounds[chunk + 1]; ++row) {
+                const int64_t begin = t.indptr[row], end = t.indptr[row + 1];
+                if (begin < end && end - begin <= kHubSegment) softmax_row(t, begin, end, mine);
+            }
     }
-    std::vector<T> one, other;
-    for (int64_t hub = 0; hub < plan.hub_count; ++hub) work(plan.hubs[hub], one, other, threads);
+    if (plan.hub_count > 0) softmax_hubs(t, plan, threads);
 }
 
 }  // namespace kernels

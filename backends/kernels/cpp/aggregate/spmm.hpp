@@ -5,8 +5,7 @@
 
 #include "common/dispatch.hpp"
 #include "common/gather.hpp"
-#include "common/matrix.hpp"
-#include "common/partials.hpp"
+#include "common/hub_segments.hpp"
 
 namespace kernels {
 
@@ -137,36 +136,52 @@ struct SegmentSum {
 };
 
 template <class T, class I, bool Weighted>
-void sum_hub(const SpmmTask<T, I>& t, int64_t row, int threads) {
-    const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1];
-    const int64_t segments = (end - begin + kHubSegment - 1) / kHubSegment;
+void sum_hubs(const SpmmTask<T, I>& t, const RowPlan& plan, int threads) {
+    const HubSegments<I> segments(t.a.indptr, plan);
+    const int64_t count = segments.count();
     const Cut<T> cut(t.width);
-    std::vector<T> partial(segments * t.width);
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (int64_t s = 0; s < segments; ++s) {
-        const int64_t from = begin + s * kHubSegment, to = std::min(from + kHubSegment, end);
-        for (int64_t g = 0; g < cut.groups; ++g) {
-            const Columns columns = cut.group(g);
-            choose<T>(columns.width, SegmentSum<T, I, Weighted>{})(t, columns, from, to, partial.data() + s * t.width);
+    std::vector<T> partial(count * t.width);
+#pragma omp parallel num_threads(threads)
+    {
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t s = 0; s < count; ++s) {
+            const HubSegment segment = segments[s];
+            T* const to = partial.data() + s * t.width;
+            for (int64_t g = 0; g < cut.groups; ++g) {
+                const Columns columns = cut.group(g);
+                choose<T>(columns.width, SegmentSum<T, I, Weighted>{})(t, columns, segment.begin, segment.end, to);
+            }
+        }
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t hub = 0; hub < plan.hub_count; ++hub) {
+            const T* sums = segments.summed(partial, t.width, hub);
+            const int64_t row = segments.row(hub);
+            const T scale = t.row_scale == nullptr ? T(1) : t.row_scale[row];
+            for (int64_t c = 0, at = row * t.width; c < t.width; ++c, ++at)
+                t.y[at] = sums[c] * scale + (t.addend == nullptr ? T(0) : t.addend[at]);
         }
     }
-    std::vector<T> sums(t.width);
-    add_segments(partial, t.width, sums.data());
-    const T scale = t.row_scale == nullptr ? T(1) : t.row_scale[row];
-    for (int64_t c = 0, at = row * t.width; c < t.width; ++c, ++at)
-        t.y[at] = sums[c] * scale + (t.addend == nullptr ? T(0) : t.addend[at]);
+}
+
+constexpr int64_t kTasksPerThread = 4;
+
+// Into how many slices of its groups of columns each piece of rows is cut: few pieces leave threads without work.
+inline int64_t slices_of(int64_t pieces, int64_t groups, int threads) {
+    return std::min(groups, (kTasksPerThread * threads + pieces - 1) / pieces);
 }
 
 template <class T, class I, bool Weighted, bool Paneled>
 void spmm_panels(const SpmmTask<T, I>& t, const RowPlan& plan, int threads) {
     const Cut<T> cut(t.width);
     const bool streamed = streams(t.y, t.a.rows, 1, t.width);
+    const int64_t slices = slices_of(plan.chunks, cut.groups, threads), tasks = plan.chunks * slices;
 #pragma omp parallel num_threads(threads)
     {
         for (int64_t panel = 0; panel < t.panels; ++panel) {
 #pragma omp for schedule(dynamic, 1) nowait
-            for (int64_t chunk = 0; chunk < plan.chunks; ++chunk) {
-                for (int64_t g = 0; g < cut.groups; ++g) {
+            for (int64_t task = 0; task < tasks; ++task) {
+                const int64_t chunk = task / slices, slice = task % slices;
+                for (int64_t g = slice * cut.groups / slices; g < (slice + 1) * cut.groups / slices; ++g) {
                     const Columns columns = cut.group(g);
                     choose<T>(columns.width, RowSums<T, I, Weighted, Paneled>{})(t, columns, plan.bounds[chunk],
                                                                         plan.bounds[chunk + 1], panel,
@@ -180,7 +195,7 @@ void spmm_panels(const SpmmTask<T, I>& t, const RowPlan& plan, int threads) {
             }
         }
     }
-    for (int64_t h = 0; h < plan.hub_count; ++h) sum_hub<T, I, Weighted>(t, plan.hubs[h], threads);
+    if (plan.hub_count > 0) sum_hubs<T, I, Weighted>(t, plan, threads);
 }
 
 template <class T, class I, bool Weighted>

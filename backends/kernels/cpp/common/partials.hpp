@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 namespace kernels {
 
@@ -11,31 +10,23 @@ constexpr int64_t kRowBlock = 48;      // rows whose gradients are in the neares
 constexpr int64_t kPartials = 64;      // partial sums at most
 constexpr int64_t kPartialRows = 480;  // rows per partial sum at least
 
-// Rows [chunk * size, (chunk + 1) * size) make one partial sum.
-inline int64_t partial_rows(int64_t rows) {
-    const int64_t even = (rows + kPartials - 1) / kPartials;
+// Rows [chunk * size, (chunk + 1) * size) make one partial sum, of `most` or fewer.
+inline int64_t partial_rows(int64_t rows, int64_t most = kPartials) {
+    const int64_t even = (rows + most - 1) / most;
     const int64_t size = even < kPartialRows ? kPartialRows : even;
     return (size + kRowBlock - 1) / kRowBlock * kRowBlock;
 }
 
-inline int64_t partials_of(int64_t rows) { return (rows + partial_rows(rows) - 1) / partial_rows(rows); }
-
-// Add up partial sums in their order: `rows` rows of `columns` out of each `pitch`.
-template <class T>
-inline void add_partials(const T* partial, int64_t count, int64_t rows, int64_t columns, int64_t pitch, T* to) {
-    for (int64_t r = 0; r < rows; ++r) {
-        T* row = to + r * columns;
-        std::memcpy(row, partial + r * pitch, columns * sizeof(T));
-        for (int64_t i = 1; i < count; ++i)
-            for (int64_t c = 0; c < columns; ++c) row[c] += partial[(i * rows + r) * pitch + c];
-    }
+inline int64_t partials_of(int64_t rows, int64_t most = kPartials) {
+    return (rows + partial_rows(rows, most) - 1) / partial_rows(rows, most);
 }
 
-// Add the partial sums of a hub [segments, width] in the order of the segments.
+// to [columns] = the sum of `count` partial sums, each `stride` after the one before, in their order.
 template <class T>
-void add_segments(const std::vector<T>& partial, int64_t width, T* out) {
-    std::copy(partial.begin(), partial.begin() + width, out);
-    for (size_t at = width; at < partial.size(); ++at) out[at % width] += partial[at];
+inline void add_partials(const T* partial, int64_t count, int64_t stride, int64_t columns, T* to) {
+    std::memcpy(to, partial, columns * sizeof(T));
+    for (int64_t i = 1; i < count; ++i)
+        for (int64_t c = 0; c < columns; ++c) to[c] += partial[i * stride + c];
 }
 
 }  // namespace kernels

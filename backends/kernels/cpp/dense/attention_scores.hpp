@@ -13,7 +13,7 @@ struct Scores {
     T* score[2];             // [rows, heads]
     const T* grad_score[2];  // [rows, heads]
     T* grad_att[2];          // [heads, width]
-    T* partial;              // scratch of partials_of(rows) * 2 * heads * width
+    T* partial;              // scratch of 2 * heads * width for each partial sum
 };
 
 template <class T>

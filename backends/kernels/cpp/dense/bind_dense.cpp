@@ -56,9 +56,10 @@ template <class T>
 struct Side {
     Scratch<T> packed, partial;
 
-    Side(kernels::DenseInput<T>& in, const In<T>& x, const In<T>& w, const MaybeOut<T>& grad_x, const Out<T>& grad_w)
+    Side(kernels::DenseInput<T>& in, int64_t chunks, const In<T>& x, const In<T>& w, const MaybeOut<T>& grad_x,
+         const Out<T>& grad_w)
         : packed(w.shape(1) * kernels::padded<T>(w.shape(0))),
-          partial(kernels::partials_of(x.shape(0)) * w.shape(0) * kernels::padded<T>(w.shape(1))) {
+          partial(chunks * w.shape(0) * kernels::padded<T>(w.shape(1))) {
         in = {x.data(), w.data(), int64_t(w.shape(0)), grad_x ? grad_x->data() : nullptr, grad_w.data(),
               packed.data(), partial.data()};
     }
@@ -71,13 +72,15 @@ void dense_backward(In<T> grad_y, Maybe<T> y, In<T> x, In<T> w, MaybeOut<T> grad
                     MaybeOut<T> grad_att_dst, bool relu, double grad_scale, int threads) {
     kernels::DenseTask<T> task{};
     task.rows = x.shape(0), task.columns = w.shape(1), task.inputs = other_x ? 2 : 1;
-    const int64_t pitch = kernels::padded<T>(task.columns);
-    const Side<T> side(task.input[0], x, w, grad_x, grad_w);
+    const int64_t pitch = kernels::padded<T>(task.columns), depth = w.shape(0) + (other_x ? other_w->shape(0) : 0);
+    const int64_t most = kernels::most_partials<T>(depth, task.columns);
+    task.chunk = kernels::partial_rows(task.rows, most), task.chunks = kernels::partials_of(task.rows, most);
+    const Side<T> side(task.input[0], task.chunks, x, w, grad_x, grad_w);
     std::optional<Side<T>> other;
-    if (other_x) other.emplace(task.input[1], *other_x, *other_w, other_grad_x, *other_grad_w);
-    const Scratch<T> bias(kernels::partials_of(task.rows) * pitch), block(threads * kernels::kRowBlock * pitch);
+    if (other_x) other.emplace(task.input[1], task.chunks, *other_x, *other_w, other_grad_x, *other_grad_w);
     if (att_src) task.scores = scores_of(*att_src, *att_dst);
-    const Scratch<T> score_sums(kernels::partials_of(task.rows) * 2 * task.scores.heads * task.scores.width);
+    const Scratch<T> bias(task.chunks * pitch), block(threads * kernels::scratch_size(task));
+    const Scratch<T> score_sums(task.chunks * 2 * task.scores.heads * task.scores.width);
     task.scores.partial = score_sums.data();
     if (att_src) task.scores.grad_score[0] = grad_src->data(), task.scores.grad_score[1] = grad_dst->data();
     if (att_src) task.scores.grad_att[0] = grad_att_src->data(), task.scores.grad_att[1] = grad_att_dst->data();
@@ -99,9 +102,23 @@ void define(nb::module_& m) {
           "grad_att_dst"_a.none(), "relu"_a, "grad_scale"_a, "threads"_a);
 }
 
+// How many sums the gradient of weights [depth, columns] of float32 is the sum of.
+int64_t dense_partials(int64_t rows, int64_t depth, int64_t columns) {
+    return kernels::partials_of(rows, kernels::most_partials<float>(depth, columns));
+}
+
+// Into how many tasks the forward and the backward pass of float32 are cut.
+nb::tuple dense_tasks(int64_t rows, int64_t depth, int64_t columns, int threads) {
+    const int64_t blocks = (rows + kernels::kRowBlock - 1) / kernels::kRowBlock;
+    const int64_t share = kernels::blocks_of_a_task(blocks, threads), chunks = dense_partials(rows, depth, columns);
+    return nb::make_tuple((blocks + share - 1) / share, chunks * kernels::depth_slices(chunks, depth, threads));
+}
+
 }  // namespace
 
 void define_dense(nb::module_& m) {
     define<float>(m);
     define<double>(m);
+    m.def("dense_partials", &dense_partials, "rows"_a, "depth"_a, "columns"_a);
+    m.def("dense_tasks", &dense_tasks, "rows"_a, "depth"_a, "columns"_a, "threads"_a);
 }

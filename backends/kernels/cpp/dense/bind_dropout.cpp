@@ -11,19 +11,18 @@ void dropout(In<T> x, const Mask& mask, Out<T> y, int threads) {
 }
 
 template <class T, class I>
-void dropout_values(In<I> indptr, In<I> indices, In<int64_t> bounds, In<T> values, const Mask& mask, Out<T> out,
-                    int threads) {
+void dropout_values(In<I> indptr, In<I> indices, In<T> values, const Mask& mask, Out<T> out, int threads) {
     const auto task = dropout_of<T>(mask);
     nb::gil_scoped_release released;
-    kernels::drop_stored(task, view(indptr, indices), plan_of(bounds), values.data(), out.data(), threads);
+    kernels::drop_stored(task, view(indptr, indices), values.data(), out.data(), threads);
 }
 
 template <class T, class I>
-void dropout_columns(In<I> indptr, In<I> indices, In<int64_t> bounds, In<T> values, int64_t nodes, const Mask& mask,
-                     Out<T> out, int threads) {
+void dropout_columns(In<I> indptr, In<I> indices, In<T> values, int64_t nodes, const Mask& mask, Out<T> out,
+                     int threads) {
     const auto task = dropout_of<T>(mask);
     nb::gil_scoped_release released;
-    kernels::drop_columns(task, view(indptr, indices), plan_of(bounds), nodes, values.data(), out.data(), threads);
+    kernels::drop_columns(task, view(indptr, indices), nodes, values.data(), out.data(), threads);
 }
 
 struct Define {
@@ -31,10 +30,10 @@ struct Define {
 
     template <class T, class I>
     void operator()() {
-        m.def("dropout_values", &dropout_values<T, I>, "indptr"_a, "indices"_a, "bounds"_a, "values"_a, "mask"_a,
+        m.def("dropout_values", &dropout_values<T, I>, "indptr"_a, "indices"_a, "values"_a, "mask"_a, "out"_a,
+              "threads"_a);
+        m.def("dropout_columns", &dropout_columns<T, I>, "indptr"_a, "indices"_a, "values"_a, "nodes"_a, "mask"_a,
               "out"_a, "threads"_a);
-        m.def("dropout_columns", &dropout_columns<T, I>, "indptr"_a, "indices"_a, "bounds"_a, "values"_a, "nodes"_a,
-              "mask"_a, "out"_a, "threads"_a);
     }
 };
 

@@ -5,6 +5,8 @@
 #pragma once
 #include <omp.h>
 
+#include <algorithm>
+
 #include "common/mask.hpp"
 #include "dense/attention_scores.hpp"
 
@@ -13,6 +15,10 @@ namespace kernels {
 template <class T>
 constexpr int64_t panel_width = 2 * lanes<T>;  // columns of a tile: two vectors
 constexpr int tile_rows = kVectorBytes == 64 ? 12 : 6;  // as many as 32 or 16 registers hold
+constexpr int64_t kPartialBytes = 64ll << 20;  // of the weights' partial sums, unless the fewest take more
+constexpr int64_t kFewestPartials = 4;
+constexpr int64_t kSmallSum = 1 << 15;  // entries of partial sums that are not worth a second thread
+constexpr int64_t kSliceDepth = 48;     // of an input in a task of the backward pass, at least
 
 template <class T>
 constexpr int64_t panels(int64_t columns) {
@@ -28,12 +34,13 @@ struct DenseInput {
     T* grad_x;       // [rows, depth], or null to skip it
     T* grad_w;       // [depth, columns]
     T* packed;       // scratch of packed_size
-    T* partial;      // scratch of partials_of(rows) * partial_size
+    T* partial;      // scratch of depth * padded columns for each partial sum
 };
 
 template <class T>
 struct DenseTask {
     int64_t rows, columns;
+    int64_t chunk, chunks;  // rows of a partial sum of the backward pass, and how many sums there are
     int inputs;  // 1 or 2
     DenseInput<T> input[2];
     const T* bias;   // [columns] or null
@@ -44,13 +51,19 @@ struct DenseTask {
     const T* grad_y; // [rows, columns]
     T* grad_bias;    // [columns] or null
     Scores<T> scores;
-    T* bias_partial; // scratch of partials_of(rows) * padded columns
+    T* bias_partial; // scratch of padded columns for each partial sum
 };
 
 // Columns filled up to whole panels.
 template <class T>
 int64_t padded(int64_t columns) {
     return panels<T>(columns) * panel_width<T>;
+}
+
+// Partial sums of weights [depth, columns] at most, by their size alone, so that threads change no result.
+template <class T>
+int64_t most_partials(int64_t depth, int64_t columns) {
+    return std::clamp(kPartialBytes / (depth * padded<T>(columns) * int64_t(sizeof(T))), kFewestPartials, kPartials);
 }
 
 // Lay out w [depth, columns] (or its transpose) as panels [panel][depth][panel_width], zeros beyond the last column.
@@ -125,12 +138,18 @@ inline void each_tile(int64_t begin, int64_t end, Tile tile) {
         if (begin < end) each_tile<(R > 6 ? 6 : R > 4 ? 4 : R > 2 ? 2 : 1)>(begin, end, tile);
 }
 
+// Blocks of rows that a thread takes at a time: few of few blocks, so that all threads have some.
+inline int64_t blocks_of_a_task(int64_t blocks, int threads) {
+    return std::clamp<int64_t>(blocks / (4 * threads), 1, 8);
+}
+
 template <class T>
 void dense_forward(const DenseTask<T>& t, int threads) {
     for (int i = 0; i < t.inputs; ++i)
         pack<T, false>(t.input[i].w, t.input[i].depth, t.columns, t.input[i].packed);
     const int64_t blocks = (t.rows + kRowBlock - 1) / kRowBlock;
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 8)
+    const int64_t share = blocks_of_a_task(blocks, threads);
+#pragma omp parallel for num_threads(threads) schedule(dynamic, share)
     for (int64_t block = 0; block < blocks; ++block) {
         const int64_t begin = block * kRowBlock, end = begin + kRowBlock < t.rows ? begin + kRowBlock : t.rows;
         for (int64_t panel = 0; panel < panels<T>(t.columns); ++panel)
@@ -194,57 +213,94 @@ inline void input_tile(const DenseInput<T>& in, int64_t row, const T* gradient, 
         store_row<T, 2>(in.grad_x + (row + r) * in.depth + panel * P, acc[r], in.depth - panel * P);
 }
 
-// Both gradients of one input from the gradient [rows, pitch] of rows [begin, end).
+// A share of an input's depth: of the columns of its gradient, and of the rows of its weight's.
+struct Slice {
+    int64_t number, count;
+
+    int64_t begin(int64_t total) const { return number * total / count; }
+    int64_t end(int64_t total) const { return (number + 1) * total / count; }
+    // Whole tiles of the weight's rows, so that slices change no sum.
+    static int64_t tiles(int64_t depth) { return (depth + tile_rows - 1) / tile_rows; }
+    int64_t first_row(int64_t depth) const { return begin(tiles(depth)) * tile_rows; }
+    int64_t last_row(int64_t depth) const { return std::min(end(tiles(depth)) * tile_rows, depth); }
+};
+
+// Into how many slices of the inputs' depth each chunk of rows is cut: few chunks leave threads without work.
+inline int64_t depth_slices(int64_t chunks, int64_t depth, int threads) {
+    const int64_t wanted = (2 * threads + chunks - 1) / chunks;
+    return std::min(wanted, std::max<int64_t>(depth / kSliceDepth, 1));
+}
+
+// Both gradients of a slice of one input from the gradient [rows, pitch] of rows [begin, end).
 template <class T>
-inline void backward_input(const DenseTask<T>& t, const DenseInput<T>& in, int64_t begin, int64_t end, const T* gradient,
-                           int64_t pitch, T* partial) {
-    for (int64_t panel = 0; in.grad_x != nullptr && panel < panels<T>(in.depth); ++panel)
+inline void backward_input(const DenseTask<T>& t, const DenseInput<T>& in, const Slice& slice, int64_t begin,
+                           int64_t end, const T* gradient, int64_t pitch, T* partial) {
+    const int64_t all = in.grad_x == nullptr ? 0 : panels<T>(in.depth);
+    for (int64_t panel = slice.begin(all); panel < slice.end(all); ++panel)
         each_tile<tile_rows>(begin, end, [&]<int R>(int64_t row) {
             input_tile<T, R>(in, row, gradient + (row - begin) * pitch, pitch, t.columns, panel);
         });
     for (int64_t first = 0; first < pitch; first += panel_width<T>)
-        each_tile<tile_rows>(0, in.depth, [&]<int R>(int64_t k) {
+        each_tile<tile_rows>(slice.first_row(in.depth), slice.last_row(in.depth), [&]<int R>(int64_t k) {
             outer_tile<T, R>(in.x + begin * in.depth + k, in.depth, gradient + first, pitch, end - begin,
                                 partial + k * pitch + first);
         });
 }
 
+// Memory of a thread: the gradient of a block of rows, and sums that are thrown away.
 template <class T>
-void backward_chunk(const DenseTask<T>& t, int64_t chunk, int64_t pitch, T* gradient) {
-    const int64_t size = partial_rows(t.rows), last = (chunk + 1) * size < t.rows ? (chunk + 1) * size : t.rows;
-    T* bias_sum = t.bias_partial + chunk * pitch;
+int64_t scratch_size(const DenseTask<T>& t) {
+    return (kRowBlock + 1) * padded<T>(t.columns) + padded<T>(2 * t.scores.heads * t.scores.width);
+}
+
+// A slice of the gradients of a chunk of rows. Each slice computes the gradient before the activation again; the first
+// keeps what it adds to the bias's and the attention vectors'.
+template <class T>
+void backward_slice(const DenseTask<T>& t, int64_t chunk, const Slice& slice, T* scratch) {
+    const int64_t pitch = padded<T>(t.columns), scores = 2 * t.scores.heads * t.scores.width;
+    const int64_t first = chunk * t.chunk, last = std::min(first + t.chunk, t.rows);
+    T *gradient = scratch, *spare = scratch + kRowBlock * pitch;
+    T* bias_sum = slice.number == 0 ? t.bias_partial + chunk * pitch : spare;
+    T* score_sum = slice.number == 0 ? t.scores.partial + chunk * scores : spare + pitch;
     std::memset(bias_sum, 0, pitch * sizeof(T));
-    T* score_sum = t.scores.partial + chunk * 2 * t.scores.heads * t.scores.width;
-    std::memset(score_sum, 0, 2 * t.scores.heads * t.scores.width * sizeof(T));
+    std::memset(score_sum, 0, scores * sizeof(T));
+    const auto partial = [&](int i) { return t.input[i].partial + chunk * t.input[i].depth * pitch; };
     for (int i = 0; i < t.inputs; ++i) {
-        const int64_t size = t.input[i].depth * pitch;
-        std::memset(t.input[i].partial + chunk * size, 0, size * sizeof(T));
+        const int64_t depth = t.input[i].depth, row = slice.first_row(depth);
+        std::memset(partial(i) + row * pitch, 0, (slice.last_row(depth) - row) * pitch * sizeof(T));
     }
-    for (int64_t begin = chunk * size; begin < last; begin += kRowBlock) {
-        const int64_t end = begin + kRowBlock < last ? begin + kRowBlock : last;
+    for (int64_t begin = first; begin < last; begin += kRowBlock) {
+        const int64_t end = std::min(begin + kRowBlock, last);
         gradient_block(t, begin, end, pitch, gradient, bias_sum, score_sum);
         for (int i = 0; i < t.inputs; ++i)
-            backward_input<T>(t, t.input[i], begin, end, gradient, pitch,
-                                 t.input[i].partial + chunk * t.input[i].depth * pitch);
+            backward_input<T>(t, t.input[i], slice, begin, end, gradient, pitch, partial(i));
     }
 }
 
-// `scratch` holds kRowBlock * padded(columns) for each thread.
+template <class T>
+void add_weight_partials(const DenseTask<T>& t, const DenseInput<T>& in, int64_t pitch, int threads) {
+#pragma omp parallel for num_threads(threads) schedule(static) if (t.chunks * in.depth * t.columns > kSmallSum)
+    for (int64_t k = 0; k < in.depth; ++k)
+        add_partials(in.partial + k * pitch, t.chunks, in.depth * pitch, t.columns, in.grad_w + k * t.columns);
+}
+
+// `scratch` holds scratch_size for each thread.
 template <class T>
 void dense_backward(const DenseTask<T>& t, T* scratch, int threads) {
-    const int64_t chunks = partials_of(t.rows), pitch = padded<T>(t.columns);
+    const int64_t chunks = t.chunks, pitch = padded<T>(t.columns);
     for (int i = 0; i < t.inputs; ++i)
         if (t.input[i].grad_x != nullptr)
             pack<T, true>(t.input[i].w, t.columns, t.input[i].depth, t.input[i].packed);
+    const int64_t slices = depth_slices(chunks, std::max(t.input[0].depth, t.input[1].depth), threads);
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (int64_t chunk = 0; chunk < chunks; ++chunk)
-        backward_chunk<T>(t, chunk, pitch, scratch + omp_get_thread_num() * kRowBlock * pitch);
-    for (int i = 0; i < t.inputs; ++i)
-        add_partials(t.input[i].partial, chunks, t.input[i].depth, t.columns, pitch, t.input[i].grad_w);
-    if (t.grad_bias != nullptr) add_partials(t.bias_partial, chunks, 1, t.columns, pitch, t.grad_bias);
+    for (int64_t task = 0; task < chunks * slices; ++task)
+        backward_slice<T>(t, task / slices, Slice{task % slices, slices},
+                          scratch + omp_get_thread_num() * scratch_size(t));
+    for (int i = 0; i < t.inputs; ++i) add_weight_partials(t, t.input[i], pitch, threads);
+    if (t.grad_bias != nullptr) add_partials(t.bias_partial, chunks, pitch, t.columns, t.grad_bias);
     const int64_t size = t.scores.heads * t.scores.width;
     for (int side = 0; side < 2 && size > 0; ++side)
-        add_partials(t.scores.partial + side * size, chunks, 1, size, 2 * size, t.scores.grad_att[side]);
+        add_partials(t.scores.partial + side * size, chunks, 2 * size, size, t.scores.grad_att[side]);
 }
 
 }  // namespace kernels

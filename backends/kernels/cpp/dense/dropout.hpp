@@ -39,6 +39,8 @@ void drop(const Dropout<T>& dropout, const T* x, T* y, int64_t rows, int64_t wid
     }
 }
 
+constexpr int64_t kEntryPiece = 2048, kEntryPieces = 1024;  // entries of a piece at least, pieces about at most
+
 // Entries whose words are computed together: so many that what was written last has left the store buffer when whole
 // vectors of it are read.
 struct EntryBlock {
@@ -64,14 +66,14 @@ inline void drop_entries(const Dropout<T>& dropout, const EntryBlock& block, con
     }
 }
 
-// The stored values of rows [row, end) in blocks that may span rows, since most rows are shorter than a block.
+// The stored values [begin, last) in blocks that may span rows, since most rows are shorter than a block.
 // `of_row(block, row, i, end)` sets what the entries i to end of a row share, `of_entry(block, i, index)` the rest.
 template <class T, class I, class OfRow, class OfEntry>
-inline void drop_rows(const Dropout<T>& dropout, const CsrView<I>& a, int64_t row, int64_t end, const T* x, T* y,
-                      const OfRow& of_row, const OfEntry& of_entry) {
+inline void drop_stored_values(const Dropout<T>& dropout, const CsrView<I>& a, int64_t begin, int64_t last, const T* x,
+                               T* y, const OfRow& of_row, const OfEntry& of_entry) {
     EntryBlock block;
-    const int64_t last = a.indptr[end];
-    for (int64_t begin = a.indptr[row]; begin < last;) {
+    int64_t row = std::upper_bound(a.indptr, a.indptr + a.rows + 1, I(begin)) - a.indptr - 1;
+    while (begin < last) {
         const int64_t size = std::min(EntryBlock::kSize, last - begin);
         for (int64_t i = 0; i < size;) {
             while (int64_t(a.indptr[row + 1]) <= begin + i) ++row;
@@ -85,22 +87,30 @@ inline void drop_rows(const Dropout<T>& dropout, const CsrView<I>& a, int64_t ro
     }
 }
 
+// Call work(begin, end) for pieces of a matrix's entries, which are independent: a long row is no special case.
+template <class I, class Work>
+inline void each_piece_of_entries(const CsrView<I>& a, const Work& work) {
+    const int64_t entries = a.edges(), size = std::max(kEntryPiece, entries / kEntryPieces);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t begin = 0; begin < entries; begin += size) work(begin, std::min(begin + size, entries));
+}
+
 // The stored values of a sparse matrix whose rows are the mask's.
 template <class T, class I>
-void drop_stored(const Dropout<T>& dropout, const CsrView<I>& a, const RowPlan& plan, const T* x, T* y, int threads) {
+void drop_stored(const Dropout<T>& dropout, const CsrView<I>& a, const T* x, T* y, int threads) {
     const auto keys = [&](EntryBlock& block, int64_t row, int64_t i, int64_t end) {
         for (const RowKeys keys = keys_of(dropout, row); i < end; ++i) block.set(i, keys);
     };
     const auto steps = [](EntryBlock& block, int64_t i, I column) { block.steps[i] = uint32_t(column) * kColumnStep; };
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-    for (int64_t chunk = 0; chunk < plan.chunks; ++chunk)
-        drop_rows(dropout, a, plan.bounds[chunk], plan.bounds[chunk + 1], x, y, keys, steps);
+#pragma omp parallel num_threads(threads)
+    each_piece_of_entries(a, [&](int64_t begin, int64_t end) {
+        drop_stored_values(dropout, a, begin, end, x, y, keys, steps);
+    });
 }
 
 // The stored values of a transpose: `a` has a row for each column of the mask, and a column for each of its `nodes`.
 template <class T, class I>
-void drop_columns(const Dropout<T>& dropout, const CsrView<I>& a, const RowPlan& plan, int64_t nodes, const T* x, T* y,
-                  int threads) {
+void drop_columns(const Dropout<T>& dropout, const CsrView<I>& a, int64_t nodes, const T* x, T* y, int threads) {
     std::vector<RowKeys> keys_of_nodes(nodes);
     const auto steps = [](EntryBlock& block, int64_t column, int64_t i, int64_t end) {
         std::fill(block.steps + i, block.steps + end, uint32_t(column) * kColumnStep);
@@ -110,9 +120,9 @@ void drop_columns(const Dropout<T>& dropout, const CsrView<I>& a, const RowPlan&
     {
 #pragma omp for schedule(static)
         for (int64_t node = 0; node < nodes; ++node) keys_of_nodes[node] = keys_of(dropout, node);
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t chunk = 0; chunk < plan.chunks; ++chunk)
-            drop_rows(dropout, a, plan.bounds[chunk], plan.bounds[chunk + 1], x, y, steps, keys);
+        each_piece_of_entries(a, [&](int64_t begin, int64_t end) {
+            drop_stored_values(dropout, a, begin, end, x, y, steps, keys);
+        });
     }
 }
 

@@ -120,7 +120,7 @@ void bias_activation_backward(const EpilogueGradient<T>& g, T* partial, T* grad_
         }
         std::copy(sums.begin(), sums.end(), partial + chunk * stride);
     }
-    if (grad_bias != nullptr) add_partials(partial, chunks, 1, stride, stride, grad_bias);
+    if (grad_bias != nullptr) add_partials(partial, chunks, stride, stride, grad_bias);
 }
 
 }  // namespace kernels

@@ -60,7 +60,7 @@ nb::tuple khop(Array indptr, Array indices, std::optional<Array> ids, std::optio
         for (const auto& one : reach) hop.reach.push_back(one.value_or(kernels::kEverything));
     }
     const int64_t count = int64_t(targets.size()), numbers = apart ? count * g.columns : g.columns;
-    const bool many = kernels::reaches_many(g, count, numbers, hops);
+    const bool many = kernels::reaches_many(g, count, numbers, hops, threads);
     kernels::SearchResult result = many ? search<kernels::BitNumbering>(g, targets, hops, key, apart, threads)
                                         : search<kernels::TableNumbering>(g, targets, hops, key, apart, threads);
     nb::object positions = to_numpy(result.edges.positions);

@@ -6,6 +6,8 @@
 namespace kernels {
 
 constexpr int64_t kRowsAtOnce = 64;
+constexpr double kSmallBits = 64 << 20;  // bytes
+constexpr double kTableBytes = 32;       // at least, for an edge of a search
 
 // Kept edges, in the order of the requested rows; `ids` of the graph's own type, empty where it has none.
 struct Edges {
@@ -209,12 +211,15 @@ class Search {
     std::vector<uint64_t> keys_;
 };
 
-// Whether a search that reaches about as far as the mean node does is worth a bit for every number.
-inline bool reaches_many(const GraphView& g, int64_t roots, int64_t numbers, const std::vector<Hop>& hops) {
+// Whether a search that reaches about as far as the mean node does is worth a bit for every number in each thread: all
+// bits are to take no more than a table of the search would, unless they are few.
+inline bool reaches_many(const GraphView& g, int64_t roots, int64_t numbers, const std::vector<Hop>& hops,
+                         int threads) {
     const double mean = double(g.nnz) / double(std::max<int64_t>(g.rows, 1));
     double edges = double(roots);
     for (const Hop& hop : hops) edges *= std::max(1.0, std::min(mean, double(hop.draw.fanout)));
-    return edges * 64 >= double(numbers);
+    const double bytes = double(numbers) / 8 * threads;
+    return edges * 64 >= double(numbers) && bytes <= std::max(kSmallBits, edges * kTableBytes);
 }
 
 }  // namespace kernels

@@ -80,15 +80,16 @@ struct BitMemory {
         SparseBits bits;
         std::vector<int32_t> before;  // numbers in earlier layers and words; of touched words
     };
-    int64_t words = 0;
+    int64_t words = 0;              // at least those of the search: the last one of an epoch is shorter
     std::vector<SparseBits> noted;  // by thread
     SparseBits seen;
     std::vector<Layer> layers;
 
     void start(int64_t numbers, int threads) {
         const int64_t count = (numbers + 63) / 64;
-        if (count != words) noted.clear(), layers.clear(), seen = SparseBits(count), words = count;
-        while (int(noted.size()) < threads) noted.emplace_back(count);
+        if (count > words || count < words / 8)
+            noted.clear(), layers.clear(), seen = SparseBits(count), words = count;
+        while (int(noted.size()) < threads) noted.emplace_back(words);
     }
     Layer& layer(size_t number) {
         if (number == layers.size()) layers.push_back({SparseBits(words), std::vector<int32_t>(words)});

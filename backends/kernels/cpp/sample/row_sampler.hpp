@@ -1,6 +1,7 @@
 // Sampling of one node's in-edges by a fanout (defined in backends/kernels/definition.py).
 #pragma once
 #include <cstdio>
+#include <exception>
 #include <limits>
 #include <mutex>
 #include <stdexcept>
@@ -46,26 +47,26 @@ struct Draw {
     int64_t fanout;
 };
 
-// The first failure by row, so that the message does not depend on the threads.
+// The first failure by row, so that the message does not depend on the threads; want of memory stays what it is.
 class Failures {
   public:
     template <class F>
     void guard(int64_t row, F&& work) {
         try {
             work();
-        } catch (const std::exception& failure) {
+        } catch (...) {
             std::lock_guard<std::mutex> lock(mutex_);
-            if (row < row_) row_ = row, message_ = failure.what();
+            if (row < row_) row_ = row, failure_ = std::current_exception();
         }
     }
     void raise() const {
-        if (!message_.empty()) throw std::invalid_argument(message_);
+        if (failure_) std::rethrow_exception(failure_);
     }
 
   private:
     std::mutex mutex_;
     int64_t row_ = kEverything;
-    std::string message_;
+    std::exception_ptr failure_;
 };
 
 struct Row {

@@ -16,7 +16,6 @@ from harness.report.papers.agl import (
     speedup,
     workers,
 )
-from harness.report.suites.records import seconds
 from harness.report.suites.section import Measure, SuiteFigure, SuiteSection
 
 SECTIONS = {
@@ -148,12 +147,16 @@ MEASURES = {
     "worker gap": Measure(workers.largest_distance),
     "speed-up": Measure(speedup.most_measured),
     "speed-up model": Measure(speedup.modelled),
+    "inference time": Measure(
+        partial(inference.time_against, rival=inference.replaced),
+        partial(inference.time_against, rival=inference.best_peer),
+    ),
     **{
         f"inference {name}": Measure(
             partial(inference.against, rival=inference.replaced, quantity=quantity),
             partial(inference.against, rival=inference.best_peer, quantity=quantity),
         )
-        for name, quantity in (("time", seconds), ("cpu", inference.cpu), ("memory", inference.peak))
+        for name, quantity in (("cpu", inference.cpu), ("memory", inference.peak))
     },
     **{
         f"hours {stage}": Measure(

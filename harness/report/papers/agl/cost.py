@@ -8,13 +8,13 @@ largest size by more than ``LARGEST_MISS`` is no claim.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from datasets.hashes import digest
 from harness.report import formats
-from harness.report.comparisons import executed_measure
 from harness.report.content import NOTHING, Block, Cell, Paragraph, Table, Value, columns
-from harness.report.growth import LARGEST_MISS, Point, error, extrapolated
+from harness.report.growth import LARGEST_MISS, Point, different_names, error, extrapolated, settings_of
 from harness.report.rows import Row
 from harness.report.suites.records import SuiteRecords, backend, option
 
@@ -28,7 +28,7 @@ LAWS = (
 
 @dataclass(frozen=True)
 class Series:
-    """One engine's points in one stage, smallest graph first; ``key`` is all that they share.
+    """One engine's points in one stage, smallest graph first; ``settings`` are all that they share.
 
     ``workload`` is the part of it that engines which do the same work have in common; ``features`` the input's width.
     """
@@ -36,7 +36,7 @@ class Series:
     stage: str
     name: str
     ours: bool
-    key: str
+    settings: Mapping[str, Any]
     points: list[Point]
     workload: str = ""
     features: int | None = None
@@ -87,15 +87,17 @@ def _series(rows: Iterable[tuple[str, Row]], in_other_suites: bool = False) -> l
     for stage, row in rows:
         point = _point(row, stage)
         if point is not None and (row.ours or row.peer):
-            key, width = _key(row, stage), row.record["dataset"]["counts"].get("features")
+            settings, width = settings_of(row.record["config"]), row.record["dataset"]["counts"].get("features")
             name = _name(row, stage)
             if in_other_suites:
                 name += f" (suite {row.record['config'].get('suite') or 'none'})"
-            curve = Series(stage, name, row.ours, key, [], _workload(row, stage), width)
-            by_key.setdefault(key, curve).points.append(point)
+            curve = Series(stage, name, row.ours, settings, [], _workload(row, stage), width)
+            by_key.setdefault(digest(settings), curve).points.append(point)
     for curve in by_key.values():
         curve.points.sort(key=lambda point: point.nodes)
-    return list(by_key.values())
+    curves = list(by_key.values())
+    names = different_names([curve.name for curve in curves], [curve.settings for curve in curves])
+    return [replace(curve, name=name) for curve, name in zip(curves, names, strict=True)]
 
 
 def _rows(records: SuiteRecords) -> list[tuple[str, Row]]:
@@ -128,14 +130,6 @@ def _workload(row: Row, stage: str) -> str:
     place = [config["device"], config["threads"], row.dtype]
     batch = config["training"].get("batch_size") if stage == "train" else None
     return json.dumps([stage, config["dataset"]["name"], options, config["model"], place, batch], sort_keys=True)
-
-
-def _key(row: Row, stage: str) -> str:
-    """The settings that all points of a series share: all but the number of nodes."""
-    config = row.record["config"]
-    shared: list[Any] = [_workload(row, stage), config["backend"]]
-    shared += [config["training"], config.get("launcher", {}).get("allocator"), row.record.get("ablations", [])]
-    return json.dumps([*shared, executed_measure(config)], sort_keys=True)
 
 
 def _name(row: Row, stage: str) -> str:

@@ -6,6 +6,7 @@ from statistics import median
 from harness.report import formats
 from harness.report.content import NOTHING, Block, Cell, Section, Table, Value, columns
 from harness.report.rows import Row
+from harness.report.suites.factors import range_of, times
 from harness.report.suites.records import (
     SuiteRecords,
     fastest_peer,
@@ -13,7 +14,6 @@ from harness.report.suites.records import (
     name_of,
     option,
     preparation_seconds,
-    seconds,
 )
 
 HEADS = (
@@ -72,7 +72,7 @@ def _row(row: Row, old: Row | None, peer: Row | None) -> list[Cell]:
         formats.measured(row.time),
         Value(cpu(row)),
         formats.memory(peak(row)),
-        *[Value(seconds(other) / row.time.median if other else None) for other in (old, peer)],
+        *[times(row, other) for other in (old, peer)],
         *[Value(share(row, old, quantity), "{:.2f}") for quantity in (peak, cpu)],
     ]
 
@@ -81,6 +81,12 @@ def share(row: Row, other: Row | None, quantity: Callable[[Row], float | None]) 
     """A quantity of a row as a share of another row's."""
     value, reference = quantity(row), quantity(other) if other else None
     return value / reference if value is not None and reference else None
+
+
+def time_against(records: SuiteRecords, rival: Callable[[Sequence[Row]], Row | None]) -> str:
+    """GraphInfer's time divided by a rival's that was measured in turns with it, lowest and highest over the tables."""
+    tables = (one.rows for _, one in records.comparisons("infer"))
+    return range_of([(rival(rows), graphinfer(rows)) for rows in tables], "{:.2g}")
 
 
 def against(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from harness.report.content import Block, Cell, Paragraph, Table, Value, columns
 from harness.report.rows import Row
+from harness.report.suites.factors import factors_of, times
 from harness.report.suites.records import SuiteRecords, ablations, name_of, option, seconds
 
 READS = {
@@ -17,18 +18,17 @@ GAIN = 1.05  # smaller speed-ups are noise
 
 @dataclass(frozen=True)
 class Pair:
-    """Seconds of an epoch without the pipeline, and with it by the number of loaders."""
+    """An epoch without the pipeline, and with it by the number of loaders: the fastest row of each."""
 
     name: str
     reads: str
     threads: int
-    without: float
-    overlapped: dict[int, float]
+    without: Row
+    overlapped: dict[int, Row]
 
-    @property
-    def speed(self) -> float:
-        """The best speed with the pipeline, as a multiple of that without."""
-        return self.without / min(self.overlapped.values())
+    def speeds(self) -> tuple[list[float], str]:
+        """Ascending speeds with the pipeline as multiples of that without, and how many doubtful ones were left out."""
+        return factors_of((row, self.without) for row in self.overlapped.values())
 
 
 def pipeline(records: SuiteRecords) -> list[Block]:
@@ -39,18 +39,14 @@ def pipeline(records: SuiteRecords) -> list[Block]:
     loaders = sorted({count for pair in pairs for count in pair.overlapped})
     rows: list[list[Cell]] = [
         [
-            *(pair.name, pair.reads, str(pair.threads), Value(pair.without)),
-            *(Value(_speed(pair, count), "{:.3g}x") for count in loaders),
+            *(pair.name, pair.reads, str(pair.threads), Value(seconds(pair.without))),
+            *(times(pair.overlapped.get(count), pair.without, "{:.3g}x") for count in loaders),
         ]
         for pair in pairs
     ]
     heads = [f"{count} loader{'s' if count > 1 else ''}" for count in loaders]
     table = Table(columns("", "batches from", "threads", ("without", "s"), *heads), rows)
     return [table, Paragraph(" ".join(_verdict(reads, pairs) for reads in READS.values() if _of(reads, pairs)))]
-
-
-def _speed(pair: Pair, loaders: int) -> float | None:
-    return pair.without / pair.overlapped[loaders] if loaders in pair.overlapped else None
 
 
 def _of(reads: str, pairs: Sequence[Pair]) -> list[Pair]:
@@ -60,12 +56,19 @@ def _of(reads: str, pairs: Sequence[Pair]) -> list[Pair]:
 def _verdict(reads: str, pairs: Sequence[Pair]) -> str:
     """From how many threads on the pipeline pays for a form of reading."""
     best: dict[int, float] = {}
+    remarks = []
     for pair in _of(reads, pairs):
-        best[pair.threads] = max(best.get(pair.threads, 0.0), pair.speed)
+        speeds, remark = pair.speeds()
+        if speeds:
+            best[pair.threads] = max(best.get(pair.threads, 0.0), speeds[-1])
+        remarks += [f"; {remark}"] if remark else []
+    if not best:
+        return f"With batches from {reads} no figure was measured in turns and is beyond doubt."
     paying = [count for count in sorted(best) if all(best[more] > GAIN for more in best if more >= count)]
     measured = " and ".join(map(str, sorted(best)))
     outcome = f"it pays from a cell of {paying[0]} threads on" if paying else "it does not pay"
-    return f"With batches from {reads} {outcome} (measured: {measured}; best {max(best.values()):.2f}x)."
+    extent = f"measured: {measured}; best {max(best.values()):.2f}x{''.join(remarks)}"
+    return f"With batches from {reads} {outcome} ({extent})."
 
 
 def _pairs(name: str, rows: Sequence[Row]) -> Iterator[Pair]:
@@ -75,11 +78,12 @@ def _pairs(name: str, rows: Sequence[Row]) -> Iterator[Pair]:
         same = [row for row in ours if _reads(row) == (source, pages)]
         for features in dict.fromkeys(option(row, "features") for row in same):
             form = [row for row in same if option(row, "features") == features]
-            without = [seconds(row) for row in form if not _overlaps(row)]
-            overlapped = {int(option(row, "loaders") or 1): seconds(row) for row in form if _overlaps(row)}
+            without = [row for row in form if not _overlaps(row)]
+            # the fastest of several stays, as rows are sorted by time
+            overlapped = {int(option(row, "loaders") or 1): row for row in reversed(form) if _overlaps(row)}
             if without and overlapped:
                 threads = int(form[0].record["config"]["threads"])
-                yield Pair(name, reads, threads, min(without), overlapped)
+                yield Pair(name, reads, threads, without[0], overlapped)
 
 
 def _reads(row: Row) -> tuple[str, str]:

@@ -1,13 +1,17 @@
 """Sampling alone: targets and edges per second of an epoch's batches, beside the fastest peer's."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from harness.report import formats
 from harness.report.comparisons import Comparison
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.papers.agl.inference import cpu
 from harness.report.rows import Row
+from harness.report.speedups import times_as_fast
+from harness.report.suites import factors
 from harness.report.suites.records import SuiteRecords, call_seconds, rate
+from harness.store.statistics import Summary
 
 HEADS = (
     *("engine", ("epoch", "ms"), "targets/s", "edges/s", "times the fastest peer's edges/s", "its targets/s"),
@@ -38,24 +42,23 @@ def _row(row: Row, peer: Row | None) -> list[Cell]:
         row.label,
         Value(call_seconds(row) * 1e3),
         *[Value(rate(row, name), "{:,.0f}") for name in ("targets", "edges")],
-        *[Value(times(row, peer, name), "{:.2f}") for name in ("edges", "targets")],
+        *[factors.times(row, peer, "{:.2f}", partial(times, count=name)) for name in ("edges", "targets")],
         *[Value(count / targets if count else None, "{:.1f}") for count in counts],
         Value(cpu_seconds / call_seconds(row) if cpu_seconds else None, "{:.2f}"),
     ]
 
 
-def times(row: Row, peer: Row | None, count: str) -> float | None:
-    """Rate of a count (per second) as a multiple of a peer's."""
-    ours, theirs = rate(row, count), rate(peer, count) if peer else None
-    return ours / theirs if ours and theirs else None
+def times(row: Row, peer: Row, count: str) -> Summary | None:
+    """Rate of a count (per second) as a multiple of a peer's, in the processes that both had in one pass."""
+    ours, theirs, factor = row.median("facts", count), peer.median("facts", count), times_as_fast(row, peer)
+    return factor.scaled(ours / theirs) if factor is not None and ours and theirs else None
 
 
 def sampling_range(records: SuiteRecords) -> str:
     """Edges per second of our fastest row over those of the fastest peer, from least to most over the tables."""
-    pairs = [(_fastest_of_ours(one.rows), one.rows) for _, one in records.comparisons("sample")]
-    factors = sorted(factor for row, rows in pairs if row and (factor := times(row, peer_of(row, rows), "edges")))
-    ends = (factors[0], factors[-1]) if factors else ()
-    return " to ".join(dict.fromkeys(f"{factor:.2f}" for factor in ends)) or NOTHING
+    fastest = [(_fastest_of_ours(one.rows), one.rows) for _, one in records.comparisons("sample")]
+    pairs = [(row, peer_of(row, rows)) for row, rows in fastest if row is not None]
+    return factors.range_of(pairs, "{:.2f}", factor=partial(times, count="edges"))
 
 
 def _fastest_of_ours(rows: Sequence[Row]) -> Row | None:

@@ -1,11 +1,13 @@
 """Speed-up by number of workers: measured up to the cores of this machine, beyond them by the engine's model."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from backends.registry import load_object, usable_class
 from harness.report.content import NOTHING, Block, Cell, Section, Table, Value, columns
 from harness.report.rows import Row
+from harness.report.speedups import times_as_fast
+from harness.report.suites.factors import times
 from harness.report.suites.records import SuiteRecords, backend, name_of, option
 
 HEADS = (
@@ -25,7 +27,7 @@ def speedup(records: SuiteRecords) -> list[Block]:
     return sections
 
 
-def predicted(records: SuiteRecords, rows: list[Row]) -> Iterator[dict[str, Any]]:
+def predicted(records: SuiteRecords, rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
     """Rows of the model that an engine's config names under ``predictions``, for each engine that has one.
 
     The model is computed without a network and with each network that the suite assumes.
@@ -33,26 +35,44 @@ def predicted(records: SuiteRecords, rows: list[Row]) -> Iterator[dict[str, Any]
     for name in dict.fromkeys(backend(row) for row in rows):
         kind = usable_class(name)
         model = None if kind is None else kind.predictions.get("speedup")
-        of_engine = [row for row in rows if backend(row) == name and row.ok]
-        measured = [row.record for row in of_engine if row.record["facts"].get("servers")]
-        alone = {option(row, "strategy") for row in rows if row.ok and option(row, "workers") == 1}
-        usable = [record for record in measured if record["config"]["backend"]["strategy"] in alone]
+        usable = [row.record for row in _beside_one(rows, name)]
         if model is not None and usable:
             size = usable[0]["config"]["training"].get("batch_size")
             steps = records.constant("targets") // size if size else None
             yield from load_object(model)(usable, steps, records.suite.assumed.get("networks", []))
 
 
-def _without_model(rows: list[Row]) -> Iterator[list[Cell]]:
+def _beside_one(rows: Sequence[Row], name: str) -> list[Row]:
+    """An engine's rows with servers, the fastest last: one worker of each strategy, and several in turns with it.
+
+    Of several rows of as many workers the model takes the last.
+    """
+    of_engine = [row for row in rows if backend(row) == name and row.ok and row.record["facts"].get("servers")]
+    alone = _alone(of_engine)
+    known = [(row, alone.get(_rules(row))) for row in reversed(of_engine)]
+    return [row for row, one in known if one is not None and (row is one or times_as_fast(row, one) is not None)]
+
+
+def _alone(rows: Sequence[Row]) -> dict[tuple[Any, ...], Row]:
+    """The fastest row of one worker by strategy, as rows are sorted by time; crowded cores measure no speed."""
+    timed = (row for row in reversed(rows) if option(row, "workers") == 1 and not row.oversubscribed)
+    return {_rules(row): row for row in timed}
+
+
+def _rules(row: Row) -> tuple[Any, ...]:
+    """The strategy of a row, and the staleness of one that is bounded."""
+    strategy = option(row, "strategy")
+    return (strategy, option(row, "staleness")) if strategy == "bounded" else (strategy,)
+
+
+def _without_model(rows: Sequence[Row]) -> Iterator[list[Cell]]:
     """Rows of strategies without servers, which the model does not cover."""
     serverless = [row for row in rows if row.ok and option(row, "workers") and not row.record["facts"].get("servers")]
-    # the fastest of several stays, as rows are sorted by time
-    alone = {option(row, "strategy"): row for row in reversed(serverless) if option(row, "workers") == 1}
+    alone = _alone(serverless)
     for row in sorted(serverless, key=lambda row: (str(option(row, "strategy")), int(option(row, "workers")))):
-        one, time = alone.get(option(row, "strategy")), row.time
-        factor = one.time.median / time.median if one is not None and one.time and time else None
-        numbers = [Value(time.median if time else None), Value(factor)]
-        yield [str(option(row, "strategy")), str(option(row, "workers")), *numbers, "measured", *[NOTHING] * 4]
+        if not row.oversubscribed:
+            numbers = [Value(row.time.median if row.time else None), times(row, alone.get(_rules(row)))]
+            yield [str(option(row, "strategy")), str(option(row, "workers")), *numbers, "measured", *[NOTHING] * 4]
 
 
 def _row(row: dict[str, Any]) -> list[Cell]:
@@ -82,10 +102,14 @@ def _of_all(records: SuiteRecords) -> list[dict[str, Any]]:
 
 
 def most_measured(records: SuiteRecords) -> str:
-    """The largest measured speed-up and its number of workers."""
-    rows = [row for row in _of_all(records) if row["kind"] == "measured"]
+    """The largest measured speed-up beyond doubt and its number of workers; doubtful rows are counted."""
+    tables = [comparison.rows for _, comparison in records.comparisons("train")]
+    good = [[row for row in rows if not row.doubts] for rows in tables]
+    rows = [row for own in good for row in predicted(records, own) if row["kind"] == "measured"]
     best = max(rows, key=lambda row: float(row["speedup"]), default=None)
-    return f"{best['speedup']:.3g} with {best['workers']} workers" if best else NOTHING
+    doubtful = sum(map(len, tables)) - sum(map(len, good))
+    figures = [f"{best['speedup']:.3g} with {best['workers']} workers"] if best else []
+    return ", ".join([*figures, *[f"{doubtful} left out as doubtful (⚠)"] * bool(doubtful)]) or NOTHING
 
 
 def modelled(records: SuiteRecords) -> str:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from harness.report.content import NOTHING
 from harness.report.rows import Row
-from harness.report.suites.records import SuiteRecords, option, seconds
+from harness.report.suites.factors import Pair, range_of
+from harness.report.suites.records import SuiteRecords, option
 
 FORMS = ("panels", "tiles")
 Layout = tuple[Any, ...]
@@ -12,14 +12,14 @@ Layout = tuple[Any, ...]
 
 def gain(records: SuiteRecords) -> str:
     """The range over the epochs of data sets, orders, widths and layouts."""
-    factors = []
+    pairs: list[Pair] = []
     for _, comparison in records.comparisons("train"):
-        by_layout: dict[Layout, dict[bool, float]] = {}
+        by_layout: dict[Layout, dict[bool, Row]] = {}
         for row in reversed(comparison.rows):  # the fastest of several stays, as rows are sorted by time
             if row.time is not None and row.timed:
-                by_layout.setdefault(_layout(row), {})[is_off(row)] = seconds(row)
-        factors += [times[True] / times[False] for times in by_layout.values() if len(times) == 2]
-    return f"{min(factors):.2f} to {max(factors):.2f} times" if factors else NOTHING
+                by_layout.setdefault(_layout(row), {})[is_off(row)] = row
+        pairs += [(rows[False], rows[True]) for rows in by_layout.values() if len(rows) == 2]
+    return range_of(pairs, "{:.2f}", " times")
 
 
 def is_off(row: Row) -> bool:

@@ -1,10 +1,12 @@
 """What orders cost, and how many times as fast a call is in its best order as in the given and in a random one."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from harness.report import formats
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.rows import Row
+from harness.report.speedups import times_as_fast
+from harness.report.suites.factors import range_of
 from harness.report.suites.records import SuiteRecords, ablations, name_of, seconds
 
 BASES = ("random", "none")
@@ -14,7 +16,7 @@ def costs(records: SuiteRecords) -> list[Block]:
     """One row per comparison and order, of our engine's fastest row in it."""
     rows: list[list[Cell]] = []
     for dataset, comparison in records.comparisons():
-        fastest = _fastest_by_order(comparison.rows)
+        fastest = _fastest_by_order(comparison.rows, ours=True)
         for order, row in fastest.items():
             ordering = row.prepare().get("order", 0.0)
             memory = row.record["dataset"].get("structure", {}).get("peak_memory", {}).get("order")
@@ -30,11 +32,11 @@ def costs(records: SuiteRecords) -> list[Block]:
     return [Table(heads, [*rows, *records.published("orders", len(heads))])] if rows else []
 
 
-def _fastest_by_order(rows: Sequence[Row]) -> dict[str, Row]:
-    """Our fastest row in each order."""
+def _fastest_by_order(rows: Sequence[Row], ours: bool) -> dict[str, Row]:
+    """Our fastest row in each order, or the peers' fastest."""
     best: dict[str, Row] = {}
     for row in rows:
-        if row.ours and row.time is not None and row.timed and not ablations(row):
+        if row.time is not None and row.timed and not ablations(row) and (row.ours if ours else row.peer):
             order = row.record["config"].get("order", {}).get("name", "none")
             best[order] = min(best.get(order, row), row, key=seconds)
     return best
@@ -51,20 +53,15 @@ def gain_of_peers(records: SuiteRecords) -> str:
 
 
 def _range(records: SuiteRecords, ours: bool) -> str:
-    tables = [_best_by_order(comparison.rows, ours) for _, comparison in records.comparisons()]
+    tables = [_fastest_by_order(comparison.rows, ours) for _, comparison in records.comparisons()]
     parts = []
     for base in ("none", "random"):
-        factors = [times[base] / min(times.values()) for times in tables if base in times and len(times) > 1]
-        if factors:
-            parts.append(f"{min(factors):.2g} to {max(factors):.2g} times (order {base})")
-    return ", ".join(parts) or NOTHING
+        pairs = [(_best_beside(fastest, base), fastest[base]) for fastest in tables if base in fastest]
+        parts.append(range_of(pairs, "{:.2g}", f" times (order {base})"))
+    return ", ".join(part for part in parts if part != NOTHING) or NOTHING
 
 
-def _best_by_order(rows: Sequence[Row], ours: bool) -> dict[str, float]:
-    """Seconds of the fastest row in each order."""
-    best: dict[str, float] = {}
-    for row in rows:
-        if row.time is not None and not ablations(row) and (row.ours if ours else row.peer):
-            order = row.record["config"].get("order", {}).get("name", "none")
-            best[order] = min(seconds(row), best.get(order, float("inf")))
-    return best
+def _best_beside(fastest: Mapping[str, Row], base: str) -> Row | None:
+    """The fastest of the rows that were measured in turns with that of ``base``; None where that has no other."""
+    in_turns = [row for row in fastest.values() if times_as_fast(row, fastest[base]) is not None]
+    return min(in_turns, key=seconds) if len(in_turns) > 1 else None

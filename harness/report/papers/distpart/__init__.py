@@ -10,7 +10,7 @@ SECTIONS = {
         "several loads are balanced.",
         quality.totals,
         terms={
-            "seconds": "geometric mean over the tables, and the slowest",
+            "seconds": "geometric mean over the tables, and the slowest, without doubtful figures, which are counted",
             "cut, volume": "what the objective lowers: geometric mean and worst, without tables where one of both is 0",
             "memory": "what the call took above what was resident before it: geometric mean, and the most",
             "above the bound": "tables in which a part is heavier than was asked",

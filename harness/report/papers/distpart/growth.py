@@ -1,12 +1,12 @@
 """The whole job by size of the graph: measured, and by a law on graphs that no machine here holds."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from datasets.hashes import digest
 from harness.report import formats
 from harness.report.content import NOTHING, Block, Cell, Paragraph, Table, Value, columns
-from harness.report.growth import LARGEST_MISS, Point, error, extrapolated
+from harness.report.growth import LARGEST_MISS, Point, different_names, error, extrapolated, settings_of
 from harness.report.rows import Row
 from harness.report.suites.records import SuiteRecords, call_seconds
 
@@ -49,16 +49,15 @@ def growth(records: SuiteRecords) -> list[Block]:
 
 def _series(rows: Sequence[Row]) -> list[EngineSizes]:
     """Sizes of each engine and its settings, the smallest first."""
-    by_settings: dict[str, EngineSizes] = {}
+    by_settings: dict[str, list[tuple[Row, Size]]] = {}
     for row in rows:
         size = _size(row)
         if size is not None:
-            config = row.record["config"]
-            settings = json.dumps([config["backend"], config["scenario"], config["threads"]], sort_keys=True)
-            by_settings.setdefault(settings, EngineSizes(row.label, [])).sizes.append(size)
-    for series in by_settings.values():
-        series.sizes.sort(key=lambda size: size.point.nodes)
-    return list(by_settings.values())
+            by_settings.setdefault(digest(settings_of(row.record["config"])), []).append((row, size))
+    firsts = [measured[0][0] for measured in by_settings.values()]
+    names = different_names([row.label for row in firsts], [settings_of(row.record["config"]) for row in firsts])
+    sizes = [sorted((size for _, size in own), key=lambda size: size.point.nodes) for own in by_settings.values()]
+    return [EngineSizes(name, own) for name, own in zip(names, sizes, strict=True)]
 
 
 def _size(row: Row) -> Size | None:

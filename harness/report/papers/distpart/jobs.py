@@ -4,6 +4,7 @@ from harness.report import formats
 from harness.report.comparisons import Comparison
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.rows import Row
+from harness.report.suites.factors import times
 from harness.report.suites.records import SuiteRecords, backend, call_seconds, option
 
 HEADS = ("engine", ("job", "s"), "to DGL", "memory", "of DGL's memory", ("files", "MiB"), ("cut", "%"), "balance")
@@ -34,7 +35,7 @@ def _row(row: Row, dgl: Row | None) -> list[Cell]:
     return [
         row.label,
         Value(call_seconds(row), "{:.2f}"),
-        Value(None if dgl is None else call_seconds(dgl) / call_seconds(row), "{:.2f}x"),
+        times(row, dgl, "{:.2f}x"),
         formats.memory(memory),
         Value(memory / of_dgl if memory is not None and of_dgl else None, "{:.2f}"),
         Value(files / 2**20, "{:,.1f}"),

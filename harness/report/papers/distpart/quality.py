@@ -7,6 +7,7 @@ from harness.report import formats
 from harness.report.comparisons import Comparison
 from harness.report.content import NOTHING, Block, Cell, Section, Table, Value, columns
 from harness.report.rows import Row
+from harness.report.suites.factors import factors_of, times
 from harness.report.suites.records import SuiteRecords, backend, call_seconds, option
 
 HEADS = (
@@ -55,7 +56,7 @@ def _row(row: Row, metis: Row | None) -> list[Cell]:
     return [
         row.label,
         Value(call_seconds(row) * 1e3),
-        to_metis(_seconds),
+        times(metis, row, "{:.2f}"),
         Value(100 * share, "{:.2f}"),
         to_metis(_cut),
         Value(_quality(row, "volume"), "{:,.0f}"),
@@ -95,8 +96,16 @@ def _total(objective: str, comparisons: Sequence[Comparison]) -> Table:
 
 def _total_row(engine: str, pairs: Sequence[tuple[Row, Row]], lowered: Ratio) -> list[Cell]:
     above = sum((_balance(row) or 0) > (_quality(row, "bound") or 0) + 0.001 for row, _ in pairs)
-    figures = (figure for ratio in (_seconds, lowered, _taken) for figure in _mean_and_most(pairs, ratio))
-    return [engine, str(len(pairs)), *(Value(figure, "{:.2f}") for figure in figures), f"{above} of {len(pairs)}"]
+    figures = (figure for ratio in (lowered, _taken) for figure in _mean_and_most(pairs, ratio))
+    numbers = (Value(figure, "{:.2f}") for figure in figures)
+    return [engine, str(len(pairs)), *_seconds(pairs), *numbers, f"{above} of {len(pairs)}"]
+
+
+def _seconds(pairs: Sequence[tuple[Row, Row]]) -> list[Cell]:
+    """Mean and most of the seconds as a multiple of METIS's, without doubtful figures, which are counted."""
+    ratios, remark = factors_of((metis, row) for row, metis in pairs)
+    mean = f"{geometric_mean(ratios):.2f}" if ratios else NOTHING
+    return [f"{mean}, {remark}" if remark else mean, Value(max(ratios, default=None), "{:.2f}")]
 
 
 def _mean_and_most(pairs: Sequence[tuple[Row, Row]], ratio: Ratio) -> Iterator[float | None]:
@@ -109,10 +118,6 @@ def _engine(row: Row) -> str:
     """The engine with what assigns, whatever else a row's label says in its table."""
     what = option(row, "method") or option(row, "tool") or option(row, "part_method")
     return f"{backend(row)} {what}" if what else backend(row)
-
-
-def _seconds(row: Row, metis: Row) -> float | None:
-    return call_seconds(row) / call_seconds(metis)
 
 
 def _cut(row: Row, metis: Row) -> float | None:

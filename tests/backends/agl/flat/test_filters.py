@@ -1,11 +1,16 @@
 """Filters of GraphFlat: edges are filtered before sampling, refused expressions name the allowed columns."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from backends.agl.flat import source
+from backends.agl.flat.filters import EdgeFilter, FilterError
 from backends.agl.flat.sampling_strategy import parse_sampling
-from backends.agl.flat.source import Source
+from backends.agl.flat.source import Source, row_ranges
 from backends.agl.graphfeature import decode
+from datasets.features import SparseFeatures, in_layout
 from tests.backends.agl.flat.test_local import strings_of
 from tests.graphs import awkward_graph
 
@@ -30,6 +35,36 @@ def test_a_filter_computes_and_compares_in_chains(tmp_path):
     assert sorted(record.edge_ids) == sorted(graph.csr.ids[passes]) and 0 < passes.sum() < graph.csr.nnz
 
 
+def edges_that_pass(graph, text):
+    return EdgeFilter(graph, text).mask(0, graph.csr.nnz)
+
+
+def test_a_column_of_sparse_features_is_read_once_for_all_edges(tmp_path, monkeypatch):
+    graph, read, column = awkward_graph(4), [], SparseFeatures.column
+    graph = replace(graph, features=in_layout(graph.features, "sparse"))
+    monkeypatch.setattr(SparseFeatures, "column", lambda self, number: read.append(number) or column(self, number))
+    monkeypatch.setattr(source, "row_ranges", lambda indptr: row_ranges(indptr, 10))
+    Source.build(graph, parse_sampling("full()", 1), "neighbor.feature[2] < 0 or neighbor.feature[2] > 1", tmp_path)
+    assert read == [2]
+
+
+def test_values_in_a_list_or_set_are_those_that_equal_one_of_them():
+    graph = awkward_graph(4)
+    graph = replace(graph, edge_weights=(np.arange(graph.csr.nnz) % 3 / 10 + 0.1).astype(np.float32))
+    either = edges_that_pass(graph, "weight == 0.1 or weight == 0.3")
+    assert 0 < either.sum() < len(either)
+    for others in ("(0.1, 0.3)", "[0.1, 0.3]", "{0.1, 0.3}"):
+        assert np.array_equal(edges_that_pass(graph, f"weight in {others}"), either)
+        assert np.array_equal(edges_that_pass(graph, f"weight not in {others}"), ~either)
+
+
+@pytest.mark.parametrize("text", ["type + 3000000000 > 3000000003", "type * 100000 > 300000", "type in (4, 30000)"])
+def test_arithmetic_on_types_neither_wraps_nor_ends_the_command(text):
+    graph = awkward_graph(4)
+    graph = replace(graph, edge_types=np.where(np.arange(graph.csr.nnz) % 2, 30000, 3).astype(np.int32))
+    assert np.array_equal(edges_that_pass(graph, text), graph.edge_types == 30000)
+
+
 @pytest.mark.parametrize(
     "text", ["weight >", "colour > 1", "neighbor.colour == 1", "weight + 1", "feature[0] > 1", "f()", "1 / 0 > weight"]
 )
@@ -38,3 +73,8 @@ def test_a_wrong_filter_is_refused_with_the_allowed_columns(text, tmp_path):
         ValueError, match=r"filter .* (columns are|write for example|compare columns|cannot be compared)"
     ):
         Source.build(awkward_graph(1, weighted=True), parse_sampling("full()", 1), text, tmp_path)
+
+
+def test_a_number_above_all_floats_is_refused():
+    with pytest.raises(FilterError, match="compares values that cannot be compared"):
+        edges_that_pass(awkward_graph(1, weighted=True), f"weight + 1{400 * '0'} > 0")

@@ -11,6 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from backends.agl.flat import job as jobs
+from backends.agl.flat import shards
 from backends.agl.flat.encoded_records import ShardError
 from backends.agl.flat.job import FlattenJob, NoRoom, flatten_to, nodes_to_flatten
 from backends.agl.flat.reader import GraphFeatureReader
@@ -78,6 +79,22 @@ def test_a_folder_that_exists_stays_as_it_is(tmp_path):
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
     flat(tmp_path / "whole")
+    written, stamps = interrupted_after_two_shards(tmp_path)
+    assert len(written) == 2 and not (tmp_path / "out").exists()
+    with pytest.raises(ShardError, match="did not finish"):
+        GraphFeatureReader(tmp_path / ".out.partial" / "shards")
+    flat(tmp_path / "out")
+    assert [(tmp_path / "out" / path.name).stat().st_mtime_ns for path in written] == stamps
+    assert everything(tmp_path / "out") == everything(tmp_path / "whole")
+    assert (tmp_path / "out" / "manifest.json").read_text() == (tmp_path / "whole" / "manifest.json").read_text()
+
+
+def with_free_bytes(monkeypatch, count):
+    monkeypatch.setattr(jobs.shutil, "disk_usage", lambda folder: namedtuple("Usage", "free")(count))
+
+
+def interrupted_after_two_shards(tmp_path):
+    """Run until two of three shards are written; return their paths and the times when they were."""
 
     def interrupt(step, done, total):
         if done == 2:
@@ -85,16 +102,39 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         flat(tmp_path / "out", progress=interrupt)
-    assert not (tmp_path / "out").exists()
-    shards = sorted((tmp_path / ".out.partial" / "shards").glob("*.parquet"))
-    stamps = [path.stat().st_mtime_ns for path in shards]
-    assert len(shards) == 2
-    with pytest.raises(ShardError, match="did not finish"):
-        GraphFeatureReader(tmp_path / ".out.partial" / "shards")
+    written = sorted((tmp_path / ".out.partial" / "shards").glob("*.parquet"))
+    return written, [path.stat().st_mtime_ns for path in written]
+
+
+def test_a_repeated_run_needs_room_for_the_remaining_shards_alone_and_keeps_the_finished_ones(tmp_path, monkeypatch):
+    estimated_bytes = flat(tmp_path / "whole")["estimated_bytes"]
+    written, stamps = interrupted_after_two_shards(tmp_path)
+    remaining_bytes = estimated_bytes - sum(path.stat().st_size for path in written)
+    with_free_bytes(monkeypatch, remaining_bytes - 1)
+    with pytest.raises(NoRoom, match="or free some space and repeat the command"):
+        flat(tmp_path / "out")
+    with_free_bytes(monkeypatch, remaining_bytes)
     flat(tmp_path / "out")
-    assert [(tmp_path / "out" / path.name).stat().st_mtime_ns for path in shards] == stamps
-    assert everything(tmp_path / "out") == everything(tmp_path / "whole")
-    assert (tmp_path / "out" / "manifest.json").read_text() == (tmp_path / "whole" / "manifest.json").read_text()
+    assert [(tmp_path / "out" / path.name).stat().st_mtime_ns for path in written] == stamps
+
+
+def test_a_failure_removes_no_finished_shard(tmp_path, monkeypatch):
+    write_shard = shards.write_shard
+
+    def fail_at_the_last(folder, number, *rest):
+        if number == 2:
+            raise ValueError("the GraphFeature of node 7 takes 3 GiB")
+        return write_shard(folder, number, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shards, "write_shard", fail_at_the_last)
+        with pytest.raises(ValueError, match="takes 3 GiB"):
+            flat(tmp_path / "out")
+    written = sorted((tmp_path / ".out.partial" / "shards").glob("*.parquet"))
+    stamps = [path.stat().st_mtime_ns for path in written]
+    assert len(written) == 2
+    flat(tmp_path / "out")
+    assert [(tmp_path / "out" / path.name).stat().st_mtime_ns for path in written] == stamps
 
 
 def test_shards_of_another_job_are_not_reused(tmp_path):
@@ -130,7 +170,7 @@ def test_a_jobs_identity_covers_everything_its_result_depends_on():
 
 
 def test_a_result_that_does_not_fit_is_refused_before_it_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(jobs.shutil, "disk_usage", lambda folder: namedtuple("Usage", "free")(1000))
+    with_free_bytes(monkeypatch, 1000)
     with pytest.raises(NoRoom, match=r"need about .* GiB free: give fewer targets"):
         flat(tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

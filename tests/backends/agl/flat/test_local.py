@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.agl.flat import local
+from backends.agl.flat import local, store
 from backends.agl.flat.local import flatten_batches, in_threads
 from backends.agl.flat.sampling_strategy import parse_sampling
 from backends.agl.flat.source import Source
+from backends.agl.flat.store import RecordTooLarge
 from backends.agl.graphfeature import decode
 from backends.kernels import SAMPLERS, EdgeSampler, khop
 from datasets.features import sparse_features
@@ -111,6 +112,18 @@ def test_sparse_features_count_by_their_entries_not_by_their_width(tmp_path):
     source = Source.build(graph, strategy, None, tmp_path)
     batches = flatten_batches(source, np.arange(count), strategy)
     assert [len(batch.records) for batch in batches] == [256, 44]
+
+
+@pytest.mark.parametrize("embed", [True, False])
+def test_a_record_that_no_shard_can_hold_is_refused_by_its_target(tmp_path, monkeypatch, embed):
+    graph, strategy = replace(awkward_graph(2), node_ids=np.arange(40) * 7 + 100), parse_sampling("full()", 1)
+    source = Source.build(graph, strategy, None, tmp_path)
+    monkeypatch.setattr(store, "LARGEST_RECORD", 900 if embed else 100)
+    if embed:  # node 0 has 38 in-neighbours: its features are too large before they are read
+        monkeypatch.setattr(store, "sort_and_join", None)
+    advice = r"give --shared \(.* or smaller fanouts" if embed else "give smaller fanouts"
+    with pytest.raises(RecordTooLarge, match=f"GraphFeature of node 100 takes .*{advice}"):
+        list(flatten_batches(source, np.array([5, 0]), strategy, embed=embed))
 
 
 def test_a_sampler_of_ones_own_is_found_by_its_name(tmp_path, monkeypatch):

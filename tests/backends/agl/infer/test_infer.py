@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.flat.source import Source
+from backends.agl.infer import workspace
 from backends.agl.infer.commandline import by_rounds
 from backends.agl.infer.inputs import check_graph
 from backends.agl.infer.job import InferenceJob, needs_table
@@ -21,11 +22,16 @@ from backends.agl.infer.neighbourhood_inference import NeighbourhoodInference
 from backends.agl.infer.slices import read_state, slices_of, spec_from_state
 from backends.agl.infer.workspace import Workspace
 from backends.agl.settings import read_infer_settings
+from backends.agl.user import network
+from backends.agl.user.network import dense_rows
+from backends.agl.user.specification import UserModelSpec
+from backends.agl.user.trial import tried
 from backends.model import ModelSpec, initial_state
 from backends.progress import silent
 from backends.reference.definition import forward
 from datasets.csr import Csr
-from datasets.features import SparseFeatures
+from datasets.features import SparseFeatures, sparse_features
+from tests.backends.agl.test_user_model import source_of
 from tests.graphs import awkward_graph
 
 MODELS = ("gcn", "sage", "gat")
@@ -227,6 +233,31 @@ def test_a_run_keeps_no_values_of_edges_of_the_partitions_it_is_done_with(tmp_pa
     tracemalloc.stop()
     assert bytes_left < edge_features.nbytes / 4
     close(scores, definition(graph, spec, state))
+
+
+def test_partitions_are_cut_by_edges_their_features_and_the_widest_rows(monkeypatch):
+    graph = awkward_graph(5, nodes=400, edges=40_000)
+    graph = replace(graph, edge_features=np.ones((graph.csr.nnz, 8), np.float32))
+    spec = replace(model_on(graph, "gat", 2)[0], edge_width=8)
+    job = InferenceJob(graph, spec, initial_state(spec, 7))
+    assert len(job.parts) == 1
+    monkeypatch.setattr(workspace, "SCRATCH_BYTES", 4 * 15 * 100)  # 100 nodes of 3 heads of 5 columns
+    no_edges = replace(graph, csr=Csr(np.zeros(401, np.int32), np.zeros(0, np.int32), (400, 400)), edge_features=None)
+    assert [last - first for first, last in InferenceJob(no_edges, *model_on(no_edges, "gat", 2)).parts] == [100] * 4
+    assert len(replace(job).parts) > 100  # edges of 32 bytes, 187 of them or those of one node
+    assert len(replace(job, partitions=2).parts) == 2
+
+
+def test_sparse_features_turn_dense_within_the_memory_of_a_partition(tmp_path, monkeypatch):
+    graph, turned = awkward_graph(2, nodes=300, edges=10), []
+    entries = np.arange(300)
+    graph = replace(graph, features=sparse_features(entries, entries, np.ones(300, np.float32), (300, 10_000)))
+    code = source_of(send="h[:, :3]", receive="torch.tanh(h[:, :3] + edges.sum(sent))")
+    spec = tried(UserModelSpec("net.py", 2, in_width=10_000, hidden=3, classes=3, file="net.py", code=code))
+    monkeypatch.setattr(workspace, "SCRATCH_BYTES", 1 << 20)
+    monkeypatch.setattr(network, "dense_rows", lambda rows: turned.append(dense_rows(rows)) or turned[-1])
+    assert inference(tmp_path, graph, spec, {}).run().shape == (300, 3)
+    assert 1 << 19 < max(rows.nbytes for rows in turned) <= 1 << 20
 
 
 def test_sparse_features_are_checked_in_pieces_and_a_wrong_one_is_named():

@@ -113,6 +113,13 @@ def test_only_records_of_split_train_are_trained(tmp_path):
     assert plan.batches == sum(1 for _ in reader.batches(3, split="train"))
 
 
+@pytest.mark.parametrize(("records", "size", "said"), [(4, 30, True), (4, 1, False), (1024, 30, False)])
+def test_batches_that_shards_make_smaller_than_asked_for_are_told(tmp_path, capsys, records, size, said):
+    shards_of(tmp_path / "shards", awkward_graph(4), records=records)
+    assert main(command(tmp_path, "epochs=1", f"batch_size={size}")) == 0
+    assert ("each is of one shard, so flatten with larger --shard-records" in capsys.readouterr().err) == said
+
+
 def test_the_epoch_of_the_least_validation_loss_is_kept(tmp_path):
     graph, seen = awkward_graph(4), []
     shards_of(tmp_path / "shards", graph)

@@ -14,6 +14,7 @@ from backends.agl.flat.sampling_strategy import parse_sampling
 from backends.agl.flat.source import Source
 from backends.agl.flat.store import sort_and_join
 from backends.agl.graphfeature import encode
+from backends.agl.train.flattened_source import WorkersJob
 from backends.batches import BatchPlan
 from backends.kernels import graphfeatures, khop
 from backends.kernels.graphfeatures import CorruptRecord, Strings, merge_records
@@ -200,3 +201,14 @@ def test_a_limited_plan_flattens_what_it_trains_and_no_more():
     trained = [target for batch in shards.batches(5, PlainClock()) for target in batch.targets.tolist()]
     assert shards.facts()["records"] == 6 and sorted(trained) == sorted(np.concatenate(plan.targets(0)).tolist())
     shards.close()
+
+
+@given(st.integers(1, 6), st.integers(0, 60), st.integers(1, 9), st.integers(1, 4))
+def test_workers_take_as_many_steps_from_shards_as_from_memory(workers, more, size, batches):
+    targets = np.arange(workers + more)
+    job = WorkersJob(parse_sampling("full()", 2), shard_records=size * batches, workers=workers)
+    shards = job.shards_of(targets)
+    np.testing.assert_array_equal(np.sort(np.concatenate(shards)), targets)
+    lengths = [[len(shard) for shard in shards[rank::workers]] for rank in range(workers)]
+    assert max(map(sum, lengths)) - min(map(sum, lengths)) <= 1
+    assert [sum(-(-length // size) for length in own) for own in lengths] == [-(-sum(own) // size) for own in lengths]

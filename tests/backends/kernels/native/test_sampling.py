@@ -57,7 +57,7 @@ def equal(actual, expected):
     st.booleans(),
     st.booleans(),
     st.booleans(),
-    st.sampled_from([1, 2, 3]),
+    st.sampled_from([1, 2, 3, 8]),
 )
 def test_searches_are_equal(seed, choice, ids, types, fanouts, apart, needed, many, workers):
     csr, weight = crowd(seed, ids, *types)

@@ -105,6 +105,22 @@ def test_a_limit_that_is_raised_for_the_largest_size_parts_no_series(tmp_path: P
     assert "extrapolated (agl" in claim(tmp_path, True)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [{"order": {"name": "rcm"}}, {"launcher": {"python": "/other"}}, {"scenario": {"name": "infer", "state": "x"}}],
+    ids=["order", "python", "state"],
+)
+def test_records_that_differ_in_more_than_their_nodes_are_no_sizes_of_one_series(
+    tmp_path: Path, other: dict[str, Any]
+) -> None:
+    inference(tmp_path, "agl", {10_000: 4e-6})
+    inference(tmp_path, "agl", {10_000: 5e-6}, sections={"scenario": {"name": "infer"}} | other)
+    (records,) = parts_of(tmp_path)
+    curves = series(records)
+    assert [len(curve.points) for curve in curves] == [1, 1] and len({curve.name for curve in curves}) == 2
+    assert not any(curve.is_claim for curve in curves)
+
+
 def test_a_single_small_size_of_ours_does_not_replace_a_law(tmp_path: Path) -> None:
     inference(tmp_path, "agl", {1000: 4e-6, 10_000: 4e-6})
     inference(tmp_path, "blocksparse", {1000: 4e-8})

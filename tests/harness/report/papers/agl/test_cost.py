@@ -35,6 +35,15 @@ def test_a_unit_never_gets_cheaper_than_on_the_largest_measured_graph(each: list
     assert len(points) == 1 or (error(slower) or 0) < (error(points) or 0)
 
 
+def test_points_of_one_size_are_no_law() -> None:
+    one = Point(1e4, 1e4, 1.0, 1.0, None)
+    slower = replace(one, seconds=3.0)
+    assert extrapolated([one, slower], 1e9) == slower.each
+    assert error([one, slower]) is None
+    smaller = Point(1e3, 1e3, 0.1, 1.0, None)
+    assert error([smaller, one, slower]) == pytest.approx(-2 / 3)
+
+
 def test_cost_counts_units_of_each_stage_and_keeps_series_apart(tmp_path: Path) -> None:
     results = tmp_path / "results"
     for nodes in (1000, 10_000):

@@ -2,9 +2,11 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from harness.report.content import NOTHING
 from tests.harness.report.suite_cells import cell, lines_of, number, page
 
 
@@ -26,3 +28,13 @@ def test_inference_is_compared_with_the_neighbourhood_form_and_the_fastest_form_
     claimed = re.search(r"\| about 0.25 \| (\S+) \| (\S+) \|", text)
     assert claimed
     assert [float(value) for value in claimed.groups()] == pytest.approx([0.25, 0.5], abs=0.03)
+
+
+@pytest.mark.parametrize("keys", [{"alone": True}, {"facts": {"oversubscribed": 1}}], ids=str)
+def test_a_peer_that_was_not_measured_in_turns_has_no_ratio(tmp_path: Path, keys: dict[str, Any]) -> None:
+    results, scenario = tmp_path / "results", {"name": "infer"}
+    cell(results, "agl", 0.1, "agl_inference", backend={"infer": "graphinfer"}, scenario=scenario)
+    cell(results, "dgl", 0.2, "agl_inference", backend={"infer": "full"}, scenario=scenario, **keys)
+    text = page(results, "agl_inference")
+    assert lines_of(text, "Inference of all")["agl infer=graphinfer"][6] == NOTHING
+    assert re.search(r"\| about 0.25 \| — \| — \|", text)

@@ -20,3 +20,12 @@ def test_convergence_shows_the_distance_to_one_worker(tmp_path: Path) -> None:
     assert (one[5], many[5]) == ("0.900", "0.870")
     assert_pictured(results, "agl_convergence", text, ["workers=1", "workers=4", "validation auc"])
     assert "| the same level | 0.0300 |" in text
+
+
+def test_several_workers_stand_beside_the_fastest_single_one(tmp_path: Path) -> None:
+    for workers, seconds, score, pipeline in ((1, 0.1, 0.9, True), (1, 0.3, 0.5, False), (4, 0.1, 0.87, True)):
+        metrics = {"name": "auc", "test": score, "validation": score, "epochs_run": 9}
+        values = {"strategy": "sync", "workers": workers, "pipeline": pipeline}
+        cell(tmp_path / "results", "agl", seconds, "agl_convergence", backend=values, metrics=metrics)
+    lines = all_lines(page(tmp_path / "results", "agl_convergence"), "Scores by number")
+    assert [line[2] for line in lines if line[0] == "4"] == ["-0.0300"]

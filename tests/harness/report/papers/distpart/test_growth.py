@@ -13,23 +13,25 @@ MAG_NODES, MAG_EDGES = 2.44160499e8, 1.728364232e9
 UUG_EDGES = 3.38e11
 
 
-def write(results: Path, engine: str, nodes: int, each: float, status: str = "ok", **backend: Any) -> None:
+def write(
+    results: Path, engine: str, nodes: int, each: float, status: str = "ok", features: int = 64, **backend: Any
+) -> None:
     """A job that takes ``each`` seconds per edge, on 10 edges per node; 100 bytes of memory per node."""
     config = factory.config(
         engine,
-        dataset={"name": "uug", "options": {"nodes": nodes}},
+        dataset={"name": "uug", "options": {"nodes": nodes, "features": features}},
         scenario={"name": "dispatch", "parts": 8},
         backend=backend,
         suite="distpart_scale",
     )
-    counts = {"nodes": nodes, "edges": 10 * nodes, "features": 64}
+    counts = {"nodes": nodes, "edges": 10 * nodes, "features": features}
     record = factory.record(engine, 0, 1.0, status, config=config, group=f"g{nodes}")
     record |= {"dataset": factory.DATASET | {"name": "uug", "counts": counts}}
     if status == "ok":
         record["epochs"]["seconds"] = [each * 10 * nodes] * 6
         record["memory"]["peak_minus_resident"] = 100.0 * nodes
-        record["facts"] = {"partition": {"bytes": nodes * (64 * 4 + 10 * 50)}}
-    factory.write(results, record, folder=f"{nodes}-{'-'.join(map(str, backend.values()))}")
+        record["facts"] = {"partition": {"bytes": nodes * (features * 4 + 10 * 50)}}
+    factory.write(results, record, folder=f"{nodes}-{features}-{'-'.join(map(str, backend.values()))}")
 
 
 def lines(results: Path) -> tuple[list[list[str]], list[list[str]]]:
@@ -53,6 +55,16 @@ def test_hours_memory_and_files_of_a_published_graph_follow_from_the_sizes(tmp_p
     uug = next(row for row in laws if row[2] == "UUG as published")
     assert uug[4] == f"{10 * UUG_EDGES / 2**30:.2f} GiB"
     assert mag[0][4] == f"{100 * MAG_NODES / 2**30:.2f} GiB"
+
+
+def test_two_widths_are_two_series(tmp_path: Path) -> None:
+    for features, each in ((64, 1e-6), (128, 2e-6)):
+        for nodes in (1000, 10_000):
+            write(tmp_path / "results", "distpart", nodes, each, features=features)
+    _, laws = lines(tmp_path / "results")
+    assert [row[:2] for row in laws if row[2] == "MAG240M"] == [["2", "+0%"]] * 2
+    text = page(tmp_path / "results", "distpart_scale")
+    assert "| distpart features=64 | 2 |" in text and "| distpart features=128 | 2 |" in text
 
 
 def test_a_law_that_misses_the_largest_size_claims_no_hours_and_a_failed_cell_is_a_row(tmp_path: Path) -> None:

@@ -1,0 +1,46 @@
+"""How many times as fast a row of a suite is as another, by processes that both had in one pass of a run alone."""
+
+from collections.abc import Callable, Iterable
+
+from harness.report import formats
+from harness.report.content import NOTHING
+from harness.report.rows import Row
+from harness.report.speedups import times_as_fast
+from harness.store.statistics import Summary
+
+Pair = tuple[Row | None, Row | None]
+Factor = Callable[[Row, Row], Summary | None]
+
+
+def times(row: Row | None, other: Row | None, form: str = "{:.3g}", factor: Factor = times_as_fast) -> str:
+    """How many times as fast a row is as another, with ``~`` where it may be 1; a dash without a common process."""
+    ratio = None if row is None or other is None else factor(row, other)
+    if ratio is None:
+        return NOTHING
+    return form.format(ratio.median) + ("" if row is other else formats.unclear(ratio))
+
+
+def factors_of(pairs: Iterable[Pair], factor: Factor = times_as_fast) -> tuple[list[float], str]:
+    """Ascending factors of the pairs with a common process, without doubtful figures; a remark on how many these are.
+
+    The remark is empty where there are none.
+    """
+    known = [(row, other) for row, other in pairs if row is not None and other is not None]
+    in_turns = [(row, other, ratio) for row, other in known if (ratio := factor(row, other)) is not None]
+    good = sorted(ratio.median for row, other, ratio in in_turns if is_headline(row, other))
+    doubtful = len(in_turns) - len(good)
+    return good, f"{doubtful} left out as doubtful (⚠)" if doubtful else ""
+
+
+def range_of(pairs: Iterable[Pair], form: str, unit: str = "", factor: Factor = times_as_fast) -> str:
+    """The lowest and the highest factor; doubtful figures are left out and counted."""
+    factors, remark = factors_of(pairs, factor)
+    if not factors:
+        return remark or NOTHING
+    ends = dict.fromkeys(form.format(value) for value in (factors[0], factors[-1]))
+    return f"{' to '.join(ends)}{unit}{f', {remark}' if remark else ''}"
+
+
+def is_headline(row: Row, other: Row) -> bool:
+    """Whether the samples of both sides give a figure that a summary may show."""
+    return not row.doubts and not other.doubts

@@ -1,0 +1,51 @@
+"""Standard streams whose reader may leave, as ``| head`` does: that ends no measurement and changes no exit code."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from typing import Any, TextIO, cast
+
+
+class LeftStream:
+    """A text stream that writes to nowhere once its reader has left."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text and return its length."""
+        try:
+            return self.stream.write(text)
+        except BrokenPipeError:
+            self._write_nowhere()
+            return len(text)
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        try:
+            self.stream.flush()
+        except BrokenPipeError:
+            self._write_nowhere()
+
+    def _write_nowhere(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.stream.fileno())
+        os.close(nowhere)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return any other attribute of the stream."""
+        return getattr(self.stream, name)
+
+
+@contextmanager
+def readers_may_leave() -> Iterator[None]:
+    """Let stdout and stderr write to nowhere once their reader has left, instead of raising BrokenPipeError."""
+    output, errors = LeftStream(sys.stdout), LeftStream(sys.stderr)
+    with redirect_stdout(cast(TextIO, output)), redirect_stderr(cast(TextIO, errors)):
+        try:
+            yield
+        finally:
+            for stream in (output, errors):
+                with suppress(OSError):  # of a full disk, which is told where a command ends
+                    stream.flush()

@@ -1,0 +1,68 @@
+"""Parity gate of ``sample``: draws are random, each in-edge of a node as likely as the others, and new in every epoch.
+
+On a graph whose nodes have equally many in-edges, one batch shows how often the first, the second and every other
+in-edge of a node is drawn. Epochs of one batch that draw the same edges reach the same number of nodes.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from backends.batches import BatchPlan
+from backends.contract import Hop, Sampler
+from backends.model import ModelSpec
+from backends.registry import runtime
+from datasets.csr import csr_from_edges
+from datasets.graph import Graph
+from harness.measure.clock import Clock
+from harness.planning.schema import RunConfig
+from harness.scenario.setup import training_of
+
+NODES, DEGREE, FANOUT = 4096, 16, 2
+TARGETS = NODES // 2
+HOPS = 2  # at most: after more of them nearly all nodes are reached
+EPOCHS = 5  # two of them reach as many nodes by chance in 2 % of the cases
+SIGMAS = 6.0
+
+
+def verify_draws(config: RunConfig, spec: ModelSpec) -> tuple[dict[str, int], str]:
+    """Sample epochs of one batch, then draw it; returns targets, nodes and edges, and what is wrong or nothing."""
+    layers = min(spec.layers, HOPS)
+    few = replace(spec, layers=layers, fanouts=(FANOUT,) * layers)
+    targets = np.arange(TARGETS)
+    engine: Sampler = runtime(config.backend.for_parity_gate(), "sample")
+    engine.prepare(regular_graph(), few, training_of(config), BatchPlan(targets, None, None, config.seed), Clock())
+    try:
+        reached = [_nodes_of_epoch(engine, epoch) for epoch in range(EPOCHS)]
+        hops = engine.draw(targets)
+    finally:
+        engine.close()
+    counts = {key: sum(len(getattr(hop, key)) for hop in hops) for key in ("nodes", "edges")}
+    wrong = f"{EPOCHS} epochs draw the same {reached[0]} nodes" if len(set(reached)) == 1 else ""
+    return {"targets": TARGETS} | counts, wrong or next(filter(None, map(_wrong_shares, hops)), "")
+
+
+def regular_graph() -> Graph:
+    """A graph whose nodes have ``DEGREE`` in-edges each, from any others."""
+    random = np.random.Generator(np.random.Philox(key=29))
+    ends = np.repeat(np.arange(NODES), DEGREE)
+    return Graph(
+        "regular graph", csr_from_edges((ends + random.integers(1, NODES, len(ends))) % NODES, ends, (NODES,) * 2)
+    )
+
+
+def _nodes_of_epoch(engine: Sampler, epoch: int) -> Any:
+    engine.sample(epoch, Clock())
+    return engine.facts()["nodes"]
+
+
+def _wrong_shares(hop: Hop) -> str:
+    """A sentence on the in-edge that a hop draws too often or too seldom by its place among a node's, or nothing."""
+    drawn = np.bincount(hop.edges % DEGREE, minlength=DEGREE)
+    share, nodes = FANOUT / DEGREE, len(hop.nodes)
+    far = np.abs(drawn - share * nodes) > SIGMAS * np.sqrt(share * (1 - share) * nodes)
+    if not far.any():
+        return ""
+    place = int(np.flatnonzero(far)[0])
+    return f"it draws in-edge {place} of {drawn[place]} of {nodes} nodes, {FANOUT} of {DEGREE} are drawn of each"

@@ -1,0 +1,35 @@
+"""Factors of a suite: of common processes alone, without doubtful figures."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.report.content import NOTHING
+from harness.report.rows import Row
+from harness.report.suites.factors import range_of, times
+from tests import factory
+
+LOADED = {"prepare": {}, "warmup": [0.1], "first_call": 0.1, "load": 1.0, "tolerated_load": 0.1}
+
+
+def row(seconds: float, **keys: Any) -> Row:
+    return Row("", [(Path("x"), factory.record("agl", 0, seconds) | keys)])
+
+
+@pytest.mark.parametrize(
+    "keys", [{"alone": True}, {"facts": {"oversubscribed": 1}}, {"group": "other"}, {"run": "other"}], ids=str
+)
+def test_rows_without_a_common_process_have_no_factor(keys: dict[str, Any]) -> None:
+    ours, other = row(0.1), row(0.2, **keys)
+    assert times(ours, other) == times(other, ours) == range_of([(ours, other)], "{:.2g}") == NOTHING
+    assert (times(ours, row(0.2)), times(ours, ours)) == ("2", "1")
+
+
+def test_doubtful_figures_are_left_out_of_a_range_and_counted() -> None:
+    ours, loaded = row(0.1), row(0.8, processes=[LOADED])
+    assert loaded.doubts
+    assert range_of([(ours, row(0.2)), (ours, row(0.4)), (ours, loaded)], "{:.2g}", " times") == (
+        "2 to 4 times, 1 left out as doubtful (⚠)"
+    )
+    assert range_of([(ours, loaded)], "{:.2g}") == "1 left out as doubtful (⚠)"
