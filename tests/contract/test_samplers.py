@@ -210,7 +210,7 @@ def test_an_epoch_is_counted_and_timed(backend, options):
 def test_agl_draws_the_same_again_and_anew_in_another_epoch():
     samplers = [sampler_of("agl", {}, GRAPH, (2, 3)) for _ in range(2)]
     drawn = [
-        [tuple(neighbourhood.csr.ids) for neighbourhood in sampler.neighbourhoods([np.arange(9)], epoch)]
+        [tuple(batch.neighbourhood.csr.ids) for batch in sampler.neighbourhoods([np.arange(9)], epoch)]
         for sampler in samplers
         for epoch in (0, 1)
     ]
@@ -249,7 +249,7 @@ def test_hops_are_recovered_from_the_order_of_pygs_nodes(fanouts):
 
     # a neighbourhood with fanouts by distance is laid out so: nodes hop by hop, edges between their places
     ours, targets = sampler_of("agl", {}, GRAPH, fanouts), np.array([3, 7, 11])
-    (neighbourhood,) = ours.neighbourhoods([targets], 0)
+    ((neighbourhood, _),) = ours.neighbourhoods([targets], 0)
     column = np.repeat(np.arange(len(neighbourhood.nodes)), neighbourhood.csr.in_degrees)
     laid_out = (neighbourhood.nodes, neighbourhood.csr.indices, column, neighbourhood.positions)
     node, row, col, edge = (torch.from_numpy(part.astype(np.int64)) for part in laid_out)

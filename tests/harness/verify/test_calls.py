@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from backends.agl.config import AglConfig
-from backends.agl.sampler import AglSampler
+from backends.agl.sampler import AglSampler, SampledBatch
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Hop, Nodes
-from backends.kernels import Neighbourhood
 from backends.reference.backend import ReferenceMultiplier
 from backends.reference.config import ReferenceConfig
 from datasets.csr import Csr
@@ -96,13 +95,13 @@ class HastySampler(AglSampler):
             self.sampled_graph.csr = Csr(indptr, csr.indices[first], csr.shape)
             self.places = np.flatnonzero(first)
 
-    def neighbourhoods(self, batches: Sequence[Nodes], epoch: int) -> Iterator[Neighbourhood]:
+    def neighbourhoods(self, batches: Sequence[Nodes], epoch: int) -> Iterator[SampledBatch]:
         """The neighbourhood of each batch, perhaps the same in every epoch."""
         return super().neighbourhoods(batches, 0 if self.config.wrong == "one draw for all epochs" else epoch)
 
-    def hops(self, neighbourhood: Neighbourhood) -> list[Hop]:
+    def hops(self, batch: SampledBatch) -> list[Hop]:
         """The hops, whose edges are places among all of the graph."""
-        return [replace(hop, edges=self.places[hop.edges]) for hop in super().hops(neighbourhood)]
+        return [replace(hop, edges=self.places[hop.edges]) for hop in super().hops(batch)]
 
     def sample(self, index: int, clock: Clock) -> None:
         """Sample, leaving out hops or batches, or all of it after the first epoch."""
