@@ -36,15 +36,18 @@ def partition_graph(
     return_mapping: bool = False,
     num_trainers_per_machine: int = 1,
     objtype: str = "cut",
+    graph_formats: Any = None,
 ) -> Any:
     """Assign nodes to ``num_parts`` parts and write each with its HALO nodes, for ``dgl.distributed.load_partition``.
 
-    The arguments are those of ``dgl.distributed.partition_graph``; methods are ``multilevel``, ``fennel``, ``ldg``,
-    ``random`` and ``metis``. ``write_partition`` takes all options of an assignment and of a dispatch.
+    The arguments are those of DGL 1.1.3's function; methods are ``multilevel``, the default, ``fennel``, ``ldg``,
+    ``random`` and ``metis``, ``graph_formats`` is ``None`` or ``coo``. ``write_partition`` takes all options.
 
     With ``return_mapping``: the original ids of nodes and of edges in the order of their new ids; dictionaries by type
     for a typed graph, arrays else. Raises ValueError and OSError as the assignment and the dispatch do.
     """
+    if graph_formats not in (None, "coo", ["coo"]):
+        raise ValueError(f"graph_formats={graph_formats!r} is not allowed: files are in coo, which DGL converts itself")
     graph, folder = typed_graph(g) if isinstance(g, Graph) else g, Path(out_path)
     options = AssignOptions(num_parts, part_method, objective=objtype)
     weights = constraints(graph, node_types=balance_ntypes, edges=balance_edges)

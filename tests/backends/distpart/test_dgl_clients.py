@@ -1,5 +1,6 @@
 """DGL 1.1.3 reads our files: every part under its own checks, the same sets as its own partition, DistGraph trains."""
 
+import inspect
 import subprocess
 import sys
 import textwrap
@@ -10,6 +11,7 @@ import pytest
 
 from backends.distpart.dispatch.job import DispatchJob, DispatchOptions
 from backends.distpart.dispatch.numbering import Numbering
+from backends.distpart.partition_graph import partition_graph
 from tests.backends.distpart.graphs import homogeneous, stored_graph
 
 pytestmark = pytest.mark.needs_dgl
@@ -163,3 +165,11 @@ def test_two_servers_and_two_trainers_train_from_our_files(tmp_path):
         for process in (*processes, *trainers):
             process.kill()
     assert all("trained on 50" in answer for answer in answers), answers
+
+
+def test_our_function_has_the_arguments_of_dgls():
+    from backends.dgl.quiet import dgl
+
+    functions = partition_graph, dgl.distributed.partition_graph
+    ours, theirs = (list(inspect.signature(function).parameters) for function in functions)
+    assert ours == theirs

@@ -268,6 +268,7 @@ def test_trainers_are_parts_of_parts(tmp_path, monkeypatch):
         ({"objtype": "speed"}, "one of cut"),
         ({"num_hops": 0}, "at least 1"),
         ({"num_trainers_per_machine": 0}, "at least 1"),
+        ({"graph_formats": "csc"}, "files are in coo"),
         ({"balance_ntypes": np.zeros(3)}, "3 classes to balance for 40 nodes"),
         ({"balance_ntypes": {"planet": np.zeros(3)}}, "node type planet"),
     ],
