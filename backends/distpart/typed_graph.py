@@ -157,6 +157,13 @@ class TypedGraph:
             return ends
         return ends[0] + self.starts[relation.source], ends[1] + self.starts[relation.destination]
 
+    def attributes(self) -> Iterator[tuple[str, Any]]:
+        """All attributes of nodes and edges, named by type and name."""
+        tables: list[Mapping[Any, Attributes]] = [self.node_data, self.edge_data]
+        for kind, arrays in (item for table in tables for item in table.items()):
+            for name, array in arrays.items():
+                yield f"{kind}/{name}", array
+
     def without_attributes(self) -> "TypedGraph":
         """The nodes and edges alone."""
         return replace(self, node_data={}, edge_data={})

@@ -283,7 +283,8 @@ class _Check:
             order = np.argsort(piece, kind="stable")  # files are read in the order of their rows
             expected = array[piece[order]]
             expected = expected.dense() if isinstance(expected, SparseFeatures) else expected
-            if not np.array_equal(written[start : start + length][order], expected):
+            is_float = expected.dtype.kind == "f"
+            if not np.array_equal(written[start : start + length][order], expected, equal_nan=is_float):
                 return False
         return True
 

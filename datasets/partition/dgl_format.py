@@ -151,10 +151,15 @@ def _write_named(file: BinaryIO, columns: NamedRows) -> None:
         _write_column(file, columns[name])
 
 
+def check_type(dtype: np.dtype[Any]) -> None:
+    """Raise FormatError for a type of numbers that DGL's files do not have."""
+    if dtype.kind not in _CODES or dtype.itemsize > (1 if dtype.kind == "u" else 8):
+        raise FormatError(f"DGL has no tensors of {dtype}: give signed integers, bytes or floats")
+
+
 def _write_column(file: BinaryIO, column: TensorRows) -> None:
     dtype, shape = column.dtype.newbyteorder("<"), column.shape
-    if dtype.kind not in _CODES or (dtype.kind == "u" and dtype.itemsize > 1):
-        raise FormatError(f"DGL has no tensors of {dtype}: give signed integers, bytes or floats")
+    check_type(dtype)
     size = math.prod(shape) * dtype.itemsize
     _numbers(file, _ARRAY, 0)
     file.write(struct.pack("<iiiBBH", 1, 0, len(shape), _CODES[dtype.kind], dtype.itemsize * 8, 1))

@@ -46,19 +46,9 @@ class Forecast:
         left = max(0, memory - nodes) // threads
         largest = max(_PIECE, -(-graph.total_edges // _MOST_PIECES))
         piece = int(np.clip(left // _BYTES_PER_EDGE, _LEAST_PIECE, largest))
-        widths = [
-            row_bytes(array)
-            for table in (graph.node_data, graph.edge_data)
-            for arrays in table.values()
-            for array in arrays.values()
-        ]
+        widths = [row_bytes(array) for _, array in graph.attributes()]
         rows = max(1, min(left // 4, MOST_ROW_BYTES) // max([1, *widths]))
-        attributes = sum(
-            len(array) * row_bytes(array)
-            for table in (graph.node_data, graph.edge_data)
-            for arrays in table.values()
-            for array in arrays.values()
-        )
+        attributes = sum(len(array) * row_bytes(array) for _, array in graph.attributes())
         files = graph.total_edges * _GRAPH_EDGE + graph.total_nodes * _GRAPH_NODE + attributes
         return cls(
             threads, nodes, graph.total_edges, piece, rows, graph.total_edges * (2 * number + _BUCKET_EDGE), files

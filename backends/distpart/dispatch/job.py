@@ -13,11 +13,12 @@ from backends.distpart.dispatch.numbering import Numbering
 from backends.distpart.dispatch.part import PartOptions, PartWriter
 from backends.distpart.dispatch.plan import WORK, begin, refuse_foreign_folder
 from backends.distpart.dispatch.steps import DispatchStep, run_in_threads, run_on_ray
-from backends.distpart.typed_graph import TypedGraph
+from backends.distpart.typed_graph import GraphError, TypedGraph
 from backends.folder_lock import locked
 from backends.parallel import ray_cluster
 from datasets.array_files import save_array, save_pieces
 from datasets.files import atomic_file
+from datasets.partition.dgl_format import FormatError, check_type
 from datasets.tables.out_of_core import Progress, silent
 
 NODE_MAP, EDGE_MAP = "node_map.npy", "edge_map.npy"
@@ -47,7 +48,7 @@ class DispatchOptions:
 
 
 def refuse_at_once(graph: TypedGraph, folder: Path, name: str, options: DispatchOptions) -> None:
-    """Raise what a dispatch to ``folder`` raises whatever the assignment: of its name, folder, memory, disk and Ray."""
+    """Raise what a dispatch raises whatever the assignment: of name, folder, types, memory, disk and Ray."""
     check_name(name)
     with locked(folder):
         _checked(graph, folder, name, options)
@@ -60,6 +61,11 @@ def _checked(graph: TypedGraph, folder: Path, name: str, options: DispatchOption
         shutil.rmtree(folder / WORK, ignore_errors=True)  # of a call that was killed after its last step
         raise ValueError(f"{done} exists: choose another folder, or delete this one")
     refuse_foreign_folder(folder)
+    for attribute, array in graph.attributes():
+        try:
+            check_type(np.dtype(array.dtype))
+        except FormatError as error:
+            raise GraphError(f"{attribute}: {error}") from error
     forecast = Forecast.of(graph, options.memory, options.threads, options.hops)
     refuse_what_does_not_fit(forecast, folder, options.memory)
     if options.run_on == "ray":

@@ -72,7 +72,7 @@ class FileColumn:
         return [len(array) for array in self._arrays]
 
     def __getitem__(self, rows: slice | NDArray[np.integer]) -> NDArray[Any]:
-        """Copy rows, given as a slice of step 1 or by ascending numbers; raises GraphError naming one that is NaN."""
+        """Copy rows, given as a slice of step 1 or by ascending numbers."""
         numbers = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else rows
         cuts = np.searchsorted(numbers, self._starts)
         pieces = [
@@ -81,10 +81,6 @@ class FileColumn:
             if cuts[i + 1] > cuts[i]
         ]
         out: NDArray[Any] = np.concatenate(pieces) if pieces else np.empty((0, *self.shape[1:]), self.dtype)
-        if self.dtype.kind == "f" and not np.isfinite(out).all():
-            bad = int(numbers[np.flatnonzero(~np.isfinite(out.reshape(len(out), -1)).all(axis=1))[0]])
-            file = int(np.searchsorted(self._starts, bad, side="right")) - 1
-            raise GraphError(f"{self.names[file]}: row {bad - self._starts[file]} is not finite: give numbers")
         return out
 
 
@@ -189,7 +185,8 @@ def _text_batches(path: Path, delimiter: str, dtype: np.dtype[Any] | None) -> It
         with csv.open_csv(path, options, parse) as reader:
             names = reader.schema.names
         kind = pyarrow.float32() if dtype == np.float16 else pyarrow.from_numpy_dtype(dtype)  # Arrow reads no halves
-        yield from csv.open_csv(path, options, parse, csv.ConvertOptions(column_types=dict.fromkeys(names, kind)))
+        convert = csv.ConvertOptions(column_types=dict.fromkeys(names, kind), null_values=[""])  # NaN is a number
+        yield from csv.open_csv(path, options, parse, convert)
 
 
 def _parquet_batches(path: Path) -> Iterator[Any]:

@@ -133,6 +133,17 @@ def test_wide_rows_are_written_and_compared_a_piece_at_a_time(tmp_path, monkeypa
     assert peak < 8 << 20  # all rows take 20 MB
 
 
+@pytest.mark.parametrize("form", FORMATS)
+def test_numbers_that_are_not_finite_are_numbers(form, tmp_path):
+    values = np.arange(80, dtype=np.float32).reshape(40, 2)
+    values[2, 1], values[3, 0] = np.nan, np.inf  # as labels of nodes that have none
+    chunks_with(tmp_path / "chunks", {"label": values}, form=form)
+    graph = read_chunked(tmp_path / "chunks", tmp_path / "work")
+    np.testing.assert_array_equal(graph.node_data[KIND]["label"][:], values)
+    partition_graph(graph, "toy", 2, tmp_path / "out", part_method="random")
+    assert verify(graph, tmp_path / "out" / "toy.json")["nodes"] == 40
+
+
 def put(*keys):
     *path, last, value = keys
 

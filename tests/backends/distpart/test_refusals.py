@@ -48,6 +48,15 @@ def test_a_partition_is_refused_before_its_assignment(file, options, error, mess
     assert folder.exists() == (file is not None)
 
 
+def test_a_type_that_dgl_does_not_have_is_refused_before_the_assignment(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(partition_graph, "assign", refuse_to_assign)
+    graph = homogeneous()
+    graph.node_data["_N"]["odd"] = np.ones(40, np.uint32)
+    write_chunked(graph, tmp_path / "chunks", 1)
+    assert commandline.main(["partition", str(tmp_path / "chunks"), "-p", "2", "-o", str(tmp_path / "out")]) == 2
+    assert "_N/odd: DGL has no tensors of uint32: give signed integers" in capsys.readouterr().err
+
+
 def test_an_assignment_is_refused_before_it_begins(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(commandline, "assign", refuse_to_assign)
     write_chunked(homogeneous(), tmp_path / "chunks", 1)
