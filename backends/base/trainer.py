@@ -37,7 +37,7 @@ class Batch:
     structure: Any
     features: Any
     targets: Nodes
-    rows: Tensor | None = None
+    rows: Tensor | slice | None = None
     labels: Targets | None = None
     nodes: Tensor | None = None
 

@@ -87,24 +87,25 @@ class PygTrainer(TorchTrainer):
         batches = self.plan.targets(index)
         with clock.phase("load"):
             samples = self.loader.load(batches, self.training.seed + index)
-        for targets in batches:
+        for _ in batches:
             with clock.phase("load"):
                 data = next(samples)
             with clock.phase("vectorize"):
-                batch = self.batch_of(data, targets)
+                batch = self.batch_of(data)
             yield batch
 
     def mini_batch(self, targets: Nodes) -> Batch:
         """The batch that trains ``targets``; with ``khop`` its samples are those of the definition."""
-        return self.batch_of(next(self.loader.load([targets], self.training.seed)), targets)
+        batch = self.batch_of(next(self.loader.load([targets], self.training.seed)))
+        if np.array_equal(batch.targets, targets):
+            return batch
+        return replace(batch, targets=targets, rows=_places(batch.targets, targets))  # khop returns them ascending
 
-    def batch_of(self, data: Data, targets: Nodes) -> Batch:
-        """Build a batch from a sampled neighbourhood."""
+    def batch_of(self, data: Data) -> Batch:
+        """Build a batch from a sampled neighbourhood, whose first nodes are its targets, each once."""
+        targets = data.n_id[: data.num_sampled_nodes[0]].numpy()
         form = self.config.trim, self.variant, self.spec.name
-        batch = batch_of(data, targets, self.spec.layers, *form, self.spec.fanouts)
-        # khop returns targets ascending, each once
-        first = data.n_id[: data.num_sampled_nodes[0]].numpy()
-        return batch if np.array_equal(first, targets) else replace(batch, rows=_places(first, targets))
+        return batch_of(data, targets, self.spec.layers, *form, self.spec.fanouts)
 
     def scores_edges(self, spec: ModelSpec, plan: BatchPlan) -> bool:
         """GATConv does in full batches over a list of edges; a CSR matrix has no features."""

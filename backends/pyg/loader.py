@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 from torch_geometric.sampler import NeighborSampler
@@ -100,7 +101,7 @@ def batch_of(
             hops.append(_hop(len(nodes), *_with_loops(*kept_edges, data.get("loop"), len(nodes)), variant, model))
         else:
             hops.append(hops[0])
-    return Batch(PygStructure(hops), data.x, targets, torch.arange(len(targets)))
+    return Batch(PygStructure(hops), data.x, targets, slice(0, len(targets)))
 
 
 def _below(fanout: int | None, rank: Tensor, edges: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -120,12 +121,13 @@ def _with_loops(edges: Tensor, weight: Tensor | None, loop: Tensor | None, rows:
 
 
 def _hop(rows: int, edges: Tensor, weight: Tensor | None, variant: str, model: str) -> PygHop:
-    if variant != "csr":
+    if variant == "scatter":
         return PygHop(rows, edges, weight)
+    if bool((edges[1, 1:] < edges[1, :-1]).any()):  # self loops were added at the end
+        order = torch.argsort(edges[1], stable=True)
+        edges, weight = edges[:, order], None if weight is None else weight[order]
+    if variant == "edge_index":
+        return PygHop(rows, EdgeIndex(edges, sparse_size=(rows, rows), sort_order="col"), weight)
     sources, destinations = edges
-    if bool((destinations[1:] < destinations[:-1]).any()):
-        order = torch.argsort(destinations, stable=True)
-        sources, destinations = sources[order], destinations[order]
-        weight = None if weight is None else weight[order]
     indptr = np.concatenate(([0], np.cumsum(np.bincount(destinations.numpy(), minlength=rows))))
     return PygHop(rows, csr_tensor(indptr, sources.numpy(), weight, model), None)

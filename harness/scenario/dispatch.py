@@ -39,7 +39,7 @@ class Dispatch(EngineScenario):
         self.engine.dispatch(self.place / "parts", clock)
 
     def facts(self) -> dict[str, Any]:
-        """Facts of the engine, bytes on disk, the quality of the assignment; raises ValueError for lost nodes or edges."""
+        """Facts of the engine, bytes on disk, quality of the assignment; raises ValueError for lost nodes or edges."""
         written = self.engine.written()
         if wrong := wrong_maps(self.graph, written):
             raise ValueError(f"the parts of {self.graph.name} are wrong: {wrong}")

@@ -27,7 +27,12 @@ PYG = [
     for variant in ("edge_index", "csr", "scatter")
 ] + [
     pytest.param("pyg", {"loader": "khop"} | options, 7, marks=pytest.mark.needs_pyg, id=f"pyg-mini-{name}")
-    for name, options in {"trim": {}, "whole": {"trim": False}, "csr": {"variant": "csr"}}.items()
+    for name, options in {
+        "trim": {},
+        "whole": {"trim": False},
+        "csr": {"variant": "csr"},
+        "edges": {"variant": "edge_index"},
+    }.items()
 ]
 DGL = [
     pytest.param("dgl", {}, size, marks=pytest.mark.needs_dgl, id=f"dgl-{'mini' if size else 'full'}")
