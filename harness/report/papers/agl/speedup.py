@@ -71,8 +71,8 @@ def _without_model(rows: Sequence[Row]) -> Iterator[list[Cell]]:
     alone = _alone(serverless)
     for row in sorted(serverless, key=lambda row: (str(option(row, "strategy")), int(option(row, "workers")))):
         if not row.oversubscribed:
-            numbers = [Value(row.time.median if row.time else None), times(row, alone.get(_rules(row)))]
-            yield [str(option(row, "strategy")), str(option(row, "workers")), *numbers, "measured", *[NOTHING] * 4]
+            time, factor = Value(row.time.median if row.time else None), times(row, alone.get(_rules(row)))
+            yield [str(option(row, "strategy")), str(option(row, "workers")), time, factor, "measured", *[NOTHING] * 4]
 
 
 def _row(row: dict[str, Any]) -> list[Cell]:

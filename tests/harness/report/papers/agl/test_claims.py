@@ -107,7 +107,7 @@ def test_a_limit_that_is_raised_for_the_largest_size_parts_no_series(tmp_path: P
 
 @pytest.mark.parametrize(
     "other",
-    [{"order": {"name": "rcm"}}, {"launcher": {"python": "/other"}}, {"scenario": {"name": "infer", "state": "x"}}],
+    [{"order": {"name": "rcm"}}, {"launcher": {"python": "other"}}, {"scenario": {"name": "infer", "state": "x"}}],
     ids=["order", "python", "state"],
 )
 def test_records_that_differ_in_more_than_their_nodes_are_no_sizes_of_one_series(
