@@ -58,11 +58,17 @@ def load_blocks(graph: Any, targets: Sequence[Tensor], sampler: Any, workers: in
     if all(len(batch) == 1 for batch in targets):
         # DGL would take such a list for one tensor of nodes; the batch that prevents it is left out again.
         targets = [*targets, targets[0][:0]]
-    loader = dgl.dataloading.DataLoader(graph, TargetBatches(targets), sampler, batch_size=None, num_workers=workers)
+    options = {"batch_size": None, "num_workers": workers, "worker_init_fn": _seed_worker}
+    loader = dgl.dataloading.DataLoader(graph, TargetBatches(targets), sampler, **options)
     with warnings.catch_warnings():
         # DGL warns that loaders should be pinned to cores of their own; here they share the cell's.
         warnings.simplefilter("ignore")
         return islice(iter(loader), count)
+
+
+def _seed_worker(worker: int) -> None:
+    """Seed DGL's generator in a loader process like torch's: else each epoch would draw from the state in this one."""
+    dgl.seed(torch.initial_seed() & 0x7FFFFFFF)
 
 
 class DglTrainer(TorchTrainer):

@@ -21,6 +21,7 @@ class DglSampler(BatchSampler):
         """Build a graph of in-edges in the order of ``csr``, and DGL's sampler."""
         dgl.utils.set_num_threads(self.training.threads)
         dgl.seed(self.training.seed)
+        torch.manual_seed(self.training.seed)  # draws the seeds of loader processes
         self.in_edges = in_edges_of(self.graph.csr, wide=self.config.variant == "int64")
         self.fanouts = list(self.spec.fanouts) or [-1] * self.spec.layers
         self.sampler = NeighbourSampler(self.fanouts)

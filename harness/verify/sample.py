@@ -6,6 +6,7 @@ nothing is random, and nodes and edges are those of the whole neighbourhood: an 
 Where they do not, ``draws.py`` looks at what the draws are.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -53,7 +54,7 @@ def verify_sampling(config: RunConfig, graph: Graph) -> dict[str, Any]:
         parity[name] = {"targets": len(targets)} | counts
         if wrong := broken(part.csr, targets, part_spec, hops):
             raise Incorrect(f"backend {config.backend.name} breaks the contract of sampling on {name}: {wrong}", parity)
-    checks = {EPOCH: lambda: _epoch(config, small, whole)}
+    checks: dict[str, Callable[[], tuple[dict[str, int], str]]] = {EPOCH: lambda: _epoch(config, small, whole)}
     if spec.fanouts:
         checks[REGULAR] = lambda: verify_draws(config, spec)
     for name, check in checks.items():
