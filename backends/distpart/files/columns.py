@@ -90,7 +90,7 @@ def mapped(file: Path, name: str) -> NDArray[Any]:
         array: NDArray[Any] = np.lib.format.open_memmap(file, mode="r")
     except FileNotFoundError as error:
         raise GraphError(f"{name} does not exist") from error
-    except (ValueError, EOFError, OverflowError, TypeError, TokenError) as error:
+    except (ValueError, EOFError, OverflowError, TypeError, TokenError, SyntaxError) as error:
         raise GraphError(f"{name} is no NumPy file, or cut: {error}") from error
     if array.ndim == 0 or array.dtype.kind not in "iufb":
         raise GraphError(f"{name} has {array.dtype} {list(array.shape)}: rows of numbers are needed")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from backends.distpart import typed_graph
@@ -193,6 +193,7 @@ def test_a_graph_without_edge_types_is_refused(tmp_path, capsys):
 
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.integers(0, 127), value=st.one_of(st.sampled_from(list(b"'(){}[,9#-")), st.integers(0, 255)))
+@example(place=21, value=ord(","))  # a type that numpy parses as Python
 def test_a_damaged_header_of_numpy_is_refused_and_nothing_else(place, value, tmp_path):
     path = tmp_path / "a.npy"
     np.save(path, np.arange(12).reshape(3, 4))
