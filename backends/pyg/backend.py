@@ -36,7 +36,8 @@ class PygTrainer(TorchTrainer):
     @property
     def variant(self) -> str:
         """The variant that runs this model."""
-        variant: str = self.config.variant_for(self.spec.name)
+        trains_batches = not (self.plan.full_batch or self.forward_only)
+        variant: str = self.config.variant_for(self.spec.name, trains_batches)
         return variant
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:

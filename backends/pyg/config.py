@@ -23,8 +23,8 @@ class PygConfig(BackendConfig):
 
     ``scatter`` is PyG's default path, messages gathered over a plain edge list; ``edge_index`` an ``EdgeIndex``,
     ``csr`` a ``torch.sparse`` matrix, ``torch_sparse`` a SparseTensor, ``compile`` the default by ``torch.compile``.
-    ``best`` was the fastest here: ``csr`` for gcn and sage, ``edge_index`` for gat (README). NeighborLoader makes mini
-    batches in ``workers`` loader processes, with all neighbours or as many as the model's fanouts: the fanout of a node
+    ``best`` was the fastest here: ``csr`` for gcn and sage, ``edge_index`` for gat, ``scatter`` in its mini
+    batches. NeighborLoader makes mini batches in ``workers`` loader processes, with all neighbours or as many as the model's fanouts: the fanout of a node
     is that of its distance from the target, in every layer. ``trim`` applies ``trim_to_layer``. With ``loader=khop``,
     and with ``auto`` where NeighborLoader's sampler is not installed, this project's kernels make the same batches: the
     time to load is then ours and not PyG's. ``infer`` is one pass over the whole graph, or each layer in batches of
@@ -58,11 +58,13 @@ class PygConfig(BackendConfig):
             if value not in allowed:
                 raise ValueError(f"backend.{name}={value!r} is not allowed: one of {', '.join(map(str, allowed))}")
 
-    def variant_for(self, model: str) -> str:
+    def variant_for(self, model: str, mini_batches: bool = False) -> str:
         """Return the variant that runs a model: the configured one, or for ``best`` the fastest."""
         if self.variant != "best":
             return self.variant
-        return "edge_index" if model == "gat" else "csr"
+        if model != "gat":
+            return "csr"
+        return "scatter" if mini_batches else "edge_index"
 
     @property
     def draws(self) -> tuple[str, ...]:  # type: ignore[override]

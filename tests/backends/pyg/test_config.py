@@ -9,6 +9,7 @@ from backends.pyg.config import PygConfig
 
 def test_the_default_is_the_fastest_form_of_each_model():
     assert [PygConfig().variant_for(model) for model in ("gcn", "sage", "gat")] == ["csr", "csr", "edge_index"]
+    assert PygConfig().variant_for("gat", mini_batches=True) == "scatter"
     assert PygConfig(variant="compile").variant_for("gat") == "compile"
 
 
