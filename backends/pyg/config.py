@@ -24,8 +24,9 @@ class PygConfig(BackendConfig):
     ``scatter`` is PyG's default path, messages gathered over a plain edge list; ``edge_index`` an ``EdgeIndex``,
     ``csr`` a ``torch.sparse`` matrix, ``torch_sparse`` a SparseTensor, ``compile`` the default by ``torch.compile``.
     ``best`` was the fastest here: ``csr`` for gcn and sage, ``edge_index`` for gat, ``scatter`` in its mini
-    batches. NeighborLoader makes mini batches in ``workers`` loader processes, with all neighbours or as many as the model's fanouts: the fanout of a node
-    is that of its distance from the target, in every layer. ``trim`` applies ``trim_to_layer``. With ``loader=khop``,
+    batches. NeighborLoader makes mini batches in ``workers`` loader processes, with all neighbours or
+    as many as the model's fanouts: the fanout of a node is that of its distance from the target, in every layer.
+    ``trim`` applies ``trim_to_layer``. With ``loader=khop``,
     and with ``auto`` where NeighborLoader's sampler is not installed, this project's kernels make the same batches: the
     time to load is then ours and not PyG's. ``infer`` is one pass over the whole graph, or each layer in batches of
     one-hop blocks. ``input=sparse`` gives the first layer torch's CSR tensor, with dropout on its values.
