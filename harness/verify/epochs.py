@@ -19,7 +19,7 @@ from harness.planning.schema import RunConfig
 from harness.scenario.setup import spec_of, training_of
 from harness.verify.comparison import UNITS, expected_of
 from harness.verify.models import state_of
-from harness.verify.steps import PARTS, Point, multiple, verify_tried
+from harness.verify.steps import PARTS, Evaluation, multiple, verify_tried
 
 EPOCHS = 2
 NAME = f"{EPOCHS} epochs"
@@ -59,8 +59,8 @@ class EpochsSubject:
             losses = [engine.epoch(index, Clock()) for index in range(EPOCHS)]
         sampled = bool(self.spec.fanouts)
         drawn = [self.backend.seed_of_epoch(self.seed, index) if sampled else 0 for index in range(EPOCHS)]
-        points = {one: Point(self.graph, self.spec, state, self.plan.nodes, one) for one in drawn}
-        expected = {one: expected_of(point, seed, self.unit) for one, point in points.items()}
+        evaluations = {one: Evaluation(self.graph, self.spec, state, self.plan.nodes, one) for one in drawn}
+        expected = {one: expected_of(evaluation, seed, self.unit) for one, evaluation in evaluations.items()}
         return {
             f"loss of epoch {index + 1}": multiple("loss", np.array(loss), expected[drawn[index]])
             for index, loss in enumerate(losses)

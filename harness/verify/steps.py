@@ -96,7 +96,7 @@ def is_wrong(multiples: dict[str, float]) -> bool:
 
 
 @dataclass
-class Point:
+class Evaluation:
     """The definition's answer for a batch at given parameters, or its scores of all nodes where there is no batch."""
 
     graph: Graph
@@ -209,7 +209,7 @@ class StepsSubject:
         }
 
     def _expected(self, seed: int, parameters: State, targets: Nodes | None) -> Expected:
-        return expected_of(Point(self.graph, self.spec, parameters, targets), seed, self.unit)
+        return expected_of(Evaluation(self.graph, self.spec, parameters, targets), seed, self.unit)
 
 
 def multiple(name: str, tensor: Any, expected: Expected) -> float:
