@@ -36,9 +36,9 @@ inline bool beats(T value, T best) {
     return !(value <= best) && best == best;
 }
 
-// Vectors [first, first + V) of edges [begin, end) of a row, one at least.
+// Vectors [first, first + V) of edges [begin, end), one at least, into a row of the result.
 template <class T, class I, int V>
-inline void max_group(const MaxTask<T, I>& t, int64_t begin, int64_t end, int64_t first, T* y, I* winner) {
+inline void max_group(const MaxTask<T, I>& t, int64_t row, int64_t begin, int64_t end, int64_t first) {
     const int64_t limit = t.a.indptr[t.a.rows];
     vec<T> best[V];
     lane_index<T> place[V] = {};
@@ -60,43 +60,43 @@ inline void max_group(const MaxTask<T, I>& t, int64_t begin, int64_t end, int64_
         }
     }
     for (int v = 0; v < V; ++v) {
-        store(y + at[v], best[v]);
-        for (int l = 0; l < lanes<T>; ++l) winner[at[v] + l] = I(begin + place[v][l]);
+        store(t.y + row * t.width + at[v], best[v]);
+        for (int l = 0; l < lanes<T>; ++l) t.winner[row * t.width + at[v] + l] = I(begin + place[v][l]);
     }
 }
 
 template <class T, class I>
-inline void max_narrow(const MaxTask<T, I>& t, int64_t begin, int64_t end, T* y, I* winner) {
+inline void max_narrow(const MaxTask<T, I>& t, int64_t row, int64_t begin, int64_t end) {
     for (int64_t c = 0; c < t.width; ++c) {
         T best = t.factor(begin) * t.source(begin)[c];
-        int64_t place = begin;
+        int64_t winner = begin;
         for (int64_t e = begin + 1; e < end; ++e) {
             const T value = t.factor(e) * t.source(e)[c];
-            if (beats(value, best)) best = value, place = e;
+            if (beats(value, best)) best = value, winner = e;
         }
-        y[c] = best;
-        winner[c] = I(place);
+        t.y[row * t.width + c] = best;
+        t.winner[row * t.width + c] = I(winner);
     }
 }
 
-// The largest values of edges [begin, end) of a row, one at least, and their edges.
+// The largest values of edges [begin, end), one at least, and their edges, into a row of the result.
 template <class T, class I>
-void max_edges(const MaxTask<T, I>& t, int64_t begin, int64_t end, T* y, I* winner) {
-    if (t.width < lanes<T>) return max_narrow(t, begin, end, y, winner);
+void max_edges(const MaxTask<T, I>& t, int64_t row, int64_t begin, int64_t end) {
+    if (t.width < lanes<T>) return max_narrow(t, row, begin, end);
     const int64_t vectors = (t.width + lanes<T> - 1) / lanes<T>, groups = (vectors + kMaxGroup - 1) / kMaxGroup;
     for (int64_t g = 0; g < groups; ++g) {
         const int64_t first = g * vectors / groups;
         with_vectors<kMaxGroup>((g + 1) * vectors / groups - first,
-                                [&]<int V>() { max_group<T, I, V>(t, begin, end, first, y, winner); });
+                                [&]<int V>() { max_group<T, I, V>(t, row, begin, end, first); });
     }
 }
 
 template <class T, class I>
 void max_row(const MaxTask<T, I>& t, int64_t row) {
-    const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1], at = row * t.width;
-    if (begin < end) return max_edges(t, begin, end, t.y + at, t.winner + at);
-    std::fill_n(t.y + at, t.width, T(0));
-    std::fill_n(t.winner + at, t.width, I(-1));
+    const int64_t begin = t.a.indptr[row], end = t.a.indptr[row + 1];
+    if (begin < end) return max_edges(t, row, begin, end);
+    std::fill_n(t.y + row * t.width, t.width, T(0));
+    std::fill_n(t.winner + row * t.width, t.width, I(-1));
 }
 
 template <class T, class I>
@@ -105,12 +105,14 @@ void max_hubs(const MaxTask<T, I>& t, const RowPlan& plan, int threads) {
     const int64_t count = segments.count();
     std::vector<T> largest(count * t.width);
     std::vector<I> winners(count * t.width);
+    MaxTask<T, I> by_segment = t;
+    by_segment.y = largest.data(), by_segment.winner = winners.data();
 #pragma omp parallel num_threads(threads)
     {
 #pragma omp for schedule(dynamic, 1)
         for (int64_t s = 0; s < count; ++s) {
             const HubSegment segment = segments[s];
-            max_edges(t, segment.begin, segment.end, largest.data() + s * t.width, winners.data() + s * t.width);
+            max_edges(by_segment, s, segment.begin, segment.end);
         }
 #pragma omp for schedule(dynamic, 1)
         for (int64_t hub = 0; hub < plan.hub_count; ++hub) {

@@ -6,6 +6,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "common/mask.hpp"
 #include "dense/attention_scores.hpp"
@@ -225,10 +226,11 @@ struct Slice {
     int64_t last_row(int64_t depth) const { return std::min(end(tiles(depth)) * tile_rows, depth); }
 };
 
-// Into how many slices of the inputs' depth each chunk of rows is cut: few chunks leave threads without work.
+// Into how many slices of the inputs' depth each chunk of rows is cut: few chunks that threads cannot share evenly leave
+// some without work.
 inline int64_t depth_slices(int64_t chunks, int64_t depth, int threads) {
-    const int64_t wanted = (2 * threads + chunks - 1) / chunks;
-    return std::min(wanted, std::max<int64_t>(depth / kSliceDepth, 1));
+    const int64_t wanted = (2 * threads + chunks - 1) / chunks, even = threads / std::gcd<int64_t>(chunks, threads);
+    return std::min({wanted, even, std::max<int64_t>(depth / kSliceDepth, 1)});
 }
 
 // Both gradients of a slice of one input from the gradient [rows, pitch] of rows [begin, end).
