@@ -28,7 +28,8 @@ class BackendConfig:
     switch is a field of the values ``auto``, ``true`` or ``false``; ``ablations`` maps an ablation's name to the
     switches it keeps on. ``base`` gives the baseline's value of every switch and of other options. ``draws`` are the
     scenarios in which the engine can compute on the edges that the definition draws for ``model.fanouts``; in other
-    scenarios the parity gate checks it with all neighbours. ``dtypes`` are the types that the engine computes in.
+    scenarios the parity gate checks it with all neighbours. ``draws_in_epochs``: whether its epochs train on them too,
+    not its single steps alone. ``dtypes`` are the types that the engine computes in.
     ``predictions`` names functions that turn measured records
     into rows of a report, and into rows that a model predicts from them.
     """
@@ -42,6 +43,7 @@ class BackendConfig:
     packages: ClassVar[tuple[str, ...]] = ()
     kind: ClassVar[str] = "peer"
     draws: ClassVar[tuple[str, ...]] = ()
+    draws_in_epochs: ClassVar[bool] = True
     ablations: ClassVar[dict[str, tuple[str, ...]]] = {}
     base: ClassVar[dict[str, Any]] = {}
     predictions: ClassVar[dict[str, str]] = {}

@@ -24,6 +24,8 @@ from datasets.csr import Csr
 from datasets.features import Features, SparseFeatures, dense_features, share_set
 from datasets.graph import Graph
 
+SIZED_BATCHES = 16  # of an epoch, whose sizes stand for all
+
 
 @dataclass
 class Batch:
@@ -264,7 +266,7 @@ class TorchTrainer:
 
     def spmm_operands(self) -> list[dict[str, Any]]:
         """The SpMMs of one epoch, name, csr, width, itemsize and count, as if all batches were like a usual one."""
-        targets = self.plan.targets(0)[usual_step(self.sizes_of_epoch())]
+        targets = self._sized_batches()[usual_step(self.sizes_of_epoch())]
         return self.spmms_of(self.target_batch(targets).structure, self.plan.batches)
 
     def spmms_of(self, structure: Any, count: int) -> list[dict[str, Any]]:
@@ -291,10 +293,16 @@ class TorchTrainer:
                 yield f"layers.{layer} backward", csr, step.width, True
 
     def sizes_of_epoch(self) -> list[StepSizes]:
-        """Sizes of each batch of the first epoch, drawn once more: batches differ, above all by the hubs in them."""
+        """Sizes of batches of the first epoch, drawn once more: batches differ, above all by the hubs in them."""
         if self.plan.full_batch or not self.sizes:
-            self.sizes = [self._sizes_of(self.target_batch(targets).structure) for targets in self.plan.targets(0)]
+            self.sizes = [self._sizes_of(self.target_batch(targets).structure) for targets in self._sized_batches()]
         return self.sizes
+
+    def _sized_batches(self) -> list[Nodes]:
+        """Targets of at most ``SIZED_BATCHES`` batches, spread over the first epoch: an engine may take long for each."""
+        batches = self.plan.targets(0)
+        chosen = np.linspace(0, len(batches) - 1, min(len(batches), SIZED_BATCHES)).round().astype(np.int64)
+        return [batches[number] for number in chosen.tolist()]
 
     def _sizes_of(self, structure: Any) -> StepSizes:
         products = {}

@@ -44,6 +44,7 @@ class DglConfig(BackendConfig):
     models: ClassVar[tuple[str, ...]] = MODELS
     packages: ClassVar[tuple[str, ...]] = ("dgl",)
     draws: ClassVar[tuple[str, ...]] = ("train",)
+    draws_in_epochs: ClassVar[bool] = False  # they use DGL's own sampler
 
     def __post_init__(self) -> None:
         """Raise ValueError for a value that its field does not allow."""

@@ -87,8 +87,11 @@ def threads() -> int:
 
 
 def workers(edges: int, width: int, small: int = _SMALL) -> int:
-    """Number of threads for a product: one more for each ``small`` products, which cost as much as starting it."""
-    return min(threads(), int(edges * width // small) + 1)
+    """Number of threads for a product: one where the product costs less than waking the others, or all.
+
+    Never some: OpenMP ends the threads that a smaller team leaves over, and the next product starts them again.
+    """
+    return 1 if edges * width < small else threads()
 
 
 def description() -> str:

@@ -94,13 +94,15 @@ def _undamaged(path: Path) -> StoredGraph:
 def _labels(stored: NDArray[Any] | None) -> tuple[NDArray[np.integer] | None, int, str]:
     """Labels as in ``Graph``, their number of classes and their task; NaN is a missing one, as -1 is.
 
-    One column holds classes, several hold 0 or 1 for each class. Raises ValueError for other numbers.
+    One column holds classes, several hold 0 or 1 for each class, as does one of 8 bits, in which we write such labels.
+    Raises ValueError for other numbers.
     """
     if stored is None:
         return None, 0, "none"
     columns = _rows(np.where(np.isnan(stored), MISSING, stored) if stored.dtype.kind == "f" else stored)
-    is_class = columns.shape[1] == 1
-    allowed = np.isfinite(columns) & (columns == np.floor(columns)) if is_class else np.isin(columns, (MISSING, 0, 1))
+    is_class = columns.shape[1] == 1 and not (stored.ndim == 2 and stored.dtype == np.int8)
+    is_whole = np.isfinite(columns) & (columns == np.floor(columns)) & (columns >= MISSING)
+    allowed = is_whole if is_class else np.isin(columns, (MISSING, 0, 1))
     if not allowed.all():
         row, column = np.argwhere(~allowed)[0].tolist()
         expected = "whole numbers from 0" if is_class else "0 or 1 in several columns"

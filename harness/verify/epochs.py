@@ -46,7 +46,8 @@ class EpochsSubject:
         targets, size = graph.nodes_of("train"), config.training.batch_size
         self.graph = replace(graph, labels=np.maximum(graph.labels, 0))
         spec = spec_of(config, graph)
-        self.spec = spec if "train" in self.backend.draws else replace(spec, fanouts=())
+        draws = "train" in self.backend.draws and self.backend.draws_in_epochs
+        self.spec = spec if draws else replace(spec, fanouts=())
         self.training = replace(training_of(config).without_dropout(), rate=0.0)
         self.plan = BatchPlan(targets, size and min(size, -(-len(targets) // PARTS)), None, config.seed)
 

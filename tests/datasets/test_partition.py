@@ -58,10 +58,12 @@ def test_a_typed_graph_becomes_a_union_with_notes(tmp_path):
         (np.array([[150], [3]] * 20), "multiclass", 151, [150, 3] * 20),
         (np.array([1, np.nan] * 20, dtype=np.float32), "multiclass", 2, [1, -1] * 20),
         (np.array([[1, 0], [np.nan, 1]] * 20, dtype=np.float32), "multilabel", 2, [[1, 0], [-1, 1]] * 20),
+        (np.array([[1], [-1]] * 20, dtype=np.int8), "multilabel", 1, [[1], [-1]] * 20),
         (np.array([[3, 0]] * 40), "refused", 0, []),
+        (np.array([-2] * 40), "refused", 0, []),
         (np.array([0.5] * 40), "refused", 0, []),
     ],
-    ids=["column", "missing", "several", "several-wrong", "half"],
+    ids=["column", "missing", "several", "set-of-one", "several-wrong", "negative", "half"],
 )
 def test_labels_of_any_shape_are_those_that_were_stored(label, task, classes, expected, tmp_path):
     graph = homogeneous()
@@ -69,7 +71,7 @@ def test_labels_of_any_shape_are_those_that_were_stored(label, task, classes, ex
     partition_graph(graph, "toy", 2, tmp_path / "out")
     options = {"config": str(tmp_path / "out" / "toy.json")}
     if task == "refused":
-        with pytest.raises(ValueError, match=r"label of new node 0 is (3|0\.5): labels are"):
+        with pytest.raises(ValueError, match=r"label of new node 0 is (3|-2|0\.5): labels are"):
             load_dataset("partition", options, tmp_path)
         return
     again = load_dataset("partition", options, tmp_path)

@@ -15,6 +15,7 @@ SAMPLERS = [
     ("agl", {"resample": True}),
     ("agl", {"source": "graphfeature", "strategy": "sync", "workers": 2, "servers": 0}),
     ("pyg", {"loader": "khop"}),
+    pytest.param("dgl", {}, marks=pytest.mark.needs_dgl),
 ]
 
 
@@ -38,7 +39,7 @@ def test_engines_pass_in_whatever_order_workers_come(name, options, graph):
 
 
 @pytest.mark.parametrize(("name", "options"), SAMPLERS, ids=str)
-def test_epochs_of_engines_that_draw_the_definitions_edges_are_compared_on_them(name, options):
+def test_epochs_are_compared_on_the_definitions_edges_where_an_engine_draws_those(name, options):
     cell = config(resolve(config_class(name)(**options), []), "sage", batch_size=8, fanouts=FANOUTS)
     assert verify_epochs(cell, GRAPH)[NAME]["tries"] == 1
 

@@ -31,8 +31,7 @@ inline void adam_entries(T* __restrict parameter, const T* __restrict gradient, 
 template <class T>
 void adam(T* parameter, const T* gradient, T* mean, T* square, const AdamRates<T>& rates, int64_t count, int threads) {
     const int64_t tasks = (count + kAdamEntries - 1) / kAdamEntries;
-    const int sharing = int(std::clamp<int64_t>(tasks, 1, threads));
-#pragma omp parallel for num_threads(sharing) schedule(static)
+#pragma omp parallel for num_threads(threads) schedule(static) if (tasks > 1)
     for (int64_t task = 0; task < tasks; ++task) {
         const int64_t at = task * kAdamEntries, size = std::min(kAdamEntries, count - at);
         adam_entries(parameter + at, gradient + at, mean + at, square + at, rates, size);

@@ -126,8 +126,7 @@ double cross_entropy(const T* logits, const int64_t* labels, T* gradient, int64_
     const int64_t size = std::max<int64_t>(1, kLossChunk / classes / lanes<T>) * lanes<T>;
     const int64_t chunks = (rows + size - 1) / size;
     std::vector<double> partial(chunks);
-    const int sharing = int(std::clamp<int64_t>(chunks, 1, threads));
-#pragma omp parallel for num_threads(sharing) schedule(static)
+#pragma omp parallel for num_threads(threads) schedule(static) if (chunks > 1)
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
         std::vector<T> columns(classes * lanes<T>);
         const int64_t end = std::min(rows, (chunk + 1) * size);
