@@ -299,7 +299,7 @@ class TorchTrainer:
         return self.sizes
 
     def _sized_batches(self) -> list[Nodes]:
-        """Targets of at most ``SIZED_BATCHES`` batches, spread over the first epoch: an engine may take long for each."""
+        """Targets of at most ``SIZED_BATCHES`` batches over the first epoch: each may take an engine long."""
         batches = self.plan.targets(0)
         chosen = np.linspace(0, len(batches) - 1, min(len(batches), SIZED_BATCHES)).round().astype(np.int64)
         return [batches[number] for number in chosen.tolist()]
