@@ -139,7 +139,8 @@ def _run(groups: list[PlannedGroup], out: Path, wait: bool) -> int:
 
     machine, cells = machine_slug(), [cell for group in groups for cell in group["cells"]]
     records = [cell["path"].replace("{machine}", machine) for cell in cells]
-    states = [cell["config"]["scenario"]["save_state"] for cell in cells]
+    scenarios = [cell["config"]["scenario"] for cell in cells]
+    states = [one["save_state"] for one in scenarios if one["name"] == "train" and one["train_to_end"]]
     try:
         check_writable(out, records, states)
         written = run_groups(groups, out, on_event=_print_event, wait=wait)

@@ -244,6 +244,7 @@ class GroupRun:
 
     def _sample(self, cell: CellRun) -> None:
         waiting = {other.tree for other in self._at_work() if other is not cell and other.tree is not None}
+        self.allowance.limit(cell)
         cell.sample(self._calls_of(cell), self.position, waiting)
         self.position += cell.worker is not None
 

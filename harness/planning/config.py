@@ -138,6 +138,8 @@ def _check_together(config: RunConfig) -> None:
     if any(fanout < 1 for fanout in model.fanouts):
         fanouts = ",".join(map(str, model.fanouts))
         raise UsageError(f"model.fanouts=[{fanouts}] is not allowed: give numbers from 1, or [] for all neighbours")
+    if config.launcher.memory_limit_gib == 0:
+        raise UsageError("launcher.memory_limit_gib=0 is not allowed: give GiB above 0, or null for the machine's")
     if abs(config.seed) >= 2**63:
         raise UsageError(f"seed={config.seed} is not allowed: give a whole number of less than 64 bits")
     if max(training.dropout, training.attention_dropout) >= 1:

@@ -150,7 +150,7 @@ def form_groups(runs: Iterable[PlannedRun], environment: Environment) -> list[Gr
 
 def _check_saved_states(groups: Iterable[Group]) -> None:
     """Raise UsageError where several cells would write their parameters to one file."""
-    cells = [cell for group in groups for cell in group.cells if cell.status is None]
+    cells = [cell for group in groups for cell in group.cells if cell.status in (None, "not_installed")]
     states = [cell.config.scenario.saved_state for cell in cells]
     for path, count in Counter(Path(state).absolute() for state in states if state is not None).items():
         if count > 1:

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from backends.registry import BackendConfig, config_class
-from backends.settings import Setting, setting, settings_in
+from backends.settings import FROM_THE_START, Setting, setting, settings_in
 from harness.launcher.allocators import ALLOCATORS
 
 T = TypeVar("T")
@@ -180,6 +180,12 @@ def _settings_above(key: str) -> list[Setting]:
 def is_executed(key: str) -> bool:
     """Whether cells that differ in a dotted key are different cells."""
     return all(declared.executed for declared in _settings_above(key))
+
+
+def was_implied(key: str, value: Any) -> bool:
+    """Whether records from before a dotted key existed mean this value of it."""
+    declared = _settings().get(key, Setting())
+    return declared.before is not FROM_THE_START and bool(value == declared.before)
 
 
 def is_label(key: str) -> bool:

@@ -15,6 +15,7 @@ from harness.report.scopes import Scope, scope_of
 from harness.store.naming import distinctions, flatten
 from harness.store.record import StoredRecord
 
+UNTIMED = ("epochs", "patience", "evaluate_every")  # they end a training, and change no epoch
 DIVISION = {"parts": None, "balance": ["nodes"], "imbalance": 1.03, "objective": "cut"}
 
 
@@ -133,6 +134,7 @@ def workload(config: Mapping[str, Any]) -> dict[str, Any]:
     """What is timed, however much of it was measured: keys that an old record lacks have today's defaults."""
     shared = shared_settings(config)
     shared["model"], shared["training"] = ({**_defaults()[name], **shared[name]} for name in ("model", "training"))
+    shared["training"] = {key: value for key, value in shared["training"].items() if key not in UNTIMED}
     task = {name: config[name] for name in ("device", "threads")} | {"scenario": config["scenario"]["name"]}
     return {name: shared[name] for name in ("dataset", "model", "training", "order")} | task
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.planning.schema import is_executed
+from harness.planning.schema import is_executed, was_implied
 from harness.store.naming import distinctions, flatten
 
 NODES = "dataset.options.nodes"
@@ -53,6 +53,7 @@ def error(points: Sequence[Point]) -> float | None:
 def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """All that the points of a series share, by dotted key: executed settings but the nodes, and the interpreter."""
     executed = {key: value for key, value in flatten(config).items() if is_executed(key) and key != NODES}
+    executed = {key: value for key, value in executed.items() if not was_implied(key, value)}
     return executed | {"launcher.python": config.get("launcher", {}).get("python")}
 
 

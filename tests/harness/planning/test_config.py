@@ -111,11 +111,12 @@ LEAST = {key: known.least for key, known, _ in settings_in(RunConfig()) if known
     ("key", "value", "words"),
     [
         ("launcher__memory_limit_gib", -1.0, "launcher.memory_limit_gib=-1.0 is too small"),
+        ("launcher__memory_limit_gib", 0.0, "launcher.memory_limit_gib=0 is not allowed: give GiB above 0"),
         ("measure__max_samples", 2**63, "measure.max_samples is 9223372036854775808: allowed is int <= "),
         ("measure__cache_accesses", 2**64, "measure.cache_accesses is 18446744073709551616: allowed is "),
         ("dataset__options", {"scale": [1.0, 1e40]}, "dataset.options.scale[1] is 1e+40: allowed is a number up to"),
     ],
-    ids=["memory", "samples", "accesses", "options"],
+    ids=["memory", "no-memory", "samples", "accesses", "options"],
 )
 def test_a_value_that_no_record_holds_is_refused_before_anything_is_measured(key: str, value: Any, words: str) -> None:
     with pytest.raises(UsageError) as error:

@@ -43,8 +43,9 @@ def _beside_a_peer(results: Path, factor: float, hidden: int, suite: str | None,
 @pytest.mark.parametrize("strict", ["epochs", "scores"])
 def test_of_two_suites_with_one_timed_call_the_one_with_the_fastest_peer_counts(tmp_path: Path, strict: str) -> None:
     for suite in ("epochs", "scores"):
-        # A limit of repetitions parts tables, but not what is timed.
-        limits = {"measure": {"max_samples": 20 if suite == strict else 30}}
+        # A limit of repetitions and the length of a training part tables, but not what is timed.
+        is_strict = suite == strict
+        limits = {"measure": {"max_samples": 20 if is_strict else 30}, "training": {"epochs": 7 if is_strict else 9}}
         _beside_a_peer(tmp_path, 3.0 if suite == strict else 60.0, 64, suite, **limits)
     assert [one.factor for one in speedups.speedups(_compared(tmp_path))] == [pytest.approx(3, rel=0.1)]
 

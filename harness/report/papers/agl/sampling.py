@@ -50,8 +50,14 @@ def _row(row: Row, peer: Row | None) -> list[Cell]:
 
 def times(row: Row, peer: Row, count: str) -> Summary | None:
     """Rate of a count (per second) as a multiple of a peer's, in the processes that both had in one pass."""
-    ours, theirs, factor = row.median("facts", count), peer.median("facts", count), times_as_fast(row, peer)
+    ours, theirs, factor = _of_epoch(row, count), _of_epoch(peer, count), times_as_fast(row, peer)
     return factor.scaled(ours / theirs) if factor is not None and ours and theirs else None
+
+
+def _of_epoch(row: Row, count: str) -> float | None:
+    """A count of the batches that were drawn, scaled to the whole epoch as the seconds of a ratio are."""
+    drawn = row.median("facts", count)
+    return None if drawn is None else drawn * float(row.record.get("extrapolated") or 1.0)
 
 
 def sampling_range(records: SuiteRecords) -> str:

@@ -67,6 +67,13 @@ def test_a_rival_of_one_size_is_a_lower_bound_and_other_work_is_none(tmp_path: P
     assert [curve.ours for curve in series(records)].count(True) == 1
 
 
+def test_a_setting_that_older_records_lack_parts_no_series(tmp_path: Path) -> None:
+    inference(tmp_path, "agl", {1000: 4e-6})
+    inference(tmp_path, "agl", {10_000: 4e-6}, sections={"scenario": {"name": "infer", "state_sha256": None}})
+    (records,) = parts_of(tmp_path)
+    assert [len(curve.points) for curve in series(records)] == [2]
+
+
 @pytest.mark.parametrize(
     "other",
     [
