@@ -38,6 +38,15 @@ def test_a_headline_has_a_point_per_commit_or_else_per_day(tmp_path: Path) -> No
     assert all(point.factor.low <= point.factor.median <= point.factor.high for point in headline.points)
 
 
+def test_settings_that_end_a_training_part_no_history(tmp_path: Path) -> None:
+    for day, epochs in ((1, 7), (2, 9)):
+        for backend, seconds in (("agl", 0.01), ("dgl", 0.02)):
+            values = factory.config(backend, training={"epochs": epochs})
+            record = factory.record(backend, 0, seconds, config=values, written=f"2026-01-0{day}T12:00:00Z")
+            factory.write(tmp_path, record, folder=f"{backend}{day}")
+    assert [len(one.points) for one in history(tmp_path)] == [2]
+
+
 def test_no_line_joins_two_protocols_or_machines(tmp_path: Path) -> None:
     for day, (protocol, machine) in enumerate([(2, "one"), (2, "one"), (3, "one"), (3, "two")], start=1):
         measure(tmp_path, day, day=day, protocol=protocol, machine=machine)
@@ -48,12 +57,12 @@ def test_no_line_joins_two_protocols_or_machines(tmp_path: Path) -> None:
 
 
 def test_settings_that_an_old_record_lacks_have_their_defaults(tmp_path: Path) -> None:
-    for day, training in ((1, {}), (2, {"patience": 0}), (3, {"patience": 7})):
+    for day, training in ((1, {}), (2, {"decay": 0.0}), (3, {"decay": 0.5})):
         for backend, seconds in (("agl", 0.01), ("dgl", 0.02)):
             values = factory.config(backend, training=training)
             record = factory.record(backend, 0, seconds, config=values, written=f"2026-01-0{day}T12:00:00Z")
             factory.write(tmp_path, record, folder=f"{backend}{day}")
-    assert [(len(one.points), "patience=" in one.title) for one in history(tmp_path)] == [(2, True), (1, True)]
+    assert [(len(one.points), "decay=" in one.title) for one in history(tmp_path)] == [(2, True), (1, True)]
 
 
 @pytest.mark.parametrize("limit", ["group_seconds", "deadline_seconds"])
