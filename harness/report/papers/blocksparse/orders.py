@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from datasets.hashes import digest
 from harness.report import formats
+from harness.report.comparisons import workload
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.rows import Row
 from harness.report.speedups import times_as_fast
@@ -13,10 +15,10 @@ BASES = ("random", "none")
 
 
 def costs(records: SuiteRecords) -> list[Block]:
-    """One row per comparison and order, of our engine's fastest row in it."""
+    """One row per timed call and order, of our engine's fastest row in it."""
     rows: list[list[Cell]] = []
-    for dataset, comparison in records.comparisons():
-        fastest = _fastest_by_order(comparison.rows, ours=True)
+    for call, rows_of_call in _calls(records):
+        fastest = _fastest_by_order(rows_of_call, ours=True)
         for order, row in fastest.items():
             ordering = row.prepare().get("order", 0.0)
             memory = row.record["dataset"].get("structure", {}).get("peak_memory", {}).get("order")
@@ -24,12 +26,21 @@ def costs(records: SuiteRecords) -> list[Block]:
                 formats.break_even(row, fastest[base], ordering) if base in fastest and order not in BASES else NOTHING
                 for base in BASES
             ]
-            name = f"{name_of(dataset, comparison)}: {order}"
-            rows.append([name, Value(ordering), formats.memory(memory), Value(seconds(row)), *even])
+            rows.append([f"{call}: {order}", Value(ordering), formats.memory(memory), Value(seconds(row)), *even])
     heads = columns(
         *("", ("ordering", "s"), "peak memory", ("call", "s"), "break-even with random", "break-even with given")
     )
     return [Table(heads, [*rows, *records.published("orders", len(heads))])] if rows else []
+
+
+def _calls(records: SuiteRecords) -> list[tuple[str, list[Row]]]:
+    """Name and rows of each timed call, in all orders: those of ``spmm`` stand in a table each."""
+    calls: dict[str, dict[str, list[Row]]] = {}
+    for number, dataset in enumerate(records.datasets):
+        for comparison in dataset.comparisons:
+            timed = workload(comparison.rows[0].record["config"]) | {"order": None}
+            calls.setdefault(digest([number, timed]), {})[name_of(dataset, comparison)] = comparison.rows
+    return [(min(tables, key=len), [row for rows in tables.values() for row in rows]) for tables in calls.values()]
 
 
 def _fastest_by_order(rows: Sequence[Row], ours: bool) -> dict[str, Row]:
@@ -53,7 +64,7 @@ def gain_of_peers(records: SuiteRecords) -> str:
 
 
 def _range(records: SuiteRecords, ours: bool) -> str:
-    tables = [_fastest_by_order(comparison.rows, ours) for _, comparison in records.comparisons()]
+    tables = [_fastest_by_order(rows_of_call, ours) for _, rows_of_call in _calls(records)]
     parts = []
     for base in ("none", "random"):
         pairs = [(_best_beside(fastest, base), fastest[base]) for fastest in tables if base in fastest]

@@ -40,11 +40,13 @@ def test_losses_are_compared_with_plain_torch(tmp_path: Path) -> None:
     assert_pictured(results, "blocksparse_convergence", text, ["plain PyTorch", "blocksparse", "validation loss"])
 
 
-def test_the_gain_of_an_order_is_that_of_the_best(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scenario", ["train", "spmm"])
+def test_the_gain_of_an_order_is_that_of_the_best(tmp_path: Path, scenario: str) -> None:
     results = tmp_path / "results"
     for order, seconds in (("none", 0.2), ("random", 0.4), ("metis", 0.1)):
+        keys = {"order": {"name": order, "options": {}}, "scenario": {"name": scenario}}
         for engine, factor in (("blocksparse", 1), ("dgl", 3)):
-            cell(results, engine, seconds * factor, "blocksparse_order", order={"name": order, "options": {}})
+            cell(results, engine, seconds * factor, "blocksparse_order", **keys)
     text = page(results, "blocksparse_order")
     assert "2 times (order none), 4 times (order random)" in text
 
@@ -110,13 +112,13 @@ def test_a_networks_curve_is_that_of_its_fastest_row(tmp_path: Path) -> None:
     assert "4 to 4 times, modelled" in page(tmp_path / "results", "blocksparse_scale")
 
 
-def test_orders_are_won_back_by_the_calls_that_they_make_faster(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scenario", ["train", "spmm"])
+def test_orders_are_won_back_by_the_calls_that_they_make_faster(tmp_path: Path, scenario: str) -> None:
     results = tmp_path / "results"
     for order, seconds in (("none", 0.2), ("random", 0.4), ("metis", 0.1)):
+        keys = {"order": {"name": order, "options": {}}, "scenario": {"name": scenario}}
         prepare = {"parse": 1.0, "order": 3.0 if order == "metis" else 0.0}
-        cell(
-            results, "blocksparse", seconds, "blocksparse_order", order={"name": order, "options": {}}, prepare=prepare
-        )
+        cell(results, "blocksparse", seconds, "blocksparse_order", prepare=prepare, **keys)
     rows = lines_of(page(results, "blocksparse_order"), "What orders cost")
     by_order = {name.rpartition(": ")[2]: values for name, values in rows.items()}
     assert by_order["metis"][:3] == ["3", "—", "0.1"]
