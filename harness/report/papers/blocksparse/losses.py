@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Curve = Mapping[int, float]
+REFERENCE = "plain PyTorch"
 
 
 def losses(records: SuiteRecords) -> list[Block]:
@@ -20,9 +21,9 @@ def losses(records: SuiteRecords) -> list[Block]:
     for title, of_rows in curves(records).items():
         for label, curve in of_rows.items():
             epochs = sorted(curve)
-            gap = _gap(curve, of_rows)
+            gap = None if label == REFERENCE else _gap(curve, of_rows)
             ends = [Value(curve[epoch], "{:.5f}") for epoch in (epochs[0], epochs[-1])]
-            rows.append([f"{title}: {label}", *ends, str(epochs[-1]), Value(gap, "{:.1e}")])
+            rows.append([f"{title}: {label}", *ends, str(epochs[-1]), NOTHING if gap is None else _distance(gap)])
     heads = columns("", "first loss", "last loss", "epochs", "largest distance")
     return [Table(heads, rows)] if rows else []
 
@@ -41,7 +42,12 @@ def largest_gap(records: SuiteRecords) -> str:
     """Largest relative distance of any curve from plain PyTorch's."""
     gaps = [_gap(curve, of_rows) for of_rows in curves(records).values() for curve in of_rows.values()]
     known = [gap for gap in gaps if gap is not None]
-    return f"within {max(known):.1e}" if known else NOTHING
+    return f"within {_distance(max(known))}" if known else NOTHING
+
+
+def _distance(gap: float) -> str:
+    """A relative distance; records hold losses in six digits, so that of equal ones may be up to 1e-5."""
+    return f"{gap:.1e}" if gap else "1.0e-05"
 
 
 def draw(data: Mapping[str, Mapping[str, Curve]]) -> "Figure":
@@ -68,11 +74,11 @@ def _losses(row: Row) -> Curve:
 
 
 def _label(row: Row) -> str:
-    return "plain PyTorch" if backend(row) == "reference" else row.label
+    return REFERENCE if backend(row) == "reference" else row.label
 
 
 def _gap(curve: Curve, of_rows: Mapping[str, Curve]) -> float | None:
-    reference = of_rows.get("plain PyTorch")
+    reference = of_rows.get(REFERENCE)
     if reference is None:
         return None
     return max((abs(curve[e] - reference[e]) / abs(reference[e]) for e in curve if e in reference), default=None)
