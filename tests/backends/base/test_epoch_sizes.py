@@ -5,6 +5,7 @@ import pytest
 
 from backends.ablation import resolve
 from backends.base.facts import StepSizes, epoch_facts, usual_step
+from backends.base.trainer import SIZED_BATCHES
 from backends.batches import BatchPlan
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.registry import config_class, runtime
@@ -39,6 +40,18 @@ def test_the_sizes_of_an_epoch_are_those_of_its_batches_wherever_a_hub_is(graph,
     assert forward["nnz"] * forward["count"] == pytest.approx(sum(edges), abs=len(edges))
     operand = engine.spmm_operands()[0]
     assert operand["csr"].nnz * operand["count"] <= sum(edges)
+
+
+def test_few_of_many_batches_are_drawn_again(graph, monkeypatch):
+    engine, drawn = runtime(resolve(config_class("agl")(), []), "train"), []
+    spec = ModelSpec("gcn", 1, graph.width, 16, graph.classes)
+    plan = BatchPlan(np.arange(NODES), 4, None, 0)
+    engine.prepare(graph, spec, TrainingSpec(threads=1), initial_state(spec, 0), plan, PlainClock())
+    target_batch = engine.target_batch
+    monkeypatch.setattr(engine, "target_batch", lambda targets: drawn.append(targets[0]) or target_batch(targets))
+    assert engine.facts()["spmm"][0]["count"] == plan.batches == 100
+    first = [targets[0] for targets in plan.targets(0)]
+    assert len(drawn) == SIZED_BATCHES and {first[0], first[-1]} <= set(drawn)
 
 
 def test_products_that_some_batches_lack_run_less_often():

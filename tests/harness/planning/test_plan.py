@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from backends.registry import config_class
 from harness.measure.sources import with_sources
 from harness.planning.cells import Cell
 from harness.planning.compose import Composition, compose_one
@@ -154,7 +155,9 @@ def test_records_of_other_data_do_not_finish_a_group(tmp_path: Path, cache_folde
     assert find_group_records(group, tmp_path, MACHINE) == [None]
 
 
-def test_a_file_of_parameters_is_written_by_one_cell() -> None:
+@pytest.mark.parametrize("missing", [None, "it is on another machine"], ids=["installed", "not installed here"])
+def test_a_file_of_parameters_is_written_by_one_cell(missing: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config_class("dummy"), "missing", lambda config, full_batch: missing)
     both = [[*DUMMY, f"seed={seed}"] for seed in (0, 1)]
     shared = [Composition(compose_one([*one, "scenario.save_state=best.npz"])) for one in both]
     with pytest.raises(UsageError, match=r"best\.npz would be written by 2 cells"):
