@@ -15,10 +15,7 @@ OURS = "import harness, backends, datasets; from datasets.csr import Csr; from b
 PEERS = [
     pytest.param("torch_geometric", marks=pytest.mark.needs_pyg),
     pytest.param("dgl", marks=pytest.mark.needs_dgl),
-    "torch",
-    "wandb",
-    "pandas",
-    "hydra",
+    "torch, wandb, pandas, hydra",
 ]
 
 
@@ -30,11 +27,11 @@ def run(code: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("place", ["root", "elsewhere"])
-@pytest.mark.parametrize("peer", PEERS)
-def test_peers_import_beside_ours(peer: str, place: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("peers", PEERS)
+def test_peers_import_beside_ours(peers: str, place: str, tmp_path: Path) -> None:
     folder = ROOT if place == "root" else tmp_path
     path = f"import sys; sys.path.append({str(ROOT)!r})"
-    assert run(f"{path}; import {peer}; {OURS}; print(datasets.__file__)", folder).startswith(str(ROOT))
+    assert run(f"{path}; import {peers}; {OURS}; print(datasets.__file__)", folder).startswith(str(ROOT))
 
 
 def test_listing_the_engines_imports_no_framework() -> None:

@@ -27,15 +27,17 @@ from harness.report.write import pages
 from harness.store.files import find_records
 
 ROOT = Path(__file__).resolve().parents[3]
+MACHINES = ("amd-epyc-f25m17s1-2c", "intel-xeon-f6m207s2-16c-nvidia-h200")
 MARKUP = ("**", "](", "`", "| ", " |", "</")
 
 
 @pytest.fixture(scope="module")
 def committed_pages() -> list[Page]:
-    """All pages of the committed records; commands are left out, because composing them takes minutes."""
+    """All pages of two machines' committed records; commands are left out, because composing them takes minutes."""
+    machines = [ROOT / "results" / machine for machine in MACHINES]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(provenance, "overrides", lambda record: ["backend=any"])
-        return list(pages(ROOT / "results", list(find_records(ROOT / "results"))))
+        return list(pages(ROOT / "results", [record for machine in machines for record in find_records(machine)]))
 
 
 def plain(cell: Cell) -> str:
@@ -103,9 +105,9 @@ def test_a_second_renderer_writes_every_cell_of_every_page(committed_pages: list
         assert escaped <= in_markdown, sorted(escaped - in_markdown)[:3]
 
 
-def test_no_page_is_too_long_to_be_read(committed_pages: list[Page]) -> None:
-    for page in committed_pages:
-        size = len(markdown.render(page, ROOT / "reports").encode())
+def test_no_page_is_too_long_to_be_read() -> None:
+    for page in (ROOT / "reports").rglob("*.md"):
+        size = page.stat().st_size
         assert size < 512 * 1024, f"{page.name} has {size:,} bytes: divide it, as the comparison is by data set"
 
 
