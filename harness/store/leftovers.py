@@ -1,4 +1,4 @@
-"""Temporary files in a results folder whose writer was killed: a rename, or an end in order, would have removed them."""
+"""Temporary files in a results folder whose writer was killed before it could rename or remove them."""
 
 import re
 from collections.abc import Iterable
