@@ -65,10 +65,15 @@ class Row:
         return [*shape.doubts(list(self.samples().values())), *load.doubts(self.ok), *shortened.doubts(self.ok)]
 
     @property
-    def native(self) -> bool:
-        """Whether the engine is no peer's."""
+    def kind(self) -> str:
+        """Whether the engine is ``native``, a ``peer`` or for a ``test``; one that is not installed here is a peer."""
         backend = usable_class(self.record["config"]["backend"]["name"])
-        return backend is not None and backend.kind != "peer"
+        return "peer" if backend is None else backend.kind
+
+    @property
+    def native(self) -> bool:
+        """Whether this is one of our engines."""
+        return self.kind == "native"
 
     @property
     def own_loss(self) -> bool:
@@ -83,7 +88,7 @@ class Row:
     @property
     def peer(self) -> bool:
         """Whether this is a peer as it is."""
-        return not self.native and self.own_loss
+        return self.kind == "peer" and self.own_loss
 
     @property
     def uses_library(self) -> bool:
@@ -105,6 +110,11 @@ class Row:
     def oversubscribed(self) -> bool:
         """Whether more threads, ranks or workers than cores shared them: such seconds are no speed."""
         return bool(self.ok) and bool(self.record["facts"].get("oversubscribed"))
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the engine's clock is simulated: such seconds are no speed."""
+        return bool(self.ok) and self.record["facts"].get("clock") == "simulated"
 
     @property
     def timed(self) -> bool:
@@ -252,8 +262,8 @@ def _current(
 
 
 def ratio_of(above: Row, below: Row) -> Summary | None:
-    """Time of one row over that of another inside their groups; None without a common one, or if oversubscribed."""
-    if above.oversubscribed or below.oversubscribed:
+    """Time of one row over that of another inside their groups; None without a common one, or where one is no speed."""
+    if any(row.oversubscribed or row.simulated for row in (above, below)):
         return None
     return statistics.paired_ratio(above.paired_samples(), below.paired_samples())
 

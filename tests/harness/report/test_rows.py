@@ -8,7 +8,7 @@ import pytest
 
 from harness.report import formats
 from harness.report.content import NOTHING
-from harness.report.speedups import times_as_fast
+from harness.report.speedups import fastest_of_ours, times_as_fast
 from tests import factory
 from tests.harness.report.labelled_rows import rows_by_label
 
@@ -172,3 +172,11 @@ def test_seconds_of_more_ranks_than_cores_take_part_in_no_ratio(tmp_path: Path) 
     table = rows_by_label(tmp_path / "results")
     assert table["blocksparse"].ratio is None and times_as_fast(table["blocksparse"], table["dgl"]) is None
     assert table["agl"].ratio is not None and times_as_fast(table["agl"], table["dgl"]) is not None
+
+
+def test_an_engine_for_tests_is_neither_ours_nor_a_peer_and_its_simulated_clock_forms_no_ratio(results: Path) -> None:
+    factory.write(results, factory.record("dummy", 0, 0.0001, facts={"clock": "simulated"}))
+    table = rows_by_label(results)
+    row = table["dummy"]
+    assert (row.ours, row.peer, row.ratio) == (False, False, None)
+    assert fastest_of_ours(list(table.values())) is table["agl"]
