@@ -28,7 +28,7 @@ TIMES = {
     "them; — in records before protocol 3",
     "n": "fresh processes; each seed has its own",
     "⚠": "the samples have two modes, drift, or many outliers, or were taken beside other load: the notes below the "
-    "table say so with numbers. Such a figure is no headline",
+    "table say so with numbers; or the parity gate was left out. Such a figure is no headline",
 }
 UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
 LONGEST_MESSAGE = 160

@@ -59,10 +59,11 @@ class Row:
 
     @cached_property
     def doubts(self) -> list[Doubt]:
-        """What the shape of the samples says against their median, and load beside them."""
+        """What speaks against the median: the shape of the samples, load beside them, a gate that was left out."""
         if not self.ok or not (self.timed or self.oversubscribed):
             return []
-        return [*shape.doubts(list(self.samples().values())), *load.doubts(self.ok), *shortened.doubts(self.ok)]
+        of_samples = shape.doubts(list(self.samples().values()))
+        return [*of_samples, *load.doubts(self.ok), *shortened.doubts(self.ok), *_unchecked(self.record)]
 
     @property
     def kind(self) -> str:
@@ -197,6 +198,13 @@ class Row:
     def disturbed(self) -> int:
         """Samples that were repeated because something else used the processor."""
         return sum(len(record["epochs"]["disturbed"]) for record in self.ok)
+
+
+def _unchecked(record: Record) -> list[Doubt]:
+    """Name a gate that was left out: the seconds may be of other results than the definition's."""
+    if record["config"].get("measure", {}).get("parity", True):
+        return []
+    return [Doubt("unchecked", "the parity gate was left out", "measure.parity=true")]
 
 
 def seconds(record: Record) -> list[float]:

@@ -180,3 +180,12 @@ def test_an_engine_for_tests_is_neither_ours_nor_a_peer_and_its_simulated_clock_
     row = table["dummy"]
     assert (row.ours, row.peer, row.ratio) == (False, False, None)
     assert fastest_of_ours(list(table.values())) is table["agl"]
+
+
+def test_a_row_without_the_parity_gate_says_so(tmp_path: Path) -> None:
+    for backend, parity in (("agl", False), ("dgl", True)):
+        config = factory.config(backend, measure={"parity": parity})
+        factory.write(tmp_path / "results", factory.record(backend, config=config))
+    table = rows_by_label(tmp_path / "results")
+    assert [formats.doubtful(table[name]) for name in ("agl", "dgl")] == [" ⚠ unchecked", ""]
+    assert str(table["agl"].doubts[0]) == "unchecked: the parity gate was left out; try measure.parity=true"
