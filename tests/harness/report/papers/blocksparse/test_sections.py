@@ -20,9 +20,12 @@ def test_ranks_show_balance_and_received_rows(tmp_path: Path) -> None:
             "received_rows": received,
         }
         options = {"ranks": 4, "replication": 2, "bounds": bounds, "exchange": "halo"}
-        cell(results, "blocksparse", 0.1, "blocksparse_blocks", backend=options, facts={"ranks": ranks})
+        products = [{"rows": 20, "columns": 20, "width": 8, "nnz": 100}]  # of the training view; the data set has 2,708
+        cell(
+            results, "blocksparse", 0.1, "blocksparse_blocks", backend=options, facts={"ranks": ranks, "spmm": products}
+        )
     lines = all_lines(page(results, "blocksparse_blocks"), "What each rank holds")
-    assert sorted(line[:2] for line in lines[:2]) == [["26", "1.040"], ["60", "2.400"]]
+    assert sorted(line[:3] for line in lines[:2]) == [["26", "1.040", "0.100"], ["60", "2.400", "0.250"]]
     assert all(line[4] == "halo" for line in lines[:2])
     assert any("2.26" in line for line in lines[2:])  # the paper's
 
