@@ -11,7 +11,7 @@ SECTIONS = {
         ranks.ranks,
         terms={
             "imbalance": "the most edges of a rank over their mean: the slowest rank rules",
-            "received": "rows that the slowest rank receives for one product, over all its rows; broadcast moves 1 - 1/p "
+            "received": "rows that the slowest rank receives for one product, over its rows; broadcast moves 1 - 1/p "
             "in 1D",
             "bytes": "largest slice of the matrix and the features, MiB",
         },
