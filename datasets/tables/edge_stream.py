@@ -45,6 +45,7 @@ def write_edges(
         target_keys, source_keys, ids = edges.T
         sources = _numbers(index, bucket, source_keys, ids, tables, tables.source)
         by_target.append(buckets_of(target_keys, index.buckets), sources, target_keys, ids)
+    by_target.close()
     by_range, loops = Buckets(work, "by-range", index.buckets, 3), 0
     for bucket, edges in enumerate(by_target.drain()):
         sources, target_keys, ids = edges.T
@@ -61,7 +62,7 @@ def _read_edges(
 ) -> tuple[Buckets, int, list[str]]:
     """Partition (target key, source key, row) by source and write the attributes in row order.
 
-    Returns the buckets, the number of rows and the names of the attributes.
+    Returns the closed buckets, the number of rows and the names of the attributes.
     """
     by_source = Buckets(work, "by-source", index.buckets, 3)
     files: dict[str, GrowingArray] = {}
@@ -79,6 +80,7 @@ def _read_edges(
         read(rows)
     for file in files.values():
         file.close()
+    by_source.close()
     return by_source, rows, list(files)
 
 

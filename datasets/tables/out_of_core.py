@@ -61,7 +61,7 @@ class Buckets:
                 file.write(rows[first:last].data)
 
     def close(self) -> None:
-        """Close the files, where an error prevents ``drain``."""
+        """Close the files: those of other buckets may then be opened in their place."""
         self.stack.close()
 
     def drain(self) -> Iterator[NDArray[np.int64]]:

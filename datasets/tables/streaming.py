@@ -1,5 +1,6 @@
 """User tables larger than memory as a graph on disk, equal to the graph that ``datasets.tables.loader`` returns."""
 
+import resource
 import shutil
 from collections.abc import Iterable
 from dataclasses import asdict, replace
@@ -46,7 +47,7 @@ def stream_tables(
     node_rows, edge_rows = most_rows(tables.nodes, "node"), most_rows(tables.edges, "edge")
     if buckets is None:
         rows = max(node_rows, edge_rows) * (1 + tables.undirected)
-        buckets = int(np.clip(-(-rows * BYTES_PER_ROW // memory), *BUCKETS))
+        buckets = int(np.clip(-(-rows * BYTES_PER_ROW // memory), BUCKETS[0], _most_buckets()))
     work = folder / "buckets"
     work.mkdir(parents=True)
     keys = Buckets(work, "ids", buckets, 2)
@@ -61,6 +62,12 @@ def stream_tables(
     shutil.rmtree(work)
     sha256 = tables_sha256(tables, () if label_table is None else (label_table,))
     return _save_facts(folder, nodes, classes, loops, sha256)
+
+
+def _most_buckets() -> int:
+    """Most buckets that take at most half of the files that this process may open."""
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return BUCKETS[1] if files == resource.RLIM_INFINITY else min(BUCKETS[1], files // 2)
 
 
 def with_named_features(tables: TableOptions) -> TableOptions:

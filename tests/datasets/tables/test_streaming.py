@@ -1,5 +1,6 @@
 """User tables streamed to a graph on disk: equal to the loader in memory for any number of buckets and rows at once."""
 
+import resource
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,19 @@ def test_ids_that_are_multiples_of_one_number_lie_in_all_buckets(tmp_path, monke
     nodes = {"id": ids, "label": np.zeros(4000, dtype=np.int64)}
     streamed(tmp_path, nodes, {"source": ids, "target": ids[::-1]}, buckets=8)
     assert len(rows_of_buckets) == 4 * 8 and max(rows_of_buckets) < 2 * 4000 / 8
+
+
+@pytest.mark.parametrize("files", [256, 1024])
+def test_buckets_leave_room_for_the_other_files_of_the_process(tmp_path, files):
+    """256 files are what macOS lets a process open, 1024 what Linux does."""
+    paths = [write(tmp_path / f"{name}.parquet", columns) for name, columns in (("nodes", NODES), ("edges", EDGES))]
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, limits[1]))
+    try:
+        graph = stream_tables(TableOptions(*paths), tmp_path / "graph", memory=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert np.array_equal(graph.csr.indices, load(tmp_path, NODES, EDGES).csr.indices)
 
 
 def test_wide_rows_are_read_within_the_memory(tmp_path):
