@@ -104,7 +104,7 @@ def test_models_stand_beside_one_process_and_beside_real_ranks(tmp_path: Path) -
     ((ranks, modelled, _, error),) = all_lines(text, "The model beside real ranks")
     assert (ranks, modelled, error) == ("2", "0.2700", "-10%")
     assert "within 10% of real ranks" in text and "8 to 8 times, modelled" in text
-    assert_pictured(results, "blocksparse_scale", text, ["1 Gbit/s, 1D, halo", "modelled speed-up"])
+    assert_pictured(results, "blocksparse_scale", text, ["1 Gbit/s, 50 µs, 1D, halo", "modelled speed-up"])
 
 
 def test_a_networks_curve_is_that_of_its_fastest_row(tmp_path: Path) -> None:
@@ -114,6 +114,18 @@ def test_a_networks_curve_is_that_of_its_fastest_row(tmp_path: Path) -> None:
         facts = {"replay": [model]}
         cell(tmp_path / "results", "blocksparse", seconds, "blocksparse_scale", backend=options, facts=facts)
     assert "4 to 4 times, modelled" in page(tmp_path / "results", "blocksparse_scale")
+
+
+def test_networks_of_other_latencies_have_a_curve_each(tmp_path: Path) -> None:
+    model = {"ranks": 8, "compute": 0.1, "exposed": 0.05, "rows": 1 << 20, "imbalance": 1.1}
+    for latency, seconds in ((5e-5, 0.1), (1e-3, 0.2)):
+        options = {"link": [1.25e8, latency], "exchange": "halo", "replay": [8]}
+        facts = {"replay": [model | {"seconds": seconds}]}
+        cell(tmp_path / "results", "blocksparse", 0.4, "blocksparse_scale", backend=options, facts=facts)
+    text = page(tmp_path / "results", "blocksparse_scale")
+    assert "2 to 4 times, modelled" in text
+    names = lines_of(text, "Modelled epochs on more ranks")
+    assert all(any(latency in name for name in names) for latency in ("1 Gbit/s, 50 µs", "1 Gbit/s, 1000 µs"))
 
 
 @pytest.mark.parametrize("scenario", ["train", "spmm"])
