@@ -91,7 +91,8 @@ class BlocksparseConfig(BackendConfig):
     def for_parity_gate(self) -> "BlocksparseConfig":
         """The same ranks as far as the gate's graphs reach; these have no parts, and no epoch is modelled there."""
         bounds = "edges" if self.bounds == "parts" else self.bounds
-        return BlocksparseGateConfig(**vars(self) | {"bounds": bounds, "replay": []})
+        replication = 1 if self.replay else self.replication  # that of the modelled ranks
+        return BlocksparseGateConfig(**vars(self) | {"bounds": bounds, "replay": [], "replication": replication})
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Also refuse mini batches, which are backend agl's, and ranks where they cannot run."""

@@ -23,8 +23,9 @@ def cell(scenario="train", **options):
     )
 
 
-def test_models_of_more_ranks_than_the_gates_nodes_pass():
-    config = cell(replay=[2, 8, 64], link=[1.25e8, 5e-5])
+@pytest.mark.parametrize("options", [{"replay": [2, 8, 64]}, {"replay": [4, 8], "replication": 2}], ids=["1D", "1.5D"])
+def test_models_of_more_ranks_than_the_gates_nodes_pass(options):
+    config = cell(**options, link=[1.25e8, 5e-5])
     gate_of("train")(config, small_graph("multiclass", 4, weighted=False, nodes=150))
 
 
