@@ -84,12 +84,12 @@ class Row:
     @property
     def ours(self) -> bool:
         """Whether this is one of our engines as it is."""
-        return self.native and self.own_loss
+        return self.native and self.own_loss and not self.inline
 
     @property
     def peer(self) -> bool:
         """Whether this is a peer as it is."""
-        return self.kind == "peer" and self.own_loss
+        return self.kind == "peer" and self.own_loss and not self.inline
 
     @property
     def uses_library(self) -> bool:
@@ -118,9 +118,16 @@ class Row:
         return bool(self.ok) and self.record["facts"].get("clock") == "simulated"
 
     @property
+    def inline(self) -> bool:
+        """Whether one process, the harness's own, stood for all fresh ones: such seconds are no speed."""
+        return bool(self.record["config"].get("launcher", {}).get("name") == "inline")
+
+    @property
     def timed(self) -> bool:
-        """Whether the run measures time: suites of scores take one sample, crowded cores are no speed."""
-        return not self.oversubscribed and int(self.record["config"].get("measure", {}).get("max_samples", 2)) > 1
+        """Whether the run measures time: scores take one sample, crowded cores and ``inline`` are no speed."""
+        if self.oversubscribed or self.inline:
+            return False
+        return int(self.record["config"].get("measure", {}).get("max_samples", 2)) > 1
 
     @property
     def alone(self) -> bool:
@@ -271,7 +278,7 @@ def _current(
 
 def ratio_of(above: Row, below: Row) -> Summary | None:
     """Time of one row over that of another inside their groups; None without a common one, or where one is no speed."""
-    if any(row.oversubscribed or row.simulated for row in (above, below)):
+    if any(row.oversubscribed or row.simulated or row.inline for row in (above, below)):
         return None
     return statistics.paired_ratio(above.paired_samples(), below.paired_samples())
 

@@ -34,6 +34,16 @@ def test_variants_and_allocators_of_a_peer_compete(results: Path) -> None:
     assert table["dgl stock"].ratio.median > 10
 
 
+def test_a_run_inline_is_no_speed_beside_the_run_in_processes(results: Path) -> None:
+    for engine in ("agl", "dgl"):
+        inline = factory.config(engine, 0, launcher={"name": "inline"})
+        factory.write(results, factory.record(engine, 0, 0.001, config=inline), folder="inline")
+    table = rows_by_label(results)
+    assert list(table)[:2] == ["agl inline", "dgl inline"]
+    assert not table["agl inline"].timed and table["agl inline"].ratio is None
+    assert fastest_of_ours(list(table.values())) is table["agl"] and table["agl"].ratio_to == "dgl"
+
+
 def test_no_ratio_leaves_its_group(results: Path) -> None:
     alone = factory.config("agl", 0, order={"name": "rcm"})
     factory.write(results, factory.record("agl", 0, 0.005, config=alone, group="another"), folder="rcm")
