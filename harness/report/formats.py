@@ -28,10 +28,12 @@ TIMES = {
     "them; — in records before protocol 3",
     "n": "fresh processes; each seed has its own",
     "⚠": "the samples have two modes, drift, or many outliers, or were taken beside other load: the notes below the "
-    "table say so with numbers; or the parity gate was left out. Such a figure is no headline",
+    "table say so with numbers; or the parity gate was left out, or fewer than five processes stand behind a ratio. "
+    "Such a figure is no headline",
 }
 UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
 LONGEST_MESSAGE = 160
+LEAST_PROCESSES = 5  # behind a figure that a front page, a suite's summary or a claim shows
 
 
 def unit_of(rows: Sequence[Row]) -> tuple[str, float]:
@@ -90,8 +92,18 @@ def compared(ratio: Summary) -> str:
 
 
 def times(ratio: Summary | None) -> str:
-    """How many times as fast; ``~`` where the interval contains 1, a dash where there is no common group."""
-    return NOTHING if ratio is None else f"{ratio.median:.3g}x{unclear(ratio)}"
+    """How many times as fast; ``~`` where the interval contains 1, ⚠ for few processes, a dash without a ratio."""
+    if ratio is None:
+        return NOTHING
+    few = too_few(ratio)
+    return f"{ratio.median:.3g}x{unclear(ratio)}{f' ⚠ {few}' if few else ''}"
+
+
+def too_few(summary: Summary | None) -> str:
+    """How many processes stand behind a figure, where a headline takes more; nothing for enough of them."""
+    if summary is None or summary.n >= LEAST_PROCESSES:
+        return ""
+    return f"{summary.n} of {LEAST_PROCESSES} processes"
 
 
 def unclear(ratio: Summary) -> str:

@@ -59,17 +59,18 @@ class Speedup:
 
     @property
     def doubts(self) -> str:
-        """Why the factor is no headline: the doubtful figures of either side by name; empty for a good one."""
+        """Why the factor is no headline: doubtful figures of either side, few processes; empty for a good one."""
         doubtful = [row for row in (self.ours, self.peer) if row.doubts]
-        return ", ".join(f"{row.label}: {', '.join(doubt.name for doubt in row.doubts)}" for row in doubtful)
+        reasons = [f"{row.label}: {', '.join(doubt.name for doubt in row.doubts)}" for row in doubtful]
+        return ", ".join([*reasons, *filter(None, [formats.too_few(self.ours.ratio)])])
 
 
 def speedups(datasets: Iterable[DatasetComparisons]) -> Iterator[Speedup]:
     """Yield one per comparison that ranks, in which an engine of ours and a peer were measured in the same group.
 
-    Of several comparisons of one timed call, the one with the fastest form of a peer: a suite for scores may have peers
-    as their examples run them. Raises ValueError for data sets of several machines or protocols, whose speed-ups have
-    no common mean.
+    Of several comparisons of one timed call, the one with the fastest form of a peer, as a suite for scores may have
+    peers as their examples run them; a doubtful one only where all are. Raises ValueError for data sets of several
+    machines or protocols, whose speed-ups have no common mean.
     """
     strictest: dict[str, Speedup] = {}
     for dataset in one_scope(list(datasets)):
@@ -80,9 +81,14 @@ def speedups(datasets: Iterable[DatasetComparisons]) -> Iterator[Speedup]:
                 continue
             speedup = Speedup(dataset, comparison, ours, peer)
             timed = digest(workload(ours.record["config"]))
-            if timed not in strictest or speedup.factor < strictest[timed].factor:
+            if timed not in strictest or _strictness(speedup) < _strictness(strictest[timed]):
                 strictest[timed] = speedup
     yield from strictest.values()
+
+
+def _strictness(speedup: Speedup) -> tuple[bool, float]:
+    """The smallest counts: a doubtful figure after all good ones, then by the factor."""
+    return bool(speedup.doubts), speedup.factor
 
 
 def times_as_fast(ours: Row, other: Row) -> Summary | None:
