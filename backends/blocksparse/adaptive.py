@@ -1,8 +1,7 @@
 """Forms of the products that are tried once in ``prepare``: column panels, then dense tiles where no panels won."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -19,9 +18,9 @@ Forms = dict[str, dict[str, float]]
 
 
 def adapt(
-    config: BlocksparseConfig, model: str, device: torch.device, matrix: LayerMatrix, products: Iterable[dict[str, Any]]
+    config: BlocksparseConfig, model: str, device: torch.device, matrix: LayerMatrix, widths: Mapping[str, int]
 ) -> Forms:
-    """Try the forms for products with a matrix, of which ``name`` and ``width`` count; a width is tried once.
+    """Try the forms for products with a matrix, whose ``widths`` are given by name; a width is tried once.
 
     Returns, by the names of the products, the number of panels where a table was cut (``panels``), and where tiles are
     used the share of the edges in them (``tiles``) and the multiplications over one per edge (``inflation``).
@@ -30,14 +29,14 @@ def adapt(
     if model == "gat":
         return forms
     tried: dict[tuple[int, bool], tuple[int, TileChoice]] = {}
-    for one in products:
-        key = one["width"], one["name"].endswith("backward")
+    for name, width in widths.items():
+        key = width, name.endswith("backward")
         if key not in tried:
             tried[key] = _try(config, device, matrix, *key)
         panels, tiles = tried[key]
-        forms["panels"] |= {one["name"]: panels} if panels > 1 else {}
-        forms["tiles"] |= {one["name"]: tiles.share} if tiles.used else {}
-        forms["inflation"] |= {one["name"]: tiles.inflation} if tiles.used else {}
+        forms["panels"] |= {name: panels} if panels > 1 else {}
+        forms["tiles"] |= {name: tiles.share} if tiles.used else {}
+        forms["inflation"] |= {name: tiles.inflation} if tiles.used else {}
     return forms
 
 

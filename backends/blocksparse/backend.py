@@ -32,7 +32,12 @@ class BlocksparseTrainer(LayeredTrainer):
         """Also try forms of the products; phase ``forms``."""
         super().prepare(graph, spec, training, state, plan, clock)
         with clock.phase("forms"):
-            self.forms = adapt(self.config, spec.name, self.device, self.full.structure[0], self.spmm_operands())
+            self.try_forms(self.full.structure)
+
+    def try_forms(self, structure: list[LayerMatrix]) -> None:
+        """Try forms of the products with a structure's matrix."""
+        widths = {name: width for name, _, width, _ in self.products(structure)}
+        self.forms = adapt(self.config, self.spec.name, self.device, structure[0], widths)
 
     def gate_configs(self) -> list[BlocksparseConfig]:
         """The options with which the parity gate is passed."""
@@ -51,21 +56,20 @@ class BlocksparseInferrer(TorchInferrer):
     """Scores nodes by the full-graph forward pass."""
 
     trainer_class = BlocksparseTrainer
+    trainer: BlocksparseTrainer
 
     def prepare_structure(self, plan: BatchPlan) -> None:
         """Build the whole graph's structure and try forms of the products."""
         super().prepare_structure(plan)
-        trainer = self.trainer
-        matrix: LayerMatrix = trainer.full_batch(trainer.graph, trainer.plan.nodes).structure[0]
-        self.forms = adapt(trainer.config, trainer.spec.name, trainer.device, matrix, self.spmm_operands())
+        self.trainer.try_forms(self.trainer.full_batch(self.trainer.graph, plan.nodes).structure)
 
     def gate_configs(self) -> list[BlocksparseConfig]:
         """The options with which the parity gate is passed."""
-        return gate_configs(self.trainer.config, [self.forms])
+        return self.trainer.gate_configs()
 
     def facts(self) -> dict[str, Any]:
         """Sizes of the products, and which of them run in panels or tiles."""
-        return super().facts() | getattr(self, "forms", {})
+        return super().facts() | self.trainer.forms
 
 
 class BlocksparseMultiplier(TorchMultiplier):
@@ -75,8 +79,8 @@ class BlocksparseMultiplier(TorchMultiplier):
         """The matrix with its transpose, gcn's weights, and the forms of its products."""
         matrix = LayerMatrix(adjacency.csr, float_tensor(adjacency.weight, self.device, self.dtype))
         build_transpose(matrix.csr, matrix.weight, mean=self.dtype if self.spec.name == "sage" else None)
-        products = [{"name": name, "width": self.spec.hidden} for name in ("forward", "backward")]
-        self.forms = adapt(self.config, self.spec.name, self.device, matrix, products)
+        widths = dict.fromkeys(("forward", "backward"), self.width)
+        self.forms = adapt(self.config, self.spec.name, self.device, matrix, widths)
         return matrix
 
     def facts(self) -> dict[str, Any]:

@@ -67,3 +67,25 @@ def test_a_wrong_cut_is_caught(monkeypatch):
     graph = small_graph("multiclass", 4, weighted=True, nodes=150)
     with pytest.raises(Incorrect):
         gate_of("train")(cell("gcn", "panels"), graph)
+
+
+@pytest.mark.parametrize("model", ["gcn", "gat"])
+@pytest.mark.parametrize("scenario", ["train", "infer"])
+def test_trials_and_facts_build_no_transpose_beside_that_of_the_kernels(scenario, model):
+    graph = small_graph("multiclass", 4, weighted=False, nodes=150)
+    config = cell(model, "tried", scenario)
+    spec, engine, plan = spec_of(config, graph), runtime(config.backend, scenario), BatchPlan(graph.nodes_of("train"))
+    engine.prepare(graph, spec, TrainingSpec(dropout=0.0), initial_state(spec, 0), plan, PlainClock())
+    names = {spmm["name"] for spmm in engine.facts()["spmm"]}
+    assert ("layers.1 backward" in names) == (scenario == "train")
+    trainer = engine if scenario == "train" else engine.trainer
+    assert "transpose" not in vars(trainer.full_batch(graph, plan.nodes).structure[0].csr)
+
+
+def test_the_facts_of_an_aggregation_build_no_transpose_beside_that_of_the_kernels():
+    graph = small_graph("multiclass", 4, weighted=True, nodes=150)
+    config = cell("gcn", "tried", "spmm")
+    engine = runtime(config.backend, "spmm")
+    engine.prepare(graph, spec_of(config, graph), TrainingSpec(), PlainClock())
+    assert [spmm["name"] for spmm in engine.facts()["spmm"]] == ["forward", "backward"]
+    assert "transpose" not in vars(engine.csr)
