@@ -134,11 +134,11 @@ def _compared(older: MeasuredFolder, newer: MeasuredFolder, place_a: str, place_
     """Find what a cell is measured against; the verdict itself where nothing is."""
     a, b = older.cells[place_a], newer.cells[place_b]
     name = _title(a.row, place_a)
+    if differing := _differing(a, b):
+        return Verdict(name, a.median, b.median, None, NOT_COMPARABLE, differing)
     if a.median is None or b.median is None:
         statuses = (a.row.record["status"], b.row.record["status"])
         return verdict_by_status(name, a.median, b.median, statuses)
-    if differing := _differing(a, b):
-        return Verdict(name, a.median, b.median, None, NOT_COMPARABLE, differing)
     both = sorted(older.beside(place_a) & newer.beside(place_b))
     beside = [place for place in both if not _differing(older.cells[place], newer.cells[place])]
     if not beside:
@@ -150,8 +150,10 @@ def _compared(older: MeasuredFolder, newer: MeasuredFolder, place_a: str, place_
 
 
 def _differing(a: MeasuredCell, b: MeasuredCell) -> str:
-    """Name the values that must be equal and are not."""
-    return differing(a.checked, b.checked)
+    """Name the values that must be equal and are not; data count where both cells came to read them."""
+    unread = "" in (a.checked["data"], b.checked["data"])
+    first, second = (cell.checked | ({"data": ""} if unread else {}) for cell in (a, b))
+    return differing(first, second)
 
 
 def _same_code(a: MeasuredCell, b: MeasuredCell) -> bool:
