@@ -16,7 +16,7 @@ from backends.agl.flat.local import BATCH, flatten_batches, in_threads
 from backends.agl.flat.mapreduce import FlattenTaskSetup
 from backends.agl.flat.reader import MANIFEST
 from backends.agl.flat.rounds import Ints
-from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy, StrategyError
+from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy, StrategyError, check_sampler
 from backends.agl.flat.shards import Sizes, Totals, shard_once
 from backends.agl.flat.source import Source
 from backends.agl.places import get_folder
@@ -123,7 +123,7 @@ def flatten_to(
 
     Works in ``.<folder>.partial`` beside it, where the next run of the same job resumes. What ``origin`` says of the
     user's tables goes along. Raises FileExistsError, BlockingIOError where another run works there,
-    NoRoom before anything large is written, StrategyError or FilterError for a column that the graph does not have.
+    NoRoom before anything large is written, StrategyError or FilterError for a sampler or filter that cannot be used.
     ``announce`` gets a forecast of what the run takes.
     """
     if folder.exists():
@@ -177,7 +177,11 @@ def _flatten_in(
 
 
 def check_columns(graph: Graph, strategy: SamplingStrategy, filtering: str | None) -> None:
-    """Raise StrategyError or FilterError where the graph lacks a column that sampling or the filter needs."""
+    """Raise StrategyError or FilterError where the graph lacks a column that sampling or the filter needs.
+
+    Likewise for a sampler that is not there, or a user's own that fails.
+    """
+    check_sampler(strategy.method)
     if filtering:
         filters.check_filter(graph, filtering)
     if strategy.by is not None:
