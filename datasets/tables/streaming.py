@@ -17,12 +17,11 @@ from datasets.tables.edge_stream import write_edges
 from datasets.tables.id_index import write_index
 from datasets.tables.node_stream import StreamedNodes, write_labels, write_nodes
 from datasets.tables.options import TableOptions, check_feature_options
-from datasets.tables.out_of_core import Buckets, Progress, silent
+from datasets.tables.out_of_core import BYTES_PER_ROW, Buckets, Progress, silent
 from datasets.tables.reading import most_rows, read_columns, table_sha256
 from datasets.tables.sparse_columns import pop_features
 
 MEMORY = 256 << 20  # bytes
-BYTES_PER_ROW = 128  # of a bucket's edge while it is sorted
 BUCKETS = 8, 512  # at least and at most: each is an open file
 
 
