@@ -62,7 +62,12 @@ def measured(summary: Summary, factor: float = 1.0) -> str:
 
 def doubtful(row: Row) -> str:
     """The names of what speaks against a row's figure, to stand behind it; nothing for a good one."""
-    return f" ⚠ {', '.join(doubt.name for doubt in row.doubts)}" if row.doubts else ""
+    return marked(", ".join(doubt.name for doubt in row.doubts))
+
+
+def marked(doubts: str) -> str:
+    """Doubts as they stand behind a figure; nothing where there are none."""
+    return f" ⚠ {doubts}" if doubts else ""
 
 
 def first_call(row: Row, factor: float) -> Value:
@@ -93,10 +98,7 @@ def compared(ratio: Summary) -> str:
 
 def times(ratio: Summary | None) -> str:
     """How many times as fast; ``~`` where the interval contains 1, ⚠ for few processes, a dash without a ratio."""
-    if ratio is None:
-        return NOTHING
-    few = too_few(ratio)
-    return f"{ratio.median:.3g}x{unclear(ratio)}{f' ⚠ {few}' if few else ''}"
+    return NOTHING if ratio is None else f"{ratio.median:.3g}x{unclear(ratio)}{marked(too_few(ratio))}"
 
 
 def too_few(summary: Summary | None) -> str:

@@ -52,10 +52,11 @@ class Speedup:
         return next((row for row in rows if times_as_fast(self.ours, row) is not None), None)
 
     def beside(self, row: Row | None, factor: float = 1.0) -> list[Cell]:
-        """A rival's time in units of 1 / ``factor`` s, its label, and how many times as fast ours is."""
+        """A rival's time in units of 1 / ``factor`` s, its label with doubts, and how many times as fast ours is."""
         if row is None or row.time is None:
             return [NOTHING] * 3
-        return [Value(row.time.median * factor, "{:.4g}"), row.label, formats.times(times_as_fast(self.ours, row))]
+        label = row.label + formats.doubtful(row)
+        return [Value(row.time.median * factor, "{:.4g}"), label, formats.times(times_as_fast(self.ours, row))]
 
     @property
     def doubts(self) -> str:
@@ -135,7 +136,8 @@ def overview(datasets: Iterable[DatasetComparisons]) -> Table:
 
 
 def _overview_row(speedup: Speedup) -> list[Cell]:
-    ours: list[Cell] = [speedup.ours.label, Value(speedup.ours.time.median if speedup.ours.time else None)]
+    label = speedup.ours.label + formats.doubtful(speedup.ours)
+    ours: list[Cell] = [label, Value(speedup.ours.time.median if speedup.ours.time else None)]
     rivals = [*speedup.beside(speedup.fastest_library), *speedup.beside(speedup.fastest_plain_torch)]
     scores: list[Cell] = [formats.mean(row.values("metrics", "test")) for row in (speedup.ours, speedup.peer)]
     name = f"{speedup.dataset.name}: {short_title(speedup.comparison)}"

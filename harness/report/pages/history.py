@@ -72,10 +72,10 @@ def _row(title: str, point: Measured) -> list[Cell]:
 
 
 def _engine(row: Row) -> list[Span]:
-    """An engine with its time, linked to its first good record."""
+    """An engine with its time and what speaks against that, linked to its first good record."""
     path = next(path for path, record in row.cells if record["status"] == "ok")
     time = Value(row.time.median if row.time else None, "{:.3g} s")
-    return [Hyperlink(row.label, record=path), f" {time}"]
+    return [Hyperlink(row.label, record=path), f" {time}{formats.doubtful(row)}"]
 
 
 def _place(path: Path) -> str:

@@ -9,6 +9,7 @@ import pytest
 from harness.report import speedups
 from harness.report.comparisons import DatasetComparisons, dataset_comparisons, of_scenarios
 from harness.report.content import NOTHING
+from harness.report.pages import epochs, kernels
 from harness.store.files import find_records
 from tests import factory
 from tests.harness.report.aggregations import comparison_text, line_with
@@ -96,3 +97,18 @@ def test_a_look_is_marked_and_no_headline(tmp_path: Path) -> None:
     (row,) = speedups.mean_speedups({"all": [speedup]}).rows
     assert row[1] == "0" and row[-1] == "1: cora, gat, full batch, 2 layers (1 of 5 processes)"
     assert str(speedup.beside(speedup.peer)[-1]).endswith("x ⚠ 1 of 5 processes")
+
+
+def test_what_speaks_against_a_figure_stands_beside_it_in_every_overview(tmp_path: Path) -> None:
+    for scenario in ("train", "spmm"):
+        for backend, seconds in (("agl", 0.01), ("dgl", 0.03)):
+            values = factory.config(backend, scenario={"name": scenario})
+            factory.write(tmp_path, _loaded(factory.record(backend, 0, seconds, config=values)))
+    trained = of_scenarios(_compared(tmp_path), lambda scenario: scenario == "train")
+    multiplied = of_scenarios(_compared(tmp_path), lambda scenario: scenario == "spmm")
+    (summary,), (epoch,), (product,) = (
+        table.rows for table in (speedups.overview(trained), epochs.table(trained[0]), kernels.overview(multiplied))
+    )
+    assert (summary[1], summary[4]) == ("agl ⚠ load", "dgl ⚠ load")
+    assert (epoch[0], epoch[3]) == ("gat, 2 layers (agl ⚠ load)", "dgl ⚠ load")
+    assert (product[0], product[3]) == ("cora, gat, 8 wide, 8 heads (small) ⚠ load", "dgl ⚠ load")
