@@ -18,8 +18,9 @@ from datasets.tables.id_index import write_index
 from datasets.tables.node_stream import StreamedNodes, write_labels, write_nodes
 from datasets.tables.options import TableOptions, check_feature_options
 from datasets.tables.out_of_core import BYTES_PER_ROW, Buckets, Progress, silent
-from datasets.tables.reading import most_rows, read_columns, table_sha256
+from datasets.tables.reading import most_rows, table_sha256
 from datasets.tables.sparse_columns import pop_features
+from datasets.tables.table import UserTable
 
 MEMORY = 256 << 20  # bytes
 BUCKETS = 8, 512  # at least and at most: each is an open file
@@ -69,11 +70,11 @@ def _most_buckets() -> int:
     return BUCKETS[1] if files == resource.RLIM_INFINITY else min(BUCKETS[1], files // 2)
 
 
-def with_named_features(tables: TableOptions) -> TableOptions:
-    """The options with the names of the columns that are features by default, so that other tables are read alike."""
+def with_named_features(tables: TableOptions, nodes: UserTable) -> TableOptions:
+    """The options with the names of the features, by default of all columns of ``nodes``: other tables are read alike."""
     if tables.features is not None or tables.feature_columns is not None:
         return tables
-    return replace(tables, features=default_features(read_columns(tables.nodes, "node"), tables.roles))
+    return replace(tables, features=default_features(nodes, tables.roles))
 
 
 def tables_sha256(tables: TableOptions, more: Iterable[str] = ()) -> str:
