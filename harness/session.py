@@ -277,10 +277,14 @@ class Session:
         from harness.measure.cache import simulate
 
         accesses = self.config.measure.cache_accesses
-        key = f"cache of {accesses} accesses: {shared_values.digest_of_operands(operands)}"
-        return unless_out_of_memory(
-            lambda: dict(shared_values.get_or_compute(key, lambda: simulate(operands, accesses)))
-        )
+
+        def modelled() -> Json:
+            orders = getattr(self.scenario.engine, "reading_orders", dict)()
+            products = [one | ({"order": orders[one["name"]]} if one["name"] in orders else {}) for one in operands]
+            key = f"cache of {accesses} accesses: {shared_values.digest_of_operands(products)}"
+            return dict(shared_values.get_or_compute(key, lambda: simulate(products, accesses)))
+
+        return unless_out_of_memory(modelled)
 
     def _limits(self, facts: Json, operands: Sequence[Json], seconds: float | None) -> Json | None:
         """Compare the time of a call with this machine's ceilings, measured now, while no other cell runs."""

@@ -11,6 +11,7 @@ from backends.base.multiplier import TorchMultiplier
 from backends.batches import BatchPlan
 from backends.blocksparse.adaptive import Forms, adapt, gate_configs
 from backends.blocksparse.config import BlocksparseConfig
+from backends.blocksparse.reading_order import Rows, reading_orders
 from backends.contract import Clock
 from backends.kernels import gat, spmm
 from backends.kernels.operand import build_transpose
@@ -36,8 +37,15 @@ class BlocksparseTrainer(LayeredTrainer):
 
     def try_forms(self, structure: list[LayerMatrix]) -> None:
         """Try forms of the products with a structure's matrix."""
-        widths = {name: width for name, _, width, _ in self.products(structure)}
-        self.forms = adapt(self.config, self.spec.name, self.device, structure[0], widths)
+        self.widths = {name: width for name, _, width, _ in self.products(structure)}
+        self.forms = adapt(self.config, self.spec.name, self.device, structure[0], self.widths)
+
+    def reading_orders(self) -> dict[str, Rows]:
+        """The gathered rows in their order, by the names of the products in panels or tiles."""
+        if not any(self.forms.values()):
+            return {}
+        structure = self.full_batch(self.graph, self.plan.nodes).structure
+        return reading_orders(structure[0].csr, self.forms, self.widths)
 
     def gate_configs(self) -> list[BlocksparseConfig]:
         """The options with which the parity gate is passed."""
@@ -63,6 +71,10 @@ class BlocksparseInferrer(TorchInferrer):
         super().prepare_structure(plan)
         self.trainer.try_forms(self.trainer.full_batch(self.trainer.graph, plan.nodes).structure)
 
+    def reading_orders(self) -> dict[str, Rows]:
+        """The gathered rows in their order, by the names of the products in panels or tiles."""
+        return self.trainer.reading_orders()
+
     def gate_configs(self) -> list[BlocksparseConfig]:
         """The options with which the parity gate is passed."""
         return self.trainer.gate_configs()
@@ -79,13 +91,17 @@ class BlocksparseMultiplier(TorchMultiplier):
         """The matrix with its transpose, gcn's weights, and the forms of its products."""
         matrix = LayerMatrix(adjacency.csr, float_tensor(adjacency.weight, self.device, self.dtype))
         build_transpose(matrix.csr, matrix.weight, mean=self.dtype if self.spec.name == "sage" else None)
-        widths = dict.fromkeys(("forward", "backward"), self.width)
-        self.forms = adapt(self.config, self.spec.name, self.device, matrix, widths)
+        self.widths = dict.fromkeys(("forward", "backward"), self.width)
+        self.forms = adapt(self.config, self.spec.name, self.device, matrix, self.widths)
         return matrix
 
     def facts(self) -> dict[str, Any]:
         """Sizes of the products, and which of them run in panels or tiles."""
         return super().facts() | self.forms
+
+    def reading_orders(self) -> dict[str, Rows]:
+        """The gathered rows in their order, by the names of the products in panels or tiles."""
+        return reading_orders(self.csr, self.forms, self.widths)
 
     def gate_configs(self) -> list[BlocksparseConfig]:
         """The options with which the parity gate is passed."""
