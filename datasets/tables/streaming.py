@@ -71,7 +71,7 @@ def _most_buckets() -> int:
 
 
 def with_named_features(tables: TableOptions, nodes: UserTable) -> TableOptions:
-    """The options with the names of the features, by default of all columns of ``nodes``: other tables are read alike."""
+    """The options with the names of the features in the node table, so that other tables are read alike."""
     if tables.features is not None or tables.feature_columns is not None:
         return tables
     return replace(tables, features=default_features(nodes, tables.roles))
