@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import IO, Any
 
@@ -125,11 +125,16 @@ def table_sha256(path: str) -> str:
 
 @contextmanager
 def _open(path: str) -> Iterator[IO[bytes]]:
-    try:
-        opened = import_module("fsspec").open(path, "rb")
-    except (ImportError, ValueError) as error:  # a file system that is unknown or whose package is not installed
-        raise TableError(f"{path}: {error}; give a local path or one that fsspec opens") from error
-    with opened as file:
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(import_module("fsspec").open(path, "rb"))
+        except (ImportError, ValueError) as error:  # a file system that is unknown or whose package is not installed
+            raise TableError(f"{path}: {error}; give a local path or one that fsspec opens") from error
+        except Exception as error:  # each file system has errors of its own
+            if isinstance(error, FileNotFoundError) or getattr(error, "errno", None) is not None:
+                raise  # with the name of the file
+            advice = "see that its name is right, that its server answers, and that this user may read there"
+            raise TableError(f"{path} cannot be reached ({type(error).__name__}: {error}): {advice}") from error
         yield file
 
 
