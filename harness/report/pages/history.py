@@ -30,7 +30,8 @@ INTRODUCTION = (
     "changes. Numbers of different protocols or machines do not compare: no line joins them."
 )
 SUPERSEDED = (
-    "Measured again since, by other code or packages, or in a group without a peer: no table counts these records."
+    "Measured again since, by other code or packages, or in a group without a peer: no table counts these records, but "
+    "for ratios of engines that no later run of the same code measured in turns."
 )
 HEADS = ("", "date", "commit", "machine", "protocol", "times as fast", "ours", "fastest peer")
 

@@ -199,3 +199,34 @@ def test_a_row_without_the_parity_gate_says_so(tmp_path: Path) -> None:
     table = rows_by_label(tmp_path / "results")
     assert [formats.doubtful(table[name]) for name in ("agl", "dgl")] == [" ⚠ unchecked", ""]
     assert str(table["agl"].doubts[0]) == "unchecked: the parity gate was left out; try measure.parity=true"
+
+
+def sweep(results: Path, month: int, environment: dict[str, Any] | None = None, **seconds: float) -> None:
+    """The records of one sweep over engines, a month after the one before."""
+    for backend, each in seconds.items():
+        record = factory.record(backend, 0, each, group=f"sweep{month}", written=f"2026-{month:02d}-01T00:00:00Z")
+        factory.write(results, record, environment=environment)
+
+
+def test_a_later_sweep_of_fewer_engines_keeps_their_ratios_to_the_others(tmp_path: Path) -> None:
+    for month, engines in enumerate((("agl", "dgl", "pyg"), ("agl", "dgl"), ("agl",)), start=1):
+        sweep(tmp_path, month, **{name: {"agl": 0.01, "dgl": 0.03, "pyg": 0.02}[name] for name in engines})
+        row = rows_by_label(tmp_path)["agl"]
+        assert row.ratio is not None and (row.ratio_to, row.ratio.n) == ("pyg", 1)
+        assert row.ratio.median == pytest.approx(0.5, rel=0.05)
+        assert list(row.samples()) == [f"sweep{month}  0"]
+
+
+def test_no_ratio_is_of_an_earlier_environment(tmp_path: Path) -> None:
+    old = {"checked": factory.ENVIRONMENT["checked"] | {"sources": "older"}}
+    sweep(tmp_path, 1, old, agl=0.01, pyg=0.02)
+    sweep(tmp_path, 2, agl=0.01, dgl=0.03)
+    assert rows_by_label(tmp_path)["agl"].ratio_to == "dgl"
+
+
+def test_no_ratio_is_of_an_earlier_doubtful_figure(tmp_path: Path) -> None:
+    loaded = in_processes("agl", [0.2] * 5, load=1.5, tolerated_load=0.1) | {"group": "first"}
+    factory.write(tmp_path, loaded)
+    factory.write(tmp_path, in_processes("pyg", [0.3] * 5) | {"group": "first"})
+    sweep(tmp_path, 2, agl=0.2, dgl=0.4)
+    assert rows_by_label(tmp_path)["agl"].ratio_to == "dgl"
