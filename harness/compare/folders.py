@@ -13,7 +13,7 @@ from harness.compare.between_folders import IN_TURNS, change_of, judge_together
 from harness.compare.factor import FASTER, NOT_SIGNIFICANT, SLOWER, UNDECIDED, Factor
 from harness.compare.verdict import NOT_COMPARABLE, Verdict, differing, verdict_by_status
 from harness.report.rows import Row, by_process, rows, seconds
-from harness.store.files import environment_of, environments_root, find_records
+from harness.store.files import environment_of, find_records, root_and_part
 from harness.store.left_out import LeftOut
 from harness.store.naming import flatten, label
 from harness.store.record import Record, RecordError, StoredRecord
@@ -46,14 +46,13 @@ class MeasuredFolder:
     """The cells of a results folder by their place in it; those below ``folder``, a part of it, are compared."""
 
     def __init__(self, folder: Path, left_out: LeftOut | None = None) -> None:
-        root = environments_root(folder)
+        root, part = root_and_part(folder)
         records = list(find_records(root, left_out))
         environments = {record["environment"]: environment_of(root, record["environment"]) for _, record in records}
         gathered: dict[str, list[StoredRecord]] = {}
         for path, record in records:
             gathered.setdefault(_place(path, record, root), []).append((path, record))
         self.cells = {place: _measured(stored, environments) for place, stored in gathered.items()}
-        part = folder.resolve().relative_to(root.resolve())
         self.compared = [
             place for place, stored in gathered.items() if stored[0][0].relative_to(root).is_relative_to(part)
         ]
