@@ -290,6 +290,8 @@ class Session:
         """Compare the time of a call with this machine's ceilings, measured now, while no other cell runs."""
         if not self.config.measure.limits or self.scenario.now is not None or seconds is None:
             return None
+        if (dtype := self.config.training.dtype) != "float32":
+            return {"status": f"not measured, the ceilings are of float32 and not of {dtype}"}
         # Not imported above: it imports torch, which a cell whose engine works without torch must not load.
         from harness.measure.limits import limits
 

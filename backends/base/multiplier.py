@@ -70,7 +70,7 @@ class TorchMultiplier:
 
     def spmm_operands(self) -> list[dict[str, Any]]:
         """The two products: over in-edges, and back over out-edges."""
-        shared = {"width": self.width, "itemsize": 4, "count": 1}
+        shared = {"width": self.width, "itemsize": self.dtype.itemsize, "count": 1}
         back = self.csr.transpose[0]
         return [{"name": "forward", "csr": self.csr, **shared}, {"name": "backward", "csr": back, **shared}]
 

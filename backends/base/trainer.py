@@ -276,7 +276,7 @@ class TorchTrainer:
                 "name": name,
                 "csr": csr.transpose[0] if is_backward else csr,
                 "width": width,
-                "itemsize": 4,
+                "itemsize": self.dtype.itemsize,
                 "count": count,
             }
             for name, csr, width, is_backward in self.products(structure)
