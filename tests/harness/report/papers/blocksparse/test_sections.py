@@ -1,4 +1,4 @@
-"""Pages of the full-batch engine's suites: ranks, their phases, scale, losses, orders."""
+"""Pages of the full-batch engine's suites: ranks, their phases, scale, losses, orders, thresholds."""
 
 from pathlib import Path
 
@@ -140,3 +140,34 @@ def test_orders_are_won_back_by_the_calls_that_they_make_faster(tmp_path: Path, 
     assert by_order["metis"][:3] == ["3", "—", "0.1"]
     assert [float(value) for value in by_order["metis"][3:]] == pytest.approx([10, 30], rel=0.01)
     assert by_order["random"][3:] == ["—", "—"]
+
+
+def test_a_sweep_shows_time_dense_share_and_hits_by_threshold(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for density, tiles, seconds, facts in (
+        (0.35, "auto", 0.02, {"tiles": {"forward": 0.2, "backward": 0.3}, "inflation": {"forward": 1.5}}),
+        (
+            "auto",
+            "auto",
+            0.01,
+            {"tiles": {"forward": 0.1}, "inflation": {"forward": 1.2}, "threshold": {"forward": 0.5}},
+        ),
+        (0.05, "auto", 0.03, {"tiles": {"forward": 0.8}, "inflation": {"forward": 4.7}}),
+        (0.35, "false", 0.04, {"tiles": {}, "inflation": {}}),
+    ):
+        products = {"spmm": [{"rows": 9, "columns": 9, "width": 64, "nnz": 5}]}
+        keys = {"scenario": {"name": "spmm"}, "facts": products | facts}
+        backend = {"forms": "tiles", "density_threshold": density, "tiles": tiles}
+        cell(results, "blocksparse", seconds, "blocksparse_threshold", backend=backend, **keys)
+    text = page(results, "blocksparse_threshold")
+    rows = {name.partition(": ")[2]: values for name, values in lines_of(text, "Tiles by threshold").items()}
+    measured = {name: values[1:] for name, values in rows.items() if values[1] != "—"}
+    assert measured == {
+        "0.05": ["80.0%", "4.70", "87.0%"],
+        "0.35": ["30.0%", "1.50", "87.0%"],
+        "auto, 0.5 chosen": ["10.0%", "1.20", "87.0%"],
+        "no tiles": ["0.0%", "1.00", "87.0%"],
+    }
+    assert list(measured) == ["0.05", "0.35", "auto, 0.5 chosen", "no tiles"]
+    assert rows["Reddit, an epoch on a GPU, 0.1"][0] == "97"  # the paper's
+    assert_pictured(results, "blocksparse_threshold", text, ["0.35", "auto", "no tiles", "dense share of the edges"])
