@@ -78,10 +78,10 @@ def _place(threshold: str) -> tuple[int, float]:
 
 def _words(threshold: str, row: Row) -> str:
     """The threshold, and what trials chose where it was left to them."""
+    if threshold != AUTO:
+        return threshold
     chosen = sorted(set(row.record["facts"].get("threshold", {}).values()))
-    return (
-        threshold if threshold != AUTO else f"{AUTO}, {' and '.join(f'{one:g}' for one in chosen) or 'no tiles'} chosen"
-    )
+    return f"{AUTO}, {' and '.join(f'{density:g}' for density in chosen) or NO_TILES} chosen"
 
 
 def _cells(row: Row) -> list[Cell]:

@@ -161,7 +161,7 @@ def test_a_sweep_shows_time_dense_share_and_hits_by_threshold(tmp_path: Path) ->
         cell(results, "blocksparse", seconds, "blocksparse_threshold", backend=backend, **keys)
     text = page(results, "blocksparse_threshold")
     rows = {name.partition(": ")[2]: values for name, values in lines_of(text, "Tiles by threshold").items()}
-    measured = {name: values[1:] for name, values in rows.items() if values[1] != "—"}
+    measured = {name: values[1:] for name, values in rows.items() if name and values[1] != "—"}
     assert measured == {
         "0.05": ["80.0%", "4.70", "87.0%"],
         "0.35": ["30.0%", "1.50", "87.0%"],
