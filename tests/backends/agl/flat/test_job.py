@@ -17,6 +17,7 @@ from backends.agl.flat.job import FlattenJob, NoRoom, flatten_to, nodes_to_flatt
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.sampling_strategy import StrategyError, parse_sampling
 from backends.agl.flat.shards import LAYOUT, features_path
+from backends.agl.flat.source import Source
 from backends.progress import silent
 from tests.graphs import awkward_graph
 
@@ -180,6 +181,16 @@ def test_the_estimate_is_close_to_the_result(tmp_path):
     graph = awkward_graph(2, nodes=600, edges=6000)
     manifest = flat(tmp_path / "out", graph, shard_records=200)
     assert 0.9 < manifest["estimated_bytes"] / manifest["sizes"]["file_bytes"] < 1.3
+
+
+def test_reducers_grow_with_the_edges_of_all_records(tmp_path, monkeypatch):
+    monkeypatch.setattr(jobs, "EDGES_PER_REDUCER", 100)
+    graph, job, targets = awkward_graph(2), FlattenJob(parse_sampling("full()", 2)), np.arange(40)
+    source = Source.build(graph, job.strategy, None, tmp_path / "source")
+    all_edges, none = (jobs.estimate(source, some, job)[1] for some in (targets, targets[39:]))
+    assert all_edges == flat(tmp_path / "out", graph, text="full()")["sizes"]["edges"] > graph.csr.nnz and none == 0
+    assert jobs.reducers_of(job, 2, all_edges) == -(-all_edges // 100) > 2
+    assert jobs.reducers_of(job, 2, 1) == 2 and jobs.reducers_of(replace(job, partitions=3), 2, all_edges) == 3
 
 
 @pytest.mark.parametrize("text", ["weighted(3)", "topk(by=feature[0], limit=2)"])
