@@ -41,7 +41,7 @@ def write_edges(
     ``most`` bounds the number of rows, ``memory`` the bytes of a batch or piece of them.
     """
     piece = max(memory // BYTES_PER_ROW, PIECE)
-    batches = read_batches(tables.edges, "edge", memory)
+    batches = read_batches(tables.edges, "edge", memory, progress)
     by_source, rows, attributes = _read_edges(
         batches, tables, work, index, lambda done: progress("rows of edges", done, most)
     )

@@ -17,7 +17,7 @@ from datasets.tables import csv_types, edge_stream, reading
 from datasets.tables.node_stream import NAMES
 from datasets.tables.options import TableOptions
 from datasets.tables.out_of_core import Buckets
-from datasets.tables.streaming import MEMORY, stream_tables, with_named_features
+from datasets.tables.streaming import MEMORY, stream_tables, tables_sha256, with_named_features
 from datasets.tables.table import TableError
 from tests.datasets.tables.test_loader import EDGES, MISTAKES, NODES, Columns, load, tables, write
 
@@ -97,6 +97,27 @@ def test_a_csv_column_has_one_type_from_its_first_row_to_its_last(tmp_path: Path
     graph = stream_tables(TableOptions(*(str(tmp_path / f"{name}.csv") for name in ("nodes", "edges"))), tmp_path / "g")
     assert graph.features[[0, -1], 0].tolist() == [2.0, 0.5] and graph.edge_weights[[0, -1]].tolist() == [1.0, 0.5]
     assert graph.labels[[0, -1]].tolist() == [-1, 1] and graph.split[[0, -1]].tolist() == [3, 0]
+
+
+def test_passes_over_large_files_are_shown(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(reading, "LARGE", 1 << 20)
+    rows = 1 << 18
+    columns = {"nodes": {"id": np.arange(rows)}, "edges": {"source": np.arange(rows), "target": np.zeros(rows, int)}}
+    paths = [write(tmp_path / f"{name}.csv", columns[name]) for name in columns]
+    steps: dict[str, list[tuple[int, int]]] = {}
+
+    def progress(step: str, done: int, total: int) -> None:
+        steps.setdefault(step, []).append((done, total))
+
+    options = TableOptions(*paths, features=[])
+    sha256 = tables_sha256(options, progress=progress)
+    assert [*steps] == ["MiB hashed of table 1", "MiB hashed of table 2"]
+    graph = stream_tables(options, tmp_path / "graph", progress=progress, sha256=sha256)
+    for step in ("MiB of the node table, for its types", "MiB hashed of table 2"):
+        assert steps[step] == sorted(steps[step]) and steps[step][-1][0] == steps[step][-1][1] > 0
+    blocks = -(-(tmp_path / "edges.csv").stat().st_size // reading.BLOCK)
+    assert len(steps["MiB hashed of table 2"]) == blocks  # once: the hash is known when the tables are read
+    assert graph.sha256 == sha256 == tables_sha256(options)
 
 
 def test_labels_come_from_a_table_of_their_own(tmp_path: Path) -> None:
