@@ -17,7 +17,7 @@ from backends.agl.flat.mapreduce import FlattenTaskSetup
 from backends.agl.flat.reader import MANIFEST
 from backends.agl.flat.rounds import Ints
 from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy, StrategyError, check_sampler
-from backends.agl.flat.shards import Sizes, Totals, shard_once
+from backends.agl.flat.shards import Sizes, Totals, shard_once, shard_path
 from backends.agl.flat.source import Source
 from backends.agl.places import get_folder
 from backends.folder_lock import locked
@@ -278,10 +278,19 @@ def _flatten_with_ray(
                 targets, job.shard_records, job.embed, totals
             )
             if place is not None:
-                get_folder(f"{place}/shards", partial / "shards")
+                fetch_shards(place, partial / "shards", totals.shards)
             return loads
     finally:
         cluster.release()
+
+
+def fetch_shards(place: str, folder: Path, count: int) -> None:
+    """Copy the shards of a run from its place in a store; raises OSError where one of ``count`` is not there."""
+    get_folder(f"{place}/shards", folder)
+    missing = [shard.name for shard in (shard_path(folder, number) for number in range(count)) if not shard.is_file()]
+    if missing:
+        lost = f"{len(missing)} of {count} shards are no longer there, the first is {missing[0]}"
+        raise OSError(f"{place}: {lost}: delete that folder and repeat the command")
 
 
 def _manifest(graph: Graph, job: FlattenJob, totals: Totals, source: Source) -> dict[str, Any]:
