@@ -133,6 +133,7 @@ def _run(groups: list[PlannedGroup], out: Path, wait: bool) -> int:
     # Not imported above: a measured process needs no msgspec.
     from harness.launcher.group import run_groups
     from harness.store.files import machine_slug
+    from harness.store.leftovers import remove_leftovers
     from harness.store.record import RecordError
     from harness.store.writable import check_writable
     from harness.usage import UsageError
@@ -143,6 +144,7 @@ def _run(groups: list[PlannedGroup], out: Path, wait: bool) -> int:
     states = [one["save_state"] for one in scenarios if one["name"] == "train" and one["train_to_end"]]
     try:
         check_writable(out, records, states)
+        remove_leftovers(out, records)
         written = run_groups(groups, out, on_event=_print_event, wait=wait)
     except (Busy, UsageError) as error:
         print(error, file=sys.stderr)

@@ -12,6 +12,7 @@ from harness.planning.graphs import PreparedGraph, graph_keys, plain_groups, pre
 from harness.planning.identity import record_path
 from harness.planning.plan import Group, Plan, find_group_records, make_plan
 from harness.store.files import environment_of
+from harness.store.leftovers import remove_leftovers
 from harness.store.record import RecordError
 from harness.store.writable import DISK_FULL, check_writable
 from harness.usage import FAILED, OK, USAGE, UsageError, complain
@@ -45,7 +46,7 @@ def run(plan: Plan) -> int:
     groups = plan.open_groups()
     failures: list[str] = []
     if groups:
-        check_places(plan, groups)
+        prepare_places(plan, groups)
         prepared, failures = prepare_graphs(groups, default_cache())
         ready = [group for group in groups if all(key in prepared for key in graph_keys(group))]
         for failure in failures:
@@ -102,11 +103,12 @@ def is_still_open(plan: Plan, planned: PlannedGroup) -> bool:
     return group.state(plan.config.retry)[0]
 
 
-def check_places(plan: Plan, groups: Sequence[Group]) -> None:
-    """Raise UsageError unless all that groups will write can be written."""
+def prepare_places(plan: Plan, groups: Sequence[Group]) -> None:
+    """Raise UsageError unless all that groups will write can be written; remove what killed runs left there."""
     cells = [(group.id, cell) for group in groups for cell in group.cells]
     records = [record_path(cell.config, cell.hash, plan.machine, group) for group, cell in cells]
     check_writable(plan.results, records, [cell.config.scenario.saved_state for _, cell in cells])
+    remove_leftovers(plan.results, records)
 
 
 def print_table(plan: Plan) -> None:

@@ -277,15 +277,21 @@ class Session:
         from harness.measure.cache import simulate
 
         accesses = self.config.measure.cache_accesses
-        key = f"cache of {accesses} accesses: {shared_values.digest_of_operands(operands)}"
-        return unless_out_of_memory(
-            lambda: dict(shared_values.get_or_compute(key, lambda: simulate(operands, accesses)))
-        )
+
+        def modelled() -> Json:
+            orders = getattr(self.scenario.engine, "reading_orders", dict)()
+            products = [one | ({"order": orders[one["name"]]} if one["name"] in orders else {}) for one in operands]
+            key = f"cache of {accesses} accesses: {shared_values.digest_of_operands(products)}"
+            return dict(shared_values.get_or_compute(key, lambda: simulate(products, accesses)))
+
+        return unless_out_of_memory(modelled)
 
     def _limits(self, facts: Json, operands: Sequence[Json], seconds: float | None) -> Json | None:
         """Compare the time of a call with this machine's ceilings, measured now, while no other cell runs."""
         if not self.config.measure.limits or self.scenario.now is not None or seconds is None:
             return None
+        if (dtype := self.config.training.dtype) != "float32":
+            return {"status": f"not measured, the ceilings are of float32 and not of {dtype}"}
         # Not imported above: it imports torch, which a cell whose engine works without torch must not load.
         from harness.measure.limits import limits
 

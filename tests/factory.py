@@ -108,3 +108,10 @@ def write(
     levels = (cell["dataset"]["name"], cell["model"]["name"], cell["backend"]["name"], cell["scenario"]["name"])
     file = f"seed={cell['seed']}.{name}.{values['group']}.json"
     return write_record(results, Path(machine, *levels, variant, file), values)
+
+
+def in_fresh_processes(values: dict[str, Any]) -> dict[str, Any]:
+    """The record with a fresh process behind each of its samples, as many as a headline takes."""
+    count = len(values["epochs"]["seconds"])
+    values["epochs"]["process"] = list(range(count))
+    return values | {"processes": values["processes"][:1] * count}

@@ -63,8 +63,8 @@ def subgraph_vectorize(
     normalised on the whole graph, and a self loop has zeros for edge features. ``fanouts``, one per layer, first layer
     first, sample neighbours before self loops are added: E_B then holds the sampled edges only. In place of a graph,
     GraphFeatures of the targets as ``GraphFeatureReader.encoded_batches`` yields them: ``fanouts`` are then those of
-    GraphFlat. Raises ValueError for a graph without features, a number of fanouts other than ``hops``, or targets that
-    are not those of the GraphFeatures.
+    GraphFlat. Raises ValueError for a graph without features, a number of fanouts other than ``hops``, targets that are
+    not those of the GraphFeatures, or GraphFeatures of fewer hops.
     """
     if isinstance(graph, Graph) and graph.features is None:
         raise ValueError(f"data set {graph.name} has no features: a model needs some")
@@ -108,6 +108,10 @@ def _of_records(
     decoded = records.decode()
     if not np.array_equal(np.unique(targets), np.unique(decoded.targets)):
         raise ValueError("targets are not those of the GraphFeatures: give the targets of the same records")
+    if decoded.hops < len(fanouts):
+        raise ValueError(
+            f"the GraphFeatures have {decoded.hops} hops, {len(fanouts)} are asked for: flatten with -h {len(fanouts)}"
+        )
     if decoded.features is None:
         raise ValueError("the GraphFeatures have no features: a model needs some")
     builder, columns = LayerBuilder(model), decoded.edge_features

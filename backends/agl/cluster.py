@@ -1,5 +1,6 @@
 """A running Ray cluster that GraphFlat and GraphInfer join, and the place where its machines find files."""
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,17 +39,24 @@ class Cluster:
                 f"store={self.store} is no URL: give one as in s3://bucket/folder or file:///shared/folder"
             )
 
+    def place_of(self, source: Path, identity: str) -> str | None:
+        """The place of a run in the store, ``None`` without one; the same job has another place for another output."""
+        if self.store is None:
+            return None
+        run = hashlib.sha256(f"{identity} {source.resolve()}".encode()).hexdigest()
+        return f"{self.store.rstrip('/')}/agl-{run[:16]}"
+
     @contextmanager
     def publishing(self, ray: Any, source: Path, identity: str) -> Iterator[str | None]:
         """Copy the folder of a ``Source`` to the store, and yield the run's place there, ``None`` without a store.
 
         The place is removed at the end, with the copies of all machines, unless the run failed: a repeated one goes on.
         """
-        if self.store is None:
+        place = self.place_of(source, identity)
+        if place is None:
             yield None
             return
         _check_machines(ray)
-        place = f"{self.store.rstrip('/')}/agl-{identity[:16]}"
         if not holds(f"{place}/source/source.json"):
             Source.publish(source, f"{place}/source")
         yield place

@@ -1,7 +1,7 @@
 """Files and folders on any file system that fsspec opens: written here and then uploaded, fetched before they are read.
 
 A local path is used as it is. A remote output is whole or absent: its last file says that it is complete. What was
-computed for it stays here until it is there.
+computed for it stays here until it is there. Whatever a file system raises becomes an OSError that names the place.
 """
 
 import fcntl
@@ -84,61 +84,70 @@ def fetched(path: str) -> Iterator[Path]:
         yield local_path(path)
         return
     system, place = _file_system(path)
-    if not system.exists(place):
+    with _reaching(path):
+        exists, is_folder = system.exists(place), system.isdir(place)
+    if not exists:
         raise ValueError(f"there is nothing at {path}: name the folder or file that an earlier command wrote")
     with tempfile.TemporaryDirectory(prefix="agl-") as folder:
         copy = Path(folder) / Path(place).name
-        if system.isdir(place):
+        if is_folder:
             get_folder(path, copy)
         else:
-            system.get_file(place, str(copy))
+            with _reaching(path):
+                system.get_file(place, str(copy))
         yield copy
 
 
 def put_folder(folder: Path, place: str, pattern: str = "**/*") -> None:
     """Copy the files of a folder to a place on any file system; raises OSError."""
     system, root = _file_system(place)
-    for file in sorted(file for file in folder.glob(pattern) if file.is_file()):
-        target = f"{root}/{file.relative_to(folder).as_posix()}"
-        system.makedirs(target.rpartition("/")[0], exist_ok=True)
-        system.put_file(str(file), target)
+    with _reaching(place):
+        for file in sorted(file for file in folder.glob(pattern) if file.is_file()):
+            target = f"{root}/{file.relative_to(folder).as_posix()}"
+            system.makedirs(target.rpartition("/")[0], exist_ok=True)
+            system.put_file(str(file), target)
 
 
 def get_folder(place: str, folder: Path) -> None:
     """Copy all files of a place into a folder of this machine."""
     system, root = _file_system(place)
-    for source in system.find(root):
-        target = folder / source.removeprefix(root.rstrip("/") + "/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        system.get_file(source, str(target))
+    with _reaching(place):
+        for source in system.find(root):
+            target = folder / source.removeprefix(root.rstrip("/") + "/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            system.get_file(source, str(target))
 
 
 def get_files(place: str, names: list[str], folder: Path) -> Path:
     """Copy some files of a place into a folder, under their names; returns the folder."""
     system, root = _file_system(place)
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        system.get_file(f"{root}/{name}", str(folder / name))
+    with _reaching(place):
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            system.get_file(f"{root}/{name}", str(folder / name))
     return folder
 
 
 def put_text(place: str, text: str) -> None:
     """Write a small file at a place."""
     system, path = _file_system(place)
-    system.pipe_file(path, text.encode())
+    with _reaching(place):
+        system.pipe_file(path, text.encode())
 
 
 def holds(place: str) -> bool:
     """Whether there is a file or folder at a place."""
     system, root = _file_system(place)
-    return bool(system.exists(root))
+    with _reaching(place):
+        return bool(system.exists(root))
 
 
 def remove(place: str) -> None:
     """Remove what is at a place, if there is anything."""
     system, root = _file_system(place)
-    if system.exists(root):
-        system.rm(root, recursive=True)
+    with _reaching(place):
+        if system.exists(root):
+            system.rm(root, recursive=True)
 
 
 def mirrored(place: str) -> Path:
@@ -171,7 +180,27 @@ def _file_system(path: str) -> tuple[Any, str]:
         system, place = import_module("fsspec").core.url_to_fs(path)
     except (ImportError, ValueError) as error:  # a file system that is unknown or whose package is not installed
         raise ValueError(f"{path}: {error}; give a local path or one that fsspec opens") from error
+    except Exception as error:
+        raise _unreachable(path, error) from error
     return system, str(place).rstrip("/")
+
+
+@contextmanager
+def _reaching(path: str) -> Iterator[None]:
+    """Name the place that a file system fails at; each has errors of its own."""
+    try:
+        yield
+    except Exception as error:
+        raise _unreachable(path, error) from error
+
+
+def _unreachable(path: str, error: Exception) -> OSError:
+    """An OSError that names a place; it has the number of the error, as that of a full disk, and its file."""
+    if isinstance(error, OSError) and error.errno is not None:
+        files = (path,) if error.filename is None else (path, None, error.filename)
+        return OSError(error.errno, error.strerror, *files)
+    advice = "see that its name is right, that its server answers, and that this user may read and write there"
+    return OSError(f"{path} cannot be reached ({type(error).__name__}: {error}): {advice}")
 
 
 def _work_of(path: str) -> Path:
@@ -179,7 +208,9 @@ def _work_of(path: str) -> Path:
 
 
 def _refuse_another(system: Any, place: str, path: str, last: str | None) -> None:
-    if system.exists(place if last is None else f"{place}/{last}"):
+    with _reaching(path):
+        exists = system.exists(place if last is None else f"{place}/{last}")
+    if exists:
         raise ValueError(f"{path} exists: delete it or choose another name")
 
 
@@ -188,8 +219,9 @@ def _try_writing(system: Any, place: str, path: str) -> None:
     try:
         system.pipe_file(probe, b"written to see whether this place can be")
         system.rm_file(probe)
-    except OSError as error:
-        raise OSError(f"{path} cannot be written ({error}): choose a place that this user may write") from error
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise OSError(f"{path} cannot be written ({reason}): choose a place that this user may write") from error
 
 
 def _deliver(system: Any, copy: Path, place: str, path: str, last: str | None) -> None:

@@ -72,14 +72,14 @@ def read_tables(parsed: argparse.Namespace, options: TableOptions, folder: Path,
     facts, labels, memory = folder / "graph.json", getattr(parsed, "labels", None), getattr(parsed, "memory", None)
     if memory is not None and not 0 < memory < float("inf"):
         raise ValueError(f"--memory {memory} is not allowed: give GiB above 0")
-    sha256 = tables_sha256(options, [labels] if labels else [])
+    sha256 = tables_sha256(options, [labels] if labels else [], progress)
     if facts.is_file() and json.loads(facts.read_text())["sha256"] == sha256:
         return Graph.load(folder)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     most = MEMORY if memory is None else max(int(memory * 2**30), 1)
     try:
-        return stream_tables(options, folder, labels, most, progress=progress)
+        return stream_tables(options, folder, labels, most, progress=progress, sha256=sha256)
     except BaseException:
         shutil.rmtree(folder)
         raise

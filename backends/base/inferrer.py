@@ -71,10 +71,9 @@ class TorchInferrer(NetworkInferrer):
             return self.trainer.predict(self.trainer.graph, self.trainer.plan.nodes)
 
     def spmm_operands(self) -> list[dict[str, Any]]:
-        """The SpMMs of one pass: the forward ones over the whole graph."""
+        """The SpMMs of one pass over the whole graph."""
         trainer = self.trainer
-        structure = trainer.full_batch(trainer.graph, trainer.plan.nodes).structure
-        return [operand for operand in trainer.spmms_of(structure, 1) if operand["name"].endswith("forward")]
+        return trainer.spmms_of(trainer.full_batch(trainer.graph, trainer.plan.nodes).structure, 1)
 
     def facts(self) -> dict[str, Any]:
         """Sizes of the SpMMs."""

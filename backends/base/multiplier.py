@@ -70,17 +70,20 @@ class TorchMultiplier:
 
     def spmm_operands(self) -> list[dict[str, Any]]:
         """The two products: over in-edges, and back over out-edges."""
-        width = self.spec.hidden * (self.spec.heads if self.spec.name == "gat" else 1)
-        shared = {"width": width, "itemsize": 4, "count": 1}
+        shared = {"width": self.width, "itemsize": self.dtype.itemsize, "count": 1}
         back = self.csr.transpose[0]
         return [{"name": "forward", "csr": self.csr, **shared}, {"name": "backward", "csr": back, **shared}]
+
+    @property
+    def width(self) -> int:
+        """Columns of what is aggregated."""
+        return self.spec.hidden * (self.spec.heads if self.spec.name == "gat" else 1)
 
     def facts(self) -> dict[str, Any]:
         """Sizes of the two products, those of the forward matrix for both."""
         csr = self.csr
-        counts = {"nnz": csr.nnz, "rows": csr.shape[0], "columns": csr.shape[1], "count": 1}
-        operands = self.spmm_operands()
-        return {"spmm": [{key: operand[key] for key in ("name", "width")} | counts for operand in operands]}
+        sizes = {"nnz": csr.nnz, "rows": csr.shape[0], "columns": csr.shape[1], "width": self.width, "count": 1}
+        return {"spmm": [{"name": name} | sizes for name in ("forward", "backward")]}
 
     def close(self) -> None:
         """Nothing runs between the calls."""

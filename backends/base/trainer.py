@@ -276,7 +276,7 @@ class TorchTrainer:
                 "name": name,
                 "csr": csr.transpose[0] if is_backward else csr,
                 "width": width,
-                "itemsize": 4,
+                "itemsize": self.dtype.itemsize,
                 "count": count,
             }
             for name, csr, width, is_backward in self.products(structure)
@@ -285,11 +285,11 @@ class TorchTrainer:
     def products(self, structure: Any) -> Iterator[tuple[str, Csr, int, bool]]:
         """Name, matrix and width of each SpMM of a step, and whether it multiplies with the matrix's transpose.
 
-        Features have no gradient, so layer 0 may lack a backward product.
+        Features have no gradient, so layer 0 may lack a backward product; inference has none.
         """
         for layer, (csr, step) in enumerate(self.steps(structure)):
             yield f"layers.{layer} forward", csr, step.width, False
-            if step.has_backward:
+            if step.has_backward and not self.forward_only:
                 yield f"layers.{layer} backward", csr, step.width, True
 
     def sizes_of_epoch(self) -> list[StepSizes]:

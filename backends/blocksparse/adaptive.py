@@ -1,8 +1,7 @@
 """Forms of the products that are tried once in ``prepare``: column panels, then dense tiles where no panels won."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -11,33 +10,36 @@ from backends.blocksparse.config import BlocksparseConfig
 from backends.kernels.operand import operand
 from backends.kernels.panels import choose_panels
 from backends.kernels.tiles import TileChoice, choose_tiles
+from datasets.csr import Csr
 
 FORMED = ("panels", "tiles")
-FORMS = (*FORMED, "inflation")
+FORMS = (*FORMED, "inflation", "threshold")
 LEAST_DENSITY = 1 / 1024  # of a tile with one edge
 Forms = dict[str, dict[str, float]]
 
 
 def adapt(
-    config: BlocksparseConfig, model: str, device: torch.device, matrix: LayerMatrix, products: Iterable[dict[str, Any]]
+    config: BlocksparseConfig, model: str, device: torch.device, matrix: LayerMatrix, widths: Mapping[str, int]
 ) -> Forms:
-    """Try the forms for products with a matrix, of which ``name`` and ``width`` count; a width is tried once.
+    """Try the forms for products with a matrix, whose ``widths`` are given by name; a width is tried once.
 
     Returns, by the names of the products, the number of panels where a table was cut (``panels``), and where tiles are
-    used the share of the edges in them (``tiles``) and the multiplications over one per edge (``inflation``).
+    used the share of the edges in them (``tiles``), the multiplications over one per edge (``inflation``) and the
+    density that they have at least (``threshold``).
     """
     forms: Forms = {name: {} for name in FORMS}
     if model == "gat":
         return forms
     tried: dict[tuple[int, bool], tuple[int, TileChoice]] = {}
-    for one in products:
-        key = one["width"], one["name"].endswith("backward")
+    for name, width in widths.items():
+        key = width, name.endswith("backward")
         if key not in tried:
             tried[key] = _try(config, device, matrix, *key)
         panels, tiles = tried[key]
-        forms["panels"] |= {one["name"]: panels} if panels > 1 else {}
-        forms["tiles"] |= {one["name"]: tiles.share} if tiles.used else {}
-        forms["inflation"] |= {one["name"]: tiles.inflation} if tiles.used else {}
+        forms["panels"] |= {name: panels} if panels > 1 else {}
+        forms["tiles"] |= {name: tiles.share} if tiles.used else {}
+        forms["inflation"] |= {name: tiles.inflation} if tiles.used else {}
+        forms["threshold"] |= {name: tiles.threshold} if tiles.used else {}
     return forms
 
 
@@ -64,4 +66,25 @@ def _try(
         panels = choose_panels(*arguments, trial=config.forms == "tried").panels
     if panels > 1 or not config.on("tiles") or config.forms == "panels":
         return panels, TileChoice(False, 0.0)
-    return panels, choose_tiles(*arguments, config.density_threshold, config.forms == "tried", device)
+    return panels, _choose_density(config, device, *arguments)
+
+
+def _choose_density(
+    config: BlocksparseConfig,
+    device: torch.device,
+    csr: Csr,
+    width: int,
+    weight: torch.Tensor | None,
+    transposed: bool,
+) -> TileChoice:
+    """The choice of tiles of the density that gains most, which stay for later calls; none where no density gains."""
+    side = operand(csr).backward if transposed else operand(csr).forward
+    is_trial = config.forms == "tried" or len(config.densities) > 1
+    best, tiles = TileChoice(False, 0.0), {}
+    for density in config.densities:
+        choice = choose_tiles(csr, width, weight, transposed, density, is_trial, device)
+        if choice.used and (not best.used or choice.gain > best.gain):
+            best, tiles = choice, {width: side.tiles[width]}
+    side.tiles.pop(width, None)
+    side.tiles |= tiles
+    return best

@@ -11,6 +11,7 @@ from backends.base.multiplier import TorchMultiplier
 from backends.batches import BatchPlan
 from backends.blocksparse.adaptive import Forms, adapt, gate_configs
 from backends.blocksparse.config import BlocksparseConfig
+from backends.blocksparse.reading_order import Rows, reading_orders
 from backends.contract import Clock
 from backends.kernels import gat, spmm
 from backends.kernels.operand import build_transpose
@@ -32,7 +33,19 @@ class BlocksparseTrainer(LayeredTrainer):
         """Also try forms of the products; phase ``forms``."""
         super().prepare(graph, spec, training, state, plan, clock)
         with clock.phase("forms"):
-            self.forms = adapt(self.config, spec.name, self.device, self.full.structure[0], self.spmm_operands())
+            self.try_forms(self.full.structure)
+
+    def try_forms(self, structure: list[LayerMatrix]) -> None:
+        """Try forms of the products with a structure's matrix."""
+        self.widths = {name: width for name, _, width, _ in self.products(structure)}
+        self.forms = adapt(self.config, self.spec.name, self.device, structure[0], self.widths)
+
+    def reading_orders(self) -> dict[str, Rows]:
+        """The gathered rows in their order, by the names of the products in panels or tiles."""
+        if not any(self.forms.values()):
+            return {}
+        structure = self.full_batch(self.graph, self.plan.nodes).structure
+        return reading_orders(structure[0].csr, self.forms, self.widths)
 
     def gate_configs(self) -> list[BlocksparseConfig]:
         """The options with which the parity gate is passed."""
@@ -51,21 +64,24 @@ class BlocksparseInferrer(TorchInferrer):
     """Scores nodes by the full-graph forward pass."""
 
     trainer_class = BlocksparseTrainer
+    trainer: BlocksparseTrainer
 
     def prepare_structure(self, plan: BatchPlan) -> None:
         """Build the whole graph's structure and try forms of the products."""
         super().prepare_structure(plan)
-        trainer = self.trainer
-        matrix: LayerMatrix = trainer.full_batch(trainer.graph, trainer.plan.nodes).structure[0]
-        self.forms = adapt(trainer.config, trainer.spec.name, trainer.device, matrix, self.spmm_operands())
+        self.trainer.try_forms(self.trainer.full_batch(self.trainer.graph, plan.nodes).structure)
+
+    def reading_orders(self) -> dict[str, Rows]:
+        """The gathered rows in their order, by the names of the products in panels or tiles."""
+        return self.trainer.reading_orders()
 
     def gate_configs(self) -> list[BlocksparseConfig]:
         """The options with which the parity gate is passed."""
-        return gate_configs(self.trainer.config, [self.forms])
+        return self.trainer.gate_configs()
 
     def facts(self) -> dict[str, Any]:
         """Sizes of the products, and which of them run in panels or tiles."""
-        return super().facts() | getattr(self, "forms", {})
+        return super().facts() | self.trainer.forms
 
 
 class BlocksparseMultiplier(TorchMultiplier):
@@ -75,13 +91,17 @@ class BlocksparseMultiplier(TorchMultiplier):
         """The matrix with its transpose, gcn's weights, and the forms of its products."""
         matrix = LayerMatrix(adjacency.csr, float_tensor(adjacency.weight, self.device, self.dtype))
         build_transpose(matrix.csr, matrix.weight, mean=self.dtype if self.spec.name == "sage" else None)
-        products = [{"name": name, "width": self.spec.hidden} for name in ("forward", "backward")]
-        self.forms = adapt(self.config, self.spec.name, self.device, matrix, products)
+        self.widths = dict.fromkeys(("forward", "backward"), self.width)
+        self.forms = adapt(self.config, self.spec.name, self.device, matrix, self.widths)
         return matrix
 
     def facts(self) -> dict[str, Any]:
         """Sizes of the products, and which of them run in panels or tiles."""
         return super().facts() | self.forms
+
+    def reading_orders(self) -> dict[str, Rows]:
+        """The gathered rows in their order, by the names of the products in panels or tiles."""
+        return reading_orders(self.csr, self.forms, self.widths)
 
     def gate_configs(self) -> list[BlocksparseConfig]:
         """The options with which the parity gate is passed."""

@@ -9,6 +9,8 @@ from backends.parallel.network import NO_NETWORK, ClusterNetwork
 from backends.registry import BackendConfig
 from backends.settings import loss_setting, setting
 
+DENSITIES = (0.2, 0.35, 0.5)  # around those from which tiles pay: .3 on a GPU, .35 to .6 on a CPU
+
 
 @dataclass
 class BlocksparseConfig(BackendConfig):
@@ -16,8 +18,9 @@ class BlocksparseConfig(BackendConfig):
 
     With ``panels`` a table beyond the cache is multiplied in column panels, where these won a trial in ``prepare``;
     with ``tiles`` squares of 32 x 32 with edges in at least the share ``density_threshold`` of their cells are
-    multiplied densely, where that won. With ``capture`` one process records the step of a small graph and repeats its
-    kernels without Python. ``forms`` names one of the two to use it wherever it can be, without a trial.
+    multiplied densely, where that won; with ``auto`` the best of several densities or none, as a trial says. With
+    ``capture`` one process records the step of a small graph and repeats its kernels without Python. ``forms`` names
+    one of the two to use it wherever it can be, without a trial.
     ``ranks`` processes divide the rows, each block of them held ``replication`` times (1: 1D, more: 1.5D). Before a
     product, whole blocks are broadcast or only the rows that are needed travel (``exchange``). ``bounds`` cuts blocks
     of equally many rows or of about equally many edges. With ``overlap`` own columns multiply while rows travel.
@@ -30,7 +33,7 @@ class BlocksparseConfig(BackendConfig):
     sparse: str = setting("auto", before="true")
     panels: str = setting("auto", before="true")
     tiles: str = setting("auto", before="true")
-    density_threshold: float = setting(0.35, before=0.35)
+    density_threshold: int | float | str = setting(0.35, before=0.35)  # Hydra turns no 1 of a union into 1.0
     forms: str = setting("tried", choices=("tried", "panels", "tiles"), before="tried")
     loss: str = loss_setting("fused")
     capture: bool = setting(True, before=True)
@@ -66,8 +69,7 @@ class BlocksparseConfig(BackendConfig):
             if value not in ("auto", "true", "false"):
                 raise ValueError(f"backend.{name}={value!r} is not allowed: one of auto, true, false")
             setattr(self, name, value)
-        if not 0 < self.density_threshold <= 1:
-            raise ValueError(f"backend.density_threshold={self.density_threshold} is not allowed: above 0, at most 1")
+        self.density_threshold = _density(self.density_threshold)
         for ranks in self.replay or [self.ranks]:
             RankLayout(ranks, self.replication)
         if self.replay and (self.ranks > 1 or min(self.replay) < 2):
@@ -78,6 +80,11 @@ class BlocksparseConfig(BackendConfig):
         if len(self.link) not in (0, 2):
             raise ValueError(f"backend.link={list(self.link)} is not allowed: [bytes per second, seconds], or []")
         _ = self.network
+
+    @property
+    def densities(self) -> tuple[float, ...]:
+        """The least densities of a tile that there is a choice of: one, or several with ``density_threshold=auto``."""
+        return DENSITIES if isinstance(self.density_threshold, str) else (self.density_threshold,)
 
     @property
     def network(self) -> ClusterNetwork:
@@ -91,7 +98,8 @@ class BlocksparseConfig(BackendConfig):
     def for_parity_gate(self) -> "BlocksparseConfig":
         """The same ranks as far as the gate's graphs reach; these have no parts, and no epoch is modelled there."""
         bounds = "edges" if self.bounds == "parts" else self.bounds
-        return BlocksparseGateConfig(**vars(self) | {"bounds": bounds, "replay": []})
+        replication = 1 if self.replay else self.replication  # that of the modelled ranks
+        return BlocksparseGateConfig(**vars(self) | {"bounds": bounds, "replay": [], "replication": replication})
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:
         """Also refuse mini batches, which are backend agl's, and ranks where they cannot run."""
@@ -117,3 +125,16 @@ class BlocksparseGateConfig(BlocksparseConfig):
     def layout(self, nodes: int) -> RankLayout:
         """The largest layout that fits a graph of so many nodes."""
         return super().layout(nodes).within(nodes)
+
+
+def _density(value: float | str) -> float | str:
+    """A density as a number, or ``auto``; raises ValueError for other words, and for a number out of range."""
+    if str(value).lower() == "auto":
+        return "auto"
+    try:
+        density = float(value)
+    except ValueError:
+        density = 0.0
+    if not 0 < density <= 1:
+        raise ValueError(f"backend.density_threshold={value} is not allowed: a number above 0, at most 1, or auto")
+    return density

@@ -180,14 +180,9 @@ class RanksInferrer(BlocksparseInferrer):
         self.trainer.set_task(graph, spec, training, BatchPlan(plan.nodes), forward_only=True)
         self.trainer.distribute(state, clock)
 
-    def gate_configs(self) -> list[BlocksparseConfig]:
-        """The options with which the parity gate is passed, by the forms that the ranks use."""
-        return self.trainer.gate_configs()
-
     def spmm_operands(self) -> list[dict[str, Any]]:
         """The products of one pass over the whole graph."""
-        operands = self.trainer.spmms_of(self.trainer.target_batch(self.trainer.plan.nodes).structure, 1)
-        return [operand for operand in operands if operand["name"].endswith("forward")]
+        return self.trainer.spmms_of(self.trainer.target_batch(self.trainer.plan.nodes).structure, 1)
 
     def facts(self) -> dict[str, Any]:
         """Sizes of the products, and what each rank holds."""

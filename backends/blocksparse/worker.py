@@ -146,12 +146,12 @@ class RankWorker:
     def _prepare_products(self, name: str, matrix: LayerMatrix) -> None:
         """Build the transpose of a matrix, and try forms of the products with it."""
         build_transpose(matrix.csr, matrix.weight)
-        products = [
-            {"name": f"{name}, width {width}, {direction}", "width": width}
+        widths = {
+            f"{name}, width {width}, {direction}": width
             for width, has_backward in self.task.products
             for direction in ("forward", "backward")[: 1 + has_backward]
-        ]
-        for form, choices in adapt(self.task.config, self.task.spec.name, self.device, matrix, products).items():
+        }
+        for form, choices in adapt(self.task.config, self.task.spec.name, self.device, matrix, widths).items():
             self.chosen[form] |= choices
 
     def forms(self) -> Forms:

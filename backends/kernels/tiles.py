@@ -79,13 +79,20 @@ class Tiles:
 class TileChoice:
     """Whether tiles are used, the share of the edges that they hold, and the least seconds without and with them.
 
-    ``inflation`` counts multiplications over one per edge.
+    ``inflation`` counts multiplications over one per edge, ``threshold`` is the density that used tiles have at least.
     """
 
     used: bool
     share: float
     seconds: tuple[float, float] | None = None
     inflation: float = 1.0
+    threshold: float = 0.0
+
+    @property
+    def gain(self) -> float:
+        """Seconds without tiles over those with them, 1 where none were tried."""
+        without, with_tiles = self.seconds or (1.0, 1.0)
+        return without / with_tiles
 
 
 def find_tiles(side: Direction, columns: int, threshold: float) -> Tiles:
@@ -158,7 +165,7 @@ def choose_tiles(
     if not trial:
         tiles = find_tiles(side, columns, threshold)
         side.tiles |= {width: tiles} if tiles.share else {}
-        return TileChoice(tiles.share > 0, tiles.share, inflation=tiles.inflation)
+        return TileChoice(tiles.share > 0, tiles.share, inflation=tiles.inflation, threshold=threshold)
     if (share := _share_in_samples(side, columns, threshold)) < LEAST_SHARE:
         return TileChoice(False, share)
     known = (tiles for tiles in side.tiles.values() if tiles.threshold == threshold)  # of another width
@@ -180,7 +187,7 @@ def choose_tiles(
     used = seconds[1] < GAIN * seconds[0]
     if not used:
         side.tiles.pop(width, None)
-    return TileChoice(used, tiles.share, (seconds[0], seconds[1]), tiles.inflation)
+    return TileChoice(used, tiles.share, (seconds[0], seconds[1]), tiles.inflation, threshold)
 
 
 def _wait_for(device: torch.device) -> None:

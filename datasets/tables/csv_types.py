@@ -1,25 +1,25 @@
 """Types of a CSV file's columns, found by a pass over it: Arrow's stream of batches takes those of its first block."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import BytesIO
-from typing import IO, Any
+from typing import Any
 
-BLOCK = 1 << 20
+BLOCK = 1 << 20  # bytes: Arrow reads no longer line
 
 
-def csv_types(file: IO[bytes]) -> dict[str, Any]:
+def csv_types(blocks: Iterable[bytes]) -> dict[str, Any]:
     """The Arrow type of each column that all of its cells have; a line that is no row ends the pass.
 
-    Integers and decimals together are decimals; other kinds of cells together are text.
+    ``blocks`` are the bytes of the file. Integers and decimals together are decimals; other kinds together are text.
     """
     import pyarrow
     from pyarrow import csv
 
     names: list[str] | None = None
     types: dict[str, Any] = {}
-    for block in _blocks(file):
+    for lines in _whole_lines(blocks):
         try:
-            table = csv.read_csv(BytesIO(block), csv.ReadOptions(column_names=names))
+            table = csv.read_csv(BytesIO(lines), csv.ReadOptions(column_names=names))
         except pyarrow.ArrowInvalid:
             break  # whoever reads the rows meets this line too, and knows its number
         names = table.column_names
@@ -28,10 +28,12 @@ def csv_types(file: IO[bytes]) -> dict[str, Any]:
     return types
 
 
-def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    """Whole lines, of about ``BLOCK`` bytes together; a longer line, which Arrow does not read, is the last."""
+def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Whole lines, about a block of them at once; one longer than ``BLOCK``, which Arrow does not read, is the last."""
     begun = b""
-    while (block := file.read(BLOCK)) and len(begun) <= BLOCK:
+    for block in blocks:
+        if len(begun) > BLOCK:
+            break
         text = begun + block
         lines, end, begun = text.rpartition(b"\n" if b"\n" in text else b"\r")
         if lines.strip():

@@ -1,6 +1,5 @@
 """Streaming of a node table and a table of labels to the node arrays of a saved graph."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -12,7 +11,7 @@ from datasets.graph import MISSING, NO_SPLIT
 from datasets.tables.columns import check_kind, labels_of, require_named, split_of, types_of
 from datasets.tables.id_index import IdIndex, buckets_of, keys_of
 from datasets.tables.options import TableOptions
-from datasets.tables.out_of_core import Buckets, GrowingArray
+from datasets.tables.out_of_core import Buckets, GrowingArray, Progress
 from datasets.tables.reading import read_batches
 from datasets.tables.sparse_columns import FeatureFiles, table_features
 from datasets.tables.table import TableError, UserTable, is_string
@@ -32,16 +31,16 @@ class StreamedNodes:
 
 
 def write_nodes(
-    tables: TableOptions, folder: Path, keys: Buckets, labelled: bool, memory: int, read: Callable[[int], None]
+    tables: TableOptions, folder: Path, keys: Buckets, labelled: bool, most: int, memory: int, progress: Progress
 ) -> StreamedNodes:
     """Write features, types, labels and splits batch by batch, and partition (key, node number) into ``keys``.
 
-    A batch takes about ``memory`` bytes. ``read`` is called with the rows so far.
+    ``most`` bounds the number of rows, ``memory`` the bytes of a batch of them.
     """
     files: dict[str, GrowingArray] = {}
     count, classes, kind = 0, 0, ""
     names, features = _NameFile(folder / NAMES), FeatureFiles(folder)
-    for table in read_batches(tables.nodes, "node", memory):
+    for table in read_batches(tables.nodes, "node", memory, progress):
         require_named(tables, ("node_type",), [table])
         ids, kind = keys_of(table, tables.id)
         keys.append(buckets_of(ids, len(keys.paths)), ids, np.arange(count, count + table.rows))
@@ -62,7 +61,7 @@ def write_nodes(
             classes = max(classes, batch_classes)
         append_arrays(files, folder, table, arrays)
         count += table.rows
-        read(count)
+        progress("rows of nodes", count, most)
     names.close()
     features.close(tables.layout)
     for file in files.values():

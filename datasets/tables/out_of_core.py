@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 HEADER = 128
+BYTES_PER_ROW = 128  # of a bucket's edge while it is sorted
 Progress = Callable[[str, int, int], None]
 
 
@@ -44,7 +45,7 @@ class GrowingArray:
 
 
 class Buckets:
-    """Rows of int64 columns, partitioned into files by a number, each small enough for memory."""
+    """Rows of int64 columns, partitioned into files by a number."""
 
     def __init__(self, folder: Path, name: str, count: int, columns: int) -> None:
         self.paths = [folder / f"{name}-{number}.bin" for number in range(count)]
@@ -61,7 +62,7 @@ class Buckets:
                 file.write(rows[first:last].data)
 
     def close(self) -> None:
-        """Close the files, where an error prevents ``drain``."""
+        """Close the files: those of other buckets may then be opened in their place."""
         self.stack.close()
 
     def drain(self) -> Iterator[NDArray[np.int64]]:
@@ -70,3 +71,20 @@ class Buckets:
         for path in self.paths:
             yield np.fromfile(path, dtype=np.int64).reshape(-1, self.columns)
             path.unlink()
+
+    def pieces(self, most: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Yield the number and at most ``most`` rows of each bucket, for those too large for ``drain``."""
+        self.close()
+        for number, path in enumerate(self.paths):
+            for rows in rows_in_pieces(path, self.columns, most):
+                yield number, rows
+
+
+def rows_in_pieces(path: Path, columns: int, most: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the rows of a bucket's file in their order, at most ``most`` at once, and delete the file."""
+    numbers = path.stat().st_size // np.dtype(np.int64).itemsize
+    with path.open("rb") as file:
+        for first in range(0, numbers, most * columns):
+            count = min(most * columns, numbers - first)
+            yield np.fromfile(file, dtype=np.int64, count=count).reshape(-1, columns)
+    path.unlink()

@@ -2,14 +2,16 @@
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import IO, Any
 
 from datasets.tables.csv_types import csv_types
+from datasets.tables.out_of_core import Progress, silent
 from datasets.tables.table import TableError, UserTable
 
 BLOCK = 1 << 20
+LARGE = 64 << 20  # bytes of a file that is read for seconds, or longer from another machine
 BYTES_PER_ROW = 8  # of a CSV file, rarely fewer
 ROWS_AT_ONCE = 1 << 17  # at most
 BYTES_PER_CELL = 24  # as Arrow holds it, as float64, and twice as float32
@@ -38,10 +40,11 @@ def read_table(path: str, role: str) -> UserTable:
     return table
 
 
-def read_batches(path: str, role: str, memory: int) -> Iterator[UserTable]:
+def read_batches(path: str, role: str, memory: int, progress: Progress = silent) -> Iterator[UserTable]:
     """Yield a table in batches of rows, with the row number of each; raises TableError like ``read_table``.
 
     A batch of a Parquet file takes about ``memory`` bytes with the arrays that are made of it, one of CSV a few MiB.
+    ``progress`` is that of the pass over a large CSV file that finds the types of its columns.
     """
     import pyarrow
     from pyarrow import parquet
@@ -50,8 +53,11 @@ def read_batches(path: str, role: str, memory: int) -> Iterator[UserTable]:
     first = 0
     try:
         with _open(path) as file:
-            batches = _csv_batches(file) if ending == ".csv" else _parquet_batches(parquet.ParquetFile(file), memory)
-            for batch in batches:
+            is_csv = ending == ".csv"
+            parts = (
+                _csv_batches(file, role, progress) if is_csv else _parquet_batches(parquet.ParquetFile(file), memory)
+            )
+            for batch in parts:
                 if batch.num_rows:
                     yield UserTable(path, pyarrow.Table.from_batches([batch]), first)
                 first += batch.num_rows
@@ -61,7 +67,7 @@ def read_batches(path: str, role: str, memory: int) -> Iterator[UserTable]:
         raise _empty(path, role)
 
 
-def read_columns(path: str, role: str) -> UserTable:
+def read_columns(path: str, role: str, progress: Progress = silent) -> UserTable:
     """The columns of a table with their types, without its rows; raises TableError for one that cannot be read."""
     import pyarrow
     from pyarrow import parquet
@@ -69,18 +75,22 @@ def read_columns(path: str, role: str) -> UserTable:
     ending = _ending(path, role)
     try:
         with _open(path) as file:
-            csv = ending == ".csv"
-            schema = pyarrow.schema(list(csv_types(file).items())) if csv else parquet.read_schema(file)
+            is_csv = ending == ".csv"
+            schema = pyarrow.schema(_csv_types(file, role, progress)) if is_csv else parquet.read_schema(file)
     except (pyarrow.ArrowException, OSError) as error:
         raise _unreadable(path, error) from error
     return UserTable(path, schema.empty_table())
 
 
-def _csv_batches(file: IO[bytes]) -> Iterator[Any]:
+def _csv_types(file: IO[bytes], role: str, progress: Progress) -> list[tuple[str, Any]]:
+    return list(csv_types(_blocks(file, f"MiB of the {role} table, for its types", progress)).items())
+
+
+def _csv_batches(file: IO[bytes], role: str, progress: Progress) -> Iterator[Any]:
     """Batches of rows, with the types that the columns have in the whole file."""
     from pyarrow import csv
 
-    as_found = csv.ConvertOptions(column_types=csv_types(file))
+    as_found = csv.ConvertOptions(column_types=dict(_csv_types(file, role, progress)))
     file.seek(0)
     yield from csv.open_csv(file, csv.ReadOptions(use_threads=False), convert_options=as_found)
 
@@ -114,22 +124,37 @@ def most_rows(path: str, role: str) -> int:
         raise _unreadable(path, error) from error
 
 
-def table_sha256(path: str) -> str:
-    """Hash the bytes of one table's file."""
+def table_sha256(path: str, step: str = "MiB hashed", progress: Progress = silent) -> str:
+    """Hash the bytes of one table's file; ``progress`` hears of ``step`` where the file is large."""
     sha256 = hashlib.sha256()
     with _open(path) as file:
-        while block := file.read(BLOCK):
+        for block in _blocks(file, step, progress):
             sha256.update(block)
     return sha256.hexdigest()
 
 
+def _blocks(file: IO[bytes], step: str, progress: Progress) -> Iterator[bytes]:
+    """Yield a file in blocks; ``progress`` hears of those of a large file whose size is known."""
+    size, done = getattr(file, "size", None) or 0, 0
+    while block := file.read(BLOCK):
+        yield block
+        done += len(block)
+        if size >= LARGE:
+            progress(step, done >> 20, size >> 20)
+
+
 @contextmanager
 def _open(path: str) -> Iterator[IO[bytes]]:
-    try:
-        opened = import_module("fsspec").open(path, "rb")
-    except (ImportError, ValueError) as error:  # a file system that is unknown or whose package is not installed
-        raise TableError(f"{path}: {error}; give a local path or one that fsspec opens") from error
-    with opened as file:
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(import_module("fsspec").open(path, "rb"))
+        except (ImportError, ValueError) as error:  # a file system that is unknown or whose package is not installed
+            raise TableError(f"{path}: {error}; give a local path or one that fsspec opens") from error
+        except Exception as error:  # each file system has errors of its own
+            if isinstance(error, FileNotFoundError) or getattr(error, "errno", None) is not None:
+                raise  # with the name of the file
+            advice = "see that its name is right, that its server answers, and that this user may read there"
+            raise TableError(f"{path} cannot be reached ({type(error).__name__}: {error}): {advice}") from error
         yield file
 
 

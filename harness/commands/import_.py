@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from datasets.files import write_atomic
-from harness.store.files import environments_root, find_records, record_paths, side_path
+from harness.store.files import record_paths, rooted_records, side_path
 from harness.store.left_out import LeftOut
 from harness.store.record import RecordError, StoredRecord
 
@@ -38,9 +38,7 @@ def take_over(folder: Path, results: Path, left_out: LeftOut) -> tuple[int, int]
     """
     if not list(record_paths(folder)):
         raise FileNotFoundError(f"{folder} holds no records: give the folder that harness.cell wrote with --out")
-    records = list(find_records(folder, left_out))
-    root = environments_root(folder)
-    folder, records = root, [(root / _place(path, folder, root), record) for path, record in records]
+    folder, records = rooted_records(folder, left_out)
     files = list(_files(folder, records))
     texts = {results / path.relative_to(folder): path.read_text(encoding="utf-8") for path in files}
     existing = {path: text for path, text in texts.items() if path.exists()}
@@ -53,11 +51,6 @@ def take_over(folder: Path, results: Path, left_out: LeftOut) -> tuple[int, int]
             write_atomic({path: text})
     new = sum(1 for path, _ in records if results / path.relative_to(folder) not in existing)
     return new, len(records) - new
-
-
-def _place(path: Path, folder: Path, root: Path) -> Path:
-    """Where a record in a folder lies below the root; the record, or a folder above it, may be a link out of it."""
-    return folder.resolve().relative_to(root.resolve()) / path.relative_to(folder)
 
 
 def _files(folder: Path, records: list[StoredRecord]) -> Iterator[Path]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 from harness.store.files import record_paths, side_path
 from harness.store.record import RecordError
@@ -41,7 +42,7 @@ def unsupported_claims(results: Path, reports: Path) -> Iterator[tuple[Path, str
     cited = set()
     for page in sorted(path for path in reports.glob("*.md") if path.is_file()):
         for link in CITED.findall(page.read_text(encoding="utf-8", errors="replace")):
-            target = (page.parent / link).resolve()
+            target = (page.parent / unquote(link)).resolve()
             cited.add(target)
             if not target.is_file():
                 yield page, f"cites {link}, which does not exist: run python -m harness report"

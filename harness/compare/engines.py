@@ -10,7 +10,7 @@ from harness.compare.verdict import NOT_COMPARABLE, Verdict
 from harness.report.comparisons import dataset_comparisons, divides_nodes, of_scenarios
 from harness.report.rows import Row
 from harness.report.scopes import Scope
-from harness.store.files import environment_of, find_records
+from harness.store.files import environment_of, rooted_records
 from harness.store.left_out import LeftOut
 from harness.store.record import RecordError
 from harness.store.statistics import ratios_of_pairs
@@ -27,11 +27,11 @@ def compare_engines(results: Path, a: str, b: str, threshold: float, left_out: L
     Of several protocols the newest counts under which a table holds both. Raises RecordError where no table does, with
     the names that are most like theirs.
     """
-    records = list(find_records(results, left_out))
-    environments = {record["environment"]: environment_of(results, record["environment"]) for _, record in records}
+    root, records = rooted_records(results, left_out)
+    environments = {record["environment"]: environment_of(root, record["environment"]) for _, record in records}
     tables: list[tuple[Scope, str, Row, Row]] = []
     names: set[str] = set()
-    for dataset in of_scenarios(dataset_comparisons(results, records, environments), lambda scenario: True):
+    for dataset in of_scenarios(dataset_comparisons(root, records, environments), lambda scenario: True):
         for comparison in dataset.comparisons:
             by_label = {row.label: row for row in comparison.rows}
             names |= set(by_label)

@@ -13,7 +13,7 @@ from harness.compare.between_folders import IN_TURNS, change_of, judge_together
 from harness.compare.factor import FASTER, NOT_SIGNIFICANT, SLOWER, UNDECIDED, Factor
 from harness.compare.verdict import NOT_COMPARABLE, Verdict, differing, verdict_by_status
 from harness.report.rows import Row, by_process, rows, seconds
-from harness.store.files import environment_of, environments_root, find_records
+from harness.store.files import environment_of, find_records, root_and_part
 from harness.store.left_out import LeftOut
 from harness.store.naming import flatten, label
 from harness.store.record import Record, RecordError, StoredRecord
@@ -46,14 +46,13 @@ class MeasuredFolder:
     """The cells of a results folder by their place in it; those below ``folder``, a part of it, are compared."""
 
     def __init__(self, folder: Path, left_out: LeftOut | None = None) -> None:
-        root = environments_root(folder)
+        root, part = root_and_part(folder)
         records = list(find_records(root, left_out))
         environments = {record["environment"]: environment_of(root, record["environment"]) for _, record in records}
         gathered: dict[str, list[StoredRecord]] = {}
         for path, record in records:
             gathered.setdefault(_place(path, record, root), []).append((path, record))
         self.cells = {place: _measured(stored, environments) for place, stored in gathered.items()}
-        part = folder.resolve().relative_to(root.resolve())
         self.compared = [
             place for place, stored in gathered.items() if stored[0][0].relative_to(root).is_relative_to(part)
         ]
@@ -134,11 +133,11 @@ def _compared(older: MeasuredFolder, newer: MeasuredFolder, place_a: str, place_
     """Find what a cell is measured against; the verdict itself where nothing is."""
     a, b = older.cells[place_a], newer.cells[place_b]
     name = _title(a.row, place_a)
+    if differing := _differing(a, b):
+        return Verdict(name, a.median, b.median, None, NOT_COMPARABLE, differing)
     if a.median is None or b.median is None:
         statuses = (a.row.record["status"], b.row.record["status"])
         return verdict_by_status(name, a.median, b.median, statuses)
-    if differing := _differing(a, b):
-        return Verdict(name, a.median, b.median, None, NOT_COMPARABLE, differing)
     both = sorted(older.beside(place_a) & newer.beside(place_b))
     beside = [place for place in both if not _differing(older.cells[place], newer.cells[place])]
     if not beside:
@@ -150,8 +149,10 @@ def _compared(older: MeasuredFolder, newer: MeasuredFolder, place_a: str, place_
 
 
 def _differing(a: MeasuredCell, b: MeasuredCell) -> str:
-    """Name the values that must be equal and are not."""
-    return differing(a.checked, b.checked)
+    """Name the values that must be equal and are not; data count where both cells came to read them."""
+    unread = "" in (a.checked["data"], b.checked["data"])
+    first, second = (cell.checked | ({"data": ""} if unread else {}) for cell in (a, b))
+    return differing(first, second)
 
 
 def _same_code(a: MeasuredCell, b: MeasuredCell) -> bool:

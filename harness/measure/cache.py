@@ -1,9 +1,10 @@
 """Set-associative LRU model of the caches under an SpMM's gathers, with the machine's own sizes.
 
 The model follows the gathered feature rows only: ``for row, for edge of row: read the source's row`` of a dense
-[columns, width] matrix that starts at a line boundary, every line that the row's bytes touch. Left out are the streams
-(indptr, indices, weights, output), which a prefetcher serves and nobody reads twice, and prefetching itself. Every SpMM
-starts with cold caches, because the dense kernels between two SpMMs stream through them, and has the last level alone.
+[columns, width] matrix that starts at a line boundary, every line that the row's bytes touch; where a kernel gathers
+rows in another order, in that one. Left out are the streams (indptr, indices, weights, output), which a prefetcher
+serves and nobody reads twice, and prefetching itself. Every SpMM starts with cold caches, because the dense kernels
+between two SpMMs stream through them, and has the last level alone.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from datasets.csr import Csr, index_dtype
+from datasets.csr import index_dtype
 from datasets.randomness import uniform
 
 Lines = NDArray[np.integer]
@@ -117,27 +118,27 @@ def touched_lines(sources: Lines, row_bytes: int, line: int) -> Lines:
     return np.repeat(first - (ends - spans), spans) + np.arange(total)
 
 
-def sampled_gathers(csr: Csr, fraction: float, seed: int) -> Lines:
-    """Return the sources of all edges or, below a fraction of 1, of ``BLOCKS`` seeded runs of consecutive rows.
+def sampled_gathers(rows: Lines, fraction: float, seed: int) -> Lines:
+    """Return all gathered rows or, below a fraction of 1, ``BLOCKS`` seeded runs of consecutive ones, in their order.
 
-    Each run lies in a stratum of its own (equal shares of the edges), so runs ascend and never overlap; they begin and
-    end within a row where a hub would not fit otherwise.
+    Each run lies in a stratum of its own (equal shares of the gathers), so runs ascend and never overlap.
     """
     if fraction >= 1.0:
-        return csr.indices
-    strata = np.linspace(0, csr.nnz, BLOCKS + 1)
+        return rows
+    strata = np.linspace(0, len(rows), BLOCKS + 1)
     length = strata[1] * fraction
     begins = strata[:-1] + uniform(seed, "cache rows", np.arange(BLOCKS)) * (strata[1] - length)
     runs = zip(begins.astype(np.int64), np.ceil(begins + length).astype(np.int64), strict=True)
-    return np.concatenate([csr.indices[begin:end] for begin, end in runs])
+    return np.concatenate([rows[begin:end] for begin, end in runs])
 
 
 @dataclass(frozen=True)
 class _Gather:
-    """The gathers of one SpMM that are simulated: one of ``fold`` residue classes of its lines."""
+    """The gathers of one SpMM, ``rows`` of a ``table``; of its lines one of ``fold`` residue classes is simulated."""
 
     name: str
-    csr: Csr
+    rows: Lines
+    table: int
     count: int
     row_bytes: int
     fold: int
@@ -146,15 +147,15 @@ class _Gather:
     @property
     def accesses(self) -> int:
         """Line accesses of the class."""
-        starts = np.arange(self.csr.shape[1], dtype=np.int64) * self.row_bytes
+        starts = np.arange(self.table, dtype=np.int64) * self.row_bytes
         spans = (starts + (self.row_bytes - 1)) // self.line - starts // self.line + 1
-        blocks = (self.csr.indices[begin : begin + EDGES] for begin in range(0, self.csr.nnz, EDGES))
+        blocks = (self.rows[begin : begin + EDGES] for begin in range(0, len(self.rows), EDGES))
         return sum(int(spans[block].sum()) for block in blocks)
 
     def reaching(self, fraction: float, caches: tuple[Cache, ...], seed: int) -> list[int]:
         """Accesses of the class, or of a fraction of it, that reach each level and, last, the DRAM."""
-        lines = touched_lines(sampled_gathers(self.csr, fraction, seed), self.row_bytes, self.line)
-        lines = lines.astype(index_dtype(self.csr.shape[1] * self.row_bytes // self.line + 1))
+        lines = touched_lines(sampled_gathers(self.rows, fraction, seed), self.row_bytes, self.line)
+        lines = lines.astype(index_dtype(self.table * self.row_bytes // self.line + 1))
         counts = [len(lines)]
         for cache in caches:
             lines = lru_misses(lines, cache.part(self.fold))
@@ -170,7 +171,9 @@ def _gather(product: dict[str, Any], caches: tuple[Cache, ...]) -> _Gather:
     """
     line, row_bytes = caches[0].line, product["width"] * product["itemsize"]
     fold = 1 if row_bytes % line else gcd(row_bytes // line, *(cache.sets for cache in caches))
-    return _Gather(product["name"], product["csr"], product["count"], row_bytes // fold, fold, line)
+    csr, row_bytes = product["csr"], row_bytes // fold
+    rows = product.get("order", csr.indices)
+    return _Gather(product["name"], rows, csr.shape[1], product["count"], row_bytes, fold, line)
 
 
 def simulate(
@@ -178,7 +181,8 @@ def simulate(
 ) -> dict[str, Any]:
     """Model the caches under the gathers of a list of SpMMs; rows are sampled beyond ``accesses`` simulated accesses.
 
-    Each item has ``name``, ``csr``, ``width`` and ``itemsize`` of the dense operand, and ``count``, how often it ran.
+    Each item has ``name``, ``csr``, ``width`` and ``itemsize`` of the dense operand, and ``count``, how often it ran;
+    ``order``, the gathered rows one after the other, where that is not the order of the edges.
     ``levels`` holds the line accesses and hits of everything that ran, scaled up from the sample. ``hit_rate`` is the
     share of line accesses that DRAM did not serve, ``None`` when nothing was gathered; ``sampled`` the share of line
     accesses simulated. Lines are those of the first level.

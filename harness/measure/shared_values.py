@@ -58,14 +58,15 @@ def clear() -> None:
 
 
 def digest_of_operands(operands: Sequence[Mapping[str, Any]]) -> str:
-    """Hash a list of SpMMs as the model of the caches sees them: their edges, widths and counts."""
+    """Hash a list of SpMMs as the model of the caches sees them: their gathers, widths and counts."""
     keys = ("name", "width", "itemsize", "count")
-    parts = [(*(item[key] for key in keys), item["csr"].shape, _edges(item["csr"])) for item in operands]
+    parts = [(*(item[key] for key in keys), item["csr"].shape, _gathers(item)) for item in operands]
     return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
 
 
-def _edges(csr: Csr) -> str:
-    return digest_of_arrays(csr.indptr, csr.indices)
+def _gathers(item: Mapping[str, Any]) -> str:
+    csr: Csr = item["csr"]
+    return digest_of_arrays(csr.indptr, item.get("order", csr.indices))
 
 
 def digest_of_arrays(*arrays: NDArray[Any]) -> str:

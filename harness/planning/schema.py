@@ -118,10 +118,11 @@ class MeasureConfig:
 
 @dataclass
 class LauncherConfig:
-    """Where a cell runs: ``process`` (a child) or ``inline`` (this process, for tests)."""
+    """Where a cell runs: ``process`` (a child) or ``inline`` (this process, for tests: no speed)."""
 
-    name: str = setting("process", choices=("process", "inline"), executed=False)
-    allocator: str = setting("tuned", choices=tuple(ALLOCATORS), labels=False)  # a label names it already
+    # labels name these two already
+    name: str = setting("process", choices=("process", "inline"), before="process", labels=False)
+    allocator: str = setting("tuned", choices=tuple(ALLOCATORS), labels=False)
     python: str | None = setting(None, executed=False, labels=True)
     memory_limit_gib: float | None = setting(None, least=0, executed=False)
 

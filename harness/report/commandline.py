@@ -26,6 +26,8 @@ def overrides(record: Record) -> list[str]:
     chosen += [f"scenario={config['scenario']['name']}"] if config["scenario"]["name"] != "train" else []
     order = config.get("order", {}).get("name", "none")
     chosen += [f"order={order}"] if order != "none" else []
+    launcher = config.get("launcher", {}).get("name", "process")
+    chosen += [f"launcher={launcher}"] if launcher != "process" else []
     names = sorted(record.get("ablations", []))
     chosen += [f"+ablation={names[0] if len(names) == 1 else '[' + ','.join(names) + ']'}"] if names else []
     values = execution_values(config)

@@ -25,7 +25,8 @@ def equal_losses(datasets: Iterable[DatasetComparisons]) -> Table:
 def _row(speedup: Speedup) -> list[Cell]:
     ours, peer = speedup.ours, speedup.peer
     name = f"{speedup.dataset.name}: {short_title(speedup.comparison)}"
-    total: list[Cell] = [name, ours.label, peer.label, formats.times(times_as_fast(ours, peer))]
+    labels = [row.label + formats.doubtful(row) for row in (ours, peer)]
+    total: list[Cell] = [name, *labels, formats.times(times_as_fast(ours, peer))]
     rows = speedup.comparison.rows
     slower, faster = with_lent_loss(ours, rows), with_lent_loss(peer, rows)
     factors = [

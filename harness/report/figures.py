@@ -52,16 +52,18 @@ def _rounded(number: re.Match[str]) -> str:
 
 
 def draw_speedups(aggregations: "Sequence[AggregationSpeedup]") -> "Figure":
-    """One line per data set, gat apart from the sums, the peer's speed at 1; logarithmic."""
+    """One line per data set, gat apart from the sums, the peer's speed at 1; logarithmic. Doubtful dots are hollow."""
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(one.dataset.name for one in aggregations))
     figure = Figure(figsize=(7.5, 0.3 * len(names) + 1.1), layout="constrained")
     axes = figure.subplots()
     for attention, colour, what in ((False, OWN, "gcn, sage"), (True, ATTENTION, "gat")):
-        selected = [one for one in aggregations if one.attention == attention]
-        places = [names.index(one.dataset.name) + (0.14 if attention else -0.14) for one in selected]
-        axes.plot([one.factor for one in selected], places, "o", color=colour, alpha=0.7, markersize=5, label=what)
+        for doubtful, filled, label in ((False, "full", what), (True, "none", None)):
+            selected = [one for one in aggregations if (one.attention, bool(one.doubts)) == (attention, doubtful)]
+            places = [names.index(one.dataset.name) + (0.14 if attention else -0.14) for one in selected]
+            style: dict[str, Any] = {"color": colour, "alpha": 0.7, "markersize": 5, "fillstyle": filled}
+            axes.plot([one.factor for one in selected], places, "o", label=label, **style)
     axes.axvline(1, color=PEER, linewidth=1)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
@@ -69,7 +71,8 @@ def draw_speedups(aggregations: "Sequence[AggregationSpeedup]") -> "Figure":
     axes.tick_params(which="minor", labelsize=7)
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_title("times as fast as the fastest peer", loc="left", fontsize=9, fontweight="bold")
+    remark = "; hollow: doubtful" if any(one.doubts for one in aggregations) else ""
+    axes.set_title(f"times as fast as the fastest peer{remark}", loc="left", fontsize=9, fontweight="bold")
     axes.grid(axis="x", color=FAINT, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)

@@ -28,10 +28,12 @@ TIMES = {
     "them; — in records before protocol 3",
     "n": "fresh processes; each seed has its own",
     "⚠": "the samples have two modes, drift, or many outliers, or were taken beside other load: the notes below the "
-    "table say so with numbers. Such a figure is no headline",
+    "table say so with numbers; or the parity gate was left out, or fewer than five processes stand behind a ratio. "
+    "Such a figure is no headline",
 }
 UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
 LONGEST_MESSAGE = 160
+LEAST_PROCESSES = 5  # behind a figure that a front page, a suite's summary or a claim shows
 
 
 def unit_of(rows: Sequence[Row]) -> tuple[str, float]:
@@ -60,7 +62,12 @@ def measured(summary: Summary, factor: float = 1.0) -> str:
 
 def doubtful(row: Row) -> str:
     """The names of what speaks against a row's figure, to stand behind it; nothing for a good one."""
-    return f" ⚠ {', '.join(doubt.name for doubt in row.doubts)}" if row.doubts else ""
+    return marked(", ".join(doubt.name for doubt in row.doubts))
+
+
+def marked(doubts: str) -> str:
+    """Doubts as they stand behind a figure; nothing where there are none."""
+    return f" ⚠ {doubts}" if doubts else ""
 
 
 def first_call(row: Row, factor: float) -> Value:
@@ -90,8 +97,15 @@ def compared(ratio: Summary) -> str:
 
 
 def times(ratio: Summary | None) -> str:
-    """How many times as fast; ``~`` where the interval contains 1, a dash where there is no common group."""
-    return NOTHING if ratio is None else f"{ratio.median:.3g}x{unclear(ratio)}"
+    """How many times as fast; ``~`` where the interval contains 1, ⚠ for few processes, a dash without a ratio."""
+    return NOTHING if ratio is None else f"{ratio.median:.3g}x{unclear(ratio)}{marked(too_few(ratio))}"
+
+
+def too_few(summary: Summary | None) -> str:
+    """How many processes stand behind a figure, where a headline takes more; nothing for enough of them."""
+    if summary is None or summary.n >= LEAST_PROCESSES:
+        return ""
+    return f"{summary.n} of {LEAST_PROCESSES} processes"
 
 
 def unclear(ratio: Summary) -> str:

@@ -21,13 +21,17 @@ LARGEST_MISS = 0.2  # a law that misses its largest size by a larger share is no
 
 @dataclass(frozen=True)
 class Point:
-    """One size: nodes, units of work in the timed call, its seconds, CPU seconds per second and peak bytes."""
+    """One size: nodes, units of work in the timed call, its seconds, CPU seconds per second and peak bytes.
+
+    ``doubts`` names what speaks against its seconds.
+    """
 
     nodes: float
     units: float
     seconds: float
     busy: float
     peak: float | None
+    doubts: str = ""
 
     @property
     def each(self) -> float:

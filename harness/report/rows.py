@@ -20,12 +20,14 @@ class Row:
     """One engine in one table: the records of one execution config, over its seeds.
 
     Durations are seconds, memory bytes. ``cells`` holds the records that count; ``older`` how many do not, because
-    another environment or protocol has superseded them. ``ratio`` is to the fastest peer of the same groups.
+    newer ones or another environment or protocol have superseded them. ``earlier`` are those of them that are beyond
+    doubt and of the environment of ``cells``. ``ratio`` is to the fastest peer of the same groups.
     """
 
     label: str
     cells: list[StoredRecord]
     older: int = 0
+    earlier: list[Record] = field(default_factory=list)
     ratio: Summary | None = None
     ratio_to: str = ""
     lower_precision: bool = False
@@ -59,16 +61,22 @@ class Row:
 
     @cached_property
     def doubts(self) -> list[Doubt]:
-        """What the shape of the samples says against their median, and load beside them."""
+        """What speaks against the median: the shape of the samples, load beside them, a gate that was left out."""
         if not self.ok or not (self.timed or self.oversubscribed):
             return []
-        return [*shape.doubts(list(self.samples().values())), *load.doubts(self.ok), *shortened.doubts(self.ok)]
+        of_samples = shape.doubts(list(self.samples().values()))
+        return [*of_samples, *load.doubts(self.ok), *shortened.doubts(self.ok), *_unchecked(self.record)]
+
+    @property
+    def kind(self) -> str:
+        """Whether the engine is ``native``, a ``peer`` or for a ``test``; one that is not installed here is a peer."""
+        backend = usable_class(self.record["config"]["backend"]["name"])
+        return "peer" if backend is None else backend.kind
 
     @property
     def native(self) -> bool:
-        """Whether the engine is no peer's."""
-        backend = usable_class(self.record["config"]["backend"]["name"])
-        return backend is not None and backend.kind != "peer"
+        """Whether this is one of our engines."""
+        return self.kind == "native"
 
     @property
     def own_loss(self) -> bool:
@@ -78,12 +86,12 @@ class Row:
     @property
     def ours(self) -> bool:
         """Whether this is one of our engines as it is."""
-        return self.native and self.own_loss
+        return self.native and self.own_loss and not self.inline
 
     @property
     def peer(self) -> bool:
         """Whether this is a peer as it is."""
-        return not self.native and self.own_loss
+        return self.kind == "peer" and self.own_loss and not self.inline
 
     @property
     def uses_library(self) -> bool:
@@ -107,9 +115,21 @@ class Row:
         return bool(self.ok) and bool(self.record["facts"].get("oversubscribed"))
 
     @property
+    def simulated(self) -> bool:
+        """Whether the engine's clock is simulated: such seconds are no speed."""
+        return bool(self.ok) and self.record["facts"].get("clock") == "simulated"
+
+    @property
+    def inline(self) -> bool:
+        """Whether one process, the harness's own, stood for all fresh ones: such seconds are no speed."""
+        return bool(self.record["config"].get("launcher", {}).get("name") == "inline")
+
+    @property
     def timed(self) -> bool:
-        """Whether the run measures time: suites of scores take one sample, crowded cores are no speed."""
-        return not self.oversubscribed and int(self.record["config"].get("measure", {}).get("max_samples", 2)) > 1
+        """Whether the run measures time: scores take one sample, crowded cores and ``inline`` are no speed."""
+        if self.oversubscribed or self.inline:
+            return False
+        return int(self.record["config"].get("measure", {}).get("max_samples", 2)) > 1
 
     @property
     def alone(self) -> bool:
@@ -123,6 +143,10 @@ class Row:
     def paired_samples(self) -> dict[str, list[float]]:
         """The samples that ratios may be formed of, inside one pass of a run: no other cell ran beside one alone."""
         return _by_pass(record for record in self.ok if not record.get("alone"))
+
+    def paired_samples_of_all_runs(self) -> dict[str, list[float]]:
+        """The same of all runs of this environment, for ratios to engines that the newest ones left out."""
+        return _by_pass(record for record in [*self.ok, *self.earlier] if not record.get("alone"))
 
     def values(self, *keys: str) -> list[float]:
         """The numbers at nested ``keys`` of the good records, as far as they are there."""
@@ -189,6 +213,13 @@ class Row:
         return sum(len(record["epochs"]["disturbed"]) for record in self.ok)
 
 
+def _unchecked(record: Record) -> list[Doubt]:
+    """Name a gate that was left out: the seconds may be of other results than the definition's."""
+    if record["config"].get("measure", {}).get("parity", True):
+        return []
+    return [Doubt("unchecked", "the parity gate was left out", "measure.parity=true")]
+
+
 def seconds(record: Record) -> list[float]:
     """Samples of the timed call in seconds, scaled to whole epochs."""
     return [value * record.get("extrapolated", 1.0) for value in record["epochs"]["seconds"]]
@@ -223,7 +254,7 @@ def rows(records: Iterable[StoredRecord], environments: Mapping[str, Mapping[str
         interpreter = record["config"].get("launcher", {}).get("python") or ""
         cells.setdefault((str(path.parent), interpreter), []).append((path, record))
     current = [_current(stored, environments) for stored in cells.values()]
-    table = [Row("", stored, older) for stored, older in current]
+    table = [Row("", stored, older, earlier) for stored, older, earlier in current]
     for row, name in zip(table, labels([row.record for row in table]), strict=True):
         row.label = name
     table.sort(key=lambda row: (row.time.median if row.time else float("inf"), row.label))
@@ -240,22 +271,29 @@ def checked(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> st
 
 def _current(
     records: Sequence[StoredRecord], environments: Mapping[str, Mapping[str, Any]]
-) -> tuple[list[StoredRecord], int]:
-    """Keep the newest record of every seed among those of the newest environment; also count the other records."""
+) -> tuple[list[StoredRecord], int, list[Record]]:
+    """Keep the newest record of every seed among those of the newest environment.
+
+    Also return how many others there are, and of those the good ones of the same environment, unless doubtful.
+    """
     ordered = sorted(records, key=lambda stored: (stored[1].get("written", ""), str(stored[0])))
     today = checked(ordered[-1][1], environments)
-    newest = {
-        record["config"]["seed"]: (path, record) for path, record in ordered if checked(record, environments) == today
-    }
+    alike = [stored for stored in ordered if checked(stored[1], environments) == today]
+    newest = {record["config"]["seed"]: (path, record) for path, record in alike}
     current = sorted(newest.values(), key=lambda stored: int(stored[1]["config"]["seed"]))
-    return current, len(records) - len(current)
+    others = [Row("", [stored]) for stored in alike if stored not in current]
+    return current, len(records) - len(current), [row.record for row in others if row.ok and not row.doubts]
 
 
 def ratio_of(above: Row, below: Row) -> Summary | None:
-    """Time of one row over that of another inside their groups; None without a common one, or if oversubscribed."""
-    if above.oversubscribed or below.oversubscribed:
+    """Time of one row over that of another inside their groups; None without a common one, or where one is no speed."""
+    if any(row.oversubscribed or row.simulated or row.inline for row in (above, below)):
         return None
-    return statistics.paired_ratio(above.paired_samples(), below.paired_samples())
+    ratio = statistics.paired_ratio(above.paired_samples(), below.paired_samples())
+    if ratio is None and (above.earlier or below.earlier):
+        # A later sweep of some of the engines must not take away their ratios to the others.
+        return statistics.paired_ratio(above.paired_samples_of_all_runs(), below.paired_samples_of_all_runs())
+    return ratio
 
 
 def _add_ratio(row: Row, table: Sequence[Row]) -> None:

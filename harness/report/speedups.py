@@ -52,24 +52,26 @@ class Speedup:
         return next((row for row in rows if times_as_fast(self.ours, row) is not None), None)
 
     def beside(self, row: Row | None, factor: float = 1.0) -> list[Cell]:
-        """A rival's time in units of 1 / ``factor`` s, its label, and how many times as fast ours is."""
+        """A rival's time in units of 1 / ``factor`` s, its label with doubts, and how many times as fast ours is."""
         if row is None or row.time is None:
             return [NOTHING] * 3
-        return [Value(row.time.median * factor, "{:.4g}"), row.label, formats.times(times_as_fast(self.ours, row))]
+        label = row.label + formats.doubtful(row)
+        return [Value(row.time.median * factor, "{:.4g}"), label, formats.times(times_as_fast(self.ours, row))]
 
     @property
     def doubts(self) -> str:
-        """Why the factor is no headline: the doubtful figures of either side by name; empty for a good one."""
+        """Why the factor is no headline: doubtful figures of either side, few processes; empty for a good one."""
         doubtful = [row for row in (self.ours, self.peer) if row.doubts]
-        return ", ".join(f"{row.label}: {', '.join(doubt.name for doubt in row.doubts)}" for row in doubtful)
+        reasons = [f"{row.label}: {', '.join(doubt.name for doubt in row.doubts)}" for row in doubtful]
+        return ", ".join([*reasons, *filter(None, [formats.too_few(self.ours.ratio)])])
 
 
 def speedups(datasets: Iterable[DatasetComparisons]) -> Iterator[Speedup]:
     """Yield one per comparison that ranks, in which an engine of ours and a peer were measured in the same group.
 
-    Of several comparisons of one timed call, the one with the fastest form of a peer: a suite for scores may have peers
-    as their examples run them. Raises ValueError for data sets of several machines or protocols, whose speed-ups have
-    no common mean.
+    Of several comparisons of one timed call, the one with the fastest form of a peer, as a suite for scores may have
+    peers as their examples run them; a doubtful one only where all are. Raises ValueError for data sets of several
+    machines or protocols, whose speed-ups have no common mean.
     """
     strictest: dict[str, Speedup] = {}
     for dataset in one_scope(list(datasets)):
@@ -80,9 +82,14 @@ def speedups(datasets: Iterable[DatasetComparisons]) -> Iterator[Speedup]:
                 continue
             speedup = Speedup(dataset, comparison, ours, peer)
             timed = digest(workload(ours.record["config"]))
-            if timed not in strictest or speedup.factor < strictest[timed].factor:
+            if timed not in strictest or _strictness(speedup) < _strictness(strictest[timed]):
                 strictest[timed] = speedup
     yield from strictest.values()
+
+
+def _strictness(speedup: Speedup) -> tuple[bool, float]:
+    """The smallest counts: a doubtful figure after all good ones, then by the factor."""
+    return bool(speedup.doubts), speedup.factor
 
 
 def times_as_fast(ours: Row, other: Row) -> Summary | None:
@@ -129,7 +136,8 @@ def overview(datasets: Iterable[DatasetComparisons]) -> Table:
 
 
 def _overview_row(speedup: Speedup) -> list[Cell]:
-    ours: list[Cell] = [speedup.ours.label, Value(speedup.ours.time.median if speedup.ours.time else None)]
+    label = speedup.ours.label + formats.doubtful(speedup.ours)
+    ours: list[Cell] = [label, Value(speedup.ours.time.median if speedup.ours.time else None)]
     rivals = [*speedup.beside(speedup.fastest_library), *speedup.beside(speedup.fastest_plain_torch)]
     scores: list[Cell] = [formats.mean(row.values("metrics", "test")) for row in (speedup.ours, speedup.peer)]
     name = f"{speedup.dataset.name}: {short_title(speedup.comparison)}"

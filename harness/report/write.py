@@ -16,7 +16,7 @@ from harness.report.pages.kernels import kernels_page
 from harness.report.render import markdown
 from harness.report.reported import Reported
 from harness.report.suites.page import suite_page
-from harness.store.files import environment_of, find_records
+from harness.store.files import environment_of, rooted_records
 from harness.store.left_out import LeftOut
 from harness.store.record import RecordError, StoredRecord
 
@@ -35,11 +35,11 @@ def write_reports(
     earlier report that are no longer built are deleted; files without the mark of a report are left alone. Damaged
     records are added to ``left_out``.
     """
-    records = list(find_records(results, left_out))
+    root, records = rooted_records(results, left_out)
     if not records:
         raise RecordError(f"{results} holds no records: run `python -m harness` first, or name another folder")
     texts = {}
-    for name, text in _texts(pages(results, records), out):
+    for name, text in _texts(pages(root, records), out):
         on_page(name)
         texts[name] = text
     return _write(out, texts)

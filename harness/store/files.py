@@ -16,7 +16,7 @@ from harness.store.digest import digest_of
 from harness.store.left_out import LeftOut
 from harness.store.processor import processor
 from harness.store.record import REQUIRED, DamagedFile, Record, RecordError, StoredRecord
-from harness.store.rules import environment_problems, place_problems, problems
+from harness.store.rules import depth_problems, environment_problems, place_problems, problems
 from harness.store.strict_json import read_object, read_with_bytes
 from harness.store.upgraders import upgrade
 from harness.store.violations import abridged
@@ -161,20 +161,28 @@ def _is_new(folder: Path, top: Path, visited: set[tuple[int, int]]) -> bool:
 
 
 def find_records(results: Path, left_out: LeftOut | None = None) -> Iterator[StoredRecord]:
-    """Read all records below ``results`` that are whole and have their environment, in the order of their paths.
+    """Read all records below ``results`` that are whole, in their place and have their environment, in path order.
 
     The others are added to ``left_out`` and named on stderr.
     """
     left_out = LeftOut() if left_out is None else left_out
-    root, known = environments_root(results), dict[str, str]()
+    root, part = root_and_part(results)
+    known: dict[str, list[str]] = {}
     for path, record in readable_records(record_paths(results, left_out), left_out):
         name = record["environment"]
         if name not in known:
-            known[name] = _environment_problem(root, name)
-        if known[name]:
-            left_out.add(path, [known[name]])
+            known[name] = list(_environment_problems(root, name))
+        if wrong := [*depth_problems(part / path.relative_to(results)), *known[name]]:
+            left_out.add(path, wrong)
         else:
             yield path, record
+
+
+def rooted_records(results: Path, left_out: LeftOut | None = None) -> tuple[Path, list[StoredRecord]]:
+    """The folder with the environments of the records below ``results``, and those records by their paths in it."""
+    root, part = root_and_part(results)
+    records = find_records(results, left_out)
+    return root, [(root / part / path.relative_to(results), record) for path, record in records]
 
 
 def readable_records(paths: Iterable[Path], left_out: LeftOut) -> Iterator[StoredRecord]:
@@ -188,18 +196,18 @@ def readable_records(paths: Iterable[Path], left_out: LeftOut) -> Iterator[Store
             yield path, record
 
 
-def environments_root(results: Path) -> Path:
-    """The folder at or above ``results`` that has the environments of its records."""
+def root_and_part(results: Path) -> tuple[Path, Path]:
+    """The folder at or above ``results`` with the environments of its records, and where in it ``results`` lies."""
     above = (results, *Path(results).resolve().parents)
-    return next((path for path in above if (path / "environments").is_dir()), results)
+    root = next((path for path in above if (path / "environments").is_dir()), results)
+    return root, results.resolve().relative_to(root.resolve())
 
 
-def _environment_problem(root: Path, name: str) -> str:
+def _environment_problems(root: Path, name: str) -> Iterator[str]:
     try:
         environment_of(root, name)
     except RecordError as error:
-        return str(error)
-    return ""
+        yield str(error)
 
 
 def read_record(path: Path) -> Record:

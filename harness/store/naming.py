@@ -17,8 +17,9 @@ def label(record: Record) -> str:
     # The facts name the variant of an engine that chose it itself.
     words = [backend["name"], record.get("facts", {}).get("variant") or backend.get("variant") or ""]
     words += ["" if order == "none" else f"order={order}", "" if dtype == "float32" else dtype]
-    allocator = config.get("launcher", {}).get("allocator", "tuned")
-    words += ["" if allocator == "tuned" else allocator]
+    launcher = config.get("launcher", {})
+    name, allocator = launcher.get("name", "process"), launcher.get("allocator", "tuned")
+    words += ["" if name == "process" else name, "" if allocator == "tuned" else allocator]
     words += [f"loss={backend['loss']}" if has_lent_loss(config) else ""]
     words += [f"input={form}" if (form := backend.get("input", "dense")) != "dense" else ""]
     words += ["our khop" if "khop" in record.get("facts", {}).get("batches_by", "") else ""]

@@ -18,6 +18,7 @@ ONE_PER_SAMPLE = ("cpu_seconds", "calls", "process", "first")
 WITH_PROCESSES = 3  # the first protocol that names the process of each sample
 FILE = re.compile(r"seed=(-?\d+)\.([0-9a-f]{12})\.([0-9A-Za-z_-]+)\.json")
 LEVELS = ("dataset", "model", "backend", "scenario")
+FOLDERS = ("machine", *LEVELS, "config hash")  # of a record, in a results folder
 
 
 def problems(record: Mapping[str, Any]) -> Iterator[str]:
@@ -58,6 +59,13 @@ def place_problems(path: Path, record: Mapping[str, Any]) -> Iterator[str]:
         name_inside = dataset_name(config[level]) if level == "dataset" else config[level]["name"]
         if name_inside != folder:
             yield f"lies in the folder {folder}, but its {level} is {abridged(name_inside)}"
+
+
+def depth_problems(place: Path) -> Iterator[str]:
+    """Say where a record must lie in its results folder, unless ``place``, relative to that, is as deep."""
+    if len(place.parts) != len(FOLDERS) + 1:
+        allowed = "/".join(f"<{level}>" for level in FOLDERS)
+        yield f"lies at {place}: allowed is {allowed}/seed=<n>.<...>.json"
 
 
 def _protocol_problems(record: Mapping[str, Any]) -> Iterator[str]:

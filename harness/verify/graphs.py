@@ -89,14 +89,16 @@ def with_few_features(graph: Graph) -> Graph:
 def slice_of(graph: Graph, config: RunConfig) -> dict[str, Graph]:
     """Cut a part of a data set: its first graph, or one block of targets with the nodes that they aggregate.
 
-    The targets are nodes that are trained; where there are none, and nothing is to be trained, any nodes.
+    The targets are nodes that are trained; where there are none, and nothing is to be trained, any nodes. To be trained
+    on, the first graph must have some.
     """
-    if graph.graph_ids is not None and graph.inductive:
-        first = np.flatnonzero(graph.graph_ids == graph.graph_ids[0])
-        if int(graph.csr.in_degrees[first].sum()) <= SLICE_EDGES:
-            return {"first graph": graph.subgraph(first)}
     trains = config.scenario.name == "train"
     trained = np.arange(0) if graph.labels is None else graph.nodes_of("train")
+    if graph.graph_ids is not None and graph.inductive:
+        first = np.flatnonzero(graph.graph_ids == graph.graph_ids[0])
+        small = int(graph.csr.in_degrees[first].sum()) <= SLICE_EDGES
+        if small and (not trains or len(np.intersect1d(first, trained))):
+            return {"first graph": graph.subgraph(first)}
     size = config.training.batch_size if trains else None
     targets = (trained if trains or len(trained) else np.arange(graph.nodes))[: min(BLOCK, size or BLOCK)]
     nodes = neighbourhood(graph, targets, config.model.layers)

@@ -10,6 +10,9 @@ from pathlib import Path
 import pandas
 import pytest
 
+from harness.commands.validate import unsupported_claims
+from harness.report.write import write_reports
+from harness.store.files import record_paths
 from tests import factory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,6 +88,16 @@ def test_report_then_validate_over_a_checkout(tmp_path: Path) -> None:
     gone = harness(tmp_path, "validate")
     assert gone.returncode == 1
     assert "which does not exist" in gone.stdout
+
+
+def test_records_in_a_folder_of_any_name_are_cited(tmp_path: Path) -> None:
+    results, reports = fill(tmp_path / "my results (100 %)", seeds=1), tmp_path / "reports"
+    write_reports(results, reports)
+    git(tmp_path, "init")
+    git(tmp_path, "add", ".")
+    assert not list(unsupported_claims(results, reports))
+    next(record_paths(results)).unlink()
+    assert any("does not exist" in problem for _, problem in unsupported_claims(results, reports))
 
 
 def test_validate_names_the_file_and_the_key(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_version_that_became_slower_is_a_regression(compare: Comparison, copy:
     edit(copy, ENGINE, SHARE, f"1.1 * {SHARE}")
     out, _ = compare("--run", ROOT, copy, "--pairs", 8, *CELL, code=3)
     row = next(line for line in out.splitlines() if "dummy" in line)
-    assert row == "| uug gcn dummy train | 0.01 | 0.011 | 1.1 [1.1, 1.1] | 8 | slower |"
+    assert row == "| uug gcn dummy inline train | 0.01 | 0.011 | 1.1 [1.1, 1.1] | 8 | slower |"
     assert "1 cells compared, 1 worse, 0 undecided" in out
 
 

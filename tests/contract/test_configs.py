@@ -1,5 +1,6 @@
 """Every file of conf/ against the registries and the schemas: composed as a command line would, loaded strictly."""
 
+import itertools
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,19 @@ def test_every_value_of_a_suite_loads(name: str) -> None:
         composition.values["suite"]["tiers"][tier] = cells
         configs = [load(expanded.values) for expanded, _ in expand(of_tier(composition, tier))]
         assert configs and {config.suite for config in configs} == {name}
+
+
+@pytest.mark.parametrize("name", names("suite"))
+def test_ranks_are_cut_where_the_blocks_of_an_order_are(name: str) -> None:
+    usual = {"order.options.blocks": [content("order", "blockwise")["options"]["blocks"]], "backend.replication": [1]}
+    for product in itertools.chain(*content("suite", name)["tiers"].values()):
+        axes = usual | product
+        if "blockwise" in axes.get("order", []) and axes.get("backend.ranks", [1]) != [1]:
+            row_blocks = {
+                ranks // r for ranks, r in itertools.product(axes["backend.ranks"], axes["backend.replication"])
+            }
+            assert row_blocks == set(axes["order.options.blocks"])
+            assert axes.get("backend.bounds") in (["parts"], ["rows"])
 
 
 def of_tier(composition: Composition, tier: str) -> Composition:

@@ -9,7 +9,7 @@ from harness.planning.compose import compose_arguments, compose_one
 from harness.planning.config import load
 from harness.planning.graphs import prepare_graphs
 from harness.planning.plan import find_group_records, make_plan
-from harness.run import exit_code, main, measure
+from harness.run import exit_code, main, measure, prepare_places
 from tests.harness.planning.test_plan import MACHINE, config, groups, write
 
 
@@ -62,3 +62,13 @@ def test_what_another_run_finished_while_this_one_waited_is_not_measured_again(
     prepared, _ = prepare_graphs(groups, default_cache())
     assert [record["status"] for record in measure(plan, groups, prepared)] == ["ok"]
     assert len(measure(plan, groups, prepared)) == again
+
+
+def test_a_run_removes_what_a_killed_one_left_among_the_environments(tmp_path: Path) -> None:
+    graph = ["dataset=uug", "dataset.options.nodes=500", "model=sage"]
+    plan = make_plan(compose_arguments(["backend=dummy", *graph, f"results={tmp_path / 'r'}"]))
+    left = tmp_path / "r" / "environments" / f".0123456789ab.json.{2**22 + 1}.tmp"  # above all numbers of processes
+    left.parent.mkdir(parents=True)
+    left.touch()
+    prepare_places(plan, plan.open_groups())
+    assert not left.exists()

@@ -153,3 +153,17 @@ def test_hit_rates_that_memory_does_not_hold_are_left_out_and_limits_are_not(tmp
     answer = opened.finish(seconds=0.01)
     assert answer["cache"] == {"status": "not measured, out of memory: too many edges"}
     assert answer["limits"] == {"flops": 1} and "parts" not in answer["facts"]
+
+
+@pytest.mark.parametrize("scenario", ["train", "infer", "spmm"])
+def test_a_cell_in_float64_has_rows_of_eight_bytes_and_no_limits_of_float32(scenario, tmp_path):
+    opened = session(tmp_path, limits=True)
+    training = replace(opened.config.training, dtype="float64")
+    backend = resolve(config_class("blocksparse")(), [])
+    opened.config = replace(
+        opened.config, training=training, backend=backend, scenario=replace(opened.config.scenario, name=scenario)
+    )
+    opened.open()
+    assert {operand["itemsize"] for operand in opened.scenario.engine.spmm_operands()} == {8}
+    limits = opened.finish(seconds=0.01)["limits"]
+    assert limits == {"status": "not measured, the ceilings are of float32 and not of float64"}

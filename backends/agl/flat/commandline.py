@@ -17,9 +17,12 @@ from backends.agl.places import delivered, written
 from backends.agl.tables import add_table_options, columns_of, read_tables, table_options_of
 from backends.folder_lock import locked
 from backends.parallel import ray_cluster as cluster
-from backends.progress import announce, step_progress
+from backends.progress import Progress, announce, step_progress
 from datasets.graph import SPLITS, Graph
+from datasets.tables.columns import require_named
 from datasets.tables.node_stream import NAMES
+from datasets.tables.options import TableOptions
+from datasets.tables.reading import read_columns
 from datasets.tables.streaming import with_named_features
 
 
@@ -113,7 +116,7 @@ def flatten_tables(parsed: argparse.Namespace, job: FlattenJob) -> dict[str, Any
     started = time.perf_counter()
     tables = parsed.output.with_name(f".{parsed.output.name}.tables")
     with locked(tables), step_progress() as progress:
-        options = with_named_features(table_options_of(parsed))
+        options = named_columns(parsed, progress)
         graph = read_tables(parsed, options, tables, progress)
         read_seconds = time.perf_counter() - started
         origin = Origin(columns_of(options), tables / NAMES, tables if parsed.keep_graph else None)
@@ -128,6 +131,15 @@ def flatten_tables(parsed: argparse.Namespace, job: FlattenJob) -> dict[str, Any
             raise
         shutil.rmtree(tables, ignore_errors=True)
     return manifest | {"seconds": time.perf_counter() - started, "read_seconds": read_seconds}
+
+
+def named_columns(parsed: argparse.Namespace, progress: Progress) -> TableOptions:
+    """The options with the names of all features; raises TableError for labels or splits that the node table lacks."""
+    options = table_options_of(parsed)
+    nodes = read_columns(options.nodes, "node", progress)
+    if not getattr(parsed, "labels", None):
+        require_named(options, ("label", "split"), [nodes])
+    return with_named_features(options, nodes)
 
 
 def row_of(edge: int, graph: Graph, undirected: bool) -> int:

@@ -16,8 +16,8 @@ from backends.agl.flat.local import BATCH, flatten_batches, in_threads
 from backends.agl.flat.mapreduce import FlattenTaskSetup
 from backends.agl.flat.reader import MANIFEST
 from backends.agl.flat.rounds import Ints
-from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy, StrategyError
-from backends.agl.flat.shards import Sizes, Totals, shard_once
+from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy, StrategyError, check_sampler
+from backends.agl.flat.shards import Sizes, Totals, shard_once, shard_path
 from backends.agl.flat.source import Source
 from backends.agl.places import get_folder
 from backends.folder_lock import locked
@@ -39,8 +39,8 @@ class FlattenJob:
 
     ``filtering`` is the filter that edges pass before they are sampled. ``embed`` stores features in each record,
     otherwise once per shard of ``shard_records`` targets. With ``run_on=ray`` there are ``partitions`` reducers (0: by
-    the number of edges and of cores); all of them rank the in-edges (``topk``) of a node that has more than
-    ``hub_threshold`` (``None``: no node).
+    the cores, and the edges of the graph and of all records); all of them rank the in-edges (``topk``) of a node
+    that has more than ``hub_threshold`` (``None``: no node).
     """
 
     strategy: SamplingStrategy
@@ -123,7 +123,7 @@ def flatten_to(
 
     Works in ``.<folder>.partial`` beside it, where the next run of the same job resumes. What ``origin`` says of the
     user's tables goes along. Raises FileExistsError, BlockingIOError where another run works there,
-    NoRoom before anything large is written, StrategyError or FilterError for a column that the graph does not have.
+    NoRoom before anything large is written, StrategyError or FilterError for a sampler or filter that cannot be used.
     ``announce`` gets a forecast of what the run takes.
     """
     if folder.exists():
@@ -149,13 +149,16 @@ def _flatten_in(
     _claim(partial, job.identity(graph, targets))
     try:
         source = Source.build(graph, job.strategy, job.filtering, partial / "source")
-        estimated_bytes = estimate(source, targets, job)
+        estimated_bytes, edges = estimate(source, targets, job)
         written = (partial / "shards").glob("*.parquet")  # by an earlier run
         _check_free_space(estimated_bytes - sum(shard.stat().st_size for shard in written), partial)
         announce(forecast(estimated_bytes, len(targets), job, partial))
         (partial / "shards").mkdir(exist_ok=True)
-        run, totals = _flatten_with_ray if job.run_on == "ray" else _flatten_here, Totals(graph.nodes)
-        loads = run(partial, source, targets, job, totals, progress)
+        totals = Totals(graph.nodes)
+        if job.run_on == "ray":
+            loads = _flatten_with_ray(partial, source, targets, job, totals, progress, edges)
+        else:
+            loads = _flatten_here(partial, source, targets, job, totals, progress)
     except (ValueError, NoRoom):
         if not any((partial / "sizes").glob("*.json")):  # else another run goes on after the finished shards
             shutil.rmtree(partial)
@@ -177,7 +180,11 @@ def _flatten_in(
 
 
 def check_columns(graph: Graph, strategy: SamplingStrategy, filtering: str | None) -> None:
-    """Raise StrategyError or FilterError where the graph lacks a column that sampling or the filter needs."""
+    """Raise StrategyError or FilterError where the graph lacks a column that sampling or the filter needs.
+
+    Likewise for a sampler that is not there, or a user's own that fails.
+    """
+    check_sampler(strategy.method)
     if filtering:
         filters.check_filter(graph, filtering)
     if strategy.by is not None:
@@ -196,17 +203,17 @@ def _claim(partial: Path, identity: str) -> None:
     marker.write_text(identity)
 
 
-def estimate(source: Source, targets: Ints, job: FlattenJob) -> int:
-    """Estimate the bytes of all shards from a sample of the targets."""
+def estimate(source: Source, targets: Ints, job: FlattenJob) -> tuple[int, int]:
+    """Estimate the bytes of all shards, and the edges of their records, from a sample of the targets."""
     sampled = targets[permutation(job.strategy.seed, "estimate", len(targets))[:ESTIMATE_TARGETS]]
     sizes, features, nodes = Sizes(), source.graph.features, []
     for batch in flatten_batches(source, sampled, job.strategy, embed=False):
         sizes.count_batch(batch, features, embed=False)
         nodes.append(distinct(batch.numbers))
     sizes.count_shared(distinct(np.concatenate(nodes)), features)
-    return int(
-        (sizes.embedded_bytes if job.embed else sizes.shared_bytes) / len(sampled) * len(targets) * ESTIMATE_MARGIN
-    )
+    sampled_bytes = sizes.embedded_bytes if job.embed else sizes.shared_bytes
+    edges = sizes.edges * len(targets) // len(sampled)
+    return int(sampled_bytes / len(sampled) * len(targets) * ESTIMATE_MARGIN), edges
 
 
 def forecast(estimated_bytes: int, targets: int, job: FlattenJob, folder: Path) -> str:
@@ -247,17 +254,22 @@ def _flatten_here(
     return []
 
 
+def reducers_of(job: FlattenJob, cores: int, edges: int) -> int:
+    """Reducers of a job: as many as it names, or as the cores and ``edges`` need, those that are read or answered."""
+    return job.partitions or max(cores, -(-edges // EDGES_PER_REDUCER))
+
+
 def _flatten_with_ray(
-    partial: Path, source: Source, targets: Ints, job: FlattenJob, totals: Totals, progress: Progress
+    partial: Path, source: Source, targets: Ints, job: FlattenJob, totals: Totals, progress: Progress, edges: int
 ) -> list[int]:
-    """Run the same rounds as Ray tasks; returns how many in-edges each reducer was sent."""
+    """Run the same rounds as Ray tasks, for about ``edges``; returns how many in-edges each reducer was sent."""
     from backends.agl.flat.distributed import FlattenRounds
     from backends.parallel import ray_cluster as cluster
     from backends.parallel.executor import RayExecutor
 
     ray = cluster.acquire(job.cluster.address)
     try:
-        reducers = job.partitions or max(cluster.cpus(ray), -(-source.table.csr.nnz // EDGES_PER_REDUCER))
+        reducers = reducers_of(job, cluster.cpus(ray), max(source.table.csr.nnz, edges))
         with job.cluster.publishing(ray, partial / "source", (partial / "identity").read_text()) as place:
             work = partial if place is None else place
             folder = f"{place}/source" if place else partial / "source"
@@ -266,10 +278,19 @@ def _flatten_with_ray(
                 targets, job.shard_records, job.embed, totals
             )
             if place is not None:
-                get_folder(f"{place}/shards", partial / "shards")
+                fetch_shards(place, partial / "shards", totals.shards)
             return loads
     finally:
         cluster.release()
+
+
+def fetch_shards(place: str, folder: Path, count: int) -> None:
+    """Copy the shards of a run from its place in a store; raises OSError where one of ``count`` is not there."""
+    get_folder(f"{place}/shards", folder)
+    missing = [shard.name for shard in (shard_path(folder, number) for number in range(count)) if not shard.is_file()]
+    if missing:
+        lost = f"{len(missing)} of {count} shards are no longer there, the first is {missing[0]}"
+        raise OSError(f"{place}: {lost}: delete that folder and repeat the command")
 
 
 def _manifest(graph: Graph, job: FlattenJob, totals: Totals, source: Source) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def neighbourhoods(source: Source, targets: Ints, strategy: SamplingStrategy) ->
     fresh = np.arange(len(targets)) * count + targets
     seen, levels, edges = fresh, [fresh], []
     for limit in expansions(strategy.fanouts):
-        edge_bound += len(fresh) * limit if limit is not None else _in_degrees(source, fresh % count)
+        edge_bound += _edge_bound(source, fresh % count, limit, strategy.replacement)
         if len(targets) > 1 and bytes_of(edge_bound, source) > MOST_BYTES:
             raise TooLarge
         edges.append(answer_requests(fresh, targets, source.table, strategy, limit))
@@ -50,10 +50,13 @@ def neighbourhoods(source: Source, targets: Ints, strategy: SamplingStrategy) ->
     )
 
 
-def _in_degrees(source: Source, nodes: Ints) -> int:
-    """Total number of in-edges of some nodes that pass the filter."""
+def _edge_bound(source: Source, nodes: Ints, limit: int | None, replacement: bool) -> int:
+    """Most edges that are sampled of some nodes: without replacement those that pass the filter, up to ``limit``."""
+    if replacement and limit is not None:
+        return len(nodes) * limit
     indptr = source.table.csr.indptr
-    return int((indptr[nodes + 1] - indptr[nodes]).sum(dtype=np.int64))
+    degrees = indptr[nodes + 1] - indptr[nodes]
+    return int((degrees if limit is None else np.minimum(degrees, limit)).sum(dtype=np.int64))
 
 
 def neighbourhoods_within_memory(

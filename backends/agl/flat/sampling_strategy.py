@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
+from backends.agl.flat.user_sampler import usable_sampler
 from backends.kernels.samplers import SAMPLERS
 from backends.model import ModelSpec
 from datasets.graph import Graph
@@ -123,14 +124,20 @@ def refuse_unused_columns(
             raise StrategyError(f"{source} holds edge {words}, which {spec.name} would drop: {advice}")
 
 
-def _is_sampler(name: str) -> bool:
-    """Whether a sampler is registered; one named by an import path raises StrategyError where it is not there."""
-    if "." not in name:
-        return name in SAMPLERS
+def check_sampler(name: str) -> None:
+    """Raise StrategyError for a sampler that is not there, or a user's own that fails."""
     try:
-        return bool(SAMPLERS[name])
+        usable_sampler(name)
     except ValueError as error:
         raise StrategyError(str(error)) from error
+
+
+def _is_sampler(name: str) -> bool:
+    """Whether a sampler is registered; one named by an import path raises StrategyError where it cannot be used."""
+    if "." not in name:
+        return name in SAMPLERS
+    check_sampler(name)
+    return True
 
 
 def _parse_call(text: str) -> dict[str, Any]:

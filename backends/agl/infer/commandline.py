@@ -61,7 +61,9 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument(
         "-o", "--output", required=True, help="folder for scores.npy, nodes.npy, facts.json, any fsspec path"
     )
-    options.add_argument("-t", "--targets", type=Path, help="nodes to score: .npy of numbers, or a table of ids (all)")
+    options.add_argument(
+        "-t", "--targets", help="nodes to score: .npy of numbers, or a table of ids, any fsspec path (all)"
+    )
     options.add_argument("-c", "--config", nargs="*", action="extend", default=[], metavar="KEY=VALUE",
                       help="keys: " + ", ".join(key.name for key in fields(InferSettings)))  # fmt: skip
     options.add_argument("--code", type=Path, help="file of a model of your own, if it is not where it was in training")
@@ -83,7 +85,9 @@ def main(arguments: list[str] | None = None) -> int:
         with ExitStack() as places:
             parsed.output = places.enter_context(written(place, "facts.json", command))
             parsed.model = places.enter_context(fetched(parsed.model))
-            parsed.input = None if parsed.input is None else places.enter_context(fetched(parsed.input))
+            for name in ("input", "targets"):
+                if getattr(parsed, name) is not None:
+                    setattr(parsed, name, places.enter_context(fetched(getattr(parsed, name))))
             result = infer(parsed, settings)
         print(f"{result}: {place}/scores.npy")
         return 0

@@ -8,12 +8,12 @@ import numpy as np
 
 from backends.agl.flat.reader import GraphFeatureReader, sampling_of
 from backends.agl.flat.sampling_strategy import SamplingStrategy, refuse_unused_columns
+from backends.agl.flat.user_sampler import usable_sampler
 from backends.agl.infer.job import Nodes
 from backends.agl.infer.slices import read_state, spec_from_state
 from backends.agl.model_file import TrainedModel, read_model
 from backends.agl.settings import InferSettings
 from backends.agl.user.specification import refuse_other_edges
-from backends.kernels.samplers import SAMPLERS
 from datasets.features import SparseFeatures, refuse_not_finite
 from datasets.graph import Graph
 from datasets.tables.node_stream import NAMES
@@ -51,7 +51,7 @@ def _without_strategy(path: Path, settings: InferSettings) -> TrainedModel:
     spec = spec_from_state(state, str(path), settings.slope, fanouts)
     if not fanouts:
         return TrainedModel(spec, state, SamplingStrategy((None,) * spec.layers, "full"))
-    by = "weight" if SAMPLERS[settings.sampler].needs_weight else None
+    by = "weight" if usable_sampler(settings.sampler).needs_weight else None
     strategy = SamplingStrategy(fanouts, settings.sampler, by, settings.replacement, seed=settings.seed)
     return TrainedModel(spec, state, strategy)
 

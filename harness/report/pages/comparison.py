@@ -47,8 +47,8 @@ LEGEND = {
     "Python, autograd's engine and data structures. They come from one more epoch under torch's profiler",
     "✗, ≠, ∅, —, ≈": "✗ ended badly, ≠ failed the parity gate, ∅ not possible here: such rows have a message and no "
     "number. — not measured, ≈ extrapolated from a part of the batches",
-    "parity gate": "every row passed it before it was timed (logits and all gradients against float64), unless the "
-    "record's parity says otherwise",
+    "parity gate": "every row passed it before it was timed (logits and all gradients against float64), but those "
+    "marked as unchecked",
 }
 INTRODUCTION = (
     "Every engine in every form, by data set, model and what was timed; each data set has a page of tables. The "

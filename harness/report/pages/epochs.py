@@ -39,6 +39,7 @@ LEGEND = {
     "several processes of the group. Bias, activation, loss, optimizer and aggregation are not in it",
     bounds.BEATEN: "a time below the bound: the bound is wrong there, and no share of it is shown",
     "memory": "peak above what was resident just before the watched epoch; of DGL the row with the least",
+    "⚠": formats.TIMES["⚠"],
 }
 
 
@@ -110,7 +111,7 @@ def _row(speedup: Speedup) -> list[Cell]:
     floor = bounds.floor_of(comparison.rows)
     times = [row.time.median if row.time else None for row in (ours, peer)]
     return [
-        f"{short_title(comparison).replace(', full batch', '')} ({ours.label})",
+        f"{short_title(comparison).replace(', full batch', '')} ({ours.label}{formats.doubtful(ours)})",
         Value(times[0] * 1e3 if times[0] else None, "{:.4g}"),
         *speedup.beside(speedup.fastest_library, 1e3),
         *speedup.beside(speedup.fastest_plain_torch, 1e3),

@@ -21,7 +21,7 @@ def front_page(statuses: Mapping[str, int], reported: Reported) -> Page:
     reading = (
         "How many times as fast our fastest engine is as the fastest form of any peer (PyTorch Geometric, DGL, plain "
         "PyTorch) that was measured in turns with it; below 1 the peer is faster. All rows "
-        "with a number passed the parity gate."
+        "with a number passed the parity gate, but those that are named as unchecked."
     )
     content: list[Block] = [Paragraph(origin), Paragraph(reading), Paragraph(_scope(reported))]
     if reported.multiplied:

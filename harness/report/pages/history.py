@@ -30,7 +30,8 @@ INTRODUCTION = (
     "changes. Numbers of different protocols or machines do not compare: no line joins them."
 )
 SUPERSEDED = (
-    "Measured again since, by other code or packages, or in a group without a peer: no table counts these records."
+    "Measured again since, by other code or packages, or in a group without a peer: no table counts these records, but "
+    "for ratios of engines that no later run of the same code measured in turns."
 )
 HEADS = ("", "date", "commit", "machine", "protocol", "times as fast", "ours", "fastest peer")
 
@@ -72,10 +73,10 @@ def _row(title: str, point: Measured) -> list[Cell]:
 
 
 def _engine(row: Row) -> list[Span]:
-    """An engine with its time, linked to its first good record."""
+    """An engine with its time and what speaks against that, linked to its first good record."""
     path = next(path for path, record in row.cells if record["status"] == "ok")
     time = Value(row.time.median if row.time else None, "{:.3g} s")
-    return [Hyperlink(row.label, record=path), f" {time}"]
+    return [Hyperlink(row.label, record=path), f" {time}{formats.doubtful(row)}"]
 
 
 def _place(path: Path) -> str:

@@ -54,7 +54,7 @@ LEGEND = {
     "reduce_cached keep the transpose (gat: products, sampled products and segment sums, with a backward of its own), "
     "scatter gathers along the edges, scipy runs on one thread",
     "✗, ≠, ∅, —": "✗ ended badly, ≠ failed the parity gate, ∅ not possible or not installed here, — not measured. "
-    "Every row passed the parity gate before it was timed",
+    "Every row passed the parity gate before it was timed, but those marked as unchecked",
 }
 
 
@@ -149,7 +149,7 @@ def overview(datasets: Iterable[DatasetComparisons]) -> Table:
 
 def _overview_row(speedup: AggregationSpeedup) -> list[Cell]:
     return [
-        f"{speedup.name}{'' if speedup.large else ' (small)'}",
+        f"{speedup.name}{'' if speedup.large else ' (small)'}{formats.doubtful(speedup.ours)}",
         Value(speedup.ours.time.median * 1e3 if speedup.ours.time else None),
         *speedup.beside(speedup.fastest_library, 1e3),
         *speedup.beside(speedup.fastest_plain_torch, 1e3),

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from harness.report.content import (
     Block,
@@ -71,7 +72,7 @@ class Markdown:
                 case Table():
                     yield self.table(block)
                 case Figure():
-                    yield f"![{block.title}](figures/{block.name})"
+                    yield f"![{block.title}](figures/{_quoted(block.name)})"
 
     def text(self, text: Text) -> str:
         """Write the spans of a text."""
@@ -102,16 +103,22 @@ class Markdown:
 
     def _target(self, link: Hyperlink) -> str:
         if link.record is not None:
-            return Path(os.path.relpath(link.record, self.out)).as_posix()
+            return _quoted(Path(os.path.relpath(link.record, self.out)).as_posix())
         if link.source:
             return f"../{link.source}"
-        return f"{link.page}{SUFFIX if link.page else ''}{f'#{link.anchor}' if link.anchor else ''}"
+        anchor = f"#{_quoted(link.anchor)}" if link.anchor else ""
+        return f"{_quoted(link.page)}{SUFFIX if link.page else ''}{anchor}"
 
     def _summary(self, title: Text) -> str:
         """Titles of folded content stand inside HTML, where Markdown's marks have no meaning."""
         return "".join(
             f"<code>{span.text}</code>" if isinstance(span, Code) else self._span(span) for span in spans(title)
         )
+
+
+def _quoted(path: str) -> str:
+    """Write a path as the target of a link, which white space and parentheses would end."""
+    return quote(path, safe="/=")
 
 
 def _escaped(text: Any) -> str:

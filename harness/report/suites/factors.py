@@ -27,7 +27,7 @@ def factors_of(pairs: Iterable[Pair], factor: Factor = times_as_fast) -> tuple[l
     """
     known = [(row, other) for row, other in pairs if row is not None and other is not None]
     in_turns = [(row, other, ratio) for row, other in known if (ratio := factor(row, other)) is not None]
-    good = sorted(ratio.median for row, other, ratio in in_turns if is_headline(row, other))
+    good = sorted(ratio.median for row, other, ratio in in_turns if is_headline(row, other, ratio))
     doubtful = len(in_turns) - len(good)
     return good, f"{doubtful} left out as doubtful (⚠)" if doubtful else ""
 
@@ -41,6 +41,6 @@ def range_of(pairs: Iterable[Pair], form: str, unit: str = "", factor: Factor = 
     return f"{' to '.join(ends)}{unit}{f', {remark}' if remark else ''}"
 
 
-def is_headline(row: Row, other: Row) -> bool:
-    """Whether the samples of both sides give a figure that a summary may show."""
-    return not row.doubts and not other.doubts
+def is_headline(row: Row, other: Row, ratio: Summary) -> bool:
+    """Whether the samples of both sides, and enough processes, give a figure that a summary may show."""
+    return not row.doubts and not other.doubts and not formats.too_few(ratio)

@@ -61,7 +61,7 @@ def overview(records: SuiteRecords) -> list[Block]:
         if ours is None or peer is None:
             continue
         factor = times_as_fast(ours, peer)
-        if factor is not None and is_headline(ours, peer):
+        if factor is not None and is_headline(ours, peer, factor):
             factors.append(factor.median)
         measured = [f"{seconds(row):.4g}{formats.doubtful(row)}" for row in (ours, peer)]
         rows.append([name_of(dataset, comparison), ours.label, *measured, peer.label, formats.times(factor)])

@@ -82,6 +82,8 @@ def test_graph_features_vectorise_to_what_the_graph_does(tmp_path, fanouts, mode
         np.testing.assert_array_equal(outputs[0][1], outputs[1][1])
     with pytest.raises(ValueError, match="targets are not those of the GraphFeatures"):
         subgraph_vectorize(records, targets[:2], 2, model, fanouts)
+    with pytest.raises(ValueError, match="the GraphFeatures have 2 hops, 3 are asked for: flatten with -h 3"):
+        subgraph_vectorize(records, targets, 3, model)
 
 
 def test_samples_of_scope_target_vectorise_together_as_one_by_one(tmp_path):

@@ -1,5 +1,6 @@
 """Outputs and inputs on another file system than this machine's: whole or absent, refused before work begins."""
 
+import errno
 import re
 import tempfile
 from pathlib import Path
@@ -12,9 +13,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from backends.agl.flat import commandline as flat
 from backends.agl.infer import commandline as infer
-from backends.agl.places import fetched, written
+from backends.agl.places import fetched, put_folder, put_text, written
 from backends.agl.train import commandline as train
-from tests.backends.agl.test_chain import scores_of, tables
+from tests.backends.agl.test_chain import IDS, scores_of, tables
 
 
 class DeniedFileSystem(MemoryFileSystem):
@@ -41,7 +42,27 @@ class FullFileSystem(MemoryFileSystem):
         super().put_file(lpath, rpath, **options)
 
 
-for file_system in (DeniedFileSystem, FullFileSystem):
+class KeylessFileSystem(MemoryFileSystem):
+    """Fails as S3 does without credentials, by an error of its own kind."""
+
+    protocol = "keyless"
+    store: ClassVar[dict] = {}
+
+    def exists(self, path, **options):
+        raise LookupError("Unable to locate credentials")
+
+
+class ForbiddenFileSystem(MemoryFileSystem):
+    """Denies looking, as S3 does, by an error without a number."""
+
+    protocol = "forbidden"
+    store: ClassVar[dict] = {}
+
+    def exists(self, path, **options):
+        raise PermissionError("Forbidden")
+
+
+for file_system in (DeniedFileSystem, FullFileSystem, KeylessFileSystem, ForbiddenFileSystem):
     fsspec.register_implementation(file_system.protocol, file_system, clobber=True)
 
 
@@ -68,6 +89,13 @@ def test_the_chain_runs_on_another_file_system(tmp_path, own_folder, capsys):
     with fetched(f"{place}/tables") as everyone, fetched(f"{place}/shards") as some:
         whole, targets = scores_of(everyone), scores_of(some)
     assert all(np.allclose(whole[node], score, atol=1e-5) for node, score in targets.items())
+    (tmp_path / "targets.csv").write_text(f"id\n{IDS[7]}\n")
+    np.save(tmp_path / "targets.npy", np.array([7]))
+    for name in ("targets.csv", "targets.npy"):
+        fsspec.filesystem("memory").put_file(str(tmp_path / name), f"/users/{name}")
+        assert infer.main(["-m", model, *files, "-t", f"memory://users/{name}", "-o", f"{place}/{name}"]) == 0
+        with fetched(f"{place}/{name}") as one:
+            assert [*scores_of(one)] == [IDS[7]]
     assert not list(own_folder.iterdir())
 
 
@@ -76,6 +104,11 @@ def test_the_chain_runs_on_another_file_system(tmp_path, own_folder, capsys):
     [
         ("denied://bucket/flat", "denied://bucket/flat cannot be written .*Permission denied.*choose a place"),
         ("nowhere://bucket/flat", "nowhere://bucket/flat: Protocol not known"),
+        ("keyless://bucket/flat", r"keyless://bucket/flat cannot be reached \(LookupError: Unable to .*\): see that"),
+        (
+            "forbidden://bucket/flat",
+            r"forbidden://bucket/flat cannot be reached \(PermissionError: Forbid.*\): see that",
+        ),
     ],
 )
 def test_a_place_that_cannot_be_written_is_refused_before_tables_are_read(place, message, tmp_path, own_folder, capsys):
@@ -133,3 +166,16 @@ def test_what_is_not_there_is_named_and_local_paths_are_used_as_they_are(tmp_pat
         pass
     with written(f"file://{tmp_path}/out") as out, fetched(str(tmp_path)) as here:
         assert (out, here) == (tmp_path / "out", tmp_path)
+
+
+def test_an_error_of_a_file_system_names_the_place_and_stays_what_it_is(tmp_path, own_folder, monkeypatch):
+    monkeypatch.setattr(FullFileSystem, "room", 0)
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="No space left on device: 'full://bucket/store'") as full:
+        put_folder(tmp_path, "full://bucket/store", "file")
+    assert full.value.errno == errno.ENOSPC
+    with pytest.raises(PermissionError, match="Permission denied: 'denied://bucket/text' -> '/bucket/text'"):
+        put_text("denied://bucket/text", "text")
+    with pytest.raises(OSError, match="keyless://bucket/model cannot be reached"), fetched("keyless://bucket/model"):
+        pass
+    assert not list(own_folder.iterdir())

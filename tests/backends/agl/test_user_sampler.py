@@ -1,6 +1,7 @@
 """A user's sampler, named by its import path, draws the same edges in every process and every part of AGL."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,12 @@ import numpy as np
 import pytest
 
 from backends import kernels
+from backends.agl.flat import commandline as flat
+from backends.agl.flat.job import check_columns
+from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError, parse_sampling
+from backends.kernels import SAMPLERS
 from tests.backends.agl.test_chain import tables
+from tests.graphs import awkward_graph
 
 ROOT = Path(kernels.__file__).resolve().parents[2]
 SAMPLER = """from backends.kernels import EdgeSampler
@@ -68,3 +74,50 @@ def test_one_that_cannot_be_used_is_refused(tmp_path, sampling, message):
     done = run(tmp_path, "flat", *tables(tmp_path), "-h", "2", "-s", sampling, "--targets", "all", "-o", "flat")
     assert done.returncode == 2 and message in done.stderr, done.stderr
     assert not (tmp_path / "flat").exists()
+
+
+@pytest.fixture
+def own_module(tmp_path, monkeypatch):
+    """Write a user's module of the name ``own_sampler`` and forget it, with its samplers, in the end."""
+    monkeypatch.syspath_prepend(tmp_path)
+    yield lambda code: (tmp_path / "own_sampler.py").write_text("from backends.kernels import EdgeSampler\n" + code)
+    sys.modules.pop("own_sampler", None)
+    for name in [name for name in SAMPLERS if name.startswith("own_sampler.")]:
+        del SAMPLERS[name]
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("newest = (\n", r"'own_sampler.newest' cannot be imported: SyntaxError: .*own_sampler.py, line 2"),
+        ("\nnewest = Newest()\n", r"cannot be imported: .*own_sampler.py, line 3: NameError: name 'Newest'"),
+        ("raise SystemExit(3)\n", "cannot be imported: .*line 2: SystemExit: 3"),
+        ("newest = EdgeSampler(lambda hashes: hashes)\n", "fails for 5 edges: TypeError: .* takes 1 positional"),
+        ("newest = EdgeSampler(lambda hashes, weight: 1 // 0)\n", "fails for 5 edges: .*line 2: ZeroDivisionError"),
+        ("newest = EdgeSampler(lambda hashes, weight: weight / weight.max())\n", "fails for 0 edges: .*zero-size"),
+        ("newest = EdgeSampler(lambda hashes, weight: weight[1:])\n", r"shape \(4,\) for 5 edges: give a number"),
+        ("newest = EdgeSampler(lambda hashes, weight: 1.0)\n", r"shape \(\) for 5 edges: give a number"),
+        ("newest = EdgeSampler(lambda hashes, weight: hashes.astype(str))\n", "returns <U.* give a number for each"),
+    ],
+    ids=["syntax", "name", "exit", "arguments", "error", "no edges", "length", "one", "text"],
+)
+def test_one_that_fails_is_refused_before_anything_is_read_and_by_inference(
+    own_module, code, message, tmp_path, capsys
+):
+    own_module(code)
+    nowhere = ["-n", str(tmp_path / "nodes.parquet"), "-e", str(tmp_path / "edges.parquet")]
+    assert flat.main([*nowhere, "-h", "2", "-s", "own_sampler.newest(3)", "-o", str(tmp_path / "flat")]) == 2
+    assert re.search(message, capsys.readouterr().err)
+    with pytest.raises(StrategyError, match=message):
+        check_columns(awkward_graph(1), SamplingStrategy((3,), "own_sampler.newest"), None)
+
+
+@pytest.mark.parametrize("sampling", ["..x(3)", ".own_sampler.newest(3)"])
+def test_a_path_that_python_does_not_import_is_refused(sampling):
+    with pytest.raises(StrategyError, match="cannot be imported: TypeError"):
+        parse_sampling(sampling, 2)
+
+
+def test_one_that_ranks_edges_is_tried_and_used(own_module):
+    own_module("newest = EdgeSampler(lambda hashes, weight: -weight, needs_weight=True)\n")
+    assert parse_sampling("own_sampler.newest(3)", 2).by == "weight"

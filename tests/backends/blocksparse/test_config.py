@@ -7,7 +7,11 @@ import pytest
 
 from backends.ablation import resolve
 from backends.blocksparse.config import BlocksparseConfig
+from harness.planning.cells import resolve_cell
+from harness.planning.compose import compose_one
+from harness.planning.config import load
 from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
+from harness.usage import UsageError
 from harness.verify import gate_of
 from harness.verify.graphs import small_graph
 
@@ -23,8 +27,9 @@ def cell(scenario="train", **options):
     )
 
 
-def test_models_of_more_ranks_than_the_gates_nodes_pass():
-    config = cell(replay=[2, 8, 64], link=[1.25e8, 5e-5])
+@pytest.mark.parametrize("options", [{"replay": [2, 8, 64]}, {"replay": [4, 8], "replication": 2}], ids=["1D", "1.5D"])
+def test_models_of_more_ranks_than_the_gates_nodes_pass(options):
+    config = cell(**options, link=[1.25e8, 5e-5])
     gate_of("train")(config, small_graph("multiclass", 4, weighted=False, nodes=150))
 
 
@@ -35,3 +40,25 @@ def test_ranks_pass_where_the_slice_is_a_single_node(options):
     split[3] = 0  # a node without edges
     answer = gate_of("train")(cell(ranks=2, **options), replace(graph, split=split))
     assert [part["nodes"] for name, part in answer.items() if "neighbourhood" in name] == [1]
+
+
+def composed(density):
+    options = [] if density is None else [f"backend.density_threshold={density}"]
+    return load(compose_one(["backend=blocksparse", "dataset=cora", "model=gcn", *options]))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("0.05", 0.05), ("1", 1.0), ("auto", "auto")], ids=["share", "all", "auto"]
+)
+def test_a_density_is_a_number_or_left_to_trials(text, value):
+    density = composed(text).backend.density_threshold
+    assert density == value and type(density) is type(value)
+    assert resolve_cell(composed(text)).hash != resolve_cell(composed(None)).hash == resolve_cell(composed(0.35)).hash
+
+
+@pytest.mark.parametrize("density", ["0", "1.01", "often"])
+def test_other_densities_are_refused(density):
+    with pytest.raises(
+        UsageError, match=f"density_threshold={density} is not allowed: a number above 0, at most 1, or"
+    ):
+        composed(density)

@@ -3,11 +3,15 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from backends.ablation import resolve
+from backends.base.layered import LayerMatrix
 from backends.batches import BatchPlan
+from backends.blocksparse import adaptive
 from backends.blocksparse.adaptive import LEAST_DENSITY
-from backends.kernels import panels
+from backends.kernels import panels, tiles
+from backends.kernels.operand import operand
 from backends.model import TrainingSpec, initial_state
 from backends.registry import config_class, runtime
 from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
@@ -15,6 +19,7 @@ from harness.scenario.setup import spec_of
 from harness.verify import gate_of
 from harness.verify.graphs import small_graph
 from harness.verify.outcome import Incorrect
+from tests.backends.kernels.test_tiles import blocky_csr
 from tests.contract.test_parity import PlainClock
 
 FORMS = ("panels", "tiles")
@@ -67,3 +72,52 @@ def test_a_wrong_cut_is_caught(monkeypatch):
     graph = small_graph("multiclass", 4, weighted=True, nodes=150)
     with pytest.raises(Incorrect):
         gate_of("train")(cell("gcn", "panels"), graph)
+
+
+@pytest.mark.parametrize("model", ["gcn", "gat"])
+@pytest.mark.parametrize("scenario", ["train", "infer"])
+def test_trials_and_facts_build_no_transpose_beside_that_of_the_kernels(scenario, model):
+    graph = small_graph("multiclass", 4, weighted=False, nodes=150)
+    config = cell(model, "tried", scenario)
+    spec, engine, plan = spec_of(config, graph), runtime(config.backend, scenario), BatchPlan(graph.nodes_of("train"))
+    engine.prepare(graph, spec, TrainingSpec(dropout=0.0), initial_state(spec, 0), plan, PlainClock())
+    names = {spmm["name"] for spmm in engine.facts()["spmm"]}
+    assert ("layers.1 backward" in names) == (scenario == "train")
+    trainer = engine if scenario == "train" else engine.trainer
+    assert "transpose" not in vars(trainer.full_batch(graph, plan.nodes).structure[0].csr)
+
+
+def test_the_facts_of_an_aggregation_build_no_transpose_beside_that_of_the_kernels():
+    graph = small_graph("multiclass", 4, weighted=True, nodes=150)
+    config = cell("gcn", "tried", "spmm")
+    engine = runtime(config.backend, "spmm")
+    engine.prepare(graph, spec_of(config, graph), TrainingSpec(), PlainClock())
+    assert [spmm["name"] for spmm in engine.facts()["spmm"]] == ["forward", "backward"]
+    assert "transpose" not in vars(engine.csr)
+
+
+@pytest.mark.parametrize("fastest", [0.2, 0.5])
+def test_of_several_densities_the_one_that_gains_most_is_used(monkeypatch, fastest):
+    def with_certain_seconds(*arguments):
+        choice = tiles.choose_tiles(*arguments)
+        return replace(choice, seconds=(1.0, 0.5 if choice.threshold == fastest else 0.8))
+
+    monkeypatch.setattr(adaptive, "choose_tiles", with_certain_seconds)
+    monkeypatch.setattr(tiles, "GAIN", 1e9)
+    csr, forms = tried_at_several_densities()
+    assert forms["threshold"] == {"forward": fastest, "backward": fastest}
+    assert operand(csr).forward.tiles[16].threshold == operand(csr).backward.tiles[16].threshold == fastest
+
+
+@pytest.mark.parametrize("forms", ["tried", "tiles"])
+def test_several_densities_may_all_lose(monkeypatch, forms):
+    monkeypatch.setattr(tiles, "GAIN", 0.0)
+    csr, chosen = tried_at_several_densities(forms)
+    assert chosen == {name: {} for name in adaptive.FORMS} and not operand(csr).forward.tiles
+
+
+def tried_at_several_densities(forms="tried"):
+    csr = blocky_csr(5, 320, 320, 50, 12)
+    config = resolve(config_class("blocksparse")(panels="false", forms=forms, density_threshold="auto"), [])
+    widths = {"forward": 16, "backward": 16}
+    return csr, adaptive.adapt(config, "gcn", torch.device("cpu"), LayerMatrix(csr), widths)

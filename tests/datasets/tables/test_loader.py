@@ -3,12 +3,13 @@
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import csv, parquet
@@ -284,6 +285,24 @@ def test_tables_are_read_from_an_archive(tmp_path: Path) -> None:
 def test_a_path_that_cannot_be_opened_is_named(tmp_path: Path, path: str, message: str) -> None:
     with pytest.raises((TableError, FileNotFoundError), match=message):
         load_dataset("tables", {"nodes": path, "edges": path}, tmp_path)
+
+
+class ForbiddenTables(MemoryFileSystem):
+    """Denies what it holds as S3 does, by an error without a number."""
+
+    protocol = "forbidden-tables"
+    store: ClassVar[dict] = {}
+
+    def _open(self, path, mode="rb", **options):
+        raise PermissionError("Forbidden")
+
+
+def test_a_file_system_that_fails_is_named_with_advice(tmp_path: Path) -> None:
+    fsspec.register_implementation(ForbiddenTables.protocol, ForbiddenTables, clobber=True)
+    (tmp_path / "t.zip").write_bytes(b"no archive")
+    for path, reason in ((f"zip://n.csv::{tmp_path}/t.zip", "BadZipFile"), ("forbidden-tables://n.csv", "Forbidden")):
+        with pytest.raises(TableError, match=rf"{path} cannot be reached \(.*{reason}.*\): see that"):
+            load_dataset("tables", {"nodes": path, "edges": path}, tmp_path)
 
 
 class CountedNames:

@@ -1,5 +1,6 @@
 """User tables streamed to a graph on disk: equal to the loader in memory for any number of buckets and rows at once."""
 
+import resource
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,11 @@ from hypothesis import strategies as st
 from pyarrow import csv, parquet
 
 from datasets.graph import Graph
-from datasets.tables import csv_types, reading
+from datasets.tables import csv_types, edge_stream, reading
 from datasets.tables.node_stream import NAMES
 from datasets.tables.options import TableOptions
 from datasets.tables.out_of_core import Buckets
-from datasets.tables.streaming import stream_tables, with_named_features
+from datasets.tables.streaming import MEMORY, stream_tables, tables_sha256, with_named_features
 from datasets.tables.table import TableError
 from tests.datasets.tables.test_loader import EDGES, MISTAKES, NODES, Columns, load, tables, write
 
@@ -24,23 +25,31 @@ ARRAYS = ("features", "labels", "split", "node_ids", "node_types", "edge_weights
 
 
 def streamed(
-    folder: Path, nodes: Columns, edges: Columns, ending="parquet", buckets=3, labels=None, **options
+    folder: Path, nodes: Columns, edges: Columns, ending="parquet", buckets=3, labels=None, memory=MEMORY, **options
 ) -> Graph:
     paths = [write(folder / f"{name}.{ending}", columns) for name, columns in (("nodes", nodes), ("edges", edges))]
     label_table = None if labels is None else write(folder / f"labels.{ending}", labels)
-    return stream_tables(TableOptions(*paths, **options), folder / "graph", label_table, buckets=buckets)
+    return stream_tables(TableOptions(*paths, **options), folder / "graph", label_table, memory, buckets)
 
 
 @settings(max_examples=40, deadline=None)
-@given(tables(), st.sampled_from(["parquet", "csv"]), st.booleans(), st.integers(1, 5), st.integers(1, 9))
-def test_streaming_equals_the_loader(tmp_path_factory, columns, ending, both, buckets, rows) -> None:
+@given(
+    tables(),
+    st.sampled_from(["parquet", "csv"]),
+    st.booleans(),
+    st.integers(1, 5),
+    st.integers(1, 9),
+    st.sampled_from([1, MEMORY]),
+)
+def test_streaming_equals_the_loader(tmp_path_factory, columns, ending, both, buckets, rows, memory) -> None:
     nodes, edges = columns
     folder = tmp_path_factory.mktemp("tables")
     options = {"undirected": both, "edge_features": ["f"]}
     whole = load(folder, nodes, edges, ending, **options)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "ROWS_AT_ONCE", rows)
-        graph = streamed(folder, nodes, edges, ending, buckets, **options)
+        patch.setattr(edge_stream, "PIECE", rows)
+        graph = streamed(folder, nodes, edges, ending, buckets, memory=memory, **options)
     for name in ARRAYS:
         actual, expected = getattr(graph, name), getattr(whole, name)
         assert (actual is None) == (expected is None), name
@@ -90,6 +99,27 @@ def test_a_csv_column_has_one_type_from_its_first_row_to_its_last(tmp_path: Path
     assert graph.labels[[0, -1]].tolist() == [-1, 1] and graph.split[[0, -1]].tolist() == [3, 0]
 
 
+def test_passes_over_large_files_are_shown(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(reading, "LARGE", 1 << 20)
+    rows = 1 << 18
+    columns = {"nodes": {"id": np.arange(rows)}, "edges": {"source": np.arange(rows), "target": np.zeros(rows, int)}}
+    paths = [write(tmp_path / f"{name}.csv", columns[name]) for name in columns]
+    steps: dict[str, list[tuple[int, int]]] = {}
+
+    def progress(step: str, done: int, total: int) -> None:
+        steps.setdefault(step, []).append((done, total))
+
+    options = TableOptions(*paths, features=[])
+    sha256 = tables_sha256(options, progress=progress)
+    assert [*steps] == ["MiB hashed of table 1", "MiB hashed of table 2"]
+    graph = stream_tables(options, tmp_path / "graph", progress=progress, sha256=sha256)
+    for step in ("MiB of the node table, for its types", "MiB hashed of table 2"):
+        assert steps[step] == sorted(steps[step]) and steps[step][-1][0] == steps[step][-1][1] > 0
+    blocks = -(-(tmp_path / "edges.csv").stat().st_size // reading.BLOCK)
+    assert len(steps["MiB hashed of table 2"]) == blocks  # once: the hash is known when the tables are read
+    assert graph.sha256 == sha256 == tables_sha256(options)
+
+
 def test_labels_come_from_a_table_of_their_own(tmp_path: Path) -> None:
     nodes = {name: values for name, values in NODES.items() if name != "label"}
     labels: Columns = {"id": [30, 10], "label": [2, 0], "split": ["test", "train"]}
@@ -112,7 +142,7 @@ def test_two_columns_of_one_name_are_refused_where_they_are_read(tmp_path: Path,
     (parquet.write_table if ending == "parquet" else csv.write_csv)(table, tmp_path / f"nodes.{ending}")
     paths = str(tmp_path / f"nodes.{ending}"), write(tmp_path / "edges.csv", EDGES)
     with pytest.raises(TableError, match=rf"nodes.{ending}: 2 columns are called 'f': give each a name of its own"):
-        stream_tables(with_named_features(TableOptions(*paths)), tmp_path / "graph")
+        with_named_features(TableOptions(*paths), reading.read_columns(paths[0], "node"))
     assert stream_tables(TableOptions(*paths, features=[]), tmp_path / "other").nodes == 3
 
 
@@ -153,38 +183,68 @@ def test_labels_that_are_strings_are_refused(tmp_path: Path) -> None:
         streamed(tmp_path, NODES | {"label": ["a", "b", "a"]}, EDGES)
 
 
+def peak_of_streaming(folder: Path, nodes: int, sources: Any, targets: Any) -> int:
+    """Most bytes that are allocated while tables are streamed with a memory of 4 MiB."""
+    columns = {"nodes": {"id": np.arange(nodes), "a": np.zeros(nodes, dtype=np.float32)}}
+    columns["edges"] = {"source": sources, "target": targets}
+    folder.mkdir()
+    for name in columns:
+        parquet.write_table(pa.table(columns[name]), folder / f"{name}.parquet", row_group_size=1 << 14)
+    tracemalloc.start()
+    paths = (str(folder / f"{name}.parquet") for name in columns)
+    stream_tables(TableOptions(*paths), folder / "graph", memory=4 << 20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
 def test_memory_does_not_grow_with_the_tables(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "ROWS_AT_ONCE", 1 << 12)
     peaks = []
     for rows in (1 << 18, 1 << 18, 1 << 20):  # the first run pays what is loaded once
-        (folder := tmp_path / f"{len(peaks)}").mkdir()
-        random = np.random.default_rng(rows)
-        nodes = {"id": np.arange(rows // 4), "a": np.zeros(rows // 4, dtype=np.float32)}
-        edges = dict(zip(("source", "target"), random.integers(0, rows // 4, (2, rows)), strict=True))
-        for name, columns in (("nodes", nodes), ("edges", edges)):
-            parquet.write_table(pa.table(columns), folder / f"{name}.parquet", row_group_size=1 << 14)
-        (folder / "graph").mkdir()
-        paths = (str(folder / f"{name}.parquet") for name in ("nodes", "edges"))
-        tracemalloc.start()
-        stream_tables(TableOptions(*paths), folder / "graph", memory=4 << 20)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
+        ends = np.random.default_rng(rows).integers(0, rows // 4, (2, rows))
+        peaks.append(peak_of_streaming(tmp_path / f"{len(peaks)}", rows // 4, *ends))
     assert peaks[2] < 1.3 * peaks[1]
 
 
+def test_memory_does_not_grow_where_edges_have_few_ends(tmp_path, monkeypatch):
+    """Popular nodes may come first, and one of them may have all edges."""
+    monkeypatch.setattr(reading, "ROWS_AT_ONCE", 1 << 12)
+    nodes, rows = 1 << 14, 1 << 18
+    evenly = np.random.default_rng(0).integers(0, nodes, (2, rows))
+    few, one = evenly // 64, np.zeros(rows, dtype=np.int64)
+    ends = (evenly, evenly, (evenly[0], few[1]), (evenly[0], one), (one, evenly[1]))
+    peaks = [peak_of_streaming(tmp_path / f"{number}", nodes, *pair) for number, pair in enumerate(ends)]
+    assert max(peaks[2:]) < 1.3 * peaks[1]  # the first run pays what is loaded once
+
+
 def test_ids_that_are_multiples_of_one_number_lie_in_all_buckets(tmp_path, monkeypatch):
-    drain, rows_of_buckets = Buckets.drain, []
+    append, rows_of_buckets = Buckets.append, {}
 
-    def counted(buckets):
-        for rows in drain(buckets):
-            rows_of_buckets.append(len(rows))
-            yield rows
+    def counted(buckets, numbers, *columns):
+        rows = rows_of_buckets.setdefault(buckets.paths[0].name, np.zeros(len(buckets.paths), dtype=np.int64))
+        rows += np.bincount(numbers, minlength=len(rows))
+        append(buckets, numbers, *columns)
 
-    monkeypatch.setattr(Buckets, "drain", counted)
+    monkeypatch.setattr(Buckets, "append", counted)
     ids = 4096 * np.arange(4000)
     nodes = {"id": ids, "label": np.zeros(4000, dtype=np.int64)}
     streamed(tmp_path, nodes, {"source": ids, "target": ids[::-1]}, buckets=8)
-    assert len(rows_of_buckets) == 4 * 8 and max(rows_of_buckets) < 2 * 4000 / 8
+    rows = np.stack([*rows_of_buckets.values()])
+    assert rows.shape == (4, 8) and rows.max() < 2 * 4000 / 8
+
+
+@pytest.mark.parametrize("files", [256, 1024])
+def test_buckets_leave_room_for_the_other_files_of_the_process(tmp_path, files):
+    """256 files are what macOS lets a process open, 1024 what Linux does."""
+    paths = [write(tmp_path / f"{name}.parquet", columns) for name, columns in (("nodes", NODES), ("edges", EDGES))]
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, limits[1]))
+    try:
+        graph = stream_tables(TableOptions(*paths), tmp_path / "graph", memory=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert np.array_equal(graph.csr.indices, load(tmp_path, NODES, EDGES).csr.indices)
 
 
 def test_wide_rows_are_read_within_the_memory(tmp_path):

@@ -34,6 +34,7 @@ def test_as_many_processes_as_a_verdict_needs(tmp_path: Path, agl: list[float], 
     (comparison,) = compare_engines(write_group(tmp_path, {"agl": agl, "dgl": dgl}), "agl", "dgl", 1.05)
     assert comparison.verdict == verdict
     assert ("measure.processes" in comparison.reason) == (verdict == "undecided")
+    assert compare_engines(tmp_path / factory.MACHINE, "agl", "dgl", 1.05) == [comparison]
 
 
 def test_cells_measured_alone_one_after_the_other_are_no_pair(tmp_path: Path) -> None:

@@ -173,3 +173,23 @@ def test_a_cell_measured_alone_was_measured_beside_nothing(tmp_path: Path) -> No
     verdicts = {verdict.cell.split()[2]: verdict for verdict in compare_folders(a, b, 1.05)}
     assert verdicts["pyg"].verdict == "not comparable" and "nothing beside it" in verdicts["pyg"].reason
     assert verdicts["agl"].factor is not None and verdicts["agl"].factor.n == 5
+
+
+@pytest.mark.parametrize(
+    ("version", "verdict", "reason"),
+    [
+        ("1.1.3", "fails now", "ok, then not_installed"),
+        (None, "not comparable", "packages.dgl 1.1.3 against None"),
+    ],
+    ids=["same packages", "other packages"],
+)
+def test_a_cell_fails_now_only_where_the_environments_are_equal(
+    version: str | None, verdict: str, reason: str, tmp_path: Path
+) -> None:
+    good, failed = factory.record("dgl"), factory.record("dgl", status="not_installed")
+    del failed["dataset"]  # nothing was read
+    for name, record, package in (("a", good, "1.1.3"), ("b", failed, version)):
+        checked = factory.ENVIRONMENT["checked"] | {"packages": {"dgl": package}, "sources": name}
+        factory.write(tmp_path / name, record, environment={"checked": checked})
+    (compared,) = compare_folders(tmp_path / "a", tmp_path / "b", 1.05)
+    assert (compared.verdict, compared.reason, compared.regression) == (verdict, reason, verdict == "fails now")

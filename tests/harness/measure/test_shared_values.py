@@ -38,7 +38,9 @@ def test_equal_edges_and_only_these_have_one_digest(one, other):
 
 
 @pytest.mark.parametrize(
-    "changed", [{"name": "backward"}, {"width": 5}, {"itemsize": 2}, {"count": 2}, {"columns": 10}]
+    "changed",
+    [{"name": "backward"}, {"width": 5}, {"itemsize": 2}, {"count": 2}, {"columns": 10}, {"order": np.array([2, 1])}],
+    ids=lambda changed: next(iter(changed)),
 )
 def test_the_digest_covers_everything_the_cache_model_reads(changed):
     assert digest_of_operands([operand([1, 2], **changed)]) != digest_of_operands([operand([1, 2])])

@@ -21,7 +21,6 @@ from harness.usage import UsageError
 CONFIG = load(compose_one(["dataset=cora", "model=gat", "backend=agl"]))
 LABELS = ("seed", "results", "dry_run", "wait", "retry", "suite", "tier", "tracker.", "ablations")
 ELSEWHERE = (
-    "launcher.name",
     "launcher.python",
     "launcher.memory_limit_gib",
     "measure.deadline_seconds",

@@ -14,14 +14,14 @@ def test_keys_that_are_not_executed() -> None:
     assert {key for key in KEYS if not is_executed(key)} == {
         *("seed", "ablations", "ablations.base", "results", "dry_run", "wait", "retry", "suite", "tier"),
         *("tracker.name", "tracker.mode", "tracker.project"),
-        *("launcher.name", "launcher.python", "launcher.memory_limit_gib"),
+        *("launcher.python", "launcher.memory_limit_gib"),
         *("measure.deadline_seconds", "measure.group_seconds", "scenario.save_state"),
     }
 
 
-def test_the_interpreter_labels_a_row_and_the_allocator_is_executed() -> None:
+def test_the_interpreter_labels_a_row_and_launcher_and_allocator_are_executed() -> None:
     executed, labels = ({key for key in KEYS if flag(key)} for flag in (is_executed, is_label))
-    assert labels - executed == {"launcher.python"} and executed - labels == {"launcher.allocator"}
+    assert labels - executed == {"launcher.python"} and executed - labels == {"launcher.name", "launcher.allocator"}
 
 
 def test_cells_of_a_group_share_all_but_engine_and_launcher() -> None:

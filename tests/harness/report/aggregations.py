@@ -13,7 +13,9 @@ def aggregation(folder: Path, backend: str, seconds: float, *, nnz: int = 2_000_
     """Write the record of one aggregation."""
     config = {"model": {"name": "gcn", "layers": 2, "hidden": 64, "heads": 1}, "scenario": {"name": "spmm"}} | sections
     values = factory.config(backend, 0, **config)
-    record = factory.record(backend, 0, seconds, config=values, group=f"{sections}".encode().hex()[:8] or "g")
+    record = factory.in_fresh_processes(
+        factory.record(backend, 0, seconds, config=values, group=f"{sections}".encode().hex()[:8] or "g")
+    )
     size = {"rows": 9, "columns": 9, "width": 64}
     record |= {"limits": LIMITS, "facts": {"spmm": [size | {"nnz": nnz}, size | {"nnz": 5}]}, "metrics": {}}
     del record["metrics"], record["validation"]

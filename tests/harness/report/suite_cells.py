@@ -16,7 +16,8 @@ def cell(folder: Path, engine: str, seconds: float, suite: str, /, names: tuple[
     """Write the record of one cell of a suite; keys that a config has go into it, others into the record."""
     sections = {name: value for name, value in keys.items() if name in (*factory.CONFIG, "backend")}
     values = factory.config(engine, 0, **sections, suite=suite)
-    record = factory.record(engine, 0, seconds, config=values, ablations=list(names)) | {"facts": {}}
+    record = factory.in_fresh_processes(factory.record(engine, 0, seconds, config=values, ablations=list(names)))
+    record |= {"facts": {}}
     record |= {name: value for name, value in keys.items() if name not in sections}
     factory.write(folder, record, folder=hashlib.sha256(f"{engine}{names}{keys}".encode()).hexdigest()[:12])
 

@@ -20,6 +20,7 @@ COMMANDS = [
     ["backend=agl", "dataset=uug", "model=gcn", "+ablation=[pruning,partition]", "measure=short"],
     ["backend=agl", "dataset=uug", "model=sage", "backend.pruning=false", "dataset.options.nodes=5000"],
     ["backend=reference", "dataset=cora", "model=gcn", "scenario=infer", "launcher.allocator=stock"],
+    ["backend=agl", "dataset=cora", "model=gat", "launcher=inline"],
 ]
 
 

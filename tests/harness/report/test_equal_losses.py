@@ -23,7 +23,7 @@ def write(results: Path, task: str, rows: Any = ROWS) -> tuple[str, str]:
     for backend, loss, seconds in rows:
         config = factory.config(backend, 0, backend={"name": backend, "loss": loss})
         record = factory.record(backend, 0, seconds, config=config, dataset=factory.DATASET | {"task": task})
-        factory.write(results, record, folder=f"{backend}-{loss}")
+        factory.write(results, factory.in_fresh_processes(record), folder=f"{backend}-{loss}")
     write_reports(results, results.parent / "reports")
     reports = results.parent / "reports"
     return (reports / "epochs.md").read_text(), comparison_text(reports)

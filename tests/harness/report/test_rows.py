@@ -8,7 +8,7 @@ import pytest
 
 from harness.report import formats
 from harness.report.content import NOTHING
-from harness.report.speedups import times_as_fast
+from harness.report.speedups import fastest_of_ours, times_as_fast
 from tests import factory
 from tests.harness.report.labelled_rows import rows_by_label
 
@@ -32,6 +32,16 @@ def test_variants_and_allocators_of_a_peer_compete(results: Path) -> None:
     assert table["agl"].ratio_to == "pyg csr"
     assert table["dgl stock"].ratio is not None
     assert table["dgl stock"].ratio.median > 10
+
+
+def test_a_run_inline_is_no_speed_beside_the_run_in_processes(results: Path) -> None:
+    for engine in ("agl", "dgl"):
+        inline = factory.config(engine, 0, launcher={"name": "inline"})
+        factory.write(results, factory.record(engine, 0, 0.001, config=inline), folder="inline")
+    table = rows_by_label(results)
+    assert list(table)[:2] == ["agl inline", "dgl inline"]
+    assert not table["agl inline"].timed and table["agl inline"].ratio is None
+    assert fastest_of_ours(list(table.values())) is table["agl"] and table["agl"].ratio_to == "dgl"
 
 
 def test_no_ratio_leaves_its_group(results: Path) -> None:
@@ -172,3 +182,51 @@ def test_seconds_of_more_ranks_than_cores_take_part_in_no_ratio(tmp_path: Path) 
     table = rows_by_label(tmp_path / "results")
     assert table["blocksparse"].ratio is None and times_as_fast(table["blocksparse"], table["dgl"]) is None
     assert table["agl"].ratio is not None and times_as_fast(table["agl"], table["dgl"]) is not None
+
+
+def test_an_engine_for_tests_is_neither_ours_nor_a_peer_and_its_simulated_clock_forms_no_ratio(results: Path) -> None:
+    factory.write(results, factory.record("dummy", 0, 0.0001, facts={"clock": "simulated"}))
+    table = rows_by_label(results)
+    row = table["dummy"]
+    assert (row.ours, row.peer, row.ratio) == (False, False, None)
+    assert fastest_of_ours(list(table.values())) is table["agl"]
+
+
+def test_a_row_without_the_parity_gate_says_so(tmp_path: Path) -> None:
+    for backend, parity in (("agl", False), ("dgl", True)):
+        config = factory.config(backend, measure={"parity": parity})
+        factory.write(tmp_path / "results", factory.record(backend, config=config))
+    table = rows_by_label(tmp_path / "results")
+    assert [formats.doubtful(table[name]) for name in ("agl", "dgl")] == [" ⚠ unchecked", ""]
+    assert str(table["agl"].doubts[0]) == "unchecked: the parity gate was left out; try measure.parity=true"
+
+
+def sweep(results: Path, month: int, environment: dict[str, Any] | None = None, **seconds: float) -> None:
+    """The records of one sweep over engines, a month after the one before."""
+    for backend, each in seconds.items():
+        record = factory.record(backend, 0, each, group=f"sweep{month}", written=f"2026-{month:02d}-01T00:00:00Z")
+        factory.write(results, record, environment=environment)
+
+
+def test_a_later_sweep_of_fewer_engines_keeps_their_ratios_to_the_others(tmp_path: Path) -> None:
+    for month, engines in enumerate((("agl", "dgl", "pyg"), ("agl", "dgl"), ("agl",)), start=1):
+        sweep(tmp_path, month, **{name: {"agl": 0.01, "dgl": 0.03, "pyg": 0.02}[name] for name in engines})
+        row = rows_by_label(tmp_path)["agl"]
+        assert row.ratio is not None and (row.ratio_to, row.ratio.n) == ("pyg", 1)
+        assert row.ratio.median == pytest.approx(0.5, rel=0.05)
+        assert list(row.samples()) == [f"sweep{month}  0"]
+
+
+def test_no_ratio_is_of_an_earlier_environment(tmp_path: Path) -> None:
+    old = {"checked": factory.ENVIRONMENT["checked"] | {"sources": "older"}}
+    sweep(tmp_path, 1, old, agl=0.01, pyg=0.02)
+    sweep(tmp_path, 2, agl=0.01, dgl=0.03)
+    assert rows_by_label(tmp_path)["agl"].ratio_to == "dgl"
+
+
+def test_no_ratio_is_of_an_earlier_doubtful_figure(tmp_path: Path) -> None:
+    loaded = in_processes("agl", [0.2] * 5, load=1.5, tolerated_load=0.1) | {"group": "first"}
+    factory.write(tmp_path, loaded)
+    factory.write(tmp_path, in_processes("pyg", [0.3] * 5) | {"group": "first"})
+    sweep(tmp_path, 2, agl=0.2, dgl=0.4)
+    assert rows_by_label(tmp_path)["agl"].ratio_to == "dgl"

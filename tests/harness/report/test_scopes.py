@@ -28,6 +28,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 training = {"rate": 0.1 if suite else 0.2}
                 values = factory.config(backend, suite=suite, training=training)
                 record = factory.record(backend, 0, seconds, config=values, protocol=protocol, facts={})
+                record = factory.in_fresh_processes(record)
                 factory.write(folder / "results", record, folder=f"{backend}{suite}{protocol}", machine=machine)
     write_reports(folder / "results", folder / "reports")
     return folder

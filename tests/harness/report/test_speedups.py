@@ -1,5 +1,6 @@
 """Overview of ours beside the fastest peer."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from harness.report import speedups
 from harness.report.comparisons import DatasetComparisons, dataset_comparisons, of_scenarios
 from harness.report.content import NOTHING
+from harness.report.pages import epochs, kernels
 from harness.store.files import find_records
 from tests import factory
 from tests.harness.report.aggregations import comparison_text, line_with
@@ -69,3 +71,44 @@ def test_a_ratio_that_may_be_1_is_marked_and_no_engine_is_slower_by_it(tmp_path:
     assert speedup.beside(speedup.fastest_library)[-1] == "0.95x ~"
     (row,) = speedups.mean_speedups({"all": [speedup]}, slower=True).rows
     assert row[-2:] == ["0", NOTHING]
+
+
+def _loaded(record: dict[str, Any]) -> dict[str, Any]:
+    process = {"prepare": {}, "warmup": [0.1], "first_call": 0.1, "load": 1.0, "tolerated_load": 0.1}
+    return factory.in_fresh_processes(record | {"processes": [process]})
+
+
+@pytest.mark.parametrize("doubtful", [dict, _loaded], ids=["look", "load"])
+def test_a_doubtful_figure_displaces_no_good_one(
+    tmp_path: Path, doubtful: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
+    for samples, factor, change in ((20, 3.0, factory.in_fresh_processes), (3, 2.5, doubtful)):
+        for backend, seconds in (("agl", 0.01), ("dgl", 0.01 * factor)):
+            values = factory.config(backend, measure={"max_samples": samples})
+            record = change(factory.record(backend, 0, seconds, config=values, group=f"{samples}"))
+            factory.write(tmp_path, record, folder=f"{samples}")
+    (speedup,) = speedups.speedups(_compared(tmp_path))
+    assert (round(speedup.factor), speedup.doubts) == (3, "")
+
+
+def test_a_look_is_marked_and_no_headline(tmp_path: Path) -> None:
+    _beside_a_peer(tmp_path, 3.0, 64, None)
+    (speedup,) = speedups.speedups(_compared(tmp_path))
+    (row,) = speedups.mean_speedups({"all": [speedup]}).rows
+    assert row[1] == "0" and row[-1] == "1: cora, gat, full batch, 2 layers (1 of 5 processes)"
+    assert str(speedup.beside(speedup.peer)[-1]).endswith("x ⚠ 1 of 5 processes")
+
+
+def test_what_speaks_against_a_figure_stands_beside_it_in_every_overview(tmp_path: Path) -> None:
+    for scenario in ("train", "spmm"):
+        for backend, seconds in (("agl", 0.01), ("dgl", 0.03)):
+            values = factory.config(backend, scenario={"name": scenario})
+            factory.write(tmp_path, _loaded(factory.record(backend, 0, seconds, config=values)))
+    trained = of_scenarios(_compared(tmp_path), lambda scenario: scenario == "train")
+    multiplied = of_scenarios(_compared(tmp_path), lambda scenario: scenario == "spmm")
+    (summary,), (epoch,), (product,) = (
+        table.rows for table in (speedups.overview(trained), epochs.table(trained[0]), kernels.overview(multiplied))
+    )
+    assert (summary[1], summary[4]) == ("agl ⚠ load", "dgl ⚠ load")
+    assert (epoch[0], epoch[3]) == ("gat, 2 layers (agl ⚠ load)", "dgl ⚠ load")
+    assert (product[0], product[3]) == ("cora, gat, 8 wide, 8 heads (small) ⚠ load", "dgl ⚠ load")

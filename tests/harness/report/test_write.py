@@ -10,6 +10,7 @@ import pytest
 from harness.report.write import write_reports
 from harness.store.files import find_records
 from harness.store.record import RecordError
+from tests import factory
 from tests.harness.report.aggregations import comparison_text
 
 
@@ -22,6 +23,14 @@ def test_twice_the_same_bytes_wherever_the_folder_lies(results: Path, tmp_path: 
     assert {"README.md", "comparison.md", "comparison-cora.md"} < set(first)
     assert any(name.endswith(".svg") for name in first)
     assert b"o not edit" in first["comparison.md"]
+
+
+def test_the_folder_of_a_machine_is_reported_like_the_results_folder_that_holds_it(
+    results: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "reports"
+    whole = {path: path.read_bytes() for path in write_reports(results, out)}
+    assert {path: path.read_bytes() for path in write_reports(results / factory.MACHINE, out)} == whole
 
 
 def test_every_record_that_counts_is_linked(results: Path, tmp_path: Path) -> None:

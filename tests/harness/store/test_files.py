@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -311,6 +312,19 @@ def test_the_store_needs_the_standard_library_and_msgspec_only() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['backends', 'datasets', 'harness', 'msgspec']"
+
+
+def test_a_record_at_another_depth_is_left_out_and_a_part_of_a_folder_is_not(tmp_path: Path) -> None:
+    path = factory.write(tmp_path, factory.record())
+    shutil.copytree(tmp_path / factory.MACHINE, tmp_path / "backup" / factory.MACHINE)
+    left_out = LeftOut(quiet=True)
+    assert [place for place, _ in files.find_records(tmp_path, left_out)] == [path]
+    ((wrong, problems_there),) = left_out.files.items()
+    assert wrong == tmp_path / "backup" / path.relative_to(tmp_path)
+    assert problems_there[0].startswith("lies at backup")
+    for part in (tmp_path / factory.MACHINE, path.parent):
+        assert [place for place, _ in files.find_records(part)] == [path]
+        assert not list(validate.problems_in(part))
 
 
 def test_linked_folders_are_read_once(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ def test_labels_name_variant_ablations_and_unusual_values() -> None:
     chosen: Any = {"config": factory.config("pyg", backend={"variant": "best"}), "facts": {"variant": "edge_index"}}
     assert naming.label(chosen) == "pyg edge_index"
     assert named("dgl", [], launcher={"allocator": "stock"}) == "dgl stock"
+    assert named("dgl", [], launcher={"name": "inline"}) == "dgl inline"
     assert named("dgl", [], order={"name": "rcm"}, training={"dtype": "bf16"}) == "dgl order=rcm bf16"
 
 

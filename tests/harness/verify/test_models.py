@@ -12,6 +12,7 @@ from backends.model import ModelSpec, initial_state
 from backends.reference import definition
 from backends.reference.arithmetic import Arithmetic
 from backends.registry import config_class
+from datasets.graph import MISSING
 from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
 from harness.scenario import SCENARIOS
 from harness.verify import GATES, gate_of
@@ -68,6 +69,16 @@ def test_inductive_sets_are_compared_on_their_first_graph():
     graph = replace(graph, inductive=True, graph_ids=ids, split=np.where(ids == 0, 0, 1).astype(np.int8))
     parity = verify_model(config(), graph)
     assert parity["first graph"]["nodes"] == 50
+
+
+def test_a_first_graph_without_labels_is_not_what_is_trained():
+    graph = small_graph("multilabel", 4, weighted=False, nodes=150)
+    ids = (np.arange(150) >= 50).astype(np.int32)
+    labels = np.where(ids[:, np.newaxis] == 0, MISSING, graph.labels)
+    graph = replace(graph, inductive=True, graph_ids=ids, labels=labels, split=np.zeros(150, dtype=np.int8))
+    parity = verify_model(config(batch_size=16), graph)
+    assert "first graph" not in parity and "neighbourhood of 16 targets" in parity
+    assert "first graph" in verify_model(config("gcn", "infer"), graph)
 
 
 @pytest.mark.parametrize("head", ["none", "linear"])

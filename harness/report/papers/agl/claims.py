@@ -29,15 +29,16 @@ def _expected_hours(curve: Series, graph: PublishedGraph) -> float:
 
 
 def _claim(curve: Series, graph: PublishedGraph) -> str:
-    """Hours of a series, or why there is no claim; a peer's single size gives a lower bound."""
+    """Hours of a series and its doubts, or why there is no claim; a peer's single size gives a lower bound."""
     missed, last = error(curve.points), curve.points[-1]
     if curve.is_claim:
-        return f"{graph.hours(curve) * last.busy:,.3g} CPU hours, extrapolated ({curve.name})"
+        return f"{graph.hours(curve) * last.busy:,.3g} CPU hours, extrapolated ({curve.name}){curve.doubts}"
     if missed is not None:
         return f"no claim: the law misses the largest size of {curve.name} by {missed:+.0%}"
     if curve.ours:
         return f"no claim: {curve.name} was measured on one size"
-    return f"at least {graph.hours_at(last.each, curve.stage) * last.busy:,.3g} CPU hours ({curve.name}, one size)"
+    hours = graph.hours_at(last.each, curve.stage) * last.busy
+    return f"at least {hours:,.3g} CPU hours ({curve.name}, one size){curve.doubts}"
 
 
 def largest_memory(records: SuiteRecords, stage: str) -> str:

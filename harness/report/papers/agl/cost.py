@@ -47,6 +47,13 @@ class Series:
         missed = error(self.points)
         return missed is not None and abs(missed) <= LARGEST_MISS
 
+    @property
+    def doubts(self) -> str:
+        """What speaks against the points, to stand behind a figure that is made of them; nothing for good ones."""
+        return formats.marked(
+            "; ".join(f"{point.doubts} at {point.nodes:,.0f} nodes" for point in self.points if point.doubts)
+        )
+
 
 @dataclass(frozen=True)
 class PublishedGraph:
@@ -117,7 +124,8 @@ def _point(row: Row, stage: str) -> Point | None:
         units, seconds = float(counts["edges" if stage == "infer" else "train"]), row.time.median
     if not units:
         return None
-    return Point(float(counts["nodes"]), units, seconds, row.busy() or 1.0, row.median("memory", "peak"))
+    doubts = ", ".join(filter(None, [*(doubt.name for doubt in row.doubts), formats.too_few(row.time)]))
+    return Point(float(counts["nodes"]), units, seconds, row.busy() or 1.0, row.median("memory", "peak"), doubts)
 
 
 def _workload(row: Row, stage: str) -> str:
@@ -190,8 +198,8 @@ def _configured_nodes(row: Row) -> str:
 
 
 def _numbers(point: Point) -> list[Cell]:
-    times = [Value(point.seconds), Value(point.each * 1e6), Value(point.busy, "{:.2f}")]
-    return [*times, formats.memory(point.peak)]
+    seconds = f"{Value(point.seconds)}{formats.marked(point.doubts)}"
+    return [seconds, Value(point.each * 1e6), Value(point.busy, "{:.2f}"), formats.memory(point.peak)]
 
 
 def _law(curve: Series, graph: PublishedGraph) -> list[Cell]:
@@ -200,7 +208,8 @@ def _law(curve: Series, graph: PublishedGraph) -> list[Cell]:
     claimed = (hours, hours * last.busy) if curve.is_claim else (None, None)
     numbers = [Value(value, "{:,.3g}") for value in (*claimed, flat * last.busy)]
     missed = Value(error(curve.points), "{:+.0%}")
-    return [curve.stage, curve.name, str(len(curve.points)), missed, work["unit"], f"{work['units']:.3g}", *numbers]
+    name = f"{curve.name}{curve.doubts}"
+    return [curve.stage, name, str(len(curve.points)), missed, work["unit"], f"{work['units']:.3g}", *numbers]
 
 
 def panels(records: SuiteRecords) -> dict[str, list[Series]]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from backends.registry import load_object, usable_class
+from harness.report import formats
 from harness.report.content import NOTHING, Block, Cell, Section, Table, Value, columns
 from harness.report.rows import Row
 from harness.report.speedups import times_as_fast
@@ -104,7 +105,7 @@ def _of_all(records: SuiteRecords) -> list[dict[str, Any]]:
 def most_measured(records: SuiteRecords) -> str:
     """The largest measured speed-up beyond doubt and its number of workers; doubtful rows are counted."""
     tables = [comparison.rows for _, comparison in records.comparisons("train")]
-    good = [[row for row in rows if not row.doubts] for rows in tables]
+    good = [[row for row in rows if not row.doubts and not formats.too_few(row.time)] for rows in tables]
     rows = [row for own in good for row in predicted(records, own) if row["kind"] == "measured"]
     best = max(rows, key=lambda row: float(row["speedup"]), default=None)
     doubtful = sum(map(len, tables)) - sum(map(len, good))

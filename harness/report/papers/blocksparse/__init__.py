@@ -1,6 +1,6 @@
-"""Sections and measures of the full-batch engine's suites (Hetu-GNN): ranks, their phases, scale, losses, orders."""
+"""Sections and measures of the suites of the full-batch engine (Hetu-GNN), by what their modules read."""
 
-from harness.report.papers.blocksparse import forms, losses, orders, phases, ranks, scale
+from harness.report.papers.blocksparse import forms, losses, orders, phases, ranks, scale, thresholds
 from harness.report.suites.section import Measure, SuiteFigure, SuiteSection
 
 SECTIONS = {
@@ -11,7 +11,7 @@ SECTIONS = {
         ranks.ranks,
         terms={
             "imbalance": "the most edges of a rank over their mean: the slowest rank rules",
-            "received": "rows that the slowest rank receives for one product, over all nodes; broadcast moves 1 - 1/p "
+            "received": "rows that the slowest rank receives for one product, over its rows; broadcast moves 1 - 1/p "
             "in 1D",
             "bytes": "largest slice of the matrix and the features, MiB",
         },
@@ -47,6 +47,18 @@ SECTIONS = {
         "given order, with ~ where the calls were not told apart. Our fastest row of each order.",
         orders.costs,
         terms={"peak memory": "bytes by which resident memory grew while the order was computed and applied"},
+    ),
+    "thresholds": SuiteSection(
+        "Tiles by threshold",
+        "One product, forward and backward, with squares of 32 x 32 that hold edges in at least that share of their "
+        "cells multiplied densely, and without tiles. With auto a trial chose one of several densities, or none.",
+        thresholds.thresholds,
+        SuiteFigure(thresholds.sweeps, thresholds.draw),
+        terms={
+            "dense share": "edges in tiles over all edges, the larger one of forward and backward",
+            "multiplications per edge": "those of the tiles' 1,024 cells and of the other edges, over all edges",
+            "hit rate": "of the modelled caches, where the cell asks for that",
+        },
     ),
     "losses": SuiteSection(
         "Losses by epoch",

@@ -109,7 +109,7 @@ def _real(records: SuiteRecords, row: Row, ranks: int) -> Iterator[Row]:
 def _network(row: Row) -> str:
     """The network and the scheme in words."""
     link, copies = option(row, "link"), int(option(row, "replication") or 1)
-    network = f"{8e-9 * float(link[0]):g} Gbit/s" if link else "no network"
+    network = f"{8e-9 * float(link[0]):g} Gbit/s, {1e6 * float(link[1]):g} µs" if link else "no network"
     scheme = f"1.5D, r={copies}" if copies > 1 else "1D"
     overlap = ", overlap" if option(row, "overlap") else ""
     return f"{network}, {scheme}, {option(row, 'exchange')}{overlap}"

@@ -77,6 +77,8 @@ MISTAKES = [
     ({}, ["-s", "topk(by=colour, limit=3)"], r"samples by 'colour'"),
     ({}, ["-f", "colour > 3"], r"filter 'colour > 3' names 'colour'"),
     ({}, ["-n", "nothing.parquet"], r"nothing.parquet"),
+    ({}, ["--label", "klass", "--targets", "all"], r"nodes.parquet: there is no column 'klass', only id, a, label"),
+    ({}, ["--split", "fold"], r"nodes.parquet: there is no column 'fold', only id, a, label"),
     (
         {"edges": EDGES | {"weight": [1.0, 0.5, 0.0, -1.0]}},
         ["-s", "weighted(2)"],

@@ -4,12 +4,14 @@ import json
 import shutil
 from collections import namedtuple
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from backends.agl.cluster import Cluster
 from backends.agl.flat import job as jobs
 from backends.agl.flat import shards
 from backends.agl.flat.encoded_records import ShardError
@@ -17,6 +19,8 @@ from backends.agl.flat.job import FlattenJob, NoRoom, flatten_to, nodes_to_flatt
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.sampling_strategy import StrategyError, parse_sampling
 from backends.agl.flat.shards import LAYOUT, features_path
+from backends.agl.flat.source import Source
+from backends.agl.places import put_folder, remove
 from backends.progress import silent
 from tests.graphs import awkward_graph
 
@@ -182,6 +186,16 @@ def test_the_estimate_is_close_to_the_result(tmp_path):
     assert 0.9 < manifest["estimated_bytes"] / manifest["sizes"]["file_bytes"] < 1.3
 
 
+def test_reducers_grow_with_the_edges_of_all_records(tmp_path, monkeypatch):
+    monkeypatch.setattr(jobs, "EDGES_PER_REDUCER", 100)
+    graph, job, targets = awkward_graph(2), FlattenJob(parse_sampling("full()", 2)), np.arange(40)
+    source = Source.build(graph, job.strategy, None, tmp_path / "source")
+    all_edges, none = (jobs.estimate(source, some, job)[1] for some in (targets, targets[39:]))
+    assert all_edges == flat(tmp_path / "out", graph, text="full()")["sizes"]["edges"] > graph.csr.nnz and none == 0
+    assert jobs.reducers_of(job, 2, all_edges) == -(-all_edges // 100) > 2
+    assert jobs.reducers_of(job, 2, 1) == 2 and jobs.reducers_of(replace(job, partitions=3), 2, all_edges) == 3
+
+
 @pytest.mark.parametrize("text", ["weighted(3)", "topk(by=feature[0], limit=2)"])
 def test_a_sampler_whose_column_is_missing_is_refused(text, tmp_path):
     with pytest.raises(StrategyError, match="samples by"):
@@ -252,3 +266,24 @@ def test_threads_write_whole_shards_and_change_no_byte(tmp_path, threads):
     assert one == many and done == [("flatten", number, 3) for number in (1, 2, 3)]
     for path in (tmp_path / "one").iterdir():
         assert (tmp_path / "many" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_two_outputs_of_a_job_have_two_places_in_a_store_and_a_repeated_command_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cluster = Cluster("auto", "memory://store/")
+    one, other = (cluster.place_of(tmp_path / name / "source", "identity") for name in (".one.partial", ".two.partial"))
+    assert one != other and {one.rpartition("/")[0], other.rpartition("/")[0]} == {"memory://store"}
+    assert cluster.place_of(Path(".one.partial/source"), "identity") == one
+    assert cluster.place_of(tmp_path / ".one.partial" / "source", "of another job") != one
+    assert Cluster().place_of(tmp_path, "identity") is None
+
+
+def test_shards_that_a_store_has_lost_are_named(tmp_path):
+    flat(tmp_path / "out")
+    place = "memory://lost"
+    put_folder(tmp_path / "out", f"{place}/shards", "part-*.parquet")
+    jobs.fetch_shards(place, tmp_path / "whole", 3)
+    assert len(list((tmp_path / "whole").iterdir())) == 3
+    remove(f"{place}/shards/part-00001.parquet")
+    with pytest.raises(OSError, match=r"memory://lost: 1 of 3 shards .* part-00001.parquet: delete that folder and"):
+        jobs.fetch_shards(place, tmp_path / "some", 3)

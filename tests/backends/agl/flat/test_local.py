@@ -114,6 +114,21 @@ def test_sparse_features_count_by_their_entries_not_by_their_width(tmp_path):
     assert [len(batch.records) for batch in batches] == [256, 44]
 
 
+@pytest.mark.parametrize(
+    ("text", "whole"), [("uniform(1000000)", True), ("uniform(limit=1000000, replacement=true)", False)]
+)
+def test_fanouts_beyond_the_in_degrees_split_no_batch(tmp_path, text, whole):
+    graph = awkward_graph(2, nodes=300)
+    strategy = parse_sampling(text, 2)
+    source = Source.build(graph, strategy, None, tmp_path)
+    targets = np.flatnonzero(graph.csr.in_degrees)
+    if whole:
+        assert [len(batch.records) for batch in flatten_batches(source, targets, strategy)] == [len(targets)]
+    else:
+        with pytest.raises(local.TooLarge):
+            local.neighbourhoods(source, targets, strategy)
+
+
 @pytest.mark.parametrize("embed", [True, False])
 def test_a_record_that_no_shard_can_hold_is_refused_by_its_target(tmp_path, monkeypatch, embed):
     graph, strategy = replace(awkward_graph(2), node_ids=np.arange(40) * 7 + 100), parse_sampling("full()", 1)

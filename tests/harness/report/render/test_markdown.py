@@ -58,6 +58,12 @@ def test_links_lead_to_pages_records_and_sources() -> None:
     assert rendered(Paragraph(Hyperlink("code", source="a/b.py"))) == "[code](../a/b.py)\n"
 
 
+def test_targets_of_links_hold_nothing_that_ends_them() -> None:
+    record = Hyperlink("0", record=Path("my results (old)/a/seed=0.json"))
+    assert rendered(Paragraph(record)) == "[0](../my%20results%20%28old%29/a/seed=0.json)\n"
+    assert rendered(Paragraph(Hyperlink("own", "my set", "a b"))) == "[own](my%20set.md#a%20b)\n"
+
+
 def test_spans_lists_details_commands_and_figures_have_their_marks() -> None:
     text = rendered(
         Bullets([[Strong("a"), " ", Code("b")], "c"]),

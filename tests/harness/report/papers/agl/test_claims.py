@@ -149,3 +149,10 @@ def test_another_width_than_the_published_one_is_no_claim(tmp_path: Path) -> Non
     assert claim(tmp_path, True) == "no claim: not measured with the published 656 features"
     inference(tmp_path, "agl", {1000: 4e-6})
     assert claim(tmp_path, True).endswith("was measured on one size")
+
+
+def test_what_speaks_against_a_size_stands_behind_the_hours(tmp_path: Path) -> None:
+    inference(tmp_path, "agl", {1000: 4e-6, 10_000: 4e-6})
+    inference(tmp_path, "dgl", {10_000: 4e-6}, infer="full")
+    assert claim(tmp_path, True).endswith(" ⚠ 1 of 5 processes at 1,000 nodes; 1 of 5 processes at 10,000 nodes")
+    assert claim(tmp_path, False).endswith(", one size) ⚠ 1 of 5 processes at 10,000 nodes")

@@ -1,4 +1,4 @@
-"""Pages of the full-batch engine's suites: ranks, their phases, scale, losses, orders."""
+"""Pages of the full-batch engine's suites: ranks, their phases, scale, losses, orders, thresholds."""
 
 from pathlib import Path
 
@@ -20,9 +20,12 @@ def test_ranks_show_balance_and_received_rows(tmp_path: Path) -> None:
             "received_rows": received,
         }
         options = {"ranks": 4, "replication": 2, "bounds": bounds, "exchange": "halo"}
-        cell(results, "blocksparse", 0.1, "blocksparse_blocks", backend=options, facts={"ranks": ranks})
+        products = [{"rows": 20, "columns": 20, "width": 8, "nnz": 100}]  # of the training view; the data set has 2,708
+        cell(
+            results, "blocksparse", 0.1, "blocksparse_blocks", backend=options, facts={"ranks": ranks, "spmm": products}
+        )
     lines = all_lines(page(results, "blocksparse_blocks"), "What each rank holds")
-    assert sorted(line[:2] for line in lines[:2]) == [["26", "1.040"], ["60", "2.400"]]
+    assert sorted(line[:3] for line in lines[:2]) == [["26", "1.040", "0.100"], ["60", "2.400", "0.250"]]
     assert all(line[4] == "halo" for line in lines[:2])
     assert any("2.26" in line for line in lines[2:])  # the paper's
 
@@ -101,7 +104,7 @@ def test_models_stand_beside_one_process_and_beside_real_ranks(tmp_path: Path) -
     ((ranks, modelled, _, error),) = all_lines(text, "The model beside real ranks")
     assert (ranks, modelled, error) == ("2", "0.2700", "-10%")
     assert "within 10% of real ranks" in text and "8 to 8 times, modelled" in text
-    assert_pictured(results, "blocksparse_scale", text, ["1 Gbit/s, 1D, halo", "modelled speed-up"])
+    assert_pictured(results, "blocksparse_scale", text, ["1 Gbit/s, 50 µs, 1D, halo", "modelled speed-up"])
 
 
 def test_a_networks_curve_is_that_of_its_fastest_row(tmp_path: Path) -> None:
@@ -111,6 +114,18 @@ def test_a_networks_curve_is_that_of_its_fastest_row(tmp_path: Path) -> None:
         facts = {"replay": [model]}
         cell(tmp_path / "results", "blocksparse", seconds, "blocksparse_scale", backend=options, facts=facts)
     assert "4 to 4 times, modelled" in page(tmp_path / "results", "blocksparse_scale")
+
+
+def test_networks_of_other_latencies_have_a_curve_each(tmp_path: Path) -> None:
+    model = {"ranks": 8, "compute": 0.1, "exposed": 0.05, "rows": 1 << 20, "imbalance": 1.1}
+    for latency, seconds in ((5e-5, 0.1), (1e-3, 0.2)):
+        options = {"link": [1.25e8, latency], "exchange": "halo", "replay": [8]}
+        facts = {"replay": [model | {"seconds": seconds}]}
+        cell(tmp_path / "results", "blocksparse", 0.4, "blocksparse_scale", backend=options, facts=facts)
+    text = page(tmp_path / "results", "blocksparse_scale")
+    assert "2 to 4 times, modelled" in text
+    names = lines_of(text, "Modelled epochs on more ranks")
+    assert all(any(latency in name for name in names) for latency in ("1 Gbit/s, 50 µs", "1 Gbit/s, 1000 µs"))
 
 
 @pytest.mark.parametrize("scenario", ["train", "spmm"])
@@ -125,3 +140,34 @@ def test_orders_are_won_back_by_the_calls_that_they_make_faster(tmp_path: Path, 
     assert by_order["metis"][:3] == ["3", "—", "0.1"]
     assert [float(value) for value in by_order["metis"][3:]] == pytest.approx([10, 30], rel=0.01)
     assert by_order["random"][3:] == ["—", "—"]
+
+
+def test_a_sweep_shows_time_dense_share_and_hits_by_threshold(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for density, tiles, seconds, facts in (
+        (0.35, "auto", 0.02, {"tiles": {"forward": 0.2, "backward": 0.3}, "inflation": {"forward": 1.5}}),
+        (
+            "auto",
+            "auto",
+            0.01,
+            {"tiles": {"forward": 0.1}, "inflation": {"forward": 1.2}, "threshold": {"forward": 0.5}},
+        ),
+        (0.05, "auto", 0.03, {"tiles": {"forward": 0.8}, "inflation": {"forward": 4.7}}),
+        (0.35, "false", 0.04, {"tiles": {}, "inflation": {}}),
+    ):
+        products = {"spmm": [{"rows": 9, "columns": 9, "width": 64, "nnz": 5}]}
+        keys = {"scenario": {"name": "spmm"}, "facts": products | facts}
+        backend = {"forms": "tiles", "density_threshold": density, "tiles": tiles}
+        cell(results, "blocksparse", seconds, "blocksparse_threshold", backend=backend, **keys)
+    text = page(results, "blocksparse_threshold")
+    rows = {name.partition(": ")[2]: values for name, values in lines_of(text, "Tiles by threshold").items()}
+    measured = {name: values[1:] for name, values in rows.items() if name and values[1] != "—"}
+    assert measured == {
+        "0.05": ["80.0%", "4.70", "87.0%"],
+        "0.35": ["30.0%", "1.50", "87.0%"],
+        "auto, 0.5 chosen": ["10.0%", "1.20", "87.0%"],
+        "no tiles": ["0.0%", "1.00", "87.0%"],
+    }
+    assert list(measured) == ["0.05", "0.35", "auto, 0.5 chosen", "no tiles"]
+    assert rows["Reddit, an epoch on a GPU, 0.1"][0] == "97"  # the paper's
+    assert_pictured(results, "blocksparse_threshold", text, ["0.35", "auto", "no tiles", "dense share of the edges"])
