@@ -197,7 +197,7 @@ def _reaching(path: str) -> Iterator[None]:
 def _unreachable(path: str, error: Exception) -> OSError:
     """An OSError that names a place; it has the number of the error, as that of a full disk, and its file."""
     if isinstance(error, OSError) and error.errno is not None:
-        files = (path,) if error.filename is None else (path, None, error.filename)
+        files = (path,) if error.filename in (None, path) else (path, None, error.filename)
         return OSError(error.errno, error.strerror, *files)
     advice = "see that its name is right, that its server answers, and that this user may read and write there"
     return OSError(f"{path} cannot be reached ({type(error).__name__}: {error}): {advice}")
