@@ -279,7 +279,7 @@ class Session:
         accesses = self.config.measure.cache_accesses
 
         def modelled() -> Json:
-            orders = getattr(self.scenario.engine, "reading_orders", dict)()
+            orders: Json = getattr(self.scenario.engine, "reading_orders", dict)()
             products = [one | ({"order": orders[one["name"]]} if one["name"] in orders else {}) for one in operands]
             key = f"cache of {accesses} accesses: {shared_values.digest_of_operands(products)}"
             return dict(shared_values.get_or_compute(key, lambda: simulate(products, accesses)))
