@@ -39,7 +39,7 @@ def test_a_run_inline_is_no_speed_beside_the_run_in_processes(results: Path) -> 
         inline = factory.config(engine, 0, launcher={"name": "inline"})
         factory.write(results, factory.record(engine, 0, 0.001, config=inline), folder="inline")
     table = rows_by_label(results)
-    assert list(table)[:2] == ["agl inline", "dgl inline"]
+    assert set(list(table)[:2]) == {"agl inline", "dgl inline"}
     assert not table["agl inline"].timed and table["agl inline"].ratio is None
     assert fastest_of_ours(list(table.values())) is table["agl"] and table["agl"].ratio_to == "dgl"
 
