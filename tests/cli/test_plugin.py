@@ -73,9 +73,7 @@ def test_an_order_of_ones_own(site: Path, tmp_path: Path) -> None:
 
 
 def test_a_suite_of_ones_own(site: Path, tmp_path: Path) -> None:
-    done = harness(
-        tmp_path, "+suite=toy_ring", "measure=short", "launcher=inline", "scenario.train_to_end=false", site=site
-    )
+    done = harness(tmp_path, "+suite=toy_ring", "measure=short", "scenario.train_to_end=false", site=site)
     assert [record["status"] for record in records(tmp_path)] == ["ok"] * 4
     assert "toy order=backwards" in done.stdout
     harness(tmp_path, "report", site=site)
