@@ -1,4 +1,4 @@
-"""Leftovers of killed writers: they go, those of processes that run stay."""
+"""Leftovers of killed writers: old ones go, those of processes that run stay."""
 
 import os
 import signal
@@ -28,6 +28,10 @@ def test_what_a_killed_writer_left_goes_and_what_a_living_one_writes_stays(tmp_p
     of_environment.touch()
     living = left.with_name(f".{record.name}.{os.getpid()}.tmp")
     living.touch()
+    young = left.with_name(f".young.json{left.suffixes[-2]}.tmp")
+    young.touch()
+    for path in (left, of_environment, living):
+        os.utime(path, (0, 0))
     remove_leftovers(tmp_path, [record.relative_to(tmp_path).as_posix()])
     assert not left.exists() and not of_environment.exists()
-    assert living.exists() and record.exists()
+    assert living.exists() and young.exists() and record.exists()
