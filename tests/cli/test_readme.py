@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,11 @@ def test_the_pages_show_commands_and_runs() -> None:
 
 @pytest.mark.parametrize("line", [line for line in shown_commands() if not is_command(line)])
 def test_a_measurement_can_be_carried_out(line: str) -> None:
+    """Of a suite one cell: test_configs.py tries the values of all."""
     cells = [
         resolve_cell(load(expanded.values))
         for composition in compose_arguments(shlex.split(line))
-        for expanded, _ in expand(composition)
+        for expanded, _ in islice(expand(composition), 1)
     ]
     assert cells
     assert all(cell.status != "unsupported" for cell in cells)

@@ -84,7 +84,7 @@ class Watched(InlineExecutor):
 
 
 def test_a_task_takes_the_less_memory_the_more_partitions_there_are(tmp_path):
-    random, nodes = np.random.default_rng(0), 4000
+    random, nodes = np.random.default_rng(0), 2000
     csr = csr_from_edges(*random.integers(0, nodes, (2, 10 * nodes)), (nodes, nodes))
     graph = Graph("even", csr, features=random.normal(size=(nodes, 3)).astype(np.float32))
     most = {}
