@@ -59,7 +59,7 @@ def check_left(harness: CommandLine, run: "subprocess.Popen[str]") -> None:
     assert set(harness.left()) <= ALLOWED
 
 
-@pytest.mark.parametrize(("victim", "delay"), [(0, 0.0), (1, 6.0)])
+@pytest.mark.parametrize(("victim", "delay"), [(0, 0.0), (1, 12.0)])
 def test_a_killed_rank_is_a_record_with_its_signal(harness: CommandLine, victim: int, delay: float) -> None:
     with training(harness, delay=delay) as ranks:
         os.kill(ranks[victim], signal.SIGKILL)
