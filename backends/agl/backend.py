@@ -8,8 +8,7 @@ import torch
 from backends.agl.flat.flattener import strategy_of
 from backends.agl.flat.sampling_strategy import StrategyError, columns_of, refuse_unused_columns
 from backends.agl.networks import network_of
-from backends.agl.train.graph_source import GraphSource
-from backends.agl.train.source import BatchSource
+from backends.agl.train.source import BatchSource, GraphSource
 from backends.base.inferrer import TorchInferrer
 from backends.base.layered import LayerMatrix
 from backends.base.layered_trainer import LayeredTrainer

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from backends.agl.flat.source import Source
-from backends.agl.places import holds, remove, remove_mirror
 from backends.kernels.extension import extension
 from backends.parallel import ray_cluster
+from backends.places import holds, remove, remove_mirror
 
 REMOVAL_SECONDS, START_SECONDS = 10.0, 120.0
 

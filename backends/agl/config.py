@@ -81,7 +81,7 @@ class AglConfig(BackendConfig):
         "train": "backends.agl.train.trainer:trainer_of",
         "infer": "backends.agl.infer.inferrer:inferrer",
         "flatten": "backends.agl.flat.flattener:AglFlattener",
-        "sample": "backends.agl.sampler:AglSampler",
+        "sample": "backends.agl.sampled_graph:AglSampler",
     }
     models: ClassVar[tuple[str, ...]] = ("gcn", "sage", "gat")
     kind: ClassVar[str] = "native"
@@ -92,7 +92,7 @@ class AglConfig(BackendConfig):
         "pipeline": ("pipeline",),
         "sparse": ("sparse",),
     }
-    predictions: ClassVar[dict[str, str]] = {"speedup": "backends.agl.train.curve:speedup_rows"}
+    predictions: ClassVar[dict[str, str]] = {"speedup": "backends.agl.train.speedup:speedup_rows"}
     base: ClassVar[dict[str, Any]] = dict.fromkeys(("pruning", "partition", "pipeline", "sparse"), "false")
     lowers_workers = False  # to the number of targets: the gate's graphs have few
 

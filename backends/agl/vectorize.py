@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from backends.agl.flat.encoded_records import EncodedRecords
+from backends.agl.flat.reader import EncodedRecords
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.base.layered import LayerMatrix
 from backends.base.sparse_rows import Rows

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from backends.agl.config import AglConfig
-from backends.agl.sampler import AglSampler
+from backends.agl.sampled_graph import AglSampler
 from backends.batches import BatchPlan
 from backends.contract import Hop, Unsupported
 from backends.model import ModelSpec, TrainingSpec

@@ -1,8 +1,152 @@
-"""Entry of ``python -m backends.agl.flat``."""
+"""``python -m backends.agl.flat -n NODES -e EDGES -h HOPS -s SAMPLING -o OUT``, as in AGL's demo (section 3.5)."""
 
+import argparse
+import errno
+import shutil
 import sys
+import time
+from typing import Any
 
-from backends.agl.flat.commandline import main
+from backends.agl.cluster import Cluster
+from backends.agl.commandline import add_table_options, columns_of, read_tables, table_options_of
+from backends.agl.config import RUN_ON
+from backends.agl.flat.job import FlattenJob, Origin, flatten_to, nodes_to_flatten
+from backends.agl.flat.reader import MANIFEST
+from backends.agl.flat.sampling_strategy import SCOPES, StrategyError, parse_sampling
+from backends.agl.flat.source import UnfitEdge
+from backends.folder_lock import locked
+from backends.parallel import ray_cluster as cluster
+from backends.places import delivered, written
+from backends.progress import Progress, announce, step_progress
+from datasets.graph import SPLITS, Graph
+from datasets.tables.columns import require_named
+from datasets.tables.node_stream import NAMES
+from datasets.tables.options import TableOptions
+from datasets.tables.reading import read_columns
+from datasets.tables.streaming import with_named_features
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line; ``-h`` is the number of hops, as in the paper."""
+    options = argparse.ArgumentParser("python -m backends.agl.flat", description=__doc__, add_help=False)
+    options.add_argument("--help", action="help", help="show this message and exit")
+    options.add_argument("-h", "--hops", type=int, required=True, help="hops of a neighbourhood, at least 1")
+    options.add_argument(
+        "-s", "--sampling", default="full()", help="sampler per hop, hop 1 first: uniform(15);uniform(10) (full())"
+    )
+    options.add_argument("-o", "--output", required=True, help="folder for the shards, any fsspec path; must not exist")
+    options.add_argument("-f", "--filter", help="edges to sample from: weight > 0.5 and neighbor.type in (1, 2)")
+    options.add_argument("--targets", default="labelled", choices=["labelled", "all", *SPLITS], help="nodes to flatten")
+    options.add_argument("--scope", default="node", choices=SCOPES, help="one sample per node, or one per target")
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument(
+        "--keep-graph", action="store_true", help="leave the prepared graph in OUTPUT/graph, for infer"
+    )
+    options.add_argument("--shared", action="store_true", help="store features once per shard, not in every record")
+    options.add_argument("--shard-records", type=int, default=1024, help="targets per shard (1024)")
+    options.add_argument("--run-on", default="local", choices=RUN_ON, help="this process or Ray tasks (local)")
+    options.add_argument("--engine", help=argparse.SUPPRESS)  # the name of --run-on in earlier versions
+    options.add_argument("--threads", type=int, default=1, help="of --run-on local (1)")
+    options.add_argument("--partitions", type=int, default=0, help="reducers of --run-on ray (by edges and cores)")
+    options.add_argument("--address", help="of --run-on ray: a running cluster, host:port or auto (one started here)")
+    options.add_argument(
+        "--store", help="URL that all machines of the cluster reach: s3://bucket/folder, file:///folder"
+    )
+    options.add_argument(
+        "--hub-threshold",
+        type=int,
+        default=10_000,
+        help="in-edges above which all reducers rank those of a node (topk)",
+    )
+    add_table_options(options, required=True)
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Flatten; 0 done, 1 the disk is full or a file cannot be read, 2 the arguments are wrong."""
+    parsed = parser().parse_args(arguments)
+    place, command = parsed.output, str(vars(parsed))
+    try:
+        job = flatten_job_of(parsed)
+        if delivered(place, MANIFEST, command):
+            print(f"uploaded what was finished before: {place}")
+            return 0
+        if parsed.address:
+            cluster.reach(parsed.address)
+        with written(place, MANIFEST, command) as parsed.output:
+            if parsed.output.exists():
+                raise ValueError(f"{parsed.output} exists: delete it or choose another folder")
+            manifest = flatten_tables(parsed, job)
+    except (ValueError, OSError, MemoryError) as error:
+        print(f"error: {failure_message(error, place)}", file=sys.stderr)
+        return 2 if isinstance(error, ValueError) else 1
+    sizes = manifest["sizes"]
+    print(
+        f"{sizes['records']:,} GraphFeatures in {manifest['seconds']:.1f} s, {manifest['shards']} shards, "
+        f"{sizes['file_bytes']:,} bytes ({sizes['embedded_bytes']:,} with features in each, {sizes['shared_bytes']:,} "
+        f"with features once per shard), {manifest['duplication']:.1f} copies of a node: {place}"
+    )
+    return 0
+
+
+def failure_message(error: Exception, output: str) -> str:
+    """The message of a failure, with advice."""
+    if isinstance(error, MemoryError):
+        return "out of memory: give smaller --shard-records or fanouts"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+        return f"{output}: {error}: free some space and repeat the command, which resumes from the finished shards"
+    return str(error)
+
+
+def flatten_job_of(parsed: argparse.Namespace) -> FlattenJob:
+    """The job of the arguments; raises ValueError for an unknown sampler or a missing Ray."""
+    if parsed.engine is not None:
+        raise ValueError(f"--engine is now --run-on: give --run-on {parsed.engine}")
+    if parsed.run_on == "ray":
+        cluster.require("--run-on ray", "--run-on local")
+    strategy = parse_sampling(parsed.sampling, parsed.hops, parsed.scope, parsed.seed)
+    names = ("shard_records", "threads", "partitions", "hub_threshold")
+    options = {name: getattr(parsed, name) for name in names}
+    joined = Cluster(parsed.address, parsed.store)
+    return FlattenJob(strategy, parsed.filter, not parsed.shared, run_on=parsed.run_on, cluster=joined, **options)
+
+
+def flatten_tables(parsed: argparse.Namespace, job: FlattenJob) -> dict[str, Any]:
+    """Read the tables into a temporary mapped graph and flatten it; returns the manifest with the seconds taken."""
+    started = time.perf_counter()
+    tables = parsed.output.with_name(f".{parsed.output.name}.tables")
+    with locked(tables), step_progress() as progress:
+        options = named_columns(parsed, progress)
+        graph = read_tables(parsed, options, tables, progress)
+        read_seconds = time.perf_counter() - started
+        origin = Origin(columns_of(options), tables / NAMES, tables if parsed.keep_graph else None)
+        try:
+            targets = nodes_to_flatten(graph, parsed.targets)
+            manifest = flatten_to(parsed.output, graph, targets, job, progress, origin, announce)
+        except ValueError as error:
+            shutil.rmtree(tables)
+            if isinstance(error, UnfitEdge):
+                row = row_of(error.edge, graph, options.undirected)
+                raise StrategyError(f"{parsed.edges}: row {row}: {error.reason}") from error
+            raise
+        shutil.rmtree(tables, ignore_errors=True)
+    return manifest | {"seconds": time.perf_counter() - started, "read_seconds": read_seconds}
+
+
+def named_columns(parsed: argparse.Namespace, progress: Progress) -> TableOptions:
+    """The options with the names of all features; raises TableError for labels or splits that the node table lacks."""
+    options = table_options_of(parsed)
+    nodes = read_columns(options.nodes, "node", progress)
+    if not getattr(parsed, "labels", None):
+        require_named(options, ("label", "split"), [nodes])
+    return with_named_features(options, nodes)
+
+
+def row_of(edge: int, graph: Graph, undirected: bool) -> int:
+    """Row of the edge table, from 1, of an edge id."""
+    rows = graph.csr.nnz // (2 if undirected else 1) + graph.self_loops_dropped
+    return edge % rows + 1
+
 
 if __name__ == "__main__":
     sys.exit(main())

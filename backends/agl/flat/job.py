@@ -11,18 +11,20 @@ import numpy as np
 
 from backends.agl.cluster import Cluster
 from backends.agl.config import RUN_ON
-from backends.agl.flat import filters
-from backends.agl.flat.local import BATCH, flatten_batches, in_threads
+from backends.agl.flat.drivers import BATCH, FlattenRounds, flatten_batches, in_threads
 from backends.agl.flat.mapreduce import FlattenTaskSetup
 from backends.agl.flat.reader import MANIFEST
 from backends.agl.flat.rounds import Ints
 from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy, StrategyError, check_sampler
 from backends.agl.flat.shards import Sizes, Totals, shard_once, shard_path
 from backends.agl.flat.source import Source
-from backends.agl.places import get_folder
 from backends.folder_lock import locked
 from backends.kernels.sampling import distinct
+from backends.parallel import ray_cluster as cluster
+from backends.parallel.executor import RayExecutor
+from backends.places import get_folder
 from backends.progress import Announce, Progress, announce_nothing, gibibytes, silent
+from datasets import filters
 from datasets.features import SparseFeatures
 from datasets.graph import SPLITS, Graph
 from datasets.randomness import permutation
@@ -263,10 +265,6 @@ def _flatten_with_ray(
     partial: Path, source: Source, targets: Ints, job: FlattenJob, totals: Totals, progress: Progress, edges: int
 ) -> list[int]:
     """Run the same rounds as Ray tasks, for about ``edges``; returns how many in-edges each reducer was sent."""
-    from backends.agl.flat.distributed import FlattenRounds
-    from backends.parallel import ray_cluster as cluster
-    from backends.parallel.executor import RayExecutor
-
     ray = cluster.acquire(job.cluster.address)
     try:
         reducers = reducers_of(job, cluster.cpus(ray), max(source.table.csr.nnz, edges))

@@ -17,16 +17,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.agl.flat.rounds import InEdgeTable, Ints, RequestedEdges, answer_requests, drop_seen, next_requests
+from backends.agl.flat.rounds import (
+    InEdgeTable,
+    Ints,
+    RequestedEdges,
+    answer_requests,
+    drop_seen,
+    next_requests,
+    sample_parts,
+    suffixes,
+)
 from backends.agl.flat.sampling_strategy import SamplingStrategy
+from backends.agl.flat.shards import TargetNeighbourhoods
 from backends.agl.flat.source import Source
-from backends.agl.flat.store import TargetNeighbourhoods
-from backends.agl.places import mirrored
-from backends.agl.reindexing import sample_parts, suffixes
 from backends.kernels import sample_neighbors
 from backends.kernels.neighbourhood import expansions
 from backends.kernels.samplers import SAMPLERS
 from backends.kernels.sampling import distinct
+from backends.places import mirrored
 from datasets.csr import Csr
 from datasets.randomness import hash_ids
 

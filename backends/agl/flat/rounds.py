@@ -4,9 +4,15 @@ A request is a pair (target, node), encoded as ``target * nodes + node`` with ta
 neighbourhood needs the in-edges of the node. Round 1 requests the targets themselves, each further round the sources of
 the edges that the round before returned. Expanding outwards from the targets yields the same neighbourhoods as the
 paper's merging towards them (AGL, section 3.2.1), without work for nodes that no target needs.
+
+Hub re-indexing (section 3.2.2): a random suffix of the node's key assigns each in-edge of a hub to a part, and dropping
+the suffix (inverted indexing) brings the samples of the parts together. Samplers with keys keep the k smallest of a
+node, which are the k smallest of those that its parts kept, so the sample equals that without re-indexing. Uniform
+samples are drawn from the in-degree alone: no hub is read, and none needs parts.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +22,7 @@ from backends.kernels import sample_neighbors
 from backends.kernels.samplers import SummedWeights, Weights
 from backends.kernels.sampling import distinct, first_neighbors
 from datasets.csr import Csr
+from datasets.randomness import hash_ids
 
 Ints = NDArray[np.int64]
 
@@ -106,3 +113,35 @@ def drop_seen(requests: Ints, seen: Ints) -> Ints:
         return requests
     fresh: NDArray[np.bool_] = seen[np.minimum(np.searchsorted(seen, requests), len(seen) - 1)] != requests
     return requests[fresh]
+
+
+def suffixes(seed: int, ids: NDArray[np.integer], parts: int) -> Ints:
+    """Part of each edge id, 0 to ``parts - 1``."""
+    parts_of_edges: Ints = (hash_ids(seed, "suffix", ids) % np.uint64(parts)).astype(np.int64)
+    return parts_of_edges
+
+
+def sample_parts(
+    destinations: NDArray[np.integer],
+    positions: Ints,
+    sources: NDArray[np.integer],
+    ids: NDArray[np.integer],
+    weight: NDArray[Any] | None,
+    fanout: int,
+    seed: int,
+    sampler: str,
+) -> Ints:
+    """Sample at most ``fanout`` edges per destination by keys; returns places in the arguments by (destination, rank).
+
+    ``positions`` are those in the whole graph's edge order.
+    """
+    order = np.argsort(positions)
+    if not len(order):
+        return order
+    rows, counts = np.unique(destinations, return_counts=True)
+    indptr = np.concatenate(([0], np.cumsum(counts)))
+    csr = Csr(indptr, sources[order], (len(rows), int(sources.max()) + 1), ids[order])
+    sorted_weight = None if weight is None else weight[order]
+    sample = sample_neighbors(csr, np.arange(len(rows)), fanout, seed, sampler, sorted_weight)
+    sampled: Ints = order[sample.positions]
+    return sampled

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.agl.flat.filters import EdgeFilter, edge_columns
 from backends.agl.flat.rounds import InEdgeTable, Ints
 from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError
-from backends.agl.places import put_folder, put_text
 from backends.kernels.samplers import SAMPLERS, summed
+from backends.places import put_folder, put_text
 from datasets.array_files import append_array, create_array, save_array
 from datasets.csr import Csr
 from datasets.features import SparseFeatures
+from datasets.filters import EdgeFilter, edge_columns
 from datasets.graph import Graph
 
 EDGES_AT_ONCE = 1 << 22

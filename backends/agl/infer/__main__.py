@@ -1,8 +1,297 @@
-"""Entry of ``python -m backends.agl.infer``."""
+"""``python -m backends.agl.infer -m MODEL -n NODES -e EDGES -o SCORES``, as in AGL's demo (section 3.5)."""
 
+import argparse
+import json
+import shutil
 import sys
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
 
-from backends.agl.infer.commandline import main
+import numpy as np
+import torch
+
+from backends.agl.cluster import Cluster
+from backends.agl.commandline import (
+    InferSettings,
+    add_table_options,
+    read_infer_settings,
+    read_tables,
+    table_options_of,
+)
+from backends.agl.flat.job import check_columns
+from backends.agl.flat.reader import MANIFEST, GraphFeatureReader
+from backends.agl.flat.sampling_strategy import columns_of, refuse_unused_columns
+from backends.agl.flat.source import Source
+from backends.agl.infer.drivers import LocalInference
+from backends.agl.infer.inferrer import NeighbourhoodInference, RecordInference
+from backends.agl.infer.inputs import (
+    check_graph,
+    check_shards,
+    graph_folder,
+    model_of,
+    names_of,
+    refuse_other_weights,
+    targets_of,
+)
+from backends.agl.infer.job import InferenceJob, Workspace, needs_table
+from backends.agl.infer.map_stage import distinct_layers
+from backends.agl.model_file import TrainedModel
+from backends.folder_lock import locked
+from backends.memory_errors import is_out_of_memory
+from backends.parallel import ray_cluster
+from backends.places import delivered, fetched, written
+from backends.progress import Progress, announce, gibibytes, step_progress
+from datasets.array_files import save_array
+from datasets.graph import Graph
+from datasets.tables.node_stream import NAMES
+
+Answer = tuple[Any, Any, dict[str, Any]]  # ids, scores, facts
+CLAIMED = "of-graphinfer"
+RESULTS = ("scores.npy", "nodes.npy", "facts.json")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    options = argparse.ArgumentParser("python -m backends.agl.infer", description=__doc__)
+    options.add_argument("-m", "--model", required=True, help="trained parameters, .safetensors, any fsspec path")
+    options.add_argument(
+        "-i",
+        "--input",
+        help="in place of tables: folder of a prepared graph, or of GraphFlat's shards, any fsspec path",
+    )
+    options.add_argument(
+        "-o", "--output", required=True, help="folder for scores.npy, nodes.npy, facts.json, any fsspec path"
+    )
+    options.add_argument(
+        "-t", "--targets", help="nodes to score: .npy of numbers, or a table of ids, any fsspec path (all)"
+    )
+    options.add_argument("-c", "--config", nargs="*", action="extend", default=[], metavar="KEY=VALUE",
+                      help="keys: " + ", ".join(key.name for key in fields(InferSettings)))  # fmt: skip
+    options.add_argument("--code", type=Path, help="file of a model of your own, if it is not where it was in training")
+    add_table_options(options, required=False)
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Infer; 0 done, 1 the disk is full or a file cannot be read, 2 the arguments are wrong."""
+    parsed = parser().parse_args(arguments)
+    place, command = parsed.output, str(vars(parsed))
+    try:
+        settings = read_infer_settings(parsed.config)
+        if delivered(place, "facts.json", command):
+            print(f"uploaded what was finished before: {place}/scores.npy")
+            return 0
+        if settings.address:
+            ray_cluster.reach(settings.address)
+        with ExitStack() as places:
+            parsed.output = places.enter_context(written(place, "facts.json", command))
+            parsed.model = places.enter_context(fetched(parsed.model))
+            for name in ("input", "targets"):
+                if getattr(parsed, name) is not None:
+                    setattr(parsed, name, places.enter_context(fetched(getattr(parsed, name))))
+            result = infer(parsed, settings)
+        print(f"{result}: {place}/scores.npy")
+        return 0
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except (OSError, RuntimeError, MemoryError) as error:
+        if isinstance(error, RuntimeError) and not is_out_of_memory(error):  # torch has no other error for it
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def infer(parsed: argparse.Namespace, settings: InferSettings) -> str:
+    """Score shards, a prepared graph or tables; an interrupted run resumes from ``OUTPUT/work``."""
+    output, is_new, start = parsed.output, not parsed.output.exists(), time.perf_counter()
+    try:
+        with locked(output / "work"):
+            refuse_other_files(output)
+            ids, scores, facts = scored(parsed, settings)
+            facts |= {"seconds": time.perf_counter() - start, "engine": settings.run_on}
+            write_results(output, ids, scores, facts)
+    except ValueError:
+        if is_new:
+            shutil.rmtree(output, ignore_errors=True)
+        raise
+    finally:
+        if is_new:
+            with suppress(OSError):  # it holds files
+                output.rmdir()
+    return f"{len(scores)} nodes scored in {facts['seconds']:.1f} s"
+
+
+def refuse_other_files(output: Path) -> None:
+    """Raise ValueError where the scores, or what the run works with, would replace files that are not its own."""
+    if (output / "facts.json").exists():
+        raise ValueError(f"{output} holds finished scores: give another folder")
+    work = output / "work"
+    if (work / CLAIMED).is_file():
+        return
+    if work.exists() and any(work.iterdir()):
+        raise ValueError(f"{work} holds files of something else: give an empty folder")
+    for name in RESULTS:
+        if (output / name).exists():
+            raise ValueError(f"{output / name} is there and not of a run that can go on: give an empty folder")
+
+
+def scored(parsed: argparse.Namespace, settings: InferSettings) -> Answer:
+    """Read the model and what it scores, and score it."""
+    torch.set_num_threads(settings.threads)
+    model = model_of(parsed.model, settings, [pair.partition("=")[0] for pair in parsed.config], parsed.code)
+    from_tables = "nodes" in parsed or "edges" in parsed
+    if from_tables == (parsed.input is not None) or ("nodes" in parsed) != ("edges" in parsed):
+        raise ValueError("give either tables, by -n and -e, or a folder, by -i")
+    from_shards = parsed.input is not None and is_shards(parsed.input)
+    refuse_unused_cluster(settings, model, from_shards)
+    with step_progress() as progress:
+        if from_shards:
+            return score_shards(parsed, settings, model, progress)
+        graph, folder = graph_of(parsed, model, progress)
+        return score_graph(parsed, settings, model, graph, names_of(folder), progress)
+
+
+def refuse_unused_cluster(settings: InferSettings, model: TrainedModel, from_shards: bool) -> None:
+    """Raise ValueError for Ray where nodes are scored by their neighbourhoods, which is done in this process."""
+    each_target = model.strategy is not None and model.strategy.scope == "target" and not settings.infer
+    if settings.run_on == "ray" and (from_shards or each_target):
+        what = "the targets of shards are" if from_shards else "a model of --scope target is"
+        raise ValueError(f"{what} scored by neighbourhoods, in this process: give run_on=local")
+
+
+def is_shards(folder: Path) -> bool:
+    """Whether a folder is GraphFlat's, without a prepared graph."""
+    return (folder / MANIFEST).is_file() and not (folder / "graph").is_dir()
+
+
+def score_shards(
+    parsed: argparse.Namespace, settings: InferSettings, model: TrainedModel, progress: Progress
+) -> Answer:
+    """Score the targets of GraphFlat's shards from their stored neighbourhoods."""
+    if parsed.targets is not None:
+        raise ValueError(f"{parsed.input} holds the targets that were flattened: leave out -t, or give the graph")
+    reader = GraphFeatureReader(parsed.input)
+    check_shards(reader, parsed.model, model)
+    inference = RecordInference(reader, model.spec, model.state, settings.batch_size)
+    ids, scores, done = [], [], 0
+    for numbers, logits in inference.batches():
+        ids.append(numbers)
+        scores.append(logits)
+        done += len(numbers)
+        progress("score", done, len(reader))
+    joined = np.concatenate(ids)
+    named = np.array(reader.names(joined)) if (parsed.input / NAMES).is_file() else joined
+    return named, np.concatenate(scores), {"embeddings": inference.computed, "batch": settings.batch_size}
+
+
+def graph_of(parsed: argparse.Namespace, model: TrainedModel, progress: Progress) -> tuple[Graph, Path]:
+    """The graph of the tables or of the folder, and its folder; columns not named are those of the training."""
+    if parsed.input is not None:
+        folder = graph_folder(parsed.input)
+        return Graph.load(folder), folder
+    folder = claimed(parsed.output) / "tables"
+    options = table_options_of(parsed, model.tables)
+    return read_tables(parsed, options, folder, progress), folder
+
+
+def score_graph(
+    parsed: argparse.Namespace,
+    settings: InferSettings,
+    model: TrainedModel,
+    graph: Graph,
+    names: Any,
+    progress: Progress,
+) -> Answer:
+    """Score nodes by GraphInfer's rounds, or by their neighbourhoods where samples differ between targets."""
+    check_graph(graph)
+    assert model.strategy is not None
+    check_columns(graph, model.strategy, model.filtering)
+    source = str(parsed.input or parsed.edges)
+    refuse_other_weights(model, graph.edge_weights is not None, source)
+    strategy = model.trained_by or model.strategy  # a column that steered the samples was not dropped
+    refuse_unused_columns(model.spec, strategy, model.filtering, columns_of(graph), source)
+    column = getattr(parsed, "id", model.tables.get("id", "id"))
+    targets = None if parsed.targets is None else targets_of(parsed.targets, graph, names, column)
+    job = InferenceJob(graph, model.spec, model.state, targets, model.strategy, settings.partitions, model.filtering)
+    method = settings.infer or ("neighbourhood" if model.strategy.scope == "target" else "graphinfer")
+    if method == "neighbourhood":
+        scores, facts = by_neighbourhoods(job, settings, progress)
+    else:
+        scores, facts = by_rounds(job, settings, parsed.output, progress)
+    numbers = np.arange(graph.nodes) if targets is None else targets
+    ids = names if names is not None else graph.node_ids
+    return numbers if ids is None else ids[numbers], scores, facts
+
+
+def by_neighbourhoods(job: InferenceJob, settings: InferSettings, progress: Progress) -> tuple[Any, dict[str, Any]]:
+    """Score batches of targets, each by the neighbourhood of its own."""
+    inference = NeighbourhoodInference(job, settings.batch_size)
+    targets = np.arange(job.graph.nodes) if job.targets is None else job.targets
+    scores: list[Any] = [np.empty((0, job.spec.classes), np.float32)]
+    for start, logits in zip(range(0, len(targets), settings.batch_size), inference.batches(targets), strict=True):
+        scores.append(logits)
+        progress("score", start + len(logits), len(targets))
+    return np.concatenate(scores), dict(inference.facts())
+
+
+def by_rounds(
+    job: InferenceJob, settings: InferSettings, output: Path, progress: Progress
+) -> tuple[Any, dict[str, Any]]:
+    """Run or resume GraphInfer, whose rounds are saved in ``output/work``."""
+    source, on_ray = claimed(output) / "source", settings.run_on == "ray"
+    if on_ray or needs_table(job.sampling, job.filtering):
+        job = replace(job, table=Source.build(job.graph, job.sampling, job.filtering, source).table)
+    for layer in range(job.spec.layers):
+        job.in_edges(np.empty(0, dtype=np.int64), layer)  # raises for an impossible sampling before a file is written
+    space = Workspace(claimed(output) / "rounds", job.identity(), settings.unmap)
+    if on_ray:
+        from backends.agl.infer.drivers import infer_with_ray
+
+        joined = Cluster(settings.address or None, settings.store or None)
+        return infer_with_ray(job, settings.hub_threshold, progress, space, joined, source)
+    announce(forecast(job, output))
+    inference = LocalInference(job, space, progress)
+    inference.map()
+    return inference.run(), inference.facts()
+
+
+def forecast(job: InferenceJob, output: Path) -> str:
+    """What the rounds will write to the output's folder, in a sentence: matrices, embeddings and messages."""
+    spec, nodes = job.spec, job.graph.nodes
+    layers, ranges = distinct_layers(job), job.parts
+    edges = sum(int(job.degrees(np.arange(*span), layer).sum()) for layer in layers for span in ranges)
+    widths = [spec.width_out(layer) * spec.heads_of(layer) for layer in range(spec.layers)]
+    size, free = 8 * edges + 12 * nodes * max(widths), shutil.disk_usage(output).free
+    rounds = f"{spec.layers + 1} rounds over {nodes:,} nodes"
+    return f"{rounds} will take up to {gibibytes(size)} of disk ({gibibytes(free)} are free)"
+
+
+def write_results(output: Path, ids: Any, scores: Any, facts: dict[str, Any]) -> None:
+    """Write the results, whole or not at all, ``facts.json`` last; then remove what the run worked with."""
+    unnamed = claimed(output) / "results"
+    try:
+        unnamed.mkdir(exist_ok=True)
+        save_array(unnamed / "scores.npy", scores)
+        save_array(unnamed / "nodes.npy", ids)
+        (unnamed / "facts.json").write_text(json.dumps(facts, indent=1))
+        for name in RESULTS:
+            (unnamed / name).replace(output / name)
+    finally:
+        shutil.rmtree(unnamed, ignore_errors=True)
+    shutil.rmtree(output / "work", ignore_errors=True)
+
+
+def claimed(output: Path) -> Path:
+    """The folder of a run's own files, ``OUTPUT/work``, marked as that."""
+    work = output / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    (work / CLAIMED).touch()
+    return work
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from backends.agl.commandline import InferSettings
 from backends.agl.flat.reader import GraphFeatureReader, sampling_of
-from backends.agl.flat.sampling_strategy import SamplingStrategy, refuse_unused_columns
-from backends.agl.flat.user_sampler import usable_sampler
+from backends.agl.flat.sampling_strategy import SamplingStrategy, refuse_unused_columns, usable_sampler
 from backends.agl.infer.job import Nodes
-from backends.agl.infer.slices import read_state, spec_from_state
 from backends.agl.model_file import TrainedModel, read_model
-from backends.agl.settings import InferSettings
-from backends.agl.user.specification import refuse_other_edges
+from backends.agl.networks import read_state, spec_from_state
+from backends.agl.user_model import refuse_other_edges
 from datasets.features import SparseFeatures, refuse_not_finite
 from datasets.graph import Graph
 from datasets.tables.node_stream import NAMES

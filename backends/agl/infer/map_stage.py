@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backends.agl.flat.source import row_ranges
-from backends.agl.infer.job import InferenceJob, Mask
-from backends.agl.infer.workspace import Workspace
-from backends.agl.user.edges import Edges
-from backends.agl.user.specification import UserModelSpec
+from backends.agl.infer.job import InferenceJob, Mask, Workspace
+from backends.agl.user_model import UserModelSpec
+from backends.agl.user_network import Edges
 from backends.agl.vectorize import EdgeValues, inverse_sqrt
 from backends.base.layered import LayerMatrix
 from backends.base.sparse_rows import tensor

@@ -1,8 +1,9 @@
 """GraphInfer's MapReduce tasks (AGL, section 3.4): messages are pushed to the reducer of their destination.
 
 Map runs once and lists which nodes of each partition the others read. The send task of a round returns one piece per
-reducer, with each node's message once however many edges it has there. The arithmetic of a round is that of ``rounds``.
-Each task returns a list of its results.
+reducer, with each node's message once however many edges it has there. The arithmetic of a round is that of
+``networks``. Each task returns a list of its results. Hubs are sampled in pieces, a range of in-edges each, merged
+afterwards: any cut of a hub's in-edges gives the same sample, and ranges cost a piece its own edges alone.
 """
 
 from dataclasses import dataclass
@@ -14,19 +15,79 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from backends.agl import networks
+from backends.agl.flat.rounds import sample_parts
 from backends.agl.flat.source import Source
-from backends.agl.infer import hubs, rounds
-from backends.agl.infer.job import HubSamples, InferenceJob, Mask, Nodes
+from backends.agl.infer.job import HubSamples, InferenceJob, Mask, Nodes, RowFile
 from backends.agl.infer.map_stage import embeddings_name, layer_matrix, needed_rows, partition_matrix, scatter_rows
-from backends.agl.infer.workspace import RowFile
 from backends.agl.networks import model_slices
-from backends.agl.places import mirrored
 from backends.base.layered import LayerMatrix
+from backends.kernels.samplers import SAMPLERS
 from backends.model import ModelSpec, State
+from backends.places import mirrored
 from datasets.csr import Csr
 from datasets.features import Features, SparseFeatures
 
 Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class HubPiece:
+    """The in-edges of one hub at places ``first`` to below ``last`` of the table of edges."""
+
+    node: int
+    first: int
+    last: int
+
+
+def hub_pieces(job: InferenceJob, threshold: int) -> list[HubPiece]:
+    """Pieces of up to ``threshold`` in-edges of every node with more; none where sampling does not read a whole row."""
+    sampling = job.sampling
+    if threshold < 1 or sampling.replacement or None in sampling.fanouts or SAMPLERS[sampling.method].by_place:
+        return []
+    indptr = job.edges.csr.indptr
+    hubs = np.flatnonzero(np.diff(indptr) > threshold)
+    rows = zip(hubs.tolist(), indptr[hubs].tolist(), indptr[hubs + 1].tolist(), strict=True)
+    return [
+        HubPiece(node, first, min(first + threshold, end))
+        for node, start, end in rows
+        for first in range(start, end, threshold)
+    ]
+
+
+def sample_piece(job: InferenceJob, piece: HubPiece) -> Nodes:
+    """Sample the edges of a piece by the largest fanout; returns their places in the table of edges."""
+    places = np.arange(piece.first, piece.last)
+    return _sample_places(job, np.zeros(len(places), dtype=np.int64), places, max(_fanouts(job)))
+
+
+def merge_samples(job: InferenceJob, pieces: list[HubPiece], samples: list[Nodes]) -> HubSamples | None:
+    """Merge the samples of each hub's pieces into its sample, for every fanout (inverted indexing)."""
+    if not pieces:
+        return None
+    owners = np.repeat([piece.node for piece in pieces], [len(sample) for sample in samples])
+    nodes, counts = np.unique(owners, return_counts=True)
+    places = np.concatenate(samples)
+    sampled = {fanout: _sample_places(job, owners, places, fanout) for fanout in sorted(set(_fanouts(job)))}
+    ends = {fanout: np.cumsum(np.minimum(counts, fanout))[:-1] for fanout in sampled}
+    return HubSamples(nodes, {fanout: np.split(edges, ends[fanout]) for fanout, edges in sampled.items()})
+
+
+def _fanouts(job: InferenceJob) -> list[int]:
+    return [fanout for fanout in job.sampling.fanouts if fanout is not None]
+
+
+def _sample_places(job: InferenceJob, owners: Nodes, places: Nodes, fanout: int) -> Nodes:
+    """Sample the edges at ``places``, whose destinations are ``owners``, by a fanout; sorted by destination."""
+    edges, sampling = job.edges, job.sampling
+    weight = None if edges.weight is None else np.asarray(edges.weight[places])
+    columns = owners, places, np.asarray(edges.csr.indices[places]), _ids(job, places), weight
+    return places[sample_parts(*columns, fanout, sampling.seed, sampling.method)]
+
+
+def _ids(job: InferenceJob, places: Nodes) -> Nodes:
+    ids = job.edges.csr.edge_ids
+    return places if ids is None else np.asarray(ids[places])
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,9 +143,9 @@ class PartitionMatrix:
         return layer_matrix(setup.job(), csr, *parts, setup.degrees)
 
 
-def sample_hub(setup: InferenceTaskSetup, piece: hubs.HubPiece) -> list[Any]:
+def sample_hub(setup: InferenceTaskSetup, piece: HubPiece) -> list[Any]:
     """Map of hubs: sample one piece of a hub's in-edges."""
-    return [hubs.sample_piece(setup.job(), piece)]
+    return [sample_piece(setup.job(), piece)]
 
 
 def map_partition(setup: InferenceTaskSetup, layer: int, index: int) -> list[Any]:
@@ -112,8 +173,8 @@ def send_messages(
     if embeddings is None:
         assert job.graph.features is not None
         embeddings = job.graph.features[rows]
-    messages = rounds.send(setup.slice(layer), layer, embeddings)
-    sent = {name: value for name, value in messages.items() if name.startswith(rounds.SENT)}
+    messages = networks.send(setup.slice(layer), layer, embeddings)
+    sent = {name: value for name, value in messages.items() if name.startswith(networks.SENT)}
     pieces = [{name: value[np.searchsorted(rows, nodes)] for name, value in sent.items()} for nodes in sources]
     computed = needed_rows(job.needed[layer + 1], first, last)
     for name in messages.keys() - sent.keys():
@@ -127,7 +188,7 @@ def receive_messages(
     """Return a partition's embeddings from the pieces of all partitions, in the order of the partitions."""
     names = sorted({name for piece in pieces for name in piece})
     messages = {name: np.concatenate([piece[name] for piece in pieces if name in piece]) for name in names}
-    return [rounds.receive(setup.slice(layer), layer, part.matrix(setup), messages)]
+    return [networks.receive(setup.slice(layer), layer, part.matrix(setup), messages)]
 
 
 def write_embeddings(setup: InferenceTaskSetup, layer: int, index: int, embeddings: Floats) -> list[Any]:
@@ -149,4 +210,4 @@ def read_embeddings(setup: InferenceTaskSetup, layer: int, index: int) -> list[A
 def score_targets(setup: InferenceTaskSetup, index: int, targets: Nodes, embeddings: Floats) -> list[Any]:
     """Return the logits of the targets of a partition."""
     rows = needed_rows(setup.job().needed[-1], *setup.parts[index])
-    return [rounds.score(setup.slice(setup.spec.layers), embeddings[np.searchsorted(rows, targets)])]
+    return [networks.score(setup.slice(setup.spec.layers), embeddings[np.searchsorted(rows, targets)])]

@@ -1,8 +1,275 @@
-"""Entry of ``python -m backends.agl.train``."""
+"""``python -m backends.agl.train -m MODEL -i SHARDS -t STRATEGY -o STATE -c KEY=VALUE``: AGL's demo (section 3.5)."""
 
+import argparse
+import math
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from pathlib import Path
 
-from backends.agl.train.commandline import main
+import numpy as np
+
+from backends.ablation import resolve
+from backends.agl.backend import AglTrainer, labelled_nodes
+from backends.agl.commandline import TrainSettings, read_train_settings
+from backends.agl.config import STRATEGIES, AglConfig
+from backends.agl.flat.reader import GraphFeatureReader, sampling_of
+from backends.agl.flat.sampling_strategy import SamplingStrategy, refuse_unused_columns
+from backends.agl.model_file import BestEpoch, Checkpoints, TrainedModel, save_model
+from backends.agl.networks import first_state
+from backends.agl.train.shard_source import ShardSource, labelled_targets
+from backends.agl.train.source import ShardPlan, shard_plan_of
+from backends.agl.train.trainer import DistributedTrainer, trainer_of
+from backends.agl.train.worker import WorkerClock
+from backends.agl.user_model import SETTINGS, UserModelSpec, code_of, is_user_model
+from backends.agl.user_trial import tried
+from backends.batches import BatchPlan
+from backends.folder_lock import locked
+from backends.model import ModelSpec, TrainingSpec
+from backends.model_names import CONVOLUTIONS
+from backends.parallel import ray_cluster as cluster
+from backends.places import delivered, fetched, written
+from backends.progress import announce
+from datasets.graph import Graph
+
+SHAPE = ("hidden", "heads", "output_heads", "slope", "head")
+TRAINING = ("optimizer", "rate", "decay", "dropout", "attention_dropout", "epochs", "threads", "seed")
+ReportEpoch = Callable[[int, float, float | None], None]
+
+
+def prepared_trainer(model: str, folder: Path, strategy: str, settings: TrainSettings) -> AglTrainer:
+    """Prepare training by one worker or many; raises ValueError for shards that the model cannot be trained on."""
+    reader = GraphFeatureReader(folder)
+    targets, sampling = labelled_targets(reader), sampling_of(reader)
+    spec = spec_of(model, reader, sampling, targets.classes, settings)
+    refuse_unused_columns(spec, sampling, reader.manifest["filter"], reader.edge_columns, str(folder))
+    if settings.decay and strategy != "local" and isinstance(spec, UserModelSpec):
+        refuse_frozen_parameters(spec, strategy)
+    if settings.servers and strategy not in ("local", "allreduce"):
+        cluster.require(f"-t {strategy} with -c servers={settings.servers}", "-c servers=0")
+    training = TrainingSpec(**{name: getattr(settings, name) for name in TRAINING})
+    workers = {name: getattr(settings, name) for name in ("workers", "servers", "staleness", "checkpoint_every")}
+    config = resolve(AglConfig(strategy=strategy, **workers), ())
+    if settings.source == "graph":
+        return _from_graph(reader, config, spec, training, settings)
+    trainer = (AglTrainer if strategy == "local" else DistributedTrainer)(config, ShardSource())
+    plan = shard_plan_of(reader, settings.batch_size, settings.seed)
+    trainer.prepare(targets, spec, training, first_state(spec, settings.seed), plan, WorkerClock())
+    return trainer
+
+
+def _from_graph(
+    reader: GraphFeatureReader, config: AglConfig, spec: ModelSpec, training: TrainingSpec, settings: TrainSettings
+) -> AglTrainer:
+    """Prepare training on the graph in memory, with the samples that the shards hold."""
+    folder = reader.folder / "graph"
+    if not (folder / "graph.json").is_file():
+        raise ValueError(f"{reader.folder} holds no graph: flatten with --keep-graph, or leave out -c source=graph")
+    graph, sampling = Graph.load(folder), sampling_of(reader)
+    config.sampler, config.scope, config.filter = sampling.text, sampling.scope, reader.manifest["filter"]
+    trainer = trainer_of(config)
+    plan = BatchPlan(labelled_nodes(graph, "train"), settings.batch_size, None, settings.seed)
+    trainer.prepare(graph, spec, training, first_state(spec, settings.seed), plan, WorkerClock())
+    return trainer
+
+
+def spec_of(
+    model: str, reader: GraphFeatureReader, sampling: SamplingStrategy, classes: int, settings: TrainSettings
+) -> ModelSpec:
+    """The model's specification: one of ours by name, or a user's by its file; raises ValueError."""
+    width, hops, edge_width = reader.manifest["width"], sampling.hops, reader.edge_width
+    fanouts = tuple(count for count in sampling.fanouts if count is not None)
+    shape = {name: getattr(settings, name) for name in SHAPE}
+    if not is_user_model(model):
+        if model not in CONVOLUTIONS:
+            raise ValueError(f"model {model!r} is unknown: allowed are {', '.join(CONVOLUTIONS)}, or a file net.py")
+        shape |= {"edge_width": edge_width if model == "gat" else 0}
+        return ModelSpec(model, hops, width, classes=classes, fanouts=fanouts, **shape)
+    edges = {"edge_width": edge_width, "weighted": reader.manifest["weighted"]}
+    dropout = {name: getattr(settings, name) for name in ("dropout", "attention_dropout")}
+    name = Path(model.partition(":")[0]).name
+    options = shape | edges | dropout | code_of(model)
+    return tried(UserModelSpec(name, hops, width, classes=classes, fanouts=fanouts, **options))
+
+
+def refuse_frozen_parameters(spec: UserModelSpec, strategy: str) -> None:
+    """Raise ValueError for a parameter that is not trained, which many workers would let decay with the others."""
+    frozen = [name for name, parameter in spec.build().named_parameters() if not parameter.requires_grad]
+    if frozen:
+        spec.refuse(
+            f"parameter {frozen[0]} has requires_grad=False, and -t {strategy} lets all parameters decay: leave out "
+            "-c decay, or give -t local"
+        )
+
+
+def refuse_unused_settings(spec: ModelSpec, stated: list[str]) -> None:
+    """Raise ValueError for a setting of the command line that a user's model does not take."""
+    if not isinstance(spec, UserModelSpec):
+        return
+    unused = [name for name in stated if name in (*SETTINGS, "head") and name not in spec.arguments()]
+    if unused:
+        allowed = ", ".join(SETTINGS)
+        spec.refuse(f"{spec.function}() takes no {unused[0]}: leave out -c {unused[0]}, or take it (of {allowed})")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    options = argparse.ArgumentParser("python -m backends.agl.train", description=__doc__)
+    options.add_argument(
+        "-m",
+        "--model",
+        required=True,
+        help=f"{', '.join(CONVOLUTIONS)}, or a file of your own: net.py, net.py:function",
+    )
+    options.add_argument("-i", "--input", required=True, help="folder of GraphFlat's shards, any fsspec path")
+    options.add_argument(
+        "-t",
+        "--strategy",
+        default="local",
+        choices=STRATEGIES,
+        help="local is one worker, the others combine the gradients of many (local)",
+    )
+    options.add_argument(
+        "-o", "--output", required=True, help="file for the parameters, .safetensors, any fsspec path; must not exist"
+    )
+    options.add_argument("-c", "--config", nargs="*", action="extend", default=[], metavar="KEY=VALUE",
+                      help="keys: " + ", ".join(key.name for key in fields(TrainSettings)))  # fmt: skip
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train; 0 done, 1 the disk is full, a file cannot be read or a worker is lost, 2 the arguments are wrong."""
+    parsed = parser().parse_args(arguments)
+    try:
+        settings = read_train_settings(parsed.config)
+        if not parsed.output.endswith(".safetensors"):
+            raise ValueError(f"{parsed.output} is no .safetensors file: give the name of a new .safetensors file")
+        if delivered(parsed.output, None, command := str(vars(parsed))):
+            print(f"uploaded what was finished before: {parsed.output}")
+            return 0
+        with written(parsed.output, None, command) as output, locked(output), fetched(parsed.input) as shards:
+            if output.exists():
+                raise ValueError(f"{output} exists: give the name of a new .safetensors file")
+            result = trained(parsed, settings, shards, output)
+        print(result)
+    except (ValueError, OSError, RuntimeError, MemoryError) as error:
+        sentence = str(root_cause(error)).partition("\n")[0]  # the trace of another process stands below it
+        print(f"error: {sentence}", file=sys.stderr)
+        return 2 if isinstance(error, ValueError) else 1
+    return 0
+
+
+def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, output: Path) -> str:
+    """Train on shards and write the best model; returns the result in two lines."""
+    start = time.perf_counter()
+    trainer = prepared_trainer(parsed.model, shards, parsed.strategy, settings)
+    refuse_unused_settings(trainer.spec, [pair.partition("=")[0] for pair in parsed.config])
+    if notice := notice_of_batches(trainer.plan, settings.workers):
+        announce(notice)
+    reader = GraphFeatureReader(shards)
+    manifest, sampling = reader.manifest, sampling_of(reader)
+    inputs = {"model": asdict(trainer.spec), "settings": asdict(settings), "shards": manifest}
+    checkpoints = Checkpoints(output, inputs | {"strategy": parsed.strategy})
+    try:
+        with epoch_progress(settings.epochs) as progress:
+            best = train_to_best(trainer, settings.epochs, progress, checkpoints)
+    finally:
+        trainer.close()
+    columns = manifest.get("tables", {})
+    sampled = sampling, manifest["filter"]
+    save_model(output, TrainedModel(trainer.spec, best.state, *sampled, columns, bool(manifest["weighted"])))
+    checkpoints.remove()
+    source = "-n NODES -e EDGES" if columns else "-i GRAPH"
+    return summary(trainer, best, time.perf_counter() - start, parsed.output, source)
+
+
+def notice_of_batches(plan: BatchPlan, workers: int) -> str | None:
+    """Where batches are smaller than asked for, as each is of one shard: that they are, and what to do."""
+    if not isinstance(plan, ShardPlan) or plan.size is None:
+        return None
+    largest = max(plan.trained)
+    if largest >= min(plan.size, len(plan.nodes) // workers):
+        return None
+    return (
+        f"batches have at most {largest:,} targets, not -c batch_size={plan.size}: each is of one shard, so flatten "
+        "with larger --shard-records for larger batches"
+    )
+
+
+def root_cause(error: BaseException) -> BaseException:
+    """The error that another process raised, without the error and trace that Ray wraps around it."""
+    cause = getattr(error, "cause", None)
+    return error if cause is None else root_cause(cause)
+
+
+def train_to_best(
+    trainer: AglTrainer, epochs: int, progress: ReportEpoch, checkpoints: Checkpoints | None = None
+) -> BestEpoch:
+    """Train all epochs, or those after a checkpoint, and return the best.
+
+    Raises ValueError for a loss or parameters that are not finite.
+    """
+    done, best = (0, BestEpoch({})) if checkpoints is None else checkpoints.read(trainer)
+    for epoch in range(done, epochs):
+        loss = trainer.epoch(epoch, WorkerClock())
+        rate = f"lower -c rate={trainer.training.rate}"
+        if not math.isfinite(loss):
+            raise ValueError(f"the loss of epoch {epoch + 1} is {loss}: {rate}")
+        validated = trainer.validation_loss()
+        if validated is not None and not math.isfinite(validated):
+            raise ValueError(f"the validation loss of epoch {epoch + 1} is {validated}: {rate}")
+        progress(epoch + 1, loss, validated)
+        if best.validated is None or validated is None or validated < best.validated:
+            best = BestEpoch(trainer.state(), loss, validated, epoch + 1)
+            if not all(np.isfinite(value).all() for value in best.state.values()):
+                raise ValueError(f"parameters of epoch {epoch + 1} are not finite: {rate}")
+        if checkpoints is not None:
+            checkpoints.write(trainer, epoch + 1, best)
+    return best
+
+
+def summary(trainer: AglTrainer, best: BestEpoch, seconds: float, path: str, source: str) -> str:
+    """The result in one line, and the command that scores with it."""
+    validated = "" if best.validated is None else f", validation loss {best.validated:.4f}"
+    return (
+        f"{len(trainer.plan.nodes):,} targets, best epoch {best.epoch}, loss {best.loss:.4f}{validated}, in "
+        f"{seconds:.1f} s: {path}\nscore with it: python -m backends.agl.infer -m {path} {source} -o SCORES"
+    )
+
+
+@contextmanager
+def epoch_progress(epochs: int) -> Iterator[ReportEpoch]:
+    """A progress bar of epochs, with the losses of the last, on stderr."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("train"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=epochs)
+
+        def progress(done: int, loss: float, validated: float | None) -> None:
+            validation = "" if validated is None else f", validation {validated:.4f}"
+            bar.update(task, completed=done, description=f"loss {loss:.4f}{validation}")
+
+        yield progress
+
 
 if __name__ == "__main__":
     sys.exit(main())

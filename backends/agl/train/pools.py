@@ -10,10 +10,9 @@ from typing import Any, Protocol
 
 import torch
 
-from backends.agl.train.gradient_exchange import Call, Servers
-from backends.agl.train.parameter_layout import ParameterLayout
-from backends.agl.train.parameter_server import ParameterServer, UpdateRules
 from backends.agl.train.worker import TrainingJob, TrainingWorker, WorkerProcess, save_work
+from backends.base.gradient_exchange import Call, Servers
+from backends.base.parameter_server import ParameterLayout, ParameterServer, UpdateRules
 from backends.parallel import ray_cluster as cluster
 from backends.parallel.ranks import RankEnded, shared_pool
 from datasets.graph import Graph

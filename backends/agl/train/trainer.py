@@ -10,13 +10,12 @@ import torch
 
 from backends.agl.backend import AglTrainer
 from backends.agl.config import AglConfig
-from backends.agl.train.flattened_source import FlattenedSource, FlattenedTargets
-from backends.agl.train.parameter_layout import ParameterLayout
-from backends.agl.train.parameter_server import UpdateRules
-from backends.agl.train.plans import ShardPlan, shard_plan_of
 from backends.agl.train.pools import AllReducePool, Pool, RayPool, ThreadPool
+from backends.agl.train.shard_source import FlattenedSource, FlattenedTargets
+from backends.agl.train.source import ShardPlan, shard_plan_of
 from backends.agl.train.worker import TrainingJob, training_job_of
 from backends.base.layered import LayerMatrix
+from backends.base.parameter_server import ParameterLayout, UpdateRules
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Nodes
 from backends.model import ModelSpec, State, TrainingSpec

@@ -14,11 +14,11 @@ import torch
 
 from backends.agl.backend import AglTrainer
 from backends.agl.config import AglConfig
-from backends.agl.train.gradient_exchange import AllReduceExchange, ServerExchange, Servers, Traffic
-from backends.agl.train.parameter_layout import ParameterLayout, Vector
-from backends.agl.train.plans import ShardPlan, WorkerPlan, deal_targets
 from backends.agl.train.shard_source import ShardSource, targets_of_shards
+from backends.agl.train.source import ShardPlan, WorkerPlan, deal_targets
+from backends.base.gradient_exchange import AllReduceExchange, ServerExchange, Servers, Traffic
 from backends.base.loss import Targets, targets_of
+from backends.base.parameter_server import ParameterLayout, Vector
 from backends.base.trainer import Batch
 from backends.batches import BatchPlan
 from backends.contract import Floats, Nodes

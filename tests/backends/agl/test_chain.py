@@ -14,9 +14,9 @@ from pyarrow import csv, parquet
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from backends.agl.flat import commandline as flat
-from backends.agl.infer import commandline as infer
-from backends.agl.train import commandline as train
+from backends.agl.flat import __main__ as flat
+from backends.agl.infer import __main__ as infer
+from backends.agl.train import __main__ as train
 
 COUNT, ROWS = 60, 400
 DRAWN = np.random.default_rng(5)

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from backends.agl.flat import commandline as flat
-from backends.agl.infer import commandline as infer
-from backends.agl.train import commandline as train
+from backends.agl.flat import __main__ as flat
+from backends.agl.infer import __main__ as infer
+from backends.agl.train import __main__ as train
 from datasets.graph import SPLITS
 from datasets.synthetic.uug import load
 

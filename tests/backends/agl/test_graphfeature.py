@@ -8,8 +8,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.agl.graphfeature import FIELDS, SCHEMA, decode, encode
-from backends.agl.records import Records
+from backends.agl.graphfeature import FIELDS, SCHEMA, Records, decode, encode
 from backends.kernels.graphfeatures import CorruptRecord
 from datasets.features import SparseFeatures, in_layout
 

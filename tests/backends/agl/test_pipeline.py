@@ -9,13 +9,13 @@ import pytest
 from pyarrow import parquet
 
 from backends.ablation import resolve
+from backends.agl.commandline import read_train_settings
 from backends.agl.config import AglConfig
-from backends.agl.flat import commandline as flat
+from backends.agl.flat import __main__ as flat
 from backends.agl.flat.job import FlattenJob, flatten_to, nodes_to_flatten
 from backends.agl.flat.sampling_strategy import parse_sampling
-from backends.agl.infer import commandline as infer
-from backends.agl.settings import read_train_settings
-from backends.agl.train import commandline as train
+from backends.agl.infer import __main__ as infer
+from backends.agl.train import __main__ as train
 from backends.agl.train.shard_source import ShardSource
 from backends.agl.train.trainer import trainer_of
 from backends.agl.train.worker import WorkerClock

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from backends.agl.flat import commandline as flat
-from backends.agl.infer import commandline as infer
-from backends.agl.places import fetched, get_folder, put_folder, put_text, written
-from backends.agl.train import commandline as train
+from backends.agl.flat import __main__ as flat
+from backends.agl.infer import __main__ as infer
+from backends.agl.train import __main__ as train
+from backends.places import fetched, get_folder, put_folder, put_text, written
 from tests.backends.agl.test_chain import IDS, scores_of, tables
 
 

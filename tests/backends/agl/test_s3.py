@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from backends.agl.flat import commandline as flat
-from backends.agl.infer import commandline as infer
-from backends.agl.train import commandline as train
+from backends.agl.flat import __main__ as flat
+from backends.agl.infer import __main__ as infer
+from backends.agl.train import __main__ as train
 from tests.backends.agl.test_chain import scores_of, tables
 
 pytestmark = pytest.mark.needs_s3

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.agl.unsampled_graph import UnsampledGraph
+from backends.agl.sampled_graph import UnsampledGraph
 from backends.model import TrainingSpec, initial_state
 from backends.reference.definition import loss_and_gradients
 from datasets.adjacency import adjacency_of
@@ -91,7 +91,7 @@ def test_the_pipeline_needs_a_thread_of_its_own(threads, overlaps):
 
 
 def test_a_batch_that_reaches_all_nodes_from_few_sources_keeps_their_order():
-    from backends.agl.unsampled_graph import UnsampledGraph
+    from backends.agl.sampled_graph import UnsampledGraph
     from datasets.adjacency import Adjacency
     from datasets.csr import csr_from_edges
 

@@ -5,14 +5,14 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from backends.agl.flat import commandline as flat
+from backends.agl import model_file
+from backends.agl.flat import __main__ as flat
 from backends.agl.networks import network_of
-from backends.agl.train import checkpoint
-from backends.agl.train import commandline as train
+from backends.agl.train import __main__ as train
 from backends.agl.train.trainer import DistributedTrainer
-from backends.agl.user.edges import Edges
-from backends.agl.user.specification import UserModelSpec
-from backends.agl.user.trial import tried
+from backends.agl.user_model import UserModelSpec
+from backends.agl.user_network import Edges
+from backends.agl.user_trial import tried
 from backends.model import TrainingSpec
 from tests.backends.agl.test_chain import tables
 from tests.backends.agl.test_user_model import NET, source_of
@@ -46,7 +46,7 @@ def test_a_killed_training_of_many_workers_drops_the_same_when_it_goes_on(tmp_pa
     (tmp_path / "net.py").write_text(code)
     read = [*tables(tmp_path), "--split", "0.8,0.1,0.1", "--edge-features", "g", "--shard-records", "7"]
     assert flat.main([*read, "-h", "2", "-s", "uniform(4)", "-o", str(tmp_path / "flat")]) == 0
-    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+    monkeypatch.setattr(model_file, "CHECKPOINT_SECONDS", 0.0)
     stated = ["-m", str(tmp_path / "net.py"), "-i", str(tmp_path / "flat"), "-t", "sync"]
     stated += ["-c", "epochs=4", "hidden=4", "workers=2", "threads=2", "batch_size=5"]
     whole, killed = (["-o", str(tmp_path / f"{name}.safetensors")] for name in ("whole", "killed"))

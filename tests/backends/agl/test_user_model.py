@@ -14,18 +14,17 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 from backends.agl import models
-from backends.agl.flat import commandline as flat
-from backends.agl.infer import commandline as infer
-from backends.agl.infer import workspace
-from backends.agl.infer.job import InferenceJob
-from backends.agl.infer.local import LocalInference
-from backends.agl.infer.workspace import Workspace
+from backends.agl.commandline import read_train_settings
+from backends.agl.flat import __main__ as flat
+from backends.agl.infer import __main__ as infer
+from backends.agl.infer import job as jobs
+from backends.agl.infer.drivers import LocalInference
+from backends.agl.infer.job import InferenceJob, Workspace
 from backends.agl.networks import first_state, network_of
-from backends.agl.settings import read_train_settings
-from backends.agl.train import commandline as train
-from backends.agl.train.preparation import prepared_trainer
-from backends.agl.user.specification import UserModelError, UserModelSpec, code_of
-from backends.agl.user.trial import tried
+from backends.agl.train import __main__ as train
+from backends.agl.train.__main__ import prepared_trainer
+from backends.agl.user_model import UserModelError, UserModelSpec, code_of
+from backends.agl.user_trial import tried
 from backends.model import TrainingSpec
 from datasets.features import in_layout
 from tests.backends.agl.test_chain import IDS, NODES, SAMPLINGS, scores_of, tables
@@ -190,7 +189,7 @@ def test_nodes_send_by_partition_where_their_messages_or_dense_features_do_not_f
     engine.map()
     with pytest.raises(UserModelError, match="all at once"):
         engine.run()  # a small graph sends at once
-    monkeypatch.setattr(workspace, "SCRATCH_BYTES", 40 * 4 * 8)  # embeddings of 8 columns fit
+    monkeypatch.setattr(jobs, "SCRATCH_BYTES", 40 * 4 * 8)  # embeddings of 8 columns fit
     assert engine.run().shape == (40, 3)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from backends import kernels
-from backends.agl.flat import commandline as flat
+from backends.agl.flat import __main__ as flat
 from backends.agl.flat.job import check_columns
 from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError, parse_sampling
 from backends.kernels import SAMPLERS

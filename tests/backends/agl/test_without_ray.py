@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from backends.agl.flat import commandline as flat
-from backends.agl.train import commandline as train
+from backends.agl.flat import __main__ as flat
+from backends.agl.train import __main__ as train
 from tests.backends.agl.flat.test_commandline import write
 from tests.backends.agl.train.test_commandline import command, shards_of
 from tests.graphs import awkward_graph

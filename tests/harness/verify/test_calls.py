@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from backends.agl.config import AglConfig
-from backends.agl.sampler import AglSampler, SampledBatch
+from backends.agl.sampled_graph import AglSampler, SampledBatch
 from backends.batches import BatchPlan
 from backends.contract import Clock, Floats, Hop, Nodes
 from backends.reference.backend import ReferenceMultiplier

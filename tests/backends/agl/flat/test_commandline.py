@@ -12,7 +12,7 @@ import pytest
 from pyarrow import csv, parquet
 
 from backends.agl.flat import job
-from backends.agl.flat.commandline import main
+from backends.agl.flat.__main__ import main
 from backends.agl.flat.reader import GraphFeatureReader
 
 NODES = {"id": [10, 20, 30, 40], "a": [1.0, 2.0, 3.0, 4.0], "label": [0, 1, None, 1], "split": ["train"] * 4}

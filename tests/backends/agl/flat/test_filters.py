@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from backends.agl.flat import source
-from backends.agl.flat.filters import EdgeFilter, FilterError
 from backends.agl.flat.sampling_strategy import parse_sampling
 from backends.agl.flat.source import Source, row_ranges
 from backends.agl.graphfeature import decode
 from datasets.features import SparseFeatures, in_layout
+from datasets.filters import EdgeFilter, FilterError
 from tests.backends.agl.flat.test_local import strings_of
 from tests.graphs import awkward_graph
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv, parquet
 
-from backends.agl.flat.commandline import main
+from backends.agl.flat.__main__ import main
 from backends.agl.flat.reader import GraphFeatureReader
 
 COUNT, ROWS = 60, 420

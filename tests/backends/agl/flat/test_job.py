@@ -14,13 +14,12 @@ from pyarrow import parquet
 from backends.agl.cluster import Cluster
 from backends.agl.flat import job as jobs
 from backends.agl.flat import shards
-from backends.agl.flat.encoded_records import ShardError
 from backends.agl.flat.job import FlattenJob, NoRoom, flatten_to, nodes_to_flatten
-from backends.agl.flat.reader import GraphFeatureReader
+from backends.agl.flat.reader import GraphFeatureReader, ShardError
 from backends.agl.flat.sampling_strategy import StrategyError, parse_sampling
 from backends.agl.flat.shards import LAYOUT, features_path
 from backends.agl.flat.source import Source
-from backends.agl.places import put_folder, remove
+from backends.places import put_folder, remove
 from backends.progress import silent
 from tests.graphs import awkward_graph
 

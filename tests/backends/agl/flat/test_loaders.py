@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from backends.agl.api import dgl_blocks, pyg_batches
 from backends.agl.flat.job import FlattenJob, flatten_to
-from backends.agl.flat.loaders import dgl_blocks, pyg_batches
 from backends.agl.flat.sampling_strategy import parse_sampling
 from backends.model import ModelSpec, initial_state
 from backends.reference.definition import loss_and_gradients

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.agl.flat import local, store
-from backends.agl.flat.local import flatten_batches, in_threads
+from backends.agl.flat import drivers, shards
+from backends.agl.flat.drivers import flatten_batches, in_threads
 from backends.agl.flat.sampling_strategy import parse_sampling
+from backends.agl.flat.shards import RecordTooLarge
 from backends.agl.flat.source import Source
-from backends.agl.flat.store import RecordTooLarge
 from backends.agl.graphfeature import decode
 from backends.kernels import SAMPLERS, EdgeSampler, khop
 from datasets.features import sparse_features
@@ -97,7 +97,7 @@ def test_bytes_do_not_depend_on_batches_threads_and_company(tmp_path_factory, te
 def test_large_neighbourhoods_are_flattened_few_at_a_time(tmp_path, monkeypatch, text, threads):
     graph, strategy = awkward_graph(2, weighted=True), parse_sampling(text, 2, seed=3)
     whole = strings_of(graph, strategy, tmp_path)
-    monkeypatch.setattr(local, "MOST_BYTES", 8000)
+    monkeypatch.setattr(drivers, "MOST_BYTES", 8000)
     source = Source.build(graph, strategy, None, tmp_path)
     batches = list(flatten_batches(source, np.arange(graph.nodes), strategy, threads=threads))
     assert max(len(batch.strings.data) for batch in batches if len(batch.records) > 1) <= 8000
@@ -125,17 +125,17 @@ def test_fanouts_beyond_the_in_degrees_split_no_batch(tmp_path, text, whole):
     if whole:
         assert [len(batch.records) for batch in flatten_batches(source, targets, strategy)] == [len(targets)]
     else:
-        with pytest.raises(local.TooLarge):
-            local.neighbourhoods(source, targets, strategy)
+        with pytest.raises(drivers.TooLarge):
+            drivers.neighbourhoods(source, targets, strategy)
 
 
 @pytest.mark.parametrize("embed", [True, False])
 def test_a_record_that_no_shard_can_hold_is_refused_by_its_target(tmp_path, monkeypatch, embed):
     graph, strategy = replace(awkward_graph(2), node_ids=np.arange(40) * 7 + 100), parse_sampling("full()", 1)
     source = Source.build(graph, strategy, None, tmp_path)
-    monkeypatch.setattr(store, "LARGEST_RECORD", 900 if embed else 100)
+    monkeypatch.setattr(shards, "LARGEST_RECORD", 900 if embed else 100)
     if embed:  # node 0 has 38 in-neighbours: its features are too large before they are read
-        monkeypatch.setattr(store, "sort_and_join", None)
+        monkeypatch.setattr(shards, "sort_and_join", None)
     advice = r"give --shared \(.* or smaller fanouts" if embed else "give smaller fanouts"
     with pytest.raises(RecordTooLarge, match=f"GraphFeature of node 100 takes .*{advice}"):
         list(flatten_batches(source, np.array([5, 0]), strategy, embed=embed))

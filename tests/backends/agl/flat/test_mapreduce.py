@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.agl.flat.distributed import FlattenRounds
+from backends.agl.flat.drivers import FlattenRounds
 from backends.agl.flat.job import FlattenJob, flatten_to, nodes_to_flatten
 from backends.agl.flat.mapreduce import FlattenTaskSetup, map_edges
 from backends.agl.flat.reader import GraphFeatureReader

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from backends.agl.infer.commandline import main
+from backends.agl.infer.__main__ import main
 from backends.folder_lock import locked
 from tests.backends.agl.infer.test_infer import close, command_of, definition, model_on
 from tests.graphs import awkward_graph

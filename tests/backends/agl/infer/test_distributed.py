@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.flat.source import Source
-from backends.agl.infer import commandline, hubs
-from backends.agl.infer.distributed import InferenceRounds, infer_with_ray
-from backends.agl.infer.job import InferenceJob
-from backends.agl.infer.workspace import Workspace
+from backends.agl.infer import __main__ as commandline
+from backends.agl.infer import mapreduce
+from backends.agl.infer.drivers import InferenceRounds, infer_with_ray
+from backends.agl.infer.job import InferenceJob, Workspace
 from backends.parallel import ray_cluster as cluster
 from backends.parallel.executor import InlineExecutor
 from backends.progress import silent
@@ -111,8 +111,8 @@ def test_the_pieces_of_a_hub_merge_to_the_sample_of_the_whole(seed, threshold, f
     graph = awkward_graph(seed, weighted=True)
     strategy = SamplingStrategy(tuple(fanouts), sampler, "weight", seed=seed)
     job = InferenceJob(graph, *model_on(graph, "gcn", len(fanouts), fanouts=tuple(fanouts)), strategy=strategy)
-    pieces = hubs.hub_pieces(job, threshold)
-    drawn = hubs.merge_samples(job, pieces, [hubs.sample_piece(job, piece) for piece in pieces])
+    pieces = mapreduce.hub_pieces(job, threshold)
+    drawn = mapreduce.merge_samples(job, pieces, [mapreduce.sample_piece(job, piece) for piece in pieces])
     assert drawn is not None
     every = InferenceJob(graph, job.spec, job.state, strategy=strategy, hubs=drawn)
     for layer, step in itertools.product(range(len(fanouts)), (1, 3)):
@@ -126,9 +126,9 @@ def test_a_piece_of_a_hub_reads_its_own_edges_alone():
     graph, threshold = awkward_graph(0, edges=400_000, weighted=True), 100
     strategy = SamplingStrategy((5,), "topk", "weight")
     job = InferenceJob(graph, *model_on(graph, "gcn", 1, fanouts=(5,)), strategy=strategy)
-    pieces = hubs.hub_pieces(job, threshold)
+    pieces = mapreduce.hub_pieces(job, threshold)
     tracemalloc.start()
-    sampled = hubs.sample_piece(job, pieces[1])
+    sampled = mapreduce.sample_piece(job, pieces[1])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1000 * threshold and len(sampled) == 5

@@ -11,21 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
+from backends.agl import user_network
+from backends.agl.commandline import read_infer_settings
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.flat.source import Source
-from backends.agl.infer import workspace
-from backends.agl.infer.commandline import by_rounds
+from backends.agl.infer import job as job_module
+from backends.agl.infer.__main__ import by_rounds
+from backends.agl.infer.drivers import LocalInference
+from backends.agl.infer.inferrer import NeighbourhoodInference
 from backends.agl.infer.inputs import check_graph
-from backends.agl.infer.job import InferenceJob, needs_table
-from backends.agl.infer.local import LocalInference
-from backends.agl.infer.neighbourhood_inference import NeighbourhoodInference
-from backends.agl.infer.slices import read_state, slices_of, spec_from_state
-from backends.agl.infer.workspace import Workspace
-from backends.agl.settings import read_infer_settings
-from backends.agl.user import network
-from backends.agl.user.network import dense_rows
-from backends.agl.user.specification import UserModelSpec
-from backends.agl.user.trial import tried
+from backends.agl.infer.job import InferenceJob, Workspace, needs_table
+from backends.agl.networks import read_state, slices_of, spec_from_state
+from backends.agl.user_model import UserModelSpec
+from backends.agl.user_network import dense_rows
+from backends.agl.user_trial import tried
 from backends.model import ModelSpec, initial_state
 from backends.progress import silent
 from backends.reference.definition import forward
@@ -241,7 +240,7 @@ def test_partitions_are_cut_by_edges_their_features_and_the_widest_rows(monkeypa
     spec = replace(model_on(graph, "gat", 2)[0], edge_width=8)
     job = InferenceJob(graph, spec, initial_state(spec, 7))
     assert len(job.parts) == 1
-    monkeypatch.setattr(workspace, "SCRATCH_BYTES", 4 * 15 * 100)  # 100 nodes of 3 heads of 5 columns
+    monkeypatch.setattr(job_module, "SCRATCH_BYTES", 4 * 15 * 100)  # 100 nodes of 3 heads of 5 columns
     no_edges = replace(graph, csr=Csr(np.zeros(401, np.int32), np.zeros(0, np.int32), (400, 400)), edge_features=None)
     assert [last - first for first, last in InferenceJob(no_edges, *model_on(no_edges, "gat", 2)).parts] == [100] * 4
     assert len(replace(job).parts) > 100  # edges of 32 bytes, 187 of them or those of one node
@@ -254,8 +253,8 @@ def test_sparse_features_turn_dense_within_the_memory_of_a_partition(tmp_path, m
     graph = replace(graph, features=sparse_features(entries, entries, np.ones(300, np.float32), (300, 10_000)))
     code = source_of(send="h[:, :3]", receive="torch.tanh(h[:, :3] + edges.sum(sent))")
     spec = tried(UserModelSpec("net.py", 2, in_width=10_000, hidden=3, classes=3, file="net.py", code=code))
-    monkeypatch.setattr(workspace, "SCRATCH_BYTES", 1 << 20)
-    monkeypatch.setattr(network, "dense_rows", lambda rows: turned.append(dense_rows(rows)) or turned[-1])
+    monkeypatch.setattr(job_module, "SCRATCH_BYTES", 1 << 20)
+    monkeypatch.setattr(user_network, "dense_rows", lambda rows: turned.append(dense_rows(rows)) or turned[-1])
     assert inference(tmp_path, graph, spec, {}).run().shape == (300, 3)
     assert 1 << 19 < max(rows.nbytes for rows in turned) <= 1 << 20
 

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save
 
 from backends.ablation import resolve
+from backends.agl import model_file
 from backends.agl.backend import AglTrainer
+from backends.agl.commandline import read_train_settings
 from backends.agl.flat.job import FlattenJob, flatten_to, nodes_to_flatten
 from backends.agl.flat.reader import GraphFeatureReader
 from backends.agl.flat.sampling_strategy import parse_sampling
-from backends.agl.infer import commandline as infer
-from backends.agl.settings import read_train_settings
-from backends.agl.train import checkpoint
-from backends.agl.train.commandline import main, prepared_trainer, train_to_best
-from backends.agl.train.plans import ShardPlan, shard_plan_of
+from backends.agl.infer import __main__ as infer
+from backends.agl.train.__main__ import main, prepared_trainer, train_to_best
+from backends.agl.train.source import ShardPlan, shard_plan_of
 from backends.agl.train.trainer import DistributedTrainer
 from backends.batches import BatchPlan
 from backends.folder_lock import locked
@@ -249,7 +249,8 @@ def test_a_full_disk_ends_with_one_and_without_a_file(tmp_path):
 def test_a_checkpoint_on_a_full_disk_ends_with_one_and_without_a_file(tmp_path):
     shards_of(tmp_path / "shards", awkward_graph(4))
     words = " ".join(map(repr, command(tmp_path, "epochs=3")))
-    code = "from backends.agl.train import checkpoint, commandline; checkpoint.SECONDS = 0.0; exit(commandline.main())"
+    imports = "from backends.agl import model_file; from backends.agl.train.__main__ import main"
+    code = f"{imports}; model_file.CHECKPOINT_SECONDS = 0.0; exit(main())"
     limited = f"ulimit -f 1; exec {sys.executable} -c '{code}' {words}"
     ended = subprocess.run(["bash", "-c", limited], cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 1 and "Traceback" not in ended.stderr, ended.stderr
@@ -264,7 +265,7 @@ class KilledTraining(Exception):
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_a_killed_training_goes_on_after_its_last_checkpoint(tmp_path, monkeypatch, optimizer):
     graph = awkward_graph(4)
-    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+    monkeypatch.setattr(model_file, "CHECKPOINT_SECONDS", 0.0)
     settings = ["epochs=7", "batch_size=5", "dropout=0.3", "attention_dropout=0.3", f"optimizer={optimizer}"]
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
@@ -293,7 +294,7 @@ def test_a_killed_training_goes_on_after_its_last_checkpoint(tmp_path, monkeypat
 @pytest.mark.parametrize("strategy", ["sync", "bounded", "async", "allreduce"])
 def test_a_killed_training_of_many_workers_goes_on_too(tmp_path, monkeypatch, strategy):
     graph = awkward_graph(4)
-    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+    monkeypatch.setattr(model_file, "CHECKPOINT_SECONDS", 0.0)
     settings = ["epochs=5", "batch_size=5", "dropout=0.3", "attention_dropout=0.3", "workers=2", "staleness=1"]
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
@@ -331,9 +332,9 @@ def test_a_checkpoint_of_another_training_or_a_damaged_one_is_not_read(tmp_path,
         assert main(command(tmp_path, "epochs=2")) == 0
         same(load_file(tmp_path / "model.safetensors"), expected, 0)
         (tmp_path / "model.safetensors").unlink()
-    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+    monkeypatch.setattr(model_file, "CHECKPOINT_SECONDS", 0.0)
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint.Checkpoints, "remove", lambda self: None)
+        patch.setattr(model_file.Checkpoints, "remove", lambda self: None)
         assert main(command(tmp_path, "epochs=1")) == 0
     (tmp_path / "model.safetensors").unlink()
     assert main(command(tmp_path, "epochs=2")) == 0

@@ -2,7 +2,7 @@
 
 import json
 
-from backends.agl.train.curve import main, speedup_rows
+from backends.agl.train.speedup import main, speedup_rows
 from backends.agl.train.worker import WorkerClock
 from tests.backends.agl.train.test_parameter_server import prepared
 

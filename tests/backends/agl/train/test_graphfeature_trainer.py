@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.ablation import resolve
-from backends.agl.flat import local
-from backends.agl.flat.local import neighbourhoods
+from backends.agl.flat import drivers
+from backends.agl.flat.drivers import neighbourhoods
 from backends.agl.flat.sampling_strategy import parse_sampling
+from backends.agl.flat.shards import sort_and_join
 from backends.agl.flat.source import Source
-from backends.agl.flat.store import sort_and_join
 from backends.agl.graphfeature import encode
-from backends.agl.train.flattened_source import WorkersJob
+from backends.agl.train.shard_source import WorkersJob
 from backends.batches import BatchPlan
 from backends.kernels import graphfeatures, khop
 from backends.kernels.graphfeatures import CorruptRecord, Strings, merge_records
@@ -172,7 +172,7 @@ def test_an_epoch_of_one_batch_trains_as_from_memory(model, options):
 
 
 def test_records_too_large_for_one_batch_of_graphflat_are_one_batch_of_training(monkeypatch):
-    monkeypatch.setattr(local, "MOST_BYTES", 4000)
+    monkeypatch.setattr(drivers, "MOST_BYTES", 4000)
     graph = awkward_graph(4)
     nodes = graph.nodes_of("train")
     memory, shards = (

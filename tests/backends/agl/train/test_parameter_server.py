@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from backends.ablation import resolve
 from backends.agl.config import AglConfig
-from backends.agl.train.gradient_exchange import Servers
-from backends.agl.train.parameter_layout import ParameterLayout
-from backends.agl.train.parameter_server import ParameterServer, UpdateRules
 from backends.agl.train.trainer import DistributedTrainer, trainer_of
 from backends.agl.train.worker import WorkerClock, training_job_of
+from backends.base.gradient_exchange import Servers
+from backends.base.parameter_server import ParameterLayout, ParameterServer, UpdateRules
 from backends.batches import BatchPlan
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from tests.graphs import awkward_graph

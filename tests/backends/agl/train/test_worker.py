@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.agl.train.parameter_layout import ParameterLayout
-from backends.agl.train.parameter_server import UpdateRules
-from backends.agl.train.plans import WorkerPlan
 from backends.agl.train.pools import server_arguments
+from backends.agl.train.source import WorkerPlan
 from backends.agl.train.worker import labels_in, training_job_of
 from backends.base.loss import targets_of
+from backends.base.parameter_server import ParameterLayout, UpdateRules
 from backends.batches import BatchPlan
 from backends.model import TrainingSpec
 from tests.backends.agl.train.test_parameter_server import PLAN, SPEC, prepared, settings

@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from backends.agl.user.edges import Edges
-from backends.agl.user.network import MESSAGE
-from backends.agl.user.specification import UserModelSpec
+from backends.agl.user_model import UserModelSpec
+from backends.agl.user_network import MESSAGE, Edges
 from datasets.csr import Csr
 
 NODES = 3

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import distributed
 
-from backends.agl.train.parameter_layout import ParameterLayout, Vector
 from backends.base.network import Network
+from backends.base.parameter_server import ParameterLayout, Vector
 
 Call = tuple[int, str, tuple[Any, ...]]
 Ask = Callable[[Sequence[Call]], list[Any]]
