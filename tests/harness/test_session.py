@@ -105,6 +105,7 @@ def test_more_threads_than_cores_are_told(tmp_path, threads, told):
         ({"workers": [{}]}, {}),
         ({"workers": [{}, {}, {}]}, {"oversubscribed": 1}),
         ({"workers": [{}], "ranks": {"edges": [1, 1]}}, {"oversubscribed": 1}),
+        ({"workers": "spawn", "ranks": 4}, {}),  # facts of a plug-in's own under these names
     ],
     ids=str,
 )

@@ -104,6 +104,12 @@ def in_processes(backend, seconds, **process):
     return values | {"rounds": list(range(len(samples))), "processes": processes}
 
 
+def test_the_first_call_of_some_batches_gets_the_others_at_the_speed_of_later_calls(tmp_path: Path) -> None:
+    record = in_processes("agl", [0.1] * 5) | {"extrapolated": 10.0}  # first calls of 9 s
+    factory.write(tmp_path, record)
+    assert rows_by_label(tmp_path)["agl"].first_call_of_all() == pytest.approx(9.0 + 9 * 0.1)
+
+
 def test_processes_are_the_unit_and_ratios_are_paired_by_pass(tmp_path: Path) -> None:
     drift = [1.0, 1.1, 1.2, 1.3, 1.4]
     factory.write(tmp_path / "results", in_processes("agl", drift))

@@ -72,17 +72,17 @@ def _epochs(row: Row, random: Row | None) -> list[Cell]:
 
 def _networks(comparison: Comparison) -> Table:
     rows = [row for row in comparison.rows if row.ok and row.record.get("facts", {}).get("replay")]
-    rows.sort(key=lambda row: (row.record["facts"]["replay"][0]["ranks"], option(row, "link")))
+    rows.sort(key=lambda row: (row.record["facts"]["replay"][0]["ranks"], option(row, "link") or []))
     return Table(columns(*NETWORKS), [_modelled(row, _random(rows, row)) for row in rows])
 
 
 def _modelled(row: Row, random: Row | None) -> list[Cell]:
-    modelled, (bandwidth, _) = row.record["facts"]["replay"][0], option(row, "link")
+    modelled, link = row.record["facts"]["replay"][0], option(row, "link")
     of_random = None if random is None else random.record["facts"]["replay"][0]["seconds"]
     return [
         assignment_of(row),
         str(modelled["ranks"]),
-        f"{bandwidth / GBIT:g} Gbit/s",
+        f"{link[0] / GBIT:g} Gbit/s" if link else "no network",
         Value(modelled["seconds"] * 1e3),
         Value(modelled["exposed"] * 1e3),
         Value(None if of_random is None else of_random / modelled["seconds"], "{:.2f}x"),

@@ -52,6 +52,12 @@ def test_modelled_epochs_name_their_network(text: str) -> None:
     assert lines["distpart multilevel"] == ["4", "1 Gbit/s", "30", "15", "1.33x", "50"]
 
 
+def test_modelled_epochs_without_a_network_say_so(tmp_path: Path) -> None:
+    write(tmp_path / "results", "multilevel", 0.015, 0.6, 300, ranks=1, replay=[4], link=[])
+    lines = lines_of(page(tmp_path / "results", SUITE), "Epochs over networks, modelled")
+    assert lines["distpart multilevel"][:2] == ["4", "no network"]
+
+
 def test_an_epoch_like_that_of_the_random_assignment_is_marked(tmp_path: Path) -> None:
     results = tmp_path / "results"
     for method, seconds, ordering in (("random", 0.02, 0.1), ("multilevel", 0.02, 0.6), ("fennel", 0.01, 0.6)):
