@@ -58,13 +58,11 @@ class Row:
 
         Where only some batches of an epoch were timed, the others are added at the speed of later calls.
         """
-        calls = [
-            process["first_call"]
-            + (record.get("extrapolated", 1.0) - 1.0) * statistics.median(record["epochs"]["seconds"])
-            for record in self.ok
-            for process in record.get("processes", ())
-            if "first_call" in process
-        ]
+        calls = []
+        for record in self.ok:
+            others = (record.get("extrapolated", 1.0) - 1.0) * statistics.median(record["epochs"]["seconds"])
+            firsts = [process["first_call"] for process in record.get("processes", ()) if "first_call" in process]
+            calls += [first + others for first in firsts]
         return statistics.median(calls) if calls else None
 
     @cached_property

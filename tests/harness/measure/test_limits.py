@@ -82,12 +82,12 @@ def test_a_product_that_reads_its_edges_in_another_order_has_no_ceiling(fixed, f
     assert "fraction_of_ceiling" in limits(FACTS | other, 0.01, Cpu(2), [operand(1000)])
 
 
-@pytest.mark.parametrize(("nnz", "bound"), [(1000, 1e-3), (2, (404 + 1000 * 4 + 8000 + 160) / 1e9)])
 def test_facts_of_a_plug_ins_own_under_our_names_change_no_limit(fixed):
     own = {"panels": 4, "tiles": "none", "ranks": 2, "workers": "spawned"}
     assert limits(FACTS | own, 0.01, Cpu(2), [operand(1000)]) == limits(FACTS, 0.01, Cpu(2), [operand(1000)])
 
 
+@pytest.mark.parametrize(("nnz", "bound"), [(1000, 1e-3), (2, (404 + 1000 * 4 + 8000 + 160) / 1e9)])
 def test_the_ceiling_is_the_slower_of_stream_and_of_reading_in_order(fixed, nnz, bound):
     values = limits(FACTS, 0.01, Cpu(2), [operand(nnz)])
     assert values["attainable_seconds"] == pytest.approx(bound)
