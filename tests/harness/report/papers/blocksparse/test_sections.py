@@ -163,10 +163,10 @@ def test_a_sweep_shows_time_dense_share_and_hits_by_threshold(tmp_path: Path) ->
     rows = {name.partition(": ")[2]: values for name, values in lines_of(text, "Tiles by threshold").items()}
     measured = {name: values[1:] for name, values in rows.items() if name and values[1] != "—"}
     assert measured == {
-        "0.05": ["80.0%", "4.70", "87.0%"],
-        "0.35": ["30.0%", "1.50", "87.0%"],
-        "auto, 0.5 chosen": ["10.0%", "1.20", "87.0%"],
-        "no tiles": ["0.0%", "1.00", "87.0%"],
+        "0.05": ["80.0%", "4.70", "12%", "87.0%"],
+        "0.35": ["30.0%", "1.50", "0%", "87.0%"],
+        "auto, 0.5 chosen": ["10.0%", "1.20", "0%", "87.0%"],
+        "no tiles": ["0.0%", "1.00", "—", "87.0%"],
     }
     assert list(measured) == ["0.05", "0.35", "auto, 0.5 chosen", "no tiles"]
     assert rows["Reddit, an epoch on a GPU, 0.1"][0] == "97"  # the paper's
