@@ -21,9 +21,8 @@ def thresholds(records: SuiteRecords) -> list[Block]:
     rows: list[list[Cell]] = []
     for name, by_threshold in _sweeps(records).items():
         without = by_threshold.get(NO_TILES)
-        rows += [
-            [f"{name}: {_words(threshold, row)}", *_cells(row, without)] for threshold, row in by_threshold.items()
-        ]
+        for threshold, row in by_threshold.items():
+            rows.append([f"{name}: {_words(threshold, row)}", *_cells(row, without)])
     heads = columns("", ("time", "ms"), "dense share", "multiplications per edge", "a tile pays from", "hit rate")
     return [Table(heads, [*rows, *records.published("thresholds", len(heads))])] if rows else []
 
