@@ -10,6 +10,7 @@ import pytest
 
 from backends.registry import config_class
 from harness.__main__ import dispatch
+from harness.commands import fetch
 from harness.commands.plan import main as plan
 from harness.store.files import machine_slug
 from tests.cli.commandline import CommandLine
@@ -243,6 +244,19 @@ def test_fetch_errors_say_what_to_do(harness: CommandLine) -> None:
     assert "dataset=NAME" in harness("fetch", code=2).stderr
     assert "did you mean 'cora'" in harness("fetch", "dataset=corra", code=2).stderr
     assert "fetch dataset=reddit" in harness("fetch", "dataset=reddit", code=1).stderr
+
+
+@pytest.mark.parametrize("kind", [TypeError, AttributeError, IndexError])
+def test_fetch_names_the_options_where_a_loader_fails(
+    kind: type[Exception], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def load(*arguments: object) -> None:
+        raise kind("5 is none")
+
+    monkeypatch.setattr(fetch, "load_dataset", load)
+    assert dispatch(["fetch", "dataset=uug"]) == 1
+    errors = capsys.readouterr().err
+    assert errors.startswith(f"error: data set uug: {kind.__name__} (5 is none): check dataset.options=")
 
 
 @pytest.mark.parametrize(
