@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from backends.registry import config_class
-from harness.__main__ import dispatch
+from harness.__main__ import dispatch, main
 from harness.commands import fetch
 from harness.commands.plan import main as plan
 from harness.store.files import machine_slug
@@ -257,6 +257,19 @@ def test_fetch_names_the_options_where_a_loader_fails(
     assert dispatch(["fetch", "dataset=uug"]) == 1
     errors = capsys.readouterr().err
     assert errors.startswith(f"error: data set uug: {kind.__name__} (5 is none): check dataset.options=")
+
+
+@pytest.mark.parametrize("command", ["fetch", "report", "list"])
+def test_an_interrupt_of_a_command_is_one_sentence(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(arguments: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"harness.commands.{command}.main", interrupt)
+    monkeypatch.setattr(sys, "argv", ["harness", command])
+    assert main() == 1
+    assert capsys.readouterr().err == "error: interrupted: the same command starts over\n"
 
 
 @pytest.mark.parametrize(
