@@ -49,6 +49,11 @@ def harness(tmp_path: Path) -> CommandLine:
         (["model.fanouts=[a"], ("model.fanouts=[a", "key=value")),
         (["backend=agl,dgl"], ("backend",)),
         (["-m", "dataset=cora,corra"], ("dataset 'corra'",)),
+        (["-m", *QUICK, "seed=range(0,0)"], ("the sweep has no cell", "seed=range(0,0) stands for no value")),
+        (["-m", "backend=glob(zz*)"], ("the sweep has no cell", "backend=glob(zz*)")),
+        (["plan", "--out", "there", "-m", *QUICK, "seed=range(0,0)"], ("the sweep has no cell",)),
+        (["fetch", "-m", "dataset=glob(zz*)"], ("the sweep has no cell", "dataset=glob(zz*)")),
+        (["-m", *QUICK, "seed=0,1", "hydra.sweeper.max_batch_size=0"], ("hydra.sweeper.max_batch_size", "1 or more")),
         (["-m", *QUICK, "results=a,b"], ("results is a, b", "one value")),
         (
             ["-m", *QUICK, "seed=0,1", "scenario.save_state=best.npz"],
