@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from harness.launcher import earlier
 from harness.launcher.failure import CellFailed
 from harness.launcher.interference import between, read, tolerated_load
 from harness.launcher.messages import CellConfig, Event, MeasureSection, Opened, PlannedCell
@@ -16,8 +17,8 @@ from harness.launcher.turns import Budget
 from harness.launcher.worker import CellWorker, worker_of
 from harness.measure import environment
 from harness.measure.sources import commit, with_sources
-from harness.store.files import machine_slug, read_record, readable_records, write_environment, write_record
-from harness.store.left_out import LeftOut
+from harness.store.completion import complete
+from harness.store.files import environment_name, machine_slug, read_record, write_environment, write_record
 
 
 class CellRun:
@@ -155,17 +156,11 @@ class CellRun:
             return {"shared": shared, "limits": {"status": f"not measured, {failure.status}: {failure.message}"}}
 
     def fail(self, failure: CellFailed) -> None:
-        """End the cell with a record of this failure."""
+        """End the cell with a record of this failure, not written where a good one of an earlier run counts."""
         self.outcome.failure = failure
         self.close()
-        if failure.status != "interrupted" or not self._has_good_record():
+        if failure.status != "interrupted" or not earlier.good_records(self.results / self._path("*")):
             self._write()
-
-    def _has_good_record(self) -> bool:
-        """Whether an earlier run measured this cell in this group."""
-        pattern = self.results / self._path("*")
-        paths = pattern.parent.glob(pattern.name)
-        return any(record["status"] == "ok" for _, record in readable_records(paths, LeftOut()))
 
     @contextmanager
     def _failure_recorded(self) -> Iterator[None]:
@@ -195,10 +190,16 @@ class CellRun:
             self.config["device"],
             self.config["launcher"]["allocator"],
         )
+        content = with_sources(description, self.outcome.modules)
         revision = {} if (known := commit()) is None else {"commit": known}
-        name = write_environment(self.results, with_sources(description, self.outcome.modules))
-        path = self._path(name)
-        self.record = dict(read_record(write_record(self.results, path, self.outcome.record(name) | revision)))
+        name = environment_name(content)
+        path, record = self._path(name), complete(self.outcome.record(name) | revision)
+        if record["status"] != "ok" and earlier.outlasts(self.results, self.results / self._path("*"), record):
+            self.record = record | {"message": f"{record['message']}; {earlier.STAYS}"}
+        else:
+            write_environment(self.results, content)
+            earlier.set_aside(self.results / path, self.outcome.run)
+            self.record = dict(read_record(write_record(self.results, path, record)))
         self.tell({"event": "done", "path": path, "status": self.record["status"], "record": self.record})
 
     def _path(self, environment: str) -> str:

@@ -6,12 +6,16 @@ import time
 
 import pytest
 
+from harness.launcher import cell_run, earlier
 from harness.launcher import group as group_module
 from harness.launcher.allowance import Allowance
 from harness.launcher.failure import CellFailed
 from harness.launcher.process import Child
 from harness.launcher.remote import RemoteCell
+from harness.measure.sources import with_sources
+from harness.store import files
 from harness.store.shortened import is_shortened
+from harness.store.validate import problems_in
 from tests.cells import cell, records, run, saved_graph
 
 pytestmark = pytest.mark.usefixtures("own_lock", "unknown_load")
@@ -238,3 +242,45 @@ def test_an_interrupted_repetition_leaves_the_good_record(tmp_path, graph, monke
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, cell(graph, "a"), cell(graph, "b"))
     assert [record["status"] for record in records(tmp_path / "results")] == ["ok", "interrupted"]
+
+
+@pytest.mark.parametrize("status", ["timeout", "oom", "error"])
+@pytest.mark.parametrize("step", ["open", "sample"])
+def test_a_repetition_that_fails_is_told_and_leaves_the_good_record(tmp_path, graph, monkeypatch, step, status):
+    def refuse(worker, *arguments):
+        raise CellFailed(status, "on purpose")
+
+    (good,), _ = run(tmp_path, cell(graph))
+    monkeypatch.setattr(RemoteCell, step, refuse)
+    (failed,), events = run(tmp_path, cell(graph))
+    assert records(tmp_path / "results") == [good] and good["status"] == "ok"
+    assert failed["status"] == events[-1]["status"] == status and not earlier.was_written(failed)
+    assert failed["message"] == "on purpose; the good record of an earlier run stays"
+    assert len(list((tmp_path / "results" / "environments").iterdir())) == 1
+
+
+@pytest.mark.parametrize(("unchanged", "statuses"), [(True, ["ok"]), (False, ["error", "ok"])])
+def test_a_failure_in_another_environment_is_written_where_the_code_has_changed(
+    tmp_path, graph, monkeypatch, unchanged, statuses
+):
+    def refuse(worker, calls):
+        raise CellFailed("error", "on purpose")
+
+    run(tmp_path, cell(graph))
+    monkeypatch.setattr(RemoteCell, "sample", refuse)
+    monkeypatch.setattr(cell_run, "with_sources", lambda description, modules: with_sources(description, {}))
+    monkeypatch.setattr(earlier, "is_current", lambda environment: unchanged)
+    run(tmp_path, cell(graph))
+    assert sorted(record["status"] for record in records(tmp_path / "results")) == statuses
+
+
+def test_a_repetition_leaves_the_good_records_of_earlier_runs_under_their_own_names(tmp_path, graph, monkeypatch):
+    monkeypatch.setattr(files, "LARGEST_BYTES", 3000)  # each record has a side file
+    written = [run(tmp_path, cell(graph))[0][0] for _ in range(3)]
+    stored = dict(files.find_records(tmp_path / "results"))
+    names = [f".group.{record['run']}.json" for record in written[:2]] + [".group.json"]
+    for record, name in zip(written, names, strict=True):
+        ((path, same),) = [entry for entry in stored.items() if entry[1]["run"] == record["run"]]
+        assert path.name == f"seed=0.{record['environment']}{name}" and files.side_path(path).exists()
+        assert {**same, "digest": ""} == {**record, "digest": ""}
+    assert len(stored) == 3 and not list(problems_in(tmp_path / "results"))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.launcher.earlier import set_aside
 from harness.report import formats
 from harness.report.content import NOTHING
 from harness.report.speedups import fastest_of_ours, times_as_fast
@@ -236,3 +237,14 @@ def test_no_ratio_is_of_an_earlier_doubtful_figure(tmp_path: Path) -> None:
     factory.write(tmp_path, in_processes("pyg", [0.3] * 5) | {"group": "first"})
     sweep(tmp_path, 2, agl=0.2, dgl=0.4)
     assert rows_by_label(tmp_path)["agl"].ratio_to == "dgl"
+
+
+def test_of_two_runs_of_a_group_the_newer_counts_and_the_earlier_is_not_averaged(tmp_path: Path) -> None:
+    first = factory.record("agl", 0, 0.5, run="1" * 12)
+    second = factory.record("agl", 0, 0.01, run="2" * 12, written="2026-02-01T12:00:00Z")
+    set_aside(factory.write(tmp_path, first), second["run"])
+    factory.write(tmp_path, second)
+    row = rows_by_label(tmp_path)["agl"]
+    assert [record["run"] for record in row.ok] == [second["run"]]
+    assert row.older == 1 and [record["run"] for record in row.earlier] == [first["run"]]
+    assert row.time is not None and row.time.median == pytest.approx(0.01, rel=0.05)
