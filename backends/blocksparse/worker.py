@@ -44,6 +44,11 @@ class RankTask:
     config: BlocksparseConfig
     sparse: bool
 
+    @property
+    def has_backward(self) -> bool:
+        """Whether some product is multiplied with the transpose too: none is in inference."""
+        return any(has_backward for _, has_backward in self.products)
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -144,8 +149,9 @@ class RankWorker:
         return matrix, incoming, [rows.to(self.device) for rows in sent]
 
     def _prepare_products(self, name: str, matrix: LayerMatrix) -> None:
-        """Build the transpose of a matrix, and try forms of the products with it."""
-        build_transpose(matrix.csr, matrix.weight)
+        """Build the transpose of a matrix where a product needs it, and try forms of the products with it."""
+        if self.task.has_backward:
+            build_transpose(matrix.csr, matrix.weight)
         widths = {
             f"{name}, width {width}, {direction}": width
             for width, has_backward in self.task.products
@@ -164,7 +170,8 @@ class RankWorker:
     def _input(self, part: RankSlice) -> Rows:
         if self.task.sparse and isinstance(part.features, SparseFeatures):
             rows = SparseRows.of(part.features, self.device, self.dtype)
-            build_transpose(rows.csr, rows.values)
+            if self.task.has_backward:  # X^T dZ is the gradient of W, which training alone computes
+                build_transpose(rows.csr, rows.values)
             return rows
         features = part.features.dense() if isinstance(part.features, SparseFeatures) else part.features
         assert features is not None

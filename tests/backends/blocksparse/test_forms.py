@@ -7,13 +7,18 @@ import torch
 
 from backends.ablation import resolve
 from backends.base.layered import LayerMatrix
+from backends.base.layered_trainer import LayeredTrainer
 from backends.batches import BatchPlan
 from backends.blocksparse import adaptive
 from backends.blocksparse.adaptive import LEAST_DENSITY
+from backends.blocksparse.pieces import pieces_of
+from backends.blocksparse.replay import ReplayWorker
 from backends.kernels import panels, tiles
 from backends.kernels.operand import operand
-from backends.model import TrainingSpec, initial_state
+from backends.model import ModelSpec, TrainingSpec, initial_state
+from backends.parallel.network import NO_NETWORK
 from backends.registry import config_class, runtime
+from datasets.features import in_layout
 from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
 from harness.scenario.setup import spec_of
 from harness.verify import gate_of
@@ -85,6 +90,32 @@ def test_trials_and_facts_build_no_transpose_beside_that_of_the_kernels(scenario
     assert ("layers.1 backward" in names) == (scenario == "train")
     trainer = engine if scenario == "train" else engine.trainer
     assert "transpose" not in vars(trainer.full_batch(graph, plan.nodes).structure[0].csr)
+
+
+@pytest.mark.parametrize(
+    ("model", "features", "forward_only", "is_needed"),
+    [
+        ("gcn", "dense", False, True),
+        ("gcn", "sparse", False, True),
+        ("gat", "dense", False, True),
+        ("sgc", "dense", False, False),  # multiplies features, which need no gradient
+        ("gcn", "dense", True, False),
+        ("gcn", "sparse", True, False),
+        ("gat", "dense", True, False),
+    ],
+)
+def test_a_rank_builds_transposes_only_where_a_product_needs_them(model, features, forward_only, is_needed):
+    graph = small_graph("multiclass", 4, weighted=False, width=6)
+    graph = replace(graph, features=in_layout(graph.features, features))
+    spec, config = ModelSpec(model, 2, 6, 5, 4), resolve(config_class("blocksparse")(ranks=2, sparse="true"), [])
+    trainer = LayeredTrainer(config)
+    plan = BatchPlan(graph.nodes_of("train"))
+    trainer.set_task(graph, spec, TrainingSpec(threads=1), plan, forward_only)
+    pieces = pieces_of(trainer, graph, config, config.layout(graph.nodes))
+    rank = ReplayWorker(0, pieces.task, pieces.slices[0], initial_state(spec, 0), NO_NETWORK)
+    assert rank.predict().shape[1] == 4
+    csrs = [rank.structure[0].csr, *([rank.features.csr] if features == "sparse" else [])]
+    assert all(("transpose" in vars(operand(csr))) == is_needed for csr in csrs)
 
 
 def test_the_facts_of_an_aggregation_build_no_transpose_beside_that_of_the_kernels():

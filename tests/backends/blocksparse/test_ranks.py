@@ -129,6 +129,19 @@ def test_ranks_infer_as_one_process_does():
     assert all(np.abs(scores[0] - other).max() <= EXACT for other in scores[1:])
 
 
+def test_ranks_that_infer_try_no_form_of_a_backward_product():
+    graph = awkward_graph(5)
+    spec = spec_of("gcn", graph)
+    for scenario, directions in (("train", {"forward", "backward"}), ("infer", {"forward"})):
+        engine = runtime(resolve(BlocksparseConfig(ranks=2, forms="panels"), []), scenario)
+        plan = BatchPlan(graph.nodes_of("train"))
+        engine.prepare(graph, spec, TrainingSpec(), initial_state(spec, 0), plan, PlainClock())
+        forms = engine.facts()["ranks"]["forms"]
+        engine.close()
+        assert len(forms) == 2
+        assert all({name.split()[-1] for name in of_rank["panels"]} == directions for of_rank in forms)
+
+
 def test_ranks_have_no_loss_where_no_target_has_a_label():
     graph = replace(awkward_graph(1), labels=np.full(40, -1))
     spec = spec_of("gcn", graph)
