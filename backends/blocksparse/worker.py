@@ -157,7 +157,8 @@ class RankWorker:
             for width, has_backward in self.task.products
             for direction in ("forward", "backward")[: 1 + has_backward]
         }
-        for form, choices in adapt(self.task.config, self.task.spec.name, self.device, matrix, widths).items():
+        options = self.task.config, self.task.spec.name, self.device, self.dtype
+        for form, choices in adapt(*options, matrix, widths).items():
             self.chosen[form] |= choices
 
     def forms(self) -> Forms:

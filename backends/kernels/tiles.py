@@ -150,10 +150,11 @@ def choose_tiles(
     threshold: float,
     trial: bool = True,
     device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
 ) -> TileChoice:
     """Try a product with and without tiles of at least this density, and keep them for later calls if they are faster.
 
-    Without ``weight`` [nnz], in the forward order, the product is of float32 and all edges count 1. Without ``trial``
+    Without ``weight`` [nnz], in the forward order, the product is of ``dtype`` and all edges count 1. Without ``trial``
     tiles are kept wherever there are some.
     """
     device = torch.device(device)
@@ -172,7 +173,7 @@ def choose_tiles(
     tiles = next(known, None) or find_tiles(side, columns, threshold)
     if tiles.share < LEAST_SHARE or tiles.inflation > MOST_INFLATION:
         return TileChoice(False, tiles.share, inflation=tiles.inflation)
-    dtype = torch.float32 if weight is None else weight.dtype
+    dtype = dtype if weight is None else weight.dtype
     x, seconds = torch.ones((columns, width), dtype=dtype, device=device), [float("inf")] * 2
     multiply = implementation("x", x).product
     for _ in range(_TRIALS):

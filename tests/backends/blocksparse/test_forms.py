@@ -127,6 +127,28 @@ def test_the_facts_of_an_aggregation_build_no_transpose_beside_that_of_the_kerne
     assert "transpose" not in vars(engine.csr)
 
 
+@pytest.mark.parametrize("scenario", ["train", "infer", "spmm"])
+def test_trials_multiply_tables_of_the_trainings_type(monkeypatch, scenario):
+    tried = []
+
+    def with_panels(*arguments, **options):
+        tried.append(("panels", options["dtype"]))
+        return panels.choose_panels(*arguments, **options)
+
+    def with_tiles(*arguments):
+        tried.append(("tiles", arguments[-1]))
+        return tiles.choose_tiles(*arguments)
+
+    monkeypatch.setattr(adaptive, "choose_panels", with_panels)
+    monkeypatch.setattr(adaptive, "choose_tiles", with_tiles)
+    graph, config = small_graph("multiclass", 4, weighted=False), cell("sage", "tried", scenario)
+    spec, engine, training = spec_of(config, graph), runtime(config.backend, scenario), TrainingSpec(dtype="float64")
+    plan = BatchPlan(graph.nodes_of("train"))
+    task = (spec, training) if scenario == "spmm" else (spec, training, initial_state(spec, 0), plan)
+    engine.prepare(graph, *task, PlainClock())
+    assert set(tried) == {("panels", torch.float64), ("tiles", torch.float64)}
+
+
 @pytest.mark.parametrize("fastest", [0.2, 0.5])
 def test_of_several_densities_the_one_that_gains_most_is_used(monkeypatch, fastest):
     def with_certain_seconds(*arguments):
@@ -151,4 +173,4 @@ def tried_at_several_densities(forms="tried"):
     csr = blocky_csr(5, 320, 320, 50, 12)
     config = resolve(config_class("blocksparse")(panels="false", forms=forms, density_threshold="auto"), [])
     widths = {"forward": 16, "backward": 16}
-    return csr, adaptive.adapt(config, "gcn", torch.device("cpu"), LayerMatrix(csr), widths)
+    return csr, adaptive.adapt(config, "gcn", torch.device("cpu"), torch.float32, LayerMatrix(csr), widths)

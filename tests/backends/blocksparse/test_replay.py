@@ -124,7 +124,7 @@ def test_a_rank_multiplies_in_the_panels_that_it_chose(monkeypatch, overlap):
     graph, spec, training = tiny("float64")
     chosen = []
 
-    def cut_in_three(csr, width, weight, transposed, trial):
+    def cut_in_three(csr, width, weight, transposed, **options):
         side = operand(csr).backward if transposed else operand(csr).forward
         side.panels[width] = cut_panels(side, csr.shape[0] if transposed else csr.shape[1], 3)
         chosen.append(side)
