@@ -43,7 +43,8 @@ def pieces_of(
     bounds = (
         _part_bounds(graph, layout) if config.bounds == "parts" else BOUNDS[config.bounds](adjacency.csr, layout.blocks)
     )
-    return CutTask(task, *cut(graph, adjacency, layout, bounds, config.exchange, spec.name == "sage", only))
+    mean = training.dtype if spec.name == "sage" else None
+    return CutTask(task, *cut(graph, adjacency, layout, bounds, config.exchange, mean, only))
 
 
 def check_blocks(layout: RankLayout, graph: Graph, bounds: str) -> None:

@@ -139,7 +139,7 @@ class RankWorker:
     def _matrix(self, part: RankSlice) -> tuple[LayerMatrix, list[int], list[Tensor]]:
         """The slice's matrix, how many rows come from each block, and which own rows go to each rank."""
         sent = [torch.from_numpy(np.array(rows)) for rows in part.sent]
-        weight = None if part.weight is None else self._on_device(part.weight).to(self.dtype)
+        weight = None if part.weight is None else self._on_device(part.weight)
         matrix, incoming = LayerMatrix(part.csr, weight), list(part.incoming)
         if self.task.config.overlap:
             block, _ = self.task.layout.place(self.rank)

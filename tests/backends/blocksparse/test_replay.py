@@ -34,9 +34,9 @@ def pieces(graph, spec, training, **options):
     task = RankTask(
         RankLayout(config.ranks, config.replication), spec, training, ((graph.width, False), (5, True)), config, False
     )
-    adjacency = adjacency_of(graph, "gcn")
+    adjacency = adjacency_of(graph, "gcn", training.dtype)
     bounds = edge_bounds(adjacency.csr, task.layout.blocks)
-    graph_cut, slices = cut(graph, adjacency, task.layout, bounds, config.exchange, mean=False)
+    graph_cut, slices = cut(graph, adjacency, task.layout, bounds, config.exchange, mean=None)
     return task, slices, targets_of_ranks(graph, graph.nodes_of("train"), graph_cut), initial_state(spec, 0)
 
 
