@@ -26,7 +26,8 @@ def doubts(records: Sequence[Record]) -> list[Doubt]:
 def _oversubscribed(record: Record) -> Doubt:
     cores, facts = record["facts"]["oversubscribed"], record["facts"]
     threads = int(record["config"]["threads"])
-    processes = {"backend.ranks": facts.get("ranks", {}).get("edges"), "backend.workers": facts.get("workers")}
+    ranks = facts.get("ranks", {}).get("edges") or range(int(record["config"]["backend"].get("ranks") or 0))
+    processes = {"backend.ranks": ranks, "backend.workers": facts.get("workers")}
     crowds = {name: len(each) for name, each in processes.items() if isinstance(each, Sequence)}
     setting, asked = next(((name, count) for name, count in crowds.items() if count > cores), ("threads", threads))
     crowd = f"{asked} {setting.removeprefix('backend.')} shared {cores} {'core' if cores == 1 else 'cores'}"
