@@ -12,8 +12,10 @@ from backends.batches import BatchPlan
 from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.layout import RankLayout
 from backends.contract import Unsupported
+from backends.memory_errors import is_out_of_memory
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.model_names import MODELS, WEIGHTED
+from backends.parallel.ranks import RankFailed
 from backends.registry import runtime
 from datasets.order import apply_order, undo
 from tests.contract.test_parity import PlainClock
@@ -140,6 +142,33 @@ def test_ranks_that_infer_try_no_form_of_a_backward_product():
         engine.close()
         assert len(forms) == 2
         assert all({name.split()[-1] for name in of_rank["panels"]} == directions for of_rank in forms)
+
+
+@pytest.mark.parametrize("ended_in", ["forms", "phases"])
+def test_ranks_that_run_out_of_memory_in_the_pass_after_the_epochs_say_so_in_the_facts(monkeypatch, ended_in):
+    graph = awkward_graph(2)
+    spec = spec_of("gcn", graph)
+    trainer = runtime(resolve(BlocksparseConfig(ranks=2), []), "train")
+    trainer.prepare(
+        graph, spec, TrainingSpec(), initial_state(spec, 0), BatchPlan(graph.nodes_of("train")), PlainClock()
+    )
+    trainer.epoch(0, PlainClock())
+    each = trainer.each
+
+    def killed(method, *arguments):
+        if method == ended_in:
+            trainer.ranks.pool.processes[1].process.kill()  # as the kernel does when memory runs out
+        return each(method, *arguments)
+
+    monkeypatch.setattr(trainer, "each", killed)
+    ranks = trainer.facts()["ranks"]
+    assert ranks["status"].startswith(f"not measured, oom: rank 1 of 2 ended in '{ended_in}' by SIGKILL")
+    assert len(ranks["edges"]) == len(ranks["traffic"]) == 2 and "phases" not in ranks
+    assert ("forms" in ranks) == (ended_in == "phases")
+    with pytest.raises(RankFailed, match="prepare again") as later:
+        trainer.epoch(1, PlainClock())
+    assert is_out_of_memory(later.value)
+    trainer.close()
 
 
 def test_ranks_have_no_loss_where_no_target_has_a_label():

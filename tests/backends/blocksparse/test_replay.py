@@ -7,7 +7,7 @@ import pytest
 
 from backends.ablation import resolve
 from backends.batches import BatchPlan
-from backends.blocksparse import adaptive
+from backends.blocksparse import adaptive, scaling
 from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.layout import RankLayout
 from backends.blocksparse.replay import ReplayWorker, epoch_seconds, replay, transport_of
@@ -87,6 +87,22 @@ def test_an_epoch_models_all_numbers_of_ranks_that_are_asked_for():
     assert [row["ranks"] for row in rows] == [2, 4]
     assert all(row["seconds"] >= row["exposed"] > 0 for row in rows)
     assert np.array_equal(before, trainer.state()["layers.0.weight"])  # the model trains copies
+    trainer.close()
+
+
+def test_a_model_that_memory_does_not_hold_leaves_the_others_and_says_so(monkeypatch):
+    def only_two(task, *arguments):
+        if task.layout.ranks == 4:
+            raise MemoryError("too many edges")
+        return replay(task, *arguments)
+
+    monkeypatch.setattr(scaling, "replay", only_two)
+    graph, spec, training = tiny()
+    trainer = runtime(resolve(BlocksparseConfig(replay=[2, 4]), []), "train")
+    trainer.prepare(graph, spec, training, initial_state(spec, 0), BatchPlan(graph.nodes_of("train")), PlainClock())
+    two, four = trainer.facts()["replay"]
+    assert two["ranks"] == 2 and two["seconds"] > 0
+    assert four == {"ranks": 4, "status": "not measured, oom: too many edges"}
     trainer.close()
 
 
