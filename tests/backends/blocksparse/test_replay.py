@@ -1,5 +1,6 @@
 """The replay of ranks one after the other receives the bytes that real ranks receive, and adds a network's seconds."""
 
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -88,6 +89,22 @@ def test_an_epoch_models_all_numbers_of_ranks_that_are_asked_for():
     assert all(row["seconds"] >= row["exposed"] > 0 for row in rows)
     assert np.array_equal(before, trainer.state()["layers.0.weight"])  # the model trains copies
     trainer.close()
+
+
+def test_what_kernels_keep_of_a_rank_ends_before_the_next_one_is_timed(monkeypatch):
+    operands, timed = [], ReplayWorker.timed
+
+    def watched(worker, *arguments):
+        assert not any(reference() for reference in operands)
+        answer = timed(worker, *arguments)
+        operands.append(weakref.ref(operand(worker.structure[0].csr)))
+        return answer
+
+    monkeypatch.setattr(ReplayWorker, "timed", watched)
+    graph, spec, training = tiny()
+    task, slices, targets, state = pieces(graph, spec, training, ranks=4)
+    assert len(replay(task, slices, targets, state, "machines", epochs=1)) == len(operands) == 4
+    assert not any(reference() for reference in operands) and len(slices) == 4
 
 
 def test_a_model_that_memory_does_not_hold_leaves_the_others_and_says_so(monkeypatch):
