@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from backends.base.layered import LayerMatrix
 from backends.base.refusals import refuse_fanouts
 from backends.base.trainer import Batch
 from backends.batches import BatchPlan
@@ -57,6 +58,7 @@ class RanksTrainer(BlocksparseTrainer):
         self.initial, self.cuts = state, dict[int, tuple[Graph, Cut]]()
         self.objects: dict[int, RankObjects] = {}
         self.trains = False
+        self.whole: list[LayerMatrix] | None = None
         self.traffic: list[dict[str, float]] = []
         self.ranks = self.ranks_of(self.graph, clock)
 
@@ -129,8 +131,10 @@ class RanksTrainer(BlocksparseTrainer):
         return gate_configs(self.config, self.each("forms"))
 
     def target_batch(self, targets: Nodes) -> Batch:
-        """The whole graph's matrix, for the facts."""
-        return Batch(self.structure(self.graph), None, targets)
+        """The whole graph's matrix, for the facts; it is built once."""
+        if self.whole is None:
+            self.whole = self.structure(self.graph)
+        return Batch(self.whole, None, targets)
 
     def facts(self) -> dict[str, Any]:
         """Also what each rank holds, received in the last epoch, and does in the seconds of a pass.
@@ -162,6 +166,7 @@ class RanksTrainer(BlocksparseTrainer):
             if not ranks.pool.closed:
                 ranks.close() if self._are_all else ranks.pool.close()
         self.objects = {}
+        self.whole = None
 
 
 class RanksInferrer(BlocksparseInferrer):

@@ -144,6 +144,22 @@ def test_ranks_that_infer_try_no_form_of_a_backward_product():
         assert all({name.split()[-1] for name in of_rank["panels"]} == directions for of_rank in forms)
 
 
+@pytest.mark.parametrize("scenario", ["train", "infer"])
+def test_the_matrix_of_the_whole_graph_is_built_once_for_facts_and_operands(monkeypatch, scenario):
+    graph = awkward_graph(2)
+    spec = spec_of("gcn", graph)
+    engine = runtime(resolve(BlocksparseConfig(ranks=2), []), scenario)
+    plan = BatchPlan(graph.nodes_of("train"))
+    engine.prepare(graph, spec, TrainingSpec(), initial_state(spec, 0), plan, PlainClock())
+    trainer, graphs = engine if scenario == "train" else engine.trainer, []
+    structure = trainer.structure
+    monkeypatch.setattr(trainer, "structure", lambda of: (graphs.append(of), structure(of))[-1])
+    facts, operands = engine.facts(), engine.spmm_operands()
+    engine.close()
+    assert [operand["csr"].nnz for operand in operands] == [product["nnz"] for product in facts["spmm"]]
+    assert graphs == [graph]
+
+
 @pytest.mark.parametrize("ended_in", ["forms", "phases"])
 def test_ranks_that_run_out_of_memory_in_the_pass_after_the_epochs_say_so_in_the_facts(monkeypatch, ended_in):
     graph = awkward_graph(2)
