@@ -1,6 +1,8 @@
 // Dense tiles of a sparse matrix, 32 rows by 32 columns, multiplied without indices (the block-sparse kernel of Hetu-GNN,
-// algorithm 3, on vectors of a core).
+// algorithm 3, on vectors of a core). Tiles that the matrix's border cuts are stored whole, padded with zeros.
 #pragma once
+#include <algorithm>
+
 #include "common/dispatch.hpp"
 #include "common/vector.hpp"
 
@@ -15,9 +17,9 @@ struct TileTask {
     const int64_t* starts;   // [row blocks + 1]: where the tiles of 32 rows begin
     const int64_t* columns;  // [tiles]: first column of each
     const T* values;         // [tiles, 32, 32]
-    const T* x;              // [columns, width]
+    const T* x;              // [inner, width]
     T* y;                    // [rows, width], added to
-    int64_t blocks, width;
+    int64_t blocks, rows, inner, width;
 };
 
 // One group of columns of X, for the tiles of one block of rows.
@@ -25,29 +27,37 @@ template <class T>
 struct TileSums {
     using Function = void (*)(const TileTask<T>&, Columns, int64_t);
 
+    // Add a block's tiles to R of its rows, from r on.
+    template <int N, int V, int R>
+    static void add(const TileTask<T>& t, Columns columns, int64_t block, int64_t r) {
+        T* y = t.y + (block * kTile + r) * t.width + columns.first;
+        vecn<T, N> acc[R][V];
+        for (int i = 0; i < R; ++i)
+            for (int v = 0; v < V; ++v) acc[i][v] = load_pack<N>(y + i * t.width + column<N, V>(v, columns.width));
+        for (int64_t tile = t.starts[block]; tile < t.starts[block + 1]; ++tile) {
+            const int64_t count = std::min(kTile, t.inner - t.columns[tile]);
+            const T* value = t.values + (tile * kTile + r) * kTile;
+            const T* x = t.x + t.columns[tile] * t.width + columns.first;
+            for (int64_t c = 0; c < count; ++c, ++value, x += t.width) {
+                vecn<T, N> row[V];
+#pragma GCC unroll 4
+                for (int v = 0; v < V; ++v) row[v] = load_pack<N>(x + column<N, V>(v, columns.width));
+#pragma GCC unroll 4
+                for (int i = 0; i < R; ++i)
+#pragma GCC unroll 4
+                    for (int v = 0; v < V; ++v) acc[i][v] += value[i * kTile] * row[v];
+            }
+        }
+        for (int i = 0; i < R; ++i)
+            for (int v = 0; v < V; ++v) store_pack<N>(y + i * t.width + column<N, V>(v, columns.width), acc[i][v]);
+    }
+
     template <int N, int V>
     static void run(const TileTask<T>& t, Columns columns, int64_t block) {
-        for (int64_t r = 0; r < kTile; r += kTileRows) {
-            T* y = t.y + (block * kTile + r) * t.width + columns.first;
-            vecn<T, N> acc[kTileRows][V];
-            for (int i = 0; i < kTileRows; ++i)
-                for (int v = 0; v < V; ++v) acc[i][v] = load_pack<N>(y + i * t.width + column<N, V>(v, columns.width));
-            for (int64_t tile = t.starts[block]; tile < t.starts[block + 1]; ++tile) {
-                const T* value = t.values + (tile * kTile + r) * kTile;
-                const T* x = t.x + t.columns[tile] * t.width + columns.first;
-                for (int64_t c = 0; c < kTile; ++c, ++value, x += t.width) {
-                    vecn<T, N> row[V];
-#pragma GCC unroll 4
-                    for (int v = 0; v < V; ++v) row[v] = load_pack<N>(x + column<N, V>(v, columns.width));
-#pragma GCC unroll 4
-                    for (int i = 0; i < kTileRows; ++i)
-#pragma GCC unroll 4
-                        for (int v = 0; v < V; ++v) acc[i][v] += value[i * kTile] * row[v];
-                }
-            }
-            for (int i = 0; i < kTileRows; ++i)
-                for (int v = 0; v < V; ++v) store_pack<N>(y + i * t.width + column<N, V>(v, columns.width), acc[i][v]);
-        }
+        const int64_t rows = std::min(kTile, t.rows - block * kTile);
+        int64_t r = 0;
+        for (; r + kTileRows <= rows; r += kTileRows) add<N, V, kTileRows>(t, columns, block, r);
+        for (; r < rows; ++r) add<N, V, 1>(t, columns, block, r);
     }
 
     template <int N, int V>
