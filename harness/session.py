@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
+from backends.memory_errors import unless_out_of_memory
 from backends.registry import load_object
 from datasets.graph import Graph
 from datasets.high_water import HighWater
@@ -18,7 +19,6 @@ from harness.launcher.messages import Event, Opened, PlannedCell, TimedSample
 from harness.measure import control_group, environment, memory, shared_values
 from harness.measure.clock import Clock, PageFaults, cpu_seconds, page_faults
 from harness.measure.crowds import crowds
-from harness.measure.other_passes import unless_out_of_memory
 from harness.measure.sources import loaded_modules
 from harness.planning.schema import RunConfig, from_dict
 from harness.scenario import Scenario, scenario_class

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from backends.memory_errors import unless_out_of_memory
 from datasets.csr import Csr
 from harness.measure.ceilings import LINE
 from harness.measure.dense import DenseFloor
-from harness.measure.other_passes import unless_out_of_memory
 
 INDEX = 4
 BEATEN = 1.005  # a larger share of a bound than rounding explains: the bound is wrong

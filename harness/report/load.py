@@ -27,7 +27,9 @@ def doubts(records: Sequence[Record]) -> list[Doubt]:
 def _oversubscribed(record: Record) -> Doubt:
     cores, facts = record["facts"]["oversubscribed"], record["facts"]
     threads = int(record["config"]["threads"])
-    above = ((name, count) for name, count in crowds(facts).items() if count > cores)
+    ranks = record["config"]["backend"].get("ranks")
+    asked_for = {"backend.ranks": ranks} if isinstance(ranks, int) else {}  # the facts of a pass that memory ended
+    above = ((name, count) for name, count in (asked_for | crowds(facts)).items() if count > cores)
     setting, asked = next(above, ("threads", threads))
     crowd = f"{asked} {setting.removeprefix('backend.')} shared {cores} {'core' if cores == 1 else 'cores'}"
     return Doubt("oversubscribed", f"{crowd}: no speed", f"{setting}={cores} at most")

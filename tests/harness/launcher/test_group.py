@@ -12,6 +12,7 @@ from harness.launcher.allowance import Allowance
 from harness.launcher.failure import CellFailed
 from harness.launcher.process import Child
 from harness.launcher.remote import RemoteCell
+from harness.measure.control_group import usable_cores
 from harness.measure.sources import with_sources
 from harness.store import files
 from harness.store.shortened import is_shortened
@@ -176,6 +177,31 @@ def test_a_cell_whose_limits_cannot_be_measured_keeps_its_samples(tmp_path, grap
     assert [record["status"] for record in written] == ["ok", "ok"]
     assert all(record["facts"]["spmm"] and "alone" not in record for record in written)
     assert {record["limits"]["status"] for record in written} == {f"not measured, {status}: on purpose"}
+
+
+@pytest.mark.parametrize("status", ["timeout", "oom"])
+def test_a_cell_that_cannot_tell_its_facts_keeps_its_samples(tmp_path, graph, monkeypatch, status):
+    def refuse(worker):
+        raise CellFailed(status, "on purpose")
+
+    monkeypatch.setattr(RemoteCell, "facts", refuse)
+    crowded = cell(graph, "b")
+    crowded["config"]["threads"] = usable_cores() + 1
+    written, _ = run(tmp_path, cell(graph, "a"), crowded)
+    assert all(record["status"] == "ok" and len(record["epochs"]["seconds"]) == 3 for record in written)
+    assert not any("alone" in record for record in written)
+    reason = {"status": f"not measured, {status}: on purpose"}
+    assert [record["facts"] for record in written] == [reason, reason | {"oversubscribed": usable_cores()}]
+    assert [record["limits"] for record in written] == [reason] * 2
+
+
+def test_a_cell_whose_facts_fail_otherwise_is_a_failed_cell(tmp_path, graph, monkeypatch):
+    def refuse(worker):
+        raise CellFailed("error", "on purpose")
+
+    monkeypatch.setattr(RemoteCell, "facts", refuse)
+    (record,), _ = run(tmp_path, cell(graph))
+    assert record["status"] == "error" and record["message"] == "on purpose" and "epochs" not in record
 
 
 def test_cells_are_not_opened_after_the_time_of_their_group(tmp_path, graph, monkeypatch):

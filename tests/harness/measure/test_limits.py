@@ -54,7 +54,7 @@ def test_bytes_and_operations_follow_the_formulas(fixed, columns, distinct):
 def test_a_table_that_memory_does_not_hold_leaves_the_limits_out_and_says_so():
     huge = {"spmm": [FACTS["spmm"][0] | {"columns": 2**31 - 1, "width": 2**16}]}
     values = limits(huge, 0.01, Cpu(1))
-    assert set(values) == {"status"} and values["status"].startswith("not measured, out of memory")
+    assert set(values) == {"status"} and values["status"].startswith("not measured, oom")
     assert violations(values, LimitFacts) == []
 
 
@@ -63,7 +63,7 @@ def test_a_dense_floor_that_memory_does_not_hold_leaves_the_limits_out_and_says_
         raise MemoryError("Unable to allocate 1 TiB")
 
     assert limits(FACTS, 0.01, Cpu(2), [operand(1000)], floor) == {
-        "status": "not measured, out of memory: Unable to allocate 1 TiB"
+        "status": "not measured, oom: Unable to allocate 1 TiB"
     }
 
 

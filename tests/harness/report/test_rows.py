@@ -181,6 +181,15 @@ def test_what_crowds_the_cores_is_a_doubt(tmp_path: Path, facts: dict[str, Any],
     assert str(doubt) == f"oversubscribed: {words}"
 
 
+def test_more_ranks_than_cores_are_a_doubt_where_the_facts_do_not_tell_the_ranks(tmp_path: Path) -> None:
+    facts = {"status": "not measured, timeout: late", "oversubscribed": 2}
+    record = in_processes("blocksparse", [0.1] * 5) | {"facts": facts}
+    record["config"]["backend"]["ranks"] = 4
+    factory.write(tmp_path / "results", record)
+    (doubt,) = rows_by_label(tmp_path / "results").popitem()[1].doubts
+    assert str(doubt) == "oversubscribed: 4 ranks shared 2 cores: no speed; try backend.ranks=2 at most"
+
+
 def test_seconds_of_more_ranks_than_cores_take_part_in_no_ratio(tmp_path: Path) -> None:
     crowded = {"ranks": {"edges": [1, 1, 1, 1]}, "oversubscribed": 2}
     factory.write(tmp_path / "results", in_processes("blocksparse", [0.1] * 5) | {"facts": crowded})
