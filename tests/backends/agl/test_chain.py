@@ -170,6 +170,22 @@ def test_features_are_the_columns_of_the_training_in_any_table(tmp_path):
     assert all(np.allclose(first[node], third[node], atol=1e-5) for node in first)
 
 
+@pytest.mark.parametrize(
+    "columns", [{"label": ["a", "b"] * 30}, {"label": [-2] * COUNT}, {"split": ["holdout"] * COUNT}]
+)
+def test_tables_are_scored_whatever_their_labels_and_splits_are(tmp_path, columns):
+    """Labels of the training came from a table of their own; scores need none."""
+    labels = {"id": IDS, "label": np.arange(COUNT) % 3, "split": ["train", "test"] * 30}
+    parquet.write_table(pa.table(labels), tmp_path / "labels.parquet")
+    bare = {name: column for name, column in NODES.items() if name != "label"}
+    files, model = tables(tmp_path, bare | columns), str(tmp_path / "model.safetensors")
+    labelled = [*files, "-l", str(tmp_path / "labels.parquet")]
+    assert flat.main([*labelled, "-h", "2", "-s", "uniform(3)", "-o", str(tmp_path / "flat")]) == 0
+    assert train.main(["-m", "gcn", "-i", str(tmp_path / "flat"), "-o", model, "-c", "epochs=1", "hidden=4"]) == 0
+    assert infer.main(["-m", model, *files, "-o", str(tmp_path / "scores")]) == 0
+    assert set(scores_of(tmp_path / "scores")) == set(IDS.tolist())
+
+
 def test_a_model_of_samples_per_target_is_not_scored_on_ray(tmp_path, capsys):
     files = chain(tmp_path, "gcn", "-s", "uniform(3)", "--scope", "target")
     arguments = ["-m", str(tmp_path / "model.safetensors"), *files, "-o", str(tmp_path / "out"), "-c", "run_on=ray"]

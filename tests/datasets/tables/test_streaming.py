@@ -184,6 +184,19 @@ def test_labels_that_are_strings_are_refused(tmp_path: Path) -> None:
         streamed(tmp_path, NODES | {"label": ["a", "b", "a"]}, EDGES)
 
 
+@pytest.mark.parametrize(
+    "columns", [{"label": ["a", "b", "c"]}, {"label": [-2, 0, 1]}, {"split": ["holdout", "train", None]}], ids=str
+)
+def test_labels_and_splits_that_are_not_read_may_be_anything_and_are_no_features(tmp_path: Path, columns) -> None:
+    nodes = {"id": [10, 20, 30], "x": [1.0, 2.0, 3.0]} | columns
+    paths = [write(tmp_path / f"{name}.parquet", table) for name, table in (("nodes", nodes), ("edges", EDGES))]
+    graph = stream_tables(TableOptions(*paths), tmp_path / "graph", labelled=False)
+    assert graph.labels is None and graph.split is None and (graph.task, graph.classes) == ("none", 0)
+    assert graph.features[:, 0].tolist() == [1, 2, 3] and graph.width == 1
+    with pytest.raises(TableError, match=rf"nodes.parquet: .*column '{next(iter(columns))}'"):
+        stream_tables(TableOptions(*paths), tmp_path / "other")
+
+
 def peak_of_streaming(folder: Path, nodes: int, sources: Any, targets: Any, memory: int = 4 << 20) -> int:
     """Most bytes that are allocated while tables are streamed."""
     columns = {"nodes": {"id": np.arange(nodes), "a": np.zeros(nodes, dtype=np.float32)}}
