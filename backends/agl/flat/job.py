@@ -208,14 +208,27 @@ def _claim(partial: Path, identity: str) -> None:
 def estimate(source: Source, targets: Ints, job: FlattenJob) -> tuple[int, int]:
     """Estimate the bytes of all shards, and the edges of their records, from a sample of the targets."""
     sampled = targets[permutation(job.strategy.seed, "estimate", len(targets))[:ESTIMATE_TARGETS]]
-    sizes, features, nodes = Sizes(), source.graph.features, []
-    for batch in flatten_batches(source, sampled, job.strategy, embed=False):
-        sizes.count_batch(batch, features, embed=False)
-        nodes.append(distinct(batch.numbers))
-    sizes.count_shared(distinct(np.concatenate(nodes)), features)
-    sampled_bytes = sizes.embedded_bytes if job.embed else sizes.shared_bytes
-    edges = sizes.edges * len(targets) // len(sampled)
-    return int(sampled_bytes / len(sampled) * len(targets) * ESTIMATE_MARGIN), edges
+    sizes, features, distinct_nodes = Sizes(), source.graph.features, 0
+    for shard in job.shards_of(sampled):  # a node that targets of one shard share is stored once
+        nodes = []
+        for batch in flatten_batches(source, shard, job.strategy, embed=False):
+            sizes.count_batch(batch, features, embed=False)
+            nodes.append(distinct(batch.numbers))
+        distinct_nodes += len(distinct(np.concatenate(nodes)))
+    stored = sizes.embedded_bytes if job.embed else sizes.shared_bytes
+    stored = stored * len(targets) / len(sampled)
+    if not job.embed:
+        stored += _bytes_beside_records(source.graph, targets, job, distinct_nodes / len(sampled))
+    return int(stored * ESTIMATE_MARGIN), sizes.edges * len(targets) // len(sampled)
+
+
+def _bytes_beside_records(graph: Graph, targets: Ints, job: FlattenJob, nodes_per_target: float) -> float:
+    """Bytes of features stored once per shard, of which none has more nodes than the graph: an id and a row each."""
+    if graph.features is None:
+        return 0.0
+    counts = np.array([len(shard) for shard in job.shards_of(targets)])
+    nodes = np.minimum(nodes_per_target * counts, graph.nodes).sum()
+    return float(nodes * (8 + graph.features.nbytes / graph.nodes))
 
 
 def forecast(estimated_bytes: int, targets: int, job: FlattenJob, folder: Path) -> str:

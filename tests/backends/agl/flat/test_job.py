@@ -21,6 +21,7 @@ from backends.agl.flat.shards import LAYOUT, features_path
 from backends.agl.flat.source import Source
 from backends.places import put_folder, remove
 from backends.progress import silent
+from datasets.features import in_layout
 from tests.graphs import awkward_graph
 
 
@@ -183,6 +184,15 @@ def test_the_estimate_is_close_to_the_result(tmp_path):
     graph = awkward_graph(2, nodes=600, edges=6000)
     manifest = flat(tmp_path / "out", graph, shard_records=200)
     assert 0.9 < manifest["estimated_bytes"] / manifest["sizes"]["file_bytes"] < 1.3
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+@pytest.mark.parametrize("shard_records", [20, 2000])
+def test_the_estimate_counts_features_stored_once_as_often_as_shards_hold_them(tmp_path, shard_records, layout):
+    graph = awkward_graph(2, nodes=2000, edges=6000, width=64)
+    graph = replace(graph, features=in_layout(graph.features, layout))
+    manifest = flat(tmp_path / "out", graph, shard_records=shard_records, embed=False)
+    assert 1 < manifest["estimated_bytes"] / manifest["sizes"]["shared_bytes"] < 1.25
 
 
 def test_reducers_grow_with_the_edges_of_all_records(tmp_path, monkeypatch):
