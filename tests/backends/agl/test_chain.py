@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -311,6 +312,21 @@ def test_shards_of_another_run_in_the_folder_are_refused(trained, tmp_path, caps
     arguments = ["-m", str(folder / "model.safetensors"), "-i", str(tmp_path / "flat"), "-o", str(tmp_path / "out")]
     assert infer.main(arguments) == 2
     assert "holds part-00099.parquet, but GraphFlat wrote 7 shards there" in capsys.readouterr().err
+
+
+def test_a_shard_of_other_samples_in_the_folder_is_refused(trained, tmp_path, capsys):
+    folder, files = trained
+    for name, seed in (("flat", "0"), ("other", "1")):
+        options = ["-h", "2", "-s", "uniform(3)", "--seed", seed, "--shard-records", "7"]
+        assert flat.main([*files, *options, "--split", "0.8,0.1,0.1", "-o", str(tmp_path / name)]) == 0
+    shutil.copy(tmp_path / "other" / "part-00001.parquet", tmp_path / "flat")
+    shards, model = ["-i", str(tmp_path / "flat")], str(folder / "model.safetensors")
+    assert infer.main(["-m", model, *shards, "-o", str(tmp_path / "scores")]) == 2
+    refused = capsys.readouterr().err
+    assert train.main(["-m", "gcn", *shards, "-o", str(tmp_path / "other.safetensors")]) == 2
+    for error in (refused, capsys.readouterr().err):
+        assert re.search(r"error: \S+/flat/part-00001.parquet was written by another run than \S+/manifest.json", error)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["flat", "other"]
 
 
 def test_commands_say_what_they_will_take(tmp_path, capsys):

@@ -260,6 +260,41 @@ def test_damaged_folders_are_named(tmp_path):
         GraphFeatureReader(tmp_path / "nothing")
 
 
+def read_all(reader):
+    return list(reader.batches(100))
+
+
+@pytest.mark.parametrize("change", [{"text": "uniform(3)"}, {"targets": "labelled"}, {"shard_records": 15}], ids=str)
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("part-00001.parquet", read_all),
+        ("part-00001.parquet", GraphFeatureReader.labelled),
+        ("part-00001.features.parquet", read_all),
+    ],
+)
+def test_a_shard_of_another_run_is_refused_though_its_name_is_right(tmp_path, change, name, read):
+    flat(tmp_path / "out", embed=False)
+    flat(tmp_path / "other", embed=False, **change)
+    shutil.copy(tmp_path / "other" / name, tmp_path / "out" / name)
+    with pytest.raises(ShardError, match=rf"out/{name} was written by another run than .*out/manifest.json: flatten a"):
+        read(GraphFeatureReader(tmp_path / "out"))
+
+
+def test_shards_that_name_no_run_are_read_where_the_manifest_names_none(tmp_path):
+    """As an earlier version wrote them."""
+    flat(tmp_path / "out")
+    whole = everything(tmp_path / "out")
+    for shard in GraphFeatureReader(tmp_path / "out").shards:
+        parquet.write_table(parquet.read_table(shard).replace_schema_metadata(None), shard, **LAYOUT)
+    with pytest.raises(ShardError, match=r"part-00000.parquet was written by another run"):
+        everything(tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    del manifest["identity"]
+    (tmp_path / "out" / "manifest.json").write_text(json.dumps(manifest))
+    assert everything(tmp_path / "out") == whole
+
+
 def test_the_manifest_says_how_records_were_made(tmp_path):
     flat(tmp_path / "out")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
