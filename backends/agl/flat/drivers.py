@@ -139,11 +139,13 @@ def store_shard(
     neighbourhoods = mapreduce.batches_of_shard(parts, setup.nodes, size)
     batches = (encode_neighbourhoods(batch, source, embed=embed) for batch in neighbourhoods)
     if isinstance(partial, Path):
-        return [shard_once(partial, number, batches, source, embed)]
-    return [_uploaded_shard(partial, number, batches, source, embed)]
+        return [shard_once(partial, number, batches, source, embed, setup.identity)]
+    return [_uploaded_shard(partial, number, batches, source, embed, setup.identity)]
 
 
-def _uploaded_shard(place: str, number: int, batches: Any, source: Source, embed: bool) -> tuple[Sizes, Ints]:
+def _uploaded_shard(
+    place: str, number: int, batches: Any, source: Source, embed: bool, identity: str
+) -> tuple[Sizes, Ints]:
     """Write a shard here and upload it, sizes last; one that an earlier run uploaded is not written again."""
     with TemporaryDirectory(prefix="agl-") as name:
         folder = Path(name)
@@ -151,7 +153,7 @@ def _uploaded_shard(place: str, number: int, batches: Any, source: Source, embed
         facts = [f"sizes/{number}.json", f"sizes/{number}.npy"]
         if all(holds(f"{place}/{file}") for file in facts):
             return read_sizes(get_files(place, facts, folder), number)
-        shard = shard_once(folder, number, batches, source, embed)
+        shard = shard_once(folder, number, batches, source, embed, identity)
         for part in ("shards", "sizes"):
             put_folder(folder / part, f"{place}/{part}")
         return shard

@@ -21,6 +21,7 @@ from backends.agl.flat.shards import LAYOUT, features_path
 from backends.agl.flat.source import Source
 from backends.places import put_folder, remove
 from backends.progress import silent
+from datasets.features import in_layout
 from tests.graphs import awkward_graph
 
 
@@ -185,6 +186,15 @@ def test_the_estimate_is_close_to_the_result(tmp_path):
     assert 0.9 < manifest["estimated_bytes"] / manifest["sizes"]["file_bytes"] < 1.3
 
 
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+@pytest.mark.parametrize("shard_records", [20, 2000])
+def test_the_estimate_counts_features_stored_once_as_often_as_shards_hold_them(tmp_path, shard_records, layout):
+    graph = awkward_graph(2, nodes=2000, edges=6000, width=64)
+    graph = replace(graph, features=in_layout(graph.features, layout))
+    manifest = flat(tmp_path / "out", graph, shard_records=shard_records, embed=False)
+    assert 1 < manifest["estimated_bytes"] / manifest["sizes"]["shared_bytes"] < 1.25
+
+
 def test_reducers_grow_with_the_edges_of_all_records(tmp_path, monkeypatch):
     monkeypatch.setattr(jobs, "EDGES_PER_REDUCER", 100)
     graph, job, targets = awkward_graph(2), FlattenJob(parse_sampling("full()", 2)), np.arange(40)
@@ -248,6 +258,41 @@ def test_damaged_folders_are_named(tmp_path):
         GraphFeatureReader(tmp_path / "out")
     with pytest.raises(ShardError, match="did not finish"):
         GraphFeatureReader(tmp_path / "nothing")
+
+
+def read_all(reader):
+    return list(reader.batches(100))
+
+
+@pytest.mark.parametrize("change", [{"text": "uniform(3)"}, {"targets": "labelled"}, {"shard_records": 15}], ids=str)
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("part-00001.parquet", read_all),
+        ("part-00001.parquet", GraphFeatureReader.labelled),
+        ("part-00001.features.parquet", read_all),
+    ],
+)
+def test_a_shard_of_another_run_is_refused_though_its_name_is_right(tmp_path, change, name, read):
+    flat(tmp_path / "out", embed=False)
+    flat(tmp_path / "other", embed=False, **change)
+    shutil.copy(tmp_path / "other" / name, tmp_path / "out" / name)
+    with pytest.raises(ShardError, match=rf"out/{name} was written by another run than .*out/manifest.json: flatten a"):
+        read(GraphFeatureReader(tmp_path / "out"))
+
+
+def test_shards_that_name_no_run_are_read_where_the_manifest_names_none(tmp_path):
+    """As an earlier version wrote them."""
+    flat(tmp_path / "out")
+    whole = everything(tmp_path / "out")
+    for shard in GraphFeatureReader(tmp_path / "out").shards:
+        parquet.write_table(parquet.read_table(shard).replace_schema_metadata(None), shard, **LAYOUT)
+    with pytest.raises(ShardError, match=r"part-00000.parquet was written by another run"):
+        everything(tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    del manifest["identity"]
+    (tmp_path / "out" / "manifest.json").write_text(json.dumps(manifest))
+    assert everything(tmp_path / "out") == whole
 
 
 def test_the_manifest_says_how_records_were_made(tmp_path):

@@ -29,12 +29,13 @@ def by_tasks(folder, graph, strategy, reducers, threshold, targets=None, filteri
     """Strings of all targets, and the reducers' loads."""
     Source.build(graph, strategy, filtering, folder / "source")
     (folder / "shards").mkdir(exist_ok=True)
-    plan = FlattenTaskSetup(folder / "source", strategy, graph.nodes, reducers, threshold)
+    plan = FlattenTaskSetup(folder / "source", strategy, graph.nodes, reducers, threshold, "this job")
     targets = np.arange(graph.nodes) if targets is None else targets
     rounds, totals = FlattenRounds(executor or InlineExecutor(), folder, plan), Totals(graph.nodes)
     loads = rounds.run(targets, 16, True, totals)
     reader = object.__new__(GraphFeatureReader)
     reader.shards, reader.bytes_read = sorted((folder / "shards").glob("part-*.parquet")), 0
+    reader.folder, reader.manifest = folder, {"identity": "this job"}
     assert totals.sizes.records == len(targets)
     return [bytes(string) for number in range(totals.shards) for string in reader.strings(number)], loads
 
