@@ -37,7 +37,7 @@ from backends.progress import Progress, silent
 Result = TypeVar("Result")
 BATCH = 256  # targets; their features and records fit a processor's cache
 MOST_BYTES = 256 << 20  # of a batch's records
-BYTES_PER_EDGE = 64  # an edge and its source node without features
+BYTES_PER_EDGE = 64  # an edge and its source node, both without features
 
 
 class TooLarge(Exception):
@@ -46,9 +46,10 @@ class TooLarge(Exception):
 
 def bytes_of(edges: int, source: Source) -> int:
     """Bytes of records with ``edges`` edges: at most these with dense features, about these with sparse ones."""
-    features = source.graph.features
+    features, of_edges = source.graph.features, source.graph.edge_features
     bytes_per_node = 0 if features is None else -(-features.nbytes // max(len(features), 1))
-    return edges * (BYTES_PER_EDGE + bytes_per_node)
+    bytes_of_edge_features = 0 if of_edges is None else 4 * of_edges.shape[1]
+    return edges * (BYTES_PER_EDGE + bytes_per_node + bytes_of_edge_features)
 
 
 def neighbourhoods(source: Source, targets: Ints, strategy: SamplingStrategy) -> TargetNeighbourhoods:
