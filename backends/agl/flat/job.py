@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy, Strateg
 from backends.agl.flat.shards import FORMAT, IDENTITY, Sizes, Totals, shard_once, shard_path
 from backends.agl.flat.source import Source
 from backends.folder_lock import locked
+from backends.kernels.extension import threads as kernel_threads
+from backends.kernels.extension import using_threads
 from backends.kernels.sampling import distinct
 from backends.parallel import ray_cluster as cluster
 from backends.parallel.executor import RayExecutor
@@ -126,7 +129,7 @@ def flatten_to(
     Works in ``.<folder>.partial`` beside it, where the next run of the same job resumes. What ``origin`` says of the
     user's tables goes along. Raises FileExistsError, BlockingIOError where another run works there,
     NoRoom before anything large is written, StrategyError or FilterError for a sampler or filter that cannot be used.
-    ``announce`` gets a forecast of what the run takes.
+    ``announce`` gets a forecast of what the run takes. A local run has ``job.threads`` threads in all, with kernels'.
     """
     if folder.exists():
         raise FileExistsError(f"{folder} exists: delete it or choose another folder")
@@ -134,7 +137,8 @@ def flatten_to(
         raise ValueError(f"there are no targets in {graph.name}: give labels and splits, or targets=all")
     check_columns(graph, job.strategy, job.filtering)
     partial = folder.with_name(f".{folder.name}.partial")
-    with locked(partial):
+    threads = job.threads if job.run_on == "local" else kernel_threads()  # tasks of Ray have threads of their own
+    with locked(partial), using_threads(threads):
         return _flatten_in(partial, folder, graph, targets, job, progress, origin, announce)
 
 
@@ -262,11 +266,13 @@ def _flatten_here(
     def write_shard(number: int) -> tuple[Sizes, Ints]:
         threads = job.threads // at_once
         batches = flatten_batches(source, pieces[number], job.strategy, embed=job.embed, threads=threads)
-        return shard_once(partial, number, batches, source, job.embed, identity)
+        with closing(batches):
+            return shard_once(partial, number, batches, source, job.embed, identity)
 
-    for shard in in_threads(write_shard, range(len(pieces)), at_once):
-        totals.add(*shard)
-        progress("flatten", totals.shards, len(pieces))
+    with closing(in_threads(write_shard, range(len(pieces)), at_once)) as written:
+        for shard in written:
+            totals.add(*shard)
+            progress("flatten", totals.shards, len(pieces))
     return []
 
 

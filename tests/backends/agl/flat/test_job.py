@@ -3,17 +3,19 @@
 import json
 import shutil
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from pyarrow import parquet
 
 from backends.agl.cluster import Cluster
+from backends.agl.flat import drivers, shards
 from backends.agl.flat import job as jobs
-from backends.agl.flat import shards
 from backends.agl.flat.job import FlattenJob, NoRoom, flatten_to, nodes_to_flatten
 from backends.agl.flat.reader import GraphFeatureReader, ShardError
 from backends.agl.flat.sampling_strategy import StrategyError, parse_sampling
@@ -310,6 +312,58 @@ def test_threads_write_whole_shards_and_change_no_byte(tmp_path, threads):
     assert one == many and done == [("flatten", number, 3) for number in (1, 2, 3)]
     for path in (tmp_path / "one").iterdir():
         assert (tmp_path / "many" / path.name).read_bytes() == path.read_bytes()
+
+
+def noted(counts, function):
+    """The function, which notes how many threads kernels may use wherever it is called."""
+
+    def noting(*arguments, **options):
+        counts.add(torch.get_num_threads())
+        return function(*arguments, **options)
+
+    return noting
+
+
+def threads_here_and_in_a_new_thread():
+    with ThreadPoolExecutor(1) as pool:
+        return torch.get_num_threads(), pool.submit(torch.get_num_threads).result()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "shard_records", "share"),
+    [(600, 100, 1), (600, 300, 1), (600, 600, 2), (40, 40, 6)],
+    ids=["a shard each", "two shards of two batches", "three batches", "one batch"],
+)
+def test_shards_batches_and_kernels_share_the_threads_of_the_job(tmp_path, monkeypatch, nodes, shard_records, share):
+    of_source, of_estimate, of_shards, of_batches = (set() for _ in range(4))
+    encode = drivers.encode_neighbourhoods
+
+    def encode_noted(*arguments, embed):
+        return noted(of_batches if embed else of_estimate, encode)(*arguments, embed=embed)
+
+    monkeypatch.setattr(drivers, "encode_neighbourhoods", encode_noted)
+    monkeypatch.setattr(Source, "build", noted(of_source, Source.build))
+    monkeypatch.setattr(shards, "write_shard", noted(of_shards, shards.write_shard))
+    before = torch.get_num_threads()
+    flat(tmp_path / "out", awkward_graph(2, nodes), text="uniform(2)", shard_records=shard_records, threads=6)
+    assert (of_source, of_estimate, of_batches) == ({6}, {6}, {share})
+    assert of_shards == {6 // min(6, -(-nodes // shard_records))}
+    assert threads_here_and_in_a_new_thread() == (before, before)
+
+
+@pytest.mark.parametrize("shard_records", [20, 600])
+@pytest.mark.parametrize("failing", ["write_shard", "distinct", "progress"])
+def test_a_failure_gives_the_threads_back(tmp_path, monkeypatch, failing, shard_records):
+    def fail(*arguments):
+        raise OSError("the disk is full")
+
+    if failing != "progress":
+        monkeypatch.setattr(shards, failing, fail)
+    before = torch.get_num_threads()
+    with pytest.raises(OSError, match="full"):
+        progress = fail if failing == "progress" else silent
+        flat(tmp_path / "out", awkward_graph(2, 600), progress=progress, shard_records=shard_records, threads=6)
+    assert threads_here_and_in_a_new_thread() == (before, before)
 
 
 def test_two_outputs_of_a_job_have_two_places_in_a_store_and_a_repeated_command_its_own(tmp_path, monkeypatch):

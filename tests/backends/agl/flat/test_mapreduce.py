@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import tracemalloc
 
 import numpy as np
@@ -262,5 +263,40 @@ def test_a_task_whose_worker_is_killed_runs_again(tmp_path):
         executor = RayExecutor(ray)
         (handle,) = executor.submit(1, die_once, tmp_path, executor.put(2), 3)
         assert executor.get([handle]) == [5] and (tmp_path / "died").exists()
+    finally:
+        cluster.release()
+
+
+def die(folder):
+    """End the worker's process at every try."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fail_unreadably(folder):
+    """Raise an error that cannot be sent to another process."""
+    error = ValueError("a table of locks")
+    error.lock = threading.Lock()
+    raise error
+
+
+def read(*parts):
+    """Read the results of other tasks."""
+    return [parts]
+
+
+@pytest.mark.needs_ray
+@pytest.mark.parametrize("task", [die, fail_unreadably])
+def test_a_task_that_ray_gives_up_on_is_told_alike_by_itself_and_by_those_that_read_it(tmp_path, task):
+    from backends.parallel import ray_cluster as cluster
+    from backends.parallel.executor import RayExecutor
+
+    ray = cluster.acquire()
+    try:
+        executor = RayExecutor(ray)
+        (handle,) = executor.submit(1, task, tmp_path)
+        (behind,) = executor.submit(1, read, handle, 3)
+        for result in (handle, behind):
+            with pytest.raises(ChildProcessError, match=r"^Ray gave up on a task: repeat the command, which resumes"):
+                executor.get([result])
     finally:
         cluster.release()
