@@ -1,6 +1,8 @@
 """Exceptions and output that tell that memory ran out; standard library only, as the launcher reads it."""
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 # Messages of torch, numpy, libstdc++, glibc and CUDA.
 NO_MEMORY = re.compile(
@@ -11,6 +13,20 @@ NO_MEMORY = re.compile(
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception tells that memory ran out, by its type or by its message."""
+    """Whether an exception tells that memory ran out, by its type, its message, or the status that ranks give it."""
     told_by_message = isinstance(error, RuntimeError | OSError) and NO_MEMORY.search(str(error)) is not None
-    return isinstance(error, MemoryError) or told_by_message
+    return isinstance(error, MemoryError) or getattr(error, "status", None) == "oom" or told_by_message
+
+
+def unless_out_of_memory(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The answer of a pass beside the timing; where memory does not hold it, a ``status`` that says so.
+
+    A want of memory in such a pass costs a cell none of its samples.
+    """
+    try:
+        return measure()
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        return {"status": f"not measured, oom: {first}"}

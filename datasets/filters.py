@@ -82,14 +82,22 @@ class EdgeFilter:
         raise FilterError(f"filter {self.text!r} is not allowed: compare columns with values, joined by and, or, not")
 
     def _operand(self, tree: ast.expr, edges: slice) -> Any:
-        """The value of a literal, of a column for some edges, or of arithmetic on them."""
+        """Numbers that the filter states, a column's values for some edges, or arithmetic on them."""
         if isinstance(tree, ast.BinOp) and type(tree.op) in ARITHMETIC:
             left, right = (self._operand(part, edges) for part in (tree.left, tree.right))
             return ARITHMETIC[type(tree.op)](left, right)
         try:
-            return ast.literal_eval(tree)
+            literal = ast.literal_eval(tree)
         except ValueError:
-            name = ast.unparse(tree)
+            return self._values(ast.unparse(tree), edges)
+        several = isinstance(literal, tuple | list | set)
+        if not all(isinstance(value, int | float) for value in (literal if several else [literal])):
+            problem = f"compares with {literal!r}, but columns hold numbers: give a number, or several, as in (1, 2)"
+            raise FilterError(f"filter {self.text!r} {problem}")
+        return list(literal) if isinstance(literal, set) else literal  # an array is never equal to a set
+
+    def _values(self, name: str, edges: slice) -> NDArray[Any]:
+        """The values of a column for some edges."""
         column = self._column(name)
         values = column[self.graph.csr.indices[edges]] if name.startswith(NEIGHBOR) else column[edges]
         return values.astype(np.float64) if values.dtype.kind == "i" else values  # types, whose sums int32 would wrap
@@ -122,8 +130,8 @@ def _parse(text: str) -> ast.expr:
 
 def _is_in(left: Any, right: Any) -> NDArray[np.bool_]:
     """Whether values are among others, which are rounded to the type of a column as by ``==``."""
-    values, others = np.asarray(left), list(right) if isinstance(right, set) else right
-    return np.isin(values, np.asarray(others, values.dtype) if values.dtype.kind == "f" else others)
+    values = np.asarray(left)
+    return np.isin(values, np.asarray(right, values.dtype) if values.dtype.kind == "f" else right)
 
 
 def _edge_column(graph: Graph, name: str) -> NDArray[Any] | None:

@@ -10,7 +10,7 @@ from harness.terminal.streams import readers_may_leave
 
 
 def main() -> int:
-    """Run the command line and return the exit code: 1 where a file cannot be read or written.
+    """Run the command line and return the exit code: 1 after Ctrl-C, and where a file cannot be read or written.
 
     A reader of stdout or stderr that leaves (``| head``) changes neither the code nor what is measured.
     """
@@ -24,6 +24,9 @@ def main() -> int:
         except OSError as error:
             what = f"{error.filename or 'a file'} cannot be read or written ({error.strerror or error})"
             print(f"error: {what}: name another folder, or make room on its disk", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            print("error: interrupted: the same command starts over", file=sys.stderr)
             return 1
         return code
 

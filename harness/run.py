@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from datasets.paths import default_cache
+from harness.launcher.earlier import was_written
 from harness.launcher.group import Busy, run_groups
 from harness.launcher.messages import PlannedGroup
 from harness.planning.compose import compose_arguments
@@ -13,7 +14,8 @@ from harness.planning.identity import record_path
 from harness.planning.plan import Group, Plan, find_group_records, make_plan
 from harness.store.files import environment_of
 from harness.store.leftovers import remove_leftovers
-from harness.store.record import RecordError
+from harness.store.naming import label
+from harness.store.record import Record, RecordError
 from harness.store.writable import DISK_FULL, check_writable
 from harness.usage import FAILED, OK, USAGE, UsageError, complain
 
@@ -55,16 +57,18 @@ def run(plan: Plan) -> int:
             raise UsageError("nothing to run: no group has its graph")
         measured = measure(plan, ready, prepared)
         plan.find_records()
-        failures += not_counted(measured, plan.groups)
+        failures += not_counted(measured, plan.groups) + not_written(measured)
     else:
         print(f"nothing to run: all {len(plan.groups)} groups are finished in {plan.results}; retry=all repeats them")
     print_table(plan)
     return FAILED if failures else exit_code(plan.groups)
 
 
-def not_counted(measured: Iterable[dict[str, Any]], groups: Iterable[Group]) -> list[str]:
+def not_counted(measured: Sequence[dict[str, Any]], groups: Iterable[Group]) -> list[str]:
     """Say which of the new records are no records of their group: those of code or data that are not today's."""
     counted = {record.get("run") for group in groups for _, record in group.stored()}
+    # An earlier run of a group counts where this one is not whole, as a failure was not written.
+    counted |= {record["run"] for record in measured if not was_written(record)}
     lost = [record for record in measured if record["run"] not in counted]
     if not lost:
         return []
@@ -73,6 +77,21 @@ def not_counted(measured: Iterable[dict[str, Any]], groups: Iterable[Group]) -> 
     sentence = f"{what}: {'; '.join(messages) or 'it changed meanwhile, measure again'}"
     complain(sentence, FAILED)
     return [sentence]
+
+
+def not_written(measured: Iterable[dict[str, Any]]) -> list[str]:
+    """Name the failures that left the good records of earlier runs in their place."""
+    failed = [record for record in measured if record["status"] in BAD_STATUSES and not was_written(record)]
+    sentences = [f"{_name(record)} ended as {record['status']}: {record['message']}" for record in failed]
+    for sentence in sentences:
+        complain(sentence, FAILED)
+    return sentences
+
+
+def _name(record: dict[str, Any]) -> str:
+    config = record["config"]
+    engine = label(cast(Record, record))
+    return f"{config['dataset']['name']} {config['model']['name']} {engine} seed {config['seed']}"
 
 
 def measure(plan: Plan, groups: Sequence[Group], prepared: dict[str, PreparedGraph]) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
+from backends.memory_errors import unless_out_of_memory
 from backends.registry import load_object
 from datasets.graph import Graph
 from datasets.high_water import HighWater
@@ -17,7 +18,7 @@ from harness.launcher.failure import CellFailed
 from harness.launcher.messages import Event, Opened, PlannedCell, TimedSample
 from harness.measure import control_group, environment, memory, shared_values
 from harness.measure.clock import Clock, PageFaults, cpu_seconds, page_faults
-from harness.measure.other_passes import unless_out_of_memory
+from harness.measure.crowds import crowds
 from harness.measure.sources import loaded_modules
 from harness.planning.schema import RunConfig, from_dict
 from harness.scenario import Scenario, scenario_class
@@ -312,8 +313,7 @@ class Session:
 
     def _crowded(self, facts: Json) -> Json:
         """The cores as ``oversubscribed``, where more threads, ranks or workers than they are share them."""
-        processes = facts.get("ranks", {}).get("edges", ()), facts.get("workers", ())
-        asked = max(self.config.threads, *(len(each) for each in processes if isinstance(each, Sequence)))
+        asked = max([self.config.threads, *crowds(facts).values()])
         return {"oversubscribed": self.cores} if asked > self.cores and not self._cuda() else {}
 
     def _parts(self, seconds: float) -> Json:

@@ -196,8 +196,18 @@ def columns_of(options: TableOptions) -> dict[str, Any]:
     return {name: value for name, value in asdict(options).items() if name not in PATHS}
 
 
-def read_tables(parsed: argparse.Namespace, options: TableOptions, folder: Path, progress: Progress = silent) -> Graph:
-    """Write the tables as a graph into ``folder`` and map it, or map the graph that an interrupted run wrote there."""
+def read_tables(
+    parsed: argparse.Namespace,
+    options: TableOptions,
+    folder: Path,
+    progress: Progress = silent,
+    *,
+    labelled: bool = True,
+) -> Graph:
+    """Write the tables as a graph into ``folder`` and map it, or map the graph that an interrupted run wrote there.
+
+    Labels and splits of the node table are read only where it is ``labelled`` and ``parsed`` names no table of labels.
+    """
     facts, labels, memory = folder / "graph.json", getattr(parsed, "labels", None), getattr(parsed, "memory", None)
     if memory is not None and not 0 < memory < float("inf"):
         raise ValueError(f"--memory {memory} is not allowed: give GiB above 0")
@@ -208,7 +218,7 @@ def read_tables(parsed: argparse.Namespace, options: TableOptions, folder: Path,
     folder.mkdir(parents=True)
     most = MEMORY if memory is None else max(int(memory * 2**30), 1)
     try:
-        return stream_tables(options, folder, labels, most, progress=progress, sha256=sha256)
+        return stream_tables(options, folder, labels, most, progress=progress, sha256=sha256, labelled=labelled)
     except BaseException:
         shutil.rmtree(folder)
         raise

@@ -140,9 +140,8 @@ def score(model_slice: Slice, embeddings: Floats) -> Floats:
     return logits
 
 
-def width_of(model_slice: Slice, layer: int) -> int:
+def width_of(spec: ModelSpec, layer: int) -> int:
     """Width of a layer's embeddings with heads concatenated, as stored."""
-    spec = model_slice.spec
     return spec.width_out(layer) * (1 if spec.is_last(layer) else spec.heads_of(layer))
 
 

@@ -19,9 +19,14 @@ Forms = dict[str, dict[str, float]]
 
 
 def adapt(
-    config: BlocksparseConfig, model: str, device: torch.device, matrix: LayerMatrix, widths: Mapping[str, int]
+    config: BlocksparseConfig,
+    model: str,
+    device: torch.device,
+    dtype: torch.dtype,
+    matrix: LayerMatrix,
+    widths: Mapping[str, int],
 ) -> Forms:
-    """Try the forms for products with a matrix, whose ``widths`` are given by name; a width is tried once.
+    """Try the forms for products of tables of ``dtype`` with a matrix; ``widths`` are theirs by name, each tried once.
 
     Returns, by the names of the products, the number of panels where a table was cut (``panels``), and where tiles are
     used the share of the edges in them (``tiles``), the multiplications over one per edge (``inflation``) and the
@@ -34,7 +39,7 @@ def adapt(
     for name, width in widths.items():
         key = width, name.endswith("backward")
         if key not in tried:
-            tried[key] = _try(config, device, matrix, *key)
+            tried[key] = _try(config, device, dtype, matrix, *key)
         panels, tiles = tried[key]
         forms["panels"] |= {name: panels} if panels > 1 else {}
         forms["tiles"] |= {name: tiles.share} if tiles.used else {}
@@ -54,7 +59,12 @@ def gate_configs(config: BlocksparseConfig, used: Iterable[Forms]) -> list[Block
 
 
 def _try(
-    config: BlocksparseConfig, device: torch.device, matrix: LayerMatrix, width: int, transposed: bool
+    config: BlocksparseConfig,
+    device: torch.device,
+    dtype: torch.dtype,
+    matrix: LayerMatrix,
+    width: int,
+    transposed: bool,
 ) -> tuple[int, TileChoice]:
     """The number of panels, which only a processor's caches need, and the choice of tiles of one product."""
     arguments = matrix.csr, width, matrix.weight, transposed
@@ -63,15 +73,16 @@ def _try(
     side.tiles.pop(width, None)
     panels = 1
     if config.on("panels") and config.forms != "tiles" and device.type == "cpu":
-        panels = choose_panels(*arguments, trial=config.forms == "tried").panels
+        panels = choose_panels(*arguments, trial=config.forms == "tried", dtype=dtype).panels
     if panels > 1 or not config.on("tiles") or config.forms == "panels":
         return panels, TileChoice(False, 0.0)
-    return panels, _choose_density(config, device, *arguments)
+    return panels, _choose_density(config, device, dtype, *arguments)
 
 
 def _choose_density(
     config: BlocksparseConfig,
     device: torch.device,
+    dtype: torch.dtype,
     csr: Csr,
     width: int,
     weight: torch.Tensor | None,
@@ -82,7 +93,7 @@ def _choose_density(
     is_trial = config.forms == "tried" or len(config.densities) > 1
     best, tiles = TileChoice(False, 0.0), {}
     for density in config.densities:
-        choice = choose_tiles(csr, width, weight, transposed, density, is_trial, device)
+        choice = choose_tiles(csr, width, weight, transposed, density, is_trial, device, dtype)
         if choice.used and (not best.used or choice.gain > best.gain):
             best, tiles = choice, {width: side.tiles[width]}
     side.tiles.pop(width, None)

@@ -38,7 +38,7 @@ class BlocksparseTrainer(LayeredTrainer):
     def try_forms(self, structure: list[LayerMatrix]) -> None:
         """Try forms of the products with a structure's matrix."""
         self.widths = {name: width for name, _, width, _ in self.products(structure)}
-        self.forms = adapt(self.config, self.spec.name, self.device, structure[0], self.widths)
+        self.forms = adapt(self.config, self.spec.name, self.device, self.dtype, structure[0], self.widths)
 
     def reading_orders(self) -> dict[str, Rows]:
         """The gathered rows in their order, by the names of the products in panels or tiles."""
@@ -92,7 +92,7 @@ class BlocksparseMultiplier(TorchMultiplier):
         matrix = LayerMatrix(adjacency.csr, float_tensor(adjacency.weight, self.device, self.dtype))
         build_transpose(matrix.csr, matrix.weight, mean=self.dtype if self.spec.name == "sage" else None)
         self.widths = dict.fromkeys(("forward", "backward"), self.width)
-        self.forms = adapt(self.config, self.spec.name, self.device, matrix, self.widths)
+        self.forms = adapt(self.config, self.spec.name, self.device, self.dtype, matrix, self.widths)
         return matrix
 
     def facts(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ that this row block is multiplied with, the stages, it takes those of its ``colu
 """
 
 from dataclasses import dataclass
+from math import isqrt
 
 
 @dataclass(frozen=True)
@@ -71,4 +72,4 @@ class RankLayout:
 
 def replications(ranks: int) -> list[int]:
     """Replications that a number of ranks allows: divisors r with a stage for every column, r <= p / r."""
-    return [r for r in range(1, ranks + 1) if ranks % r == 0 and r <= ranks // r]
+    return [r for r in range(1, isqrt(ranks) + 1) if ranks % r == 0]

@@ -29,7 +29,7 @@ class CutTask:
 def pieces_of(
     trainer: LayeredTrainer, graph: Graph, config: BlocksparseConfig, layout: RankLayout, only: int | None = None
 ) -> CutTask:
-    """Cut a graph for ranks that train as ``trainer`` would; slices of all of them, or of ``only`` one.
+    """Cut a graph for ranks that compute what ``trainer`` would; slices of all of them, or of ``only`` one.
 
     Raises Unsupported as ``check_blocks`` does.
     """
@@ -37,12 +37,14 @@ def pieces_of(
     check_blocks(layout, graph, config.bounds)
     adjacency = adjacency_of(graph, spec.name, training.dtype)
     steps = [step for _, step in trainer.steps([LayerMatrix(adjacency.csr)] * spec.layers)]
-    products = tuple((step.width, step.has_backward) for step in steps)
+    trains = not trainer.forward_only
+    products = tuple((step.width, step.has_backward and trains) for step in steps)
     task = RankTask(layout, spec, training, products, config, trainer.sparse_input)
     bounds = (
         _part_bounds(graph, layout) if config.bounds == "parts" else BOUNDS[config.bounds](adjacency.csr, layout.blocks)
     )
-    return CutTask(task, *cut(graph, adjacency, layout, bounds, config.exchange, spec.name == "sage", only))
+    mean = training.dtype if spec.name == "sage" else None
+    return CutTask(task, *cut(graph, adjacency, layout, bounds, config.exchange, mean, only))
 
 
 def check_blocks(layout: RankLayout, graph: Graph, bounds: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from backends.base.layered import LayerMatrix
 from backends.base.refusals import refuse_fanouts
 from backends.base.trainer import Batch
 from backends.batches import BatchPlan
@@ -18,6 +19,7 @@ from backends.blocksparse.pieces import check_blocks, pieces_of
 from backends.blocksparse.scaling import ReplayTrainer
 from backends.blocksparse.slices import Cut, OwnTargets, targets_of_ranks
 from backends.contract import Clock, Floats, Nodes
+from backends.memory_errors import unless_out_of_memory
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.parallel.ranks import RankObjects, RankPool, shared_pool
 from datasets.graph import Graph
@@ -56,6 +58,7 @@ class RanksTrainer(BlocksparseTrainer):
         self.initial, self.cuts = state, dict[int, tuple[Graph, Cut]]()
         self.objects: dict[int, RankObjects] = {}
         self.trains = False
+        self.whole: list[LayerMatrix] | None = None
         self.traffic: list[dict[str, float]] = []
         self.ranks = self.ranks_of(self.graph, clock)
 
@@ -128,32 +131,30 @@ class RanksTrainer(BlocksparseTrainer):
         return gate_configs(self.config, self.each("forms"))
 
     def target_batch(self, targets: Nodes) -> Batch:
-        """The whole graph's matrix, for the facts."""
-        return Batch(self.structure(self.graph), None, targets)
+        """The whole graph's matrix, for the facts; it is built once."""
+        if self.whole is None:
+            self.whole = self.structure(self.graph)
+        return Batch(self.whole, None, targets)
 
     def facts(self) -> dict[str, Any]:
         """Also what each rank holds, received in the last epoch, and does in the seconds of a pass.
 
-        ``oversubscribed``: cores, if fewer than ranks.
+        ``oversubscribed``: cores, if fewer than ranks. Where memory does not hold that pass, ``ranks.status`` says so.
         """
         cores = len(os.sched_getaffinity(0))
         crowded = {"oversubscribed": cores} if self.layout.ranks > cores else {}
-        return (
-            super().facts()
-            | crowded
-            | {
-                "ranks": {
-                    "edges": self.cut.edges,
-                    "imbalance": self.cut.imbalance,
-                    "bytes": self.cut.bytes,
-                    "received_rows": self.cut.received,
-                    "traffic": self.traffic,
-                    "phases": [asdict(phases) for phases in self.phases()],
-                    "forms": self.each("forms"),
-                    "network": str(self.config.network) if self.config.link else "this machine's own",
-                }
-            }
-        )
+        forms = unless_out_of_memory(lambda: {"forms": self.each("forms")})
+        phases = unless_out_of_memory(lambda: {"phases": [asdict(of_rank) for of_rank in self.phases()]})
+        counted = {
+            "edges": self.cut.edges,
+            "imbalance": self.cut.imbalance,
+            "bytes": self.cut.bytes,
+            "received_rows": self.cut.received,
+            "traffic": self.traffic,
+            "network": str(self.config.network) if self.config.link else "this machine's own",
+        }
+        # a failure ends all ranks, so that the first one of several is the reason
+        return super().facts() | crowded | {"ranks": counted | phases | forms}
 
     def phases(self) -> list[RankPhases]:
         """Seconds of one more pass by what each rank does in them, where this trainer trains."""
@@ -165,6 +166,7 @@ class RanksTrainer(BlocksparseTrainer):
             if not ranks.pool.closed:
                 ranks.close() if self._are_all else ranks.pool.close()
         self.objects = {}
+        self.whole = None
 
 
 class RanksInferrer(BlocksparseInferrer):

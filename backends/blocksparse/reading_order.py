@@ -46,5 +46,6 @@ def _panel(side: Direction, begins: Rows, ends: Rows) -> Rows:
 
 def _in_tiles(tiles: Tiles) -> Rows:
     """The edges in no tile, then the columns of each tile once, as its further rows find them in the nearest cache."""
-    inside = (tiles.columns[:, None] + np.arange(SIDE)).ravel()
+    columns = (tiles.columns[:, None] + np.arange(SIDE)).ravel()
+    inside = columns[columns < tiles.shape[1]]
     return np.concatenate([tiles.rest.indices, inside.astype(tiles.rest.indices.dtype)])

@@ -9,6 +9,7 @@ from backends.blocksparse.pieces import check_blocks, pieces_of
 from backends.blocksparse.replay import epoch_seconds, replay
 from backends.blocksparse.slices import targets_of_ranks
 from backends.contract import Clock
+from backends.memory_errors import unless_out_of_memory
 from backends.model import ModelSpec, State, TrainingSpec
 from datasets.graph import Graph
 
@@ -27,8 +28,12 @@ class ReplayTrainer(BlocksparseTrainer):
         self.initial = state
 
     def facts(self) -> dict[str, Any]:
-        """Sizes of the products, and the modelled epoch of each number of ranks."""
-        return super().facts() | {"replay": [self.modelled(ranks) for ranks in self.config.replay]}
+        """Sizes of the products, and the modelled epoch of each number of ranks, or why it was not modelled."""
+        return super().facts() | {"replay": [self._unless_out_of_memory(ranks) for ranks in self.config.replay]}
+
+    def _unless_out_of_memory(self, ranks: int) -> dict[str, Any]:
+        """The modelled epoch, or where memory does not hold it the number of ranks and a ``status``."""
+        return {"ranks": ranks} | unless_out_of_memory(lambda: self.modelled(ranks))
 
     def modelled(self, ranks: int) -> dict[str, Any]:
         """The modelled epoch on ``ranks`` ranks: seconds of the slowest, and what they are for; largest bytes."""

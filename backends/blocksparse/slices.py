@@ -20,10 +20,10 @@ class RankSlice:
     """One rank's part of a graph.
 
     ``csr`` is [own rows, received rows], its columns in the order in which rows arrive, block after block; ``weight``
-    [nnz] holds gcn's weights or sage's 1 / in-degree, float64, and is ``None`` for gat. ``incoming`` are how
-    many rows come from each block of the column group, ``sent`` the own rows that go to each of its ranks. ``nodes``
-    int64 are the original numbers of the own rows; ``features`` are theirs, where the graph has some. Edge ids are
-    there for gat alone, whose dropout hashes them.
+    [nnz] holds gcn's weights or sage's 1 / in-degree, of the training's type, and is ``None`` for gat. ``incoming``
+    are how many rows come from each block of the column group, ``sent`` the own rows that go to each of its ranks.
+    ``nodes`` int64 are the original numbers of the own rows; ``features`` are theirs, where the graph has some. Edge
+    ids are there for gat alone, whose dropout hashes them.
     """
 
     csr: Csr
@@ -92,17 +92,17 @@ def cut(
     layout: RankLayout,
     bounds: Numbers,
     exchange: str,
-    mean: bool,
+    mean: str | None,
     only: int | None = None,
 ) -> Cutting:
     """Cut a graph into the slices of all ranks, or of ``only`` one, in its memory; the counts are those of all.
 
-    With ``broadcast`` whole blocks travel, with ``halo`` needed rows. ``mean`` gives each edge the weight
-    1 / in-degree, as a slice may hold a part of a row's edges.
+    With ``broadcast`` whole blocks travel, with ``halo`` needed rows. ``mean`` is the type of the weights 1 / in-degree
+    that edges get, as a slice may hold a part of a row's edges; ``None`` leaves those of the adjacency.
     """
     weight: Weights | None = adjacency.weight
-    if mean:
-        weight = (1.0 / np.maximum(adjacency.csr.in_degrees, 1))[adjacency.csr.destinations]
+    if mean is not None:
+        weight = (1.0 / np.maximum(adjacency.csr.in_degrees, 1)).astype(mean)[adjacency.csr.destinations]
     nodes = np.arange(graph.nodes) if graph.node_ids is None else np.asarray(graph.node_ids, dtype=np.int64)
     own_parts, incoming, edges, sizes, received = [], [], [], [], []
     for rank in range(layout.ranks):

@@ -44,6 +44,11 @@ class RankTask:
     config: BlocksparseConfig
     sparse: bool
 
+    @property
+    def has_backward(self) -> bool:
+        """Whether some product is multiplied with the transpose too: none is in inference."""
+        return any(has_backward for _, has_backward in self.products)
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -134,7 +139,7 @@ class RankWorker:
     def _matrix(self, part: RankSlice) -> tuple[LayerMatrix, list[int], list[Tensor]]:
         """The slice's matrix, how many rows come from each block, and which own rows go to each rank."""
         sent = [torch.from_numpy(np.array(rows)) for rows in part.sent]
-        weight = None if part.weight is None else self._on_device(part.weight).to(self.dtype)
+        weight = None if part.weight is None else self._on_device(part.weight)
         matrix, incoming = LayerMatrix(part.csr, weight), list(part.incoming)
         if self.task.config.overlap:
             block, _ = self.task.layout.place(self.rank)
@@ -144,14 +149,16 @@ class RankWorker:
         return matrix, incoming, [rows.to(self.device) for rows in sent]
 
     def _prepare_products(self, name: str, matrix: LayerMatrix) -> None:
-        """Build the transpose of a matrix, and try forms of the products with it."""
-        build_transpose(matrix.csr, matrix.weight)
+        """Build the transpose of a matrix where a product needs it, and try forms of the products with it."""
+        if self.task.has_backward:
+            build_transpose(matrix.csr, matrix.weight)
         widths = {
             f"{name}, width {width}, {direction}": width
             for width, has_backward in self.task.products
             for direction in ("forward", "backward")[: 1 + has_backward]
         }
-        for form, choices in adapt(self.task.config, self.task.spec.name, self.device, matrix, widths).items():
+        options = self.task.config, self.task.spec.name, self.device, self.dtype
+        for form, choices in adapt(*options, matrix, widths).items():
             self.chosen[form] |= choices
 
     def forms(self) -> Forms:
@@ -164,7 +171,8 @@ class RankWorker:
     def _input(self, part: RankSlice) -> Rows:
         if self.task.sparse and isinstance(part.features, SparseFeatures):
             rows = SparseRows.of(part.features, self.device, self.dtype)
-            build_transpose(rows.csr, rows.values)
+            if self.task.has_backward:  # X^T dZ is the gradient of W, which training alone computes
+                build_transpose(rows.csr, rows.values)
             return rows
         features = part.features.dense() if isinstance(part.features, SparseFeatures) else part.features
         assert features is not None

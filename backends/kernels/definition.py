@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.kernels.samplers import SAMPLERS, EdgeSampler, Weights, check_weights
+from backends.kernels.samplers import SAMPLERS, EdgeSampler, Weights, check_weights, keys_of
 from datasets.csr import Csr
 from datasets.randomness import below, keyed, stream, unit_interval
 
@@ -81,11 +81,12 @@ def sample(csr: Csr, drawing: Drawing, nodes: Nodes, keys: Any, node_ids: Nodes,
         chosen = _drawn(degrees, counts, draw_keys, weight if sampler.needs_weight else None)
     elif sampler.keys is None:
         chosen = _shuffled(degrees, counts, draw_keys)
-    elif sampler.by_place:
-        chosen = _by_weight(degrees, counts, draw_keys, sampler.keys(keyed(keys[rows], ids), weight), weight)
     else:
-        order = np.lexsort((sampler.keys(keyed(keys[rows], ids), weight), rows))
-        chosen = order[_places(degrees) < np.repeat(counts, degrees)]
+        edge_keys = keys_of(drawing.sampler, sampler, keyed(keys[rows], ids), weight)
+        if sampler.by_place:
+            chosen = _by_weight(degrees, counts, draw_keys, edge_keys, weight)
+        else:
+            chosen = np.lexsort((edge_keys, rows))[_places(degrees) < np.repeat(counts, degrees)]
     return KeptEdges(np.concatenate(([0], np.cumsum(counts))), positions[chosen], ids[chosen])
 
 

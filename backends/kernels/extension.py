@@ -6,7 +6,8 @@ An outdated build is an ImportError.
 import hashlib
 import importlib
 import platform
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,17 @@ def arrays(*tensors: torch.Tensor | None) -> list[Any]:
 def threads() -> int:
     """Threads that a kernel may use: torch's own setting, passed explicitly at each call."""
     return torch.get_num_threads()
+
+
+@contextmanager
+def using_threads(count: int) -> Iterator[None]:
+    """Let kernels use ``count`` threads, called by this thread or by those that start inside; restored at the end."""
+    before = threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def workers(edges: int, width: int, small: int = _SMALL) -> int:

@@ -2,11 +2,13 @@
 
 A panel saves reads of the table and costs a pass over the result, so few edges of a row in each panel do not pay. What
 share of a cache a process has is not known on a shared machine, so panels of several sizes are tried on a part of the
-rows.
+rows; where rows have too few edges for all of these sizes, the most panels for which they have enough.
 """
 
+import re
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,7 +22,9 @@ from backends.kernels.native.aggregate import multiply
 from backends.kernels.operand import Direction, operand
 from datasets.csr import Csr
 
-SIZES = (2 << 20, 4 << 20, 8 << 20, 16 << 20)  # bytes of a panel
+SIZES = (2 << 20, 4 << 20, 8 << 20, 16 << 20)  # bytes of a panel, beside a processor's share of the last cache
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30}
 LEAST_EDGES = 6  # of a row in a panel, on average
 GAIN = 0.95  # of the seconds without panels: panels that take more are noise
 TRIAL_EDGES = 1 << 22  # of the rows that are tried, and so many times the columns that the table is read
@@ -37,17 +41,24 @@ class PanelChoice:
     seconds: dict[int, float]
 
 
-def choose_panels(csr: Csr, width: int, weight: Tensor | None, transposed: bool, trial: bool = True) -> PanelChoice:
+def choose_panels(
+    csr: Csr,
+    width: int,
+    weight: Tensor | None,
+    transposed: bool,
+    trial: bool = True,
+    dtype: torch.dtype = torch.float32,
+) -> PanelChoice:
     """Try products of a table of ``width`` columns in panels of several sizes, and keep the fastest for later calls.
 
-    ``weight`` [nnz] is that of the product, in the forward order; its type is the table's, else float32. Without
-    ``trial`` every table is cut, into ``UNTRIED`` panels.
+    ``weight`` [nnz] is that of the product, in the forward order; its type is the table's, without it ``dtype``.
+    Without ``trial`` every table is cut, into ``UNTRIED`` panels.
     """
     if extension is None or IMPLEMENTATIONS["cpu"] is not native:
         return PanelChoice(1, {})
     matrix = operand(csr)
     side, columns = (matrix.backward, csr.shape[0]) if transposed else (matrix.forward, csr.shape[1])
-    dtype = torch.float32 if weight is None else weight.dtype
+    dtype = dtype if weight is None else weight.dtype
     side.panels.pop(width, None)
     counts = _counts(side, columns, width * dtype.itemsize) if trial else [UNTRIED]
     if not counts:
@@ -73,10 +84,28 @@ def cut_panels(side: Direction, columns: int, count: int) -> NDArray[np.integer]
     return starts if is_ascending else None
 
 
+def last_cache_share(folder: Path = CACHES) -> int:
+    """A processor's share of the last cache that the first one uses, bytes; 0 where the kernel does not tell it."""
+    shares = [(0, 0)]
+    for index in folder.glob("index*"):
+        try:
+            level, size, sharers = ((index / name).read_text().strip() for name in ("level", "size", "shared_cpu_list"))
+        except OSError:
+            continue
+        spans = [re.findall(r"\d+", part) for part in sharers.split(",")]
+        processors = sum(int(span[-1]) - int(span[0]) + 1 for span in spans if span)
+        if processors and level.isdecimal() and (match := re.fullmatch(r"(\d+)([KMG]?)", size)):
+            shares.append((int(level), (int(match[1]) << _UNITS[match[2]]) // processors))
+    return max(shares)[1]
+
+
 def _counts(side: Direction, columns: int, row_bytes: int) -> list[int]:
-    """The numbers of panels to try."""
-    counts = {-(-columns * row_bytes // size) for size in SIZES}
-    return sorted(n for n in counts if n > 1 and len(side.indices) >= LEAST_EDGES * side.rows * n)
+    """The numbers of panels to try, at most one for each size."""
+    sizes = [size for size in (*SIZES, last_cache_share()) if size]
+    counts = {count for size in sizes if (count := -(-columns * row_bytes // size)) > 1}
+    most = len(side.indices) // (LEAST_EDGES * max(1, side.rows))
+    allowed = {count for count in counts if count <= most}
+    return sorted(allowed or ({most} if counts and most > 1 else ()))
 
 
 def _sample(side: Direction, columns: int) -> Direction:

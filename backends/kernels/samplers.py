@@ -5,7 +5,9 @@ elements of a shuffle, weighted ones successive draws from sums of the weights: 
 user's is named by its import path, ``package.module.sampler``, which every process can import.
 """
 
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -78,6 +80,32 @@ SAMPLERS = Samplers(
     topk=EdgeSampler(_topk, needs_weight=True),
     full=EdgeSampler(_full, everything=True),
 )
+
+
+def keys_of(name: str, sampler: EdgeSampler, hashes: Hashes, weight: Weights) -> NDArray[Any]:
+    """The key of each edge, [edges]; raises ValueError where a user's sampler fails, or returns anything else."""
+    assert sampler.keys is not None
+    with named_failure(f"sampler={name!r} fails for {len(hashes)} edges"):
+        keys = np.asarray(sampler.keys(hashes, weight))
+    if keys.shape != hashes.shape or keys.dtype.kind not in "biuf":
+        shape = f"{keys.dtype} of shape {keys.shape} for {len(hashes)} edges"
+        raise ValueError(f"sampler={name!r} returns {shape}: give a number for each")
+    return keys
+
+
+@contextmanager
+def named_failure(what: str) -> Iterator[None]:
+    """Name type and place of what fails in a user's code, as ValueError; a want of memory stays what it is."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)[2:]  # this function and the one that calls the user's code
+        users = [frame for frame in frames if "importlib" not in frame.filename]
+        place = f"{users[0].filename}, line {users[0].lineno}: " if users else ""
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{what}: {place}{type(error).__name__}: {reason}") from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,8 @@
 
 A tile costs the same whatever is in it, so it pays where many of its cells are set: on the cores of a CPU, whose caches
 serve repeated reads of a row anyway, from about a third on; the paper's 5 % are a GPU's. Empty cells are multiplied
-too: an infinity in a row of X becomes NaN in all rows of a tile that reads it, not only where there is an edge.
+too: an infinity in a row of X becomes NaN in all rows of a tile that reads it, not only where there is an edge. Tiles
+that the border of the matrix cuts are stored whole, padded with zeros.
 """
 
 import time
@@ -34,12 +35,13 @@ _NONE = np.empty(0, dtype=np.int64)
 class Tiles:
     """One direction of a matrix as tiles and the rest.
 
-    ``starts`` [row blocks + 1] says where the tiles of 32 rows begin, ``columns`` [tiles] each one's first column.
-    ``edges`` are the positions of the edges in tiles, ``cells`` their places among the tiles' values; ``rest`` holds
-    the other edges, ``rest_edges`` their positions.
+    ``shape`` is that of the matrix, ``starts`` [row blocks + 1] says where the tiles of 32 rows begin, ``columns``
+    [tiles] each one's first column. ``edges`` are the positions of the edges in tiles, ``cells`` their places among the
+    tiles' values, which are zero beyond the border; ``rest`` holds the other edges, ``rest_edges`` their positions.
     """
 
     threshold: float
+    shape: tuple[int, int]
     starts: NDArray[np.int64]
     columns: NDArray[np.int64]
     edges: Tensor
@@ -96,28 +98,30 @@ class TileChoice:
 
 
 def find_tiles(side: Direction, columns: int, threshold: float) -> Tiles:
-    """Find the tiles of which at least the share ``threshold`` of the cells has an edge, counting parallel edges."""
-    least, width = max(1, int(np.ceil(threshold * SIDE * SIDE))), columns // SIDE
-    blocks = side.rows // SIDE  # of whole blocks: the last rows and columns are left to the rest
+    """Find the tiles of which at least the share ``threshold`` of the cells has an edge, counting parallel edges.
+
+    Tiles that the border cuts count and are stored as whole ones, as in ``datasets.statistics.tile_histogram``.
+    """
+    least, width = max(1, int(np.ceil(threshold * SIDE * SIDE))), max(1, -(-columns // SIDE))
+    blocks = -(-side.rows // SIDE)
     starts, tile_columns, edges, cells = [0], [], [], []
     first, total = 0, 0
     while first < blocks:
         last = _end(side, first, blocks)
-        begin, end = int(side.indptr[first * SIDE]), int(side.indptr[last * SIDE])
+        row_starts = side.indptr[first * SIDE : last * SIDE + 1]  # the last block may have fewer rows
+        begin, end = int(row_starts[0]), int(row_starts[-1])
         column = side.indices[begin:end].astype(np.int64)
-        degrees = np.diff(side.indptr[first * SIDE : last * SIDE + 1])
-        row = np.repeat(np.arange(first * SIDE, last * SIDE), degrees)
-        inside = column < width * SIDE
-        key = (row // SIDE - first) * max(1, width) + column // SIDE
-        names, place, counts = np.unique(key[inside], return_inverse=True, return_counts=True)
+        row = np.repeat(first * SIDE + np.arange(len(row_starts) - 1), np.diff(row_starts))
+        key = (row // SIDE - first) * width + column // SIDE
+        names, place, counts = np.unique(key, return_inverse=True, return_counts=True)
         dense = counts >= least
         number = np.cumsum(dense) - 1 + total
-        chosen = np.flatnonzero(inside)[dense[place]]
-        tile = number[place[dense[place]]]
+        chosen = np.flatnonzero(dense[place])
+        tile = number[place[chosen]]
         edges.append(begin + chosen)
         cells.append((tile * SIDE + row[chosen] % SIDE) * SIDE + column[chosen] % SIDE)
-        tile_columns.append(names[dense] % max(1, width) * SIDE)
-        per_block = np.bincount(names[dense] // max(1, width), minlength=last - first)
+        tile_columns.append(names[dense] % width * SIDE)
+        per_block = np.bincount(names[dense] // width, minlength=last - first)
         starts.extend(total + np.cumsum(per_block))
         total, first = total + int(dense.sum()), last
     positions = np.concatenate([*edges, _NONE])
@@ -127,6 +131,7 @@ def find_tiles(side: Direction, columns: int, threshold: float) -> Tiles:
     remaining = Csr(indptr, side.indices[rest], (side.rows, columns))
     return Tiles(
         threshold,
+        (side.rows, columns),
         np.array(starts, dtype=np.int64),
         np.concatenate([*tile_columns, _NONE]).astype(np.int64),
         torch.from_numpy(positions),
@@ -150,10 +155,11 @@ def choose_tiles(
     threshold: float,
     trial: bool = True,
     device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
 ) -> TileChoice:
     """Try a product with and without tiles of at least this density, and keep them for later calls if they are faster.
 
-    Without ``weight`` [nnz], in the forward order, the product is of float32 and all edges count 1. Without ``trial``
+    Without ``weight`` [nnz], in the forward order, the product is of ``dtype`` and all edges count 1. Without ``trial``
     tiles are kept wherever there are some.
     """
     device = torch.device(device)
@@ -172,7 +178,7 @@ def choose_tiles(
     tiles = next(known, None) or find_tiles(side, columns, threshold)
     if tiles.share < LEAST_SHARE or tiles.inflation > MOST_INFLATION:
         return TileChoice(False, tiles.share, inflation=tiles.inflation)
-    dtype = torch.float32 if weight is None else weight.dtype
+    dtype = dtype if weight is None else weight.dtype
     x, seconds = torch.ones((columns, width), dtype=dtype, device=device), [float("inf")] * 2
     multiply = implementation("x", x).product
     for _ in range(_TRIALS):
@@ -198,7 +204,7 @@ def _wait_for(device: torch.device) -> None:
 def _share_in_samples(side: Direction, columns: int, threshold: float) -> float:
     """Share of the edges in tiles, of runs of rows spread over the matrix."""
     inside = total = 0
-    for first in np.unique(np.linspace(0, max(0, side.rows // SIDE - 1), _SAMPLES).astype(np.int64)) * SIDE:
+    for first in np.unique(np.linspace(0, max(0, -(-side.rows // SIDE) - 1), _SAMPLES).astype(np.int64)) * SIDE:
         edges = int(side.indptr[first]) + _SAMPLE_EDGES
         blocks = -(-max(1, int(np.searchsorted(side.indptr, edges)) - int(first)) // SIDE)
         indptr = side.indptr[first : first + blocks * SIDE + 1]

@@ -69,11 +69,13 @@ class RayExecutor:
         failures = self.ray.exceptions
         try:
             return list(self.ray.get(list(handles)))
-        except failures.RayTaskError as error:
-            raise (error.cause or error) from None
         except failures.RayError as error:
+            # a task that reads results of one that Ray gave up on has the error of that one as its cause
+            cause = (error.cause or error) if isinstance(error, failures.RayTaskError) else error
+            if not isinstance(cause, failures.RayError):
+                raise cause from None
             raise ChildProcessError(
-                f"Ray gave up on a task: repeat the command, which resumes here: {error}"
+                f"Ray gave up on a task: repeat the command, which resumes here: {cause}"
             ) from error
 
     def wait(self, step: str, handles: Sequence[Any], progress: Progress) -> None:

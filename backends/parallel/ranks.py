@@ -18,6 +18,7 @@ from typing import IO, Any
 
 import torch
 
+from backends.memory_errors import is_out_of_memory
 from backends.parallel import mapped, rank
 from backends.parallel.deadline import seconds_left
 
@@ -91,11 +92,13 @@ class RankPool:
     """Rank processes that are started once and build any number of objects, which may exist side by side.
 
     Calls wait until every rank has answered, at most until the deadline of this process. When one rank raises, ends or
-    is late, the others may wait for it for ever: the call raises ``RankFailed``, and the pool is closed.
+    is late, the others may wait for it for ever: the call raises ``RankFailed``, and the pool is closed. Later calls
+    raise it with the same status.
     """
 
     def __init__(self, ranks: int, backend: str = "gloo") -> None:
         self.size, self.backend, self.closed = ranks, backend, False
+        self.status = "error"  # of calls after the pool is closed: that of the failure which closed it
         self.lock, self.numbers = threading.Lock(), count()
         self.processes: list[RankProcess] = []
         self.store = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
@@ -144,7 +147,7 @@ class RankPool:
     def _request(self, name: str, requests: Sequence[tuple[Any, ...]], file: IO[bytes] | None = None) -> list[Any]:
         with self.lock:
             if self.closed:
-                raise RankFailed(-1, "error", f"the pool of {self.size} ranks was closed: prepare again")
+                raise RankFailed(-1, self.status, f"the pool of {self.size} ranks was closed: prepare again")
             try:
                 for process, request in zip(self.processes, requests, strict=True):
                     with suppress(BrokenPipeError, ConnectionResetError):  # the answers tell how it ended
@@ -152,7 +155,8 @@ class RankPool:
                         if file is not None:
                             reduction.send_handle(process.pipe, file.fileno(), process.process.pid)
                 return self._answers(name)
-            except BaseException:
+            except BaseException as error:
+                self.status = getattr(error, "status", "oom" if is_out_of_memory(error) else "error")
                 self.close()
                 raise
 

@@ -34,12 +34,14 @@ def stream_tables(
     buckets: int | None = None,
     progress: Progress = silent,
     sha256: str | None = None,
+    labelled: bool = True,
 ) -> Graph:
     """Write the graph of user tables into the empty ``folder``, in the files of ``Graph.save``, and map it.
 
-    ``label_table`` holds id, label and split of some nodes instead of the node table. Ids that are strings are written
-    to ``names.parquet`` (``node_stream.NAMES``) by number of their node. A batch of rows takes about
-    ``memory`` bytes, and so does one of ``buckets`` parts of the nodes or edges, by default as many as that needs.
+    ``label_table`` holds id, label and split of some nodes instead of the node table, whose own columns of labels and
+    splits are neither read nor features then, as where it is not ``labelled``. Ids that are strings are written to
+    ``names.parquet`` (``node_stream.NAMES``) by number of their node. A batch of rows takes about ``memory`` bytes, and
+    so does one of ``buckets`` parts of the nodes or edges, by default as many as that needs.
     ``progress(step, done, total)`` is called for each batch and part. ``sha256`` is that of ``tables_sha256``, where it
     is known. Raises TableError naming file and row.
     """
@@ -53,7 +55,7 @@ def stream_tables(
     work = folder / "buckets"
     work.mkdir(parents=True)
     keys = Buckets(work, "ids", buckets, 2)
-    nodes = write_nodes(tables, folder, keys, label_table is None, node_rows, memory, progress)
+    nodes = write_nodes(tables, folder, keys, labelled and label_table is None, node_rows, memory, progress)
     index = write_index(keys, work, tables.nodes, nodes.kind)
     classes = nodes.classes
     if label_table is not None:

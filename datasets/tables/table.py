@@ -130,7 +130,8 @@ def is_list(kind: Any) -> bool:
 
 
 def is_number(kind: Any) -> bool:
-    """Whether an Arrow type holds numbers, truth values or nothing but empty cells."""
+    """Whether an Arrow type holds numbers, also decimals, truth values or nothing but empty cells."""
     import pyarrow.types as types
 
-    return any(check(kind) for check in (types.is_integer, types.is_floating, types.is_boolean, types.is_null))
+    numeric = types.is_integer, types.is_floating, types.is_decimal, types.is_boolean, types.is_null
+    return any(check(kind) for check in numeric)

@@ -7,7 +7,7 @@ from datasets.paths import default_cache
 from datasets.registry import available, load_dataset
 from harness.planning.compose import compose_arguments
 from harness.planning.config import load
-from harness.planning.graphs import DATA_ERRORS
+from harness.planning.graphs import DATA_ERRORS, UNCHECKED, why_not_available
 from harness.planning.schema import DatasetConfig
 from harness.usage import FAILED, OK, USAGE, UsageError, complain
 
@@ -36,8 +36,9 @@ def fetch(config: DatasetConfig) -> int:
     """Load one data set and print its hash and its counts beside the published ones."""
     try:
         graph = load_dataset(config.name, config.options, default_cache(), _progress())
-    except DATA_ERRORS as error:
-        return complain(error.args[0] if isinstance(error, KeyError) else error, FAILED)
+    except (*DATA_ERRORS, *UNCHECKED) as error:
+        options = f"dataset.options={config.options}"
+        return complain(why_not_available(error, f"data set {config.name}", options), FAILED)
     print(f"{graph.name}: {available(config.name)[1]}, sha256 {graph.sha256 or 'none'} ({graph.trust})")
     for name, count in graph.counts().items():
         published = f"  published {graph.published[name]:,}" if name in graph.published else ""

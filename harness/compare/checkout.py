@@ -60,7 +60,8 @@ class Checkout:
 
     def check(self) -> None:
         """Raise UsageError unless the interpreter runs this checkout's code with kernels built from its sources."""
-        done = self._call("-c", PROBE)
+        command = [self.python, "-c", PROBE]
+        done = subprocess.run(command, cwd=self.root, env=self.environment, capture_output=True, text=True, check=False)
         if done.returncode:
             raise UsageError(f"{self.root} cannot be measured with {self.python}: {_last_line(done.stderr)}")
         *files, built = json.loads(done.stdout.splitlines()[-1])
@@ -70,23 +71,22 @@ class Checkout:
         if not built:
             raise UsageError(f"the kernels of {self.root} are not built for {self.python}: {BUILD}")
 
-    def plan(self, overrides: Sequence[str], out: Path) -> Plan:
+    def plan(self, overrides: Sequence[str], out: Path, guard: Guard) -> Plan:
         """Let the checkout compose the overrides and prepare their graphs below ``out``; raises UsageError."""
+        command = [self.python, "-m", "harness", "plan", "--out", str(out), "--with-data", *overrides]
         # A plan that is interrupted leaves its temporary files in a folder that is deleted.
-        command = ("-m", "harness", "plan", "--out", str(out), "--with-data", *overrides)
-        done = self._call(*command, TMPDIR=str(out))
+        environment = self.environment | {"TMPDIR": str(out)}
+        with _started(command, self.root, environment, guard) as process:
+            assert process.stderr is not None
+            errors = process.stderr.read()
+            code = process.wait()
         path = out / "cells.json"
-        if done.returncode or not path.is_file():
-            message = _last_line(done.stderr).removeprefix("error: ") or "the overrides measure nothing"
+        if code or not path.is_file():
+            message = _last_line(errors).removeprefix("error: ") or "the overrides measure nothing"
             raise UsageError(f"{self.root}: {message}")
         values: Plan = json.loads(path.read_text())
         path.unlink()
         return values
-
-    def _call(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run the interpreter to its end, in the checkout."""
-        command, environment = [self.python, *arguments], self.environment | variables
-        return subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, check=False)
 
     def run(self, plan: Path, out: Path, guard: Guard, wait: bool, on_line: Callable[[str], None]) -> list[CellOutcome]:
         """Measure the cells of a plan in fresh processes and return what they say, in the order of the plan.
@@ -112,7 +112,7 @@ class Checkout:
 def _started(
     command: list[str], root: Path, environment: dict[str, str], guard: Guard
 ) -> Iterator[subprocess.Popen[str]]:
-    """Start a run in a session of its own, which ends with this context and with this process."""
+    """Start a plan or a run in a session of its own, which ends with this context and with this process."""
     process = subprocess.Popen(
         command,
         cwd=root,
@@ -128,7 +128,7 @@ def _started(
         yield process
     finally:
         if process.poll() is None:
-            # The run ends its own cells when it is interrupted.
+            # A run ends its own cells when it is interrupted.
             process.send_signal(SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(PATIENCE)

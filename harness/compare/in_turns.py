@@ -2,10 +2,11 @@
 
 import filecmp
 import json
+import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,11 +69,11 @@ def measure_in_turns(a: Checkout, b: Checkout, overrides: Sequence[str], rule: S
     for checkout in {a.root: a, b.root: b}.values():
         checkout.check()
     with (
-        tempfile.TemporaryDirectory(prefix="gnn-harness-compare-") as folder,
         closing(Guard()) as guard,
+        temporary_folder(guard) as folder,
         PairsProgress(rule.pairs) as progress,
     ):
-        turns = Turns((a, b), Path(folder), guard, progress)
+        turns = Turns((a, b), folder, guard, progress)
         turns.plan(overrides)
         cells = turns.gate()
         for number in range(rule.pairs):
@@ -84,6 +85,20 @@ def measure_in_turns(a: Checkout, b: Checkout, overrides: Sequence[str], rule: S
                     cell.look(rule, len(cells))
             progress.pair(number + 1, [(cell.name, cell.a, cell.b) for cell in cells if not cell.verdict])
     return [cell.verdict for cell in cells if cell.verdict is not None]
+
+
+@contextmanager
+def temporary_folder(guard: Guard) -> Iterator[Path]:
+    """Yield a temporary folder that goes with this context and with this process."""
+    folder = Path(tempfile.gettempdir(), f"gnn-harness-compare-{secrets.token_hex(8)}")
+    # The guard hears of the folder before there is one: this process may be killed at any line.
+    guard.tell("watch", str(folder))
+    try:
+        folder.mkdir(mode=0o700)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        guard.tell("forget", str(folder))
 
 
 class Turns:
@@ -110,7 +125,7 @@ class Turns:
 
     def _plan(self, checkout: Checkout, overrides: Sequence[str]) -> Plan:
         self.progress.step(f"planning in {checkout.root}")
-        return checkout.plan(overrides, self.folder)
+        return checkout.plan(overrides, self.folder, self.guard)
 
     def gate(self) -> list[PairedCell]:
         """Pass the parity gate in both checkouts, with one sample that does not count; failures are verdicts."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from harness.launcher import earlier
 from harness.launcher.failure import CellFailed
 from harness.launcher.interference import between, read, tolerated_load
 from harness.launcher.messages import CellConfig, Event, MeasureSection, Opened, PlannedCell
@@ -15,9 +16,10 @@ from harness.launcher.process import Guard
 from harness.launcher.turns import Budget
 from harness.launcher.worker import CellWorker, worker_of
 from harness.measure import environment
+from harness.measure.control_group import usable_cores
 from harness.measure.sources import commit, with_sources
-from harness.store.files import machine_slug, read_record, readable_records, write_environment, write_record
-from harness.store.left_out import LeftOut
+from harness.store.completion import complete
+from harness.store.files import environment_name, machine_slug, read_record, write_environment, write_record
 
 
 class CellRun:
@@ -137,7 +139,6 @@ class CellRun:
         with self._failure_recorded():
             if self.config["scenario"]["name"] == "train" and self.config["scenario"]["train_to_end"]:
                 self.outcome.add_answer(self.worker.accuracy())
-            self.outcome.add_answer(self.worker.facts())
             answer = self._finished(self.worker, shared)
             shared = answer.pop("shared")
             self.outcome.add_answer(answer)
@@ -146,26 +147,26 @@ class CellRun:
         return shared
 
     def _finished(self, worker: CellWorker, shared: dict[str, Any]) -> dict[str, Any]:
-        """The pass for hit rates and limits; where time or memory end it, the samples stay and the limits say why."""
+        """The facts, then hit rates and limits; where time or memory end one of them, the samples stay and it says why.
+
+        Nothing is asked of a worker that could not tell its facts: it has ended, or still computes them.
+        """
+        try:
+            self.outcome.add_answer(worker.facts())
+        except CellFailed as failure:
+            reason = _why_not_measured(failure)
+            return {"shared": shared, "facts": reason | _crowded(self.config), "limits": reason}
         try:
             return worker.finish(shared, self.outcome.seconds)
         except CellFailed as failure:
-            if failure.status not in ("timeout", "oom"):
-                raise
-            return {"shared": shared, "limits": {"status": f"not measured, {failure.status}: {failure.message}"}}
+            return {"shared": shared, "limits": _why_not_measured(failure)}
 
     def fail(self, failure: CellFailed) -> None:
-        """End the cell with a record of this failure."""
+        """End the cell with a record of this failure, not written where a good one of an earlier run counts."""
         self.outcome.failure = failure
         self.close()
-        if failure.status != "interrupted" or not self._has_good_record():
+        if failure.status != "interrupted" or not earlier.good_records(self.results / self._path("*")):
             self._write()
-
-    def _has_good_record(self) -> bool:
-        """Whether an earlier run measured this cell in this group."""
-        pattern = self.results / self._path("*")
-        paths = pattern.parent.glob(pattern.name)
-        return any(record["status"] == "ok" for _, record in readable_records(paths, LeftOut()))
 
     @contextmanager
     def _failure_recorded(self) -> Iterator[None]:
@@ -195,13 +196,32 @@ class CellRun:
             self.config["device"],
             self.config["launcher"]["allocator"],
         )
+        content = with_sources(description, self.outcome.modules)
         revision = {} if (known := commit()) is None else {"commit": known}
-        name = write_environment(self.results, with_sources(description, self.outcome.modules))
-        path = self._path(name)
-        self.record = dict(read_record(write_record(self.results, path, self.outcome.record(name) | revision)))
+        name = environment_name(content)
+        path, record = self._path(name), complete(self.outcome.record(name) | revision)
+        if record["status"] != "ok" and earlier.outlasts(self.results, self.results / self._path("*"), record):
+            self.record = record | {"message": f"{record['message']}; {earlier.STAYS}"}
+        else:
+            write_environment(self.results, content)
+            earlier.set_aside(self.results / path, self.outcome.run)
+            self.record = dict(read_record(write_record(self.results, path, record)))
         self.tell({"event": "done", "path": path, "status": self.record["status"], "record": self.record})
 
     def _path(self, environment: str) -> str:
         """The record's path below the results."""
         path = self.cell["path"].replace("{environment}", environment)
         return path.replace("{machine}", machine_slug()) if "{machine}" in path else path  # of a plan made elsewhere
+
+
+def _crowded(config: CellConfig) -> dict[str, int]:
+    """The cores as ``oversubscribed``, as facts would say it, where the cell has more threads or ranks than cores."""
+    cores, asked = usable_cores(), max(config["threads"], int(config["backend"].get("ranks") or 1))
+    return {"oversubscribed": cores} if asked > cores and config["device"] == "cpu" else {}
+
+
+def _why_not_measured(failure: CellFailed) -> dict[str, str]:
+    """Why time or memory left a cell without an answer beside its samples; raises every other failure."""
+    if failure.status not in ("timeout", "oom"):
+        raise failure
+    return {"status": f"not measured, {failure.status}: {failure.message}"}

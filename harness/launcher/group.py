@@ -37,6 +37,7 @@ def run_groups(
 ) -> list[dict[str, Any]]:
     """Measure groups one after the other and return their records, each written when its cell is done.
 
+    A failure has no file where a good record of an earlier run counts (``harness.launcher.earlier``).
     Groups that are not ``still_open`` when the machine is free are left out: another run may have finished them.
     Raises Busy when another run holds the machine and ``wait`` is off, OSError when a record cannot be written,
     KeyboardInterrupt on Ctrl-C and SIGTERM, after the open cells of the group got ``interrupted`` records, those

@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from backends.memory_errors import unless_out_of_memory
 from datasets.csr import Csr
 from harness.measure.ceilings import LINE
 from harness.measure.dense import DenseFloor
-from harness.measure.other_passes import unless_out_of_memory
 
 INDEX = 4
 BEATEN = 1.005  # a larger share of a bound than rounding explains: the bound is wrong
@@ -87,7 +87,8 @@ def _compared(
     if not products or seconds <= 0:
         return {}
     dense = floor()
-    reordered = {name for form in REORDERED for name in facts.get(form, ())}
+    named = [facts[form] for form in REORDERED if isinstance(facts.get(form), Mapping | list)]
+    reordered = {name for names in named for name in names}
     _add_orders(products, {name: csr for name, csr in matrices.items() if name not in reordered}, machine)
     dense_flops = float(facts.get("dense_flops", 0))
     if dense is not None:

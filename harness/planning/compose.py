@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra._internal.utils import get_args_parser
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -32,6 +33,7 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 SWEEP_FOLDER = "gnn-harness-sweep-"  # then a process id; Hydra writes there what nobody reads
 SWEEP_FLAGS = ("-m", "--multirun")
 VALUE = re.compile(r"(tier|seed|threads|device|results|\w+\.[\w.]+)=")  # sets a key that exists and chooses no file
+FUNCTION = re.compile(r"=\w+ ?\(")  # such as range(0,3) or glob(*), which may stand for no value
 
 
 @dataclass
@@ -43,9 +45,10 @@ class Composition:
 
 
 def compose_arguments(arguments: list[str]) -> list[Composition]:
-    """Compose a command line: once without ``-m``, once per combination with it; raises UsageError.
+    """Compose a command line: once without ``-m``, once per combination with it; raises UsageError, also without one.
 
-    Flags that only show something (``--help``, ``--cfg``, ``--info``) end the program with exit code 0.
+    Of flags that only show something, ``--help`` ends the program with exit code 0; after ``--cfg`` and ``--info``
+    nothing is composed.
     """
     compositions: list[Composition] = []
 
@@ -57,7 +60,21 @@ def compose_arguments(arguments: list[str]) -> list[Composition]:
     entry = hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(append)
     with _hydra_run(arguments), usage_errors():
         entry()
+    if not compositions and not _only_shows(arguments):
+        swept = [argument for argument in arguments if FUNCTION.search(argument)]
+        raise UsageError(f"the sweep has no cell: {' or '.join(swept) or 'an override'} stands for no value")
     return compositions
+
+
+def _only_shows(arguments: list[str]) -> bool:
+    """Whether a command line that Hydra accepted asks for nothing but a look at the configuration."""
+    flags = get_args_parser().parse_args(_flags_first(arguments))
+    return bool(flags.shell_completion or flags.cfg or flags.info)
+
+
+def _flags_first(arguments: list[str]) -> list[str]:
+    """The arguments with the flag of a sweep before the overrides: argparse refuses it between them."""
+    return sorted(arguments, key=lambda argument: argument not in SWEEP_FLAGS)
 
 
 @cache
@@ -119,8 +136,7 @@ def _hydra_run(arguments: list[str]) -> Iterator[None]:
     _remove_abandoned_folders()
     folder = tempfile.mkdtemp(prefix=f"{SWEEP_FOLDER}{os.getpid()}-")
     OmegaConf.register_new_resolver("harness_sweep", lambda: folder, replace=True)
-    flags_first = sorted(arguments, key=lambda argument: argument not in SWEEP_FLAGS)  # argparse refuses them between
-    sys.argv, os.environ["HYDRA_FULL_ERROR"] = [saved[0], *flags_first], "1"
+    sys.argv, os.environ["HYDRA_FULL_ERROR"] = [saved[0], *_flags_first(arguments)], "1"
     try:
         yield
     finally:
@@ -152,6 +168,8 @@ def usage_errors() -> Iterator[None]:
         ) from error
     except ConfigCompositionException as error:
         raise UsageError(_composition(error)) from error
+    except AssertionError as error:  # of Hydra, which checks the size of a batch and gives no reason
+        raise UsageError(_first_line(error) or "hydra.sweeper.max_batch_size is not allowed: give 1 or more") from error
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         if isinstance(error, UsageError | PluginError):
             raise

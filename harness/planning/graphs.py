@@ -63,10 +63,15 @@ def prepare_graphs(groups: Iterable[Group], cache: Path) -> tuple[dict[str, Prep
 
 def _sentence(cell: Cell, error: Exception) -> str:
     """Say why the graph of a cell is not available."""
+    dataset, order = cell.config.dataset, cell.config.order
+    options = f"dataset.options={dataset.options} and order.options={order.options}"
+    return why_not_available(error, f"data set {dataset.name} in order {order.name}", options)
+
+
+def why_not_available(error: Exception, what: str, options: str) -> str:
+    """Say why data are not available; of an error that their code does not check, what to look at: the options."""
     if isinstance(error, UNCHECKED):
-        dataset, order = cell.config.dataset, cell.config.order
-        options = f"dataset.options={dataset.options} and order.options={order.options}"
-        return f"data set {dataset.name} in order {order.name}: {type(error).__name__} ({error}): check {options}"
+        return f"{what}: {type(error).__name__} ({error}): check {options}"
     return str(error.args[0] if isinstance(error, KeyError) else error)
 
 

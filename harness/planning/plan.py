@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from backends.settings import executed_values, setting_of
 from datasets.hashes import digest
 from datasets.paths import default_cache
 from datasets.prepare import known_sha256
-from harness.measure.sources import is_current
+from harness.launcher.earlier import is_of_todays_code
 from harness.planning.cells import Cell, resolve_cell
 from harness.planning.compose import Composition
 from harness.planning.config import load
@@ -19,10 +18,10 @@ from harness.planning.identity import cell_folder
 from harness.planning.interpreter import checked_environment
 from harness.planning.schema import RunConfig
 from harness.planning.suite import Suite, expand
-from harness.store.files import environment_of, machine_slug, readable_records
+from harness.store.files import group_record_paths, machine_slug, readable_records
 from harness.store.left_out import LeftOut
 from harness.store.naming import dataset_name, flatten
-from harness.store.record import RecordError, StoredRecord
+from harness.store.record import StoredRecord
 from harness.store.shortened import LIMITS, is_shortened
 from harness.usage import UsageError
 
@@ -197,9 +196,10 @@ def find_group_records(
     runs = [_records_by_run(cell, group.id, results, machine, left_out) for cell in group.cells]
     names = {name for records in runs for name in records}
 
-    def rank(name: str) -> tuple[int, str]:
-        records = [by_run[name][1] for by_run in runs if name in by_run]
-        return len(records), max(str(record.get("written", "")) for record in records)
+    def rank(name: str) -> tuple[int, tuple[str, str]]:
+        stored = [by_run[name] for by_run in runs if name in by_run]
+        # Of two runs in one second the superseded records have the names that sort first.
+        return len(stored), max((str(record.get("written", "")), path.name) for path, record in stored)
 
     best = max(names, key=rank, default="")
     return [by_run.get(best) for by_run in runs]
@@ -208,23 +208,16 @@ def find_group_records(
 def _records_by_run(cell: Cell, group: str, results: Path, machine: str, left_out: LeftOut) -> dict[str, StoredRecord]:
     """Newest record of a cell by run, among those of this group, of today's data and of today's code."""
     folder = results / cell_folder(cell.config, cell.hash, machine)
-    paths = sorted(folder.glob(f"seed={cell.config.seed}.*.{group}.json"))
+    paths = group_record_paths(folder, cell.config.seed, group)
     known = known_sha256(cell.config.dataset, default_cache())
     valid = [
         (path, record)
         for path, record in readable_records(paths, left_out)
         if known in (None, record.get("dataset", {}).get("sha256", known))
-        and _of_todays_code(results, record["environment"])
+        and is_of_todays_code(results, record["environment"])
     ]
     by_time = sorted(valid, key=lambda stored: str(stored[1].get("written", "")))
     return {record.get("run", ""): (path, record) for path, record in by_time}
-
-
-def _of_todays_code(results: Path, environment: str) -> bool:
-    """Whether the code that a record's process had loaded is unchanged; False without the environment's file."""
-    with suppress(RecordError):
-        return is_current(environment_of(results, environment))
-    return False
 
 
 def _below(name: str, prefixes: tuple[str, ...]) -> bool:

@@ -1,9 +1,13 @@
 """The command that measures a row again: overrides of today's configuration files that give its record's config."""
 
+import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import Any
+
+from hydra.core.override_parser.types import Quote, QuotedString
 
 from backends.ablation import AblationError, resolve
 from backends.contract import Unsupported
@@ -13,6 +17,10 @@ from harness.planning.schema import is_executed
 from harness.store.naming import flatten
 from harness.store.record import Record
 from harness.usage import UsageError
+
+BARE = re.compile(r"[A-Za-z_/][\w./-]*", re.ASCII)  # what Hydra reads as text without quotes, but for these words
+NO_TEXT = ("null", "true", "false", "nan", "inf")  # in whatever case
+INTERPOLATION = re.compile(r"(\\*)\$\{")
 
 
 def overrides(record: Record) -> list[str]:
@@ -61,7 +69,7 @@ def command(backends: Iterable[str], choices: Sequence[str], seeds: Iterable[int
 
 def quoted(override: str) -> str:
     """Protect an override from the shell."""
-    return f"'{override}'" if set(override) & set("[]{}()$ *&|;<>~") else override
+    return shlex.quote(override)
 
 
 def execution_values(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,4 +112,14 @@ def text(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, list | tuple):
         return "[" + ",".join(text(item) for item in value) + "]"
+    if isinstance(value, str):
+        return _text_of_string(value)
     return "{}" if value == {} else str(value)
+
+
+def _text_of_string(value: str) -> str:
+    """Write a string in quotes where Hydra would else read a sweep, a number or another value, or an interpolation."""
+    if BARE.fullmatch(value) and value.lower() not in NO_TEXT:
+        return value
+    literal = INTERPOLATION.sub(lambda match: rf"{2 * match[1]}\${{", value)
+    return QuotedString(literal, Quote.double).with_quotes()

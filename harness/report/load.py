@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from harness.measure.crowds import crowds
 from harness.store.record import Record
 from harness.store.shape import Doubt
 from harness.store.statistics import median
@@ -26,8 +27,9 @@ def doubts(records: Sequence[Record]) -> list[Doubt]:
 def _oversubscribed(record: Record) -> Doubt:
     cores, facts = record["facts"]["oversubscribed"], record["facts"]
     threads = int(record["config"]["threads"])
-    processes = {"backend.ranks": facts.get("ranks", {}).get("edges"), "backend.workers": facts.get("workers")}
-    crowds = {name: len(each) for name, each in processes.items() if isinstance(each, Sequence)}
-    setting, asked = next(((name, count) for name, count in crowds.items() if count > cores), ("threads", threads))
+    ranks = record["config"]["backend"].get("ranks")
+    asked_for = {"backend.ranks": ranks} if isinstance(ranks, int) else {}  # the facts of a pass that memory ended
+    above = ((name, count) for name, count in (asked_for | crowds(facts)).items() if count > cores)
+    setting, asked = next(above, ("threads", threads))
     crowd = f"{asked} {setting.removeprefix('backend.')} shared {cores} {'core' if cores == 1 else 'cores'}"
     return Doubt("oversubscribed", f"{crowd}: no speed", f"{setting}={cores} at most")

@@ -54,9 +54,15 @@ class Row:
         return statistics.median(medians) if medians else None
 
     def first_call_of_all(self) -> float | None:
-        """Median over processes of the seconds of their very first timed call; None where no record tells."""
-        processes = (process for record in self.ok for process in record.get("processes", ()))
-        calls = [process["first_call"] for process in processes if "first_call" in process]
+        """Median over processes of the seconds of their very first timed call; None where no record tells.
+
+        Where only some batches of an epoch were timed, the others are added at the speed of later calls.
+        """
+        calls = []
+        for record in self.ok:
+            others = (record.get("extrapolated", 1.0) - 1.0) * statistics.median(record["epochs"]["seconds"])
+            firsts = [process["first_call"] for process in record.get("processes", ()) if "first_call" in process]
+            calls += [first + others for first in firsts]
         return statistics.median(calls) if calls else None
 
     @cached_property

@@ -1,5 +1,6 @@
 """Tables of one comparison: its rows with times, ratios, limits and scores; its phases; a summary over tables."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from harness.report import bounds, formats
@@ -86,16 +87,26 @@ def parts(rows: Sequence[Row]) -> Table:
 
 
 def summary(tables: Iterable[Sequence[Row]]) -> Table:
-    """Geometric mean of each engine's ratio to the fastest peer over the tables that give it one, our engines first."""
+    """Geometric mean of each engine's ratio to the fastest peer over the tables that give it a good one, ours first.
+
+    A ratio is good where neither side is in doubt and enough processes stand behind it; the others are counted.
+    """
     by_engine: dict[tuple[bool, str], list[float]] = {}
-    missing: dict[tuple[bool, str], int] = {}
-    for row in (row for rows in tables for row in rows):
-        key = (not row.native, row.label)
-        by_engine.setdefault(key, []).extend([row.ratio.median] if row.ratio else [])
-        missing[key] = missing.get(key, 0) + (row.ratio is None)
+    others: Counter[tuple[bool, str, str]] = Counter()
+    for rows in tables:
+        doubtful = {row.label for row in rows if row.doubts}
+        for row in rows:
+            ratios = by_engine.setdefault((not row.native, row.label), [])
+            if row.ratio is None:
+                others[(not row.native, row.label, "missing")] += 1
+            elif doubtful & {row.label, row.ratio_to} or formats.too_few(row.ratio):
+                others[(not row.native, row.label, "doubtful")] += 1
+            else:
+                ratios.append(row.ratio.median)
     lines: list[list[Cell]] = []
     for key, ratios in sorted(by_engine.items()):
         ends = (geometric_mean(ratios), min(ratios), max(ratios)) if ratios else (None, None, None)
-        lines.append([key[1], *[Value(value) for value in ends], str(len(ratios)), str(missing[key])])
-    heads = ("engine", "geometric mean of ratios", "lowest", "highest", "tables", "tables without a ratio")
+        left_out = [str(others[(*key, reason)]) for reason in ("doubtful", "missing")]
+        lines.append([key[1], *[Value(value) for value in ends], str(len(ratios)), *left_out])
+    heads = ("engine", "geometric mean of ratios", "lowest", "highest", "tables", "in doubt", "without a ratio")
     return Table(columns(*heads), lines)

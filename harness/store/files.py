@@ -82,8 +82,7 @@ def write_environment(results: Path, environment: Mapping[str, Any]) -> str:
     """
     if wrong := environment_problems(environment):
         raise RecordError(f"not an environment: {'; '.join(wrong)}")
-    text = json.dumps(environment, indent=1, sort_keys=True) + "\n"
-    name = _hash_of(text.encode())
+    text, name = _text_of(environment), environment_name(environment)
     path = Path(results) / "environments" / f"{name}.json"
     if not path.exists() or path.read_bytes() != text.encode():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,6 +107,15 @@ def environment_of(results: Path, name: str) -> dict[str, Any]:
     if wrong:
         raise DamagedFile(path, tuple(wrong))
     return environment
+
+
+def environment_name(environment: Mapping[str, Any]) -> str:
+    """Hash the content of an environment's file (12 hex digits)."""
+    return _hash_of(_text_of(environment).encode())
+
+
+def _text_of(environment: Mapping[str, Any]) -> str:
+    return json.dumps(environment, indent=1, sort_keys=True) + "\n"
 
 
 def _hash_of(content: bytes) -> str:
@@ -257,6 +265,17 @@ def _whole(path: Path) -> dict[str, Any]:
 def side_path(path: Path) -> Path:
     """Path of the side file, which holds the large tables of a record."""
     return path.with_name(f"{path.name.removesuffix('.json')}.side.json")
+
+
+def earlier_path(path: Path, run: str) -> Path:
+    """Path of a record that a later run of its group has superseded: its name has the id of its own run."""
+    return path.with_name(f"{path.name.removesuffix('.json')}.{run}.json")
+
+
+def group_record_paths(folder: Path, seed: int, group: str) -> list[Path]:
+    """Paths of what is named like the records of a seed in a group, superseded ones too; ``folder`` is the cell's."""
+    name = f"seed={seed}.*.{group}"
+    return sorted([*folder.glob(f"{name}.json"), *folder.glob(f"{name}.{'[0-9a-f]' * 12}.json")])
 
 
 def dump(values: Mapping[str, Any]) -> str:

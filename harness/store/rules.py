@@ -16,7 +16,8 @@ CLOSED: frozenset[Any] = frozenset((Record, Commit, Epochs, FreshProcess, FaultC
 NEEDED = ("dataset", "prepare", "warmup", "rounds", "epochs", "facts")  # by a record whose status is ok
 ONE_PER_SAMPLE = ("cpu_seconds", "calls", "process", "first")
 WITH_PROCESSES = 3  # the first protocol that names the process of each sample
-FILE = re.compile(r"seed=(-?\d+)\.([0-9a-f]{12})\.([0-9A-Za-z_-]+)\.json")
+RUN = re.compile(r"[0-9a-f]{12}")
+FILE = re.compile(rf"seed=(-?\d+)\.([0-9a-f]{{12}})\.([0-9A-Za-z_-]+)(?:\.({RUN.pattern}))?\.json")
 LEVELS = ("dataset", "model", "backend", "scenario")
 FOLDERS = ("machine", *LEVELS, "config hash")  # of a record, in a results folder
 
@@ -48,11 +49,12 @@ def place_problems(path: Path, record: Mapping[str, Any]) -> Iterator[str]:
     """Compare the names in a record's path with those in the record."""
     config, name = record["config"], FILE.fullmatch(path.name)
     if name is None:
-        yield "is named otherwise than seed=<n>.<environment>.<group>.json"
+        yield "is named otherwise than seed=<n>.<environment>.<group>.json or seed=<n>.<environment>.<group>.<run>.json"
         return
-    inside = (str(config["seed"]), record["environment"], record["group"])
-    for key, in_name, value in zip(("seed", "environment", "group"), name.groups(), inside, strict=True):
-        if in_name != value:
+    keys = ("seed", "environment", "group", "run")
+    inside = (str(config["seed"]), record["environment"], record["group"], record.get("run"))
+    for key, in_name, value in zip(keys, name.groups(), inside, strict=True):
+        if in_name is not None and in_name != value:  # the run stands in the name of a superseded record alone
             yield f"is named {key}={in_name}, but its {key} is {abridged(value)}"
     folders = path.absolute().parent.parent.parts[-len(LEVELS) :]
     for level, folder in zip(LEVELS, folders, strict=False):

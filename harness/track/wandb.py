@@ -16,7 +16,7 @@ SUMMARIZED = ("status", "message", "group", "environment", "prepare", "metrics",
 
 
 class WandbTracker:
-    """Writes each record as a finished run; its id is a hash of the cell, so that a replay overwrites the same run."""
+    """Writes each record as a finished run of W&B, which a replay overwrites: its id is a hash of what was measured."""
 
     def __init__(self, config: TrackerConfig, folder: Path) -> None:
         self.config, self.folder, self.failed = config, folder, 0
@@ -55,8 +55,8 @@ class WandbTracker:
 
 
 def run_id(record: Record) -> str:
-    """Name the run of a record: the same cell of the same group and environment has the same id."""
-    parts = [record["config"], record["environment"], record["group"]]
+    """Name W&B's run of a record: the same cell of the same environment, group and run of the group has the same id."""
+    parts = [record["config"], record["environment"], record["group"], *([record["run"]] if "run" in record else [])]
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=list).encode()).hexdigest()[:16]
 
 

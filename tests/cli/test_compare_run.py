@@ -141,3 +141,27 @@ def test_an_interrupt_leaves_nothing(compare: Comparison, number: signal.Signals
         _, err = process.communicate(timeout=60)
         assert process.returncode == 1 and "interrupted" in err and "Traceback" not in err
     assert compare.left() == []
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "gnn-harness-compare-*/gnn-harness-sweep-*",  # the folder in which Hydra composes a plan
+        pytest.param("gnn-harness.launcher.lock", marks=pytest.mark.slow),
+    ],
+    ids=["planning", "measuring"],
+)
+def test_a_killed_comparison_leaves_nothing(compare: Comparison, moment: str) -> None:
+    """Of a graph that takes longer to generate than the test waits for the end of all processes."""
+    with mark_processes("compare") as mark:
+        key, _, value = mark.partition("=")
+        compare.environment[key] = value
+        nodes = 5_000_000 if "sweep" in moment else 500
+        cell = ["backend=dummy", "model=gcn", f"dataset.options.nodes={nodes}", "dataset.options.features=8"]
+        process = compare.start(
+            "--run", ROOT, ROOT, *cell, "measure=short", "backend.fail=hang", "backend.fail_epoch=0"
+        )
+        eventually(lambda: list(compare.temporary.glob(moment)), moment, 200)
+        process.kill()
+        process.communicate(timeout=60)
+    eventually(lambda: compare.left() == [], f"the end of {compare.left()}")

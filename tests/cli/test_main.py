@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from backends.registry import config_class
-from harness.__main__ import dispatch
+from harness.__main__ import dispatch, main
+from harness.commands import fetch
 from harness.commands.plan import main as plan
 from harness.store.files import machine_slug
 from tests.cli.commandline import CommandLine
@@ -48,6 +49,11 @@ def harness(tmp_path: Path) -> CommandLine:
         (["model.fanouts=[a"], ("model.fanouts=[a", "key=value")),
         (["backend=agl,dgl"], ("backend",)),
         (["-m", "dataset=cora,corra"], ("dataset 'corra'",)),
+        (["-m", *QUICK, "seed=range(0,0)"], ("the sweep has no cell", "seed=range(0,0) stands for no value")),
+        (["-m", "backend=glob(zz*)"], ("the sweep has no cell", "backend=glob(zz*)")),
+        (["plan", "--out", "there", "-m", *QUICK, "seed=range(0,0)"], ("the sweep has no cell",)),
+        (["fetch", "-m", "dataset=glob(zz*)"], ("the sweep has no cell", "dataset=glob(zz*)")),
+        (["-m", *QUICK, "seed=0,1", "hydra.sweeper.max_batch_size=0"], ("hydra.sweeper.max_batch_size", "1 or more")),
         (["-m", *QUICK, "results=a,b"], ("results is a, b", "one value")),
         (
             ["-m", *QUICK, "seed=0,1", "scenario.save_state=best.npz"],
@@ -243,6 +249,32 @@ def test_fetch_errors_say_what_to_do(harness: CommandLine) -> None:
     assert "dataset=NAME" in harness("fetch", code=2).stderr
     assert "did you mean 'cora'" in harness("fetch", "dataset=corra", code=2).stderr
     assert "fetch dataset=reddit" in harness("fetch", "dataset=reddit", code=1).stderr
+
+
+@pytest.mark.parametrize("kind", [TypeError, AttributeError, IndexError])
+def test_fetch_names_the_options_where_a_loader_fails(
+    kind: type[Exception], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def load(*arguments: object) -> None:
+        raise kind("5 is none")
+
+    monkeypatch.setattr(fetch, "load_dataset", load)
+    assert dispatch(["fetch", "dataset=uug"]) == 1
+    errors = capsys.readouterr().err
+    assert errors.startswith(f"error: data set uug: {kind.__name__} (5 is none): check dataset.options=")
+
+
+@pytest.mark.parametrize("command", ["fetch", "report", "list"])
+def test_an_interrupt_of_a_command_is_one_sentence(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(arguments: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"harness.commands.{command}.main", interrupt)
+    monkeypatch.setattr(sys, "argv", ["harness", command])
+    assert main() == 1
+    assert capsys.readouterr().err == "error: interrupted: the same command starts over\n"
 
 
 @pytest.mark.parametrize(

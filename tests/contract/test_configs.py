@@ -182,6 +182,13 @@ def test_ranks_are_cut_where_the_blocks_of_an_order_are(name: str) -> None:
             assert axes.get("backend.bounds") in (["parts"], ["rows"])
 
 
+def test_the_published_thresholds_of_tiles_are_measured_in_both_tiers() -> None:
+    suite = content("suite", "blocksparse_threshold")
+    published = {float(row[0].rpartition(" ")[2]) for row in suite["paper"]["thresholds"]}
+    for products in suite["tiers"].values():
+        assert published <= set(products[0]["backend.density_threshold"])
+
+
 def of_tier(composition: Composition, tier: str) -> Composition:
     return Composition(composition.values | {"tier": tier}, [*composition.overrides, f"tier={tier}"])
 

@@ -6,11 +6,14 @@ from pathlib import Path
 import pytest
 
 from datasets.paths import default_cache
+from harness.launcher.failure import CellFailed
+from harness.launcher.inline import InlineCell
 from harness.planning.compose import compose_arguments, compose_one
 from harness.planning.config import load
 from harness.planning.graphs import prepare_graphs
 from harness.planning.plan import find_group_records, make_plan
 from harness.run import exit_code, main, measure, prepare_places
+from harness.store.files import find_records
 from tests.harness.planning.test_plan import MACHINE, config, groups, write
 
 
@@ -42,7 +45,7 @@ def test_records_of_code_that_is_not_todays_are_told_and_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("harness.planning.plan.is_current", lambda environment: False)
+    monkeypatch.setattr("harness.launcher.earlier.is_current", lambda environment: False)
     dummy = ["backend=dummy", "backend.fail=raise", "launcher=inline", "measure=few", "measure.limits=false"]
     assert main([*dummy, "dataset=uug", "dataset.options.nodes=500", "model=sage", f"results={tmp_path / 'r'}"]) == 1
     assert (
@@ -74,3 +77,27 @@ def test_a_run_removes_what_a_killed_one_left_among_the_environments(tmp_path: P
     os.utime(left, (0, 0))
     prepare_places(plan, plan.open_groups())
     assert not left.exists()
+
+
+def test_a_repetition_that_fails_fails_the_run_and_leaves_the_good_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(worker: InlineCell, calls: int) -> None:
+        raise CellFailed("timeout", "too slow")
+
+    monkeypatch.setenv("HARNESS_CACHE", str(tmp_path / "cache"))
+    dummy = ["backend=dummy", "launcher=inline", "measure=few", "measure.limits=false", "measure.processes=1"]
+    arguments = [*dummy, "dataset=uug", "dataset.options.nodes=500", "model=sage", f"results={tmp_path / 'r'}"]
+    assert main(arguments) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(InlineCell, "sample", refuse)
+        assert main([*arguments, "retry=all"]) == 1
+    sentence = (
+        "error: uug sage dummy inline seed 0 ended as timeout: too slow; the good record of an earlier run stays\n"
+    )
+    printed = capsys.readouterr()
+    assert sentence in printed.err and "do not count" not in printed.err
+    assert [record["status"] for _, record in find_records(tmp_path / "r")] == ["ok"]
+    assert main(arguments) == 0 and "nothing to run" in capsys.readouterr().out
+    assert main([*arguments, "retry=all"]) == 0
+    assert [record["status"] for _, record in find_records(tmp_path / "r")] == ["ok", "ok"]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.ablation import resolve
+from backends.parallel.ranks import RankFailed
 from backends.registry import config_class
 from harness.measure.clock import PageFaults
 from harness.session import BATCH_LIMIT, Session, mean_of
@@ -105,6 +106,7 @@ def test_more_threads_than_cores_are_told(tmp_path, threads, told):
         ({"workers": [{}]}, {}),
         ({"workers": [{}, {}, {}]}, {"oversubscribed": 1}),
         ({"workers": [{}], "ranks": {"edges": [1, 1]}}, {"oversubscribed": 1}),
+        ({"workers": "spawn", "ranks": 4}, {}),  # facts of a plug-in's own under these names
     ],
     ids=str,
 )
@@ -141,9 +143,12 @@ def test_code_that_measures_the_machine_is_not_told_as_code_that_ran(tmp_path, m
     assert "backends.reference.backend" in modules and measuring.__name__ not in modules
 
 
-def test_hit_rates_that_memory_does_not_hold_are_left_out_and_limits_are_not(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "error", [MemoryError("too many edges"), RankFailed(-1, "oom", "too many edges")], ids=["here", "in a rank"]
+)
+def test_hit_rates_that_memory_does_not_hold_are_left_out_and_limits_are_not(tmp_path, monkeypatch, error):
     def refuse(*_):
-        raise MemoryError("too many edges")
+        raise error
 
     monkeypatch.setattr("harness.measure.cache.simulate", refuse)
     monkeypatch.setattr("harness.measure.limits.limits", lambda *_: {"flops": 1})
@@ -151,7 +156,7 @@ def test_hit_rates_that_memory_does_not_hold_are_left_out_and_limits_are_not(tmp
     opened.open()
     monkeypatch.setattr(opened.scenario, "parts", refuse)
     answer = opened.finish(seconds=0.01)
-    assert answer["cache"] == {"status": "not measured, out of memory: too many edges"}
+    assert answer["cache"] == {"status": "not measured, oom: too many edges"}
     assert answer["limits"] == {"flops": 1} and "parts" not in answer["facts"]
 
 

@@ -6,7 +6,7 @@ interrupted job goes on after those that were written.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 from pathlib import Path
@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 
 from backends.agl.flat import mapreduce
 from backends.agl.flat.mapreduce import FlattenTaskSetup, ReducerState
@@ -29,6 +30,8 @@ from backends.agl.flat.shards import (
     shard_once,
 )
 from backends.agl.flat.source import Source
+from backends.kernels.extension import threads as kernel_threads
+from backends.kernels.extension import using_threads
 from backends.kernels.neighbourhood import expansions
 from backends.parallel.executor import Executor, Task
 from backends.places import get_files, holds, put_folder
@@ -37,7 +40,7 @@ from backends.progress import Progress, silent
 Result = TypeVar("Result")
 BATCH = 256  # targets; their features and records fit a processor's cache
 MOST_BYTES = 256 << 20  # of a batch's records
-BYTES_PER_EDGE = 64  # an edge and its source node without features
+BYTES_PER_EDGE = 64  # an edge and its source node, both without features
 
 
 class TooLarge(Exception):
@@ -46,9 +49,10 @@ class TooLarge(Exception):
 
 def bytes_of(edges: int, source: Source) -> int:
     """Bytes of records with ``edges`` edges: at most these with dense features, about these with sparse ones."""
-    features = source.graph.features
+    features, of_edges = source.graph.features, source.graph.edge_features
     bytes_per_node = 0 if features is None else -(-features.nbytes // max(len(features), 1))
-    return edges * (BYTES_PER_EDGE + bytes_per_node)
+    bytes_of_edge_features = 0 if of_edges is None else 4 * of_edges.shape[1]
+    return edges * (BYTES_PER_EDGE + bytes_per_node + bytes_of_edge_features)
 
 
 def neighbourhoods(source: Source, targets: Ints, strategy: SamplingStrategy) -> TargetNeighbourhoods:
@@ -100,7 +104,7 @@ def flatten_batches(
     embed: bool = True,
     threads: int = 1,
     batch: int = BATCH,
-) -> Iterator[EncodedBatch]:
+) -> Generator[EncodedBatch, None, None]:
     """Yield batches of GraphFeatures in the order of ``targets``; ``threads`` batches are computed ahead."""
 
     def encoded(start: int) -> Iterator[EncodedBatch]:
@@ -112,14 +116,20 @@ def flatten_batches(
     yield from chain.from_iterable(batches)
 
 
-def in_threads(work: Callable[[int], Result], numbers: range, threads: int) -> Iterator[Result]:
-    """Yield ``work(number)`` in order, computed by ``threads`` threads; after a failure no more are started."""
-    if threads == 1:
+def in_threads(work: Callable[[int], Result], numbers: range, threads: int) -> Generator[Result, None, None]:
+    """Yield ``work(number)`` in order, computed by ``threads`` threads; after a failure no more are started.
+
+    They share the threads that kernels may use here: each has its part, at least one. Close the iterator to stop early.
+    """
+    workers = min(threads, len(numbers))
+    if workers < 2:
         yield from map(work, numbers)
         return
-    remaining = iter(numbers)
-    with ThreadPoolExecutor(threads, thread_name_prefix="flatten") as pool:
-        running = deque(pool.submit(work, number) for number in islice(remaining, threads))
+    remaining, of_kernels = iter(numbers), kernel_threads()
+    share = torch.set_num_threads, (max(1, of_kernels // workers),)
+    # a thread that sets its own number also sets that of threads which start later: it is set again at the end
+    with using_threads(of_kernels), ThreadPoolExecutor(workers, "flatten", *share) as pool:
+        running = deque(pool.submit(work, number) for number in islice(remaining, workers))
         while running:
             result = running.popleft().result()
             running.extend(pool.submit(work, number) for number in islice(remaining, 1))
@@ -139,11 +149,13 @@ def store_shard(
     neighbourhoods = mapreduce.batches_of_shard(parts, setup.nodes, size)
     batches = (encode_neighbourhoods(batch, source, embed=embed) for batch in neighbourhoods)
     if isinstance(partial, Path):
-        return [shard_once(partial, number, batches, source, embed)]
-    return [_uploaded_shard(partial, number, batches, source, embed)]
+        return [shard_once(partial, number, batches, source, embed, setup.identity)]
+    return [_uploaded_shard(partial, number, batches, source, embed, setup.identity)]
 
 
-def _uploaded_shard(place: str, number: int, batches: Any, source: Source, embed: bool) -> tuple[Sizes, Ints]:
+def _uploaded_shard(
+    place: str, number: int, batches: Any, source: Source, embed: bool, identity: str
+) -> tuple[Sizes, Ints]:
     """Write a shard here and upload it, sizes last; one that an earlier run uploaded is not written again."""
     with TemporaryDirectory(prefix="agl-") as name:
         folder = Path(name)
@@ -151,7 +163,7 @@ def _uploaded_shard(place: str, number: int, batches: Any, source: Source, embed
         facts = [f"sizes/{number}.json", f"sizes/{number}.npy"]
         if all(holds(f"{place}/{file}") for file in facts):
             return read_sizes(get_files(place, facts, folder), number)
-        shard = shard_once(folder, number, batches, source, embed)
+        shard = shard_once(folder, number, batches, source, embed, identity)
         for part in ("shards", "sizes"):
             put_folder(folder / part, f"{place}/{part}")
         return shard

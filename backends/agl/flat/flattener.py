@@ -5,6 +5,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from backends.agl.flat.source import Source
 from backends.agl.graphfeature import decode
 from backends.batches import BatchPlan
 from backends.contract import Clock, GraphFeature, Sampling, Unsupported
-from backends.kernels.extension import require
+from backends.kernels.extension import require, using_threads
 from backends.model import ModelSpec, TrainingSpec
 from datasets.graph import Graph
 
@@ -75,9 +76,11 @@ class AglFlattener:
         """Sample, join and encode, without writing."""
         job, features, sizes = self.job, self.graph.features, Sizes()
         seen = np.zeros(self.graph.nodes, dtype=bool)
-        for batch in flatten_batches(self.source, self.targets, job.strategy, embed=job.embed, threads=job.threads):
-            sizes.count_batch(batch, features, job.embed)
-            seen[batch.numbers] = True
+        flattened = flatten_batches(self.source, self.targets, job.strategy, embed=job.embed, threads=job.threads)
+        with using_threads(job.threads), closing(flattened) as batches:
+            for batch in batches:
+                sizes.count_batch(batch, features, job.embed)
+                seen[batch.numbers] = True
         counts = {"records": sizes.records, "nodes": sizes.nodes, "edges": sizes.edges}
         return counts | {"embedded_bytes": sizes.embedded_bytes, "duplication": sizes.nodes / int(seen.sum())}
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from backends.agl.flat.mapreduce import FlattenTaskSetup
 from backends.agl.flat.reader import MANIFEST
 from backends.agl.flat.rounds import Ints
 from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy, StrategyError, check_sampler
-from backends.agl.flat.shards import Sizes, Totals, shard_once, shard_path
+from backends.agl.flat.shards import FORMAT, IDENTITY, Sizes, Totals, shard_once, shard_path
 from backends.agl.flat.source import Source
 from backends.folder_lock import locked
+from backends.kernels.extension import threads as kernel_threads
+from backends.kernels.extension import using_threads
 from backends.kernels.sampling import distinct
 from backends.parallel import ray_cluster as cluster
 from backends.parallel.executor import RayExecutor
@@ -72,7 +75,7 @@ class FlattenJob:
     def identity(self, graph: Graph, targets: Ints) -> str:
         """Hash of everything that the result depends on."""
         inputs = {option.name: getattr(self, option.name) for option in fields(self)[:4]}
-        inputs |= {"strategy": asdict(self.strategy), "draws": DRAWS}
+        inputs |= {"strategy": asdict(self.strategy), "draws": DRAWS, "format": FORMAT}
         inputs |= {"graph": [graph.name, graph.sha256, graph.nodes, graph.csr.nnz, graph.width]}
         inputs |= {"sparse": isinstance(graph.features, SparseFeatures)}
         inputs |= {"targets": hashlib.sha256(targets.astype("<i8").tobytes()).hexdigest()}
@@ -126,7 +129,7 @@ def flatten_to(
     Works in ``.<folder>.partial`` beside it, where the next run of the same job resumes. What ``origin`` says of the
     user's tables goes along. Raises FileExistsError, BlockingIOError where another run works there,
     NoRoom before anything large is written, StrategyError or FilterError for a sampler or filter that cannot be used.
-    ``announce`` gets a forecast of what the run takes.
+    ``announce`` gets a forecast of what the run takes. A local run has ``job.threads`` threads in all, with kernels'.
     """
     if folder.exists():
         raise FileExistsError(f"{folder} exists: delete it or choose another folder")
@@ -134,7 +137,8 @@ def flatten_to(
         raise ValueError(f"there are no targets in {graph.name}: give labels and splits, or targets=all")
     check_columns(graph, job.strategy, job.filtering)
     partial = folder.with_name(f".{folder.name}.partial")
-    with locked(partial):
+    threads = job.threads if job.run_on == "local" else kernel_threads()  # tasks of Ray have threads of their own
+    with locked(partial), using_threads(threads):
         return _flatten_in(partial, folder, graph, targets, job, progress, origin, announce)
 
 
@@ -148,7 +152,8 @@ def _flatten_in(
     origin: Origin | None,
     announce: Announce,
 ) -> dict[str, Any]:
-    _claim(partial, job.identity(graph, targets))
+    identity = job.identity(graph, targets)
+    _claim(partial, identity)
     try:
         source = Source.build(graph, job.strategy, job.filtering, partial / "source")
         estimated_bytes, edges = estimate(source, targets, job)
@@ -167,7 +172,7 @@ def _flatten_in(
         raise
     shards = partial / "shards"
     manifest = _manifest(graph, job, totals, source)
-    manifest |= {"estimated_bytes": estimated_bytes, "reducer_loads": loads}
+    manifest |= {IDENTITY: identity, "estimated_bytes": estimated_bytes, "reducer_loads": loads}
     if origin is not None:
         manifest |= {"tables": origin.tables}
         if origin.names.is_file():
@@ -208,14 +213,27 @@ def _claim(partial: Path, identity: str) -> None:
 def estimate(source: Source, targets: Ints, job: FlattenJob) -> tuple[int, int]:
     """Estimate the bytes of all shards, and the edges of their records, from a sample of the targets."""
     sampled = targets[permutation(job.strategy.seed, "estimate", len(targets))[:ESTIMATE_TARGETS]]
-    sizes, features, nodes = Sizes(), source.graph.features, []
-    for batch in flatten_batches(source, sampled, job.strategy, embed=False):
-        sizes.count_batch(batch, features, embed=False)
-        nodes.append(distinct(batch.numbers))
-    sizes.count_shared(distinct(np.concatenate(nodes)), features)
-    sampled_bytes = sizes.embedded_bytes if job.embed else sizes.shared_bytes
-    edges = sizes.edges * len(targets) // len(sampled)
-    return int(sampled_bytes / len(sampled) * len(targets) * ESTIMATE_MARGIN), edges
+    sizes, features, distinct_nodes = Sizes(), source.graph.features, 0
+    for shard in job.shards_of(sampled):  # a node that targets of one shard share is stored once
+        nodes = []
+        for batch in flatten_batches(source, shard, job.strategy, embed=False):
+            sizes.count_batch(batch, features, embed=False)
+            nodes.append(distinct(batch.numbers))
+        distinct_nodes += len(distinct(np.concatenate(nodes)))
+    stored = sizes.embedded_bytes if job.embed else sizes.shared_bytes
+    stored = stored * len(targets) / len(sampled)
+    if not job.embed:
+        stored += _bytes_beside_records(source.graph, targets, job, distinct_nodes / len(sampled))
+    return int(stored * ESTIMATE_MARGIN), sizes.edges * len(targets) // len(sampled)
+
+
+def _bytes_beside_records(graph: Graph, targets: Ints, job: FlattenJob, nodes_per_target: float) -> float:
+    """Bytes of features stored once per shard, of which none has more nodes than the graph: an id and a row each."""
+    if graph.features is None:
+        return 0.0
+    counts = np.array([len(shard) for shard in job.shards_of(targets)])
+    nodes = np.minimum(nodes_per_target * counts, graph.nodes).sum()
+    return float(nodes * (8 + graph.features.nbytes / graph.nodes))
 
 
 def forecast(estimated_bytes: int, targets: int, job: FlattenJob, folder: Path) -> str:
@@ -242,17 +260,19 @@ def _flatten_here(
     partial: Path, source: Source, targets: Ints, job: FlattenJob, totals: Totals, progress: Progress
 ) -> list[int]:
     """Write the shards that an earlier run has not written, each in a thread, and count all; there are no reducers."""
-    pieces = job.shards_of(targets)
+    pieces, identity = job.shards_of(targets), (partial / "identity").read_text()
     at_once = min(job.threads, len(pieces))
 
     def write_shard(number: int) -> tuple[Sizes, Ints]:
         threads = job.threads // at_once
         batches = flatten_batches(source, pieces[number], job.strategy, embed=job.embed, threads=threads)
-        return shard_once(partial, number, batches, source, job.embed)
+        with closing(batches):
+            return shard_once(partial, number, batches, source, job.embed, identity)
 
-    for shard in in_threads(write_shard, range(len(pieces)), at_once):
-        totals.add(*shard)
-        progress("flatten", totals.shards, len(pieces))
+    with closing(in_threads(write_shard, range(len(pieces)), at_once)) as written:
+        for shard in written:
+            totals.add(*shard)
+            progress("flatten", totals.shards, len(pieces))
     return []
 
 
@@ -265,13 +285,15 @@ def _flatten_with_ray(
     partial: Path, source: Source, targets: Ints, job: FlattenJob, totals: Totals, progress: Progress, edges: int
 ) -> list[int]:
     """Run the same rounds as Ray tasks, for about ``edges``; returns how many in-edges each reducer was sent."""
+    identity = (partial / "identity").read_text()
     ray = cluster.acquire(job.cluster.address)
     try:
         reducers = reducers_of(job, cluster.cpus(ray), max(source.table.csr.nnz, edges))
-        with job.cluster.publishing(ray, partial / "source", (partial / "identity").read_text()) as place:
+        with job.cluster.publishing(ray, partial / "source", identity) as place:
             work = partial if place is None else place
             folder = f"{place}/source" if place else partial / "source"
-            setup = FlattenTaskSetup(folder, job.strategy, source.graph.nodes, reducers, job.hub_threshold)
+            nodes = source.graph.nodes
+            setup = FlattenTaskSetup(folder, job.strategy, nodes, reducers, job.hub_threshold, identity)
             loads = FlattenRounds(RayExecutor(ray), work, setup, progress).run(
                 targets, job.shard_records, job.embed, totals
             )

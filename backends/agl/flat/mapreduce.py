@@ -41,13 +41,17 @@ from datasets.randomness import hash_ids
 
 @dataclass(frozen=True)
 class FlattenTaskSetup:
-    """Inputs common to all tasks: the source, a folder or URL, the sampling, and how edges are assigned to reducers."""
+    """Inputs common to all tasks: the source, a folder or URL, the sampling, and how edges are assigned to reducers.
+
+    ``identity`` is that of the job, which its shards name.
+    """
 
     source: Path | str
     strategy: SamplingStrategy
     nodes: int
     reducers: int
     hub_threshold: int | None
+    identity: str = ""
 
     def open(self) -> Source:
         """The source, of which a machine has one copy where it lies on another file system."""

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from backends.agl.flat.sampling_strategy import DRAWS, SamplingStrategy
-from backends.agl.flat.shards import features_path, shard_path
+from backends.agl.flat.shards import IDENTITY, features_path, shard_path
 from backends.agl.graphfeature import Records, decode
 from backends.base.sparse_rows import Rows, features_of, input_rows
 from backends.kernels.graphfeatures import CorruptRecord, MergedRecords, Strings, merge_records
@@ -232,8 +232,11 @@ class GraphFeatureReader:
 
         try:
             file = UncompressedParquet(path)
+            self._refuse_other_run(path, file.metadata)
             yield file
             self.bytes_read += file.bytes_read
+        except ShardError:
+            raise
         except (OSError, ValueError, pyarrow.ArrowException, KeyError) as error:
             raise ShardError(f"{path} is damaged or missing ({error}): flatten the graph again") from error
 
@@ -243,11 +246,21 @@ class GraphFeatureReader:
 
         try:
             file = parquet.ParquetFile(path, page_checksum_verification=True)
+            if path.name != NAMES:  # which is written with the graph
+                self._refuse_other_run(path, file.metadata)
             table = file.read([column])
             self.bytes_read += _column_bytes(file.metadata, column)
             return table.column(column)
         except (OSError, pyarrow.ArrowException, KeyError) as error:
             raise ShardError(f"{path} is damaged or missing ({error}): flatten the graph again") from error
+
+    def _refuse_other_run(self, path: Path, metadata: Any) -> None:
+        """Raise ShardError for a file of another job than the manifest names; that of an earlier version names none."""
+        identity = self.manifest.get(IDENTITY)
+        if identity is not None and (metadata.metadata or {}).get(IDENTITY.encode()) != str(identity).encode():
+            raise ShardError(
+                f"{path} was written by another run than {self.folder / MANIFEST}: flatten again into an empty folder"
+            )
 
 
 def sampling_of(reader: GraphFeatureReader) -> SamplingStrategy:

@@ -5,16 +5,14 @@ A sampler of a user's own is named by its import path, and tried on a few edges 
 
 import ast
 import re
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from backends.kernels.samplers import SAMPLERS, EdgeSampler
+from backends.kernels.samplers import SAMPLERS, EdgeSampler, keys_of, named_failure
 from backends.model import ModelSpec
 from datasets.graph import Graph
 from datasets.randomness import hash_ids
@@ -50,29 +48,13 @@ def usable_sampler(name: str) -> EdgeSampler:
     """
     path = name.rpartition(".")[0]
     if path:
-        with _running(f"sampler={name!r} cannot be imported"), suppress(ImportError):  # the registry names that one
+        # the registry names what is not there
+        with named_failure(f"sampler={name!r} cannot be imported"), suppress(ImportError):
             import_module(path)
     sampler = SAMPLERS[name]
     for count in TRIED if path and sampler.keys is not None else ():
-        with _running(f"sampler={name!r} fails for {count} edges"):
-            keys = np.asarray(sampler.keys(hash_ids(0, "trial", np.arange(count)), np.linspace(1, 2, count)))
-        if keys.shape != (count,) or keys.dtype.kind not in "biuf":
-            raise ValueError(
-                f"sampler={name!r} returns {keys.dtype} of shape {keys.shape} for {count} edges: give a number for each"
-            )
+        keys_of(name, sampler, hash_ids(0, "trial", np.arange(count)), np.linspace(1, 2, count))
     return sampler
-
-
-@contextmanager
-def _running(what: str) -> Iterator[None]:
-    """Name type and place of what fails in a user's code, as ValueError."""
-    try:
-        yield
-    except (Exception, SystemExit) as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        users = [frame for frame in frames if frame.filename != __file__ and "importlib" not in frame.filename]
-        place = f"{users[0].filename}, line {users[0].lineno}: " if users else ""
-        raise ValueError(f"{what}: {place}{type(error).__name__}: {error}") from error
 
 
 class StrategyError(ValueError):

@@ -24,6 +24,8 @@ from datasets.graph import NO_SPLIT, SPLITS, Graph
 LARGEST_RECORD = (1 << 31) - (1 << 16)  # bytes: a page of Parquet and a message of protobuf have less than 2 GiB
 SPLIT_NAMES = [*SPLITS, "none"]
 LAYOUT = {"compression": "none", "use_dictionary": False, "write_statistics": False, "write_page_checksum": True}
+IDENTITY = "identity"  # key of the job that wrote a shard, in its metadata and in the manifest
+FORMAT = 2  # of shards, which name their job since 2; runs of another format are not resumed
 
 
 class RecordTooLarge(ValueError):
@@ -223,12 +225,13 @@ def features_path(shard: Path) -> Path:
 
 
 def write_shard(
-    folder: Path, number: int, batches: Iterable[EncodedBatch], source: Source, embed: bool
+    folder: Path, number: int, batches: Iterable[EncodedBatch], source: Source, embed: bool, identity: str
 ) -> tuple[Sizes, Ints]:
     """Write a shard, whole or not at all; returns its sizes and its distinct nodes.
 
     Columns: ``id``, ``label`` (a list: one class, or 0/1 per class), ``split``, ``graph_feature`` (protobuf). Without
-    ``embed`` a second file holds every node's features once. Files are renamed to their final name when complete.
+    ``embed`` a second file holds every node's features once. The metadata of both name the job, by its ``identity``.
+    Files are renamed to their final name when complete.
     """
     from pyarrow import parquet
 
@@ -237,7 +240,7 @@ def write_shard(
     unnamed, writer = shard.with_name(f".{shard.name}.tmp"), None
     try:
         for batch in batches:
-            rows = _rows(batch.records, batch.strings)
+            rows = _rows(batch.records, batch.strings, identity)
             writer = writer or parquet.ParquetWriter(unnamed, rows.schema, **LAYOUT)
             writer.write_table(rows)
             sizes.count_batch(batch, features, embed)
@@ -248,13 +251,14 @@ def write_shard(
     nodes = distinct(np.concatenate(batch_nodes))
     sizes.count_shared(nodes, features)
     if not embed and features is not None:
-        sizes.file_bytes += _write_features(features_path(shard), ids_of(source.graph, nodes), features[nodes])
+        ids = ids_of(source.graph, nodes)
+        sizes.file_bytes += _write_features(features_path(shard), ids, features[nodes], identity)
     sizes.file_bytes += unnamed.stat().st_size
     unnamed.replace(shard)
     return sizes, nodes
 
 
-def _rows(records: Records, strings: Pieces) -> Any:
+def _rows(records: Records, strings: Pieces, identity: str) -> Any:
     import pyarrow as pa
 
     offsets = np.arange(len(records) + 1, dtype=np.int32) * records.labels.shape[1]
@@ -265,11 +269,12 @@ def _rows(records: Records, strings: Pieces) -> Any:
             "label": pa.ListArray.from_arrays(offsets, pa.array(records.labels.ravel())),
             "split": pa.array([SPLIT_NAMES[number] for number in records.split.tolist()]),
             "graph_feature": pa.Array.from_buffers(pa.large_binary(), len(records), buffers),
-        }
+        },
+        metadata={IDENTITY: identity},
     )
 
 
-def _write_features(path: Path, ids: Ints, features: Features) -> int:
+def _write_features(path: Path, ids: Ints, features: Features, identity: str) -> int:
     """Write the features of nodes; returns the bytes of the file.
 
     Columns: ``id`` and ``features``, a list per node; of sparse features ``columns`` and ``values``, lists likewise.
@@ -288,7 +293,7 @@ def _write_features(path: Path, ids: Ints, features: Features) -> int:
     else:
         lists = {"features": pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1])}
     unnamed = path.with_name(f".{path.name}.tmp")
-    parquet.write_table(pa.table({"id": ids, **lists}), unnamed, **LAYOUT)
+    parquet.write_table(pa.table({"id": ids, **lists}, metadata={IDENTITY: identity}), unnamed, **LAYOUT)
     unnamed.replace(path)
     return path.stat().st_size
 
@@ -300,14 +305,14 @@ def read_sizes(partial: Path, number: int) -> tuple[Sizes, Ints]:
 
 
 def shard_once(
-    partial: Path, number: int, batches: Iterable[EncodedBatch], source: Source, embed: bool
+    partial: Path, number: int, batches: Iterable[EncodedBatch], source: Source, embed: bool, identity: str
 ) -> tuple[Sizes, Ints]:
     """Write a shard, or load the sizes and nodes in ``partial/sizes`` of one that an earlier run wrote."""
     facts, nodes_file = partial / "sizes" / f"{number}.json", partial / "sizes" / f"{number}.npy"
     facts.parent.mkdir(exist_ok=True)
     if facts.is_file() and shard_path(partial / "shards", number).is_file():
         return read_sizes(partial, number)
-    sizes, nodes = write_shard(partial / "shards", number, batches, source, embed)
+    sizes, nodes = write_shard(partial / "shards", number, batches, source, embed, identity)
     save_array(nodes_file, nodes)
     unnamed = facts.with_suffix(".tmp")
     unnamed.write_text(json.dumps(asdict(sizes)))

@@ -195,7 +195,7 @@ def graph_of(parsed: argparse.Namespace, model: TrainedModel, progress: Progress
         return Graph.load(folder), folder
     folder = claimed(parsed.output) / "tables"
     options = table_options_of(parsed, model.tables)
-    return read_tables(parsed, options, folder, progress), folder
+    return read_tables(parsed, options, folder, progress, labelled=False), folder  # scores need no labels
 
 
 def score_graph(

@@ -98,7 +98,7 @@ class LocalInference:
         if name not in self.matrices:
             self.matrices[name] = LayerMatrices(self.job, self.space, layer)
         matrices = self.matrices[name]
-        shape = (self.job.graph.nodes, networks.width_of(model_slice, layer))
+        shape = (self.job.graph.nodes, networks.width_of(self.job.spec, layer))
         embeddings = self.space.rows(embeddings_name(layer), shape, np.float32)
         computed = 0
         for done, (first, last) in enumerate(self.job.parts):
@@ -291,7 +291,7 @@ class InferenceRounds:
         """Write a round's embeddings to the workspace and remove those of the round before."""
         if self.space is None:
             return
-        width = networks.width_of(model_slices(self.job.spec, self.job.state)[layer], layer)
+        width = networks.width_of(self.job.spec, layer)
         self.space.rows(embeddings_name(layer), (self.job.graph.nodes, width), np.float32)
         writes = [self._start(mapreduce.write_embeddings, layer, p, part) for p, part in enumerate(embeddings)]
         self.executor.get(writes)

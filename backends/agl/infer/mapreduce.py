@@ -157,6 +157,8 @@ def map_partition(setup: InferenceTaskSetup, layer: int, index: int) -> list[Any
         csr, positions = csr.rows(rows - first)
         weight, edges = (None if array is None else array[positions] for array in (weight, edges))
     sources, columns = np.unique(csr.indices, return_inverse=True)
+    if not len(sources):  # a layer reads one row or more here, as in one process, where it reads those of all nodes
+        sources = rows[:1]
     part = PartitionMatrix(
         rows, sources.astype(np.int64), np.asarray(csr.indptr, dtype=np.int64), columns, weight, edges
     )
@@ -167,9 +169,14 @@ def map_partition(setup: InferenceTaskSetup, layer: int, index: int) -> list[Any
 def send_messages(
     setup: InferenceTaskSetup, layer: int, index: int, embeddings: Features | None, *sources: Nodes
 ) -> list[Any]:
-    """Return a piece per reducer: the messages that its in-edges read; the piece for itself also has the kept ones."""
+    """Return a piece per reducer: the messages that its in-edges read; the piece for itself also has the kept ones.
+
+    Pieces of a partition without rows are empty: a reducer with rows has its own piece, which names all messages.
+    """
     job, (first, last) = setup.job(), setup.parts[index]
     rows = needed_rows(job.needed[layer], first, last)
+    if not len(rows):  # a user's layer is never asked for none
+        return [{} for _ in sources]
     if embeddings is None:
         assert job.graph.features is not None
         embeddings = job.graph.features[rows]
@@ -186,6 +193,8 @@ def receive_messages(
     setup: InferenceTaskSetup, layer: int, part: PartitionMatrix, *pieces: dict[str, Floats]
 ) -> list[Any]:
     """Return a partition's embeddings from the pieces of all partitions, in the order of the partitions."""
+    if not len(part.rows):
+        return [np.empty((0, networks.width_of(setup.spec, layer)), np.float32)]
     names = sorted({name for piece in pieces for name in piece})
     messages = {name: np.concatenate([piece[name] for piece in pieces if name in piece]) for name in names}
     return [networks.receive(setup.slice(layer), layer, part.matrix(setup), messages)]
@@ -209,5 +218,7 @@ def read_embeddings(setup: InferenceTaskSetup, layer: int, index: int) -> list[A
 
 def score_targets(setup: InferenceTaskSetup, index: int, targets: Nodes, embeddings: Floats) -> list[Any]:
     """Return the logits of the targets of a partition."""
+    if not len(targets):
+        return [np.empty((0, setup.spec.classes), np.float32)]
     rows = needed_rows(setup.job().needed[-1], *setup.parts[index])
     return [networks.score(setup.slice(setup.spec.layers), embeddings[np.searchsorted(rows, targets)])]

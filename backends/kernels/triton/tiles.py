@@ -14,7 +14,7 @@ from torch import Tensor
 
 from backends.kernels.tiles import SIDE, Tiles
 from backends.kernels.triton.layout import RowPieces, Side
-from backends.kernels.triton.sums import add_rows, launch_sums
+from backends.kernels.triton.sums import launch_sums
 
 PIECE = 32  # tiles that one program multiplies
 COLUMNS = 64
@@ -22,12 +22,12 @@ COLUMNS = 64
 
 @triton.jit
 def _add_tiles(
-    begins, ends, rows, slots, starts, columns, values, x, out, partial, width, SIDE: tl.constexpr,
+    begins, ends, rows, slots, starts, columns, values, x, out, partial, count, width, SIDE: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Add the products of a piece's tiles to a block of rows of ``out``, or store their partial sum.
 
-    The first piece of a block that is cut also takes what is in ``out``.
+    The first piece of a block that is cut also takes what is in ``out``, which has whole blocks; x has ``count`` rows.
     """
     piece, side = tl.program_id(0), tl.arange(0, SIDE).to(tl.int64)
     at = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
@@ -40,7 +40,8 @@ def _add_tiles(
     for tile in range(begin, end):
         first = tl.load(columns + tile)
         left = tl.load(values + (tile * SIDE + side)[:, None] * SIDE + side[None, :])
-        right = tl.load(x + (first + side)[:, None] * width + at[None, :], mask=inside, other=0.0)
+        is_cell = (first + side < count)[:, None] & inside
+        right = tl.load(x + (first + side)[:, None] * width + at[None, :], mask=is_cell, other=0.0)
         total = tl.dot(left, right, total, input_precision="ieee", out_dtype=total.dtype)
     if slot >= 0:
         tl.store(partial + (slot * SIDE + side)[:, None] * width + at[None, :], total, mask=inside)
@@ -70,16 +71,17 @@ def multiply_tiles(tiles: Tiles, x: Tensor, weight: Tensor | None) -> Tensor:
         known[x.device] = _OnDevice(tiles, x.device)
     there, width = known[x.device], x.shape[1]
     values, rest_weight = there.tiles.split(weight, x.dtype)
-    out = add_rows(there.rest, x, rest_weight)
+    rows = there.rest.count
+    out = x.new_empty((-(-rows // SIDE) * SIDE, width))
+    launch_sums(there.rest.pieces, x, out[:rows], there.rest.columns, rest_weight)
     pieces, columns = there.pieces, max(16, min(COLUMNS, triton.next_power_of_2(width)))
     if not len(pieces) or out.numel() == 0:
-        return out
+        return out.resize_(rows, width)
     partial = x.new_empty((pieces.partials, SIDE * width))
     _add_tiles[(len(pieces), triton.cdiv(width, columns))](
         pieces.begins, pieces.ends, pieces.rows, pieces.slots, there.starts, there.columns, values, x, out, partial,
-        width, SIDE, columns, num_warps=4,
+        len(x), width, SIDE, columns, num_warps=4,
     )  # fmt: skip
     if pieces.hubs is not None:
-        whole = out[: out.shape[0] // SIDE * SIDE].view(-1, SIDE * width)
-        launch_sums(pieces.hubs, partial, whole)
-    return out
+        launch_sums(pieces.hubs, partial, out.view(-1, SIDE * width))
+    return out.resize_(rows, width)  # no slice: autograd lets no view be changed in place that was made here

@@ -20,17 +20,34 @@ from datasets.synthetic.lookalike.edges import draw_pairs
 from datasets.synthetic.lookalike.layout import CommunityLayout, community_layout
 from datasets.synthetic.lookalike.shapes import SHAPES, LookalikeShape
 
+LEAST_COMMUNITY = 4  # nodes
+
 
 @dataclass(frozen=True)
 class LookalikeOptions:
-    """``scale`` is the share of the nodes (``None``: the data set's default), at the published mean degree."""
+    """``scale`` is the share of the nodes (``None``: the data set's default), at the published mean degree.
+
+    ``community`` (mean nodes of a community) and ``inside`` (share of the edges inside one) replace the assumed ones,
+    ``None`` leaves them: with them the share of edges in dense tiles is swept, which no published count determines.
+    """
 
     scale: float | None = None
     seed: int = 0
+    community: int | None = None
+    inside: float | None = None
 
     def __post_init__(self) -> None:
         if self.scale is not None and not 0 < self.scale <= 1:
             raise ValueError(f"lookalike with scale={self.scale}: allowed is a share of the nodes, above 0 to 1")
+        if self.community is not None and self.community < LEAST_COMMUNITY:
+            raise ValueError(f"lookalike with community={self.community}: allowed are {LEAST_COMMUNITY} nodes or more")
+        if self.inside is not None and not 0 <= self.inside <= 1:
+            raise ValueError(f"lookalike with inside={self.inside}: allowed is a share of the edges, 0 to 1")
+
+    def of(self, shape: LookalikeShape) -> LookalikeShape:
+        """The shape with the communities that these options ask for."""
+        asked = {"community": self.community, "inside": self.inside}
+        return replace(shape, **{name: value for name, value in asked.items() if value is not None})
 
 
 def load(name: str, options: dict[str, Any]) -> Graph:
@@ -41,12 +58,15 @@ def load(name: str, options: dict[str, Any]) -> Graph:
     if name not in SHAPES:
         raise ValueError(unknown_name("lookalike", name, SHAPES))
     arguments = options_from(LookalikeOptions, name, options)
-    shape = SHAPES[name]
+    shape = arguments.of(SHAPES[name])
     scale = shape.default_scale if arguments.scale is None else arguments.scale
     layout = community_layout(shape, scale, arguments.seed)
     low, high = draw_pairs(layout, arguments.seed)
     graph = _assemble(name, shape, layout, low, high, arguments.seed)
-    return with_content_hash(replace(graph, notes=_notes(shape, layout, scale)))
+    notes = _notes(shape, layout, scale)
+    if shape != SHAPES[name]:
+        notes += (f"communities as asked for: of {shape.community} nodes, {shape.inside:.0%} of the edges inside",)
+    return with_content_hash(replace(graph, notes=notes))
 
 
 def _assemble(

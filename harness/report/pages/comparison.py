@@ -123,7 +123,7 @@ def _summary(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]
     title = "Every form of every engine: geometric mean of its ratios to the fastest peer"
     remark = (
         "Peers that were not measured in a group with another peer have the ratio 1. Tables without a ratio (a failed "
-        "cell, no peer in its group) are left out of the mean."
+        "cell, no peer in its group) and those in doubt (⚠ on either side, too few processes) are left out of the mean."
     )
     meaning = (
         "the peer's time divided by ours; below 1 the peer is faster, ~ where the interval contains 1. Tables in which "

@@ -4,6 +4,8 @@ from harness.report.comparisons import DatasetComparisons
 from harness.report.content import NOTHING, Block, Cell, Paragraph, Table, bullets, columns
 
 COUNTS = ("nodes", "edges", "features", "classes", "train", "validation", "test", "self_loops_dropped")
+STRUCTURE = {"density", "tiles", "degrees"}
+DEGREES = {"median", "mean", "max", "top_1_percent"}
 TRUST = {
     "manifest": "equal to the hash in the manifest",
     "first use": "trusted on first use: there was no hash to compare with, size and counts were checked",
@@ -28,10 +30,10 @@ def counts(dataset: DatasetComparisons) -> Block:
 
 def structure(dataset: DatasetComparisons) -> list[Block]:
     """Density, degrees and the share of edges by density of the 32 x 32 tile that holds them, where measured."""
-    if "structure" not in dataset.facts:
+    measured = dataset.facts.get("structure", {})
+    degrees = measured.get("degrees", {})
+    if not (measured.keys() >= STRUCTURE and degrees.keys() >= DEGREES):
         return []
-    measured = dataset.facts["structure"]
-    degrees = measured["degrees"]
     tiles = ", ".join(f"{name} %: {share:.1%}" for name, share in measured["tiles"].items())
     text = (
         f"Density {measured['density']:.2e}; in-degree median {degrees['median']:.0f}, mean {degrees['mean']:.1f}, "

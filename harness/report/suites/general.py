@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from harness.report import formats
 from harness.report.suites import scores, timing
 from harness.report.suites.section import Measure, SuiteSection
 
@@ -18,7 +19,7 @@ SECTIONS = {
         "gate, ∅ not possible here.",
         timing.cells,
         terms={
-            "n": "number of processes, one per seed",
+            "n": formats.TIMES["n"],
             "ratio to fastest peer": "time divided by that of the fastest peer (★) of the same groups. Below 1 is "
             "faster; ~ means that the interval contains 1",
             "once before": "seconds of the engine's own preparation, without reading the graph",

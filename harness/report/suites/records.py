@@ -118,8 +118,8 @@ def _named_apart(datasets: Sequence[DatasetComparisons]) -> list[DatasetComparis
 
 def name_of(dataset: DatasetComparisons, comparison: Comparison) -> str:
     """Data set with its size, model, scenario and batches: the first cell of a row."""
-    options = comparison.rows[0].record["config"]["dataset"].get("options") or {}
-    size = f" of {options['nodes']:,} nodes" if "nodes" in options else ""
+    nodes = stated_nodes(comparison.rows[0])
+    size = "" if nodes is None else f" of {nodes:,} nodes"
     model, scenario, *form = comparison.title.split(", ")
     task = [model] if scenario == "train" else [model, scenario]
     config = comparison.rows[0].record["config"]
@@ -129,6 +129,18 @@ def name_of(dataset: DatasetComparisons, comparison: Comparison) -> str:
     return (
         f"{dataset.name}{size}, {', '.join([*task, form[0], *limited, *form[1:-2], *sampled, *comparison.distinction])}"
     )
+
+
+def stated_nodes(row: Row) -> int | None:
+    """Nodes that the options of a generated data set ask for; None for others, of which ``nodes`` may be a file."""
+    nodes = (row.record["config"]["dataset"].get("options") or {}).get("nodes")
+    return nodes if isinstance(nodes, int) else None
+
+
+def workers_of(row: Row) -> int:
+    """Training workers of a row's engine, 0 where it states none."""
+    workers = option(row, "workers")
+    return workers if isinstance(workers, int) else 0
 
 
 def option(row: Row, name: str) -> Any:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -170,6 +171,22 @@ def test_features_are_the_columns_of_the_training_in_any_table(tmp_path):
     assert all(np.allclose(first[node], third[node], atol=1e-5) for node in first)
 
 
+@pytest.mark.parametrize(
+    "columns", [{"label": ["a", "b"] * 30}, {"label": [-2] * COUNT}, {"split": ["holdout"] * COUNT}]
+)
+def test_tables_are_scored_whatever_their_labels_and_splits_are(tmp_path, columns):
+    """Labels of the training came from a table of their own; scores need none."""
+    labels = {"id": IDS, "label": np.arange(COUNT) % 3, "split": ["train", "test"] * 30}
+    parquet.write_table(pa.table(labels), tmp_path / "labels.parquet")
+    bare = {name: column for name, column in NODES.items() if name != "label"}
+    files, model = tables(tmp_path, bare | columns), str(tmp_path / "model.safetensors")
+    labelled = [*files, "-l", str(tmp_path / "labels.parquet")]
+    assert flat.main([*labelled, "-h", "2", "-s", "uniform(3)", "-o", str(tmp_path / "flat")]) == 0
+    assert train.main(["-m", "gcn", "-i", str(tmp_path / "flat"), "-o", model, "-c", "epochs=1", "hidden=4"]) == 0
+    assert infer.main(["-m", model, *files, "-o", str(tmp_path / "scores")]) == 0
+    assert set(scores_of(tmp_path / "scores")) == set(IDS.tolist())
+
+
 def test_a_model_of_samples_per_target_is_not_scored_on_ray(tmp_path, capsys):
     files = chain(tmp_path, "gcn", "-s", "uniform(3)", "--scope", "target")
     arguments = ["-m", str(tmp_path / "model.safetensors"), *files, "-o", str(tmp_path / "out"), "-c", "run_on=ray"]
@@ -295,6 +312,21 @@ def test_shards_of_another_run_in_the_folder_are_refused(trained, tmp_path, caps
     arguments = ["-m", str(folder / "model.safetensors"), "-i", str(tmp_path / "flat"), "-o", str(tmp_path / "out")]
     assert infer.main(arguments) == 2
     assert "holds part-00099.parquet, but GraphFlat wrote 7 shards there" in capsys.readouterr().err
+
+
+def test_a_shard_of_other_samples_in_the_folder_is_refused(trained, tmp_path, capsys):
+    folder, files = trained
+    for name, seed in (("flat", "0"), ("other", "1")):
+        options = ["-h", "2", "-s", "uniform(3)", "--seed", seed, "--shard-records", "7"]
+        assert flat.main([*files, *options, "--split", "0.8,0.1,0.1", "-o", str(tmp_path / name)]) == 0
+    shutil.copy(tmp_path / "other" / "part-00001.parquet", tmp_path / "flat")
+    shards, model = ["-i", str(tmp_path / "flat")], str(folder / "model.safetensors")
+    assert infer.main(["-m", model, *shards, "-o", str(tmp_path / "scores")]) == 2
+    refused = capsys.readouterr().err
+    assert train.main(["-m", "gcn", *shards, "-o", str(tmp_path / "other.safetensors")]) == 2
+    for error in (refused, capsys.readouterr().err):
+        assert re.search(r"error: \S+/flat/part-00001.parquet was written by another run than \S+/manifest.json", error)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["flat", "other"]
 
 
 def test_commands_say_what_they_will_take(tmp_path, capsys):

@@ -13,8 +13,8 @@ from backends import kernels
 from backends.agl.flat import __main__ as flat
 from backends.agl.flat.job import check_columns
 from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError, parse_sampling
-from backends.kernels import SAMPLERS
-from tests.backends.agl.test_chain import tables
+from backends.kernels import SAMPLERS, EdgeSampler, sample_neighbors
+from tests.backends.agl.test_chain import EDGES, tables
 from tests.graphs import awkward_graph
 
 ROOT = Path(kernels.__file__).resolve().parents[2]
@@ -110,6 +110,63 @@ def test_one_that_fails_is_refused_before_anything_is_read_and_by_inference(
     assert re.search(message, capsys.readouterr().err)
     with pytest.raises(StrategyError, match=message):
         check_columns(awkward_graph(1), SamplingStrategy((3,), "own_sampler.newest"), None)
+
+
+RANKED = """import numpy as np
+from backends.kernels import EdgeSampler
+
+RANKS = np.arange(3)
+lightest = EdgeSampler(
+    lambda hashes, weight: RANKS[weight.astype(int)] if WHERE else weight,
+    needs_weight=True,
+)
+"""
+COMMANDS = {
+    "local": [
+        ["flat", "TABLES", "--split", "0.8,0.1,0.1", "-h", "2", "-s", OWN, "-o", "other"],
+        ["train", "-m", "gcn", "-i", "own", "-o", "other.safetensors", "-c", "epochs=1", "source=graph"],
+        ["train", "-m", "gcn", "-i", "own", "-o", "other.safetensors", "-t", "sync", "-c", "workers=2", "source=graph"],
+        ["infer", "-m", "model.safetensors", "TABLES", "-o", "other"],
+        ["infer", "-m", "model.safetensors", "TABLES", "-o", "other", "-c", "infer=neighbourhood"],
+    ],
+    "ray": [
+        ["flat", "TABLES", "--split", "0.8,0.1,0.1", "-h", "2", "-s", OWN, "-o", "other", "--run-on", "ray"],
+        ["infer", "-m", "model.safetensors", "TABLES", "-o", "other", "-c", "run_on=ray", "partitions=2"],
+    ],
+}
+
+
+@pytest.mark.parametrize("run_on", ["local", pytest.param("ray", marks=pytest.mark.needs_ray)])
+def test_one_that_fails_on_the_data_alone_is_told_in_one_sentence(tmp_path, run_on):
+    (tmp_path / "mine.py").write_text(SAMPLER)
+    heavy = tables(tmp_path, edges=EDGES | {"weight": EDGES["weight"] * 9})
+    read = [*heavy, "--split", "0.8,0.1,0.1", "-h", "2", "-s", OWN, "--keep-graph", "--shard-records", "20"]
+    assert run(tmp_path, "flat", *read, "-o", "own").returncode == 0
+    trained = run(tmp_path, "train", "-m", "gcn", "-i", "own", "-o", "model.safetensors", "-c", "epochs=1")
+    assert trained.returncode == 0, trained.stderr
+    # the estimate of GraphFlat samples before Ray is there
+    where = "True" if run_on == "local" else "__import__('ray').is_initialized()"
+    (tmp_path / "mine.py").write_text(RANKED.replace("WHERE", where))
+    for command in COMMANDS[run_on]:
+        done = run(tmp_path, *(word for part in command for word in (heavy if part == "TABLES" else [part])))
+        error = done.stderr.partition("error: ")[2]
+        assert done.returncode == 2 and error.count("\n") == 1 and "Traceback" not in done.stderr, done.stderr
+        assert re.match(r"sampler='mine.lightest' fails for \d+ edges: .*mine.py, line 6: IndexError: index", error)
+        assert not (tmp_path / "other").exists() and not (tmp_path / "other.safetensors").exists()
+
+
+@pytest.mark.parametrize("by_place", [False, True])
+def test_one_that_returns_too_few_keys_for_many_edges_is_refused(monkeypatch, by_place):
+    monkeypatch.setitem(SAMPLERS, "short", EdgeSampler(lambda hashes, weight: weight[:5], by_place=by_place))
+    graph = awkward_graph(1)
+    with pytest.raises(ValueError, match=rf"sampler='short' returns float64 of shape \(5,\) for {graph.csr.nnz} edges"):
+        sample_neighbors(graph.csr, np.arange(graph.nodes), 3, sampler="short")
+
+
+def test_one_that_wants_too_much_memory_is_no_wrong_argument(monkeypatch):
+    monkeypatch.setitem(SAMPLERS, "large", EdgeSampler(lambda hashes, weight: np.zeros(1 << 50)))
+    with pytest.raises(MemoryError):
+        sample_neighbors(awkward_graph(1).csr, np.arange(9), 3, sampler="large")
 
 
 @pytest.mark.parametrize("sampling", ["..x(3)", ".own_sampler.newest(3)"])

@@ -7,13 +7,18 @@ import torch
 
 from backends.ablation import resolve
 from backends.base.layered import LayerMatrix
+from backends.base.layered_trainer import LayeredTrainer
 from backends.batches import BatchPlan
 from backends.blocksparse import adaptive
 from backends.blocksparse.adaptive import LEAST_DENSITY
+from backends.blocksparse.pieces import pieces_of
+from backends.blocksparse.replay import ReplayWorker
 from backends.kernels import panels, tiles
 from backends.kernels.operand import operand
-from backends.model import TrainingSpec, initial_state
+from backends.model import ModelSpec, TrainingSpec, initial_state
+from backends.parallel.network import NO_NETWORK
 from backends.registry import config_class, runtime
+from datasets.features import in_layout
 from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
 from harness.scenario.setup import spec_of
 from harness.verify import gate_of
@@ -87,6 +92,32 @@ def test_trials_and_facts_build_no_transpose_beside_that_of_the_kernels(scenario
     assert "transpose" not in vars(trainer.full_batch(graph, plan.nodes).structure[0].csr)
 
 
+@pytest.mark.parametrize(
+    ("model", "features", "forward_only", "is_needed"),
+    [
+        ("gcn", "dense", False, True),
+        ("gcn", "sparse", False, True),
+        ("gat", "dense", False, True),
+        ("sgc", "dense", False, False),  # multiplies features, which need no gradient
+        ("gcn", "dense", True, False),
+        ("gcn", "sparse", True, False),
+        ("gat", "dense", True, False),
+    ],
+)
+def test_a_rank_builds_transposes_only_where_a_product_needs_them(model, features, forward_only, is_needed):
+    graph = small_graph("multiclass", 4, weighted=False, width=6)
+    graph = replace(graph, features=in_layout(graph.features, features))
+    spec, config = ModelSpec(model, 2, 6, 5, 4), resolve(config_class("blocksparse")(ranks=2, sparse="true"), [])
+    trainer = LayeredTrainer(config)
+    plan = BatchPlan(graph.nodes_of("train"))
+    trainer.set_task(graph, spec, TrainingSpec(threads=1), plan, forward_only)
+    pieces = pieces_of(trainer, graph, config, config.layout(graph.nodes))
+    rank = ReplayWorker(0, pieces.task, pieces.slices[0], initial_state(spec, 0), NO_NETWORK)
+    assert rank.predict().shape[1] == 4
+    csrs = [rank.structure[0].csr, *([rank.features.csr] if features == "sparse" else [])]
+    assert all(("transpose" in vars(operand(csr))) == is_needed for csr in csrs)
+
+
 def test_the_facts_of_an_aggregation_build_no_transpose_beside_that_of_the_kernels():
     graph = small_graph("multiclass", 4, weighted=True, nodes=150)
     config = cell("gcn", "tried", "spmm")
@@ -94,6 +125,28 @@ def test_the_facts_of_an_aggregation_build_no_transpose_beside_that_of_the_kerne
     engine.prepare(graph, spec_of(config, graph), TrainingSpec(), PlainClock())
     assert [spmm["name"] for spmm in engine.facts()["spmm"]] == ["forward", "backward"]
     assert "transpose" not in vars(engine.csr)
+
+
+@pytest.mark.parametrize("scenario", ["train", "infer", "spmm"])
+def test_trials_multiply_tables_of_the_trainings_type(monkeypatch, scenario):
+    tried = []
+
+    def with_panels(*arguments, **options):
+        tried.append(("panels", options["dtype"]))
+        return panels.choose_panels(*arguments, **options)
+
+    def with_tiles(*arguments):
+        tried.append(("tiles", arguments[-1]))
+        return tiles.choose_tiles(*arguments)
+
+    monkeypatch.setattr(adaptive, "choose_panels", with_panels)
+    monkeypatch.setattr(adaptive, "choose_tiles", with_tiles)
+    graph, config = small_graph("multiclass", 4, weighted=False), cell("sage", "tried", scenario)
+    spec, engine, training = spec_of(config, graph), runtime(config.backend, scenario), TrainingSpec(dtype="float64")
+    plan = BatchPlan(graph.nodes_of("train"))
+    task = (spec, training) if scenario == "spmm" else (spec, training, initial_state(spec, 0), plan)
+    engine.prepare(graph, *task, PlainClock())
+    assert set(tried) == {("panels", torch.float64), ("tiles", torch.float64)}
 
 
 @pytest.mark.parametrize("fastest", [0.2, 0.5])
@@ -120,4 +173,4 @@ def tried_at_several_densities(forms="tried"):
     csr = blocky_csr(5, 320, 320, 50, 12)
     config = resolve(config_class("blocksparse")(panels="false", forms=forms, density_threshold="auto"), [])
     widths = {"forward": 16, "backward": 16}
-    return csr, adaptive.adapt(config, "gcn", torch.device("cpu"), LayerMatrix(csr), widths)
+    return csr, adaptive.adapt(config, "gcn", torch.device("cpu"), torch.float32, LayerMatrix(csr), widths)

@@ -69,6 +69,12 @@ def test_layouts_that_cannot_be_say_what_can(ranks, replication, message):
         RankLayout(ranks, replication)
 
 
+def test_replications_are_the_divisors_with_a_stage_for_each_column_of_however_many_ranks():
+    for ranks in range(1, 200):
+        assert replications(ranks) == [r for r in range(1, ranks + 1) if ranks % r == 0 and r <= ranks // r]
+    assert max(replications(2_000_000_000)) == 40_000  # at once, not in minutes
+
+
 def test_more_blocks_than_rows_are_refused():
     RankLayout(4, 2).check_rows(2)
     with pytest.raises(ValueError, match="make 4 row blocks, the graph has 3 nodes: give at most 3 ranks"):

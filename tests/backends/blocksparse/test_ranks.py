@@ -12,8 +12,10 @@ from backends.batches import BatchPlan
 from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.layout import RankLayout
 from backends.contract import Unsupported
+from backends.memory_errors import is_out_of_memory
 from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.model_names import MODELS, WEIGHTED
+from backends.parallel.ranks import RankFailed
 from backends.registry import runtime
 from datasets.order import apply_order, undo
 from tests.contract.test_parity import PlainClock
@@ -127,6 +129,62 @@ def test_ranks_infer_as_one_process_does():
         assert ("ranks" in inferrer.facts()) == bool(options)
         inferrer.close()
     assert all(np.abs(scores[0] - other).max() <= EXACT for other in scores[1:])
+
+
+def test_ranks_that_infer_try_no_form_of_a_backward_product():
+    graph = awkward_graph(5)
+    spec = spec_of("gcn", graph)
+    for scenario, directions in (("train", {"forward", "backward"}), ("infer", {"forward"})):
+        engine = runtime(resolve(BlocksparseConfig(ranks=2, forms="panels"), []), scenario)
+        plan = BatchPlan(graph.nodes_of("train"))
+        engine.prepare(graph, spec, TrainingSpec(), initial_state(spec, 0), plan, PlainClock())
+        forms = engine.facts()["ranks"]["forms"]
+        engine.close()
+        assert len(forms) == 2
+        assert all({name.split()[-1] for name in of_rank["panels"]} == directions for of_rank in forms)
+
+
+@pytest.mark.parametrize("scenario", ["train", "infer"])
+def test_the_matrix_of_the_whole_graph_is_built_once_for_facts_and_operands(monkeypatch, scenario):
+    graph = awkward_graph(2)
+    spec = spec_of("gcn", graph)
+    engine = runtime(resolve(BlocksparseConfig(ranks=2), []), scenario)
+    plan = BatchPlan(graph.nodes_of("train"))
+    engine.prepare(graph, spec, TrainingSpec(), initial_state(spec, 0), plan, PlainClock())
+    trainer, graphs = engine if scenario == "train" else engine.trainer, []
+    structure = trainer.structure
+    monkeypatch.setattr(trainer, "structure", lambda of: (graphs.append(of), structure(of))[-1])
+    facts, operands = engine.facts(), engine.spmm_operands()
+    engine.close()
+    assert [operand["csr"].nnz for operand in operands] == [product["nnz"] for product in facts["spmm"]]
+    assert graphs == [graph]
+
+
+@pytest.mark.parametrize("ended_in", ["forms", "phases"])
+def test_ranks_that_run_out_of_memory_in_the_pass_after_the_epochs_say_so_in_the_facts(monkeypatch, ended_in):
+    graph = awkward_graph(2)
+    spec = spec_of("gcn", graph)
+    trainer = runtime(resolve(BlocksparseConfig(ranks=2), []), "train")
+    trainer.prepare(
+        graph, spec, TrainingSpec(), initial_state(spec, 0), BatchPlan(graph.nodes_of("train")), PlainClock()
+    )
+    trainer.epoch(0, PlainClock())
+    each = trainer.each
+
+    def killed(method, *arguments):
+        if method == ended_in:
+            trainer.ranks.pool.processes[1].process.kill()  # as the kernel does when memory runs out
+        return each(method, *arguments)
+
+    monkeypatch.setattr(trainer, "each", killed)
+    ranks = trainer.facts()["ranks"]
+    assert ranks["status"].startswith(f"not measured, oom: rank 1 of 2 ended in '{ended_in}' by SIGKILL")
+    assert len(ranks["edges"]) == len(ranks["traffic"]) == 2 and "phases" not in ranks
+    assert ("forms" in ranks) == (ended_in == "phases")
+    with pytest.raises(RankFailed, match="prepare again") as later:
+        trainer.epoch(1, PlainClock())
+    assert is_out_of_memory(later.value)
+    trainer.close()
 
 
 def test_ranks_have_no_loss_where_no_target_has_a_label():

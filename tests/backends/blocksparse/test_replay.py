@@ -1,5 +1,6 @@
 """The replay of ranks one after the other receives the bytes that real ranks receive, and adds a network's seconds."""
 
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from backends.ablation import resolve
 from backends.batches import BatchPlan
-from backends.blocksparse import adaptive
+from backends.blocksparse import adaptive, scaling
 from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.layout import RankLayout
 from backends.blocksparse.replay import ReplayWorker, epoch_seconds, replay, transport_of
@@ -34,9 +35,9 @@ def pieces(graph, spec, training, **options):
     task = RankTask(
         RankLayout(config.ranks, config.replication), spec, training, ((graph.width, False), (5, True)), config, False
     )
-    adjacency = adjacency_of(graph, "gcn")
+    adjacency = adjacency_of(graph, "gcn", training.dtype)
     bounds = edge_bounds(adjacency.csr, task.layout.blocks)
-    graph_cut, slices = cut(graph, adjacency, task.layout, bounds, config.exchange, mean=False)
+    graph_cut, slices = cut(graph, adjacency, task.layout, bounds, config.exchange, mean=None)
     return task, slices, targets_of_ranks(graph, graph.nodes_of("train"), graph_cut), initial_state(spec, 0)
 
 
@@ -90,6 +91,38 @@ def test_an_epoch_models_all_numbers_of_ranks_that_are_asked_for():
     trainer.close()
 
 
+def test_what_kernels_keep_of_a_rank_ends_before_the_next_one_is_timed(monkeypatch):
+    operands, timed = [], ReplayWorker.timed
+
+    def watched(worker, *arguments):
+        assert not any(reference() for reference in operands)
+        answer = timed(worker, *arguments)
+        operands.append(weakref.ref(operand(worker.structure[0].csr)))
+        return answer
+
+    monkeypatch.setattr(ReplayWorker, "timed", watched)
+    graph, spec, training = tiny()
+    task, slices, targets, state = pieces(graph, spec, training, ranks=4)
+    assert len(replay(task, slices, targets, state, "machines", epochs=1)) == len(operands) == 4
+    assert not any(reference() for reference in operands) and len(slices) == 4
+
+
+def test_a_model_that_memory_does_not_hold_leaves_the_others_and_says_so(monkeypatch):
+    def only_two(task, *arguments):
+        if task.layout.ranks == 4:
+            raise MemoryError("too many edges")
+        return replay(task, *arguments)
+
+    monkeypatch.setattr(scaling, "replay", only_two)
+    graph, spec, training = tiny()
+    trainer = runtime(resolve(BlocksparseConfig(replay=[2, 4]), []), "train")
+    trainer.prepare(graph, spec, training, initial_state(spec, 0), BatchPlan(graph.nodes_of("train")), PlainClock())
+    two, four = trainer.facts()["replay"]
+    assert two["ranks"] == 2 and two["seconds"] > 0
+    assert four == {"ranks": 4, "status": "not measured, oom: too many edges"}
+    trainer.close()
+
+
 @pytest.mark.parametrize(
     ("part_bounds", "words"),
     [(None, "needs a graph in the order of its parts"), ([0, 20, 60], "the graph has 2 parts for 4 row blocks")],
@@ -124,7 +157,7 @@ def test_a_rank_multiplies_in_the_panels_that_it_chose(monkeypatch, overlap):
     graph, spec, training = tiny("float64")
     chosen = []
 
-    def cut_in_three(csr, width, weight, transposed, trial):
+    def cut_in_three(csr, width, weight, transposed, **options):
         side = operand(csr).backward if transposed else operand(csr).forward
         side.panels[width] = cut_panels(side, csr.shape[0] if transposed else csr.shape[1], 3)
         chosen.append(side)

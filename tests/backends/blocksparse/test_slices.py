@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backends.ablation import resolve
+from backends.base.layered_trainer import LayeredTrainer
+from backends.batches import BatchPlan
+from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.layout import RankLayout, replications
+from backends.blocksparse.pieces import pieces_of
 from backends.blocksparse.slices import cut
+from backends.model import ModelSpec, TrainingSpec
 from datasets.adjacency import adjacency_of
 from datasets.order import apply_order, permutation_of
 from datasets.order.bounds import BOUNDS
@@ -26,7 +32,7 @@ def cuts(draw):
 
 def parts_of(graph, layout, bounds, exchange, model="gcn"):
     adjacency = adjacency_of(graph, model)
-    return adjacency, *cut(graph, adjacency, layout, BOUNDS[bounds](adjacency.csr, layout.blocks), exchange, False)
+    return adjacency, *cut(graph, adjacency, layout, BOUNDS[bounds](adjacency.csr, layout.blocks), exchange, None)
 
 
 @settings(max_examples=60)
@@ -58,7 +64,7 @@ def test_slices_hold_every_edge_once_and_receive_the_rows_of_their_columns(case)
 def test_one_slice_is_that_of_all_and_takes_no_memory_for_the_others():
     graph = awkward_graph(1, nodes=600, edges=200_000)
     adjacency, layout = adjacency_of(graph, "gcn"), RankLayout(32)
-    task = graph, adjacency, layout, BOUNDS["edges"](adjacency.csr, 32), "halo", False
+    task = graph, adjacency, layout, BOUNDS["edges"](adjacency.csr, 32), "halo", None
     peaks, results = [], []
     for only in (None, 5):
         tracemalloc.start()
@@ -70,6 +76,24 @@ def test_one_slice_is_that_of_all_and_takes_no_memory_for_the_others():
     assert part.incoming == slices[5].incoming and np.array_equal(part.csr.indices, slices[5].csr.indices)
     assert all(np.array_equal(one, other) for one, other in zip(part.sent, slices[5].sent, strict=True))
     assert peaks[1] < peaks[0] / 2
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage"])
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("float64", 8)])
+def test_weights_have_the_trainings_type_and_count_its_bytes(model, dtype, size):
+    graph, config = awkward_graph(1), BlocksparseConfig(ranks=2)
+    trainer = LayeredTrainer(resolve(config, []))
+    spec = ModelSpec(model, 2, graph.width, 5, graph.classes)
+    trainer.set_task(graph, spec, TrainingSpec(dtype=dtype, threads=1), BatchPlan(graph.nodes_of("train")))
+    pieces = pieces_of(trainer, graph, trainer.config, config.layout(graph.nodes))
+    for part, total in zip(pieces.slices, pieces.cut.bytes, strict=True):
+        assert part.weight.dtype == dtype
+        others = part.csr.indptr, part.csr.indices, part.features
+        assert total == part.csr.nnz * size + sum(array.nbytes for array in others)
+    if model == "sage":
+        in_degrees = np.maximum(graph.csr.in_degrees, 1)[graph.csr.destinations]
+        weights = np.concatenate([part.weight for part in pieces.slices])
+        assert np.array_equal(weights, (1.0 / in_degrees).astype(dtype))
 
 
 @pytest.mark.real_data

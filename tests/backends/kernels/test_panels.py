@@ -72,6 +72,41 @@ def test_small_tables_and_few_edges_are_not_tried(monkeypatch):
     assert set(choose_panels(csr, 16, None, False).seconds) == {1, 2}
 
 
+def test_rows_of_few_edges_are_tried_in_the_most_panels_that_they_allow(monkeypatch):
+    csr, table = random_csr(3, 200, 200, 6000), 200 * 16 * 4  # 5 panels have 6 edges of a row
+    monkeypatch.setattr(panels, "SIZES", (table // 10, table // 20))
+    assert set(choose_panels(csr, 16, None, False).seconds) == {1, 5}
+    assert choose_panels(random_csr(3, 200, 200, 1500), 16, None, False).seconds == {}
+    monkeypatch.setattr(panels, "SIZES", (table // 4, table // 20))
+    assert set(choose_panels(csr, 16, None, False).seconds) == {1, 4}
+
+
+def test_a_processors_share_of_the_last_cache_is_one_more_size(monkeypatch):
+    csr, table = random_csr(3, 200, 200, 6000), 200 * 16 * 4
+    monkeypatch.setattr(panels, "SIZES", (table // 2,))
+    monkeypatch.setattr(panels, "last_cache_share", lambda: table // 4)
+    assert set(choose_panels(csr, 16, None, False).seconds) == {1, 2, 4}
+
+
+def test_the_share_of_the_last_cache_is_read_from_the_kernel(tmp_path):
+    assert panels.last_cache_share(tmp_path) == 0
+    caches = [("1", "32K", "0"), ("3", "32M", "0-3,64-67"), ("2", "1024K", "0,64"), ("4", "all of it", "0")]
+    for number, cache in enumerate(caches):
+        folder = tmp_path / f"index{number}"
+        folder.mkdir()
+        for name, text in zip(("level", "size", "shared_cpu_list"), cache, strict=True):
+            (folder / name).write_text(f"{text}\n")
+    (tmp_path / "index9").mkdir()
+    assert panels.last_cache_share(tmp_path) == 4 << 20
+
+
+def test_without_weights_the_table_has_the_type_that_is_named(monkeypatch):
+    csr = random_csr(3, 200, 200, 6000)
+    monkeypatch.setattr(panels, "SIZES", (200 * 16 * 4 // 2,))
+    assert set(choose_panels(csr, 16, None, False).seconds) == {1, 2}
+    assert set(choose_panels(csr, 16, None, False, dtype=torch.float64).seconds) == {1, 4}
+
+
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_fastest_cut_is_kept(monkeypatch, transposed, weighted):

@@ -6,10 +6,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.kernels import spmm, tiles
+from backends.kernels import product, spmm, tiles
+from backends.kernels.extension import extension
 from backends.kernels.operand import operand
 from backends.kernels.tiles import SIDE, choose_tiles, find_tiles
 from datasets.csr import Csr, csr_from_edges
+from datasets.statistics import TILE_BOUNDS, tile_histogram
 from tests.backends.kernels.product_forms import assert_equal_products
 
 
@@ -60,11 +62,74 @@ def test_tiles_hold_the_dense_squares_and_the_rest_everything_else(monkeypatch):
     destination, source = (np.array(ends) for ends in zip(*dense, *sparse, strict=True))
     csr = csr_from_edges(source, destination, (100, 100))
     parts = find_tiles(operand(csr).forward, 100, 0.35)
-    assert parts.starts.tolist() == [0, 0, 1, 1] and parts.columns.tolist() == [64]
+    assert parts.starts.tolist() == [0, 0, 1, 1, 1] and parts.columns.tolist() == [64]
     assert len(parts.edges) == 512 and len(parts.rest_edges) == 100
     values, rest = parts.split(None, torch.float32)
     assert values.sum() == 512 and rest is None and set(values.tolist()) == {0.0, 1.0}
     assert len(find_tiles(operand(csr).forward, 100, 0.51).edges) == 0
+
+
+def whole_csr(rows, columns):
+    """A matrix with an edge in every cell."""
+    indptr = np.arange(rows + 1, dtype=np.int32) * columns
+    return Csr(indptr, np.tile(np.arange(columns, dtype=np.int32), rows), (rows, columns))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 999), st.tuples(st.integers(1, 100), st.integers(1, 100)), st.integers(0, 400), st.integers(0, 4))
+def test_the_share_in_tiles_is_that_of_the_histogram_also_where_the_border_cuts_them(seed, shape, edges, blocks):
+    csr = blocky_csr(seed, *shape, edges, blocks)
+    histogram, bounds = tile_histogram(csr), list(TILE_BOUNDS.values())
+    for number, bound in enumerate(bounds[:-1]):
+        denser = sum(list(histogram.values())[number + 1 :])
+        assert find_tiles(operand(csr).forward, shape[1], bound).share == pytest.approx(denser)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_dense_graph_smaller_than_a_tile_is_one(monkeypatch, transposed):
+    csr = whole_csr(31, 31)
+    side = operand(csr).backward if transposed else operand(csr).forward
+    assert find_tiles(side, 31, 0.93).share == 1 and find_tiles(side, 31, 0.95).share == 0  # 961 of 1,024 cells
+    monkeypatch.setattr(tiles, "GAIN", 1e9)
+    assert choose_tiles(csr, 16, None, transposed, 0.9).share == 1 and 16 in side.tiles
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [3, 8, 33, 130])
+@pytest.mark.parametrize(("rows", "columns"), [(31, 31), (33, 70), (64, 97), (95, 64), (1, 230)])
+def test_tiles_that_the_border_cuts_read_and_write_nothing_beyond_it(rows, columns, width, dtype):
+    parts = find_tiles(operand(whole_csr(rows, columns)).forward, columns, 1 / 1024)
+    assert parts.share == 1
+    values, _ = parts.split(torch.rand(rows * columns, dtype=dtype), dtype)
+    x = torch.randn(columns + SIDE, width, dtype=dtype)
+    x[columns:] = float("nan")
+    y = torch.zeros(rows + SIDE, width, dtype=dtype)
+    y[rows:] = 7.0
+    arguments = parts.starts, parts.columns, values.numpy(), x[:columns].numpy()
+    extension.add_tiles(*arguments, y[:rows].numpy(), 2)
+    assert (y[rows:] == 7.0).all() and y[:rows].isfinite().all()
+    weights = values.view(parts.starts[-1], SIDE, SIDE)
+    blocks = np.repeat(np.arange(len(parts.starts) - 1), np.diff(parts.starts))
+    expected = torch.zeros(-(-rows // SIDE) * SIDE, width, dtype=dtype)
+    for tile, (block, first) in enumerate(zip(blocks.tolist(), parts.columns.tolist(), strict=True)):
+        inside = x[first : min(columns, first + SIDE)]
+        expected[block * SIDE : (block + 1) * SIDE] += weights[tile][:, : len(inside)] @ inside
+    assert torch.allclose(y[:rows], expected[:rows], atol=1e-3 if dtype == torch.float32 else 1e-10)
+
+
+@pytest.mark.parametrize("width", [8, 33, 130, 300])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_any_number_of_threads_gives_the_same_bits(width, dtype):
+    csr, before, runs = blocky_csr(7, 1000, 1100, 3000, 400), torch.get_num_threads(), []
+    x, weight = torch.randn(1100, width, dtype=dtype), torch.rand(csr.nnz, dtype=dtype)
+    upstream = torch.randn(1000, width, dtype=dtype)
+    for threads in (1, 2, 3, 5):
+        torch.set_num_threads(threads)
+        cut = in_tiles(csr, width, 0.2)
+        assert np.diff(operand(cut).forward.tiles[width].starts).max() > 4  # more than a run of tiles
+        runs.append((spmm(cut, x, weight), product(cut, upstream, weight, transposed=True)))
+    torch.set_num_threads(before)
+    assert all(torch.equal(one, other) for run in runs[1:] for one, other in zip(run, runs[0], strict=True))
 
 
 def test_new_weights_are_split_again():

@@ -94,8 +94,9 @@ def test_a_rank_that_fails_ends_the_call_with_a_status_and_its_number(monkeypatc
     assert status_of(caught.value) == (status, str(caught.value).splitlines()[0])
     assert isinstance(caught.value, RankEnded) == (failure in ("crash", "killed"))
     assert not [process for process in processes if Path(f"/proc/{process}").exists()]
-    with pytest.raises(RankFailed, match="prepare again"):
+    with pytest.raises(RankFailed, match="prepare again") as later:
         objects.each("total", [(), ()])
+    assert later.value.status == status
     objects.close()
 
 

@@ -7,9 +7,10 @@ import pytest
 import yaml
 
 from datasets.graph import Graph
+from datasets.randomness import permutation
 from datasets.statistics import degree_summary
 from datasets.synthetic.lookalike.layout import community_layout
-from datasets.synthetic.lookalike.loader import load
+from datasets.synthetic.lookalike.loader import LookalikeOptions, load
 from datasets.synthetic.lookalike.shapes import SHAPES
 
 CONF = Path(__file__).resolve().parents[3] / "conf" / "dataset"
@@ -153,3 +154,25 @@ def test_every_lookalike_can_be_chosen_by_name() -> None:
     for name, values in written.items():
         assert values["name"] == name
         assert values["options"]["scale"] == SHAPES[name].default_scale
+
+
+def test_communities_and_the_edges_inside_them_can_be_asked_for() -> None:
+    """Communities that are full hold fewer edges than asked for, which ``layout.inside`` says."""
+    shares = {}
+    for community, inside in ((500, 0.2), (500, 0.9), (100, 0.9)):
+        options = {"scale": 0.03, "community": community, "inside": inside}
+        graph = load("lookalike_proteins", options)
+        layout = community_layout(LookalikeOptions(**options).of(SHAPES["lookalike_proteins"]), 0.03, 0)
+        position = permutation(0, "lookalike id", graph.nodes)
+        segments = layout.community[position]
+        same = float((segments[graph.csr.indices] == segments[graph.csr.destinations]).mean())
+        shares[community, inside] = same
+        assert any(f"of {community} nodes, {inside:.0%} of the edges inside" in note for note in graph.notes)
+        assert same >= min(inside, layout.inside) - 0.01
+    assert shares[100, 0.9] < shares[500, 0.2] < shares[500, 0.9]
+
+
+@pytest.mark.parametrize("options", [{"community": 3}, {"inside": 1.5}, {"inside": -0.1}], ids=str)
+def test_communities_that_cannot_be_are_refused(options: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=f"lookalike with {next(iter(options))}="):
+        load("lookalike_proteins", options)

@@ -2,6 +2,7 @@
 
 import resource
 import tracemalloc
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,41 @@ def test_a_label_that_comes_twice_is_named_across_pieces(tmp_path: Path, monkeyp
 def test_labels_that_are_strings_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"column 'label' holds string: give classes as numbers"):
         streamed(tmp_path, NODES | {"label": ["a", "b", "a"]}, EDGES)
+
+
+@pytest.mark.parametrize(
+    "columns", [{"label": ["a", "b", "c"]}, {"label": [-2, 0, 1]}, {"split": ["holdout", "train", None]}], ids=str
+)
+def test_labels_and_splits_that_are_not_read_may_be_anything_and_are_no_features(tmp_path: Path, columns) -> None:
+    nodes = {"id": [10, 20, 30], "x": [1.0, 2.0, 3.0]} | columns
+    paths = [write(tmp_path / f"{name}.parquet", table) for name, table in (("nodes", nodes), ("edges", EDGES))]
+    graph = stream_tables(TableOptions(*paths), tmp_path / "graph", labelled=False)
+    assert graph.labels is None and graph.split is None and (graph.task, graph.classes) == ("none", 0)
+    assert graph.features[:, 0].tolist() == [1, 2, 3] and graph.width == 1
+    with pytest.raises(TableError, match=rf"nodes.parquet: .*column '{next(iter(columns))}'"):
+        stream_tables(TableOptions(*paths), tmp_path / "other")
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(10, 2), pa.decimal256(50, 2)], ids=str)
+def test_decimals_are_numbers_in_every_role(tmp_path: Path, kind) -> None:
+    def decimals(*numbers: str | None) -> Any:
+        return pa.array([number and Decimal(number) for number in numbers], kind)
+
+    lists = pa.ListArray.from_arrays([0, 1, 2, 3], decimals("1.25", "2", "3.5"))
+    numbers = {"price": decimals("1.50", "-2.25", "0.10"), "code": decimals("1", "0", "1").dictionary_encode()}
+    roles = {"label": decimals("1.00", "0", None), "type": decimals("2", "0", "1")}
+    ends = EDGES | {name: decimals("0.50", "1", "3", "2.25") for name in ("weight", "f")}
+    nodes: Columns = {"id": [10, 20, 30]} | numbers | {"x": lists} | roles
+    for read in (load, streamed):
+        graph = read(tmp_path, nodes, ends, edge_features=["f"])
+        expected = [[1.5, 1, 1.25], [-2.25, 0, 2], [0.1, 1, 3.5]]
+        assert np.array_equal(graph.features, np.array(expected, dtype=np.float32))
+        assert graph.edge_weights.tolist() == graph.edge_features[:, 0].tolist() == [0.5, 1, 2.25]
+        assert graph.labels.tolist() == [1, 0, -1] and graph.node_types.tolist() == [2, 0, 1]
+    named = with_named_features(TableOptions(), reading.read_columns(str(tmp_path / "nodes.parquet"), "node"))
+    assert named.features == ["price", "code", "x"]
+    with pytest.raises(TableError, match=r"row 1, column 'price': a class is a whole number"):
+        load(tmp_path, nodes, EDGES, label="price")
 
 
 def peak_of_streaming(folder: Path, nodes: int, sources: Any, targets: Any, memory: int = 4 << 20) -> int:

@@ -6,12 +6,17 @@ import time
 
 import pytest
 
+from harness.launcher import cell_run, earlier
 from harness.launcher import group as group_module
 from harness.launcher.allowance import Allowance
 from harness.launcher.failure import CellFailed
 from harness.launcher.process import Child
 from harness.launcher.remote import RemoteCell
+from harness.measure.control_group import usable_cores
+from harness.measure.sources import with_sources
+from harness.store import files
 from harness.store.shortened import is_shortened
+from harness.store.validate import problems_in
 from tests.cells import cell, records, run, saved_graph
 
 pytestmark = pytest.mark.usefixtures("own_lock", "unknown_load")
@@ -174,6 +179,31 @@ def test_a_cell_whose_limits_cannot_be_measured_keeps_its_samples(tmp_path, grap
     assert {record["limits"]["status"] for record in written} == {f"not measured, {status}: on purpose"}
 
 
+@pytest.mark.parametrize("status", ["timeout", "oom"])
+def test_a_cell_that_cannot_tell_its_facts_keeps_its_samples(tmp_path, graph, monkeypatch, status):
+    def refuse(worker):
+        raise CellFailed(status, "on purpose")
+
+    monkeypatch.setattr(RemoteCell, "facts", refuse)
+    crowded = cell(graph, "b")
+    crowded["config"]["threads"] = usable_cores() + 1
+    written, _ = run(tmp_path, cell(graph, "a"), crowded)
+    assert all(record["status"] == "ok" and len(record["epochs"]["seconds"]) == 3 for record in written)
+    assert not any("alone" in record for record in written)
+    reason = {"status": f"not measured, {status}: on purpose"}
+    assert [record["facts"] for record in written] == [reason, reason | {"oversubscribed": usable_cores()}]
+    assert [record["limits"] for record in written] == [reason] * 2
+
+
+def test_a_cell_whose_facts_fail_otherwise_is_a_failed_cell(tmp_path, graph, monkeypatch):
+    def refuse(worker):
+        raise CellFailed("error", "on purpose")
+
+    monkeypatch.setattr(RemoteCell, "facts", refuse)
+    (record,), _ = run(tmp_path, cell(graph))
+    assert record["status"] == "error" and record["message"] == "on purpose" and "epochs" not in record
+
+
 def test_cells_are_not_opened_after_the_time_of_their_group(tmp_path, graph, monkeypatch):
     clock, passed, open_worker = time.monotonic, [], RemoteCell.open
 
@@ -238,3 +268,45 @@ def test_an_interrupted_repetition_leaves_the_good_record(tmp_path, graph, monke
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, cell(graph, "a"), cell(graph, "b"))
     assert [record["status"] for record in records(tmp_path / "results")] == ["ok", "interrupted"]
+
+
+@pytest.mark.parametrize("status", ["timeout", "oom", "error"])
+@pytest.mark.parametrize("step", ["open", "sample"])
+def test_a_repetition_that_fails_is_told_and_leaves_the_good_record(tmp_path, graph, monkeypatch, step, status):
+    def refuse(worker, *arguments):
+        raise CellFailed(status, "on purpose")
+
+    (good,), _ = run(tmp_path, cell(graph))
+    monkeypatch.setattr(RemoteCell, step, refuse)
+    (failed,), events = run(tmp_path, cell(graph))
+    assert records(tmp_path / "results") == [good] and good["status"] == "ok"
+    assert failed["status"] == events[-1]["status"] == status and not earlier.was_written(failed)
+    assert failed["message"] == "on purpose; the good record of an earlier run stays"
+    assert len(list((tmp_path / "results" / "environments").iterdir())) == 1
+
+
+@pytest.mark.parametrize(("unchanged", "statuses"), [(True, ["ok"]), (False, ["error", "ok"])])
+def test_a_failure_in_another_environment_is_written_where_the_code_has_changed(
+    tmp_path, graph, monkeypatch, unchanged, statuses
+):
+    def refuse(worker, calls):
+        raise CellFailed("error", "on purpose")
+
+    run(tmp_path, cell(graph))
+    monkeypatch.setattr(RemoteCell, "sample", refuse)
+    monkeypatch.setattr(cell_run, "with_sources", lambda description, modules: with_sources(description, {}))
+    monkeypatch.setattr(earlier, "is_current", lambda environment: unchanged)
+    run(tmp_path, cell(graph))
+    assert sorted(record["status"] for record in records(tmp_path / "results")) == statuses
+
+
+def test_a_repetition_leaves_the_good_records_of_earlier_runs_under_their_own_names(tmp_path, graph, monkeypatch):
+    monkeypatch.setattr(files, "LARGEST_BYTES", 3000)  # each record has a side file
+    written = [run(tmp_path, cell(graph))[0][0] for _ in range(3)]
+    stored = dict(files.find_records(tmp_path / "results"))
+    names = [f".group.{record['run']}.json" for record in written[:2]] + [".group.json"]
+    for record, name in zip(written, names, strict=True):
+        ((path, same),) = [entry for entry in stored.items() if entry[1]["run"] == record["run"]]
+        assert path.name == f"seed=0.{record['environment']}{name}" and files.side_path(path).exists()
+        assert {**same, "digest": ""} == {**record, "digest": ""}
+    assert len(stored) == 3 and not list(problems_in(tmp_path / "results"))

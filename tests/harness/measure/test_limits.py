@@ -54,7 +54,7 @@ def test_bytes_and_operations_follow_the_formulas(fixed, columns, distinct):
 def test_a_table_that_memory_does_not_hold_leaves_the_limits_out_and_says_so():
     huge = {"spmm": [FACTS["spmm"][0] | {"columns": 2**31 - 1, "width": 2**16}]}
     values = limits(huge, 0.01, Cpu(1))
-    assert set(values) == {"status"} and values["status"].startswith("not measured, out of memory")
+    assert set(values) == {"status"} and values["status"].startswith("not measured, oom")
     assert violations(values, LimitFacts) == []
 
 
@@ -63,7 +63,7 @@ def test_a_dense_floor_that_memory_does_not_hold_leaves_the_limits_out_and_says_
         raise MemoryError("Unable to allocate 1 TiB")
 
     assert limits(FACTS, 0.01, Cpu(2), [operand(1000)], floor) == {
-        "status": "not measured, out of memory: Unable to allocate 1 TiB"
+        "status": "not measured, oom: Unable to allocate 1 TiB"
     }
 
 
@@ -80,6 +80,11 @@ def test_a_product_that_reads_its_edges_in_another_order_has_no_ceiling(fixed, f
     assert "fraction_of_ceiling" not in values and "ceiling" not in values["beaten"]
     other = {"panels": {"backward": 4}, "tiles": {}}
     assert "fraction_of_ceiling" in limits(FACTS | other, 0.01, Cpu(2), [operand(1000)])
+
+
+def test_facts_of_a_plug_ins_own_under_our_names_change_no_limit(fixed):
+    own = {"panels": 4, "tiles": "none", "ranks": 2, "workers": "spawned"}
+    assert limits(FACTS | own, 0.01, Cpu(2), [operand(1000)]) == limits(FACTS, 0.01, Cpu(2), [operand(1000)])
 
 
 @pytest.mark.parametrize(("nnz", "bound"), [(1000, 1e-3), (2, (404 + 1000 * 4 + 8000 + 160) / 1e9)])

@@ -82,3 +82,21 @@ def test_the_flag_of_a_sweep_may_stand_anywhere(place: int) -> None:
     arguments = ["backend=dummy", "seed=1,2"]
     arguments.insert(place, "-m")
     assert [composition.values["seed"] for composition in compose_arguments(arguments)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-m", "backend=glob(zz*)", "seed=1,2"], r"the sweep has no cell: backend=glob\(zz\*\) stands for no value"),
+        (["seed=range(0,0)", "-m"], r"the sweep has no cell: seed=range\(0,0\) stands for no value"),
+        (["-m", "seed=1,2", "hydra.sweeper.max_batch_size=0"], "hydra.sweeper.max_batch_size .* give 1 or more"),
+    ],
+)
+def test_a_sweep_without_a_cell_is_an_error(arguments: list[str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        compose_arguments(arguments)
+
+
+@pytest.mark.parametrize("flags", [["--cfg", "job"], ["-c", "job"], ["--info", "defaults"], ["-i", "defaults"]])
+def test_a_look_at_the_configuration_composes_no_cell_and_is_no_error(flags: list[str]) -> None:
+    assert compose_arguments([*flags, "backend=dummy"]) == []

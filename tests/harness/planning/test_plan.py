@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from backends.registry import config_class
+from harness.launcher.earlier import set_aside
 from harness.measure.sources import with_sources
 from harness.planning.cells import Cell
 from harness.planning.compose import Composition, compose_one
@@ -26,6 +27,7 @@ from harness.planning.plan import (
 from harness.planning.schema import RunConfig
 from harness.planning.suite import Suite
 from harness.store.files import write_environment, write_record
+from harness.store.record import StoredRecord
 from harness.usage import UsageError
 from tests import factory
 
@@ -222,6 +224,25 @@ def test_a_run_of_all_cells_wins_over_a_newer_one_that_was_cut_off(tmp_path: Pat
     write(group, tmp_path, ["oom", None], run="2", modules={"backends.batches": str(ROOT / "backends" / "batches.py")})
     group.records = find_group_records(group, tmp_path, MACHINE)
     assert [entry and entry[1]["status"] for entry in group.records] == ["ok", "ok"]
+
+
+def test_the_superseded_records_of_a_whole_run_finish_a_group_until_a_later_run_is_whole(tmp_path: Path) -> None:
+    (group,) = groups(config(), config("backend.seconds=0.02"))
+    first, second = "1" * 12, "2" * 12
+    write(group, tmp_path, ["ok", "ok"], run=first)
+    for statuses, whole in ((["ok", None], first), ([None, "ok"], second)):
+        for (path, _), status in zip(find_group_records_of(group, tmp_path), statuses, strict=True):
+            if status:
+                set_aside(path, second)
+        write(group, tmp_path, statuses, run=second)
+        assert {record["run"] for _, record in find_group_records_of(group, tmp_path)} == {whole}
+
+
+def find_group_records_of(group: Group, results: Path) -> list[StoredRecord]:
+    """The records of a group of which each cell has one."""
+    stored = [entry for entry in find_group_records(group, results, MACHINE) if entry is not None]
+    assert len(stored) == len(group.cells)
+    return stored
 
 
 @pytest.mark.parametrize("damage", ["cut", "digit", "folder", "environment"])

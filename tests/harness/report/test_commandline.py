@@ -52,3 +52,25 @@ def test_a_removed_choice_is_replaced_by_all_its_keys() -> None:
     assert "++model.hidden=8" in overrides
     with pytest.raises(UsageError):
         compose_arguments(["dataset=gone"])
+
+
+VALUES: list[Any] = [
+    *("0.8,0.1,0.1", "weight > 0.5", "1234e5678901", "007", "1_000", "-1", "", " ", "cuda:0", "~x", "ä", "f(x)", "#1"),
+    *("null", "True", "false", "NaN", "inf", "-inf", "nullable", "it's", 'a "b"', "a\\", 'a\\"'),
+    *("${seed}", "\\${seed}", "a \\"),
+    *("plain", "/data/a-b_c.npz", None, True, 3, 0.5, 1e-05, [], ["0.5", 0.5, "a,b", None, "null", ["true", True]]),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+@pytest.mark.parametrize("seeds", [[3], [3, 4]], ids=["one cell", "sweep"])
+def test_a_value_of_the_printed_command_comes_back(value: Any, seeds: list[int]) -> None:
+    printed = commandline.command(["agl"], [f"+dataset.options.note={commandline.text(value)}"], seeds)
+    compositions = compose_arguments(shlex.split(printed)[3:])
+    notes = [composition.values["dataset"]["options"]["note"] for composition in compositions]
+    assert [(type(note), note) for note in notes] == [(type(value), value)] * len(seeds)
+
+
+def test_text_is_quoted_only_where_it_would_be_read_otherwise() -> None:
+    texts = [commandline.text(value) for value in ("csr", "/tmp/a.npz", "0.8,0.1", "null", ["a", "1"])]
+    assert texts == ["csr", "/tmp/a.npz", '"0.8,0.1"', '"null"', '[a,"1"]']

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from harness.commands.validate import unsupported_claims
+from harness.launcher.earlier import set_aside
 from harness.report import figures
 from harness.report.history import Headline, headlines
 from harness.report.write import write_reports
@@ -85,3 +87,15 @@ def test_the_page_links_superseded_records_and_draws_only_what_has_several_point
     assert "figures/history-cora-0.svg" in text
     old = [path.name for path, record in find_records(results) if record["written"].startswith("2026-01-01")]
     assert len(old) == 2 and all(name in text.partition("Superseded records")[2] for name in old)
+
+
+def test_the_page_links_the_record_of_an_earlier_run_of_a_group(tmp_path: Path) -> None:
+    results, out = tmp_path / "results", tmp_path / "reports"
+    runs = ["1" * 12, "2" * 12]
+    for day, run in enumerate(runs, start=1):
+        record = factory.record("agl", 0, 0.01, run=run, written=f"2026-01-0{day}T12:00:00Z")
+        set_aside(factory.write(results, record), runs[-1])
+    write_reports(results, out)
+    (earlier,) = [path.name for path, record in find_records(results) if record["run"] == runs[0]]
+    assert f".{runs[0]}.json" in earlier and earlier in (out / "history.md").read_text()
+    assert not list(unsupported_claims(results, out))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from harness.launcher.earlier import set_aside
 from harness.report import formats
 from harness.report.content import NOTHING
 from harness.report.speedups import fastest_of_ours, times_as_fast
@@ -104,6 +105,12 @@ def in_processes(backend, seconds, **process):
     return values | {"rounds": list(range(len(samples))), "processes": processes}
 
 
+def test_the_first_call_of_some_batches_gets_the_others_at_the_speed_of_later_calls(tmp_path: Path) -> None:
+    record = in_processes("agl", [0.1] * 5) | {"extrapolated": 10.0}  # first calls of 9 s
+    factory.write(tmp_path, record)
+    assert rows_by_label(tmp_path)["agl"].first_call_of_all() == pytest.approx(9.0 + 9 * 0.1)
+
+
 def test_processes_are_the_unit_and_ratios_are_paired_by_pass(tmp_path: Path) -> None:
     drift = [1.0, 1.1, 1.2, 1.3, 1.4]
     factory.write(tmp_path / "results", in_processes("agl", drift))
@@ -174,6 +181,15 @@ def test_what_crowds_the_cores_is_a_doubt(tmp_path: Path, facts: dict[str, Any],
     assert str(doubt) == f"oversubscribed: {words}"
 
 
+def test_more_ranks_than_cores_are_a_doubt_where_the_facts_do_not_tell_the_ranks(tmp_path: Path) -> None:
+    facts = {"status": "not measured, timeout: late", "oversubscribed": 2}
+    record = in_processes("blocksparse", [0.1] * 5) | {"facts": facts}
+    record["config"]["backend"]["ranks"] = 4
+    factory.write(tmp_path / "results", record)
+    (doubt,) = rows_by_label(tmp_path / "results").popitem()[1].doubts
+    assert str(doubt) == "oversubscribed: 4 ranks shared 2 cores: no speed; try backend.ranks=2 at most"
+
+
 def test_seconds_of_more_ranks_than_cores_take_part_in_no_ratio(tmp_path: Path) -> None:
     crowded = {"ranks": {"edges": [1, 1, 1, 1]}, "oversubscribed": 2}
     factory.write(tmp_path / "results", in_processes("blocksparse", [0.1] * 5) | {"facts": crowded})
@@ -230,3 +246,14 @@ def test_no_ratio_is_of_an_earlier_doubtful_figure(tmp_path: Path) -> None:
     factory.write(tmp_path, in_processes("pyg", [0.3] * 5) | {"group": "first"})
     sweep(tmp_path, 2, agl=0.2, dgl=0.4)
     assert rows_by_label(tmp_path)["agl"].ratio_to == "dgl"
+
+
+def test_of_two_runs_of_a_group_the_newer_counts_and_the_earlier_is_not_averaged(tmp_path: Path) -> None:
+    first = factory.record("agl", 0, 0.5, run="1" * 12)
+    second = factory.record("agl", 0, 0.01, run="2" * 12, written="2026-02-01T12:00:00Z")
+    set_aside(factory.write(tmp_path, first), second["run"])
+    factory.write(tmp_path, second)
+    row = rows_by_label(tmp_path)["agl"]
+    assert [record["run"] for record in row.ok] == [second["run"]]
+    assert row.older == 1 and [record["run"] for record in row.earlier] == [first["run"]]
+    assert row.time is not None and row.time.median == pytest.approx(0.01, rel=0.05)

@@ -337,3 +337,17 @@ def test_linked_folders_are_read_once(tmp_path: Path) -> None:
     (results / "upwards").symlink_to(tmp_path)
     (results / "again").symlink_to(results / "environments")
     assert list(files.record_paths(results)) == [path]
+
+
+def test_the_name_of_a_superseded_record_has_its_own_run(tmp_path: Path) -> None:
+    path = factory.write(tmp_path, factory.record(run="1" * 12))
+    record = files.read_record(path)
+    for run in ("1" * 12, "2" * 12):
+        files.write_split(files.earlier_path(path, run), record)
+    names = [place.name for place in files.group_record_paths(path.parent, 0, "g0")]
+    assert names == [f"{path.stem}.{'1' * 12}.json", f"{path.stem}.{'2' * 12}.json", path.name]
+    earlier = files.read_record(files.earlier_path(path, "1" * 12))
+    assert earlier == record | {"digest": earlier["digest"]} != record
+    with pytest.raises(DamagedFile, match=f"is named run={'2' * 12}, but its run is '{'1' * 12}'"):
+        files.read_record(files.earlier_path(path, "2" * 12))
+    assert len(list(validate.problems_in(tmp_path))) == 1

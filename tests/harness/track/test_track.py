@@ -71,6 +71,11 @@ def test_a_replay_has_the_id_of_its_run_and_other_cells_have_others() -> None:
     assert ids[0] == ids[1] != ids[2]
 
 
+def test_each_run_of_a_group_has_an_id_of_its_own() -> None:
+    ids = {tracked.run_id(factory.record("agl", 0, run=run)) for run in ("a", "a", "b")}  # type: ignore[arg-type]
+    assert len(ids) == 2
+
+
 def test_a_failure_is_a_warning(tmp_path: Path) -> None:
     tracker = start(TrackerConfig(name="wandb", mode="nonsense"), tmp_path)
     with pytest.warns(UserWarning, match="harness sync replays it"):

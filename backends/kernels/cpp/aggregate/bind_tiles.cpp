@@ -6,7 +6,8 @@ namespace {
 template <class T>
 void add_tiles(In<int64_t> starts, In<int64_t> columns, In<T> values, In<T> x, Out<T> y, int threads) {
     const kernels::TileTask<T> task{starts.data(), columns.data(), values.data(), x.data(), y.data(),
-                                    int64_t(starts.shape(0)) - 1, int64_t(x.shape(1))};
+                                    int64_t(starts.shape(0)) - 1, int64_t(y.shape(0)), int64_t(x.shape(0)),
+                                    int64_t(x.shape(1))};
     nb::gil_scoped_release released;
     kernels::add_tiles(task, threads);
 }

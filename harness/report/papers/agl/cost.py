@@ -16,7 +16,7 @@ from harness.report import formats
 from harness.report.content import NOTHING, Block, Cell, Paragraph, Table, Value, columns
 from harness.report.growth import LARGEST_MISS, Point, different_names, error, extrapolated, settings_of
 from harness.report.rows import Row
-from harness.report.suites.records import SuiteRecords, backend, option
+from harness.report.suites.records import SuiteRecords, backend, option, stated_nodes
 
 POINTS = ("stage", "engine", "nodes", "units of work", "seconds", "µs per unit", "CPU s per s", "peak memory")
 BATCHED = ("layerwise", "neighbourhood")  # forms of inference that go batch by batch
@@ -193,7 +193,7 @@ def _failed(records: SuiteRecords) -> list[list[Cell]]:
 
 def _configured_nodes(row: Row) -> str:
     """Nodes of the graph by the cell's options: a failed cell may not have counted them."""
-    nodes = (row.record["config"]["dataset"].get("options") or {}).get("nodes")
+    nodes = stated_nodes(row)
     return NOTHING if nodes is None else f"{nodes:,}"
 
 

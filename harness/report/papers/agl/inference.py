@@ -92,8 +92,14 @@ def time_against(records: SuiteRecords, rival: Callable[[Sequence[Row]], Row | N
 def against(
     records: SuiteRecords, rival: Callable[[Sequence[Row]], Row | None], quantity: Callable[[Row], float | None]
 ) -> str:
-    """GraphInfer's quantity divided by a rival's, lowest and highest over the tables."""
+    """GraphInfer's quantity divided by a rival's, lowest and highest over the tables; doubtful figures are counted."""
     pairs = [(graphinfer(one.rows), rival(one.rows)) for _, one in records.comparisons("infer")]
-    shares = sorted(value for row, other in pairs if row and (value := share(row, other, quantity)) is not None)
-    ends = (shares[0], shares[-1]) if shares else ()
-    return " to ".join(dict.fromkeys(f"{value:.2g}" for value in ends)) or NOTHING
+    shares = [
+        (value, bool(row.doubts or other.doubts))
+        for row, other in pairs
+        if row and other and (value := share(row, other, quantity)) is not None
+    ]
+    good = sorted(value for value, in_doubt in shares if not in_doubt)
+    ends = " to ".join(dict.fromkeys(f"{value:.2g}" for value in good[:1] + good[-1:]))
+    left_out = f"{len(shares) - len(good)} left out as doubtful (⚠)" if len(good) < len(shares) else ""
+    return ", ".join(filter(None, [ends, left_out])) or NOTHING

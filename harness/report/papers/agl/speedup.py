@@ -9,7 +9,7 @@ from harness.report.content import NOTHING, Block, Cell, Section, Table, Value, 
 from harness.report.rows import Row
 from harness.report.speedups import times_as_fast
 from harness.report.suites.factors import times
-from harness.report.suites.records import SuiteRecords, backend, name_of, option
+from harness.report.suites.records import SuiteRecords, backend, name_of, option, workers_of
 
 HEADS = (
     *("strategy", "workers", ("epoch", "s"), "speed-up", "", "the model's error there"),
@@ -56,7 +56,7 @@ def _beside_one(rows: Sequence[Row], name: str) -> list[Row]:
 
 def _alone(rows: Sequence[Row]) -> dict[tuple[Any, ...], Row]:
     """The fastest row of one worker by strategy, as rows are sorted by time; crowded cores measure no speed."""
-    timed = (row for row in reversed(rows) if option(row, "workers") == 1 and not row.oversubscribed)
+    timed = (row for row in reversed(rows) if workers_of(row) == 1 and not row.oversubscribed)
     return {_rules(row): row for row in timed}
 
 
@@ -68,12 +68,12 @@ def _rules(row: Row) -> tuple[Any, ...]:
 
 def _without_model(rows: Sequence[Row]) -> Iterator[list[Cell]]:
     """Rows of strategies without servers, which the model does not cover."""
-    serverless = [row for row in rows if row.ok and option(row, "workers") and not row.record["facts"].get("servers")]
+    serverless = [row for row in rows if row.ok and workers_of(row) and not row.record["facts"].get("servers")]
     alone = _alone(serverless)
-    for row in sorted(serverless, key=lambda row: (str(option(row, "strategy")), int(option(row, "workers")))):
+    for row in sorted(serverless, key=lambda row: (str(option(row, "strategy")), workers_of(row))):
         if not row.oversubscribed:
             time, factor = Value(row.time.median if row.time else None), times(row, alone.get(_rules(row)))
-            yield [str(option(row, "strategy")), str(option(row, "workers")), time, factor, "measured", *[NOTHING] * 4]
+            yield [str(option(row, "strategy")), str(workers_of(row)), time, factor, "measured", *[NOTHING] * 4]
 
 
 def _row(row: dict[str, Any]) -> list[Cell]:

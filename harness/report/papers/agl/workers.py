@@ -8,7 +8,7 @@ import numpy as np
 from harness.report import formats
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.rows import Row
-from harness.report.suites.records import SuiteRecords, name_of, option
+from harness.report.suites.records import SuiteRecords, name_of, option, workers_of
 from harness.report.suites.scores import scores_on_test
 
 NEAR = 0.005  # from the best score of one worker
@@ -23,7 +23,7 @@ def workers(records: SuiteRecords) -> list[Block]:
             rows.append(
                 [
                     f"{name_of(dataset, comparison)}: {option(row, 'strategy')}",
-                    str(option(row, "workers")),
+                    str(workers_of(row)),
                     formats.mean(scores_on_test(row)),
                     Value(distance, "{:+.4f}"),
                     Value(_epochs_until_near(row, alone)),
@@ -47,11 +47,11 @@ def _metric(records: SuiteRecords) -> str:
 def beside_one(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
     """Each scored row of several workers' strategies after the row of one worker of that strategy."""
     scored = sorted(
-        (row for row in rows if row.ok and scores_on_test(row) and option(row, "workers") and row.ours),
-        key=lambda row: (str(option(row, "strategy")), int(option(row, "workers"))),
+        (row for row in rows if row.ok and scores_on_test(row) and workers_of(row) and row.ours),
+        key=lambda row: (str(option(row, "strategy")), workers_of(row)),
     )
     # the fastest of several stays, as rows are sorted by time
-    alone = {option(row, "strategy"): row for row in reversed(scored) if option(row, "workers") == 1}
+    alone = {option(row, "strategy"): row for row in reversed(scored) if workers_of(row) == 1}
     return [(alone[option(row, "strategy")], row) for row in scored if option(row, "strategy") in alone]
 
 
@@ -90,10 +90,10 @@ def curves(records: SuiteRecords) -> tuple[str, dict[str, list[tuple[int, dict[i
     metric = "score"
     for dataset, comparison in records.comparisons("train"):
         for row in comparison.rows:
-            if (scores := _scores_by_epoch(row)) and option(row, "workers"):
+            if (scores := _scores_by_epoch(row)) and workers_of(row):
                 metric = str(row.record["metrics"]["name"])
                 title = f"{name_of(dataset, comparison)}: {option(row, 'strategy')}"
-                by_strategy.setdefault(title, []).append((int(option(row, "workers")), scores))
+                by_strategy.setdefault(title, []).append((workers_of(row), scores))
     return metric, by_strategy
 
 

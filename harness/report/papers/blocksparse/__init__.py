@@ -57,6 +57,8 @@ SECTIONS = {
         terms={
             "dense share": "edges in tiles over all edges, the larger one of forward and backward",
             "multiplications per edge": "those of the tiles' 1,024 cells and of the other edges, over all edges",
+            "a tile pays from": "the density at which a tile would take as long as its edges do without tiles, from "
+            "the seconds of both rows: above the threshold of its row, or above 100 %, such tiles lose",
             "hit rate": "of the modelled caches, where the cell asks for that",
         },
     ),

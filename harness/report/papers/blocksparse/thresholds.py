@@ -20,8 +20,10 @@ def thresholds(records: SuiteRecords) -> list[Block]:
     """One row per product and threshold, then that of trials and the product without tiles."""
     rows: list[list[Cell]] = []
     for name, by_threshold in _sweeps(records).items():
-        rows += [[f"{name}: {_words(threshold, row)}", *_cells(row)] for threshold, row in by_threshold.items()]
-    heads = columns("", ("time", "ms"), "dense share", "multiplications per edge", "hit rate")
+        without = by_threshold.get(NO_TILES)
+        for threshold, row in by_threshold.items():
+            rows.append([f"{name}: {_words(threshold, row)}", *_cells(row, without)])
+    heads = columns("", ("time", "ms"), "dense share", "multiplications per edge", "a tile pays from", "hit rate")
     return [Table(heads, [*rows, *records.published("thresholds", len(heads))])] if rows else []
 
 
@@ -84,11 +86,28 @@ def _words(threshold: str, row: Row) -> str:
     return f"{AUTO}, {' and '.join(f'{density:g}' for density in chosen) or NO_TILES} chosen"
 
 
-def _cells(row: Row) -> list[Cell]:
-    inflation = row.record["facts"].get("inflation")
-    most = None if inflation is None else max(inflation.values(), default=1.0)
+def _cells(row: Row, without: Row | None) -> list[Cell]:
+    pays = None if without is None else _crossover(row, without)
     times = Value(1e3 * seconds(row))
-    return [times, Value(_share(row), "{:.1%}"), Value(most, "{:.2f}"), Value(_hits(row), "{:.1%}")]
+    shares = [Value(_share(row), "{:.1%}"), Value(_inflation(row), "{:.2f}"), Value(pays, "{:.0%}")]
+    return [times, *shares, Value(_hits(row), "{:.1%}")]
+
+
+def _inflation(row: Row) -> float | None:
+    inflation = row.record["facts"].get("inflation")
+    return None if inflation is None else max(inflation.values(), default=1.0)
+
+
+def _crossover(row: Row, without: Row) -> float | None:
+    """Density from which a tile takes less time than its edges: a cell's seconds over those of an edge without tiles.
+
+    The edges outside tiles are taken to cost what they cost without tiles.
+    """
+    share, inflation = _share(row), _inflation(row)
+    if not share or inflation is None:
+        return None
+    rest = 1.0 - share
+    return max(0.0, (seconds(row) / seconds(without) - rest) / (inflation - rest))
 
 
 def _share(row: Row) -> float | None:

@@ -71,18 +71,24 @@ def _epochs(row: Row, random: Row | None) -> list[Cell]:
 
 
 def _networks(comparison: Comparison) -> Table:
-    rows = [row for row in comparison.rows if row.ok and row.record.get("facts", {}).get("replay")]
-    rows.sort(key=lambda row: (row.record["facts"]["replay"][0]["ranks"], option(row, "link")))
+    rows = [row for row in comparison.rows if row.ok and "seconds" in _model(row)]
+    rows.sort(key=lambda row: (_model(row)["ranks"], option(row, "link") or []))
     return Table(columns(*NETWORKS), [_modelled(row, _random(rows, row)) for row in rows])
 
 
+def _model(row: Row) -> dict[str, Any]:
+    """The modelled epoch of a row; without seconds where there is none, or where memory did not hold the model."""
+    models: list[dict[str, Any]] = row.record.get("facts", {}).get("replay") or [{}]
+    return models[0]
+
+
 def _modelled(row: Row, random: Row | None) -> list[Cell]:
-    modelled, (bandwidth, _) = row.record["facts"]["replay"][0], option(row, "link")
-    of_random = None if random is None else random.record["facts"]["replay"][0]["seconds"]
+    modelled, link = _model(row), option(row, "link")
+    of_random = None if random is None else _model(random)["seconds"]
     return [
         assignment_of(row),
         str(modelled["ranks"]),
-        f"{bandwidth / GBIT:g} Gbit/s",
+        f"{link[0] / GBIT:g} Gbit/s" if link else "no network",
         Value(modelled["seconds"] * 1e3),
         Value(modelled["exposed"] * 1e3),
         Value(None if of_random is None else of_random / modelled["seconds"], "{:.2f}x"),

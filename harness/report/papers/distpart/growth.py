@@ -8,7 +8,7 @@ from harness.report import formats
 from harness.report.content import NOTHING, Block, Cell, Paragraph, Table, Value, columns
 from harness.report.growth import LARGEST_MISS, Point, different_names, error, extrapolated, settings_of
 from harness.report.rows import Row
-from harness.report.suites.records import SuiteRecords, call_seconds
+from harness.report.suites.records import SuiteRecords, call_seconds, stated_nodes
 
 POINTS = ("engine", "nodes", "edges", ("job", "s"), ("of an edge", "µs"), "memory", ("of a node", "bytes"), "structure")
 LAWS = ("engine", "sizes", "error on the largest", "graph", "hours", "memory", "files")
@@ -72,7 +72,7 @@ def _size(row: Row) -> Size | None:
 
 
 def _nodes(row: Row) -> str:
-    nodes = (row.record["config"]["dataset"].get("options") or {}).get("nodes")
+    nodes = stated_nodes(row)
     return NOTHING if nodes is None else f"{nodes:,}"
 
 

@@ -31,7 +31,7 @@ def _row(row: Row, dgl: Row | None) -> list[Cell]:
         return [row.label, formats.status(row), *[NOTHING] * (len(HEADS) - 2)]
     memory, of_dgl = _memory(row), None if dgl is None else _memory(dgl)
     share = row.median("facts", "partition", "cut_share")
-    balance = [value for record in row.ok for value in record["facts"]["partition"]["balance"]]
+    balance = [value for record in row.ok for value in record["facts"].get("partition", {}).get("balance", ())]
     return [
         row.label,
         Value(call_seconds(row), "{:.2f}"),

@@ -137,7 +137,9 @@ def _share(value: float | None, of: float | None) -> float | None:
 
 
 def _balance(row: Row) -> float | None:
-    return max((value for record in row.ok for value in record["facts"]["partition"]["balance"]), default=None)
+    return max(
+        (value for record in row.ok for value in record["facts"].get("partition", {}).get("balance", ())), default=None
+    )
 
 
 def _memory(row: Row) -> float | None:

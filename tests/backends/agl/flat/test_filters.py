@@ -10,7 +10,7 @@ from backends.agl.flat.sampling_strategy import parse_sampling
 from backends.agl.flat.source import Source, row_ranges
 from backends.agl.graphfeature import decode
 from datasets.features import SparseFeatures, in_layout
-from datasets.filters import EdgeFilter, FilterError
+from datasets.filters import EdgeFilter, FilterError, check_filter
 from tests.backends.agl.flat.test_local import strings_of
 from tests.graphs import awkward_graph
 
@@ -78,3 +78,27 @@ def test_a_wrong_filter_is_refused_with_the_allowed_columns(text, tmp_path):
 def test_a_number_above_all_floats_is_refused():
     with pytest.raises(FilterError, match="compares values that cannot be compared"):
         edges_that_pass(awkward_graph(1, weighted=True), f"weight + 1{400 * '0'} > 0")
+
+
+@pytest.mark.parametrize(
+    ("text", "literal"),
+    [
+        ("type == 'follows'", "'follows'"),
+        ("weight != '0.5'", "'0.5'"),
+        ("type == None", "None"),
+        ("not type != None", "None"),
+        ("type in ('1', 2)", r"\('1', 2\)"),
+        ("type in {b'1'}", r"\{b'1'\}"),
+        ("weight not in [1, None]", r"\[1, None\]"),
+        ("type in ((0, 1), (1, 2))", r"\(\(0, 1\), \(1, 2\)\)"),
+        ("weight * 'a' > 1", "'a'"),
+    ],
+)
+def test_what_is_no_number_is_refused_and_drops_no_edge(text, literal):
+    graph = awkward_graph(4, weighted=True)
+    graph = replace(graph, edge_types=np.ones(graph.csr.nnz, dtype=np.int32))
+    with pytest.raises(FilterError, match=rf"^filter .* compares with {literal}, but columns hold numbers: give a num"):
+        check_filter(graph, text)
+    assert edges_that_pass(graph, "type == True and type in {1, 2.5} and type == {1}").all()
+    with pytest.raises(FilterError, match="cannot be compared"):
+        check_filter(graph, "type == {1, 2}")

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from backends.agl.flat import drivers
 from backends.registry import config_class
 from harness.measure.clock import Clock
 from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
@@ -41,6 +43,23 @@ def test_both_sinks_count_alike(monkeypatch, tmp_path):
     assert disk["records"] == 39 and disk["records_per_second"] > 0 and disk["file_bytes"] > disk["embedded_bytes"]
     shared = run(monkeypatch, tmp_path, fanouts=[2, 4], features="shared")
     assert shared["file_bytes"] < disk["file_bytes"] and shared["shared_bytes"] == disk["shared_bytes"]
+
+
+@pytest.mark.parametrize("sink", ["disk", "none"])
+def test_kernels_use_the_threads_of_the_cell(monkeypatch, tmp_path, sink):
+    encode, counts, before = drivers.encode_neighbourhoods, set(), torch.get_num_threads()
+
+    def encode_noted(*arguments, **options):
+        counts.add(torch.get_num_threads())
+        return encode(*arguments, **options)
+
+    monkeypatch.setattr(drivers, "encode_neighbourhoods", encode_noted)
+    torch.set_num_threads(3)
+    try:
+        run(monkeypatch, tmp_path, fanouts=[2, 4], sink=sink)
+        assert counts == {1} and torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_fanouts_of_the_model_sample_unless_a_sampler_is_given(monkeypatch, tmp_path):

@@ -3,17 +3,19 @@
 import json
 import shutil
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from pyarrow import parquet
 
 from backends.agl.cluster import Cluster
+from backends.agl.flat import drivers, shards
 from backends.agl.flat import job as jobs
-from backends.agl.flat import shards
 from backends.agl.flat.job import FlattenJob, NoRoom, flatten_to, nodes_to_flatten
 from backends.agl.flat.reader import GraphFeatureReader, ShardError
 from backends.agl.flat.sampling_strategy import StrategyError, parse_sampling
@@ -21,6 +23,7 @@ from backends.agl.flat.shards import LAYOUT, features_path
 from backends.agl.flat.source import Source
 from backends.places import put_folder, remove
 from backends.progress import silent
+from datasets.features import in_layout
 from tests.graphs import awkward_graph
 
 
@@ -185,6 +188,15 @@ def test_the_estimate_is_close_to_the_result(tmp_path):
     assert 0.9 < manifest["estimated_bytes"] / manifest["sizes"]["file_bytes"] < 1.3
 
 
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+@pytest.mark.parametrize("shard_records", [20, 2000])
+def test_the_estimate_counts_features_stored_once_as_often_as_shards_hold_them(tmp_path, shard_records, layout):
+    graph = awkward_graph(2, nodes=2000, edges=6000, width=64)
+    graph = replace(graph, features=in_layout(graph.features, layout))
+    manifest = flat(tmp_path / "out", graph, shard_records=shard_records, embed=False)
+    assert 1 < manifest["estimated_bytes"] / manifest["sizes"]["shared_bytes"] < 1.25
+
+
 def test_reducers_grow_with_the_edges_of_all_records(tmp_path, monkeypatch):
     monkeypatch.setattr(jobs, "EDGES_PER_REDUCER", 100)
     graph, job, targets = awkward_graph(2), FlattenJob(parse_sampling("full()", 2)), np.arange(40)
@@ -250,6 +262,41 @@ def test_damaged_folders_are_named(tmp_path):
         GraphFeatureReader(tmp_path / "nothing")
 
 
+def read_all(reader):
+    return list(reader.batches(100))
+
+
+@pytest.mark.parametrize("change", [{"text": "uniform(3)"}, {"targets": "labelled"}, {"shard_records": 15}], ids=str)
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("part-00001.parquet", read_all),
+        ("part-00001.parquet", GraphFeatureReader.labelled),
+        ("part-00001.features.parquet", read_all),
+    ],
+)
+def test_a_shard_of_another_run_is_refused_though_its_name_is_right(tmp_path, change, name, read):
+    flat(tmp_path / "out", embed=False)
+    flat(tmp_path / "other", embed=False, **change)
+    shutil.copy(tmp_path / "other" / name, tmp_path / "out" / name)
+    with pytest.raises(ShardError, match=rf"out/{name} was written by another run than .*out/manifest.json: flatten a"):
+        read(GraphFeatureReader(tmp_path / "out"))
+
+
+def test_shards_that_name_no_run_are_read_where_the_manifest_names_none(tmp_path):
+    """As an earlier version wrote them."""
+    flat(tmp_path / "out")
+    whole = everything(tmp_path / "out")
+    for shard in GraphFeatureReader(tmp_path / "out").shards:
+        parquet.write_table(parquet.read_table(shard).replace_schema_metadata(None), shard, **LAYOUT)
+    with pytest.raises(ShardError, match=r"part-00000.parquet was written by another run"):
+        everything(tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    del manifest["identity"]
+    (tmp_path / "out" / "manifest.json").write_text(json.dumps(manifest))
+    assert everything(tmp_path / "out") == whole
+
+
 def test_the_manifest_says_how_records_were_made(tmp_path):
     flat(tmp_path / "out")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
@@ -265,6 +312,58 @@ def test_threads_write_whole_shards_and_change_no_byte(tmp_path, threads):
     assert one == many and done == [("flatten", number, 3) for number in (1, 2, 3)]
     for path in (tmp_path / "one").iterdir():
         assert (tmp_path / "many" / path.name).read_bytes() == path.read_bytes()
+
+
+def noted(counts, function):
+    """The function, which notes how many threads kernels may use wherever it is called."""
+
+    def noting(*arguments, **options):
+        counts.add(torch.get_num_threads())
+        return function(*arguments, **options)
+
+    return noting
+
+
+def threads_here_and_in_a_new_thread():
+    with ThreadPoolExecutor(1) as pool:
+        return torch.get_num_threads(), pool.submit(torch.get_num_threads).result()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "shard_records", "share"),
+    [(600, 100, 1), (600, 300, 1), (600, 600, 2), (40, 40, 6)],
+    ids=["a shard each", "two shards of two batches", "three batches", "one batch"],
+)
+def test_shards_batches_and_kernels_share_the_threads_of_the_job(tmp_path, monkeypatch, nodes, shard_records, share):
+    of_source, of_estimate, of_shards, of_batches = (set() for _ in range(4))
+    encode = drivers.encode_neighbourhoods
+
+    def encode_noted(*arguments, embed):
+        return noted(of_batches if embed else of_estimate, encode)(*arguments, embed=embed)
+
+    monkeypatch.setattr(drivers, "encode_neighbourhoods", encode_noted)
+    monkeypatch.setattr(Source, "build", noted(of_source, Source.build))
+    monkeypatch.setattr(shards, "write_shard", noted(of_shards, shards.write_shard))
+    before = torch.get_num_threads()
+    flat(tmp_path / "out", awkward_graph(2, nodes), text="uniform(2)", shard_records=shard_records, threads=6)
+    assert (of_source, of_estimate, of_batches) == ({6}, {6}, {share})
+    assert of_shards == {6 // min(6, -(-nodes // shard_records))}
+    assert threads_here_and_in_a_new_thread() == (before, before)
+
+
+@pytest.mark.parametrize("shard_records", [20, 600])
+@pytest.mark.parametrize("failing", ["write_shard", "distinct", "progress"])
+def test_a_failure_gives_the_threads_back(tmp_path, monkeypatch, failing, shard_records):
+    def fail(*arguments):
+        raise OSError("the disk is full")
+
+    if failing != "progress":
+        monkeypatch.setattr(shards, failing, fail)
+    before = torch.get_num_threads()
+    with pytest.raises(OSError, match="full"):
+        progress = fail if failing == "progress" else silent
+        flat(tmp_path / "out", awkward_graph(2, 600), progress=progress, shard_records=shard_records, threads=6)
+    assert threads_here_and_in_a_new_thread() == (before, before)
 
 
 def test_two_outputs_of_a_job_have_two_places_in_a_store_and_a_repeated_command_its_own(tmp_path, monkeypatch):

@@ -104,6 +104,18 @@ def test_large_neighbourhoods_are_flattened_few_at_a_time(tmp_path, monkeypatch,
     assert len(batches) > 2 and strings_in(batches) == whole
 
 
+def test_features_of_edges_count_by_their_width(tmp_path, monkeypatch):
+    graph, strategy = awkward_graph(2), parse_sampling("full()", 2)
+    graph = replace(graph, edge_features=np.ones((graph.csr.nnz, 128), dtype=np.float32))
+    source = Source.build(graph, strategy, None, tmp_path)
+    whole = strings_in(flatten_batches(source, np.arange(graph.nodes), strategy))
+    monkeypatch.setattr(drivers, "MOST_BYTES", 100_000)
+    batches = list(flatten_batches(source, np.arange(graph.nodes), strategy))
+    shared = [batch for batch in batches if len(batch.records) > 1]
+    assert shared and max(len(batch.strings.data) for batch in shared) <= 100_000
+    assert strings_in(batches) == whole
+
+
 def test_sparse_features_count_by_their_entries_not_by_their_width(tmp_path):
     count, width = 300, 1_000_000
     features = sparse_features(np.arange(count), np.arange(count), np.ones(count), (count, width))

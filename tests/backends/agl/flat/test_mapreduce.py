@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import tracemalloc
 
 import numpy as np
@@ -29,12 +30,13 @@ def by_tasks(folder, graph, strategy, reducers, threshold, targets=None, filteri
     """Strings of all targets, and the reducers' loads."""
     Source.build(graph, strategy, filtering, folder / "source")
     (folder / "shards").mkdir(exist_ok=True)
-    plan = FlattenTaskSetup(folder / "source", strategy, graph.nodes, reducers, threshold)
+    plan = FlattenTaskSetup(folder / "source", strategy, graph.nodes, reducers, threshold, "this job")
     targets = np.arange(graph.nodes) if targets is None else targets
     rounds, totals = FlattenRounds(executor or InlineExecutor(), folder, plan), Totals(graph.nodes)
     loads = rounds.run(targets, 16, True, totals)
     reader = object.__new__(GraphFeatureReader)
     reader.shards, reader.bytes_read = sorted((folder / "shards").glob("part-*.parquet")), 0
+    reader.folder, reader.manifest = folder, {"identity": "this job"}
     assert totals.sizes.records == len(targets)
     return [bytes(string) for number in range(totals.shards) for string in reader.strings(number)], loads
 
@@ -261,5 +263,40 @@ def test_a_task_whose_worker_is_killed_runs_again(tmp_path):
         executor = RayExecutor(ray)
         (handle,) = executor.submit(1, die_once, tmp_path, executor.put(2), 3)
         assert executor.get([handle]) == [5] and (tmp_path / "died").exists()
+    finally:
+        cluster.release()
+
+
+def die(folder):
+    """End the worker's process at every try."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fail_unreadably(folder):
+    """Raise an error that cannot be sent to another process."""
+    error = ValueError("a table of locks")
+    error.lock = threading.Lock()
+    raise error
+
+
+def read(*parts):
+    """Read the results of other tasks."""
+    return [parts]
+
+
+@pytest.mark.needs_ray
+@pytest.mark.parametrize("task", [die, fail_unreadably])
+def test_a_task_that_ray_gives_up_on_is_told_alike_by_itself_and_by_those_that_read_it(tmp_path, task):
+    from backends.parallel import ray_cluster as cluster
+    from backends.parallel.executor import RayExecutor
+
+    ray = cluster.acquire()
+    try:
+        executor = RayExecutor(ray)
+        (handle,) = executor.submit(1, task, tmp_path)
+        (behind,) = executor.submit(1, read, handle, 3)
+        for result in (handle, behind):
+            with pytest.raises(ChildProcessError, match=r"^Ray gave up on a task: repeat the command, which resumes"):
+                executor.get([result])
     finally:
         cluster.release()

@@ -21,6 +21,8 @@ from backends.agl.infer import __main__ as commandline
 from backends.agl.infer import mapreduce
 from backends.agl.infer.drivers import InferenceRounds, infer_with_ray
 from backends.agl.infer.job import InferenceJob, Workspace
+from backends.agl.user_model import UserModelSpec
+from backends.agl.user_trial import tried
 from backends.parallel import ray_cluster as cluster
 from backends.parallel.executor import InlineExecutor
 from backends.progress import silent
@@ -35,6 +37,7 @@ from tests.backends.agl.infer.test_infer import (
     model_on,
 )
 from tests.backends.agl.test_chain import chain, scores_of
+from tests.backends.agl.test_user_model import source_of
 from tests.graphs import awkward_graph
 
 EXECUTORS = ["inline", pytest.param("ray", marks=pytest.mark.needs_ray)]
@@ -84,6 +87,20 @@ def test_sampled_with_hubs_in_pieces_and_few_targets_it_equals_the_local_engine(
     np.testing.assert_array_equal(pieces, plain)
     assert plain_facts["hub_pieces"] == 0
     assert (facts["hub_pieces"] > 0) == (sampler == "topk") == (facts["largest_load"] < plain_facts["largest_load"])
+
+
+@pytest.mark.parametrize("few", [[9, 30], [39]], ids=["two", "one without in-edges"])
+def test_a_users_layer_and_head_get_one_row_or_more_in_every_partition(infer, tmp_path, few):
+    code = source_of(
+        send="h[:, :4].view(len(h), 2, -1)",  # torch refuses -1 for no rows
+        receive="(h[:, :4].view(len(h), 2, -1) + edges.sum(sent.view(len(sent), 2, -1))).reshape(len(h), -1)",
+        more="        self.head = lambda h: h.view(len(h), 4, -1)[:, :, 0]",
+    )
+    graph, targets = awkward_graph(3), np.array(few)
+    spec = tried(UserModelSpec("net.py", 2, in_width=graph.width, hidden=4, classes=4, file="net.py", code=code))
+    expected = inference(tmp_path, graph, spec, {}, targets=targets, partitions=8).run()
+    scores, _ = infer(InferenceJob(graph, spec, {}, targets, partitions=8), 0, silent)
+    close(scores, expected)
 
 
 @pytest.mark.parametrize("engine", ["tasks", "local"])

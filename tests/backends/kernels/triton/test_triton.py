@@ -115,13 +115,14 @@ def test_tiles_and_the_rest_of_the_edges_are_the_whole_product(threshold, weight
     )
 
 
-def test_a_row_of_many_tiles_is_cut_and_its_sums_are_added(monkeypatch):
+@pytest.mark.parametrize(("count", "threshold"), [(SIDE, 1.0), (SIDE - 1, 0.5), (SIDE + 3, 0.05)])
+def test_a_row_of_many_tiles_is_cut_and_its_sums_are_added(monkeypatch, count, threshold):
     tiles = importlib.import_module("backends.kernels.triton.tiles")
     monkeypatch.setattr(tiles, "PIECE", 2)
-    rows, columns = np.arange(SIDE), np.arange(SIDE * (2 * tiles.PIECE + 3) + 1, dtype=np.int32)  # one is in no tile
-    csr = Csr(len(columns) * np.append(rows, SIDE), np.tile(columns, SIDE), (SIDE, len(columns)))
+    columns = np.arange(SIDE * (2 * tiles.PIECE + 3) + 1, dtype=np.int32)  # one is in no tile
+    csr = Csr(len(columns) * np.arange(count + 1), np.tile(columns, count), (count, len(columns)))
     side = operand(csr).forward
-    side.tiles[3] = find_tiles(side, len(columns), 1.0)
+    side.tiles[3] = find_tiles(side, len(columns), threshold)
     x = torch.randn(len(columns), 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     difference = product(csr, x.to(DEVICE)).cpu() - x.sum(0)
     assert 0.9 < side.tiles[3].share < 1 and float(difference.abs().max()) < 1e-10

@@ -32,6 +32,17 @@ def test_whole_epochs_and_first_batches_have_names_of_their_own(tmp_path: Path) 
     assert {f"{whole}, 2 layers", f"{part}, 2 layers"} < set(text.splitlines())
 
 
+@pytest.mark.parametrize("suite", ["agl_effectiveness", "agl_cost", "distpart_scale"])
+def test_a_suite_over_ones_own_tables_has_a_page(tmp_path: Path, suite: str) -> None:
+    results = tmp_path / "results"
+    scenario = {"name": "partition" if suite == "distpart_scale" else "train"}
+    dataset = {"name": "tables", "options": {"nodes": "nodes.csv", "edges": {"follows": "edges.csv"}}}
+    cell(results, "agl", 0.1, suite, dataset=dataset, scenario=scenario)
+    failed = factory.record("dgl", status="oom", config=factory.config("dgl", 0, suite=suite, dataset=dataset))
+    factory.write(results, failed)
+    assert "tables, gat" in page(results, suite)
+
+
 def test_records_without_a_suite_make_no_page_and_failed_cells_no_number(tmp_path: Path) -> None:
     results = tmp_path / "results"
     factory.write(results, factory.record("agl", 0, 0.1))

@@ -38,3 +38,11 @@ def test_a_peer_that_was_not_measured_in_turns_has_no_ratio(tmp_path: Path, keys
     text = page(results, "agl_inference")
     assert lines_of(text, "Inference of all")["agl infer=graphinfer"][6] == NOTHING
     assert re.search(r"\| about 0.25 \| — \| — \|", text)
+
+
+def test_claims_of_memory_and_cpu_leave_out_doubtful_figures(tmp_path: Path) -> None:
+    results, scenario = tmp_path / "results", {"name": "infer"}
+    process = {"prepare": {}, "warmup": [0.1], "first_call": 0.1, "load": 1.0, "tolerated_load": 0.1}
+    for infer, seconds, keys in (("graphinfer", 0.1, {}), ("neighbourhood", 0.4, {"processes": [process] * 6})):
+        cell(results, "agl", seconds, "agl_inference", backend={"infer": infer}, scenario=scenario, **keys)
+    assert re.search(r"CPU beside it \|.*\| 1 left out as doubtful \(⚠\) \|", page(results, "agl_inference"))

@@ -22,6 +22,12 @@ def test_convergence_shows_the_distance_to_one_worker(tmp_path: Path) -> None:
     assert "| the same level | 0.0300 |" in text
 
 
+def test_an_engines_workers_that_are_no_number_are_no_training_workers(tmp_path: Path) -> None:
+    values = {"strategy": "sync", "workers": "spawned"}
+    cell(tmp_path / "results", "agl", 0.1, "agl_convergence", backend=values)
+    assert "agl" in page(tmp_path / "results", "agl_convergence")
+
+
 def test_several_workers_stand_beside_the_fastest_single_one(tmp_path: Path) -> None:
     for workers, seconds, score, pipeline in ((1, 0.1, 0.9, True), (1, 0.3, 0.5, False), (4, 0.1, 0.87, True)):
         metrics = {"name": "auc", "test": score, "validation": score, "epochs_run": 9}

@@ -107,6 +107,22 @@ def test_models_stand_beside_one_process_and_beside_real_ranks(tmp_path: Path) -
     assert_pictured(results, "blocksparse_scale", text, ["1 Gbit/s, 50 µs, 1D, halo", "modelled speed-up"])
 
 
+def test_models_and_phases_that_memory_did_not_hold_leave_the_others(tmp_path: Path) -> None:
+    results, refused = tmp_path / "results", {"status": "not measured, oom: too many edges"}
+    model = {"seconds": 0.2, "compute": 0.1, "exposed": 0.05, "rows": 1 << 20, "imbalance": 1.1}
+    facts = {"replay": [{"ranks": 2} | model, {"ranks": 64} | refused]}
+    options = {"replay": [2, 64], "link": [1.25e8, 5e-5], "exchange": "halo"}
+    cell(results, "blocksparse", 0.4, "blocksparse_scale", backend=options, facts=facts)
+    assert [line[0] for line in all_lines(page(results, "blocksparse_scale"), "Modelled epochs on more ranks")] == ["2"]
+    counted = {"edges": [1, 1], "imbalance": 1.0, "bytes": [1, 1], "received_rows": [1, 1]}
+    phase = {"aggregate": 0.3, "dense": 0.1, "comm": 0.2, "exposed": 0.05}
+    for ranks, more in ((2, {"phases": [phase] * 2}), (4, refused)):
+        facts = {"ranks": counted | {"forms": [{}, {}]} | more}
+        cell(results, "blocksparse", 0.5, "blocksparse_adaptive", backend={"ranks": ranks}, facts=facts)
+    lines = all_lines(page(results, "blocksparse_adaptive"), "Where the ranks' seconds go")
+    assert [line[:2] for line in lines] == [["none won", "0.3000"]]
+
+
 def test_a_networks_curve_is_that_of_its_fastest_row(tmp_path: Path) -> None:
     model = {"ranks": 8, "seconds": 0.1, "compute": 0.1, "exposed": 0.05, "rows": 1 << 20, "imbalance": 1.1}
     for bounds, seconds in (("rows", 0.4), ("edges", 0.8)):
@@ -163,10 +179,10 @@ def test_a_sweep_shows_time_dense_share_and_hits_by_threshold(tmp_path: Path) ->
     rows = {name.partition(": ")[2]: values for name, values in lines_of(text, "Tiles by threshold").items()}
     measured = {name: values[1:] for name, values in rows.items() if name and values[1] != "—"}
     assert measured == {
-        "0.05": ["80.0%", "4.70", "87.0%"],
-        "0.35": ["30.0%", "1.50", "87.0%"],
-        "auto, 0.5 chosen": ["10.0%", "1.20", "87.0%"],
-        "no tiles": ["0.0%", "1.00", "87.0%"],
+        "0.05": ["80.0%", "4.70", "12%", "87.0%"],
+        "0.35": ["30.0%", "1.50", "0%", "87.0%"],
+        "auto, 0.5 chosen": ["10.0%", "1.20", "0%", "87.0%"],
+        "no tiles": ["0.0%", "1.00", "—", "87.0%"],
     }
     assert list(measured) == ["0.05", "0.35", "auto, 0.5 chosen", "no tiles"]
     assert rows["Reddit, an epoch on a GPU, 0.1"][0] == "97"  # the paper's

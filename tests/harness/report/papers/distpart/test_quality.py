@@ -47,3 +47,18 @@ def test_totals_are_of_the_objective_and_of_the_loads_that_are_balanced(tmp_path
     lines = [line for line in text.splitlines() if line.startswith("| distpart multilevel |")]
     assert [line.split("|")[5].strip() for line in lines] == ["0.50", "1.15"], "sqrt(900 / 600 * 1600 / 1800)"
     assert lines[1].endswith("2 of 2 |")
+
+
+def test_an_assignment_without_facts_has_its_seconds_alone(tmp_path: Path) -> None:
+    quality = {"parts": 8, "cut": 9, "cut_share": 0.1, "volume": 9, "replication": 1.5, "worst_replication": 1.75}
+    quality |= {"balance": [1.02], "bound": 1.03, "empty": 0}
+    for engine, options, facts in (
+        ("distpart", {"method": "multilevel"}, {"status": "not measured, timeout: late"}),
+        ("partitioners", {"tool": "metis"}, {"partition": quality}),
+    ):
+        scenario = {"name": "partition", "parts": 8}
+        cell(tmp_path / "results", engine, 0.1, "distpart_quality", backend=options, facts=facts, scenario=scenario)
+    text = page(tmp_path / "results", "distpart_quality")
+    rows = lines_of(text, "Assignments of nodes to parts")
+    assert next(row for label, row in rows.items() if label.startswith("distpart"))[1:] == ["—"] * 10
+    assert lines_of(text, "Over all graphs")["distpart multilevel"][-1] == "0 of 1"
