@@ -70,7 +70,10 @@ class Tiles:
                 return values, rest
         values = torch.zeros(len(self.columns) * SIDE * SIDE, dtype=dtype, device=self.edges.device)
         ones = values.new_ones(len(self.edges)) if weight is None else weight.index_select(0, self.edges)
-        values.index_put_((self.cells,), ones, accumulate=True)  # unlike index_add_ in one order on every device
+        if values.is_cuda:  # parallel edges add up in one order: index_add_ has none there, index_put_ none on a CPU
+            values.index_put_((self.cells,), ones, accumulate=True)
+        else:
+            values.index_add_(0, self.cells, ones)
         rest = None if weight is None else weight.index_select(0, self.rest_edges)
         reference, version = (None, 0) if weight is None else (weakref.ref(weight), weight._version)
         self.splits = reference, version, values, rest

@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from backends import kernels
 from backends.agl.flat import __main__ as flat
@@ -33,9 +35,9 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
-def shards_of(folder: Path) -> list[bytes]:
-    """Contents of all shards, in order."""
-    return [path.read_bytes() for path in sorted(folder.glob("part-*.parquet"))]
+def shards_of(folder: Path) -> list[pa.Table]:
+    """Rows of all shards, in order, without the names of the runs that wrote them."""
+    return [parquet.read_table(path) for path in sorted(folder.glob("part-*.parquet"))]
 
 
 @pytest.mark.parametrize("run_on", ["local", pytest.param("ray", marks=pytest.mark.needs_ray)])

@@ -53,7 +53,7 @@ def test_hubs_are_gathered_whole_after_the_last_panel():
 def test_tiles_gather_their_columns_once_after_the_rest():
     csr = random_csr(96, 80, 500)
     side = operand(csr).forward
-    side.tiles[WIDTH] = tiles = find_tiles(side, 80, 0.05)
+    side.tiles[WIDTH] = tiles = find_tiles(side, 80, 0.03)
     order = reading_order(side, WIDTH)
     rest = tiles.rest.indices.tolist()
     assert 0 < len(rest) < csr.nnz and order[: len(rest)].tolist() == rest

@@ -301,7 +301,7 @@ def test_a_failure_in_another_environment_is_written_where_the_code_has_changed(
 
 
 def test_a_repetition_leaves_the_good_records_of_earlier_runs_under_their_own_names(tmp_path, graph, monkeypatch):
-    monkeypatch.setattr(files, "LARGEST_BYTES", 3000)  # each record has a side file
+    monkeypatch.setattr(files, "LARGEST_BYTES", 1000)  # each record has a side file
     written = [run(tmp_path, cell(graph))[0][0] for _ in range(3)]
     stored = dict(files.find_records(tmp_path / "results"))
     names = [f".group.{record['run']}.json" for record in written[:2]] + [".group.json"]

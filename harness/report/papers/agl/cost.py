@@ -121,7 +121,8 @@ def _point(row: Row, stage: str) -> Point | None:
         # the facts count the flattened batches only, so the seconds must not be scaled to a whole epoch
         seconds = row.time.median / float(row.record.get("extrapolated") or 1.0)
     else:
-        units, seconds = float(counts["edges" if stage == "infer" else "train"]), row.time.median
+        work = counts.get("edges" if stage == "infer" else "train")
+        units, seconds = None if work is None else float(work), row.time.median
     if not units:
         return None
     doubts = ", ".join(filter(None, [*(doubt.name for doubt in row.doubts), formats.too_few(row.time)]))

@@ -47,8 +47,10 @@ def _metis_of(comparison: Comparison) -> Row | None:
 
 def _row(row: Row, metis: Row | None) -> list[Cell]:
     share = _quality(row, "cut_share")
-    if row.time is None or share is None:
+    if row.time is None:
         return [row.label, formats.status(row), *[NOTHING] * (len(HEADS) - 2)]
+    if share is None:
+        return [row.label, Value(call_seconds(row) * 1e3), *[NOTHING] * (len(HEADS) - 2)]
 
     def to_metis(ratio: Ratio) -> Value:
         return Value(None if metis is None else ratio(row, metis), "{:.2f}")

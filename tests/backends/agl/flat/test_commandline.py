@@ -91,7 +91,7 @@ MISTAKES = [
     ),
     ({"edges": EDGES | {"f": [1.0, None, 0.0, 0.0]}}, ["--edge-features", "f"], r"edges.parquet: row 2, column 'f'"),
     ({}, ["--edge-features", "f"], r"edges.parquet: there is no column 'f'"),
-    ({}, ["-f", "weight > 'heavy'"], r"filter .* compares values that cannot be compared"),
+    ({}, ["-f", "weight > 'heavy'"], r"filter .* compares with 'heavy', but columns hold numbers: give a number"),
     ({}, ["-f", "weight > [1, 2]"], r"filter .* compares values that cannot be compared"),
     ({}, ["-s", "uniform(3, seed=2.5)"], r"seed=2.5 .* give a whole number"),
     ({}, ["-s", "uniform(99999999999999999999)"], r"limit=9+ .* from 1 to 2147483647"),
