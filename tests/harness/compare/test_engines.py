@@ -74,6 +74,13 @@ def test_seconds_that_are_no_speed_or_rank_nothing_are_not_compared(
     assert comparison.verdict == "not comparable" and words in comparison.reason
 
 
+def test_cells_of_the_parent_process_are_not_compared(tmp_path: Path) -> None:
+    inline = {"sections": {"launcher": {"name": "inline"}}}
+    write_group(tmp_path, {"agl": [1.0] * 5, "dgl": [2.0] * 5}, **inline)
+    (comparison,) = compare_engines(tmp_path, "agl inline", "dgl inline", 1.05)
+    assert comparison.verdict == "not comparable" and "no speed: agl inline, dgl inline" in comparison.reason
+
+
 @pytest.mark.parametrize(
     ("names", "words"),
     [
