@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 AUTO, NO_TILES = "auto", "no tiles"
 PANELS = ("time of one call [ms]", "dense share of the edges", "modelled hit rate")
+LEAST_SHARE = 0.05  # of the edges in tiles, whose cost is else lost in the noise of the whole product
 Point = tuple[float, float | None, float | None]
 
 
@@ -104,7 +105,7 @@ def _crossover(row: Row, without: Row) -> float | None:
     The edges outside tiles are taken to cost what they cost without tiles.
     """
     share, inflation = _share(row), _inflation(row)
-    if not share or inflation is None:
+    if share is None or share < LEAST_SHARE or inflation is None:
         return None
     rest = 1.0 - share
     return max(0.0, (seconds(row) / seconds(without) - rest) / (inflation - rest))
