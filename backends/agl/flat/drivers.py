@@ -116,6 +116,12 @@ def flatten_batches(
     yield from chain.from_iterable(batches)
 
 
+def _use_threads(count: int) -> None:
+    """Let kernels use ``count`` threads when this thread calls them."""
+    torch.get_num_threads()  # a thread's first call takes the process's number, and would undo one set before it
+    torch.set_num_threads(count)
+
+
 def in_threads(work: Callable[[int], Result], numbers: range, threads: int) -> Generator[Result, None, None]:
     """Yield ``work(number)`` in order, computed by ``threads`` threads; after a failure no more are started.
 
@@ -126,7 +132,7 @@ def in_threads(work: Callable[[int], Result], numbers: range, threads: int) -> G
         yield from map(work, numbers)
         return
     remaining, of_kernels = iter(numbers), kernel_threads()
-    share = torch.set_num_threads, (max(1, of_kernels // workers),)
+    share = _use_threads, (max(1, of_kernels // workers),)
     # a thread that sets its own number also sets that of threads which start later: it is set again at the end
     with using_threads(of_kernels), ThreadPoolExecutor(workers, "flatten", *share) as pool:
         running = deque(pool.submit(work, number) for number in islice(remaining, workers))
