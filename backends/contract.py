@@ -290,6 +290,10 @@ class Multiplier(Protocol):
         """Return the output of the last ``multiply`` and the gradient of each operand."""
         ...
 
+    def release(self) -> None:
+        """Free the output and the gradients of the last ``multiply``; ``products`` has none until the next."""
+        ...
+
     def facts(self) -> dict[str, Any]:
         """Return sizes of the work: ``spmm`` (list of nnz, rows, columns, width per SpMM of a call) and more."""
         ...

@@ -13,7 +13,6 @@ import numpy as np
 from backends.memory_errors import unless_out_of_memory
 from backends.registry import load_object
 from datasets.graph import Graph
-from datasets.high_water import HighWater
 from harness.launcher.failure import CellFailed
 from harness.launcher.messages import Event, Opened, PlannedCell, TimedSample
 from harness.measure import control_group, environment, memory, shared_values
@@ -50,6 +49,7 @@ class Session:
         self.config: RunConfig = from_dict(RunConfig, dict(cell["config"]))
         self.cores = control_group.usable_cores()  # before a library binds this thread to one of them
         self.index = 0
+        self.prepared = 0  # anonymous bytes before the first call
         self.first_call: float | None = None
         self.extrapolated: float | None = None
         self.closed = True
@@ -89,7 +89,7 @@ class Session:
         answer["parity"] = self._verify() if first else None
         # After the gate: the libraries that it loaded stay resident and are no memory of the timed call.
         self._trim()
-        answer["resident"] = memory.resident()
+        answer["resident"], self.prepared = memory.resident(), memory.anonymous()
         answer["warmup"] = [self._call()["seconds"] for _ in range(config.measure.warmup)]
         answer["warm_call"] = self._warm_call(answer["warmup"])
         answer["first_call"] = self.first_call
@@ -105,7 +105,7 @@ class Session:
         load_object(self.config.backend.runtimes[self.config.scenario.name])
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(self.config.threads)
-            if self.config.scenario.name == "train":
+            if self.config.scenario.name in ("train", "spmm"):  # also what the first backward pass imports
                 torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])
 
     def _graph(self) -> Graph:
@@ -202,19 +202,27 @@ class Session:
         in_all_ranks("harness.measure.memory:trim")
 
     def trim(self) -> Json:
-        """Return unused memory to the kernel before the memory pass; answers with the bytes that stay resident."""
+        """Return unused memory to the kernel before the memory pass.
+
+        Answers with the bytes that stay resident, and those that the calls so far have left there (``retained``).
+        Results of the last call are freed before, as the next call would free them and use their memory.
+        """
+        self.scenario.release()
         self._trim()
         if cuda := self._cuda():
             cuda.empty_cache()
             cuda.reset_peak_memory_stats()
-        return {"resident": memory.resident()}
+        return {"resident": memory.resident(), "retained": max(0, memory.anonymous() - self.prepared)}
 
     def memory_growth(self) -> Json:
         """Run the timed call once; answers with the largest growth of this process and of its ranks, bytes."""
-        mark = HighWater()
+        memory.mark()
         in_all_ranks("harness.measure.memory:mark")
-        self._call()
-        answer: Json = {"growth": mark.growth() + sum(in_all_ranks("harness.measure.memory:growth"))}
+        try:
+            self._call()
+        finally:
+            growth = memory.growth() + sum(in_all_ranks("harness.measure.memory:growth"))
+        answer: Json = {"growth": growth}
         return answer | ({"device_peak": int(cuda.max_memory_allocated())} if (cuda := self._cuda()) else {})
 
     def accuracy(self) -> Json:

@@ -51,8 +51,7 @@ class TorchMultiplier:
 
     def multiply(self, clock: Clock) -> None:
         """Run one forward and one backward pass; phases ``forward``, ``backward``."""
-        for operand in self.operands.values():
-            operand.grad = None
+        self._free_gradients()
         with clock.phase("forward"):
             if self.spec.name == "gat":
                 self.out = self.attend(self.matrix, self.operands)
@@ -61,6 +60,15 @@ class TorchMultiplier:
         with clock.phase("backward"):
             self.out.backward(self.gradient)
             self.out = self.out.detach()
+
+    def _free_gradients(self) -> None:
+        for operand in self.operands.values():
+            operand.grad = None
+
+    def release(self) -> None:
+        """Free the output and the gradients of the last ``multiply``."""
+        self._free_gradients()
+        self.out = self.gradient.new_empty(0)
 
     def products(self) -> tuple[Floats, dict[str, Floats]]:
         """The output of the last ``multiply``, and the gradient of each operand."""

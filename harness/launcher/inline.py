@@ -57,11 +57,11 @@ class InlineCell:
 
     def memory(self) -> MemoryPass:
         """Run the timed call once more and watch this process's memory."""
-        resident = self._session.trim()["resident"]
+        before = self._session.trim()
         with memory.watch_this_process() as peak:
             answer = dict(self._guarded(self._session.memory_growth))
-        answer["peak"] = max(peak.bytes, resident + answer.pop("growth"))
-        return cast(MemoryPass, {"resident": resident, **answer, "huge_pages": peak.huge_pages})
+        answer["peak"] = max(peak.bytes, before["resident"] + answer.pop("growth"))
+        return cast(MemoryPass, before | answer | {"huge_pages": peak.huge_pages})
 
     def accuracy(self) -> dict[str, Any]:
         """Train to the end."""

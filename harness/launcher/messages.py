@@ -136,9 +136,13 @@ class TimedSample(TypedDict):
 
 
 class MemoryPass(TypedDict):
-    """Bytes resident just before one call, and at their peak during it; on huge pages at their peak."""
+    """Bytes resident just before one call, and at their peak during it; on huge pages at their peak.
+
+    ``retained`` are those that the calls before it left resident.
+    """
 
     resident: int
+    retained: int
     peak: int
     huge_pages: int
     device_peak: NotRequired[int]

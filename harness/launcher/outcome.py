@@ -81,7 +81,8 @@ class Outcome:
     def add_memory(self, memory: MemoryPass) -> None:
         """Add the memory pass."""
         growth = max(0, memory["peak"] - memory["resident"])
-        self._answers["memory"] = {"resident_after_prepare": self.resident, **memory, "peak_minus_resident": growth}
+        derived = {"peak_minus_resident": growth, "working_set": memory["retained"] + growth}
+        self._answers["memory"] = {"resident_after_prepare": self.resident, **memory, **derived}
 
     def add_answer(self, answer: dict[str, Any]) -> None:
         """Add record keys as they are: metrics, validation, facts, cache, limits."""

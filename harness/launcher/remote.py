@@ -72,10 +72,10 @@ class RemoteCell:
 
     def memory(self) -> MemoryPass:
         """Run the timed call once more; the parent reads the tree's memory, the child its own high-water mark."""
-        resident, peak = self._ask("trim")["resident"], memory.Peak()
+        before, peak = self._ask("trim"), memory.Peak()
         answer = self._ask("memory_growth", meanwhile=lambda: peak.read(members(self._child.tree)))
-        answer["peak"] = max(peak.bytes, resident + answer.pop("growth"))
-        return cast(MemoryPass, {"resident": resident, **answer, "huge_pages": peak.huge_pages})
+        answer["peak"] = max(peak.bytes, before["resident"] + answer.pop("growth"))
+        return cast(MemoryPass, before | answer | {"huge_pages": peak.huge_pages})
 
     def accuracy(self) -> Answer:
         """Train to the end."""

@@ -12,19 +12,20 @@ from datasets.high_water import HighWater
 from harness.launcher import allocators
 from harness.launcher.process import members
 from harness.measure import control_group
+from harness.measure.heap import MappedBlocks
 
 INTERVAL = 0.01
-_marks: list[HighWater] = []
+_marks: list[tuple[MappedBlocks, HighWater]] = []
 
 
 def proportional(pids: list[int]) -> int:
     """Sum the PSS of processes; those that are gone count nothing."""
-    return _sizes(pids)[0]
+    return _sizes(pids)["Pss:"]
 
 
-def _sizes(pids: list[int]) -> tuple[int, int]:
-    """Sum PSS and bytes on transparent huge pages of processes (``/proc/<pid>/smaps_rollup``)."""
-    totals = {"Pss:": 0, "AnonHugePages:": 0}
+def _sizes(pids: list[int]) -> dict[str, int]:
+    """Sum PSS, that of anonymous pages, and bytes on transparent huge pages (``/proc/<pid>/smaps_rollup``)."""
+    totals = {"Pss:": 0, "Pss_Anon:": 0, "AnonHugePages:": 0}
     for pid in pids:
         try:
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
@@ -33,7 +34,7 @@ def _sizes(pids: list[int]) -> tuple[int, int]:
         for key, size, *_ in (line.split() for line in lines):
             if key in totals:
                 totals[key] += int(size) * 1024
-    return totals["Pss:"], totals["AnonHugePages:"]
+    return totals
 
 
 def total() -> int:
@@ -44,7 +45,16 @@ def total() -> int:
 
 def resident() -> int:
     """PSS of this process, and of the rest of its process tree when it leads one."""
-    return proportional(members(os.getpid()) or [os.getpid()])
+    return proportional(_tree())
+
+
+def anonymous() -> int:
+    """PSS of the pages that no file backs, of this process and of the rest of its process tree when it leads one."""
+    return _sizes(_tree())["Pss_Anon:"]
+
+
+def _tree() -> list[int]:
+    return members(os.getpid()) or [os.getpid()]
 
 
 def trim() -> None:
@@ -54,13 +64,18 @@ def trim() -> None:
 
 
 def mark() -> None:
-    """Measure the growth of this process from now on, where it is a rank of the cell's."""
-    _marks[:] = [HighWater()]
+    """Measure the growth of this process, the cell's or one of its ranks, from now on; large blocks are mapped."""
+    _marks[:] = [(MappedBlocks(), HighWater())]
 
 
 def growth() -> int:
-    """Bytes by which the peak of this process exceeds that at the mark; 0 for a rank that started after it."""
-    return _marks[0].growth() if _marks else 0
+    """Bytes by which the peak of this process exceeds that at the mark, which ends; 0 for a rank that started after."""
+    if not _marks:
+        return 0
+    blocks, high_water = _marks.pop()
+    grown = high_water.growth()
+    blocks.end()
+    return grown
 
 
 def limit_data(limit: int) -> None:
@@ -82,8 +97,9 @@ class Peak:
 
     def read(self, pids: list[int]) -> None:
         """Take one reading."""
-        size, huge = _sizes(pids)
-        self.bytes, self.huge_pages = max(self.bytes, size), max(self.huge_pages, huge)
+        sizes = _sizes(pids)
+        self.bytes = max(self.bytes, sizes["Pss:"])
+        self.huge_pages = max(self.huge_pages, sizes["AnonHugePages:"])
 
 
 @contextmanager

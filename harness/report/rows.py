@@ -65,6 +65,11 @@ class Row:
             calls += [first + others for first in firsts]
         return statistics.median(calls) if calls else None
 
+    def working_set(self) -> float | None:
+        """Bytes that the timed calls need beyond the prepared state; of records before 2026-11-27 one call's growth."""
+        known = self.median("memory", "working_set")
+        return self.median("memory", "peak_minus_resident") if known is None else known
+
     @cached_property
     def doubts(self) -> list[Doubt]:
         """What speaks against the median: the shape of the samples, load beside them, a gate that was left out."""

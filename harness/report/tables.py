@@ -49,10 +49,12 @@ def _result(row: Row, factor: float, published: Published | None, timed_score: b
 
 
 def _memories(row: Row) -> str:
-    above, resident = row.median("memory", "peak_minus_resident"), row.median("memory", "resident")
+    needed, resident = row.working_set(), row.median("memory", "resident")
     if resident is None:  # records from before 2026-11-21 lack it
         resident = row.median("memory", "resident_after_prepare")
-    return formats.memory(above) if resident is None else f"{formats.memory(above)} + {formats.memory(resident)}"
+    if resident is None:
+        return formats.memory(needed)
+    return f"{formats.memory(needed)} + {formats.memory(resident - (row.median('memory', 'retained') or 0))}"
 
 
 def phases(rows: Sequence[Row]) -> Table:

@@ -43,6 +43,10 @@ class Scenario(Protocol):
         """Run the timed call once; returns the loss where there is one."""
         ...
 
+    def release(self) -> None:
+        """Free the results of the last timed call, before the memory pass makes one more."""
+        ...
+
     def accuracy(self, progress: Any) -> dict[str, Any]:
         """Carry out the accuracy pass."""
         ...

@@ -28,6 +28,9 @@ class EngineScenario:
     def draw(self, index: int) -> None:
         """Draw the batches of the next timed call; nothing by default."""
 
+    def release(self) -> None:
+        """Free the results of the last call; nothing where a call leaves none in memory."""
+
     def accuracy(self, progress: Callable[[int, float], None]) -> dict[str, Any]:
         """Return no scores: only ``train`` has an accuracy pass."""
         return {}

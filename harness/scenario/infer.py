@@ -38,6 +38,10 @@ class Infer(EngineScenario):
         """Score the nodes."""
         self.logits = self.engine.infer(clock)
 
+    def release(self) -> None:
+        """Free the scores."""
+        self.logits = None
+
     def metrics(self) -> dict[str, Any] | None:
         """Score the last answer; None for parameters drawn from a seed, and where no split has labelled nodes."""
         labelled = any(len(self.graph.nodes_of(split)) for split in SPLITS)

@@ -25,3 +25,7 @@ class Spmm(EngineScenario):
     def run(self, index: int, clock: Clock) -> None:
         """Aggregate once, forward and backward."""
         self.engine.multiply(clock)
+
+    def release(self) -> None:
+        """Free the output and the gradients."""
+        self.engine.release()

@@ -136,6 +136,6 @@ def _cells(row: Row, unit: str, factor: float) -> list[str]:
         formats.ratio(row),
         str(Value(row.median("cache", "hit_rate"), "{:.1%}")),
         formats.mean(row.values("metrics", "test")),
-        formats.memory(row.median("memory", "peak_minus_resident")),
+        formats.memory(row.working_set()),
         NOTHING if row.first_call is None else f"{formats.first_call(row, factor)} {unit}",
     ]

@@ -163,6 +163,7 @@ def test_memory_of_an_epoch_is_its_peak_above_its_start(tmp_path, graph):
     assert big["memory"]["peak_minus_resident"] - small["memory"]["peak_minus_resident"] > 30_000 * 64 * 8
     for memory in (small["memory"], big["memory"]):
         assert memory["peak"] - memory["resident"] == memory["peak_minus_resident"]
+        assert memory["working_set"] == memory["peak_minus_resident"] + memory["retained"]
 
 
 def test_inline_and_process_write_records_of_one_shape(tmp_path, graph):

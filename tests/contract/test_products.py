@@ -48,6 +48,9 @@ def test_output_and_gradients_equal_the_definition(engine, model, heads, weighte
     assert gradients.keys() == expected.keys()
     assert max(errors(gradients, expected).values()) <= 2e-5
     assert [spmm["width"] for spmm in multiplier.facts()["spmm"]] == [10 * (heads if model == "gat" else 1)] * 2
+    multiplier.release()
+    out, gradients = multiplier.products()
+    assert not out.size and not gradients
     if "variant" in options:
         assert multiplier.facts()["variant"] == config.variant_for(model)
     multiplier.close()

@@ -40,9 +40,9 @@ LEGEND = {
     "LRU with this machine's cache sizes; gathers only)",
     "test score": "mean ± standard deviation over seeds. Beside the published score stands our distance from it",
     "time to a score": "epochs to the target times the epoch time",
-    "peak memory": "peak of the process tree above what was resident just before the watched call + that part "
-    "(interpreter, framework, graph, parameters, what the engine keeps between calls). Records without memory.resident "
-    "count from what was resident after preparing",
+    "peak memory": "what the timed calls need, kept between them or not + what was resident before the first of them "
+    "(interpreter, framework, graph, parameters). Records before 2026-11-27 count what calls leave resident, results "
+    "and workspaces, in the second part, and their first part varies by as much",
     "rest": "the part of the timed call that belongs to no phase; of what seconds are for: no operation of torch, so "
     "Python, autograd's engine and data structures. They come from one more epoch under torch's profiler",
     "✗, ≠, ∅, —, ≈": "✗ ended badly, ≠ failed the parity gate, ∅ not possible here: such rows have a message and no "

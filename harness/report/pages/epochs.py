@@ -38,7 +38,7 @@ LEGEND = {
     "first layer, inputs' gradients, of the rows that a labelled node depends on; the fastest of several forms, in "
     "several processes of the group. Bias, activation, loss, optimizer and aggregation are not in it",
     bounds.BEATEN: "a time below the bound: the bound is wrong there, and no share of it is shown",
-    "memory": "peak above what was resident just before the watched epoch; of DGL the row with the least",
+    "memory": "what epochs need beyond the prepared state, kept between them or not; of DGL the row with the least",
     "⚠": formats.TIMES["⚠"],
 }
 
@@ -122,15 +122,14 @@ def _row(speedup: Speedup) -> list[Cell]:
 
 
 def _memories(ours: Row, rows: Sequence[Row]) -> list[Cell]:
-    """Peak above the memory resident just before the epoch, ours and the least of DGL's rows, and their ratio."""
-    our_peak = _above_resident(ours)
+    """Memory that epochs need beyond the prepared state, ours and the least of DGL's rows, and their ratio."""
+    our_peak = _working_set(ours)
     others = [row for row in rows if row.record["config"]["backend"]["name"] == "dgl"]
-    least = min((value for row in others if (value := _above_resident(row)) is not None), default=None)
+    least = min((value for row in others if (value := _working_set(row)) is not None), default=None)
     share = our_peak / least if our_peak is not None and least else None
     return [formats.memory(our_peak), formats.memory(least), Value(share, "{:.2f}")]
 
 
-def _above_resident(row: Row) -> float | None:
-    """Peak above the memory resident before the call; None in old records, whose base was taken after preparation."""
-    known = row.median("memory", "resident") is not None
-    return row.median("memory", "peak_minus_resident") if known else None
+def _working_set(row: Row) -> float | None:
+    """Memory that epochs need; None in old records, which count what an engine keeps between epochs as prepared."""
+    return row.median("memory", "working_set")

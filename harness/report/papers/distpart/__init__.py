@@ -12,7 +12,7 @@ SECTIONS = {
         terms={
             "seconds": "geometric mean over the tables, and the slowest, without doubtful figures, which are counted",
             "cut, volume": "what the objective lowers: geometric mean and worst, without tables where one of both is 0",
-            "memory": "what the call took above what was resident before it: geometric mean, and the most",
+            "memory": "what the calls need beyond what was resident before the first: geometric mean, and the most",
             "above the bound": "tables in which a part is heavier than was asked",
         },
     ),
@@ -27,7 +27,7 @@ SECTIONS = {
             "rows of others": "rows that parts need of other parts, each once per part",
             "replication": "rows in a part, its own and those of others, over its own: mean, and the worst part",
             "balance": "the largest load of a part over the mean, the worst of all loads that are balanced",
-            "memory": "what the call took above what was resident before it, which holds the directed graph",
+            "memory": "what the calls need beyond what was resident before the first, which holds the directed graph",
         },
     ),
     "jobs": SuiteSection(
@@ -37,7 +37,7 @@ SECTIONS = {
         jobs.jobs,
         terms={
             "to DGL": "seconds of DGL's partition_graph over these, random assignments beside random ones",
-            "memory": "what the job took above what was resident before it, which holds the graph and its features",
+            "memory": "what the jobs need beyond what was resident before, which holds the graph and its features",
         },
     ),
     "growth": SuiteSection(
@@ -47,7 +47,7 @@ SECTIONS = {
         "files grow with the edges. Hours are those of a machine that holds all of it.",
         growth.growth,
         terms={
-            "memory": "what the job took above what was resident before it, which holds the graph and its features",
+            "memory": "what the jobs need beyond what was resident before, which holds the graph and its features",
             "structure": "bytes of the files without the features, per edge",
         },
     ),

@@ -65,7 +65,7 @@ def _size(row: Row) -> Size | None:
     if row.time is None or files is None or not counts.get("edges"):
         return None
     nodes, edges = float(counts["nodes"]), float(counts["edges"])
-    memory = row.median("memory", "peak_minus_resident")
+    memory = row.working_set()
     point = Point(nodes, edges, call_seconds(row), row.busy() or 1.0, memory)
     structure = (files - nodes * counts.get("features", 0) * FLOAT) / edges
     return Size(point, None if memory is None else memory / nodes, structure)

@@ -29,7 +29,7 @@ def _row(row: Row, dgl: Row | None) -> list[Cell]:
     files = row.median("facts", "partition", "bytes")
     if row.time is None or files is None:
         return [row.label, formats.status(row), *[NOTHING] * (len(HEADS) - 2)]
-    memory, of_dgl = _memory(row), None if dgl is None else _memory(dgl)
+    memory, of_dgl = row.working_set(), None if dgl is None else dgl.working_set()
     share = row.median("facts", "partition", "cut_share")
     balance = [value for record in row.ok for value in record["facts"].get("partition", {}).get("balance", ())]
     return [
@@ -42,8 +42,3 @@ def _row(row: Row, dgl: Row | None) -> list[Cell]:
         Value(None if share is None else 100 * share, "{:.2f}"),
         Value(max(balance), "{:.3f}"),
     ]
-
-
-def _memory(row: Row) -> float | None:
-    """Bytes that the job took above what was resident before it, which holds the graph."""
-    return row.median("memory", "peak_minus_resident")

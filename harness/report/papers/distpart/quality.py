@@ -66,7 +66,7 @@ def _row(row: Row, metis: Row | None) -> list[Cell]:
         Value(_quality(row, "worst_replication"), "{:.2f}"),
         Value(_balance(row), "{:.3f}"),
         Value(_quality(row, "bound"), "{:.3f}"),
-        formats.memory(_memory(row)),
+        formats.memory(row.working_set()),
         to_metis(_taken),
     ]
 
@@ -131,7 +131,7 @@ def _volume(row: Row, metis: Row) -> float | None:
 
 
 def _taken(row: Row, metis: Row) -> float | None:
-    return _share(_memory(row), _memory(metis))
+    return _share(row.working_set(), metis.working_set())
 
 
 def _share(value: float | None, of: float | None) -> float | None:
@@ -142,11 +142,6 @@ def _balance(row: Row) -> float | None:
     return max(
         (value for record in row.ok for value in record["facts"].get("partition", {}).get("balance", ())), default=None
     )
-
-
-def _memory(row: Row) -> float | None:
-    """Bytes that the call took above what was resident before it, which holds the graph."""
-    return row.median("memory", "peak_minus_resident")
 
 
 def _quality(row: Row, name: str) -> float | None:

@@ -34,7 +34,7 @@ def test_a_row_shows_phases_bandwidth_ceiling_and_memory(page: tuple[Path, str])
     assert [float(cells[place]) for place in (2, 3)] == pytest.approx([4, 5], rel=0.05)
     assert float(cells[5]) == pytest.approx(100, rel=0.05)  # 1e9 bytes in 10 ms
     assert cells[6:10] == ["1.5", "50%", "20%", "87.0%"]
-    assert cells[10] == "401 MiB"
+    assert cells[10] == "391 MiB"
 
 
 def test_a_large_table_below_three_quarters_of_the_ceiling_is_explained(page: tuple[Path, str]) -> None:

@@ -29,7 +29,7 @@ def write(
     record |= {"dataset": factory.DATASET | {"name": "uug", "counts": counts}}
     if status == "ok":
         record["epochs"]["seconds"] = [each * 10 * nodes] * 6
-        record["memory"]["peak_minus_resident"] = 100.0 * nodes
+        record["memory"]["working_set"] = 100.0 * nodes
         record["facts"] = {"partition": {"bytes": nodes * (features * 4 + 10 * 50)}}
     factory.write(results, record, folder=f"{nodes}-{features}-{'-'.join(map(str, backend.values()))}")
 

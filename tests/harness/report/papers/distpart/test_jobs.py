@@ -17,7 +17,7 @@ def write(results: Path, engine: str, seconds: float, memory: float, alone: bool
     scenario = {"name": "dispatch", "parts": 8}
     config = factory.config(engine, scenario=scenario, backend=backend, suite=SUITE)
     record = factory.record(engine, 0, seconds, config=config) | ({"alone": True} if alone else {})
-    record["memory"]["peak_minus_resident"] = memory
+    record["memory"]["working_set"] = memory
     record["facts"] = {"partition": {"bytes": 1 << 20, "cut_share": 0.1, "balance": [1.0]}}
     factory.write(results, record, folder="-".join([engine, *backend.values()]))
 

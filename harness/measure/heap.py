@@ -1,0 +1,75 @@
+"""Large blocks outside the heap of glibc, for the memory pass: mapped when allocated, unmapped when freed."""
+
+import ctypes
+import os
+from ctypes import c_size_t, c_void_p
+
+LARGE = 64 << 10  # bytes
+M_TOP_PAD, M_MMAP_THRESHOLD = -2, -3
+# What glibc's threshold grows to by itself, and what is restored where the environment set none.
+LARGEST_DYNAMIC = 32 << 20
+
+
+class _Info(ctypes.Structure):
+    _fields_ = [
+        (name, c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    ]
+
+
+class MappedBlocks:
+    """Until ``end``, this process maps every block from 64 KiB on; nothing where its allocator is not glibc's.
+
+    With the thresholds of timed calls a freed block stays resident, and whether the next one fits into it depends on
+    the heap: the same call grew by 0 to 4 times its result. Free blocks of the heap, which glibc would use first, are
+    allocated here and not touched.
+    """
+
+    def __init__(self) -> None:
+        self._library = _glibc()
+        self._blocks: list[int] = []
+        if self._library is not None:
+            self._library.mallopt(M_MMAP_THRESHOLD, LARGE)
+            self._library.mallopt(M_TOP_PAD, 0)
+            self._fill(self._library)
+
+    def _fill(self, library: ctypes.CDLL) -> None:
+        """Allocate the free blocks of the heap, the largest first; a block that would be mapped is given back."""
+        size = unused = library.mallinfo2().fordblks
+        while size >= LARGE:
+            mapped = library.mallinfo2().hblkhd
+            block = library.malloc(size)
+            if block and library.mallinfo2().hblkhd == mapped:
+                self._blocks.append(block)
+                unused -= size
+                size = min(size, unused)
+            else:
+                library.free(block)
+                size = size * 3 // 4
+
+    def end(self) -> None:
+        """Free the blocks and set the thresholds of this process's environment again."""
+        if self._library is None:
+            return
+        for block in self._blocks:
+            self._library.free(block)
+        self._blocks.clear()
+        # mallopt takes an int, which it widens with its sign: -1 is the largest threshold.
+        threshold = int(os.environ.get("MALLOC_MMAP_THRESHOLD_", LARGEST_DYNAMIC))
+        self._library.mallopt(M_MMAP_THRESHOLD, threshold if threshold < 1 << 31 else -1)
+        self._library.mallopt(M_TOP_PAD, int(os.environ.get("MALLOC_TOP_PAD_", 128 << 10)))
+
+
+def _glibc() -> ctypes.CDLL | None:
+    """The C library, where this process's memory comes from its allocator and it can tell what is mapped."""
+    library = ctypes.CDLL(None)
+    others = ("MallocExtension_ReleaseFreeMemory", "mallctl")
+    if not hasattr(library, "mallinfo2") or any(hasattr(library, name) for name in others):
+        return None
+    library.mallinfo2.restype = _Info
+    library.malloc.restype, library.malloc.argtypes = c_void_p, [c_size_t]
+    library.free.restype, library.free.argtypes = None, [c_void_p]
+    return library
