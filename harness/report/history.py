@@ -1,6 +1,6 @@
 """Headlines by commit and date: how many times as fast ours is as the fastest peer, in every record there is."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,20 @@ Environments = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Measured:
-    """A headline as one commit measured it in one scope; ``commit`` is empty where no record names it."""
+    """A headline as one version measured it in one scope; ``commit`` is empty where no record names it."""
 
-    date: str
+    written: str
     commit: str
     scope: Scope
     factor: Summary
     ours: Row
     peer: Row
+    engines: tuple[str, ...]
+
+    @property
+    def date(self) -> str:
+        """The day of the newest record; empty where it does not say."""
+        return self.written[:10]
 
 
 @dataclass(frozen=True)
@@ -38,14 +44,28 @@ class Headline:
     points: list[Measured]
 
 
-def headlines(results: Path, records: Iterable[StoredRecord], environments: Environments) -> list[Headline]:
-    """Every timed call of equal results of which ours and a peer were measured in turns, by data set and title."""
+def version_of(record: Record, environments: Environments) -> str:
+    """The commit of a record, else its day."""
+    return commit_of(record, environments) or date_of(record)
+
+
+def headlines(
+    results: Path,
+    records: Iterable[StoredRecord],
+    environments: Environments,
+    version: Callable[[Record, Environments], str] = version_of,
+) -> list[Headline]:
+    """Every timed call of equal results of which ours and a peer were measured in turns, by data set and title.
+
+    Records of one ``version`` make one point.
+    """
     tables: dict[str, list[StoredRecord]] = {}
     for path, record in records:
         if divides_nodes(record["config"]):  # their seconds alone rank nothing
             continue
         tables.setdefault(digest(workload(record["config"])), []).append((path, record))
-    measured = [(table, points) for table in tables.values() if (points := _points(results, table, environments))]
+    made = ((table, _points(results, table, environments, version)) for table in tables.values())
+    measured = [(table, points) for table, points in made if points]
     configs = [table[0][1]["config"] for table, _ in measured]
     names = [f"{dataset_name(config['dataset'])}: {comparison_title(config)}" for config in configs]
     words = distinctions(names, [flatten(workload(config)) for config in configs])
@@ -56,15 +76,21 @@ def headlines(results: Path, records: Iterable[StoredRecord], environments: Envi
     return sorted(built, key=lambda headline: (headline.dataset, headline.title))
 
 
-def _points(results: Path, table: Sequence[StoredRecord], environments: Environments) -> list[Measured]:
+def _points(
+    results: Path,
+    table: Sequence[StoredRecord],
+    environments: Environments,
+    version: Callable[[Record, Environments], str],
+) -> list[Measured]:
     measured: dict[tuple[Any, ...], list[StoredRecord]] = {}
     for path, record in table:
-        config, version = record["config"], commit_of(record, environments) or date_of(record)
+        config = record["config"]
         passes = digest([executed_measure(config), config["scenario"].get("train_to_end")])
-        measured.setdefault((scope_of(results, path, record), version, passes), []).append((path, record))
+        key = scope_of(results, path, record), version(record, environments), passes
+        measured.setdefault(key, []).append((path, record))
     points = (_point(scope, cells, environments) for (scope, _, _), cells in measured.items())
     known = [point for point in points if point is not None]
-    return sorted(known, key=lambda point: (point.date, point.scope, point.commit))
+    return sorted(known, key=lambda point: (point.written, point.scope, point.commit))
 
 
 def _point(scope: Scope, cells: Sequence[StoredRecord], environments: Environments) -> Measured | None:
@@ -74,8 +100,10 @@ def _point(scope: Scope, cells: Sequence[StoredRecord], environments: Environmen
     if ours is None or peer is None or ours.ratio is None:
         return None
     factor = ours.ratio.inverse()
-    newest = max((record for row in (ours, peer) for record in row.ok), key=date_of)
-    return Measured(date_of(newest), commit_of(newest, environments), scope, factor, ours, peer)
+    newest = max((record for row in (ours, peer) for record in row.ok), key=lambda record: str(record.get("written")))
+    engines = tuple(sorted(row.label for row in table))
+    written = str(newest.get("written") or "")
+    return Measured(written, commit_of(newest, environments), scope, factor, ours, peer, engines)
 
 
 def commit_of(record: Record, environments: Environments) -> str:

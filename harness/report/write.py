@@ -14,6 +14,7 @@ from harness.report.pages.front import front_page
 from harness.report.pages.history import history_page
 from harness.report.pages.kernels import kernels_page
 from harness.report.render import markdown
+from harness.report.repeats import repeats
 from harness.report.reported import Reported
 from harness.report.suites.page import suite_page
 from harness.store.files import environment_of, rooted_records
@@ -54,7 +55,9 @@ def pages(results: Path, records: list[StoredRecord]) -> Iterator[Page]:
     for page in table_pages(reported, environments):
         linked.update(linked_records(page.content))
         yield page
-    yield history_page(headlines(results, records, environments), [path for path, _ in records if path not in linked])
+    by_run = headlines(results, records, environments, lambda record, _: record.get("run", ""))
+    superseded = [path for path, _ in records if path not in linked]
+    yield history_page(headlines(results, records, environments), repeats(by_run), superseded)
     yield front_page(_statuses(records), reported)
 
 

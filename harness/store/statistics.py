@@ -7,14 +7,16 @@ its machine. The interval of one process would have no coverage: the spread insi
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import comb
+from math import comb, exp, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 Values = Sequence[float] | NDArray[np.floating]
 LEVEL = 0.95
 OUTLIER = 3.5
+WIDEST = 300.0  # logarithm of the largest factor of an interval
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class Summary:
     """A centre with its uncertainty; ``n`` counts processes, or pairs of processes for a ratio.
 
     ``kind`` is ``"interval"`` (between order statistics of the processes, which holds the true median with probability
-    ``coverage``) or ``"spread"`` (10th to 90th percentile inside one process, without a coverage).
+    ``coverage``) or ``"spread"`` (10th to 90th percentile inside one process, without a coverage). ``again`` is the
+    interval of a second run, as of ``interval_of_another_run``.
     """
 
     median: float
@@ -31,14 +34,17 @@ class Summary:
     n: int
     kind: str
     coverage: float | None = None
+    again: tuple[float, float] | None = None
 
     def scaled(self, factor: float) -> "Summary":
         """Convert to another unit."""
-        return replace(self, median=self.median * factor, low=self.low * factor, high=self.high * factor)
+        again = None if self.again is None else (self.again[0] * factor, self.again[1] * factor)
+        return replace(self, median=self.median * factor, low=self.low * factor, high=self.high * factor, again=again)
 
     def inverse(self) -> "Summary":
         """Turn a ratio round: the same statement on below / above."""
-        return replace(self, median=1 / self.median, low=1 / self.high, high=1 / self.low)
+        again = None if self.again is None else (1 / self.again[1], 1 / self.again[0])
+        return replace(self, median=1 / self.median, low=1 / self.high, high=1 / self.low, again=again)
 
 
 def median(values: Values) -> float:
@@ -87,13 +93,30 @@ def _rank(count: int) -> tuple[int, float]:
     return rank, 1 - 2 * outside / 2**count
 
 
+def interval_of_another_run(values: Values) -> tuple[float, float] | None:
+    """Interval that holds the median of a second run of as many processes with 95 %; None for less than three.
+
+    The interval of the median is no statement on a second run: of 100 runs alike, of five
+    processes each, 83 have their median in the interval of a first run. Student's interval of a future median, on logarithms, as the processes of a
+    run vary by factors: both medians scatter, each by sqrt(pi / 2 n) standard deviations of a process.
+    """
+    array = _checked(values)
+    if len(array) < 3 or (array <= 0).any():
+        return None
+    count, centre = len(array), float(np.median(array))
+    spread = stdtrit(count - 1, (1 + LEVEL) / 2) * np.log(array).std(ddof=1) * sqrt(pi / count)
+    factor = exp(min(spread, WIDEST))
+    return centre / factor, centre * factor
+
+
 def summarize(processes: Sequence[Values]) -> Summary:
     """Summarize the samples of several processes by the median of their medians."""
     centres = [median(samples) for samples in processes]
     if len(centres) == 1:
         return _spread(processes[0], centres[0])
     low, high, coverage = interval(centres)
-    return Summary(median(centres), low, high, len(centres), "interval", coverage)
+    again = interval_of_another_run(centres)
+    return Summary(median(centres), low, high, len(centres), "interval", coverage, again)
 
 
 def ratios_of_pairs(above: Mapping[str, Values], below: Mapping[str, Values]) -> list[float]:
@@ -115,7 +138,8 @@ def paired_ratio(above: Mapping[str, Values], below: Mapping[str, Values]) -> Su
         rounds = zip(_checked(above[process]), _checked(below[process]), strict=False)
         return _spread([one / other for one, other in rounds], ratios[0])
     low, high, coverage = interval(ratios)
-    return Summary(median(ratios), low, high, len(ratios), "interval", coverage)
+    again = interval_of_another_run(ratios)
+    return Summary(median(ratios), low, high, len(ratios), "interval", coverage, again)
 
 
 def _spread(samples: Values, centre: float) -> Summary:

@@ -22,7 +22,9 @@ from harness.report.content import (
     columns,
 )
 from harness.report.history import Headline, Measured
+from harness.report.repeats import Repeat
 from harness.report.rows import Row
+from harness.report.scopes import Scope
 
 INTRODUCTION = (
     "How many times as fast our fastest engine was as the fastest peer that was measured in turns with it, by date and "
@@ -33,19 +35,61 @@ SUPERSEDED = (
     "Measured again since, by other code or packages, or in a group without a peer: no table counts these records, but "
     "for ratios of engines that no later run of the same code measured in turns."
 )
+REPEATED = (
+    "Sound figures of two runs of the same engines on one machine, one after the other. They agree where either factor "
+    "lies in the interval that the other run gives for a second run (Student's, 95 %, from the spread of its "
+    "processes), which is wider than that of its median. Runs of changed code are among them, so that a pair that does "
+    "not agree is one that moved: by the code, or by the machine."
+)
+COUNTS = ("machine", "protocol", "pairs of runs", "agree", "share")
+PAIRS = ("", "machine", "first run", "times as fast", "a second run", "next run", "times as fast then", "a run before")
 HEADS = ("", "date", "commit", "machine", "protocol", "times as fast", "ours", "fastest peer")
 
 
-def history_page(headlines: Sequence[Headline], superseded: Sequence[Path]) -> Page:
-    """A section per data set; ``superseded`` are the records that no other page links to."""
+def history_page(headlines: Sequence[Headline], repeats: Sequence[Repeat], superseded: Sequence[Path]) -> Page:
+    """What was measured again, then a section per data set; ``superseded`` are records that no other page links to."""
     names = dict.fromkeys(headline.dataset for headline in headlines)
     content: list[Block] = [Paragraph(INTRODUCTION)]
+    if repeats:
+        content.append(_repeated(repeats))
     content += [_dataset(name, [one for one in headlines if one.dataset == name]) for name in names]
     if superseded:
         items: list[list[Span]] = [[Hyperlink(_place(path), record=path)] for path in sorted(superseded)]
         folded = Details(formats.plural(len(items), "record"), [Bullets(items)])
         content.append(Section("Superseded records", [Paragraph(SUPERSEDED), folded]))
     return Page("history", "History of the headlines", content)
+
+
+def _repeated(repeats: Sequence[Repeat]) -> Section:
+    """How many pairs of runs agree, by machine, and every pair, those that moved first."""
+    scopes = sorted({repeat.scope for repeat in repeats})
+    counts = [_counts(scope, [repeat for repeat in repeats if repeat.scope == scope]) for scope in scopes]
+    moved = [repeat for repeat in repeats if not repeat.agrees]
+    agree = [repeat for repeat in repeats if repeat.agrees]
+    blocks: list[Block] = [Paragraph(REPEATED), Table(columns(*COUNTS), counts)]
+    for what, pairs in (("not agreeing", moved), ("agreeing", agree)):
+        if pairs:
+            table = Table(columns(*PAIRS), [_pair(repeat) for repeat in pairs])
+            blocks.append(Details(f"{formats.plural(len(pairs), 'pair')} {what}", [table]))
+    return Section("Measured again", blocks)
+
+
+def _counts(scope: Scope, repeats: Sequence[Repeat]) -> list[Cell]:
+    agree = sum(repeat.agrees for repeat in repeats)
+    share = Value(agree / len(repeats), "{:.0%}")
+    return [scope.machine, str(scope.protocol), str(len(repeats)), str(agree), share]
+
+
+def _pair(repeat: Repeat) -> list[Cell]:
+    runs = [_run(point) for point in (repeat.before, repeat.after)]
+    return [f"{repeat.dataset}: {repeat.title}", repeat.scope.machine, *runs[0], *runs[1]]
+
+
+def _run(point: Measured) -> list[Cell]:
+    """When it was, the factor, and the interval that it gives for another run."""
+    low, high = point.factor.again or (point.factor.low, point.factor.high)
+    moment = f"{point.written[:16].replace('T', ' ')} {point.commit}".strip()
+    return [moment, Value(point.factor.median, "{:.3g}x"), f"[{low:.3g}, {high:.3g}]"]
 
 
 def _dataset(name: str, headlines: Sequence[Headline]) -> Section:

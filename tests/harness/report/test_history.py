@@ -9,6 +9,7 @@ from harness.commands.validate import unsupported_claims
 from harness.launcher.earlier import set_aside
 from harness.report import figures
 from harness.report.history import Headline, headlines
+from harness.report.repeats import repeats
 from harness.report.write import write_reports
 from harness.store.files import environment_of, find_records
 from tests import factory
@@ -99,3 +100,34 @@ def test_the_page_links_the_record_of_an_earlier_run_of_a_group(tmp_path: Path) 
     (earlier,) = [path.name for path, record in find_records(results) if record["run"] == runs[0]]
     assert f".{runs[0]}.json" in earlier and earlier in (out / "history.md").read_text()
     assert not list(unsupported_claims(results, out))
+
+
+def measured_again(results: Path, runs: list[tuple[tuple[str, ...], float, bool]]) -> None:
+    """A run a day of one commit: ours and some peers, which take ``factor`` times as long."""
+    for day, (peers, factor, fresh) in enumerate(runs, start=1):
+        for backend in ("agl", *peers):
+            seconds = 0.01 if backend == "agl" else 0.01 * factor
+            written = f"2026-01-{day:02d}T12:00:00Z"
+            record = factory.record(backend, 0, seconds, written=written, group=f"g{day}", run=f"run{day}")
+            if fresh:
+                record = factory.in_fresh_processes(record)
+            factory.write(
+                results, record, environment={"checked": {}, "commit": {"revision": "a" * 40, "dirty": False}}
+            )
+
+
+def test_each_run_is_compared_with_the_one_before(tmp_path: Path) -> None:
+    results, out = tmp_path / "results", tmp_path / "reports"
+    measured_again(results, [(("dgl",), factor, True) for factor in (2, 2.01, 3)])
+    write_reports(results, out)
+    page = (out / "history.md").read_text()
+    moved = page.partition("1 pair not agreeing")[2].partition("1 pair agreeing")[0]
+    assert "| 2 | 1 | 50% |" in page
+    assert "2026-01-02 12:00 aaaaaaaaa" in moved and "2026-01-03" in moved and "2026-01-01" not in moved
+
+
+def test_runs_of_other_engines_and_of_few_processes_are_no_pair(tmp_path: Path) -> None:
+    measured_again(tmp_path, [(("dgl",), 3, True), (("dgl", "pyg"), 3, True), (("dgl", "pyg"), 3, False)])
+    records = list(find_records(tmp_path))
+    points = headlines(tmp_path, records, {}, lambda record, _: str(record["run"]))
+    assert len(points[0].points) == 3 and not repeats(points)

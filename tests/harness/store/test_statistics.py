@@ -30,6 +30,8 @@ def test_unit_does_not_matter(processes: list[list[float]], factor: float) -> No
     scaled = statistics.summarize([[factor * value for value in samples] for samples in processes])
     expected = statistics.summarize(processes).scaled(factor)
     assert (scaled.median, scaled.low, scaled.high) == pytest.approx((expected.median, expected.low, expected.high))
+    assert scaled.again == (None if expected.again is None else pytest.approx(expected.again))
+    assert scaled.inverse().inverse().again == (None if scaled.again is None else pytest.approx(scaled.again))
 
 
 @given(st.lists(SAMPLES, min_size=2, max_size=9))
@@ -134,3 +136,26 @@ def test_the_inverse_of_a_ratio_keeps_what_is_known_of_it():
     ratio = statistics.Summary(2.0, 1.0, 4.0, 5, "interval", 0.9375)
     assert ratio.inverse() == statistics.Summary(0.5, 0.25, 1.0, 5, "interval", 0.9375)
     assert ratio.inverse().inverse() == ratio
+
+
+@pytest.mark.parametrize("noise", ["normal", "laplace", "logistic"])
+@pytest.mark.parametrize("count", [3, 5, 6, 12])
+def test_a_second_run_lies_in_the_interval_that_the_first_gives_for_it(noise: str, count: int) -> None:
+    random = np.random.default_rng(count)
+    values = np.exp(0.05 * getattr(random, noise)(size=(2000, 2, count)))
+    inside = 0
+    for first, second in values:
+        low, high = statistics.interval_of_another_run(first) or (0.0, 0.0)
+        inside += low <= float(np.median(second)) <= high
+    assert inside >= 0.935 * len(values)
+    assert inside <= 0.99 * len(values)
+
+
+@given(st.lists(st.floats(1e-300, 1e300), max_size=9).filter(len))
+def test_the_interval_of_a_second_run_holds_the_first(values: list[float]) -> None:
+    interval = statistics.interval_of_another_run(values)
+    assert (interval is None) == (len(values) < 3)
+    if interval is not None:
+        assert interval[0] <= float(np.median(values)) * (1 + 1e-9) and float(np.median(values)) <= interval[1] * (
+            1 + 1e-9
+        )

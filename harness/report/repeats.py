@@ -1,0 +1,49 @@
+"""Headlines that were measured again on one machine: whether each run lies where the other said it would."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from harness.report import formats
+from harness.report.history import Headline, Measured
+from harness.report.scopes import Scope
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A headline in two runs, one after the other, of the same engines on one machine under one protocol."""
+
+    dataset: str
+    title: str
+    before: Measured
+    after: Measured
+
+    @property
+    def scope(self) -> Scope:
+        """Machine and protocol."""
+        return self.after.scope
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the factor of either run lies in the other's interval of a second run."""
+        return _predicts(self.before, self.after) and _predicts(self.after, self.before)
+
+
+def repeats(headlines: Iterable[Headline]) -> list[Repeat]:
+    """Each sound point of a run with the sound one before it; ``headlines`` have a point per run."""
+    pairs = []
+    for headline in headlines:
+        lines: dict[tuple[Scope, tuple[str, ...]], list[Measured]] = {}
+        for point in filter(_sound, headline.points):
+            lines.setdefault((point.scope, point.engines), []).append(point)
+        for points in lines.values():
+            pairs += [Repeat(headline.dataset, headline.title, *pair) for pair in pairwise(points)]
+    return pairs
+
+
+def _sound(point: Measured) -> bool:
+    return not (point.ours.doubts or point.peer.doubts or formats.too_few(point.factor))
+
+
+def _predicts(one: Measured, other: Measured) -> bool:
+    return one.factor.again is not None and one.factor.again[0] <= other.factor.median <= one.factor.again[1]
