@@ -216,13 +216,13 @@ class Session:
 
     def memory_growth(self) -> Json:
         """Run the timed call once; answers with the largest growth of this process and of its ranks, bytes."""
-        memory.mark()
         in_all_ranks("harness.measure.memory:mark")
+        memory.mark()
         try:
             self._call()
         finally:
-            growth = memory.growth() + sum(in_all_ranks("harness.measure.memory:growth"))
-        answer: Json = {"growth": growth}
+            growth = memory.growth()
+        answer: Json = {"growth": growth + sum(in_all_ranks("harness.measure.memory:growth"))}
         return answer | ({"device_peak": int(cuda.max_memory_allocated())} if (cuda := self._cuda()) else {})
 
     def accuracy(self) -> Json:

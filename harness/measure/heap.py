@@ -6,6 +6,7 @@ from ctypes import c_size_t, c_void_p
 
 LARGE = 64 << 10  # bytes
 M_TOP_PAD, M_MMAP_THRESHOLD = -2, -3
+IS_MMAPPED = 2
 # What glibc's threshold grows to by itself, and what is restored where the environment set none.
 LARGEST_DYNAMIC = 32 << 20
 
@@ -40,9 +41,8 @@ class MappedBlocks:
         """Allocate the free blocks of the heap, the largest first; a block that would be mapped is given back."""
         size = unused = library.mallinfo2().fordblks
         while size >= LARGE:
-            mapped = library.mallinfo2().hblkhd
             block = library.malloc(size)
-            if block and library.mallinfo2().hblkhd == mapped:
+            if block and not _is_mapped(block):
                 self._blocks.append(block)
                 unused -= size
                 size = min(size, unused)
@@ -61,6 +61,11 @@ class MappedBlocks:
         threshold = int(os.environ.get("MALLOC_MMAP_THRESHOLD_", LARGEST_DYNAMIC))
         self._library.mallopt(M_MMAP_THRESHOLD, threshold if threshold < 1 << 31 else -1)
         self._library.mallopt(M_TOP_PAD, int(os.environ.get("MALLOC_TOP_PAD_", 128 << 10)))
+
+
+def _is_mapped(block: int) -> bool:
+    """Whether a block has a mapping of its own: a bit of the size that glibc keeps before it."""
+    return bool(c_size_t.from_address(block - ctypes.sizeof(c_size_t)).value & IS_MMAPPED)
 
 
 def _glibc() -> ctypes.CDLL | None:
