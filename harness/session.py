@@ -105,7 +105,9 @@ class Session:
         load_object(self.config.backend.runtimes[self.config.scenario.name])
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(self.config.threads)
-            if self.config.scenario.name in ("train", "spmm"):  # also what the first backward pass imports
+            if self.config.scenario.name in ("train", "spmm"):
+                torch.zeros(1, requires_grad=True).backward(torch.ones(1))
+            if self.config.scenario.name == "train":
                 torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])
 
     def _graph(self) -> Graph:
