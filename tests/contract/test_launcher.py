@@ -166,6 +166,19 @@ def test_memory_of_an_epoch_is_its_peak_above_its_start(tmp_path, graph):
         assert memory["working_set"] == memory["peak_minus_resident"] + memory["retained"]
 
 
+def test_memory_of_an_aggregation_is_that_of_its_results(tmp_path):
+    nodes, width = 60_000, 64
+    sections = {"measure": {"memory": True}, "model": {"hidden": width}, "scenario": {"name": "spmm"}}
+    planned = cell(saved_graph(tmp_path / "large", nodes=nodes), **sections)
+    planned["config"]["backend"] = asdict(config_class("reference")(variant="reduce_cached"))
+    planned["path"] = planned["path"].replace("dummy/train", "reference/spmm")
+    (record,), _ = run(tmp_path, planned)
+    # The output and the gradient of each call, whatever the calls before left.
+    assert record["status"] == "ok", record
+    assert 1.9 < record["memory"]["peak_minus_resident"] / (nodes * width * 4) < 2.2
+    assert record["memory"]["retained"] < nodes * width * 4
+
+
 def test_inline_and_process_write_records_of_one_shape(tmp_path, graph):
     sections = {
         "scenario": {"train_to_end": True, "target": 0.1},
