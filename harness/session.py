@@ -86,10 +86,12 @@ class Session:
         limit = self._prepare_with_limit() if first else self._prepare(batch_limit)
         facts = dataset_facts(self.graph) | self._structure()
         answer: Opened = {"dataset": facts, "prepare": self.loading.seconds | self.preparing.seconds}
+        before = memory.anonymous()
         answer["parity"] = self._verify() if first else None
-        # After the gate: the libraries that it loaded stay resident and are no memory of the timed call.
         self._trim()
-        answer["resident"], self.prepared = memory.resident(), memory.anonymous()
+        answer["resident"] = memory.resident()
+        # The libraries that the gate loaded stay resident and are no memory of the timed call.
+        self.prepared += max(0, memory.anonymous() - before)
         answer["warmup"] = [self._call()["seconds"] for _ in range(config.measure.warmup)]
         answer["warm_call"] = self._warm_call(answer["warmup"])
         answer["first_call"] = self.first_call
@@ -131,6 +133,8 @@ class Session:
         self.closed = False
         self.first_call = None
         self.scenario.prepare(self.preparing, limit)
+        self._trim()
+        self.prepared = memory.anonymous()
         return limit
 
     def _prepare_with_limit(self) -> int | None:
@@ -207,7 +211,7 @@ class Session:
         """Return unused memory to the kernel before the memory pass.
 
         Answers with the bytes that stay resident, and those that the calls so far have left there (``retained``).
-        Results of the last call are freed before, as the next call would free them and use their memory.
+        Results of the last call that the scenario holds are freed before.
         """
         self.scenario.release()
         self._trim()
@@ -217,7 +221,13 @@ class Session:
         return {"resident": memory.resident(), "retained": max(0, memory.anonymous() - self.prepared)}
 
     def memory_growth(self) -> Json:
-        """Run the timed call once; answers with the largest growth of this process and of its ranks, bytes."""
+        """Run the timed call once; answers with the largest growth of this process and of its ranks, bytes.
+
+        Where memory does not hold it with all of its large blocks mapped, the answer is a ``status`` alone.
+        """
+        return unless_out_of_memory(self._growth_of_a_call)
+
+    def _growth_of_a_call(self) -> Json:
         in_all_ranks("harness.measure.memory:mark")
         memory.mark()
         try:

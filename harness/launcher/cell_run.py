@@ -131,7 +131,8 @@ class CellRun:
         """Take the pass for memory, where the configuration asks for it."""
         if self.worker is not None and self.measure["memory"]:
             with self._failure_recorded():
-                self.outcome.add_memory(self.worker.memory())
+                if (passed := self.worker.memory()) is not None:
+                    self.outcome.add_memory(passed)
 
     def conclude(self, shared: dict[str, Any]) -> dict[str, Any]:
         """Take the passes for accuracy and limits, write the record, end the worker; returns the updated ``shared``."""

@@ -55,11 +55,16 @@ class InlineCell:
         """Take one sample."""
         return cast(TimedSample, self._guarded(lambda: self._session.sample(calls)))
 
-    def memory(self) -> MemoryPass:
-        """Run the timed call once more and watch this process's memory."""
-        before = self._session.trim()
+    def memory(self) -> MemoryPass | None:
+        """Run the timed call once more and watch this process's memory.
+
+        What other cells of this process have left since this one was prepared cannot be told from its own.
+        """
+        before = self._guarded(self._session.trim) | {"retained": 0}
         with memory.watch_this_process() as peak:
             answer = dict(self._guarded(self._session.memory_growth))
+        if "status" in answer:
+            return None
         answer["peak"] = max(peak.bytes, before["resident"] + answer.pop("growth"))
         return cast(MemoryPass, before | answer | {"huge_pages": peak.huge_pages})
 

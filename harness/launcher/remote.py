@@ -70,10 +70,12 @@ class RemoteCell:
             answer["page_faults"][kind] += max(0, after - earlier) * calls // answer["ran"]
         return cast(TimedSample, answer | {"cpu_seconds": cpu_seconds})
 
-    def memory(self) -> MemoryPass:
+    def memory(self) -> MemoryPass | None:
         """Run the timed call once more; the parent reads the tree's memory, the child its own high-water mark."""
         before, peak = self._ask("trim"), memory.Peak()
         answer = self._ask("memory_growth", meanwhile=lambda: peak.read(members(self._child.tree)))
+        if "status" in answer:
+            return None
         answer["peak"] = max(peak.bytes, before["resident"] + answer.pop("growth"))
         return cast(MemoryPass, before | answer | {"huge_pages": peak.huge_pages})
 

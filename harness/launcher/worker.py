@@ -38,8 +38,8 @@ class CellWorker(Protocol):
         """Take one sample: a discarded call, then ``calls`` counted ones."""
         ...
 
-    def memory(self) -> MemoryPass:
-        """Run the timed call once more and watch the memory of the process tree."""
+    def memory(self) -> MemoryPass | None:
+        """Run the timed call once more and watch the memory of the process tree; None where it does not fit."""
         ...
 
     def accuracy(self) -> dict[str, Any]:

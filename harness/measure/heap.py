@@ -22,11 +22,11 @@ class _Info(ctypes.Structure):
 
 
 class MappedBlocks:
-    """Until ``end``, this process maps every block from 64 KiB on; nothing where its allocator is not glibc's.
+    """Until ``end``, glibc maps every block from 64 KiB on; nothing with another allocator, and before glibc 2.33.
 
     With the thresholds of timed calls a freed block stays resident, and whether the next one fits into it depends on
-    the heap: the same call grew by 0 to 4 times its result. Free blocks of the heap, which glibc would use first, are
-    allocated here and not touched.
+    the heap: the same call grew by 0 to 4 times its result. Free blocks of the calling thread's heap, which glibc would
+    use first, are allocated here and not touched; those of other threads' heaps stay.
     """
 
     def __init__(self) -> None:
@@ -51,16 +51,25 @@ class MappedBlocks:
                 size = size * 3 // 4
 
     def end(self) -> None:
-        """Free the blocks and set the thresholds of this process's environment again."""
+        """Free the blocks and set the thresholds of this process's environment, else the largest of glibc's own."""
         if self._library is None:
             return
         for block in self._blocks:
             self._library.free(block)
         self._blocks.clear()
-        # mallopt takes an int, which it widens with its sign: -1 is the largest threshold.
-        threshold = int(os.environ.get("MALLOC_MMAP_THRESHOLD_", LARGEST_DYNAMIC))
-        self._library.mallopt(M_MMAP_THRESHOLD, threshold if threshold < 1 << 31 else -1)
-        self._library.mallopt(M_TOP_PAD, int(os.environ.get("MALLOC_TOP_PAD_", 128 << 10)))
+        threshold = _from_environment("MALLOC_MMAP_THRESHOLD_", LARGEST_DYNAMIC)
+        # mallopt takes an int, which it widens with its sign: -1 is the largest threshold, which glibc 2.34 refuses.
+        if not self._library.mallopt(M_MMAP_THRESHOLD, threshold if threshold < 1 << 31 else -1):
+            self._library.mallopt(M_MMAP_THRESHOLD, LARGEST_DYNAMIC)
+        self._library.mallopt(M_TOP_PAD, _from_environment("MALLOC_TOP_PAD_", 128 << 10))
+
+
+def _from_environment(name: str, default: int) -> int:
+    """A threshold as glibc reads it, decimal or not; ``default`` where there is none."""
+    try:
+        return int(os.environ.get(name, ""), 0)
+    except ValueError:
+        return default
 
 
 def _is_mapped(block: int) -> bool:

@@ -64,12 +64,16 @@ def trim() -> None:
 
 
 def mark() -> None:
-    """Measure the growth of this process, the cell's or one of its ranks, from now on; large blocks are mapped."""
-    _marks[:] = [(MappedBlocks(), HighWater())]
+    """Measure the growth of this process, the cell's or one of its ranks, from now on, with large blocks mapped."""
+    growth()
+    _marks.append((MappedBlocks(), HighWater()))
 
 
 def growth() -> int:
-    """Bytes by which the peak of this process exceeds that at the mark, which ends; 0 for a rank that started after."""
+    """Return by how many bytes the peak since ``mark`` exceeds what was resident then, and end the mark.
+
+    0 for a rank that started after it.
+    """
     if not _marks:
         return 0
     blocks, high_water = _marks.pop()

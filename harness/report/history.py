@@ -19,7 +19,10 @@ Environments = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Measured:
-    """A headline as one version measured it in one scope; ``commit`` is empty where no record names it."""
+    """A headline as one version measured it in one scope; ``commit`` is empty where no record names it.
+
+    ``cells`` are the folders of its records with their seeds: equal for two runs of the same engines and options.
+    """
 
     written: str
     commit: str
@@ -27,7 +30,7 @@ class Measured:
     factor: Summary
     ours: Row
     peer: Row
-    engines: tuple[str, ...]
+    cells: tuple[str, ...]
 
     @property
     def date(self) -> str:
@@ -100,10 +103,9 @@ def _point(scope: Scope, cells: Sequence[StoredRecord], environments: Environmen
     if ours is None or peer is None or ours.ratio is None:
         return None
     factor = ours.ratio.inverse()
-    newest = max((record for row in (ours, peer) for record in row.ok), key=lambda record: str(record.get("written")))
-    engines = tuple(sorted(row.label for row in table))
-    written = str(newest.get("written") or "")
-    return Measured(written, commit_of(newest, environments), scope, factor, ours, peer, engines)
+    newest = max((record for row in (ours, peer) for record in row.ok), key=_written)
+    folders = sorted({f"{path.parent}/{record['config']['seed']}" for row in table for path, record in row.cells})
+    return Measured(_written(newest), commit_of(newest, environments), scope, factor, ours, peer, tuple(folders))
 
 
 def commit_of(record: Record, environments: Environments) -> str:
@@ -116,4 +118,8 @@ def commit_of(record: Record, environments: Environments) -> str:
 
 def date_of(record: Record) -> str:
     """The day on which a record was written; empty where it does not say."""
-    return str(record.get("written") or "")[:10]
+    return _written(record)[:10]
+
+
+def _written(record: Record) -> str:
+    return str(record.get("written") or "")

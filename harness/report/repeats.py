@@ -11,7 +11,7 @@ from harness.report.scopes import Scope
 
 @dataclass(frozen=True)
 class Repeat:
-    """A headline in two runs, one after the other, of the same engines on one machine under one protocol."""
+    """A headline in two runs, one after the other: the same cells, in as many processes, on one machine."""
 
     dataset: str
     title: str
@@ -30,12 +30,12 @@ class Repeat:
 
 
 def repeats(headlines: Iterable[Headline]) -> list[Repeat]:
-    """Each sound point of a run with the sound one before it; ``headlines`` have a point per run."""
+    """Each sound point with the sound one before it; ``headlines`` have a point per run."""
     pairs = []
     for headline in headlines:
-        lines: dict[tuple[Scope, tuple[str, ...]], list[Measured]] = {}
+        lines: dict[tuple[Scope, int, tuple[str, ...]], list[Measured]] = {}
         for point in filter(_sound, headline.points):
-            lines.setdefault((point.scope, point.engines), []).append(point)
+            lines.setdefault((point.scope, point.factor.n, point.cells), []).append(point)
         for points in lines.values():
             pairs += [Repeat(headline.dataset, headline.title, *pair) for pair in pairwise(points)]
     return pairs

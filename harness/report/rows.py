@@ -66,9 +66,17 @@ class Row:
         return statistics.median(calls) if calls else None
 
     def working_set(self) -> float | None:
-        """Bytes that the timed calls need beyond the prepared state; of records before 2026-11-27 one call's growth."""
+        """Bytes that the timed calls need beyond the prepared state; where unknown the growth of one call."""
         known = self.median("memory", "working_set")
         return self.median("memory", "peak_minus_resident") if known is None else known
+
+    def memory_beside(self, other: "Row") -> float | None:
+        """Memory that the calls need as a multiple of another row's, by what both of them recorded."""
+        for key in ("working_set", "peak_minus_resident"):
+            own, others = self.median("memory", key), other.median("memory", key)
+            if own is not None and others:
+                return own / others
+        return None
 
     @cached_property
     def doubts(self) -> list[Doubt]:

@@ -55,7 +55,8 @@ def pages(results: Path, records: list[StoredRecord]) -> Iterator[Page]:
     for page in table_pages(reported, environments):
         linked.update(linked_records(page.content))
         yield page
-    by_run = headlines(results, records, environments, lambda record, _: record.get("run", ""))
+    of_runs = [(path, record) for path, record in records if "run" in record]
+    by_run = headlines(results, of_runs, environments, lambda record, _: record["run"])
     superseded = [path for path, _ in records if path not in linked]
     yield history_page(headlines(results, records, environments), repeats(by_run), superseded)
     yield front_page(_statuses(records), reported)

@@ -29,7 +29,7 @@ class EngineScenario:
         """Draw the batches of the next timed call; nothing by default."""
 
     def release(self) -> None:
-        """Free the results of the last call; nothing where a call leaves none in memory."""
+        """Free the results of the last call, as far as this scenario holds them."""
 
     def accuracy(self, progress: Callable[[int, float], None]) -> dict[str, Any]:
         """Return no scores: only ``train`` has an accuracy pass."""

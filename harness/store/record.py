@@ -93,7 +93,7 @@ class Record(TypedDict, total=False):
     extrapolated: Annotated[float, Meta(ge=1, le=1e12)]
     validation: list[Point]  # [epoch, loss, score]
     metrics: dict[str, Any]  # name train validation test best_epoch epochs_run epochs_to_target
-    memory: dict[str, Amount]  # bytes: resident_after_prepare, resident before the watched call, peak, their difference
+    memory: dict[str, Amount]  # bytes, see docs/measuring.md
     cache: dict[str, Any]
     facts: dict[str, Any]
     limits: dict[str, Any]

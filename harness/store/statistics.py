@@ -94,7 +94,9 @@ def _rank(count: int) -> tuple[int, float]:
 
 
 def interval_of_another_run(values: Values) -> tuple[float, float] | None:
-    """Interval that holds the median of a second run of as many processes with 95 %; None for less than three.
+    """Interval that holds the median of a second run of as many processes with a probability of 95 %.
+
+    None for fewer than three values, and where one is not positive.
 
     The interval of the median is no statement on a second run: of 100 runs alike, of five processes each, 83 have their
     median in the interval of a first run. Student's interval of a future median, on logarithms, as the processes of a

@@ -41,8 +41,9 @@ LEGEND = {
     "test score": "mean ± standard deviation over seeds. Beside the published score stands our distance from it",
     "time to a score": "epochs to the target times the epoch time",
     "peak memory": "what the timed calls need, kept between them or not + what was resident before the first of them "
-    "(interpreter, framework, graph, parameters). Records before 2026-11-27 count what calls leave resident, results "
-    "and workspaces, in the second part, and their first part varies by as much",
+    "(interpreter, framework, graph, parameters). Records without memory.working_set "
+    "count what calls leave resident, results and workspaces, in the second part, and their first part varies by as "
+    "much; those without memory.resident have in the first part what exceeds the memory after preparation",
     "rest": "the part of the timed call that belongs to no phase; of what seconds are for: no operation of torch, so "
     "Python, autograd's engine and data structures. They come from one more epoch under torch's profiler",
     "✗, ≠, ∅, —, ≈": "✗ ended badly, ≠ failed the parity gate, ∅ not possible here: such rows have a message and no "

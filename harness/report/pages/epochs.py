@@ -131,5 +131,5 @@ def _memories(ours: Row, rows: Sequence[Row]) -> list[Cell]:
 
 
 def _working_set(row: Row) -> float | None:
-    """Memory that epochs need; None in old records, which count what an engine keeps between epochs as prepared."""
+    """Memory that epochs need; None in old records, which lack what an engine keeps between epochs."""
     return row.median("memory", "working_set")

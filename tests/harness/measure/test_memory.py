@@ -44,6 +44,17 @@ def test_shared_pages_count_once_over_all_processes():
     assert together - alone < BIG / 2
 
 
+def test_only_pages_of_no_file_are_anonymous(tmp_path):
+    (tmp_path / "file").write_bytes(b"\1" * BIG)
+    before = memory.anonymous()
+    mapped = np.memmap(tmp_path / "file", dtype=np.int8, mode="r")
+    assert mapped.sum() == BIG and abs(memory.anonymous() - before) < BIG / 2
+    pages = mmap.mmap(-1, BIG, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    pages.write(b"\1" * BIG)
+    assert BIG * 0.9 < memory.anonymous() - before < BIG * 1.5
+    pages.close()
+
+
 def test_a_process_that_is_gone_counts_nothing():
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()

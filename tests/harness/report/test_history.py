@@ -11,7 +11,7 @@ from harness.report import figures
 from harness.report.history import Headline, headlines
 from harness.report.repeats import repeats
 from harness.report.write import write_reports
-from harness.store.files import environment_of, find_records
+from harness.store.files import environment_of, find_records, write_record
 from tests import factory
 
 
@@ -128,6 +128,19 @@ def test_each_run_is_compared_with_the_one_before(tmp_path: Path) -> None:
 
 def test_runs_of_other_engines_and_of_few_processes_are_no_pair(tmp_path: Path) -> None:
     measured_again(tmp_path, [(("dgl",), 3, True), (("dgl", "pyg"), 3, True), (("dgl", "pyg"), 3, False)])
-    records = list(find_records(tmp_path))
-    points = headlines(tmp_path, records, {}, lambda record, _: str(record["run"]))
+    points = by_run(tmp_path)
     assert len(points[0].points) == 3 and not repeats(points)
+
+
+def test_a_doubtful_run_is_passed_over(tmp_path: Path) -> None:
+    measured_again(tmp_path, [(("dgl",), 3, True)] * 3)
+    for path, record in find_records(tmp_path):
+        if record["run"] == "run2":
+            record["config"]["measure"] = {"parity": False}
+            write_record(tmp_path, path.relative_to(tmp_path), record)
+    (pair,) = repeats(by_run(tmp_path))
+    assert (pair.before.date, pair.after.date) == ("2026-01-01", "2026-01-03") and pair.agrees
+
+
+def by_run(results: Path) -> list[Headline]:
+    return headlines(results, list(find_records(results)), {}, lambda record, _: str(record["run"]))

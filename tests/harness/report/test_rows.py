@@ -257,3 +257,15 @@ def test_of_two_runs_of_a_group_the_newer_counts_and_the_earlier_is_not_averaged
     assert [record["run"] for record in row.ok] == [second["run"]]
     assert row.older == 1 and [record["run"] for record in row.earlier] == [first["run"]]
     assert row.time is not None and row.time.median == pytest.approx(0.01, rel=0.05)
+
+
+def test_memory_of_an_old_record_is_compared_by_what_both_have(tmp_path: Path) -> None:
+    factory.write(tmp_path, factory.record("agl"))
+    old = factory.record("dgl")
+    del old["memory"]["working_set"]
+    old["memory"]["peak_minus_resident"] = 55e6
+    factory.write(tmp_path, old)
+    rows = rows_by_label(tmp_path)
+    assert (rows["agl"].working_set(), rows["dgl"].working_set()) == (120e6, 55e6)
+    assert rows["agl"].memory_beside(rows["dgl"]) == 2.0
+    assert rows["agl"].memory_beside(rows["agl"]) == 1.0

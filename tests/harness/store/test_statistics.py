@@ -151,11 +151,18 @@ def test_a_second_run_lies_in_the_interval_that_the_first_gives_for_it(noise: st
     assert inside <= 0.99 * len(values)
 
 
-@given(st.lists(st.floats(1e-300, 1e300), max_size=9).filter(len))
-def test_the_interval_of_a_second_run_holds_the_first(values: list[float]) -> None:
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=9), st.floats(0.01, 100))
+def test_the_interval_of_a_second_run_needs_three_values_and_follows_their_unit(
+    values: list[float], unit: float
+) -> None:
     interval = statistics.interval_of_another_run(values)
     assert (interval is None) == (len(values) < 3)
     if interval is not None:
-        assert interval[0] <= float(np.median(values)) * (1 + 1e-9) and float(np.median(values)) <= interval[1] * (
-            1 + 1e-9
-        )
+        scaled = statistics.interval_of_another_run([unit * value for value in values])
+        assert scaled == pytest.approx([unit * end for end in interval])
+    assert statistics.interval_of_another_run([*values, 1.0, 1.0, 0.0]) is None
+
+
+def test_the_interval_of_a_second_run_of_extreme_values_has_numbers() -> None:
+    low, high = statistics.interval_of_another_run([1e-300, 1.0, 1e300]) or (0.0, 0.0)
+    assert 0 < low < 1 < high < float("inf")

@@ -12,7 +12,7 @@ SECTIONS = {
         terms={
             "seconds": "geometric mean over the tables, and the slowest, without doubtful figures, which are counted",
             "cut, volume": "what the objective lowers: geometric mean and worst, without tables where one of both is 0",
-            "memory": "what the calls need beyond what was resident before the first: geometric mean, and the most",
+            "memory": "what the calls need beyond what was resident before: geometric mean, and the most",
             "above the bound": "tables in which a part is heavier than was asked",
         },
     ),
@@ -27,7 +27,7 @@ SECTIONS = {
             "rows of others": "rows that parts need of other parts, each once per part",
             "replication": "rows in a part, its own and those of others, over its own: mean, and the worst part",
             "balance": "the largest load of a part over the mean, the worst of all loads that are balanced",
-            "memory": "what the calls need beyond what was resident before the first, which holds the directed graph",
+            "memory": "what the calls need beyond what was resident before, which holds the directed graph",
         },
     ),
     "jobs": SuiteSection(

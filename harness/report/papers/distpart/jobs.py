@@ -29,15 +29,14 @@ def _row(row: Row, dgl: Row | None) -> list[Cell]:
     files = row.median("facts", "partition", "bytes")
     if row.time is None or files is None:
         return [row.label, formats.status(row), *[NOTHING] * (len(HEADS) - 2)]
-    memory, of_dgl = row.working_set(), None if dgl is None else dgl.working_set()
     share = row.median("facts", "partition", "cut_share")
     balance = [value for record in row.ok for value in record["facts"].get("partition", {}).get("balance", ())]
     return [
         row.label,
         Value(call_seconds(row), "{:.2f}"),
         times(row, dgl, "{:.2f}x"),
-        formats.memory(memory),
-        Value(memory / of_dgl if memory is not None and of_dgl else None, "{:.2f}"),
+        formats.memory(row.working_set()),
+        Value(None if dgl is None else row.memory_beside(dgl), "{:.2f}"),
         Value(files / 2**20, "{:,.1f}"),
         Value(None if share is None else 100 * share, "{:.2f}"),
         Value(max(balance), "{:.3f}"),

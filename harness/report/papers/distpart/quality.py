@@ -131,7 +131,7 @@ def _volume(row: Row, metis: Row) -> float | None:
 
 
 def _taken(row: Row, metis: Row) -> float | None:
-    return _share(row.working_set(), metis.working_set())
+    return row.memory_beside(metis)
 
 
 def _share(value: float | None, of: float | None) -> float | None:
