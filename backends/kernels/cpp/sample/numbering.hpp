@@ -60,17 +60,14 @@ struct SparseBits {
     void for_each_in(int64_t range, Use use) const {
         for (uint64_t left = touched[range]; left != 0; left &= left - 1) use(range * 64 + std::countr_zero(left));
     }
-    template <class Use>
-    void for_each(Use use) const {
-        for (int64_t range = 0; range < int64_t(touched.size()); ++range) for_each_in(range, use);
-    }
-    // Also touch what `other` touches.
-    void touch(const SparseBits& other) {
-        for (size_t range = 0; range < touched.size(); ++range) touched[range] |= other.touched[range];
-    }
+    int64_t ranges() const { return int64_t(touched.size()); }
+    // A search that has bits reaches most words of a range that it touches, so all of its words are overwritten.
     void clear() {
-        for_each([&](int64_t w) { words[w] = 0; });
-        std::fill(touched.begin(), touched.end(), 0);
+        for (int64_t range = 0; range < ranges(); ++range) {
+            if (std::exchange(touched[range], 0) == 0) continue;
+            const int64_t first = range * 64;
+            std::fill_n(words.begin() + first, std::min<int64_t>(64, int64_t(words.size()) - first), 0);
+        }
     }
 };
 
@@ -110,7 +107,7 @@ class BitNumbering {
     }
     ~BitNumbering() { memory_.clear(); }
 
-    void room(const Buffer<int64_t>&, int64_t edges) { check_count(edges); }
+    void room(const Buffer<int64_t>&, int64_t edges) { check_count(edges), edges_ = edges; }
 
     void note(int thread, const int64_t* numbers, int64_t count) {
         SparseBits& own = memory_.noted[thread];
@@ -119,53 +116,71 @@ class BitNumbering {
 
     // Append the numbers that were noted for the first time to `numbers`, ascending; returns how many.
     int64_t append(Buffer<int64_t>& numbers) {
-        auto& [bits, before] = memory_.layer(count_++);
-        SparseBits& seen = memory_.seen;
-        for (SparseBits& one : memory_.noted) {
-            bits.touch(one);
-            one.for_each([&](int64_t w) { bits.words[w] |= std::exchange(one.words[w], 0); });
-            std::fill(one.touched.begin(), one.touched.end(), 0);
-        }
+        BitMemory::Layer& layer = memory_.layer(count_++);
+        const int parts = workers(edges_, threads_);
+        const int64_t ranges = layer.bits.ranges();
+        std::vector<int64_t> ends(parts);
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
+        for (int part = 0; part < parts; ++part)
+            ends[part] = collect(layer, ranges * part / parts, ranges * (part + 1) / parts);
         const int64_t first = numbers.size();
         int64_t end = first;
-        bits.for_each([&](int64_t w) {
-            const uint64_t fresh = bits.words[w] & ~seen.words[w];
-            bits.words[w] = fresh, seen.words[w] |= fresh;
-            before[w] = int32_t(end), end += std::popcount(fresh);
-        });
-        seen.touch(bits);
-        int64_t* to = numbers.grow(end - first);
-#pragma omp parallel for num_threads(workers(end - first, threads_)) schedule(static)
-        for (int64_t range = 0; range < int64_t(bits.touched.size()); ++range)
-            bits.for_each_in(range, [&](int64_t w) {
-                int64_t* at = to + (before[w] - first);
-                for (uint64_t left = bits.words[w]; left != 0; left &= left - 1)
-                    *at++ = w * 64 + std::countr_zero(left);
-            });
+        for (int64_t& own : ends) own = std::exchange(end, end + own);
+        int64_t* to = numbers.grow(end - first) - first;
+#pragma omp parallel for num_threads(parts) schedule(static, 1)
+        for (int part = 0; part < parts; ++part)
+            write(layer, ranges * part / parts, ranges * (part + 1) / parts, ends[part], to);
         return end - first;
     }
 
     // Places in `numbers` of numbers that were appended before.
     void places(const int64_t* numbers, int64_t count, int32_t* out) const {
         for (int64_t i = 0; i < count; ++i) {
-            const int64_t w = numbers[i] >> 6, bit = numbers[i] & 63;
-            int32_t place = 0;
-            for (size_t k = 0; k < count_; ++k) {  // exactly one layer has the bit
-                const BitMemory::Layer& layer = memory_.layers[k];
-                const uint64_t bits = layer.bits.words[w];
-                const int32_t here = layer.before[w] + std::popcount(bits & ((uint64_t(1) << bit) - 1));
-                place |= here & -int32_t(bits >> bit & 1);
-            }
-            out[i] = place;
+            const int64_t w = numbers[i] >> 6;
+            const uint64_t bit = uint64_t(1) << (numbers[i] & 63);
+            size_t k = count_ - 1;  // one layer has the bit, mostly the last
+            while (k > 0 && (memory_.layers[k].bits.words[w] & bit) == 0) --k;
+            const BitMemory::Layer& layer = memory_.layers[k];
+            out[i] = layer.before[w] + std::popcount(layer.bits.words[w] & (bit - 1));
         }
     }
 
   private:
+    // Move what all threads noted in some ranges to a layer, but what was seen before; returns how many numbers these are,
+    // and leaves in `before` how many of them stand in earlier words.
+    int64_t collect(BitMemory::Layer& layer, int64_t first, int64_t last) {
+        SparseBits& seen = memory_.seen;
+        int64_t count = 0;
+        for (int64_t range = first; range < last; ++range) {
+            for (SparseBits& one : memory_.noted) layer.bits.touched[range] |= std::exchange(one.touched[range], 0);
+            seen.touched[range] |= layer.bits.touched[range];
+            layer.bits.for_each_in(range, [&](int64_t w) {
+                uint64_t fresh = 0;
+                for (SparseBits& one : memory_.noted) fresh |= std::exchange(one.words[w], 0);
+                fresh &= ~seen.words[w];
+                layer.bits.words[w] = fresh, seen.words[w] |= fresh;
+                layer.before[w] = int32_t(count), count += std::popcount(fresh);
+            });
+        }
+        return count;
+    }
+
+    // Write the numbers of a layer in some ranges, the first of which has place `offset`.
+    void write(BitMemory::Layer& layer, int64_t first, int64_t last, int64_t offset, int64_t* to) {
+        for (int64_t range = first; range < last; ++range)
+            layer.bits.for_each_in(range, [&](int64_t w) {
+                int64_t* at = to + (layer.before[w] += int32_t(offset));
+                for (uint64_t left = layer.bits.words[w]; left != 0; left &= left - 1)
+                    *at++ = w * 64 + std::countr_zero(left);
+            });
+    }
+
     static BitMemory& of_this_thread() {
         static thread_local BitMemory memory;
         return memory;
     }
     int threads_;
+    int64_t edges_ = 0;
     size_t count_ = 0;  // layers
     BitMemory& memory_;
 };
