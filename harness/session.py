@@ -15,7 +15,7 @@ from backends.registry import load_object
 from datasets.graph import Graph
 from harness.launcher.failure import CellFailed
 from harness.launcher.messages import Event, Opened, PlannedCell, TimedSample
-from harness.measure import control_group, environment, memory, shared_values
+from harness.measure import control_group, environment, memory, memory_pass, shared_values
 from harness.measure.clock import Clock, PageFaults, cpu_seconds, page_faults
 from harness.measure.crowds import crowds
 from harness.measure.sources import loaded_modules
@@ -88,7 +88,7 @@ class Session:
         answer: Opened = {"dataset": facts, "prepare": self.loading.seconds | self.preparing.seconds}
         before = memory.anonymous()
         answer["parity"] = self._verify() if first else None
-        self._trim()
+        memory_pass.trim()
         answer["resident"] = memory.resident()
         # The libraries that the gate loaded stay resident and are no memory of the timed call.
         self.prepared += max(0, memory.anonymous() - before)
@@ -133,7 +133,7 @@ class Session:
         self.closed = False
         self.first_call = None
         self.scenario.prepare(self.preparing, limit)
-        self._trim()
+        memory_pass.trim()
         self.prepared = memory.anonymous()
         return limit
 
@@ -203,10 +203,6 @@ class Session:
         cpu = cpu_seconds() - cpu
         return {"seconds": seconds, "cpu_seconds": cpu, "phases": clock.seconds, "loss": loss}
 
-    def _trim(self) -> None:
-        memory.trim()
-        in_all_ranks("harness.measure.memory:trim")
-
     def trim(self) -> Json:
         """Return unused memory to the kernel before the memory pass.
 
@@ -214,7 +210,7 @@ class Session:
         Results of the last call that the scenario holds are freed before.
         """
         self.scenario.release()
-        self._trim()
+        memory_pass.trim()
         if cuda := self._cuda():
             cuda.empty_cache()
             cuda.reset_peak_memory_stats()
@@ -228,13 +224,7 @@ class Session:
         return unless_out_of_memory(self._growth_of_a_call)
 
     def _growth_of_a_call(self) -> Json:
-        in_all_ranks("harness.measure.memory:mark")
-        memory.mark()
-        try:
-            self._call()
-        finally:
-            growth = memory.growth()
-        answer: Json = {"growth": growth + sum(in_all_ranks("harness.measure.memory:growth"))}
+        answer: Json = {"growth": memory_pass.growth_of(self._call)}
         return answer | ({"device_peak": int(cuda.max_memory_allocated())} if (cuda := self._cuda()) else {})
 
     def accuracy(self) -> Json:
@@ -390,13 +380,6 @@ def mean_of(first: float, calls: Sequence[Call], faults: PageFaults) -> TimedSam
         "ran": count + 1,
         "page_faults": {"minor": faults.minor, "major": faults.major},
     }
-
-
-def in_all_ranks(function: str) -> list[Any]:
-    """Call a function in the ranks of this process's engine; nothing where it has none."""
-    ranks = sys.modules.get("backends.parallel.ranks")
-    answers: list[Any] = ranks.in_all_ranks(function) if ranks else []
-    return answers
 
 
 def plain(answer: Json) -> Json:
