@@ -11,7 +11,6 @@ from math import comb, exp, pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 Values = Sequence[float] | NDArray[np.floating]
 LEVEL = 0.95
@@ -105,6 +104,9 @@ def interval_of_another_run(values: Values) -> tuple[float, float] | None:
     array = _checked(values)
     if len(array) < 3 or (array <= 0).any():
         return None
+    # Not imported above: the command line's help needs no SciPy.
+    from scipy.special import stdtrit
+
     count, centre = len(array), float(np.median(array))
     spread = stdtrit(count - 1, (1 + LEVEL) / 2) * np.log(array).std(ddof=1) * sqrt(pi / count)
     factor = exp(min(spread, WIDEST))
