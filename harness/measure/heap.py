@@ -80,7 +80,7 @@ def _is_mapped(block: int) -> bool:
 def _glibc() -> ctypes.CDLL | None:
     """The C library, where this process's memory comes from its allocator and it can tell what is mapped."""
     library = ctypes.CDLL(None)
-    others = ("MallocExtension_ReleaseFreeMemory", "mallctl")
+    others = ("MallocExtension_ReleaseFreeMemory", "mallctl", "mi_malloc")
     if not hasattr(library, "mallinfo2") or any(hasattr(library, name) for name in others):
         return None
     library.mallinfo2.restype = _Info

@@ -67,8 +67,8 @@ def headlines(
         if divides_nodes(record["config"]):  # their seconds alone rank nothing
             continue
         tables.setdefault(digest(workload(record["config"])), []).append((path, record))
-    made = ((table, _points(results, table, environments, version)) for table in tables.values())
-    measured = [(table, points) for table, points in made if points]
+    pairs = ((table, _points(results, table, environments, version)) for table in tables.values())
+    measured = [(table, points) for table, points in pairs if points]
     configs = [table[0][1]["config"] for table, _ in measured]
     names = [f"{dataset_name(config['dataset'])}: {comparison_title(config)}" for config in configs]
     words = distinctions(names, [flatten(workload(config)) for config in configs])

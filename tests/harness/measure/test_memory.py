@@ -124,7 +124,7 @@ import numpy as np
 from harness.measure import memory
 
 random = np.random.default_rng(int(sys.argv[1]))
-kept, size = [], 4 << 20
+blocks, size = [], 4 << 20
 
 
 def call():
@@ -135,9 +135,9 @@ def call():
 
 
 for _ in range(40):  # a heap with holes of many sizes
-    kept.append([np.ones(random.integers(1, size // 2), dtype=np.int8) for _ in range(8)])
+    blocks.append([np.ones(random.integers(1, size // 2), dtype=np.int8) for _ in range(8)])
     if random.random() < 0.7:
-        kept.pop(random.integers(len(kept)))
+        blocks.pop(random.integers(len(blocks)))
     call()
 growths = []
 for _ in range(4):
