@@ -1,9 +1,11 @@
 """Any number of threads gives the same bits, forward and backward, with hubs that are split among them."""
 
+import numpy as np
 import pytest
 import torch
 
-from backends.kernels import edge_softmax, gat, sddmm, spmm
+from backends.kernels import edge_softmax, gat, khop, sddmm, spmm
+from datasets.csr import Csr
 from tests.backends.kernels.matrices import hubs_csr, tensor, use_plain
 
 MATRIX = hubs_csr()
@@ -79,3 +81,22 @@ def test_results_with_hubs_are_those_of_plain_torch(case, monkeypatch):
     use_plain(monkeypatch)
     for one, other in zip(actual, results(call, inputs), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("scope", ["node", "target"])
+@pytest.mark.parametrize("fanouts", [(10, 15), (3, 4, 5), (None, 15)], ids=str)
+@pytest.mark.parametrize("nodes", [3, 4_096, 100_000])  # one range of bits, a whole one, and more than threads
+def test_a_search_is_the_same_with_any_number_of_threads(nodes, fanouts, scope):
+    random = np.random.default_rng(nodes)
+    destinations = np.sort(np.concatenate((random.integers(0, nodes, 5 * nodes), np.zeros(20_000, dtype=np.int64))))
+    indptr = np.searchsorted(destinations, np.arange(nodes + 1)).astype(np.int32)
+    csr = Csr(indptr, random.integers(0, nodes, len(destinations)).astype(np.int32), (nodes, nodes))
+    targets = random.integers(0, nodes, min(nodes, 600) if None not in fanouts else 3)
+    searches = []
+    for threads in (1, 2, 3, 7, 64):
+        torch.set_num_threads(threads)
+        search = khop(csr, targets, fanouts, seed=5, scope=scope)
+        searches.append((search.nodes, search.csr.indptr, search.csr.indices, search.positions))
+    for other in searches[1:]:
+        for first, second in zip(searches[0], other, strict=True):
+            np.testing.assert_array_equal(first, second)
