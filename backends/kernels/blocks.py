@@ -1,12 +1,17 @@
 """Layer blocks: the pruned matrix that each layer of a model multiplies with on a neighbourhood."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backends.kernels.definition import Nodes
-from backends.kernels.neighbourhood import Neighbourhood
+from backends.kernels.extension import extension, threads
+from backends.kernels.neighbourhood import Neighbourhood, expansions
 from backends.kernels.sampling import row_places
 from datasets.csr import Csr
 
@@ -17,11 +22,21 @@ FORMS = ("tight", "paper", "full")
 class LayerBlock:
     """One layer's matrix: rows are its output nodes, columns its input nodes, both prefixes of the neighbourhood.
 
-    ``positions`` [nnz] are places in the whole graph's edge order, ``None`` where the neighbourhood has none.
+    Edges of ``csr`` have no ids of their own: their places in the whole graph are ``positions``.
     """
 
     csr: Csr
-    positions: Nodes | None
+    neighbourhood: Neighbourhood
+    values_of: Callable[[Any], Any]
+
+    @cached_property
+    def positions(self) -> Nodes | None:
+        """Places of the edges in the whole graph's edge order, [nnz], ``None`` where the neighbourhood has none.
+
+        They are gathered when first read, as only layers with weights or features of edges need them.
+        """
+        positions = self.neighbourhood.positions
+        return None if positions is None else self.values_of(positions)
 
 
 def layer_blocks(neighbourhood: Neighbourhood, layers: int, form: str = "tight") -> list[LayerBlock]:
@@ -40,34 +55,33 @@ def layer_blocks(neighbourhood: Neighbourhood, layers: int, form: str = "tight")
 
 
 def _block(neighbourhood: Neighbourhood, layers: int, layer: int, form: str) -> LayerBlock:
-    outputs = int(np.searchsorted(neighbourhood.distance, layers - layer, side="right"))
-    inputs = int(np.searchsorted(neighbourhood.distance, layers - layer + 1, side="right"))
+    # distances of their own type: numbers of another would convert the whole array
+    depths = np.arange(layers - layer, layers - layer + 2, dtype=neighbourhood.distance.dtype)
+    outputs, inputs = np.searchsorted(neighbourhood.distance, depths, side="right").tolist()
     nodes = len(neighbourhood.nodes)
     rows, columns = {"tight": (outputs, inputs), "paper": (inputs, inputs), "full": (nodes, nodes)}[form]
-    csr, fanout, positions = neighbourhood.csr, neighbourhood.fanouts[layer - 1], neighbourhood.positions
-    end = int(csr.indptr[rows])
+    csr, fanout = neighbourhood.csr, neighbourhood.fanouts[layer - 1]
     indptr, shape = csr.indptr[: rows + 1], (rows, columns)
-    degrees = np.diff(indptr)
-    # only nodes near the targets have more edges than this layer's fanout
-    over = 0 if fanout is None else int(np.flatnonzero(degrees > fanout).max(initial=-1)) + 1
+    all_edges = itemgetter(slice(int(indptr[-1])))
     if form == "paper":
-        mask = csr.indices[:end] < columns
-        mask[: int(indptr[over])] &= row_places(indptr[: over + 1]) < (fanout or 0)
-        places = np.flatnonzero(mask)
+        mask = all_edges(csr.indices) < columns
+        if fanout is not None:
+            mask &= row_places(indptr) < fanout
         starts = np.concatenate(([0], np.cumsum(mask)))[indptr].astype(indptr.dtype)
-        return LayerBlock(Csr(starts, csr.indices[places], shape, csr.ids[places]), _select(positions, places))
-    if over == 0:
-        return LayerBlock(Csr(indptr, csr.indices[:end], shape, csr.ids[:end]), _select(positions, slice(end)))
+        places = np.flatnonzero(mask)
+        return LayerBlock(Csr(starts, csr.indices[places], shape), neighbourhood, itemgetter(places))
+    if fanout == expansions(neighbourhood.fanouts)[0]:  # no row has more
+        return LayerBlock(Csr(indptr, all_edges(csr.indices), shape), neighbourhood, all_edges)
     assert fanout is not None
-    starts = np.concatenate(([0], np.cumsum(np.minimum(degrees, fanout)))).astype(indptr.dtype)
-    first = np.arange(starts[over]) + np.repeat(indptr[:over] - starts[:over], np.diff(starts[: over + 1]))
-
-    def shortened(array: Any) -> Any:
-        return np.concatenate((array[first], array[indptr[over] : end]))
-
-    chosen = None if positions is None else shortened(positions)
-    return LayerBlock(Csr(starts, shortened(csr.indices), shape, shortened(csr.ids)), chosen)
+    starts, indices = first_of_rows(indptr, csr.indices, fanout)
+    return LayerBlock(Csr(starts, indices, shape), neighbourhood, lambda array: first_of_rows(indptr, array, fanout)[1])
 
 
-def _select(positions: Nodes | None, places: slice | Nodes) -> Nodes | None:
-    return None if positions is None else positions[places]
+def first_of_rows(indptr: Nodes, values: NDArray[Any], most: int) -> tuple[Nodes, NDArray[Any]]:
+    """Bounds of rows that keep their first ``most`` entries, [rows + 1], and what ``values`` [nnz] holds of these."""
+    if extension is not None:
+        starts, chosen = extension.first_of_rows(indptr, values, most, threads())
+        return starts, chosen
+    counts = np.minimum(np.diff(indptr), most)
+    starts = np.concatenate(([0], np.cumsum(counts))).astype(indptr.dtype)
+    return starts, values[np.arange(starts[-1]) + np.repeat(indptr[:-1] - starts[:-1], counts)]

@@ -1,6 +1,7 @@
 """Neighbourhoods against a search in plain Python that shuffles each row; probabilities of every sampler."""
 
 from itertools import pairwise
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from backends.kernels import khop, layer_blocks, sample_neighbors, spmm, union, union_with_places
+from backends.kernels.blocks import first_of_rows
 from backends.kernels.extension import extension
 from backends.kernels.samplers import summed
 from backends.kernels.sampling import first_neighbors
@@ -224,7 +226,8 @@ def test_pruned_layers_keep_the_rows_that_later_layers_read(case):
             useful = np.searchsorted(actual.distance, layers - layer - 1, side="right")
             expected = np.minimum(csr.in_degrees[actual.nodes[:useful]], fanouts[layer] or csr.nnz)
             np.testing.assert_array_equal(block.csr.in_degrees[:useful], expected)
-            np.testing.assert_array_equal(block.csr.ids, csr.ids[block.positions])
+            np.testing.assert_array_equal(actual.nodes[block.csr.indices], csr.indices[block.positions])
+            np.testing.assert_array_equal(actual.nodes[block.csr.destinations], csr.destinations[block.positions])
     assert sizes["tight"] <= sizes["paper"] <= sizes["full"]
 
 
@@ -265,6 +268,22 @@ def test_target_rows_are_equal_in_every_form_and_in_the_whole_graph(case, sample
             value_here = value[torch.from_numpy(block.positions)]
             hidden = spmm(block.csr, hidden[: block.csr.shape[1]], value_here, "mean")
         torch.testing.assert_close(hidden[: len(targets)], expected[torch.from_numpy(targets)])
+
+
+@given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 9), st.sampled_from([np.int32, np.int64]))
+def test_the_first_entries_of_rows_are_the_same_with_and_without_native_code(counts, most, dtype):
+    indptr = np.concatenate(([0], np.cumsum(counts))).astype(dtype)
+    values = np.random.default_rng(0).integers(0, 99, indptr[-1])
+    results = []
+    for implementation in (extension, None):
+        with patch("backends.kernels.blocks.extension", implementation):
+            results.append(first_of_rows(indptr, values, most))
+    (starts, kept), (expected_starts, expected) = results
+    np.testing.assert_array_equal(starts, expected_starts)
+    np.testing.assert_array_equal(kept, expected)
+    assert starts.dtype == expected_starts.dtype == dtype
+    rows = [values[indptr[row] : indptr[row + 1]][:most] for row in range(len(counts))]
+    np.testing.assert_array_equal(kept, np.concatenate([*rows, np.empty(0, dtype=np.int64)]))
 
 
 CSR = awkward_graph().csr

@@ -4,6 +4,7 @@
 #include "common/bindings.hpp"
 #include "sample/loops.hpp"
 #include "sample/neighbourhood.hpp"
+#include "sample/prefixes.hpp"
 
 namespace {
 
@@ -125,8 +126,23 @@ nb::tuple add_self_loops(In<T> indptr, In<T> indices, int64_t columns, Maybe<dou
     return nb::make_tuple(to_numpy(bounds), to_numpy(sources), values);
 }
 
+template <class T, class V>
+nb::tuple first_of_rows(In<T> indptr, In<V> values, int64_t most, int threads) {
+    const kernels::Prefixes<T> prefixes{indptr.data(), int64_t(indptr.size()) - 1, most};
+    kernels::Buffer<T> starts;
+    kernels::Buffer<V> kept;
+    T* bounds = starts.grow(prefixes.rows + 1);
+    {
+        nb::gil_scoped_release released;
+        prefixes.take(values.data(), bounds, kept.grow(prefixes.write_starts(bounds)), threads);
+    }
+    return nb::make_tuple(to_numpy(starts), to_numpy(kept));
+}
+
 template <class T>
-void define_loops(nb::module_& m) {
+void define_layers(nb::module_& m) {
+    m.def("first_of_rows", &first_of_rows<T, int32_t>, "indptr"_a.noconvert(), "values"_a.noconvert(), "most"_a, "threads"_a);
+    m.def("first_of_rows", &first_of_rows<T, int64_t>, "indptr"_a.noconvert(), "values"_a.noconvert(), "most"_a, "threads"_a);
     m.def("add_self_loops", &add_self_loops<T>, "indptr"_a.noconvert(), "indices"_a.noconvert(), "columns"_a,
           "scale"_a.noconvert().none(), "edge_weights"_a.noconvert().none(), "positions"_a.noconvert().none(), "threads"_a);
 }
@@ -141,8 +157,8 @@ void define_neighbourhood(nb::module_& m) {
           "weight"_a.noconvert().none(), "sums"_a.noconvert().none(), "nodes"_a.noconvert(), "fanout"_a.none(), "keys"_a.noconvert().none(), "key"_a,
           "node_ids"_a.noconvert().none(), "sampler"_a, "replacement"_a, "threads"_a);
     m.def("keyed", [](uint64_t key, int64_t id) { return kernels::keyed(key, id); });
-    define_loops<int32_t>(m);
-    define_loops<int64_t>(m);
+    define_layers<int32_t>(m);
+    define_layers<int64_t>(m);
     m.def("weight_sums", &weight_sums, "indptr"_a.noconvert(), "weight"_a.noconvert(), "threads"_a);
     m.def("shuffle", [](int64_t degree, int64_t count, uint64_t key) {
         kernels::Buffer<int64_t> places;

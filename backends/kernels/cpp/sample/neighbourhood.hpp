@@ -100,8 +100,8 @@ inline int64_t source_of(const GraphView& g, int64_t position) {
 
 // A neighbourhood: nodes layer by layer, `layers` says how many in each, and the edges into all but the last layer's.
 struct SearchResult {
-    Buffer<int64_t> numbers, starts;
-    Buffer<int32_t> indices;
+    Buffer<int64_t> numbers;
+    Buffer<int32_t> starts, indices;  // a search has fewer than 2^31 edges, see check_count
     Edges edges;
     std::vector<int64_t> layers;
 };
@@ -119,7 +119,7 @@ class Search {
     Search(const GraphView& graph, const int64_t* roots, int64_t count, bool apart, uint64_t key, int threads)
         : g_(graph), roots_(roots), apart_(apart), key_(key), threads_(threads),
           numbering_(apart ? count * graph.columns : graph.columns, threads) {
-        *result.starts.grow(1) = 0;
+        *starts_.grow(1) = 0;
         std::vector<int64_t> first(roots, roots + count);
         for (int64_t i = 0; apart && i < count; ++i) first[i] += i * graph.columns;
         numbering_.room(result.numbers, count);
@@ -131,9 +131,9 @@ class Search {
     void hop(const Hop& hop) {
         const int64_t count = result.layers.back(), first = result.numbers.size() - count;
         const RowRequest request = rows(first, count);
-        const int64_t at = result.starts.size() - 1;
-        count_edges(g_, hop.draw, request, result.starts, threads_);
-        const int64_t* from = result.starts.data() + at;
+        const int64_t at = starts_.size() - 1;
+        count_edges(g_, hop.draw, request, starts_, threads_);
+        const int64_t* from = starts_.data() + at;
         const int64_t total = from[count] - from[0];
         result.edges.grow(g_, total);
         sources_.grow(total);
@@ -149,8 +149,10 @@ class Search {
     }
 
     void finish() {
-        const int64_t end = result.starts.data()[result.starts.size() - 1], total = sources_.size();
-        std::fill_n(result.starts.grow(result.layers.back()), result.layers.back(), end);
+        const int64_t expanded = starts_.size(), last = result.layers.back(), total = sources_.size();
+        int32_t* starts = result.starts.grow(expanded + last);
+        std::transform(starts_.data(), starts_.data() + expanded, starts, [](int64_t at) { return int32_t(at); });
+        std::fill_n(starts + expanded, last, int32_t(total));
         result.indices.grow(total);
 #pragma omp parallel for num_threads(workers(total, threads_)) schedule(static)
         for (int64_t e = 0; e < total; e += kPiece)
@@ -175,7 +177,7 @@ class Search {
 
     // The numbers of the sources of the edges into rows [row, last).
     void read_sources(int64_t row, int64_t last) {
-        const int64_t *starts = result.starts.data(), *at = result.edges.positions.data();
+        const int64_t *starts = starts_.data(), *at = result.edges.positions.data();
         int64_t* to = sources_.data();
         for (; row < last; ++row) {
             const int64_t base = apart_ ? result.numbers.data()[row] / g_.columns * g_.columns : 0;
@@ -185,7 +187,7 @@ class Search {
 
     // Note the sources of rows [row, last) of a hop that are needed `after` layers behind the next one, and no sooner.
     void note(const Hop& hop, size_t after, int64_t row, int64_t last) {
-        const int64_t *starts = result.starts.data(), *sources = sources_.data();
+        const int64_t *starts = starts_.data(), *sources = sources_.data();
         const int64_t low = after == 0 ? 0 : hop.reach[after - 1], high = hop.reach[after];
         const int thread = omp_get_thread_num();
         if (low >= high) return;
@@ -204,7 +206,7 @@ class Search {
     const uint64_t key_;
     const int threads_;
     Numbering numbering_;
-    Buffer<int64_t> sources_;
+    Buffer<int64_t> starts_, sources_;  // starts of the rows expanded so far, and the end
     std::vector<Hop> hops_;
     std::vector<int64_t> first_;  // of each hop: its first row, and the one after its last
     std::vector<int64_t> own_;

@@ -16,7 +16,7 @@
 namespace kernels {
 
 constexpr int64_t kAheadOf = 16;           // edges between a prefetch and its use
-constexpr int64_t kWorthThreads = 1 << 12; // edges of a hop below which a second thread costs more than it brings
+constexpr int64_t kWorthThreads = 1 << 10; // edges of a hop below which a second thread costs more than it brings
 
 inline int workers(int64_t edges, int threads) {
     return edges < kWorthThreads ? 1 : threads;
@@ -61,17 +61,18 @@ struct SparseBits {
         for (uint64_t left = touched[range]; left != 0; left &= left - 1) use(range * 64 + std::countr_zero(left));
     }
     int64_t ranges() const { return int64_t(touched.size()); }
-    // A search that has bits reaches most words of a range that it touches, so all of its words are overwritten.
+    // Set all words of a range to 0 but those of `kept`, which are the touched ones from now on.
+    void keep_only(int64_t range, uint64_t kept) {
+        for (uint64_t left = std::exchange(touched[range], kept) & ~kept; left != 0; left &= left - 1)
+            words[range * 64 + std::countr_zero(left)] = 0;
+    }
     void clear() {
-        for (int64_t range = 0; range < ranges(); ++range) {
-            if (std::exchange(touched[range], 0) == 0) continue;
-            const int64_t first = range * 64;
-            std::fill_n(words.begin() + first, std::min<int64_t>(64, int64_t(words.size()) - first), 0);
-        }
+        for (int64_t range = 0; range < ranges(); ++range) keep_only(range, 0);
     }
 };
 
-// Bits of all numbers for the searches of one thread, all 0 between them: fresh memory would cost as much as a search.
+// Bits of all numbers for the searches of one thread: fresh memory would cost as much as a search. Between searches what is
+// noted is empty, but layers hold those of the last search that had them, until they are collected again.
 struct BitMemory {
     struct Layer {
         SparseBits bits;
@@ -79,13 +80,12 @@ struct BitMemory {
     };
     int64_t words = 0;              // at least those of the search: the last one of an epoch is shorter
     std::vector<SparseBits> noted;  // by thread
-    SparseBits seen;
     std::vector<Layer> layers;
 
     void start(int64_t numbers, int threads) {
         const int64_t count = (numbers + 63) / 64;
         if (count > words || count < words / 8)
-            noted.clear(), layers.clear(), seen = SparseBits(count), words = count;
+            noted.clear(), layers.clear(), words = count;
         while (int(noted.size()) < threads) noted.emplace_back(words);
     }
     Layer& layer(size_t number) {
@@ -94,8 +94,6 @@ struct BitMemory {
     }
     void clear() {
         for (SparseBits& one : noted) one.clear();
-        for (Layer& layer : layers) layer.bits.clear();
-        seen.clear();
     }
 };
 
@@ -146,19 +144,19 @@ class BitNumbering {
     }
 
   private:
-    // Move what all threads noted in some ranges to a layer, but what was seen before; returns how many numbers these are,
-    // and leaves in `before` how many of them stand in earlier words.
+    // Move what all threads noted in some ranges to the newest layer, but what earlier ones have; returns how many numbers
+    // these are, and leaves in `before` how many of them stand in earlier words.
     int64_t collect(BitMemory::Layer& layer, int64_t first, int64_t last) {
-        SparseBits& seen = memory_.seen;
         int64_t count = 0;
         for (int64_t range = first; range < last; ++range) {
-            for (SparseBits& one : memory_.noted) layer.bits.touched[range] |= std::exchange(one.touched[range], 0);
-            seen.touched[range] |= layer.bits.touched[range];
+            uint64_t touched = 0;
+            for (SparseBits& one : memory_.noted) touched |= std::exchange(one.touched[range], 0);
+            layer.bits.keep_only(range, touched);
             layer.bits.for_each_in(range, [&](int64_t w) {
                 uint64_t fresh = 0;
                 for (SparseBits& one : memory_.noted) fresh |= std::exchange(one.words[w], 0);
-                fresh &= ~seen.words[w];
-                layer.bits.words[w] = fresh, seen.words[w] |= fresh;
+                for (size_t k = 0; k + 1 < count_; ++k) fresh &= ~memory_.layers[k].bits.words[w];
+                layer.bits.words[w] = fresh;
                 layer.before[w] = int32_t(count), count += std::popcount(fresh);
             });
         }

@@ -49,7 +49,9 @@ def test_value_and_gradients_equal_the_unfused_operations(seed, heads, width, ac
         actual = with_gradients(lambda *parts: gat_layer(csr, *parts, activation, **options), inputs, flow.to(dtype))
         for one, other in zip(actual, expected, strict=True):
             assert one.shape == other.shape
-            assert float((one.double() - other).abs().max()) <= bound * float(other.abs().max() + scale)
+            # a score is rounded in proportion to its size, and exp makes of that a relative error
+            largest = max(scale, 1.0) * float(other.abs().max() + scale)
+            assert float((one.double() - other).abs().max()) <= bound * largest
 
 
 @pytest.mark.parametrize("row_parallel", [True, False])
