@@ -6,7 +6,7 @@ from backends.batches import BatchPlan
 from backends.blocksparse.backend import BlocksparseTrainer
 from backends.blocksparse.layout import RankLayout
 from backends.blocksparse.pieces import check_blocks, pieces_of
-from backends.blocksparse.replay import epoch_seconds, replay
+from backends.blocksparse.replay import ModelledEpoch, replay
 from backends.blocksparse.slices import targets_of_ranks
 from backends.contract import Clock
 from backends.memory_errors import unless_out_of_memory
@@ -39,13 +39,13 @@ class ReplayTrainer(BlocksparseTrainer):
         """The modelled epoch on ``ranks`` ranks: seconds of the slowest, and what they are for; largest bytes."""
         pieces = pieces_of(self, self.graph, self.config, RankLayout(ranks, self.config.replication))
         targets = targets_of_ranks(self.graph, self.plan.nodes, pieces.cut)
-        epochs = replay(pieces.task, pieces.slices, targets, self.initial, self.config.replay_on)
-        slowest = max(epochs, key=lambda epoch: epoch.seconds)
+        results = replay(pieces.task, pieces.slices, targets, self.initial, self.config.replay_on)
+        epoch = ModelledEpoch.of(results)
         return {
             "ranks": ranks,
-            "seconds": epoch_seconds(epochs),
-            "compute": slowest.compute,
-            "exposed": slowest.exposed,
-            "rows": max(epoch.rows for epoch in epochs),
+            "seconds": epoch.seconds,
+            "compute": epoch.compute,
+            "exposed": epoch.exposed,
+            "rows": max(rank.rows for rank in results),
             "imbalance": pieces.cut.imbalance,
         }

@@ -11,7 +11,7 @@ from backends.batches import BatchPlan
 from backends.blocksparse import adaptive, scaling
 from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.layout import RankLayout
-from backends.blocksparse.replay import ReplayWorker, epoch_seconds, replay, transport_of
+from backends.blocksparse.replay import ModelledEpoch, RankEpochs, ReplayWorker, repeats, replay, transport_of
 from backends.blocksparse.slices import cut, targets_of_ranks
 from backends.blocksparse.worker import RankTask
 from backends.contract import Unsupported
@@ -63,13 +63,26 @@ def test_bytes_are_those_of_real_ranks_and_messages_take_what_the_network_would(
     trainer.close()
 
     link = [NETWORK.bandwidth, NETWORK.latency]
-    results = replay(*pieces(graph, spec, training, **options, link=link), on, epochs=1)
+    results = replay(*pieces(graph, spec, training, **options, link=link), on)
     assert [(part["rows"], part["ring"]) for part in traffic] == [(part.rows, part.ring) for part in results]
     for part in results:
-        least = (part.rows + part.ring) / NETWORK.bandwidth
+        least, exposed = (part.rows + part.ring) / NETWORK.bandwidth, part.exposed.sum(1)
         assert part.messages >= least + 2 * NETWORK.latency
-        assert part.exposed <= part.messages if overlap else part.exposed == pytest.approx(part.messages)
-    assert epoch_seconds(results) == max(np.add([part.compute for part in results], [part.exposed for part in results]))
+        assert (exposed <= part.messages * (1 + 1e-9)).all() and (part.compute > 0).all()
+        assert overlap or exposed == pytest.approx(part.messages)
+        assert part.compute.shape == part.exposed.shape == results[0].compute.shape
+
+
+def test_a_modelled_epoch_waits_in_each_stretch_for_the_rank_that_is_slowest_there():
+    first = RankEpochs(np.array([[5.0, 1.0], [2.0, 2.0], [9.0, 9.0]]), np.array([[1.0, 0.0]] * 3), 1.0, 0, 0)
+    second = RankEpochs(np.array([[1.0, 4.0], [3.0, 2.0], [8.0, 8.0]]), np.array([[3.0, 0.0]] * 3), 3.0, 0, 0)
+    # stretches of 6 and 4, 6 and 2, 11 and 9: of 10, 8 and 20 seconds 10 is the median
+    assert ModelledEpoch.of([first, second]) == ModelledEpoch(compute=9.0, exposed=1.0)
+    assert ModelledEpoch.of([first, second]).seconds == 10.0
+
+
+def test_short_epochs_are_timed_more_often():
+    assert [repeats(seconds) for seconds in (0.0, 0.01, 0.1, 0.4, 100.0)] == [15, 15, 10, 3, 3]
 
 
 def test_the_transport_of_this_machine_has_a_latency_and_a_bandwidth():
@@ -103,7 +116,7 @@ def test_what_kernels_keep_of_a_rank_ends_before_the_next_one_is_timed(monkeypat
     monkeypatch.setattr(ReplayWorker, "timed", watched)
     graph, spec, training = tiny()
     task, slices, targets, state = pieces(graph, spec, training, ranks=4)
-    assert len(replay(task, slices, targets, state, "machines", epochs=1)) == len(operands) == 4
+    assert len(replay(task, slices, targets, state, "machines")) == len(operands) == 4
     assert not any(reference() for reference in operands) and len(slices) == 4
 
 
