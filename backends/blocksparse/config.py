@@ -25,8 +25,8 @@ class BlocksparseConfig(BackendConfig):
     product, whole blocks are broadcast or only the rows that are needed travel (``exchange``). ``bounds`` cuts blocks
     of equally many rows or of about equally many edges. With ``overlap`` own columns multiply while rows travel.
     ``link=[bytes per second, seconds]`` holds messages back as a network of that bandwidth and latency would.
-    ``replay`` models the epochs of those numbers of ranks beside one process's, each rank on a machine of its own, or
-    all on this machine's cores (``replay_on``), to compare the model with real ranks.
+    ``replay`` models the epochs of those numbers of ranks beside one process's, each rank on a machine of its own;
+    beside real ranks it models these, on this machine's cores, to compare the model with them.
     """
 
     name: str = "blocksparse"
@@ -44,7 +44,6 @@ class BlocksparseConfig(BackendConfig):
     overlap: bool = setting(False, before=False)
     link: list[float] = setting(factory=list, before=[])
     replay: list[int] = setting(factory=list, before=[])
-    replay_on: str = setting("machines", choices=("machines", "cores"), before="machines")
 
     runtimes: ClassVar[dict[str, str]] = {
         "train": "backends.blocksparse.ranks:trainer",
@@ -72,10 +71,11 @@ class BlocksparseConfig(BackendConfig):
         self.density_threshold = _density(self.density_threshold)
         for ranks in self.replay or [self.ranks]:
             RankLayout(ranks, self.replication)
-        if self.replay and (self.ranks > 1 or min(self.replay) < 2):
+        models_itself = self.ranks > 1 and list(self.replay) == [self.ranks]
+        if self.replay and not models_itself and (self.ranks > 1 or min(self.replay) < 2):
             raise ValueError(
                 f"backend.replay={list(self.replay)} with backend.ranks={self.ranks} is not allowed: give "
-                "numbers from 2 on, and backend.ranks=1"
+                "numbers from 2 on with backend.ranks=1, or [N] with backend.ranks=N to compare the model with real ranks"
             )
         if len(self.link) not in (0, 2):
             raise ValueError(f"backend.link={list(self.link)} is not allowed: [bytes per second, seconds], or []")
@@ -98,7 +98,7 @@ class BlocksparseConfig(BackendConfig):
     def for_parity_gate(self) -> "BlocksparseConfig":
         """The same ranks as far as the gate's graphs reach; these have no parts, and no epoch is modelled there."""
         bounds = "edges" if self.bounds == "parts" else self.bounds
-        replication = 1 if self.replay else self.replication  # that of the modelled ranks
+        replication = self.replication if self.ranks > 1 else 1  # else that of modelled ranks
         return BlocksparseGateConfig(**vars(self) | {"bounds": bounds, "replay": [], "replication": replication})
 
     def unsupported(self, scenario: str, model: str, device: str, full_batch: bool) -> str | None:

@@ -14,6 +14,7 @@ from backends.batches import BatchPlan
 from backends.blocksparse.adaptive import gate_configs
 from backends.blocksparse.backend import BlocksparseInferrer, BlocksparseTrainer
 from backends.blocksparse.config import BlocksparseConfig
+from backends.blocksparse.model_check import model_beside
 from backends.blocksparse.phases import RankPhases
 from backends.blocksparse.pieces import check_blocks, pieces_of
 from backends.blocksparse.scaling import ReplayTrainer
@@ -26,7 +27,7 @@ from datasets.graph import Graph
 
 
 def trainer(config: BlocksparseConfig) -> BlocksparseTrainer:
-    """The trainer of one process, of several ranks, or of one process with a model of several."""
+    """The trainer of several ranks, of one process with a model of several, or of one process."""
     if config.ranks > 1:
         return RanksTrainer(config)
     return ReplayTrainer(config) if config.replay else BlocksparseTrainer(config)
@@ -154,7 +155,18 @@ class RanksTrainer(BlocksparseTrainer):
             "network": str(self.config.network) if self.config.link else "this machine's own",
         }
         # a failure ends all ranks, so that the first one of several is the reason
-        return super().facts() | crowded | {"ranks": counted | phases | forms}
+        facts = super().facts() | crowded | {"ranks": counted | phases | forms}
+        if self.config.replay and self.trains:
+            facts["replay"] = [{"ranks": self.layout.ranks} | unless_out_of_memory(self.model_beside)]
+        return facts
+
+    def model_beside(self) -> dict[str, Any]:
+        """The modelled epoch of these ranks beside theirs; the parameters stay what they are."""
+        pieces, state = pieces_of(self, self.graph, self.config, self.layout), self.state()
+        targets = self.targets(self.plan.nodes)
+        answer = model_beside(self.ranks.pool, pieces, targets, self.initial, lambda index: self.each("epoch", index))
+        self.load(state)
+        return answer
 
     def phases(self) -> list[RankPhases]:
         """Seconds of one more pass by what each rank does in them, where this trainer trains."""

@@ -5,32 +5,26 @@ overlap, messages cost what the product over own columns does not cover. Ranks w
 each stretch between two messages lasts as long as on the rank that is slowest there, and an epoch is the sum of its
 stretches.
 
-On ``machines`` each rank has one of its own: the slices are timed one after the other. On ``cores`` all share this
-one, as real ranks do here: they are timed at the same time, and the messages of this machine take its cores. That is
-to compare the model with real ranks.
+Each rank has a machine of its own, so that the slices are timed one after the other. What real ranks share, and how the
+model compares with them, is in ``model_check``.
 """
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from statistics import median
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, distributed
+from torch import Tensor
 
 from backends.blocksparse.exchange import Links, Pending
 from backends.blocksparse.slices import OwnTargets, RankSlice
 from backends.blocksparse.worker import RankTask, RankWorker
 from backends.model import State
 from backends.parallel.network import NO_NETWORK, ClusterNetwork
-from backends.parallel.ranks import RankPool, shared_pool
 
-SIZES = 1 << 10, 1 << 24  # bytes of the messages by which this machine's own transport is measured
-REPEATS = 7
 DISCARDED = 2  # epochs of each rank
 LEAST, MOST, TIMED = 3, 15, 1.0  # epochs of each rank, and the seconds that they are to take
 
@@ -73,6 +67,11 @@ class ModelledEpoch:
     def seconds(self) -> float:
         """The whole epoch."""
         return self.compute + self.exposed
+
+    def facts(self, ranks: Sequence[RankEpochs]) -> dict[str, Any]:
+        """What a record says of the modelled epoch of some ranks; ``rows`` are the most bytes that one receives."""
+        rows = max(rank.rows for rank in ranks)
+        return {"ranks": len(ranks), "seconds": self.seconds, **asdict(self), "rows": rows}
 
 
 @dataclass
@@ -159,59 +158,14 @@ def repeats(seconds: float) -> int:
 
 
 def replay(
-    task: RankTask, slices: Sequence[RankSlice], targets: Sequence[OwnTargets], state: State, on: str
+    task: RankTask, slices: Sequence[RankSlice], targets: Sequence[OwnTargets], state: State
 ) -> list[RankEpochs]:
-    """Time epochs of each rank ``on`` machines of their own, with the threads that torch has now, or on ``cores``.
-
-    All ranks are timed equally often.
-    """
-    parts = list(enumerate(slices))
-    if on == "machines":
-        results: list[RankEpochs] = []
-        for (rank, part), own in zip(parts, targets, strict=True):
-            results.append(_timed_alone(ReplayWorker(rank, task, _copy_of(part), state, NO_NETWORK), own, results))
-        return results
-    pool = shared_pool(len(parts))
-    transport = transport_of(pool)
-    arguments = [(rank, task, part, state, transport) for rank, part in parts]
-    objects = pool.build("backends.blocksparse.replay:ReplayWorker", arguments)
-    try:
-        longest = max(objects.each("warmed_up", [(own,) for own in targets]))
-        return objects.each("timed", [(repeats(longest),)] * len(parts))
-    finally:
-        objects.close()
-
-
-def _copy_of(part: RankSlice) -> RankSlice:
-    """A slice with a copy of its matrix, which shares the arrays: what kernels keep with a matrix ends with it."""
-    return replace(part, csr=replace(part.csr))
-
-
-def _timed_alone(worker: ReplayWorker, targets: OwnTargets, earlier: Sequence[RankEpochs]) -> RankEpochs:
-    """Time a rank as often as those before it."""
-    seconds = worker.warmed_up(targets)
-    return worker.timed(len(earlier[0].compute) if earlier else repeats(seconds))
-
-
-class Transport:
-    """Times messages between the ranks of this machine."""
-
-    def seconds(self, size: int) -> float:
-        """Median seconds in which a rank receives ``size`` bytes, shared by the other ranks, and sends as much."""
-        ranks = distributed.get_world_size()
-        sent = torch.zeros(size // (ranks - 1) * ranks, dtype=torch.uint8)
-        received, seconds = torch.empty_like(sent), []
-        for _ in range(REPEATS):
-            distributed.barrier()
-            start = time.perf_counter()
-            distributed.all_to_all_single(received, sent)
-            seconds.append(time.perf_counter() - start)
-        return median(seconds)
-
-
-def transport_of(pool: RankPool) -> ClusterNetwork:
-    """Latency and bandwidth of the messages between this machine's own ranks, all of which send at the same time."""
-    objects = pool.build("backends.blocksparse.replay:Transport", [()] * pool.size)
-    small, large = (max(objects.each("seconds", [(size,)] * pool.size)) for size in SIZES)
-    objects.close()
-    return ClusterNetwork(SIZES[1] / max(large - small, 1e-9), small)
+    """Time epochs of each rank, all equally often, with the threads that torch has now."""
+    results: list[RankEpochs] = []
+    for rank, (part, own) in enumerate(zip(slices, targets, strict=True)):
+        # a copy of the matrix shares the arrays, and what kernels keep with a matrix ends with it
+        worker = ReplayWorker(rank, task, replace(part, csr=replace(part.csr)), state, NO_NETWORK)
+        seconds = worker.warmed_up(own)
+        results.append(worker.timed(len(results[0].compute) if results else repeats(seconds)))
+        del worker
+    return results

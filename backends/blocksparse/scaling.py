@@ -39,13 +39,5 @@ class ReplayTrainer(BlocksparseTrainer):
         """The modelled epoch on ``ranks`` ranks: seconds of the slowest, and what they are for; largest bytes."""
         pieces = pieces_of(self, self.graph, self.config, RankLayout(ranks, self.config.replication))
         targets = targets_of_ranks(self.graph, self.plan.nodes, pieces.cut)
-        results = replay(pieces.task, pieces.slices, targets, self.initial, self.config.replay_on)
-        epoch = ModelledEpoch.of(results)
-        return {
-            "ranks": ranks,
-            "seconds": epoch.seconds,
-            "compute": epoch.compute,
-            "exposed": epoch.exposed,
-            "rows": max(rank.rows for rank in results),
-            "imbalance": pieces.cut.imbalance,
-        }
+        results = replay(pieces.task, pieces.slices, targets, self.initial)
+        return ModelledEpoch.of(results).facts(results) | {"imbalance": pieces.cut.imbalance}

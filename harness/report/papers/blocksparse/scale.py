@@ -14,27 +14,28 @@ if TYPE_CHECKING:
 
 Modelled = Mapping[str, Any]
 CARDS = 8  # of the paper's machine
-COMPARED = ("replication", "exchange", "bounds", "overlap", "link")  # options that a model shares with real ranks
 
 
 def scale(records: SuiteRecords) -> list[Block]:
     """One row per network and number of ranks: the modelled epoch beside the measured one of one process."""
     rows: list[list[Cell]] = []
-    for name, row, modelled in _models(records, "machines"):
+    for name, row, modelled in _models(records):
         rows.append([f"{name}: {_network(row)}", str(modelled["ranks"]), *_cells(row, modelled)])
     heads = columns("", "ranks", "modelled epoch", "to one process", "compute", "exposed", "received", "imbalance")
     return [Table(heads, [*rows, *records.published("scale", len(heads))])] if rows else []
 
 
 def validation(records: SuiteRecords) -> list[Block]:
-    """One row per network: the model's epoch beside that of real ranks on this machine."""
+    """One row per network: the model's epoch beside that of real ranks on this machine, timed in turns."""
     rows: list[list[Cell]] = []
-    for name, row, modelled in _models(records, "cores"):
-        for real in _real(records, row, int(modelled["ranks"])):
-            ratio = modelled["seconds"] / seconds(real)
-            values = [Value(one, "{:.4f}") for one in (modelled["seconds"], seconds(real))]
-            rows.append([f"{name}: {_network(row)}", str(modelled["ranks"]), *values, Value(ratio - 1.0, "{:+.0%}")])
-    heads = columns("", "ranks", "modelled", "measured", "off by")
+    for name, row, modelled in _checks(records):
+        values = [Value(modelled[key], "{:.4f}") for key in ("seconds", "measured")]
+        errors = sorted(one / other - 1.0 for one, other in modelled["rounds"])
+        spread = f"{errors[0]:+.0%} to {errors[-1]:+.0%}"
+        rows.append(
+            [f"{name}: {_network(row)}", str(modelled["ranks"]), *values, Value(_error(modelled), "{:+.0%}"), spread]
+        )
+    heads = columns("", "ranks", "modelled", "measured", "off by", "in single rounds")
     return [Table(heads, rows)] if rows else []
 
 
@@ -46,18 +47,14 @@ def modelled_gain(records: SuiteRecords) -> str:
 
 def largest_error(records: SuiteRecords) -> str:
     """How far the model is from real ranks at most."""
-    errors = [
-        abs(modelled["seconds"] / seconds(real) - 1.0)
-        for _, row, modelled in _models(records, "cores")
-        for real in _real(records, row, int(modelled["ranks"]))
-    ]
+    errors = [abs(_error(modelled)) for _, _, modelled in _checks(records)]
     return f"within {max(errors):.0%} of real ranks" if errors else NOTHING
 
 
 def speedups(records: SuiteRecords) -> dict[str, dict[int, float]]:
     """Modelled speed-up over one process by the number of ranks, for each network, of its fastest row."""
     curves: dict[str, dict[int, float]] = {}
-    for name, row, modelled in _models(records, "machines"):
+    for name, row, modelled in _models(records):
         curve = curves.setdefault(f"{name}: {_network(row)}", {})
         # the fastest of several stays, as rows are sorted by time
         curve.setdefault(int(modelled["ranks"]), seconds(row) / modelled["seconds"])
@@ -82,29 +79,37 @@ def draw(data: Mapping[str, Mapping[int, float]]) -> "Figure":
     return figure
 
 
-def _models(records: SuiteRecords, on: str) -> Iterator[tuple[str, Row, Modelled]]:
-    """The modelled epochs of all rows whose ranks are ``on`` machines of their own or on this one's cores."""
+def _models(records: SuiteRecords) -> Iterator[tuple[str, Row, Modelled]]:
+    """The modelled epochs of all rows whose ranks have machines of their own."""
+    for name, row, modelled in _replayed(records):
+        # in older records also models on this machine's cores, timed at other times than the real ranks
+        if _real_ranks(row) == 1 and option(row, "replay_on") != "cores":
+            yield name, row, modelled
+
+
+def _checks(records: SuiteRecords) -> Iterator[tuple[str, Row, Modelled]]:
+    """The modelled epochs of all rows of real ranks that have a core each."""
+    for name, row, modelled in _replayed(records):
+        if _real_ranks(row) > 1 and not row.oversubscribed:
+            yield name, row, modelled
+
+
+def _replayed(records: SuiteRecords) -> Iterator[tuple[str, Row, Modelled]]:
     for dataset, comparison in records.comparisons("train"):
         for row in comparison.rows:
-            if row.ok and row.time is not None and (option(row, "replay_on") or "machines") == on:
+            if row.ok and row.time is not None:
                 for modelled in row.record["facts"].get("replay", ()):
                     if "seconds" in modelled:  # else memory did not hold that model
                         yield name_of(dataset, comparison), row, modelled
 
 
-def _real(records: SuiteRecords, row: Row, ranks: int) -> Iterator[Row]:
-    """Rows of real ranks, a core for each, with the options and the graph of a modelled row."""
-    for _, comparison in records.comparisons("train"):
-        if any(other is row for other in comparison.rows):
-            for other in comparison.rows:
-                same = all(option(other, name) == option(row, name) for name in COMPARED)
-                if (
-                    other.time is not None
-                    and not other.oversubscribed
-                    and same
-                    and int(option(other, "ranks") or 1) == ranks
-                ):
-                    yield other
+def _real_ranks(row: Row) -> int:
+    return int(option(row, "ranks") or 1)
+
+
+def _error(modelled: Modelled) -> float:
+    """How far the model is from real ranks, as a share of their epoch."""
+    return float(modelled["seconds"]) / float(modelled["measured"]) - 1.0
 
 
 def _network(row: Row) -> str:
