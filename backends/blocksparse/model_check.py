@@ -39,7 +39,9 @@ def model_beside(
         count = repeats(max(ranks.each("warmed_up", targets)))
         for _ in range(ROUNDS):
             results: list[RankEpochs] = ranks.each("timed", [(count,)] * pool.size)
-            rounds.append((ModelledEpoch.of(results), median(_seconds(epoch, index) for index in range(count))))
+            rounds.append(
+                (ModelledEpoch.of(results, together=True), median(_seconds(epoch, index) for index in range(count)))
+            )
     finally:
         ranks.close()
     modelled, measured = sorted(rounds, key=lambda pair: pair[0].seconds / pair[1])[ROUNDS // 2]

@@ -55,9 +55,14 @@ class ModelledEpoch:
     exposed: float
 
     @classmethod
-    def of(cls, ranks: Sequence[RankEpochs]) -> "ModelledEpoch":
-        """The epoch of the median length."""
+    def of(cls, ranks: Sequence[RankEpochs], together: bool) -> "ModelledEpoch":
+        """The epoch of the median length, of ranks that were timed ``together``, or one after the other.
+
+        There each stretch is the median of its rank's first: no rank waits for what disturbed another at another time.
+        """
         compute, exposed = (np.array([getattr(rank, name) for rank in ranks]) for name in ("compute", "exposed"))
+        if not together:
+            compute, exposed = (np.median(part, axis=1, keepdims=True) for part in (compute, exposed))
         slowest = (compute + exposed).argmax(0)[None]
         parts = [np.take_along_axis(part, slowest, 0)[0].sum(1) for part in (compute, exposed)]
         middle = np.argsort(np.add(*parts))[(len(parts[0]) - 1) // 2]

@@ -40,4 +40,4 @@ class ReplayTrainer(BlocksparseTrainer):
         pieces = pieces_of(self, self.graph, self.config, RankLayout(ranks, self.config.replication))
         targets = targets_of_ranks(self.graph, self.plan.nodes, pieces.cut)
         results = replay(pieces.task, pieces.slices, targets, self.initial)
-        return ModelledEpoch.of(results).facts(results) | {"imbalance": pieces.cut.imbalance}
+        return ModelledEpoch.of(results, together=False).facts(results) | {"imbalance": pieces.cut.imbalance}

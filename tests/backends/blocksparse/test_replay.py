@@ -11,7 +11,8 @@ from backends.batches import BatchPlan
 from backends.blocksparse import adaptive, scaling
 from backends.blocksparse.config import BlocksparseConfig
 from backends.blocksparse.layout import RankLayout
-from backends.blocksparse.replay import ModelledEpoch, RankEpochs, ReplayWorker, repeats, replay, transport_of
+from backends.blocksparse.model_check import ROUNDS, transport_of
+from backends.blocksparse.replay import ModelledEpoch, RankEpochs, ReplayWorker, repeats, replay
 from backends.blocksparse.slices import cut, targets_of_ranks
 from backends.blocksparse.worker import RankTask
 from backends.contract import Unsupported
@@ -46,13 +47,10 @@ def tiny(dtype="float32"):
     return graph, ModelSpec("gcn", 2, graph.width, 5, graph.classes), TrainingSpec(threads=1, dtype=dtype)
 
 
-@pytest.mark.parametrize("on", ["machines", "cores"])
 @pytest.mark.parametrize(("ranks", "replication"), [(2, 1), (4, 2)])
 @pytest.mark.parametrize("overlap", [True, False])
 @pytest.mark.parametrize("exchange", ["broadcast", "halo"])
-def test_bytes_are_those_of_real_ranks_and_messages_take_what_the_network_would(
-    exchange, overlap, ranks, replication, on
-):
+def test_bytes_are_those_of_real_ranks_and_messages_take_what_the_network_would(exchange, overlap, ranks, replication):
     graph, spec, training = tiny()
     options = {"ranks": ranks, "replication": replication, "exchange": exchange, "overlap": overlap}
     trainer = runtime(resolve(BlocksparseConfig(**options), []), "train")
@@ -63,7 +61,7 @@ def test_bytes_are_those_of_real_ranks_and_messages_take_what_the_network_would(
     trainer.close()
 
     link = [NETWORK.bandwidth, NETWORK.latency]
-    results = replay(*pieces(graph, spec, training, **options, link=link), on)
+    results = replay(*pieces(graph, spec, training, **options, link=link))
     assert [(part["rows"], part["ring"]) for part in traffic] == [(part.rows, part.ring) for part in results]
     for part in results:
         least, exposed = (part.rows + part.ring) / NETWORK.bandwidth, part.exposed.sum(1)
@@ -77,8 +75,13 @@ def test_a_modelled_epoch_waits_in_each_stretch_for_the_rank_that_is_slowest_the
     first = RankEpochs(np.array([[5.0, 1.0], [2.0, 2.0], [9.0, 9.0]]), np.array([[1.0, 0.0]] * 3), 1.0, 0, 0)
     second = RankEpochs(np.array([[1.0, 4.0], [3.0, 2.0], [8.0, 8.0]]), np.array([[3.0, 0.0]] * 3), 3.0, 0, 0)
     # stretches of 6 and 4, 6 and 2, 11 and 9: of 10, 8 and 20 seconds 10 is the median
-    assert ModelledEpoch.of([first, second]) == ModelledEpoch(compute=9.0, exposed=1.0)
-    assert ModelledEpoch.of([first, second]).seconds == 10.0
+    epoch = ModelledEpoch.of([first, second], together=True)
+    assert epoch == ModelledEpoch(compute=9.0, exposed=1.0) and epoch.seconds == 10.0
+    # one after the other: medians of 6 and 2 in the first rank, of 6 and 4 in the second
+    assert ModelledEpoch.of([first, second], together=False).seconds == 10.0
+    calm = RankEpochs(np.array([[1.0, 1.0], [1.0, 9.0], [9.0, 1.0]]), np.zeros((3, 2)), 0.0, 0, 0)
+    assert ModelledEpoch.of([calm] * 64, together=False).seconds == 2.0
+    assert ModelledEpoch.of([calm] * 64, together=True).seconds == 10.0
 
 
 def test_short_epochs_are_timed_more_often():
@@ -116,7 +119,7 @@ def test_what_kernels_keep_of_a_rank_ends_before_the_next_one_is_timed(monkeypat
     monkeypatch.setattr(ReplayWorker, "timed", watched)
     graph, spec, training = tiny()
     task, slices, targets, state = pieces(graph, spec, training, ranks=4)
-    assert len(replay(task, slices, targets, state, "machines")) == len(operands) == 4
+    assert len(replay(task, slices, targets, state)) == len(operands) == 4
     assert not any(reference() for reference in operands) and len(slices) == 4
 
 
@@ -150,7 +153,24 @@ def test_blocks_that_are_no_parts_are_refused_before_an_epoch(part_bounds, words
         trainer.prepare(graph, spec, training, initial_state(spec, 0), plan, PlainClock())
 
 
-@pytest.mark.parametrize(("replay", "ranks"), [([1], 1), ([2], 2), ([4, 0], 1)])
+@pytest.mark.parametrize("replication", [1, 2])
+def test_real_ranks_are_compared_with_their_own_model_in_turns(replication):
+    graph, spec, training = tiny()
+    ranks = 2 * replication
+    config = BlocksparseConfig(ranks=ranks, replication=replication, replay=[ranks], link=[1e8, 1e-3])
+    trainer = runtime(resolve(config, []), "train")
+    trainer.prepare(graph, spec, training, initial_state(spec, 0), BatchPlan(graph.nodes_of("train")), PlainClock())
+    trainer.epoch(0, PlainClock())
+    before = trainer.state()["layers.0.weight"].copy()
+    (answer,) = trainer.facts()["replay"]
+    assert answer["ranks"] == ranks and len(answer["rounds"]) == ROUNDS
+    assert [answer["seconds"], answer["measured"]] in answer["rounds"]
+    assert answer["seconds"] >= answer["exposed"] > 4e-3  # four messages at least
+    assert np.array_equal(before, trainer.state()["layers.0.weight"])
+    trainer.close()
+
+
+@pytest.mark.parametrize(("replay", "ranks"), [([1], 1), ([4], 2), ([2, 4], 2), ([4, 0], 1)])
 def test_models_that_cannot_be_are_refused(replay, ranks):
     with pytest.raises(ValueError, match="is not allowed"):
         BlocksparseConfig(replay=replay, ranks=ranks)
