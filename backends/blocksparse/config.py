@@ -75,7 +75,7 @@ class BlocksparseConfig(BackendConfig):
         if self.replay and not models_itself and (self.ranks > 1 or min(self.replay) < 2):
             raise ValueError(
                 f"backend.replay={list(self.replay)} with backend.ranks={self.ranks} is not allowed: give "
-                "numbers from 2 on with backend.ranks=1, or [N] with backend.ranks=N to compare the model with real ranks"
+                "numbers from 2 on with backend.ranks=1, or [N] with backend.ranks=N to compare model and ranks"
             )
         if len(self.link) not in (0, 2):
             raise ValueError(f"backend.link={list(self.link)} is not allowed: [bytes per second, seconds], or []")

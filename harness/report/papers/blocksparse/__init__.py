@@ -29,7 +29,7 @@ SECTIONS = {
     "scale": SuiteSection(
         "Modelled epochs on more ranks",
         "A model, no measurement: each rank's own slice is timed here, one after the other, and a network's seconds "
-        "are added. The epoch is that of the slowest rank. The one process that it is compared with was measured.",
+        "are added. At every message ranks wait for the slowest. The one process that it is compared with was measured.",
         scale.scale,
         SuiteFigure(scale.speedups, scale.draw),
         terms={"received": "rows and gradients of other ranks that the rank with the most receives in an epoch, MiB"},
@@ -38,7 +38,7 @@ SECTIONS = {
         "The model beside real ranks",
         "Real ranks on this machine's cores, their messages held back as the network would. The model times the same "
         "slices at the same time, without messages, and adds what the slower of the network and this machine's own "
-        "messages takes.",
+        "messages takes. Model and ranks take turns; the row is the round with the median ratio.",
         scale.validation,
     ),
     "orders": SuiteSection(
