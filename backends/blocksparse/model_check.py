@@ -1,7 +1,7 @@
 """The model of ``replay`` beside the real ranks of this machine, timed in turns, as a machine's speed drifts.
 
-Real ranks share this machine's cores, and its own messages take them. So the slices are timed at the same time here, and
-a message takes the longer of the network and this machine's own transport.
+Real ranks share this machine's cores, and its own messages take them. So the slices are timed at the same time here,
+and a message takes the longer of the network and this machine's own transport.
 """
 
 import time
@@ -39,16 +39,15 @@ def model_beside(
         count = repeats(max(ranks.each("warmed_up", targets)))
         for _ in range(ROUNDS):
             results: list[RankEpochs] = ranks.each("timed", [(count,)] * pool.size)
-            rounds.append(
-                (ModelledEpoch.of(results, together=True), median(_seconds(epoch, index) for index in range(count)))
-            )
+            measured = median(_seconds(epoch, index) for index in range(count))
+            rounds.append((ModelledEpoch.of(results, together=True), measured))
     finally:
         ranks.close()
-    modelled, measured = sorted(rounds, key=lambda pair: pair[0].seconds / pair[1])[ROUNDS // 2]
+    modelled, seconds = sorted(rounds, key=lambda pair: pair[0].seconds / pair[1])[ROUNDS // 2]
     return {
         **modelled.facts(results),
-        "measured": measured,
-        "rounds": [[each.seconds, seconds] for each, seconds in rounds],
+        "measured": seconds,
+        "rounds": [[each.seconds, real] for each, real in rounds],
         "imbalance": pieces.cut.imbalance,
     }
 

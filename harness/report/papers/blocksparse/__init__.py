@@ -29,7 +29,7 @@ SECTIONS = {
     "scale": SuiteSection(
         "Modelled epochs on more ranks",
         "A model, no measurement: each rank's own slice is timed here, one after the other, and a network's seconds "
-        "are added. At every message ranks wait for the slowest. The one process that it is compared with was measured.",
+        "are added. At every message ranks wait for the slowest. The one process beside it was measured.",
         scale.scale,
         SuiteFigure(scale.speedups, scale.draw),
         terms={"received": "rows and gradients of other ranks that the rank with the most receives in an epoch, MiB"},
