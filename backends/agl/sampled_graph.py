@@ -68,9 +68,8 @@ class SampledGraph:
         self.sampled_by: Weights | SummedWeights | None = self.weight
         if strategy.method == "weighted" and self.weight is not None:
             self.sampled_by = summed(self.csr, self.weight)
-        elif (
-            strategy.method == "uniform"
-        ):  # its draws are hashed from nodes: ids of edges would be gathered for nothing
+        elif strategy.method == "uniform":
+            # draws are hashed from nodes: ids of edges would be gathered for nothing
             self.csr = replace(self.csr, edge_ids=None)
 
     def _filter(self, positions: Nodes) -> None:

@@ -28,7 +28,6 @@ from backends.parallel.network import NO_NETWORK, ClusterNetwork
 DISCARDED = 2  # epochs of each rank
 LEAST, MOST, TIMED = 3, 15, 1.0  # epochs of each rank, and the seconds that they are to take
 
-
 Seconds = NDArray[np.float64]
 
 
@@ -56,9 +55,10 @@ class ModelledEpoch:
 
     @classmethod
     def of(cls, ranks: Sequence[RankEpochs], together: bool) -> "ModelledEpoch":
-        """The epoch of the median length, of ranks that were timed ``together``, or one after the other.
+        """The epoch of the median length, of ranks that were timed ``together`` or one after the other.
 
-        There each stretch is the median of its rank's first: no rank waits for what disturbed another at another time.
+        Ranks timed one after the other are compared by the medians of their stretches: what disturbed one of them at
+        another time is nothing that the others would have waited for.
         """
         compute, exposed = (np.array([getattr(rank, name) for rank in ranks]) for name in ("compute", "exposed"))
         if not together:

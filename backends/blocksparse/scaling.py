@@ -36,7 +36,7 @@ class ReplayTrainer(BlocksparseTrainer):
         return {"ranks": ranks} | unless_out_of_memory(lambda: self.modelled(ranks))
 
     def modelled(self, ranks: int) -> dict[str, Any]:
-        """The modelled epoch on ``ranks`` ranks: seconds of the slowest, and what they are for; largest bytes."""
+        """The modelled epoch on ``ranks`` ranks: its seconds, what they are for, and the largest bytes of a rank."""
         pieces = pieces_of(self, self.graph, self.config, RankLayout(ranks, self.config.replication))
         targets = targets_of_ranks(self.graph, self.plan.nodes, pieces.cut)
         results = replay(pieces.task, pieces.slices, targets, self.initial)

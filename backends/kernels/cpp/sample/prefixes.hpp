@@ -6,14 +6,14 @@
 
 namespace kernels {
 
-// Rows with at most `most` edges each: from which row on all of them have no more, and where rows begin.
+// Rows of a matrix shortened to their first `most` edges.
 template <class T>
 struct Prefixes {
     const T* indptr;
     int64_t rows, most;
 
     int64_t kept(int64_t row) const { return std::min<int64_t>(indptr[row + 1] - indptr[row], most); }
-    // Only nodes near the targets have more edges than the fanout of a layer, and they come first.
+    // The row from which on none is too long: only nodes near the targets are, and they come first.
     int64_t shortened() const {
         int64_t row = rows;
         while (row > 0 && indptr[row] - indptr[row - 1] <= most) --row;
