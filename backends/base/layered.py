@@ -11,7 +11,18 @@ from torch import Tensor
 from backends.base.network import Network
 from backends.base.propagation import propagated
 from backends.base.sparse_rows import Rows, dropped, prefix, product, product_pair, projected
-from backends.kernels import Mask, attention_key, bias_activation, dense, gat, gat_layer, mask_key, spmm, spmm_layer
+from backends.kernels import (
+    Mask,
+    attention_key,
+    bias_activation,
+    dense,
+    gat,
+    gat_layer,
+    head_products,
+    mask_key,
+    spmm,
+    spmm_layer,
+)
 from backends.kernels.operand import unpartitioned
 from backends.kernels.rows import MatrixRows, spmm_with_own
 from backends.model import ModelSpec, TrainingSpec
@@ -20,7 +31,8 @@ from datasets.csr import Csr
 Parts = dict[str, Tensor]
 AGGREGATIONS = ("partitioned", "serial", "scattered")
 _ATTENTION = 6  # multiply-adds of a dense layer that take as long as one of an edge
-_NARROW = 16  # columns of a product that take about as long as reading its input
+_EPILOGUE = 64  # multiply-adds of a dense layer that take as long as an entry of an epilogue of its own, both ways
+_NARROW = 16  # columns of a product, or of an edge's row, that take about as long as reading its input
 _SCORES = 16  # columns of a dense product that take as long as the two columns of scores
 
 
@@ -145,16 +157,22 @@ class LayeredNetwork(Network):
     def _attend_first(
         self, layer: int, hidden: Tensor, matrix: LayerMatrix, activation: str, mask: Mask | None
     ) -> Tensor:
-        """Attend over gat's input with one head, ``(alpha H) W`` for ``alpha (H W)``: only rows are transformed."""
+        """Attend over gat's input, ``(alpha H) W`` for ``alpha (H W)``: heads share it, only rows are transformed."""
         weight, bias = (self.parameter(layer, name) for name in ("weight", "bias"))
-        vectors = torch.cat([self.parameter(layer, name) for name in ("att_src", "att_dst")])
-        scores = dense(hidden, weight @ vectors.T)
+        vectors = [self.parameter(layer, name) for name in ("att_src", "att_dst")]
+        heads = self.spec.heads_of(layer)
+        by_head = weight.view(-1, heads, self.spec.width_out(layer))
+        scores = dense(hidden, torch.cat([(by_head * vector).sum(2) for vector in vectors], 1))
         rows = matrix.csr.shape[0] if matrix.own_columns is None else matrix.own_columns
-        score_dst = select_rows(scores[:, 1:], rows)
-        gathered = gat(matrix.csr, hidden[:, None], scores[:, :1], score_dst, **self._attention(layer, matrix))[:, 0]
-        if activation == "none":
-            return dense(gathered, weight, bias)
-        return bias_activation(dense(gathered, weight), bias, activation, fresh=True, mask=mask)
+        score_dst = select_rows(scores[:, heads:], rows)
+        options = self._attention(layer, matrix)
+        gathered = gat(matrix.csr, hidden[:, None], scores[:, :heads], score_dst, **options)
+        if heads == 1 and activation == "none":
+            return dense(gathered[:, 0], weight, bias)
+        out = dense(gathered[:, 0], weight) if heads == 1 else head_products(gathered, weight)
+        if self.spec.is_last(layer) and heads > 1:
+            out = out.view(-1, *by_head.shape[1:]).mean(1)
+        return bias_activation(out, bias, activation, fresh=True, mask=mask)
 
     def _attention(self, layer: int, matrix: LayerMatrix) -> dict[str, Any]:
         """Options of a layer's attention; a batch's edges without ids would share masks by position, so they draw."""
@@ -275,18 +293,21 @@ def aggregates_first(spec: ModelSpec, layer: int, training: bool) -> bool:
 
 
 def attends_first(spec: ModelSpec, layer: int, csr: Csr) -> bool:
-    """Whether a gat layer of one head attends over its input, which takes less time where rows are few.
+    """Whether a gat layer attends over its input, which takes less time where rows are few or the input is narrow.
 
     Compares the multiply-adds of both forms, forward and backward. Features need no gradient, so that a first layer
-    that transforms them before aggregating has one product less.
+    that transforms them before aggregating has one product less. Attention over the input fuses no epilogue.
     """
-    rows, columns = csr.shape
-    if spec.name != "gat" or spec.heads_of(layer) > 1 or rows == columns:
+    if spec.name != "gat":
         return False
-    in_width, out = spec.width_in(layer), spec.width_out(layer)
-    passes = 2 if layer == 0 else 3
-    attended = 3 * rows * in_width * out + passes * columns * in_width * _SCORES + _ATTENTION * csr.nnz * in_width
-    return attended < passes * columns * in_width * out + _ATTENTION * csr.nnz * out
+    rows, columns = csr.shape
+    heads, in_width, width = spec.heads_of(layer), spec.width_in(layer), spec.width_out(layer)
+    passes, out, score_columns = 2 if layer == 0 else 3, heads * width, max(_SCORES, 2 * heads)
+    epilogue = 0 if heads == 1 and spec.is_last(layer) else _EPILOGUE
+    attended = rows * out * (3 * in_width + epilogue) + passes * columns * in_width * score_columns
+    transformed = passes * columns * in_width * out
+    edges = _ATTENTION * csr.nnz * heads
+    return attended + edges * max(in_width, _NARROW) < transformed + edges * width
 
 
 def float_tensor(array: Any, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Tensor | None:

@@ -12,6 +12,7 @@ from backends.kernels.dropout import Mask, dropout, dropout_values
 from backends.kernels.edges import edge_softmax, sddmm
 from backends.kernels.epilogue import bias_activation
 from backends.kernels.epoch_key import attention_key, mask_key
+from backends.kernels.head_products import head_products
 from backends.kernels.loss import binary_cross_entropy, cross_entropy
 from backends.kernels.neighbourhood import Neighbourhood, expansions, khop, union, union_with_places
 from backends.kernels.operand import partition_rows
@@ -43,6 +44,7 @@ __all__ = [
     "expansions",
     "gat",
     "gat_layer",
+    "head_products",
     "khop",
     "layer_blocks",
     "mask_key",

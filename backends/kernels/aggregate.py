@@ -110,9 +110,10 @@ def gat(
 ) -> Tensor:
     """Attend over in-edges: z [columns, heads, d], scores [columns, heads] and [rows, heads] -> [rows, heads, d].
 
-    ``score_edge`` [nnz, heads] is added to both ends' scores before the leaky ReLU. Dropout falls on the normalised
-    attention; its mask is a hash of ``seed`` (drawn from torch's generator unless given), edge id and head. Raises
-    ValueError for shapes and types that do not fit, and for a negative ``slope``.
+    z [columns, 1, d] is one row that all heads share. ``score_edge`` [nnz, heads] is added to both ends' scores before
+    the leaky ReLU. Dropout falls on the normalised attention; its mask is a hash of ``seed`` (drawn from torch's
+    generator unless given), edge id and head. Raises ValueError for shapes and types that do not fit, and for a
+    negative ``slope``.
     """
     matrix = operand(csr)
     _check_attention(matrix, z, score_src, score_dst, score_edge, slope, dropout)
@@ -144,7 +145,7 @@ def gat_layer(
     """
     matrix = operand(csr)
     _check_attention(matrix, z, score_src, score_dst, score_edge, slope, dropout)
-    check_epilogue((matrix.shape[0], z.shape[1] * z.shape[2]), bias, activation)
+    check_epilogue((matrix.shape[0], score_src.shape[1] * z.shape[2]), bias, activation)
     fuses = row_parallel and score_edge is None and matrix.shape[0] * z.shape[2]
     fused = getattr(implementation("z", z), "gat_layer", None) if fuses else None
     mask = checked(mask, matrix.shape[0])
@@ -173,13 +174,17 @@ def _check_attention(
     dropout: float,
 ) -> None:
     check_rows("z", z, matrix.shape[1], 3)
-    check_heads("z", z.shape[1])
+    check_rows("score_src", score_src, matrix.shape[1], 2)
+    heads = score_src.shape[1]
+    check_heads("score_src", heads)
+    if z.shape[1] not in (1, heads):
+        raise ValueError(f"z has {z.shape[1]} heads, score_src {heads}: z needs as many, or one that all share")
     scores = [("score_src", score_src, matrix.shape[1]), ("score_dst", score_dst, matrix.shape[0])]
     if score_edge is not None:
         scores.append(("score_edge", score_edge, matrix.nnz))
     for name, score, rows in scores:
-        if score.shape != (rows, z.shape[1]):
-            raise ValueError(f"{name} has shape {tuple(score.shape)}: this matrix and z need {(rows, z.shape[1])}")
+        if score.shape != (rows, heads):
+            raise ValueError(f"{name} has shape {tuple(score.shape)}: this matrix needs {(rows, heads)}")
         check_values(name, score, like=z)
     if not 0.0 <= dropout < 1.0:
         raise ValueError(f"dropout={dropout} is not allowed: at least 0, below 1")

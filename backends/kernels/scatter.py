@@ -34,4 +34,4 @@ def gat(
     if edge_mask is not None:  # by the device's own kernel: the baseline is not to wait for a mask
         alpha = dropout(alpha, replace(edge_mask, nodes=edges.numbers))
     messages = alpha[:, :, None] * z[edges.sources]
-    return z.new_zeros((matrix.shape[0], *z.shape[1:])).index_add(0, edges.destinations, messages)
+    return z.new_zeros((matrix.shape[0], *messages.shape[1:])).index_add(0, edges.destinations, messages)

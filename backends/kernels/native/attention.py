@@ -23,7 +23,7 @@ def gat(
     slope: float,
     edge_mask: Any,
 ) -> Tensor:
-    """Attend over in-edges: [rows, heads, d]; ``edge_mask`` drops heads of edges."""
+    """Attend over in-edges: [rows, heads, d]; ``edge_mask`` drops heads of edges. Heads may share one row of z."""
     kernel = AttentionKernel(matrix, slope, edge_mask)
     out: Tensor = _Gat.apply(kernel, z, score_src, score_dst, score_edge)
     return out
@@ -70,9 +70,9 @@ class AttentionKernel:
 
         The output is [rows, heads, d]; ``flat``: [rows, heads * d].
         """
-        z, direction = operands[0], self.matrix.forward
-        assert z is not None
-        rows, heads, width = self.matrix.shape[0], z.shape[1], z.shape[2]
+        z, score_src, direction = operands[0], operands[1], self.matrix.forward
+        assert z is not None and score_src is not None
+        rows, heads, width = self.matrix.shape[0], score_src.shape[1], z.shape[2]
         out = empty((rows, heads * width) if flat else (rows, heads, width), z.dtype)
         row_max, row_sum = (empty((rows, heads), z.dtype) for _ in range(2))
         extension.gat_forward(
@@ -87,14 +87,14 @@ class AttentionKernel:
         ``saved`` are the four operands, row maxima and row sums of the forward pass; ``products`` [rows, heads] are the
         inner products of the output and its gradient.
         """
-        matrix, direction, z = self.matrix, self.matrix.backward, saved[0]
+        matrix, direction, heads, width = self.matrix, self.matrix.backward, saved[1].shape[1], saved[0].shape[2]
         grads = [*map(empty_like, saved[:3]), empty_like(saved[3]) if edges else None]
-        grad = grad.contiguous().view(-1, *z.shape[1:])
+        grad = grad.contiguous().view(-1, heads, width)
         extension.gat_backward(
             direction.indptr, direction.indices, direction.bounds, direction.hubs, matrix.permutation,
             matrix.forward.indptr, matrix.inverse, matrix.forward.bounds, matrix.forward.hubs, *arrays(*saved[:4]),
             self.slope, self._drawing, *arrays(*saved[4:], products, grad, *grads),
-            direction.workers(z.shape[1] * z.shape[2]),
+            direction.workers(heads * width),
         )  # fmt: skip
         return grads
 

@@ -45,7 +45,7 @@ def gat(
 ) -> Tensor:
     """Attend over in-edges by one sparse product per head; ``edge_mask`` drops heads of edges."""
     alpha = attention(matrix, score_src, score_dst, score_edge, slope, edge_mask)
-    heads = zip(alpha.unbind(1), z.unbind(1), strict=True)
+    heads = zip(alpha.unbind(1), z.expand(-1, alpha.shape[1], -1).unbind(1), strict=True)
     return torch.stack([_SparseProduct.apply(matrix, a, x.contiguous()) for a, x in heads], 1)
 
 

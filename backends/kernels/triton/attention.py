@@ -261,6 +261,7 @@ def gat(
     edge_mask: Any,
 ) -> Tensor:
     """Attend over in-edges: [rows, heads, d]; ``edge_mask`` drops heads of edges by their ids."""
+    z = z.expand(-1, score_src.shape[1], -1)
     out: Tensor = _Gat.apply(_Attention(matrix, slope, edge_mask), z, score_src, score_dst, score_edge)
     return out
 

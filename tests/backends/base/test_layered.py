@@ -1,5 +1,6 @@
 """Attention over a layer's input instead of its output, where that is cheaper; the masks of its dropout."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from backends.model import ModelSpec, TrainingSpec, initial_state
 from backends.reference.definition import loss_and_gradients
 from backends.registry import config_class, runtime
 from datasets.adjacency import adjacency_of
-from datasets.csr import Csr
+from datasets.csr import Csr, csr_from_edges
 from tests.backends.agl.test_backend import assert_close, few_of
 from tests.contract.test_parity import PlainClock
 from tests.graphs import awkward_graph
@@ -34,23 +35,34 @@ def gathers_input(engine, targets):
 
 
 @settings(deadline=None, max_examples=30)
-@given(layers=st.integers(1, 3), seed=st.integers(0, 99), shape=st.sampled_from([(40, 160), (300, 900)]))
-def test_a_batch_equals_the_definition(layers, seed, shape):
+@given(layers=st.integers(1, 3), seed=st.integers(0, 99), shape=st.sampled_from([(40, 160), (300, 900)]),
+       heads=st.sampled_from([1, 2, 4]))  # fmt: skip
+def test_a_batch_equals_the_definition(layers, seed, shape, heads):
     graph = awkward_graph(seed, *shape, multilabel=seed % 2 == 1, classes=40)
-    engine, targets = trainer_of(graph, layers), few_of(graph, seed, 3)
+    engine, targets = trainer_of(graph, layers, heads), few_of(graph, seed, 3)
     if (graph.labels[targets] < 0).all():
         return
-    assert gathers_input(engine, targets)[-1], "its last layer has fewer rows than columns, and is wider than its input"
+    assert heads > 1 or gathers_input(engine, targets)[-1], "fewer rows than columns, and wider than its input"
     expected = loss_and_gradients(graph, engine.spec, initial_state(engine.spec, 0), targets)
     assert_close(engine.loss_and_gradients(targets), expected)
 
 
-@pytest.mark.parametrize("heads", [1, 2])
-def test_only_batches_of_one_head_attend_first(heads):
-    graph = awkward_graph(1, 300, 900, classes=40)
-    engine = trainer_of(graph, 2, heads)
-    assert gathers_input(engine, few_of(graph, 1, 3))[-1] == (heads == 1)
-    assert not attends_first(engine.spec, 1, engine.source.neighbourhoods.csr), "as many rows as columns"
+@pytest.mark.parametrize(("in_width", "hidden", "heads", "attends"), [
+    (16, 64, 8, True), (50, 256, 4, True), (1, 64, 1, True), (64, 64, 8, False), (1, 8, 8, False), (8, 16, 1, False),
+])  # fmt: skip
+def test_a_narrow_input_of_a_whole_graph_is_attended_over(in_width, hidden, heads, attends):
+    edges = np.arange(12_000)
+    csr = csr_from_edges(edges % 300, edges % 299, (300, 300))
+    assert attends_first(ModelSpec("gat", 2, in_width, hidden, 5, heads=heads), 0, csr) == attends
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_few_rows_are_transformed_after_attention(heads):
+    spec = ModelSpec("gat", 2, 64, 64, 5, heads=heads)
+    edges = np.arange(20_000)
+    for rows, attends in ((2_000, True), (10_000, False)):
+        csr = csr_from_edges(edges % 10_000, edges % rows, (rows, 10_000))
+        assert attends_first(spec, 0, csr) == attends
 
 
 def test_facts_list_the_width_of_attention_over_the_input():

@@ -28,13 +28,12 @@ def softmax(heads):
     return lambda logits: edge_softmax(MATRIX, logits), (numbers(1, MATRIX.nnz, heads),)
 
 
-def attention(heads, width):
+def attention(heads, width, shared=False):
     def attend(z, src, dst, edge):
         return gat(MATRIX, z, src, dst, edge, dropout=0.3, seed=4)
 
-    return attend, (
-        numbers(1, 500, heads, width), numbers(2, 500, heads), numbers(3, 500, heads), numbers(4, MATRIX.nnz, heads),
-    )  # fmt: skip
+    scores = numbers(2, 500, heads), numbers(3, 500, heads), numbers(4, MATRIX.nnz, heads)
+    return attend, (numbers(1, 500, 1 if shared else heads, width), *scores)
 
 
 CASES = {
@@ -46,6 +45,7 @@ CASES = {
 CASES |= {f"sddmm {heads} {width}": (products, heads, width) for heads, width in ((1, 5), (1, 64), (3, 40))}
 CASES |= {f"softmax {heads}": (softmax, heads) for heads in (1, 3)}
 CASES |= {f"gat {heads} {width}": (attention, heads, width) for heads, width in ((1, 5), (2, 64), (8, 8))}
+CASES |= {f"gat of shared rows {heads} {width}": (attention, heads, width, True) for heads, width in ((2, 5), (8, 64))}
 
 
 @pytest.fixture(autouse=True)

@@ -14,15 +14,24 @@ constexpr int64_t kBlockRows = 256;  // rows of a block at most
 template <class T, class I>
 struct GatTask {
     CsrView<I> a;
-    const T* z;           // [columns, heads, width]
+    const T* z;           // [columns, heads, width], or [columns, 1, width] shared by all heads
     const T* score_src;   // [columns, heads]
     const T* score_dst;   // [rows, heads]
     const T* score_edge;  // [nnz, heads] or null
     T* row_max;           // [rows, heads]
     T* row_sum;           // [rows, heads]
     int64_t heads, width;
+    bool shared;  // whether all heads read the same row of a source
     T slope;
     Dropout<T> dropout;  // of edges and heads
+
+    int64_t source_stride() const { return shared ? width : heads * width; }
+
+    // Where the columns of a part begin in a source's row.
+    template <class Part>
+    int64_t source_column(const Part& part) const {
+        return shared ? part.first - part.head * width : part.first;
+    }
 };
 
 // The largest of each head's scores: leaky is monotone, so it is that of the largest raw score.
@@ -68,7 +77,8 @@ template <class T, class I, int H>
 class Attention {
   public:
     explicit Attention(const GatTask<T, I>& task)
-        : t(task), heads{task.heads}, turns(heads), parts(parts_of<T, HeadSum<T, I>>(heads, task.width)),
+        : t(task), heads{task.heads}, turns(heads), parts(task.shared ? parts_of<T, HeadSum<T, I, true>>(heads, task.width)
+                            : parts_of<T, HeadSum<T, I, false>>(heads, task.width)),
           lane(turns.slots), laid_dst(turns.slots), laid_peak(turns.slots), peak(heads), mask(task.dropout, heads, kEdgeBlock) {
         for (auto* buffer : {&raw, &factor}) buffer->resize(kEdgeBlock * heads + lanes<T>);
         for (auto* buffer : {&top, &total, &scale}) buffer->resize(kBlockRows * heads + lanes<T>);
@@ -185,10 +195,10 @@ class Attention {
     }
 
     void sum(const Rows<I>& rows, T* out, bool fresh, bool streamed) {
-        const int64_t stride = heads * t.width, readable = t.a.edges() - rows.starts[0];
+        const int64_t readable = t.a.edges() - rows.starts[0];
         for (const auto& part : parts) {
-            const Stretch<T, I> stretch{rows, t.a.indices + rows.starts[0], readable, factor.data() + part.head,
-                                        heads, t.z + part.first, stride, streamed};
+            const Stretch<T, I> stretch{rows, t.a.indices + rows.starts[0], readable, factor.data() + part.head, heads,
+                                        t.z + t.source_column(part), t.source_stride(), heads * t.width, streamed};
             part.compute(stretch, part.width, out + part.first, fresh, scale.data() + part.head);
         }
     }
@@ -196,7 +206,7 @@ class Attention {
     const GatTask<T, I>& t;
     const Heads<H> heads;
     const Turns<T, H> turns;
-    const std::vector<Part<HeadSum<T, I>>> parts;
+    const std::vector<Part<typename HeadSum<T, I, false>::Function>> parts;
     LaneBuffer<T> lane, laid_dst, laid_peak;
     std::vector<T> peak, raw, factor, top, total, scale;
     EdgeMask<T, H> mask;

@@ -15,28 +15,28 @@ struct GatGradient {
     const I* inverse;      // [nnz]: position of each forward edge in the transposed order
     const T* inner;        // [rows, heads]: inner products of the output and its gradient
     const T* grad;         // [rows, heads, width] of the output
-    T* grad_z;             // [columns, heads, width]
+    T* grad_z;             // like z
     T* grad_src;           // [columns, heads]
     T* grad_dst;           // [rows, heads]
     T* grad_edge;          // [nnz, heads] or null
 };
 
 // A part's share of grad_z, and what it adds to the inner products of its edges and heads.
-template <class T, class I>
+template <class T, class I, bool Shared>
 struct HeadSpread {
     using Function = void (*)(const Stretch<T, I>&, int64_t, const T*, T*, T*, bool);
 
     // V vectors of N lanes; P of them make a head, 0 if all belong to one.
     template <int N, int V, int P>
     static void run(const Stretch<T, I>& s, int64_t width, const T* own, T* out, T* products, bool fresh) {
-        constexpr int heads = P == 0 ? 1 : V / (P == 0 ? 1 : P);
+        constexpr int heads = P == 0 ? 1 : V / (P == 0 ? 1 : P), distinct = Shared && P > 0 ? P : V;
         LaneSums<T, N, heads> sums(products, s.heads);
         Walk<T, I> edge(s);
-        for (int64_t r = 0; r < s.rows.count; ++r, own += s.stride, out += s.stride) {
-            vecn<T, N> acc[V] = {}, own_row[V];
-            for (int v = 0; v < V; ++v) {
-                own_row[v] = load_pack<N>(own + column<N, V>(v, width));
-                if (!fresh) acc[v] = load_pack<N>(out + column<N, V>(v, width));
+        for (int64_t r = 0; r < s.rows.count; ++r, own += s.own_stride, out += s.own_stride) {
+            vecn<T, N> acc[distinct] = {}, own_row[distinct];
+            for (int v = 0; v < distinct; ++v) {
+                own_row[v] = load_pack<N>(own + source_column<Shared, N, V, P>(v, width));
+                if (!fresh) acc[v] = load_pack<N>(out + source_column<Shared, N, V, P>(v, width));
             }
             for (int lane = 0; lane < int(V * N - width); ++lane) own_row[V - 1][lane] = T(0);  // counted before
             for (const int64_t end = s.rows.edge(r + 1); edge.e < end; edge.next()) {
@@ -46,12 +46,12 @@ struct HeadSpread {
 #pragma GCC unroll 16
                 for (int v = 0; v < V; ++v) {
                     const auto value = load_pack<N>(row + column<N, V>(v, width));
-                    acc[v] += edge.factor[P == 0 ? 0 : v / P] * value;
-                    product[P == 0 ? 0 : v / P] += value * own_row[v];
+                    acc[v % distinct] += edge.factor[P == 0 ? 0 : v / P] * value;
+                    product[P == 0 ? 0 : v / P] += value * own_row[v % distinct];
                 }
                 sums.add(product);
             }
-            write<T, N, V>(acc, out, width, T(1), s.streams);
+            write<T, N, distinct>(acc, out, distinct == V ? width : distinct * N, T(1), s.streams);
         }
         sums.finish();
     }
@@ -96,7 +96,9 @@ class Spreading {
   public:
     Spreading(const GatTask<T, I>& task, const GatGradient<T, I>& gradient, const T* destinations_, T* edge_grad_)
         : t(task), g(gradient), destinations(destinations_), edge_grad(edge_grad_), heads{task.heads},
-          turns(heads), parts(parts_of<T, HeadSpread<T, I>>(heads, task.width)), lane(turns.slots), mask(task.dropout, heads, kEdgeBlock) {
+          turns(heads), parts(task.shared ? parts_of<T, HeadSpread<T, I, true>>(heads, task.width)
+                            : parts_of<T, HeadSpread<T, I, false>>(heads, task.width)),
+          lane(turns.slots), mask(task.dropout, heads, kEdgeBlock) {
         for (auto* buffer : {&own, &factor, &flow, &offset, &product})
             buffer->resize(kEdgeBlock * heads + lanes<T>);
     }
@@ -105,12 +107,13 @@ class Spreading {
     void block(const Rows<I>& sources, T* out, T* total, bool fresh, bool streamed) {
         collect(sources);
         weigh(sources);
-        const int64_t stride = heads * t.width, readable = t.a.edges() - sources.starts[0];
+        const int64_t stride = t.source_stride(), readable = t.a.edges() - sources.starts[0];
         for (const auto& part : parts) {
-            const Stretch<T, I> stretch{sources, t.a.indices + sources.starts[0], readable,
-                                        factor.data() + part.head, heads, g.grad + part.first, stride, streamed};
-            part.compute(stretch, part.width, t.z + sources.first * stride + part.first, out + part.first,
-                         product.data() + part.head, fresh);
+            const int64_t column = t.source_column(part);
+            const Stretch<T, I> stretch{sources, t.a.indices + sources.starts[0], readable, factor.data() + part.head,
+                                        heads, g.grad + part.first, heads * t.width, stride, streamed};
+            part.compute(stretch, part.width, t.z + sources.first * stride + column, out + column,
+                         product.data() + part.head, fresh && (!t.shared || part.head == 0));
         }
         finish(sources, total, fresh);
     }
@@ -176,7 +179,7 @@ class Spreading {
     T* edge_grad;
     const Heads<H> heads;
     const Turns<T, H> turns;
-    const std::vector<Part<HeadSpread<T, I>>> parts;
+    const std::vector<Part<typename HeadSpread<T, I, false>::Function>> parts;
     LaneBuffer<T> lane;
     std::vector<T> own, factor, flow, offset, product;
     EdgeMask<T, H> mask;
@@ -186,7 +189,7 @@ template <class T, class I, int H>
 void spread_hubs(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& sources, const T* destinations,
                  T* edge_grad, int threads) {
     const HubSegments<I> segments(t.a.indptr, sources);
-    const int64_t count = segments.count(), width = t.heads * t.width;
+    const int64_t count = segments.count(), width = t.source_stride();
     std::vector<T> partial(count * width), sums(count * t.heads);
 #pragma omp parallel num_threads(threads)
     {
@@ -271,8 +274,8 @@ void sum_edge_gradients(const GatTask<T, I>& t, const GatGradient<T, I>& g, cons
 template <class T, class I, int H>
 void spread_sources(const GatTask<T, I>& t, const GatGradient<T, I>& g, const RowPlan& sources, const RowPlan& rows,
                     int threads) {
-    const int64_t width = t.heads * t.width;
-    const bool streamed = streams(g.grad_z, t.a.rows, t.heads, t.width);
+    const int64_t width = t.source_stride();
+    const bool streamed = !t.shared && streams(g.grad_z, t.a.rows, t.heads, t.width);  // heads add to a shared row
     const auto destinations = destinations_of<T, I, H>(t, g, threads);
     const std::unique_ptr<T[]> edge_grad(new T[t.a.edges() * t.heads]);
 #pragma omp parallel num_threads(threads)

@@ -1,4 +1,5 @@
 // Sums over edges of rows made of heads: the columns of one head, or several heads that fill whole vectors, at a time.
+// With `Shared` the sources have one row each, which all heads read.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -19,8 +20,9 @@ struct Stretch {
     const T* factor;  // [edges, heads], from the first head in question
     int64_t heads;
     const T* table;  // [nodes, heads, width], from the first column in question
-    int64_t stride;  // of the table's rows and of the results'
-    bool streams;    // whether that goes around the caches
+    int64_t stride;  // of the table's rows
+    int64_t own_stride;  // of the results' rows
+    bool streams;        // whether those go around the caches
 };
 
 // Walks over the edges of a stretch; what it needs is kept in registers.
@@ -42,24 +44,32 @@ struct Walk {
     }
 };
 
+// First column of vector v of a part in a source's row; P vectors of N lanes make a head, 0 if all belong to one.
+template <bool Shared, int N, int V, int P>
+constexpr int64_t source_column(int v, int64_t width) {
+    return Shared && P > 0 ? v % (P > 0 ? P : 1) * N : column<N, V>(v, width);
+}
+
 // out [rows, width] (+)= sum of factor * row of the table, times the `scale` [rows, heads] of its head.
-template <class T, class I>
+template <class T, class I, bool Shared>
 struct HeadSum {
     using Function = void (*)(const Stretch<T, I>&, int64_t, T*, bool, const T*);
 
     // V vectors of N lanes; P of them make a head, 0 if all belong to one.
     template <int N, int V, int P>
     static void run(const Stretch<T, I>& s, int64_t width, T* out, bool fresh, const T* scale) {
+        constexpr int distinct = Shared && P > 0 ? P : V;
         Walk<T, I> edge(s);
-        for (int64_t r = 0; r < s.rows.count; ++r, out += s.stride, scale += s.heads) {
+        for (int64_t r = 0; r < s.rows.count; ++r, out += s.own_stride, scale += s.heads) {
             vecn<T, N> acc[V] = {};
             for (int v = 0; !fresh && v < V; ++v) acc[v] = load_pack<N>(out + column<N, V>(v, width));
             for (const int64_t end = s.rows.edge(r + 1); edge.e < end; edge.next()) {
-                prefetch<T, N, V>(edge.ahead(ahead_of<T, N, V>));
+                prefetch<T, N, distinct>(edge.ahead(ahead_of<T, N, distinct>));
                 const T* row = edge.row();
 #pragma GCC unroll 16
                 for (int v = 0; v < V; ++v)
-                    acc[v] += edge.factor[P == 0 ? 0 : v / P] * load_pack<N>(row + column<N, V>(v, width));
+                    acc[v] += edge.factor[P == 0 ? 0 : v / P] *
+                              load_pack<N>(row + source_column<Shared, N, V, P>(v, width));
             }
 #pragma GCC unroll 16
             for (int v = 0; v < V; ++v) acc[v] *= scale[P == 0 ? 0 : v / P];
@@ -74,20 +84,20 @@ struct HeadSum {
 };
 
 // Columns of a row that one call computes: a group of a head's, or some whole heads.
-template <class Kind>
+template <class Function>
 struct Part {
     int64_t head, first, width;
-    typename Kind::Function compute;
+    Function compute;
 };
 
 // Heads of P vectors of N lanes each, as many to a part as registers hold.
 template <class T, class Kind, int N, int P>
-void add_several(int64_t heads, int64_t width, std::vector<Part<Kind>>& parts) {
+void add_several(int64_t heads, int64_t width, std::vector<Part<typename Kind::Function>>& parts) {
     constexpr int64_t most = std::min(kGroup / P, N < lanes<T> ? 8 : kGroup);
     const int64_t groups = (heads + most - 1) / most;
     for (int64_t g = 0; g < groups; ++g) {
         const int64_t first = g * heads / groups, last = (g + 1) * heads / groups;
-        Part<Kind> part{first, first * width, (last - first) * width, nullptr};
+        Part<typename Kind::Function> part{first, first * width, (last - first) * width, nullptr};
         with_vectors<most>(last - first, [&]<int K>() { part.compute = Kind{}.template pick<N, K * P, P>(); });
         parts.push_back(part);
     }
@@ -95,8 +105,8 @@ void add_several(int64_t heads, int64_t width, std::vector<Part<Kind>>& parts) {
 
 // Cut rows of `heads` heads of `width` columns.
 template <class T, class Kind>
-std::vector<Part<Kind>> parts_of(int64_t heads, int64_t width) {
-    std::vector<Part<Kind>> parts;
+std::vector<Part<typename Kind::Function>> parts_of(int64_t heads, int64_t width) {
+    std::vector<Part<typename Kind::Function>> parts;
     constexpr int L = lanes<T>;
     if (heads > 1) {
         if (width == L / 2) add_several<T, Kind, L / 2, 1>(heads, width, parts);
