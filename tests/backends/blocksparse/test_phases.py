@@ -46,5 +46,6 @@ def test_products_with_sparse_features_are_not_counted_as_products_with_the_matr
     draw = np.random.default_rng(0)
     features = (draw.random((1000, 2000)) < 0.1).astype(np.float32)
     graph = replace(awkward_graph(2, nodes=1000, edges=10), features=in_layout(features, "sparse"))
-    phases = phases_of(graph, ModelSpec("gcn", 2, graph.width, 128, graph.classes))
-    assert all(each.aggregate < each.dense for each in phases)
+    passes = [phases_of(graph, ModelSpec("gcn", 2, graph.width, 128, graph.classes)) for _ in range(3)]
+    for rank in zip(*passes, strict=True):  # the fastest of three passes: another process may interrupt one
+        assert min(each.aggregate for each in rank) < min(each.dense for each in rank)
