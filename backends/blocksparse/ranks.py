@@ -23,6 +23,7 @@ from backends.contract import Clock, Floats, Nodes
 from backends.memory_errors import unless_out_of_memory
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.parallel.ranks import RankObjects, RankPool, shared_pool
+from datasets.csr import Csr
 from datasets.graph import Graph
 
 
@@ -130,6 +131,10 @@ class RanksTrainer(BlocksparseTrainer):
     def gate_configs(self) -> list[BlocksparseConfig]:
         """The options with which the parity gate is passed, by the forms that the ranks use."""
         return gate_configs(self.config, self.each("forms"))
+
+    def gathers_input(self, layer: int, csr: Csr) -> bool:
+        """Whether ranks aggregate a layer's input; they transform that of attention, which they send once per node."""
+        return self.aggregates_first(layer)
 
     def target_batch(self, targets: Nodes) -> Batch:
         """The whole graph's matrix, for the facts; it is built once."""

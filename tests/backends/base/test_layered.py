@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.ablation import resolve
+from backends.base import layered
 from backends.base.layered import LayeredNetwork, LayerMatrix, attends_first
 from backends.batches import BatchPlan
 from backends.model import ModelSpec, TrainingSpec, initial_state
@@ -47,11 +48,12 @@ def test_a_batch_equals_the_definition(layers, seed, shape, heads):
     assert_close(engine.loss_and_gradients(targets), expected)
 
 
-@pytest.mark.parametrize(("in_width", "hidden", "heads", "attends"), [
-    (16, 64, 8, True), (50, 256, 4, True), (1, 64, 1, True), (64, 64, 8, False), (1, 8, 8, False), (8, 16, 1, False),
+@pytest.mark.parametrize(("degree", "in_width", "hidden", "heads", "attends"), [
+    (40, 16, 64, 8, True), (40, 50, 256, 4, True), (40, 1, 64, 1, True), (40, 64, 64, 8, False), (40, 1, 8, 8, False),
+    (40, 8, 16, 1, False), (10, 16, 64, 8, False), (10, 50, 256, 4, False),
 ])  # fmt: skip
-def test_a_narrow_input_of_a_whole_graph_is_attended_over(in_width, hidden, heads, attends):
-    edges = np.arange(12_000)
+def test_a_narrow_input_of_a_whole_graph_is_attended_over(degree, in_width, hidden, heads, attends):
+    edges = np.arange(300 * degree)
     csr = csr_from_edges(edges % 300, edges % 299, (300, 300))
     assert attends_first(ModelSpec("gat", 2, in_width, hidden, 5, heads=heads), 0, csr) == attends
 
@@ -63,6 +65,36 @@ def test_few_rows_are_transformed_after_attention(heads):
     for rows, attends in ((2_000, True), (10_000, False)):
         csr = csr_from_edges(edges % 10_000, edges % rows, (rows, 10_000))
         assert attends_first(spec, 0, csr) == attends
+
+
+@pytest.mark.parametrize("heads", [1, 2, 8])
+@pytest.mark.parametrize(("edge_width", "rate"), [(0, 0.0), (0, 0.4), (3, 0.4)])
+def test_both_ways_give_one_network_with_the_same_masks(heads, edge_width, rate, monkeypatch):
+    csr = adjacency_of(awkward_graph(3), "gat").csr
+    spec = ModelSpec("gat", 3, 7, 5, 4, heads=heads, output_heads=heads, edge_width=edge_width)
+    network = LayeredNetwork(spec, TrainingSpec(dropout=rate, attention_dropout=rate, dtype="float64")).double()
+    network.load(initial_state(spec, 0))
+    draw = torch.Generator().manual_seed(1)
+    features = torch.randn(csr.shape[1], 7, generator=draw, dtype=torch.float64)
+    of_edges = torch.randn(csr.nnz, edge_width, generator=draw, dtype=torch.float64) if edge_width else None
+    results = []
+    for attends in (False, True):
+        monkeypatch.setattr(layered, "attends_first", lambda *_, attends=attends: attends)
+        out = network(features, [LayerMatrix(csr, features=of_edges)] * 3)
+        results.append([out, *torch.autograd.grad(out.sin().sum(), list(network.parameters()))])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_recorded_step_attends_over_its_input():
+    graph = awkward_graph(5, nodes=60, edges=4000)
+    spec = ModelSpec("gat", 2, graph.width, 64, graph.classes, heads=8)
+    engine = runtime(resolve(config_class("blocksparse")(), []), "train")
+    plan = BatchPlan(graph.nodes_of("train"))
+    engine.prepare(graph, spec, TrainingSpec(threads=1), initial_state(spec, 0), plan, PlainClock())
+    assert engine.gathers_input(0, engine.full.structure[0].csr)
+    engine.epoch(0, PlainClock())
+    assert engine.facts()["captured"]
 
 
 def test_facts_list_the_width_of_attention_over_the_input():

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.kernels import gat, head_products
+from backends.kernels import gat, gat_layer, head_products
 from tests.backends.kernels.matrices import hubs_csr, matrices, random_csr, tensor, use_plain
 
 WIDTHS = st.sampled_from([1, 3, 4, 8, 16, 32, 50, 64, 200])
@@ -60,6 +60,15 @@ def test_every_form_reads_shared_rows(form, monkeypatch):
     if form == "plain":
         use_plain(monkeypatch)
     actual = with_gradients(lambda *parts: gat(csr, *parts, row_parallel=form == "plain"), inputs)
+    for one, other in zip(actual, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_layer_reads_shared_rows():
+    csr = random_csr(3, 30, 20, 200)
+    inputs = [*operands(csr, 3, 9), tensor(7, 27)]
+    actual = with_gradients(lambda *parts: gat_layer(csr, *parts, "elu"), inputs)
+    expected = with_gradients(lambda z, *others: gat_layer(csr, z.repeat(1, 3, 1), *others, "elu"), inputs)
     for one, other in zip(actual, expected, strict=True):
         torch.testing.assert_close(one, other)
 

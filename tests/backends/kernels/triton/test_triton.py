@@ -175,6 +175,17 @@ def test_attention_equals_the_plain_one(matrix, heads, width, edges):
     )
 
 
+def test_heads_share_rows():
+    csr = MATRICES[1]()
+    rows, columns = csr.shape
+    check(
+        lambda z, src, dst: gat(csr, z, src, dst),
+        lambda z, src, dst: plain.gat(operand(csr), z, src, dst, None, 0.2, None),
+        [(columns, 1, 5), (columns, 3), (rows, 3)],
+        3,
+    )
+
+
 def test_dropout_of_attention_has_the_mask_and_gradients_of_the_native_kernel():
     csr = hub_csr()
     shapes = [(8, 2, 5), (8, 2), (6, 2)]
