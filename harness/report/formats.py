@@ -27,9 +27,9 @@ TIMES = {
     "first call": "the discarded call at the start of a turn, which finds caches and threads as another engine left "
     "them; — in records before protocol 3",
     "n": "fresh processes; each seed has its own",
-    "⚠": "the samples have two modes, drift, or many outliers, or were taken beside other load: the notes below the "
-    "table say so with numbers; or the parity gate was left out, or fewer than five processes stand behind a ratio. "
-    "Such a figure is no headline",
+    "⚠": "the samples have two modes, drift, many outliers or wide scatter, or were taken beside other load: the "
+    "notes below the table say so with numbers; or the parity gate was left out, or fewer than five processes stand "
+    "behind a ratio. Such a figure is no headline",
 }
 UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
 LONGEST_MESSAGE = 160

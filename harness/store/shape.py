@@ -1,4 +1,4 @@
-"""Shapes of samples that make their median a doubtful figure: two modes, drift, many outliers.
+"""Shapes of samples that make their median a doubtful figure: two modes, drift, many outliers, wide scatter.
 
 Each is tested so that noise of one mode is named in fewer than 1 % of cases: see the tests.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from harness.store.statistics import Values, outliers
+from harness.store.statistics import Values, mad, median, outliers
 
 SMALLEST_MODE = 0.2  # share of the values in the smaller of two modes
 FEW = 3  # values, of which one may be a mode of its own
@@ -20,6 +20,7 @@ GAP_IN_SCATTERS, GAP_OF_FEW = 4.0, 80.0
 DRIFT_SCORE = 3.5  # of a rank correlation times the square root of n - 1
 SMALLEST_DRIFT = 0.05
 MANY_OUTLIERS = 0.25  # of the samples
+FAR = 1.25  # times the median, or a part of it as small
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,9 @@ def doubts(processes: Sequence[Values]) -> list[Doubt]:
     modes = two_modes(processes)
     # The samples of the smaller mode are far from the median as well: that is said already.
     others = (drift(processes), None if modes else many_outliers(processes))
-    return [doubt for doubt in (modes, *others) if doubt is not None]
+    named = [doubt for doubt in (modes, *others) if doubt is not None]
+    scatter = None if named else wide_scatter(processes)
+    return named if scatter is None else [scatter]
 
 
 def two_modes(processes: Sequence[Values]) -> Doubt | None:
@@ -128,3 +131,14 @@ def many_outliers(processes: Sequence[Values]) -> Doubt | None:
         return None
     sentence = f"{far} of {total} samples are far from the median"
     return Doubt("outliers", sentence, "an idle machine, or measure.max_samples=100")
+
+
+def wide_scatter(processes: Sequence[Values]) -> Doubt | None:
+    """Processes of which half lie more than a quarter from their median: another run would have another one."""
+    centres = np.log([median(samples) for samples in processes])
+    if len(centres) <= FEW or mad(centres) <= np.log(FAR):
+        return None
+    low, high = np.exp([centres.min(), centres.max()])
+    return Doubt(
+        "scatter", f"processes lie between {low:.3g} and {high:.3g} s", "an idle machine, or measure.processes=11"
+    )

@@ -76,3 +76,13 @@ def test_many_outliers_are_named():
     samples[:9] = np.linspace(1.2, 3.0, 9)
     assert "outliers" in names([random.permutation(samples)])
     assert names([[1.0] * 30]) == []
+
+
+def test_processes_of_which_half_are_far_from_the_median_are_scatter():
+    assert names([[0.27], [0.90], [0.62], [0.45], [0.94]]) == ["scatter"]
+    assert names([[seconds] for seconds in np.geomspace(0.3, 1.2, 11)]) == ["scatter"]
+
+
+@pytest.mark.parametrize("far", [[0.1], [0.1, 5.0]], ids=["one", "two"])
+def test_a_minority_of_far_processes_is_no_scatter(far):
+    assert "scatter" not in names([[seconds] for seconds in (0.50, 0.52, 0.55, 0.57, 0.60, *far)])
