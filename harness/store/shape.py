@@ -20,7 +20,7 @@ GAP_IN_SCATTERS, GAP_OF_FEW = 4.0, 80.0
 DRIFT_SCORE = 3.5  # of a rank correlation times the square root of n - 1
 SMALLEST_DRIFT = 0.05
 MANY_OUTLIERS = 0.25  # of the samples
-FAR = 1.25  # times the median, or a part of it as small
+FAR = 1.25  # factor between a process and the median
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ def doubts(processes: Sequence[Values]) -> list[Doubt]:
     # The samples of the smaller mode are far from the median as well: that is said already.
     others = (drift(processes), None if modes else many_outliers(processes))
     named = [doubt for doubt in (modes, *others) if doubt is not None]
-    scatter = None if named else wide_scatter(processes)
-    return named if scatter is None else [scatter]
+    scatter = wide_scatter(processes)
+    return named or ([scatter] if scatter else [])
 
 
 def two_modes(processes: Sequence[Values]) -> Doubt | None:
@@ -134,7 +134,7 @@ def many_outliers(processes: Sequence[Values]) -> Doubt | None:
 
 
 def wide_scatter(processes: Sequence[Values]) -> Doubt | None:
-    """Processes of which half lie more than a quarter from their median: another run would have another one."""
+    """Processes of which half are a factor of 1.25 or more from their median, which another run would not repeat."""
     centres = np.log([median(samples) for samples in processes])
     if len(centres) <= FEW or mad(centres) <= np.log(FAR):
         return None
