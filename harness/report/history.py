@@ -22,6 +22,7 @@ class Measured:
     """A headline as one version measured it in one scope; ``commit`` is empty where no record names it.
 
     ``cells`` are the folders of its records with their seeds: equal for two runs of the same engines and options.
+    ``versions`` are digests of what ours and the peer ran: equal for two runs of the same code and packages.
     """
 
     written: str
@@ -31,6 +32,7 @@ class Measured:
     ours: Row
     peer: Row
     cells: tuple[str, ...]
+    versions: frozenset[str]
 
     @property
     def date(self) -> str:
@@ -103,9 +105,12 @@ def _point(scope: Scope, cells: Sequence[StoredRecord], environments: Environmen
     if ours is None or peer is None or ours.ratio is None:
         return None
     factor = ours.ratio.inverse()
-    newest = max((record for row in (ours, peer) for record in row.ok), key=_written)
+    compared = [record for row in (ours, peer) for record in row.ok]
+    newest = max(compared, key=_written)
     folders = sorted({f"{path.parent}/{record['config']['seed']}" for row in table for path, record in row.cells})
-    return Measured(_written(newest), commit_of(newest, environments), scope, factor, ours, peer, tuple(folders))
+    checked = (environments.get(record["environment"], {}).get("checked") for record in compared)
+    commit, versions = commit_of(newest, environments), frozenset(map(digest, checked))
+    return Measured(_written(newest), commit, scope, factor, ours, peer, tuple(folders), versions)
 
 
 def commit_of(record: Record, environments: Environments) -> str:

@@ -24,6 +24,11 @@ class Repeat:
         return self.after.scope
 
     @property
+    def same_code(self) -> bool:
+        """Whether ours and the peer ran the same code and packages in both runs."""
+        return self.before.versions == self.after.versions
+
+    @property
     def agrees(self) -> bool:
         """Whether the factor of either run lies in the other's interval of a second run."""
         return _predicts(self.before, self.after) and _predicts(self.after, self.before)

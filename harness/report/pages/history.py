@@ -39,9 +39,9 @@ REPEATED = (
     "Figures beyond doubt of two runs of the same cells on one machine, one after the other. They agree where each "
     "factor lies in the interval that the other run gives for a second run (Student's, 95 %, from the spread of its "
     "processes), which is wider than that of its median. Of runs that differ by chance alone nine pairs in ten "
-    "agree; the others moved by the code, which may have changed between them, or by the machine."
+    "agree; the others moved by the machine or, where code or packages changed between them, by those."
 )
-COUNTS = ("machine", "protocol", "pairs of runs", "agree", "share")
+COUNTS = ("machine", "protocol", "code and packages", "pairs of runs", "agree", "share")
 _RUN = ("times as fast", "interval of a second run")
 PAIRS = ("", "machine", "a run", *_RUN, "the next run", *_RUN)
 HEADS = ("", "date", "commit", "machine", "protocol", "times as fast", "ours", "fastest peer")
@@ -62,9 +62,11 @@ def history_page(headlines: Sequence[Headline], repeats: Sequence[Repeat], super
 
 
 def _repeated(repeats: Sequence[Repeat]) -> Section:
-    """How many pairs of runs agree, by machine, and every pair, those that moved first."""
-    scopes = sorted({repeat.scope for repeat in repeats})
-    counts = [_counts(scope, [repeat for repeat in repeats if repeat.scope == scope]) for scope in scopes]
+    """How many pairs of runs agree, by machine and kind of change, and every pair, those that moved first."""
+    kinds: dict[tuple[Scope, bool], list[Repeat]] = {}
+    for repeat in repeats:
+        kinds.setdefault((repeat.scope, not repeat.same_code), []).append(repeat)
+    counts = [_counts(scope, changed, kinds[scope, changed]) for scope, changed in sorted(kinds)]
     moved = [repeat for repeat in repeats if not repeat.agrees]
     agree = [repeat for repeat in repeats if repeat.agrees]
     blocks: list[Block] = [Paragraph(REPEATED), Table(columns(*COUNTS), counts)]
@@ -75,10 +77,11 @@ def _repeated(repeats: Sequence[Repeat]) -> Section:
     return Section("Measured again", blocks)
 
 
-def _counts(scope: Scope, repeats: Sequence[Repeat]) -> list[Cell]:
+def _counts(scope: Scope, changed: bool, repeats: Sequence[Repeat]) -> list[Cell]:
     agree = sum(repeat.agrees for repeat in repeats)
     share = Value(agree / len(repeats), "{:.0%}")
-    return [scope.machine, str(scope.protocol), str(len(repeats)), str(agree), share]
+    code = "changed" if changed else "the same"
+    return [scope.machine, str(scope.protocol), code, str(len(repeats)), str(agree), share]
 
 
 def _pair(repeat: Repeat) -> list[Cell]:

@@ -102,8 +102,8 @@ def test_the_page_links_the_record_of_an_earlier_run_of_a_group(tmp_path: Path) 
     assert not list(unsupported_claims(results, out))
 
 
-def measured_again(results: Path, runs: list[tuple[tuple[str, ...], float, bool]]) -> None:
-    """A run a day of one commit: ours and some peers, which take ``factor`` times as long."""
+def measured_again(results: Path, runs: list[tuple[tuple[str, ...], float, bool]], changed_on: int = 0) -> None:
+    """A run a day of one commit: ours and some peers, which take ``factor`` times as long; the code may change once."""
     for day, (peers, factor, fresh) in enumerate(runs, start=1):
         for backend in ("agl", *peers):
             seconds = 0.01 if backend == "agl" else 0.01 * factor
@@ -111,8 +111,9 @@ def measured_again(results: Path, runs: list[tuple[tuple[str, ...], float, bool]
             record = factory.record(backend, 0, seconds, written=written, group=f"g{day}", run=f"run{day}")
             if fresh:
                 record = factory.in_fresh_processes(record)
+            checked = {"sources": "new" if changed_on and day >= changed_on else "old"}
             factory.write(
-                results, record, environment={"checked": {}, "commit": {"revision": "a" * 40, "dirty": False}}
+                results, record, environment={"checked": checked, "commit": {"revision": "a" * 40, "dirty": False}}
             )
 
 
@@ -122,8 +123,16 @@ def test_each_run_is_compared_with_the_one_before(tmp_path: Path) -> None:
     write_reports(results, out)
     page = (out / "history.md").read_text()
     moved = page.partition("1 pair not agreeing")[2].partition("1 pair agreeing")[0]
-    assert "| 2 | 1 | 50% |" in page
+    assert "| the same | 2 | 1 | 50% |" in page
     assert "2026-01-02 12:00 aaaaaaaaa" in moved and "2026-01-03" in moved and "2026-01-01" not in moved
+
+
+def test_runs_of_the_same_code_are_counted_apart(tmp_path: Path) -> None:
+    results, out = tmp_path / "results", tmp_path / "reports"
+    measured_again(results, [(("dgl",), factor, True) for factor in (2, 2.01, 3)], changed_on=3)
+    write_reports(results, out)
+    page = (out / "history.md").read_text()
+    assert "| the same | 1 | 1 | 100% |" in page and "| changed | 1 | 0 | 0% |" in page
 
 
 def test_runs_of_other_engines_and_of_few_processes_are_no_pair(tmp_path: Path) -> None:
