@@ -49,7 +49,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt $(wildcard $(addprefix backen
 	@touch $@
 
 # .venv-peers sees every package of .venv, and has only the sampler of its own: pyg-lib where a wheel for this torch is
-# found, else torch-sparse from its sources, which compiles for a quarter of an hour
+# found, else torch-sparse from its sources, which compiles for ten minutes
 $(PEERS)/.installed: $(VENV)/.installed
 	@rm -rf $(PEERS); $(BIN)/python -m venv $(PEERS)
 	@echo "import site; site.addsitedir('$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')')" \
@@ -57,13 +57,25 @@ $(PEERS)/.installed: $(VENV)/.installed
 	@$(PEERS)/bin/python -m pip install -qq --upgrade setuptools wheel
 	@$(PEERS)/bin/python -m pip install -qq --no-deps --only-binary :all: $(if $(WHEELS),--find-links $(WHEELS)) pyg-lib 2>$(PEERS)/pyg-lib.log \
 	  || { echo "no wheel of pyg-lib (set WHEELS to a page that has one): building torch-scatter and torch-sparse"; \
-	    FORCE_ONLY_CPU=1 $(PEERS)/bin/python -m pip install --log $(PEERS)/build.log -qq --no-build-isolation --no-deps \
-	      --constraint constraints.txt $(if $(WHEELS),--find-links $(WHEELS)) torch-scatter torch-sparse; } \
+	    $(BUILD_SAMPLER); } \
 	  || { echo "missing: a sampler for PyG's NeighborLoader: pyg-lib has no wheel for this torch ($(PEERS)/pyg-lib.log) and torch-sparse does not build ($(PEERS)/build.log needs g++ and Python.h). PyG's mini batches stay ours (backend.loader=khop), and their rows say so" >&2; exit 1; }
 	@$(PEERS)/bin/python -c 'from torch_geometric import typing; assert typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE' \
 	  || { echo "missing: the sampler was installed into $(PEERS) but PyTorch Geometric cannot import it" >&2; exit 1; }
 	@touch $@
 	@echo "PyG samples its own mini batches with launcher.python=$(PEERS)/bin/python"
+
+# torch-sparse draws j below the range that Floyd's algorithm needs, so that the last of a node's in-edges are drawn too
+# seldom (rusty1s/pytorch_sparse, issue 385), and the parity gate refuses it. Its version says that this is mended.
+define BUILD_SAMPLER
+printf '[build_ext]\nparallel = 4\n' > $(PEERS)/build.cfg && export FORCE_ONLY_CPU=1 DIST_EXTRA_CONFIG=$(abspath $(PEERS))/build.cfg \
+	  && pip="$(PEERS)/bin/python -m pip --log $(PEERS)/build.log -qq" links="--no-build-isolation --no-deps $(if $(WHEELS),--find-links $(WHEELS))" \
+	  && $$pip install $$links --constraint constraints.txt torch-scatter \
+	  && $$pip download $$links --constraint constraints.txt --no-binary :all: --dest $(PEERS)/sources torch-sparse \
+	  && tar --extract --gzip --file $(PEERS)/sources/torch_sparse-*.tar.gz --directory $(PEERS)/sources --strip-components 1 \
+	  && sed --in-place 's/uniform_randint(j)/uniform_randint(j + 1)/' $(PEERS)/sources/csrc/cpu/neighbor_sample_cpu.cpp \
+	  && sed --in-place "s/^__version__ = '\(.*\)'/__version__ = '\1+uniform'/" $(PEERS)/sources/setup.py \
+	  && $$pip install $$links $(PEERS)/sources
+endef
 
 # PYTHON=path overrules the search; DGL 1.1.3, the one that works with today's torch, has no wheel for Python 3.12
 define FIND_PYTHON

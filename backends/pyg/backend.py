@@ -18,6 +18,7 @@ from backends.model import ModelSpec, State, TrainingSpec
 from backends.pyg.loader import NeighbourBatches, batch_of, graph_data
 from backends.pyg.neighbourhoods import KhopBatches
 from backends.pyg.network import PygNetwork, PygStructure, whole_graph
+from backends.pyg.sampler import sampler_library
 from datasets.adjacency import adjacency_of
 from datasets.csr import Csr, csr_from_edges
 from datasets.graph import Graph
@@ -121,9 +122,12 @@ class PygTrainer(TorchTrainer):
         return self.spec.name == "sage"
 
     def facts(self) -> dict[str, Any]:
-        """Sizes of products, the variant that ran, and whose code made the mini batches."""
+        """Sizes of products, the variant that ran, and whose code made the mini batches, with the library that drew."""
         facts = super().facts() | {"variant": self.variant}
-        return facts if self.plan.full_batch else facts | {"batches_by": BATCH_SOURCES[self.config.batches_by]}
+        if self.plan.full_batch:
+            return facts
+        library = {} if self.config.batches_by == "khop" else {"library": sampler_library()}
+        return facts | {"batches_by": BATCH_SOURCES[self.config.batches_by]} | library
 
 
 def _places(ascending: Nodes, targets: Nodes) -> torch.Tensor:

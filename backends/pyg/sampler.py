@@ -1,9 +1,12 @@
 """PyG's sampling alone: NeighborSampler, which pyg-lib or torch-sparse carries out."""
 
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version
 from importlib.util import find_spec
+from typing import Any
 
 import torch
+from torch_geometric import typing as installed
 from torch_geometric.data import Data
 from torch_geometric.sampler import NeighborSampler, NodeSamplerInput, SamplerOutput
 
@@ -42,6 +45,16 @@ class PygSampler(BatchSampler):
         """The hops of a neighbourhood, targets first."""
         fanouts: Sequence[int | None] = self.spec.fanouts or [None] * self.spec.layers
         return hops_of(neighbourhood, int(neighbourhood.metadata[0].numel()), fanouts)
+
+    def facts(self) -> dict[str, Any]:
+        """Counts and rates of drawing, and the library that draws."""
+        return super().facts() | {"library": sampler_library()}
+
+
+def sampler_library() -> str:
+    """The library that draws for PyG, with its version: pyg-lib where it can be imported, else torch-sparse."""
+    name = "pyg_lib" if installed.WITH_PYG_LIB else "torch_sparse"
+    return f"{name} {version(name)}"
 
 
 def hops_of(neighbourhood: SamplerOutput, targets: int, fanouts: Sequence[int | None]) -> list[Hop]:

@@ -1,4 +1,4 @@
-"""Parity gate of ``sample``: draws are random, each in-edge of a node as likely as the others, and new in every epoch.
+"""Parity gate of draws: they are random, each in-edge of a node as likely as the others, and new in every epoch.
 
 On a graph whose nodes have equally many in-edges, one batch shows how often the first, the second and every other
 in-edge of a node is drawn. Epochs of one batch that draw the same edges reach the same number of nodes.
@@ -18,12 +18,30 @@ from datasets.graph import Graph
 from harness.measure.clock import Clock
 from harness.planning.schema import RunConfig
 from harness.scenario.setup import training_of
+from harness.verify.outcome import Incorrect
 
+REGULAR = "a regular graph"
 NODES, DEGREE, FANOUT = 4096, 16, 2
 TARGETS = NODES // 2
 HOPS = 2  # at most: after more of them nearly all nodes are reached
 EPOCHS = 5  # two of them reach as many nodes by chance in 2 % of the cases
 SIGMAS = 6.0
+
+
+def verify_trained_draws(config: RunConfig, spec: ModelSpec) -> dict[str, Any]:
+    """Check an engine's own sampler, by which its epochs train; raises Incorrect.
+
+    Returns the counts of ``verify_draws`` by name; nothing for an engine whose epochs train on the definition's draws,
+    which ``epochs.py`` compares, for one without a sampler of its own, and for all neighbours.
+    """
+    backend = config.backend.for_parity_gate()
+    defined = "train" in backend.draws and backend.draws_in_epochs
+    if not spec.fanouts or defined or "sample" not in backend.runtimes:
+        return {}
+    counts, wrong = verify_draws(config, spec)
+    if wrong:
+        raise Incorrect(f"backend {backend.name} trains on draws that are wrong in {REGULAR}: {wrong}", {REGULAR: counts})
+    return {REGULAR: counts}
 
 
 def verify_draws(config: RunConfig, spec: ModelSpec) -> tuple[dict[str, int], str]:

@@ -14,8 +14,9 @@ from datasets.graph import Graph
 from datasets.randomness import stream
 from harness.measure.clock import Clock
 from harness.planning.schema import RunConfig
-from harness.scenario.setup import spec_of, training_of
+from harness.scenario.setup import neighbourhood_spec_of, spec_of, training_of
 from harness.verify.comparison import Answer, parts_of, spoil, verify_all
+from harness.verify.draws import verify_trained_draws
 
 DEFINITION = "backends.reference.definition"
 BATCHES = 3  # of inference at least, where an engine goes batch by batch
@@ -34,6 +35,7 @@ def verify_model(config: RunConfig, graph: Graph) -> dict[str, Any]:
         parity |= load_object("harness.verify.dropout:verify_dropout")(
             config, isinstance(graph.features, SparseFeatures)
         )
+        parity |= verify_trained_draws(config, neighbourhood_spec_of(config, graph))
     return parity
 
 

@@ -22,12 +22,11 @@ from datasets.graph import Graph
 from harness.measure.clock import Clock
 from harness.planning.schema import RunConfig
 from harness.scenario.setup import labelled_of, neighbourhood_spec_of, training_of
-from harness.verify.draws import verify_draws
+from harness.verify.draws import REGULAR, verify_draws
 from harness.verify.graphs import BLOCK, small_graph
 from harness.verify.outcome import Incorrect
 
 EPOCH = "an epoch of the small graph"
-REGULAR = "a regular graph"
 BATCHES = 3
 FEW = 5  # targets of the small graph, so few that their neighbourhood is not the whole graph
 

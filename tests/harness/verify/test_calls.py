@@ -81,6 +81,14 @@ class SampleConfig(AglConfig):
     runtimes: ClassVar[dict[str, str]] = {"sample": f"{__name__}:HastySampler"}
 
 
+@dataclass
+class OwnDrawsConfig(SampleConfig):
+    """An engine that trains by its own sampler, which cannot be given the definition's draws."""
+
+    runtimes: ClassVar[dict[str, str]] = {"train": AglConfig.runtimes["train"], **SampleConfig.runtimes}
+    draws: ClassVar[tuple[str, ...]] = ()
+
+
 class HastySampler(AglSampler):
     """Does less in an epoch than in a single draw, or draws without chance."""
 
@@ -163,6 +171,14 @@ def test_draws_without_chance_are_caught(wrong: str) -> None:
     assert "a regular graph" in verify_sampling(cell, GRAPH)
     with pytest.raises(Incorrect, match=r"a regular graph: (it draws in-edge 0|5 epochs draw the same)"):
         verify_sampling(replace(cell, backend=SampleConfig(wrong=wrong)), GRAPH)
+
+
+@pytest.mark.parametrize("wrong", ["first in-edges of every node", "one draw for all epochs"])
+def test_training_on_draws_without_chance_is_caught(wrong: str) -> None:
+    cell = config("train", OwnDrawsConfig(), batch_size=16, fanouts=[3, 2])
+    assert "a regular graph" in verify_model(cell, GRAPH)
+    with pytest.raises(Incorrect, match="agl trains on draws that are wrong in a regular graph"):
+        verify_model(replace(cell, backend=OwnDrawsConfig(wrong=wrong)), GRAPH)
 
 
 @pytest.mark.parametrize("absent", [{"labels": None, "split": None}, {"split": None}], ids=str)
