@@ -67,7 +67,7 @@ $(PEERS)/.installed: $(VENV)/.installed
 # torch-sparse draws j below the range that Floyd's algorithm needs, so that the last of a node's in-edges are drawn too
 # seldom (rusty1s/pytorch_sparse, issue 385), and the parity gate refuses it. Its version says that this is mended.
 define BUILD_SAMPLER
-printf '[build_ext]\nparallel = 4\n' > $(PEERS)/build.cfg && export FORCE_ONLY_CPU=1 DIST_EXTRA_CONFIG=$(abspath $(PEERS))/build.cfg \
+printf '[build_ext]\nparallel = 2\n' > $(PEERS)/build.cfg && export FORCE_ONLY_CPU=1 DIST_EXTRA_CONFIG=$(abspath $(PEERS))/build.cfg \
 	  && pip="$(PEERS)/bin/python -m pip --log $(PEERS)/build.log -qq" links="--no-build-isolation --no-deps $(if $(WHEELS),--find-links $(WHEELS))" \
 	  && $$pip install $$links --constraint constraints.txt torch-scatter \
 	  && $$pip download $$links --constraint constraints.txt --no-binary :all: --dest $(PEERS)/sources torch-sparse \

@@ -40,7 +40,9 @@ def verify_trained_draws(config: RunConfig, spec: ModelSpec) -> dict[str, Any]:
         return {}
     counts, wrong = verify_draws(config, spec)
     if wrong:
-        raise Incorrect(f"backend {backend.name} trains on draws that are wrong in {REGULAR}: {wrong}", {REGULAR: counts})
+        raise Incorrect(
+            f"backend {backend.name} trains on draws that are wrong in {REGULAR}: {wrong}", {REGULAR: counts}
+        )
     return {REGULAR: counts}
 
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from backends.ablation import resolve
 from backends.agl.config import AglConfig
 from backends.agl.sampled_graph import AglSampler, SampledBatch
 from backends.batches import BatchPlan
@@ -175,10 +176,10 @@ def test_draws_without_chance_are_caught(wrong: str) -> None:
 
 @pytest.mark.parametrize("wrong", ["first in-edges of every node", "one draw for all epochs"])
 def test_training_on_draws_without_chance_is_caught(wrong: str) -> None:
-    cell = config("train", OwnDrawsConfig(), batch_size=16, fanouts=[3, 2])
+    cell = config("train", resolve(OwnDrawsConfig(), []), batch_size=16, fanouts=[3, 2])
     assert "a regular graph" in verify_model(cell, GRAPH)
     with pytest.raises(Incorrect, match="agl trains on draws that are wrong in a regular graph"):
-        verify_model(replace(cell, backend=OwnDrawsConfig(wrong=wrong)), GRAPH)
+        verify_model(replace(cell, backend=replace(cell.backend, wrong=wrong)), GRAPH)
 
 
 @pytest.mark.parametrize("absent", [{"labels": None, "split": None}, {"split": None}], ids=str)
