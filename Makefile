@@ -49,7 +49,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt $(wildcard $(addprefix backen
 	@touch $@
 
 # .venv-peers sees every package of .venv, and has only the sampler of its own: pyg-lib where a wheel for this torch is
-# found, else torch-sparse from its sources, which compiles for ten minutes
+# found, else torch-sparse from its sources, which compiles for a quarter of an hour
 $(PEERS)/.installed: $(VENV)/.installed
 	@rm -rf $(PEERS); $(BIN)/python -m venv $(PEERS)
 	@echo "import site; site.addsitedir('$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')')" \
@@ -67,8 +67,7 @@ $(PEERS)/.installed: $(VENV)/.installed
 # torch-sparse draws j below the range that Floyd's algorithm needs, so that the last of a node's in-edges are drawn too
 # seldom (rusty1s/pytorch_sparse, issue 385), and the parity gate refuses it. Its version says that this is mended.
 define BUILD_SAMPLER
-printf '[build_ext]\nparallel = 2\n' > $(PEERS)/build.cfg && export FORCE_ONLY_CPU=1 DIST_EXTRA_CONFIG=$(abspath $(PEERS))/build.cfg \
-	  && pip="$(PEERS)/bin/python -m pip --log $(PEERS)/build.log -qq" links="--no-build-isolation --no-deps $(if $(WHEELS),--find-links $(WHEELS))" \
+export FORCE_ONLY_CPU=1 pip="$(PEERS)/bin/python -m pip --log $(PEERS)/build.log -qq" links="--no-build-isolation --no-deps $(if $(WHEELS),--find-links $(WHEELS))" \
 	  && $$pip install $$links --constraint constraints.txt torch-scatter \
 	  && $$pip download $$links --constraint constraints.txt --no-binary :all: --dest $(PEERS)/sources torch-sparse \
 	  && tar --extract --gzip --file $(PEERS)/sources/torch_sparse-*.tar.gz --directory $(PEERS)/sources --strip-components 1 \
