@@ -109,8 +109,11 @@ class HastySampler(AglSampler):
         return super().neighbourhoods(batches, 0 if self.config.wrong == "one draw for all epochs" else epoch)
 
     def hops(self, batch: SampledBatch) -> list[Hop]:
-        """The hops, whose edges are places among all of the graph."""
-        return [replace(hop, edges=self.places[hop.edges]) for hop in super().hops(batch)]
+        """The hops, whose edges are places among all of the graph, or drawn again by a wrong algorithm."""
+        hops = super().hops(batch)
+        if self.config.wrong == "Floyd's range one too short":
+            return [replace(hop, edges=short_floyd(self.graph.csr, hop)) for hop in hops]
+        return [replace(hop, edges=self.places[hop.edges]) for hop in hops]
 
     def sample(self, index: int, clock: Clock) -> None:
         """Sample, leaving out hops or batches, or all of it after the first epoch."""
@@ -124,6 +127,18 @@ class HastySampler(AglSampler):
         else:
             self.counts = dict.fromkeys(self.counts, 0)
         self.strategy, self.plan = strategy, plan
+
+
+def short_floyd(csr: Csr, hop: Hop) -> Nodes:
+    """Edges by Floyd's algorithm with a range that is one too short, as torch-sparse 0.6.18 has it."""
+    random, edges = np.random.default_rng(0), []
+    for node in hop.nodes:
+        first, last, drawn = csr.indptr[node], csr.indptr[node + 1], set[int]()
+        for place in range(max(first, last - hop.fanout), last):
+            edge = int(random.integers(first, place)) if last - first > hop.fanout else place
+            drawn.add(place if edge in drawn else edge)
+        edges += sorted(drawn)
+    return np.array(edges)
 
 
 def config(
@@ -174,8 +189,10 @@ def test_draws_without_chance_are_caught(wrong: str) -> None:
         verify_sampling(replace(cell, backend=SampleConfig(wrong=wrong)), GRAPH)
 
 
-@pytest.mark.parametrize("wrong", ["first in-edges of every node", "one draw for all epochs"])
-def test_training_on_draws_without_chance_is_caught(wrong: str) -> None:
+@pytest.mark.parametrize(
+    "wrong", ["first in-edges of every node", "one draw for all epochs", "Floyd's range one too short"]
+)
+def test_training_on_wrong_draws_is_caught(wrong: str) -> None:
     cell = config("train", resolve(OwnDrawsConfig(), []), batch_size=16, fanouts=[3, 2])
     assert "a regular graph" in verify_model(cell, GRAPH)
     with pytest.raises(Incorrect, match="agl trains on draws that are wrong in a regular graph"):
