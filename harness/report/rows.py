@@ -272,7 +272,7 @@ def rows(records: Iterable[StoredRecord], environments: Mapping[str, Mapping[str
     for path, record in records:
         interpreter = record["config"].get("launcher", {}).get("python") or ""
         cells.setdefault((str(path.parent), interpreter), []).append((path, record))
-    current = [_current(stored, environments) for stored in cells.values()]
+    current = [_current(stored, environments) for stored in _with_equal_packages(cells, environments)]
     table = [Row("", stored, older, earlier) for stored, older, earlier in current]
     for row, name in zip(table, labels([row.record for row in table]), strict=True):
         row.label = name
@@ -280,6 +280,24 @@ def rows(records: Iterable[StoredRecord], environments: Mapping[str, Mapping[str
     for row in table:
         _add_ratio(row, table)
     return table
+
+
+def _with_equal_packages(
+    cells: Mapping[tuple[str, str], list[StoredRecord]], environments: Mapping[str, Mapping[str, Any]]
+) -> list[list[StoredRecord]]:
+    """Join the records of a cell under interpreters whose newest records have the same packages; ``cells`` by both."""
+    joined: dict[tuple[str, str], list[StoredRecord]] = {}
+    for (folder, interpreter), stored in cells.items():
+        newest = max(stored, key=_age)[1]
+        packages = environments.get(newest["environment"], {}).get("checked", {}).get("packages")
+        key = json.dumps(packages, sort_keys=True) if packages else interpreter
+        joined.setdefault((folder, key), []).extend(stored)
+    return list(joined.values())
+
+
+def _age(stored: StoredRecord) -> tuple[str, str]:
+    """The moment at which a record was written, then its path: by these the newest is the last."""
+    return stored[1].get("written", ""), str(stored[0])
 
 
 def checked(record: Record, environments: Mapping[str, Mapping[str, Any]]) -> str:
@@ -295,7 +313,7 @@ def _current(
 
     Also return how many others there are, and of those the good ones of the same environment, unless doubtful.
     """
-    ordered = sorted(records, key=lambda stored: (stored[1].get("written", ""), str(stored[0])))
+    ordered = sorted(records, key=_age)
     today = checked(ordered[-1][1], environments)
     alike = [stored for stored in ordered if checked(stored[1], environments) == today]
     newest = {record["config"]["seed"]: (path, record) for path, record in alike}

@@ -259,6 +259,18 @@ def test_of_two_runs_of_a_group_the_newer_counts_and_the_earlier_is_not_averaged
     assert row.time is not None and row.time.median == pytest.approx(0.01, rel=0.05)
 
 
+@pytest.mark.parametrize("versions", [("1.1.3", "1.1.3"), ("1.1.3", "2.4")], ids=str)
+def test_interpreters_with_the_same_packages_are_one_row(tmp_path: Path, versions: tuple[str, str]) -> None:
+    for month, (version, python) in enumerate(zip(versions, (None, "other/bin/python"), strict=True), start=1):
+        environment = {"checked": factory.ENVIRONMENT["checked"] | {"packages": {"dgl": version}}}
+        cell = factory.config("dgl", launcher={"python": python})
+        values = factory.record("dgl", 0, 0.1 * month, config=cell, written=f"2026-0{month}-01T00:00:00Z")
+        factory.write(tmp_path, values | {"group": f"group{month}"}, environment=environment)
+    table = rows_by_label(tmp_path)
+    assert len(table) == len(set(versions))
+    assert max(row.time.median for row in table.values() if row.time) == pytest.approx(0.2, rel=0.05)
+
+
 def test_memory_of_an_old_record_is_compared_by_what_both_have(tmp_path: Path) -> None:
     factory.write(tmp_path, factory.record("agl"))
     old = factory.record("dgl")
