@@ -64,8 +64,8 @@ $(PEERS)/.installed: $(VENV)/.installed
 	@touch $@
 	@echo "PyG samples its own mini batches with launcher.python=$(PEERS)/bin/python"
 
-# torch-sparse draws j below the range that Floyd's algorithm needs, so that the last of a node's in-edges are drawn too
-# seldom (rusty1s/pytorch_sparse, issue 385), and the parity gate refuses it. Its version says that this is mended.
+# torch-sparse 0.6.18 draws from a range that is one too short for Floyd's algorithm, so that the last of a node's in-edges
+# are drawn too seldom (rusty1s/pytorch_sparse, issue 385); the parity gate refuses it. +uniform marks the corrected build.
 define BUILD_SAMPLER
 export FORCE_ONLY_CPU=1 pip="$(PEERS)/bin/python -m pip --log $(PEERS)/build.log -qq" links="--no-build-isolation --no-deps $(if $(WHEELS),--find-links $(WHEELS))" \
 	  && $$pip install $$links --constraint constraints.txt torch-scatter \

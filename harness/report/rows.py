@@ -268,11 +268,11 @@ def _by_pass(records: Iterable[Record]) -> dict[str, list[float]]:
 
 def rows(records: Iterable[StoredRecord], environments: Mapping[str, Mapping[str, Any]]) -> list[Row]:
     """Gather the records of one table into rows, fastest first, failed ones last, each with its ratio."""
-    cells: dict[tuple[str, str], list[StoredRecord]] = {}
+    cells: dict[str, dict[str, list[StoredRecord]]] = {}
     for path, record in records:
         interpreter = record["config"].get("launcher", {}).get("python") or ""
-        cells.setdefault((str(path.parent), interpreter), []).append((path, record))
-    current = [_current(stored, environments) for stored in _with_equal_packages(cells, environments)]
+        cells.setdefault(str(path.parent), {}).setdefault(interpreter, []).append((path, record))
+    current = [_current(stored, environments) for stored in _of_equal_interpreters(cells, environments)]
     table = [Row("", stored, older, earlier) for stored, older, earlier in current]
     for row, name in zip(table, labels([row.record for row in table]), strict=True):
         row.label = name
@@ -282,16 +282,23 @@ def rows(records: Iterable[StoredRecord], environments: Mapping[str, Mapping[str
     return table
 
 
-def _with_equal_packages(
-    cells: Mapping[tuple[str, str], list[StoredRecord]], environments: Mapping[str, Mapping[str, Any]]
+def _of_equal_interpreters(
+    cells: Mapping[str, Mapping[str, list[StoredRecord]]], environments: Mapping[str, Mapping[str, Any]]
 ) -> list[list[StoredRecord]]:
-    """Join the records of a cell under interpreters whose newest records have the same packages; ``cells`` by both."""
+    """Join the records of a cell under interpreters that make no difference; ``cells`` are by folder, then interpreter.
+
+    They make none where Python, the packages and the source of mini batches are the same in their newest records. An
+    interpreter without an optional package does not hide what another one measured.
+    """
     joined: dict[tuple[str, str], list[StoredRecord]] = {}
-    for (folder, interpreter), stored in cells.items():
-        newest = max(stored, key=_age)[1]
-        packages = environments.get(newest["environment"], {}).get("checked", {}).get("packages")
-        key = json.dumps(packages, sort_keys=True) if packages else interpreter
-        joined.setdefault((folder, key), []).extend(stored)
+    for folder, interpreters in cells.items():
+        newest = {interpreter: max(stored, key=_age)[1] for interpreter, stored in interpreters.items()}
+        able = [name for name, record in newest.items() if record["status"] not in ("unsupported", "not_installed")]
+        for name in able or newest:
+            today = environments.get(newest[name]["environment"], {}).get("checked", {})
+            source = _at(newest[name], ("facts", "batches_by"))
+            same = [today.get("python"), today["packages"], source] if "packages" in today else name
+            joined.setdefault((folder, json.dumps(same, sort_keys=True)), []).extend(interpreters[name])
     return list(joined.values())
 
 

@@ -1,4 +1,4 @@
-"""Parity gate of draws: they are random, each in-edge of a node as likely as the others, and new in every epoch.
+"""Parity gate of sampling: draws are random, each in-edge of a node as likely as the others, and new in every epoch.
 
 On a graph whose nodes have equally many in-edges, one batch shows how often the first, the second and every other
 in-edge of a node is drawn. Epochs of one batch that draw the same edges reach the same number of nodes.

@@ -259,16 +259,35 @@ def test_of_two_runs_of_a_group_the_newer_counts_and_the_earlier_is_not_averaged
     assert row.time is not None and row.time.median == pytest.approx(0.01, rel=0.05)
 
 
-@pytest.mark.parametrize("versions", [("1.1.3", "1.1.3"), ("1.1.3", "2.4")], ids=str)
-def test_interpreters_with_the_same_packages_are_one_row(tmp_path: Path, versions: tuple[str, str]) -> None:
-    for month, (version, python) in enumerate(zip(versions, (None, "other/bin/python"), strict=True), start=1):
-        environment = {"checked": factory.ENVIRONMENT["checked"] | {"packages": {"dgl": version}}}
-        cell = factory.config("dgl", launcher={"python": python})
-        values = factory.record("dgl", 0, 0.1 * month, config=cell, written=f"2026-0{month}-01T00:00:00Z")
-        factory.write(tmp_path, values | {"group": f"group{month}"}, environment=environment)
+OTHER = {"python": "3.12.1"}, {"packages": {"dgl": "2.4"}}, {"batches_by": "another sampler"}
+
+
+@pytest.mark.parametrize("change", [{}, *OTHER], ids=str)
+def test_interpreters_that_make_no_difference_are_one_row(tmp_path: Path, change: dict[str, Any]) -> None:
+    under_two_interpreters(tmp_path, change)
     table = rows_by_label(tmp_path)
-    assert len(table) == len(set(versions))
+    assert len(table) == (2 if change else 1)
     assert max(row.time.median for row in table.values() if row.time) == pytest.approx(0.2, rel=0.05)
+
+
+def test_an_interpreter_that_lacks_a_package_does_not_hide_what_another_one_measured(tmp_path: Path) -> None:
+    under_two_interpreters(tmp_path, {}, status="unsupported")
+    (row,) = rows_by_label(tmp_path).values()
+    assert row.time is not None and row.time.median == pytest.approx(0.1, rel=0.05)
+
+
+def under_two_interpreters(results: Path, change: dict[str, Any], status: str = "ok") -> None:
+    """One cell in .1 s, then under another interpreter in .2 s, or with another status."""
+    same = {"python": "3.11.7", "packages": {"dgl": "1.1.3"}, "batches_by": "its own sampler"}
+    for month, python in enumerate((None, "other/bin/python"), start=1):
+        values = same | (change if python else {})
+        checked = factory.ENVIRONMENT["checked"] | {key: values[key] for key in ("python", "packages")}
+        cell = factory.config("dgl", launcher={"python": python})
+        outcome = status if python else "ok"
+        record = factory.record("dgl", 0, 0.1 * month, outcome, config=cell, written=f"2026-0{month}-01T00:00:00Z")
+        if outcome == "ok":
+            record["facts"] = record.get("facts", {}) | {"batches_by": values["batches_by"]}
+        factory.write(results, record | {"group": f"group{month}"}, environment={"checked": checked})
 
 
 def test_memory_of_an_old_record_is_compared_by_what_both_have(tmp_path: Path) -> None:
