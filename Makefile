@@ -12,7 +12,7 @@ help: ## list the targets
 run: setup ## set up, then one cell: uug, agl, gat, train (ARGS="model=gcn ..." changes it)
 	$(BIN)/python -m harness $(ARGS)
 
-test: setup ## set up, then pass the tests, two at a time (ARGS="-k cache" narrows them, ARGS="-n 0" takes one at a time; real graphs from HARNESS_DATA or ../shared/data)
+test: setup ## set up, then run the tests, two at a time (ARGS="-k cache" narrows them, ARGS="-n 0" takes one at a time; real graphs from HARNESS_DATA or ../shared/data)
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 lint: setup ## ruff, mypy, import-linter, names and docstrings
@@ -22,7 +22,7 @@ lint: setup ## ruff, mypy, import-linter, names and docstrings
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/words.py
 
-asan: setup ## pass the tests of the kernels under the address and undefined-behaviour sanitizers (needs g++)
+asan: setup ## run the tests of the kernels under the address and undefined-behaviour sanitizers (needs g++)
 	@echo "building the kernels into build/asan"
 	@$(BIN)/python -m pip install -qq --no-deps --upgrade --target build/asan -C cmake.build-type=RelWithDebInfo -C cmake.define.SANITIZE=ON -C build-dir=build/asan-objects .
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \

@@ -117,7 +117,7 @@ def planned_groups(plan: Path) -> list[PlannedGroup]:
 
     Raises ValueError for a plan without any graph, OSError, KeyError or TypeError for what is no plan.
     """
-    values = json.loads(plan.read_text())
+    values = json.loads(plan.read_text(encoding="utf-8"))
     groups: list[PlannedGroup] = values["groups"] if isinstance(values, dict) else values
     for group in groups:
         for cell in group["cells"]:
@@ -132,6 +132,7 @@ def planned_groups(plan: Path) -> list[PlannedGroup]:
 def _run(groups: list[PlannedGroup], out: Path, wait: bool) -> int:
     # Not imported above: a measured process needs no msgspec.
     from harness.launcher.group import run_groups
+    from harness.launcher.process import LauncherError
     from harness.store.files import machine_slug
     from harness.store.leftovers import remove_leftovers
     from harness.store.record import RecordError
@@ -151,6 +152,9 @@ def _run(groups: list[PlannedGroup], out: Path, wait: bool) -> int:
         return 2
     except (OSError, RecordError) as error:
         print(f"a record could not be written ({error}); those written before are whole", file=sys.stderr)
+        return 1
+    except LauncherError as error:
+        print(f"{error}; records so far are whole, and the same command measures again", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted: records so far are whole, the same command measures again", file=sys.stderr)

@@ -8,6 +8,8 @@ from datasets.paths import default_cache
 from harness.launcher.earlier import was_written
 from harness.launcher.group import Busy, run_groups
 from harness.launcher.messages import PlannedGroup
+from harness.launcher.process import LauncherError
+from harness.measure.sources import forget_digests
 from harness.planning.compose import compose_arguments
 from harness.planning.graphs import PreparedGraph, graph_keys, plain_groups, prepare_graphs
 from harness.planning.identity import record_path
@@ -34,6 +36,8 @@ def main(arguments: list[str]) -> int:
         remedy = "make room (python -m harness clean)" if error.errno in DISK_FULL else "mend that"
         problem = f"{error.strerror or error}{where}"
         return complain(f"{problem}: records so far are whole; {remedy}, and the same command resumes", FAILED)
+    except LauncherError as error:
+        return complain(f"{error}; records so far are whole, and the same command resumes", FAILED)
     except KeyboardInterrupt:
         return complain("interrupted: records so far are whole, the same command resumes", FAILED)
 
@@ -118,6 +122,7 @@ def measure(plan: Plan, groups: Sequence[Group], prepared: dict[str, PreparedGra
 def is_still_open(plan: Plan, planned: PlannedGroup) -> bool:
     """Whether a group is to be run after this run waited for another one."""
     group = next(group for group in plan.groups if group.id == planned["id"])
+    forget_digests()
     group.records = find_group_records(group, plan.results, plan.machine, plan.left_out)
     return group.state(plan.config.retry)[0]
 

@@ -50,7 +50,8 @@ class Cluster:
     def publishing(self, ray: Any, source: Path, identity: str) -> Iterator[str | None]:
         """Copy the folder of a ``Source`` to the store, and yield the run's place there, ``None`` without a store.
 
-        The place is removed at the end, with the copies of all machines, unless the run failed: a repeated one goes on.
+        The place is removed at the end, with the copies of all machines, also where the run is refused by a ValueError.
+        After another failure it stays: a repeated run goes on.
         """
         place = self.place_of(source, identity)
         if place is None:
@@ -59,10 +60,19 @@ class Cluster:
         _check_machines(ray)
         if not holds(f"{place}/source/source.json"):
             Source.publish(source, f"{place}/source")
-        yield place
-        running = ray_cluster.everywhere(ray, remove_mirror, f"{place}/source")
-        ray.wait(running, num_returns=len(running), timeout=REMOVAL_SECONDS)  # a machine that is gone removes nothing
-        remove(place)
+        try:
+            yield place
+        except ValueError:
+            _remove(ray, place)
+            raise
+        _remove(ray, place)
+
+
+def _remove(ray: Any, place: str) -> None:
+    """Remove the place of a run, and the copies that machines made of its source."""
+    running = ray_cluster.everywhere(ray, remove_mirror, f"{place}/source")
+    ray.wait(running, num_returns=len(running), timeout=REMOVAL_SECONDS)  # a machine that is gone removes nothing
+    remove(place)
 
 
 def code_version() -> str:

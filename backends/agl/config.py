@@ -18,34 +18,7 @@ STRATEGIES = ("local", "sync", "async", "bounded", "allreduce")
 
 @dataclass
 class AglConfig(BackendConfig):
-    """Options of GraphFlat, GraphTrainer and GraphInfer; the README of this folder lists them.
-
-    GraphTrainer (AGL, section 3.3.2): ``pruning``, ``partition`` and ``pipeline`` switch its three optimizations;
-    ``form`` is the form of pruning. The pipeline runs in cells of at least ``pipeline_from`` threads, as it needs one
-    of its own; smaller cells prepare each batch between two steps. Without ``partition`` the same kernels aggregate on
-    one thread (``unpartitioned=serial``), or torch adds messages one by one (``scattered``). ``loaders`` threads of the
-    pipeline prepare batches. ``source=graph`` searches the memory-mapped graph for each batch's neighbourhood,
-    ``graphfeature`` reads shards that GraphFlat writes first; with ``page_cache=cold`` every epoch reads them from the
-    disk, as where they are larger than memory.
-
-    Sampling: ``sampler`` ("": uniform, by the model's fanouts) draws one sample per node or per target (``scope``)
-    from the edges that pass ``filter``. GraphFlat draws once for all epochs; ``resample`` draws anew in each epoch when
-    training from memory, as the peers do.
-
-    GraphFlat: ``features`` are stored in each record (``embedded``) or once per shard (``shared``). ``run_on`` chooses
-    this process or Ray tasks, where the in-edges of a node of more than ``hub_threshold`` are ranked by all reducers.
-
-    GraphInfer: ``infer`` computes scores by rounds over ``partitions`` (0: by size), by batches of neighbourhoods or by
-    one full-graph pass; with ``unmap`` the rounds keep one partition mapped at a time.
-
-    Many workers: ``strategy`` combines the gradients of ``workers`` at parameter servers (``sync``, ``async``,
-    ``bounded`` by ``staleness`` steps) or by ``allreduce``; ``local`` is one worker. ``servers`` are Ray actors; with 0
-    the one server and all workers are threads of this process. ``checkpoint_every`` counts updates.
-
-    ``sparse`` keeps features sparse where the data set has them so. ``loss`` of 0/1 rows of labels is ``fused``
-    with its gradient, or ``torch``'s, to compare at equal losses. ``capture`` records the step of a small full batch
-    and repeats its kernels without Python.
-    """
+    """Options of GraphFlat, GraphTrainer and GraphInfer; the table in the README of this folder explains each."""
 
     name: str = "agl"
     source: str = "graph"

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from backends.agl.flat.reader import EncodedRecords
 from backends.agl.flat.sampling_strategy import SamplingStrategy
+from backends.agl.flat.source import add_weights
 from backends.base.layered import LayerMatrix
 from backends.base.sparse_rows import Rows
 from backends.kernels import Neighbourhood, layer_blocks
@@ -144,10 +145,7 @@ def merged_records(
 
 def whole_degrees(graph: Graph) -> Floats:
     """In-degree of each node, the sum of the weights where edges have some."""
-    if graph.edge_weights is None:
-        return graph.csr.in_degrees
-    weights = graph.edge_weights.astype(np.float64)
-    return np.bincount(graph.csr.destinations, weights=weights, minlength=graph.nodes)
+    return graph.csr.in_degrees if graph.edge_weights is None else add_weights(graph, np.zeros(graph.nodes))
 
 
 def inverse_sqrt(degrees: Floats) -> Floats:

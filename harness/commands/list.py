@@ -79,7 +79,8 @@ def files(group: str) -> Callable[[], list[Line]]:
 
     def lines() -> list[Line]:
         paths = [path for folder in (CONF, *conf_folders()) for path in (folder / group).glob("*.yaml")]
-        return [(path.stem, _comment(path.read_text())) for path in sorted(paths, key=lambda path: path.stem)]
+        ordered = sorted(paths, key=lambda path: path.stem)
+        return [(path.stem, _comment(path.read_text(encoding="utf-8"))) for path in ordered]
 
     return lines
 

@@ -68,8 +68,8 @@ def expected_seconds(cell: CellRun, calls: int, process: int) -> float:
     openings = max(left, 1) - (process == 0)  # a cell without a process left is opened once more to end it
     seconds = openings * cell.fresh_seconds + left * cell.budget.expected(turn) * turn
     seconds += call if cell.measure["memory"] else 0.0
-    scenario, training = cell.config["scenario"], cell.config["training"]
-    if scenario["name"] == "train" and scenario["train_to_end"]:
+    if cell.trains_to_end:
+        training = cell.config["training"]
         assert cell.opened is not None
         epochs = min(training["epochs"], training["patience"] + 1) if training["patience"] else training["epochs"]
         seconds += epochs * call * (cell.opened.get("extrapolated") or 1.0)

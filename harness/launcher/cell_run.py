@@ -52,6 +52,12 @@ class CellRun:
         return self.config["measure"]
 
     @property
+    def trains_to_end(self) -> bool:
+        """Whether the cell has a pass for accuracy."""
+        scenario = self.config["scenario"]
+        return scenario["name"] == "train" and scenario["train_to_end"]
+
+    @property
     def warm_call(self) -> float | None:
         """Seconds of a warm call: of the warm-ups once a process of the cell is ready, without them of a sample."""
         warmed = None if self.opened is None else self.opened["warm_call"]
@@ -128,46 +134,64 @@ class CellRun:
             self.tell(event | {"samples": self.outcome.samples})
 
     def measure_memory(self) -> None:
-        """Take the pass for memory, where the configuration asks for it."""
+        """Take the pass for memory, where the configuration asks for it.
+
+        A cell whose time or memory ends it has its record at once: the worker must not compute beside the others.
+        """
         if self.worker is not None and self.measure["memory"]:
             with self._failure_recorded():
-                if (passed := self.worker.memory()) is not None:
+                try:
+                    passed = self.worker.memory()
+                except CellFailed as failure:
+                    self._end(self._without_facts(failure, " in the pass for memory"))
+                    return
+                if passed is not None:
                     self.outcome.add_memory(passed)
 
     def conclude(self, shared: dict[str, Any]) -> dict[str, Any]:
         """Take the passes for accuracy and limits, write the record, end the worker; returns the updated ``shared``."""
         assert self.worker is not None
         with self._failure_recorded():
-            if self.config["scenario"]["name"] == "train" and self.config["scenario"]["train_to_end"]:
-                self.outcome.add_answer(self.worker.accuracy())
             answer = self._finished(self.worker, shared)
-            shared = answer.pop("shared")
-            self.outcome.add_answer(answer)
-            self.close()
-            self._write()
+            shared = answer.pop("shared", shared)
+            self._end(answer)
         return shared
 
     def _finished(self, worker: CellWorker, shared: dict[str, Any]) -> dict[str, Any]:
-        """The facts, then hit rates and limits; where time or memory end one of them, the samples stay and it says why.
-
-        Nothing is asked of a worker that could not tell its facts: it has ended, or still computes them.
-        """
+        """Accuracy, facts, hit rates and limits; where time or memory end one, the samples stay and it says why."""
+        try:
+            if self.trains_to_end:
+                self.outcome.add_answer(worker.accuracy())
+        except CellFailed as failure:
+            return self._without_facts(failure, " in the pass for accuracy")
         try:
             self.outcome.add_answer(worker.facts())
         except CellFailed as failure:
-            reason = _why_not_measured(failure)
-            return {"shared": shared, "facts": reason | _crowded(self.config), "limits": reason}
+            return self._without_facts(failure)
         try:
             return worker.finish(shared, self.outcome.seconds)
         except CellFailed as failure:
-            return {"shared": shared, "limits": _why_not_measured(failure)}
+            return {"limits": _why_not_measured(failure)}
+
+    def _without_facts(self, failure: CellFailed, where: str = "") -> dict[str, Any]:
+        """The last answer of a worker that is asked nothing more: it has ended, or still computes."""
+        reason = _why_not_measured(failure, where)
+        return {"facts": reason | _crowded(self.config), "limits": reason}
+
+    def _end(self, answer: dict[str, Any]) -> None:
+        """Write the record with the last answer, then end the worker: one that cannot be ended costs no record."""
+        self.outcome.add_answer(answer)
+        self._take_over()
+        self._write()
+        self.close()
 
     def fail(self, failure: CellFailed) -> None:
         """End the cell with a record of this failure, not written where a good one of an earlier run counts."""
         self.outcome.failure = failure
-        self.close()
+        self._take_over()
         if failure.status != "interrupted" or not earlier.good_records(self.results / self._path("*")):
             self._write()
+        self.close()
 
     @contextmanager
     def _failure_recorded(self) -> Iterator[None]:
@@ -183,12 +207,17 @@ class CellRun:
 
     def close(self) -> None:
         """End the worker; its environment and modules stay for the record."""
+        self._take_over()
         if worker := self.worker:
             self.worker = None
+            worker.close()
+
+    def _take_over(self) -> None:
+        """Keep the worker's environment and modules for the record, and its time for the next worker."""
+        if worker := self.worker:
             self.outcome.environment = worker.environment or self.outcome.environment
             self.outcome.modules |= worker.modules
             self.left = worker.left
-            worker.close()
 
     def _write(self) -> None:
         description = self.outcome.environment or environment.describe(
@@ -221,8 +250,8 @@ def _crowded(config: CellConfig) -> dict[str, int]:
     return {"oversubscribed": cores} if asked > cores and config["device"] == "cpu" else {}
 
 
-def _why_not_measured(failure: CellFailed) -> dict[str, str]:
+def _why_not_measured(failure: CellFailed, where: str = "") -> dict[str, str]:
     """Why time or memory left a cell without an answer beside its samples; raises every other failure."""
     if failure.status not in ("timeout", "oom"):
         raise failure
-    return {"status": f"not measured, {failure.status}: {failure.message}"}
+    return {"status": f"not measured, {failure.status}{where}: {failure.message}"}

@@ -21,6 +21,7 @@ from harness.launcher.retry_alone import RetryAlone
 from harness.launcher.turns import calls_of_a_turn, shuffled
 from harness.launcher.worker import in_process
 from harness.measure import memory
+from harness.measure.sources import commit
 
 __all__ = ["Busy", "run_groups"]
 
@@ -40,8 +41,8 @@ def run_groups(
     A failure has no file where a good record of an earlier run counts (``harness.launcher.earlier``).
     Groups that are not ``still_open`` when the machine is free are left out: another run may have finished them.
     Raises Busy when another run holds the machine and ``wait`` is off, OSError when a record cannot be written,
-    KeyboardInterrupt on Ctrl-C and SIGTERM, after the open cells of the group got ``interrupted`` records, those
-    without a good one.
+    LauncherError when a process cannot be ended, KeyboardInterrupt on Ctrl-C and SIGTERM, after the open cells of the
+    group got ``interrupted`` records, those without a good one.
     """
     total = sum(len(group["cells"]) for group in groups)
     records: list[dict[str, Any]] = []
@@ -54,6 +55,7 @@ def run_groups(
             guard = Guard()
             stack.callback(guard.close)
         groups = [group for group in groups if still_open(group)]
+        commit()  # the one that records name: somebody may commit, or check another out, before the first is written
         total = sum(len(group["cells"]) for group in groups)
         for group in groups:
             numbered = partial(_numbered, on_event, len(records), total)

@@ -22,7 +22,7 @@ def lock_path() -> Path:
 def holder() -> str:
     """Describe who holds the lock, in the words of the lock file."""
     try:
-        process = json.loads(lock_path().read_text())
+        process = json.loads(lock_path().read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return "another process"
     return f"process {process['pid']}: {process['command']}"

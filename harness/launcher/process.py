@@ -30,6 +30,10 @@ def without_folders(text: str) -> str:
     return text
 
 
+class LauncherError(RuntimeError):
+    """A run cannot go on: a process survives its end, or the guard is gone; the message says what to do."""
+
+
 class ChildEnded(Exception):
     """The child is gone; ``returncode`` is that of ``subprocess``: negative for a signal."""
 
@@ -46,6 +50,11 @@ def members(tree: int) -> list[int]:
 def cpu_ticks(trees: Collection[int]) -> int:
     """Clock ticks that process trees have used so far, ended and awaited children included."""
     return sum(sum(map(int, fields[11:15])) for _, fields in _running(trees)) if trees else 0
+
+
+def cpu_ticks_of_helpers(tree: int) -> int:
+    """Clock ticks that a tree's processes have used so far, but its first, which counts its own."""
+    return sum(sum(map(int, fields[11:15])) for pid, fields in _running({tree}) if pid != tree)
 
 
 def page_faults_of_helpers(tree: int) -> tuple[int, int]:
@@ -102,7 +111,7 @@ class Guard:
             self._process.stdin.write(f"{word} {subject}\n".encode())
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise RuntimeError("the guard process was killed: start the run again") from None
+            raise LauncherError("the guard process was killed: start the run again") from None
 
     def close(self) -> None:
         """Let the guard end."""
@@ -187,15 +196,16 @@ class Child:
         return without_folders(text[text.find("\n") + 1 :] if size > limit else text)
 
     def end(self) -> None:
-        """End the process tree; raises RuntimeError when a process survives even that."""
+        """End the process tree; raises LauncherError when a process survives even that."""
         left = end_tree(self.tree)
-        self._process.wait()
+        if self.tree not in left:  # it may never end
+            self._process.wait()
         self._remove_folder()
         for descriptor in (self._write, self._read, self._exit):
             os.close(descriptor)
         self.output.close()
         if left:
-            raise RuntimeError(f"processes {left} of process tree {self.tree} cannot be killed: end them by hand")
+            raise LauncherError(f"processes {left} of process tree {self.tree} cannot be killed: end them by hand")
         self._guard.tell("forget", self.tree)
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 from harness.launcher import allocators
 from harness.launcher.failure import CellFailed, status_of_exit
 from harness.launcher.messages import CellConfig, Event, MemoryPass, Modules, Opened, PlannedCell, TimedSample
-from harness.launcher.process import Child, ChildEnded, Guard, cpu_ticks, members, page_faults_of_helpers
+from harness.launcher.process import Child, ChildEnded, Guard, cpu_ticks_of_helpers, members, page_faults_of_helpers
 from harness.measure import memory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,10 +62,11 @@ class RemoteCell:
 
     def sample(self, calls: int) -> TimedSample:
         """Take one sample; CPU seconds and page faults include those of the processes that the child started."""
-        before, faults_before = cpu_ticks({self._child.tree}), page_faults_of_helpers(self._child.tree)
+        tree = self._child.tree
+        before, faults_before = cpu_ticks_of_helpers(tree), page_faults_of_helpers(tree)
         answer = self._ask("sample", calls=calls)
-        tree, faults = TICK * (cpu_ticks({self._child.tree}) - before), page_faults_of_helpers(self._child.tree)
-        cpu_seconds = max(answer["cpu_seconds"], (tree - 2 * TICK) / answer["ran"])
+        ticks, faults = cpu_ticks_of_helpers(tree) - before, page_faults_of_helpers(tree)
+        cpu_seconds = answer["cpu_seconds"] + TICK * max(0, ticks) / answer["ran"]
         for kind, after, earlier in zip(("minor", "major"), faults, faults_before, strict=True):
             answer["page_faults"][kind] += max(0, after - earlier) * calls // answer["ran"]
         return cast(TimedSample, answer | {"cpu_seconds": cpu_seconds})

@@ -10,12 +10,14 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 CPP = frozenset((".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp"))
 DIGITS = 12
+Stamp = tuple[Path, int, int]  # a file with its size [bytes] and the time of its last change [ns]
 _STARTED = time.time()
 _CPP_TOKEN = re.compile(
     r"""(?P<skip>//[^\n]*|/\*.*?\*/|\\\n|[^\S\n]+)"""
@@ -27,19 +29,37 @@ _CPP_TOKEN = re.compile(
 )
 
 
-@cache
 def digest_of(path: Path) -> str:
-    """Digest a Python file, a folder of C++ sources, or the bytes of any other file; computed once per process.
+    """Digest a Python file, a folder of C++ sources, or the bytes of any other file, as it is at this moment.
 
     A file written since this process started may differ from what the measured process had loaded: it gets a digest
-    that no other process computes. A time in the future was set by another clock and says nothing.
+    that no other process computes, as does one that is gone. A time in the future was set by another clock and says
+    nothing.
     """
-    files = cpp_files(path) if path.is_dir() else [path]
-    if any(_STARTED < file.stat().st_mtime <= time.time() for file in files):
-        return f"edited while process {os.getpid()} ran, started at {_STARTED:.0f}"
+    with suppress(FileNotFoundError, NotADirectoryError):
+        files = cpp_files(path) if path.is_dir() else [path]
+        return _stamped_digest(path, tuple(_stamp(file) for file in files))
+    return _edited()
+
+
+@cache
+def _stamped_digest(path: Path, stamps: tuple[Stamp, ...]) -> str:
+    """The digest of a file or folder whose files have these stamps; read once per process."""
+    if any(_STARTED < modified / 1e9 <= time.time() for _, _, modified in stamps):
+        return _edited()
     if path.is_dir():
-        return _hex("\n".join(f"{file.relative_to(path)} {cpp_digest(file.read_text())}" for file in files).encode())
-    return python_digest(path.read_text()) if path.suffix == ".py" else _hex(path.read_bytes())
+        texts = {file.relative_to(path): file.read_text(encoding="utf-8") for file, _, _ in stamps}
+        return _hex("\n".join(f"{name} {cpp_digest(text)}" for name, text in texts.items()).encode())
+    return python_digest(path.read_text(encoding="utf-8")) if path.suffix == ".py" else _hex(path.read_bytes())
+
+
+def _stamp(file: Path) -> Stamp:
+    status = file.stat()
+    return file, status.st_size, status.st_mtime_ns
+
+
+def _edited() -> str:
+    return f"edited while process {os.getpid()} ran, started at {_STARTED:.0f}"
 
 
 def cpp_files(folder: Path) -> list[Path]:

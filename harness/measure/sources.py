@@ -62,9 +62,17 @@ def is_current(environment: Mapping[str, Any]) -> bool:
 
 @cache
 def digest_today(name: str) -> str:
-    """Digest a module as it lies on this machine now, without importing it; ``missing`` where there is none."""
+    """Digest a module as it lies on this machine, without importing it; ``missing`` where there is none.
+
+    A plan compares thousands of records with the same modules: each is looked at once until ``forget_digests``.
+    """
     path = _path_today(name)
     return "missing" if path is None else digest_of(path)
+
+
+def forget_digests() -> None:
+    """Let modules be looked at anew: their files may have changed since records were last compared with them."""
+    digest_today.cache_clear()
 
 
 def _path_today(name: str) -> Path | None:
@@ -89,11 +97,15 @@ def _folder_of(package: str) -> Path | None:
 
 @cache
 def commit() -> dict[str, Any] | None:
-    """Revision of this checkout and whether its code has uncommitted changes; None outside git."""
+    """Revision of this checkout and whether its code has uncommitted changes, at the first call of this process.
+
+    None outside git, and where git cannot tell one of the two.
+    """
     revision, top = _git("rev-parse", "HEAD"), _git("rev-parse", "--show-toplevel")
-    if revision is None or top is None or Path(top) != ROOT:
+    changes = _git("status", "--porcelain", "--", *PACKAGES, "conf")
+    if revision is None or top is None or changes is None or Path(top) != ROOT:
         return None
-    return {"revision": revision, "dirty": bool(_git("status", "--porcelain", "--", *PACKAGES, "conf"))}
+    return {"revision": revision, "dirty": bool(changes)}
 
 
 def _git(*arguments: str) -> str | None:

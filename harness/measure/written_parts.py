@@ -117,7 +117,7 @@ def _broken_attributes(attributes: dict[str, Any], own: Nodes, path: Path) -> st
 
 
 def _facts(written: WrittenParts) -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads(written.config.read_text())
+    facts: dict[str, Any] = json.loads(written.config.read_text(encoding="utf-8"))
     return facts
 
 

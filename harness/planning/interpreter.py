@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -33,14 +34,19 @@ def _checked(backend: str, threads: int, device: str, allocator: str, python: st
     path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH")) if part)
     variables = os.environ | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
     try:
-        answer = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60)
+        answer = subprocess.run(
+            command, env=variables, capture_output=True, encoding="utf-8", errors="replace", timeout=60
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"launcher.python={python} cannot be started ({error}): give the path of a Python") from error
-    if answer.returncode != 0:
-        last = answer.stderr.strip().rpartition("\n")[2]
-        raise UsageError(f"launcher.python={python} cannot describe itself ({last}): it needs Python 3.11")
-    checked: dict[str, Any] = json.loads(answer.stdout)["checked"]
-    return checked
+    # A wrapper may print lines of its own before those of the interpreter that it starts.
+    last = (answer.stderr if answer.returncode else answer.stdout).strip().rpartition("\n")[2]
+    if answer.returncode == 0:
+        with suppress(ValueError, KeyError, TypeError):
+            return dict(json.loads(last)["checked"])
+    raise UsageError(
+        f"launcher.python={python} cannot describe itself ({last or 'it printed nothing'}): it needs Python 3.11"
+    )
 
 
 def missing_package(config: dict[str, Any]) -> str | None:

@@ -10,7 +10,9 @@ from backends.settings import executed_values, setting_of
 from datasets.hashes import digest
 from datasets.paths import default_cache
 from datasets.prepare import known_sha256
+from harness.launcher.allocators import ALLOCATORS
 from harness.launcher.earlier import is_of_todays_code
+from harness.measure.sources import forget_digests
 from harness.planning.cells import Cell, resolve_cell
 from harness.planning.compose import Composition
 from harness.planning.config import load
@@ -18,14 +20,15 @@ from harness.planning.identity import cell_folder
 from harness.planning.interpreter import checked_environment
 from harness.planning.schema import RunConfig
 from harness.planning.suite import Suite, expand
-from harness.store.files import group_record_paths, machine_slug, readable_records
+from harness.store.files import environment_of, group_record_paths, machine_slug, readable_records
 from harness.store.left_out import LeftOut
 from harness.store.naming import dataset_name, flatten
-from harness.store.record import StoredRecord
-from harness.store.shortened import LIMITS, is_shortened
+from harness.store.record import Record, StoredRecord
+from harness.store.shortened import LIMITS, is_shortened, lacks_a_pass
 from harness.usage import UsageError
 
-FINAL = ("ok", "unsupported", "not_installed")
+REFUSED = ("unsupported", "not_installed")
+FINAL = ("ok", *REFUSED)
 Environment = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -52,15 +55,15 @@ class Group:
         if failed and retry == "failed":
             return True, f"retry=failed, and a cell ended as {failed}"
         if retry == "failed" and any(map(self._may_take_longer, self.cells, self.records)):
-            return True, "retry=failed, and a cell had fewer processes than it may take now"
+            return True, "retry=failed, and a cell that lacked time may take longer now"
         if retry == "failed" and any(map(self._lacks_parameters, self.cells, self.records)):
             return True, "retry=failed, and a file of scenario.save_state is not there"
         return False, f"every cell has a record of this group{f', some {failed}' if failed else ''}"
 
     @staticmethod
     def _may_take_longer(cell: Cell, stored: StoredRecord | None) -> bool:
-        """Whether a cell did not have time for all of its processes, and may take longer now."""
-        if stored is None or not is_shortened(stored[1]):
+        """Whether a cell did not have time for all of its processes and passes, and may take longer now."""
+        if stored is None or not (is_shortened(stored[1]) or lacks_a_pass(stored[1])):
             return False
         earlier = stored[1]["config"]["measure"]
         return any(getattr(cell.config.measure, name) > float(earlier[name]) for name in LIMITS if name in earlier)
@@ -99,6 +102,7 @@ class Plan:
 
     def find_records(self) -> None:
         """Look up the records of each group."""
+        forget_digests()
         for group in self.groups:
             group.records = find_group_records(group, self.results, self.machine, self.left_out)
 
@@ -215,9 +219,23 @@ def _records_by_run(cell: Cell, group: str, results: Path, machine: str, left_ou
         for path, record in readable_records(paths, left_out)
         if known in (None, record.get("dataset", {}).get("sha256", known))
         and is_of_todays_code(results, record["environment"])
+        and _refusal_holds(cell, record, results)
     ]
     by_time = sorted(valid, key=lambda stored: str(stored[1].get("written", "")))
     return {record.get("run", ""): (path, record) for path, record in by_time}
+
+
+def _refusal_holds(cell: Cell, record: Record, results: Path) -> bool:
+    """Whether a cell that was refused before its process began would be refused today; True of all other records."""
+    if record["status"] not in REFUSED or "log_tail" in record:
+        return True
+    if environment_of(results, record["environment"])["modules"]:
+        return True
+    # Only the preparation of a graph tells whether it can have an order, and that takes too long for a plan.
+    if record["status"] == "unsupported" and cell.config.order.name != "none":
+        return True
+    refusal = ALLOCATORS[cell.config.launcher.allocator].refusal()
+    return record["status"] == (cell.status or (refusal[0] if refusal else None))
 
 
 def _below(name: str, prefixes: tuple[str, ...]) -> bool:

@@ -26,9 +26,26 @@ INTERPOLATION = re.compile(r"(\\*)\$\{")
 def overrides(record: Record) -> list[str]:
     """Shortest list of overrides, without the seed, that give a record's execution config.
 
-    Groups are chosen by name first, then every key that still differs is given. Where the configuration files lack a
-    choice that the record names, all keys are given.
+    Groups are chosen by name first, then every key that still differs is given, without ``removed_options``. Where the
+    configuration files lack a choice that the record names, all keys are given.
     """
+    chosen = _choices(record)
+    return [*chosen, *_differences(execution_values(record["config"]), chosen)]
+
+
+def removed_options(record: Record) -> list[str]:
+    """``key=value`` of a record's config whose keys no configuration has today: commands with them are refused."""
+    composed, values = _composed(_choices(record)), execution_values(record["config"])
+    return [f"{key}={text(value)}" for key, value in values.items() if _is_removed(key, composed)]
+
+
+def _is_removed(key: str, composed: Mapping[str, Any]) -> bool:
+    """Whether the schema lacks a key; those of options are free, and nothing is known where nothing was composed."""
+    return bool(composed) and key not in composed and ".options." not in key
+
+
+def _choices(record: Record) -> tuple[str, ...]:
+    """The groups of the configuration that a record names, and its ablations."""
     config = record["config"]
     chosen = [f"{group}={config[group]['name']}" for group in ("dataset", "model", "backend")]
     chosen += [f"scenario={config['scenario']['name']}"] if config["scenario"]["name"] != "train" else []
@@ -38,9 +55,7 @@ def overrides(record: Record) -> list[str]:
     chosen += [f"launcher={launcher}"] if launcher != "process" else []
     names = sorted(record.get("ablations", []))
     chosen += [f"+ablation={names[0] if len(names) == 1 else '[' + ','.join(names) + ']'}"] if names else []
-    values = execution_values(config)
-    chosen += _nearest_measure(values)
-    return chosen + _differences(values, tuple(chosen))
+    return (*chosen, *_nearest_measure(execution_values(config)))
 
 
 def _nearest_measure(values: Mapping[str, Any]) -> list[str]:
@@ -88,7 +103,8 @@ def _as_list(value: Any) -> Any:
 
 def _differences(values: dict[str, Any], chosen: tuple[str, ...]) -> list[str]:
     composed = _composed(chosen)
-    changed = [key for key, value in values.items() if key not in composed or composed[key] != value]
+    usable = {key: value for key, value in values.items() if not _is_removed(key, composed)}
+    changed = [key for key, value in usable.items() if key not in composed or composed[key] != value]
     added = [f"{'' if key in composed else '++'}{key}={text(values[key])}" for key in changed]
     return added + [f"~{key}" for key in composed if key not in values and ".options." in key]
 

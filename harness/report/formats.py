@@ -20,16 +20,16 @@ GLYPHS = {
     "interrupted": "✗ interrupted",
 }
 TIMES = {
-    "time": "median of the medians of each process. [low, high] holds the median of all processes with a probability "
-    "of at least 95 %, or with the one that stands inside: it lies between two values of the n processes. "
-    "(low … high) is the 10th to 90th percentile of the samples of a single process: a look, which says nothing about "
-    "other processes",
+    "time": "median of the medians of each process. [low, high] is an interval for the true median over processes, "
+    "between two values of the n processes. Its coverage is at least 95 %; where it is lower, as with five processes, "
+    "it stands inside the brackets. (low … high) is the 10th to 90th percentile of the samples of a single process: a "
+    "look, which says nothing about other processes",
     "first call": "the discarded call at the start of a turn, which finds caches and threads as another engine left "
     "them; — in records before protocol 3",
     "n": "fresh processes; each seed has its own",
     "⚠": "the samples have two modes, drift, many outliers or wide scatter, or were taken beside other load: the "
-    "notes below the table say so with numbers; or the parity gate was left out, or fewer than five processes stand "
-    "behind a ratio. Such a figure is no headline",
+    "notes below the tables of the data set say so with numbers; or the parity gate was left out, or fewer than five "
+    "processes stand behind a ratio. Such a figure is no headline",
 }
 UNITS = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
 LONGEST_MESSAGE = 160
@@ -63,6 +63,11 @@ def measured(summary: Summary, factor: float = 1.0) -> str:
 def doubtful(row: Row) -> str:
     """The names of what speaks against a row's figure, to stand behind it; nothing for a good one."""
     return marked(", ".join(doubt.name for doubt in row.doubts))
+
+
+def objections(row: Row) -> str:
+    """What keeps a row's figure out of headlines: its doubts, too few processes; nothing for a good one."""
+    return ", ".join(filter(None, [*(doubt.name for doubt in row.doubts), too_few(row.time)]))
 
 
 def marked(doubts: str) -> str:

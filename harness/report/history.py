@@ -21,8 +21,8 @@ Environments = Mapping[str, Mapping[str, Any]]
 class Measured:
     """A headline as one version measured it in one scope; ``commit`` is empty where no record names it.
 
-    ``cells`` are the folders of its records with their seeds: equal for two runs of the same engines and options.
-    ``versions`` are digests of what ours and the peer ran: equal for two runs of the same code and packages.
+    ``versions`` are, by the folder of a record with its seed, digests of the code and packages that it ran.
+    ``ranked`` are those cells that are ours and the peer.
     """
 
     written: str
@@ -31,8 +31,8 @@ class Measured:
     factor: Summary
     ours: Row
     peer: Row
-    cells: tuple[str, ...]
-    versions: frozenset[str]
+    versions: Mapping[str, frozenset[str]]
+    ranked: frozenset[str]
 
     @property
     def date(self) -> str:
@@ -107,10 +107,18 @@ def _point(scope: Scope, cells: Sequence[StoredRecord], environments: Environmen
     factor = ours.ratio.inverse()
     compared = [record for row in (ours, peer) for record in row.ok]
     newest = max(compared, key=_written)
-    folders = sorted({f"{path.parent}/{record['config']['seed']}" for row in table for path, record in row.cells})
-    checked = (environments.get(record["environment"], {}).get("checked") for record in compared)
-    commit, versions = commit_of(newest, environments), frozenset(map(digest, checked))
-    return Measured(_written(newest), commit, scope, factor, ours, peer, tuple(folders), versions)
+    versions: dict[str, frozenset[str]] = {}
+    for stored in (stored for row in table for stored in row.cells):
+        checked = environments.get(stored[1]["environment"], {}).get("checked")
+        versions[_cell(stored)] = versions.get(_cell(stored), frozenset()) | {digest(checked)}
+    ranked = frozenset(_cell(stored) for row in (ours, peer) for stored in row.cells)
+    return Measured(_written(newest), commit_of(newest, environments), scope, factor, ours, peer, versions, ranked)
+
+
+def _cell(stored: StoredRecord) -> str:
+    """A record's folder with its seed: the same for every run of one engine with the same options."""
+    path, record = stored
+    return f"{path.parent}/{record['config']['seed']}"
 
 
 def commit_of(record: Record, environments: Environments) -> str:

@@ -25,8 +25,9 @@ class Repeat:
 
     @property
     def same_code(self) -> bool:
-        """Whether ours and the peer ran the same code and packages in both runs."""
-        return self.before.versions == self.after.versions
+        """Whether all that are ours or the peer in one of the runs ran the same code and packages in both."""
+        cells = self.before.ranked | self.after.ranked
+        return all(self.before.versions[cell] == self.after.versions[cell] for cell in cells)
 
     @property
     def agrees(self) -> bool:
@@ -38,9 +39,9 @@ def repeats(headlines: Iterable[Headline]) -> list[Repeat]:
     """Each sound point with the sound one before it; ``headlines`` have a point per run."""
     pairs = []
     for headline in headlines:
-        lines: dict[tuple[Scope, int, tuple[str, ...]], list[Measured]] = {}
+        lines: dict[tuple[Scope, int, frozenset[str]], list[Measured]] = {}
         for point in filter(_sound, headline.points):
-            lines.setdefault((point.scope, point.factor.n, point.cells), []).append(point)
+            lines.setdefault((point.scope, point.factor.n, frozenset(point.versions)), []).append(point)
         for points in lines.values():
             pairs += [Repeat(headline.dataset, headline.title, *pair) for pair in pairwise(points)]
     return pairs

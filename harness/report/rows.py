@@ -213,6 +213,11 @@ class Row:
         ]
         return statistics.median(shares) if shares else None
 
+    @property
+    def metric(self) -> str:
+        """Name of the row's score, ``score`` where no seed has one."""
+        return next((str(record["metrics"]["name"]) for record in self.ok if record.get("metrics")), "score")
+
     def time_to_accuracy(self) -> float | None:
         """Epochs to the target times the timed epoch, seconds; none unless every seed reached the target."""
         durations = []

@@ -75,4 +75,5 @@ def on_each_machine(items: Sequence[S], content: Callable[[Sequence[S], str], Se
 
 def machines_of(items: Iterable[S]) -> str:
     """Names of the machines, for a sentence."""
-    return " and ".join(sorted({item.scope.machine for item in items})) or "no machine"
+    names = sorted({item.scope.machine for item in items})
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]])) or "no machine"

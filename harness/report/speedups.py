@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from datasets.hashes import digest
 from harness.report import formats
@@ -11,6 +12,7 @@ from harness.report.rows import Row, ratio_of
 from harness.report.scopes import one_scope
 from harness.store.statistics import Summary, geometric_mean
 
+NONE_IN_TURNS = "No engine of ours was measured in turns with a peer on this machine."
 MEANS = ("tables", "geometric mean", "lowest", "highest")
 
 
@@ -52,7 +54,7 @@ class Speedup:
         return next((row for row in rows if times_as_fast(self.ours, row) is not None), None)
 
     def beside(self, row: Row | None, factor: float = 1.0) -> list[Cell]:
-        """A rival's time in units of 1 / ``factor`` s, its label with doubts, and how many times as fast ours is."""
+        """A peer's time in units of 1 / ``factor`` s, its label with doubts, and how many times as fast ours is."""
         if row is None or row.time is None:
             return [NOTHING] * 3
         label = row.label + formats.doubtful(row)
@@ -66,12 +68,19 @@ class Speedup:
         return ", ".join([*reasons, *filter(None, [formats.too_few(self.ours.ratio)])])
 
 
-def speedups(datasets: Iterable[DatasetComparisons]) -> Iterator[Speedup]:
+def strictness(speedup: Speedup) -> tuple[bool, float]:
+    """The smallest counts: a doubtful figure after all good ones, then by the factor."""
+    return bool(speedup.doubts), speedup.factor
+
+
+def speedups(
+    datasets: Iterable[DatasetComparisons], key: Callable[[Speedup], tuple[Any, ...]] = strictness
+) -> Iterator[Speedup]:
     """Yield one per comparison that ranks, in which an engine of ours and a peer were measured in the same group.
 
-    Of several comparisons of one timed call, the one with the fastest form of a peer, as a suite for scores may have
-    peers as their examples run them; a doubtful one only where all are. Raises ValueError for data sets of several
-    machines or protocols, whose speed-ups have no common mean.
+    Of several comparisons of one timed call, that with the smallest ``key``: the one with the fastest form of a peer,
+    as a suite for scores may have peers as their examples run them; a doubtful one only where all are. Raises
+    ValueError for data sets of several machines or protocols, whose speed-ups have no common mean.
     """
     strictest: dict[str, Speedup] = {}
     for dataset in one_scope(list(datasets)):
@@ -82,14 +91,9 @@ def speedups(datasets: Iterable[DatasetComparisons]) -> Iterator[Speedup]:
                 continue
             speedup = Speedup(dataset, comparison, ours, peer)
             timed = digest(workload(ours.record["config"]))
-            if timed not in strictest or _strictness(speedup) < _strictness(strictest[timed]):
+            if timed not in strictest or key(speedup) < key(strictest[timed]):
                 strictest[timed] = speedup
     yield from strictest.values()
-
-
-def _strictness(speedup: Speedup) -> tuple[bool, float]:
-    """The smallest counts: a doubtful figure after all good ones, then by the factor."""
-    return bool(speedup.doubts), speedup.factor
 
 
 def times_as_fast(ours: Row, other: Row) -> Summary | None:
@@ -123,7 +127,7 @@ def left_out(measured: Iterable[Speedup]) -> str:
     return f"{len(doubtful)}: {'; '.join(doubtful)}" if doubtful else NOTHING
 
 
-def rival_heads(unit: str) -> tuple[str | tuple[str, str], ...]:
+def peer_heads(unit: str) -> tuple[str | tuple[str, str], ...]:
     """Titles of the columns that ``Speedup.beside`` fills, for the fastest library and for plain torch."""
     times = "times as fast"
     return ("fastest library", unit), "which", times, ("fastest plain torch", unit), "which one", f"{times} as that"
@@ -131,17 +135,17 @@ def rival_heads(unit: str) -> tuple[str | tuple[str, str], ...]:
 
 def overview(datasets: Iterable[DatasetComparisons]) -> Table:
     """One row per comparison: our best form, the fastest library and the fastest plain torch, and both scores."""
-    heads = ("", "ours", ("time", "s"), *rival_heads("s"), "our score", "the fastest peer's")
+    heads = ("", "ours", ("time", "s"), *peer_heads("s"), "our score", "the fastest peer's")
     return Table(columns(*heads), [_overview_row(speedup) for speedup in speedups(datasets)])
 
 
 def _overview_row(speedup: Speedup) -> list[Cell]:
     label = speedup.ours.label + formats.doubtful(speedup.ours)
     ours: list[Cell] = [label, Value(speedup.ours.time.median if speedup.ours.time else None)]
-    rivals = [*speedup.beside(speedup.fastest_library), *speedup.beside(speedup.fastest_plain_torch)]
+    peers: list[Cell] = [*speedup.beside(speedup.fastest_library), *speedup.beside(speedup.fastest_plain_torch)]
     scores: list[Cell] = [formats.mean(row.values("metrics", "test")) for row in (speedup.ours, speedup.peer)]
     name = f"{speedup.dataset.name}: {short_title(speedup.comparison)}"
-    return [name, *ours, *rivals, *scores]
+    return [name, *ours, *peers, *scores]
 
 
 def short_title(comparison: Comparison) -> str:

@@ -15,7 +15,7 @@ PHASES = ("load", "vectorize", "forward", "backward", "step", "comm")
 def results(rows: Sequence[Row], published: Published | None) -> Table:
     """The main table: time, ratio, limit, hit rate, score beside the published one, time to accuracy, memory."""
     unit, factor = formats.unit_of(rows)
-    score = next((row.record["metrics"]["name"] for row in rows if row.record.get("metrics")), "score")
+    score = next((row.metric for row in rows if row.metric != "score"), "score")
     timed_score = any(row.time_to_accuracy() is not None for row in rows)
     heads = columns(
         "engine",

@@ -1,4 +1,4 @@
-"""Records with fewer processes than asked, as more would not have fitted the time of their cell or group."""
+"""Records with less than was asked: fewer processes, as the time of cell or group ended, or a pass that time ended."""
 
 from collections.abc import Sequence
 
@@ -6,12 +6,19 @@ from harness.store.record import Record
 from harness.store.shape import Doubt
 
 LIMITS = ("group_seconds", "deadline_seconds")
+OUT_OF_TIME = "not measured, timeout"  # so begins ``facts.status`` or ``limits.status`` of a pass that time ended
 
 
 def is_shortened(record: Record) -> bool:
     """Whether a record has fewer processes than its configuration asks for."""
     asked: int = record["config"]["measure"].get("processes", 0)
     return 0 < len(record.get("processes", ())) < asked
+
+
+def lacks_a_pass(record: Record) -> bool:
+    """Whether time ended a pass after the samples of a record."""
+    sections = (record.get("facts", {}), record.get("limits", {}))
+    return any(str(section.get("status", "")).startswith(OUT_OF_TIME) for section in sections)
 
 
 def doubts(records: Sequence[Record]) -> list[Doubt]:

@@ -17,7 +17,8 @@ def check_writable(results: Path, records: Iterable[str], states: Iterable[str |
     A folder that does not exist yet is tried where it would be made. Raises OSError for a full disk.
     """
     folders = [results / "environments", *((results / path).parent for path in records)]
-    folders += [Path(path).parent for path in states if path is not None]
+    parameters = [Path(path) for path in states if path is not None]
+    folders += [file.parent for file in parameters]
     places: dict[Path, Path] = {}
     for folder in folders:
         places.setdefault(_existing(folder), folder)
@@ -30,6 +31,9 @@ def check_writable(results: Path, records: Iterable[str], states: Iterable[str |
                 raise
             reason = f"{error.strerror} at {place}"
             raise UsageError(f"{folder} is not writable ({reason}): give another folder, or mend that") from error
+    for file in parameters:
+        if file.is_dir():
+            raise UsageError(f"scenario.save_state={file} is a folder: name a file in it, like {file / 'best.npz'}")
 
 
 def _existing(folder: Path) -> Path:

@@ -1,5 +1,6 @@
-"""Standard streams whose reader may leave, as ``| head`` does: that ends no measurement and changes no exit code."""
+"""Standard streams that end no command: their readers may leave, as ``| head`` does, their encoding lack characters."""
 
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -40,7 +41,12 @@ class LeftStream:
 
 @contextmanager
 def readers_may_leave() -> Iterator[None]:
-    """Let stdout and stderr write to nowhere once their reader has left, instead of raising BrokenPipeError."""
+    """Let stdout and stderr write to nowhere once their reader has left, instead of raising BrokenPipeError.
+
+    A character that the encoding of stdout lacks is written as ``?``; stderr escapes it anyway.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     output, errors = LeftStream(sys.stdout), LeftStream(sys.stderr)
     with redirect_stdout(cast(TextIO, output)), redirect_stderr(cast(TextIO, errors)):
         try:

@@ -12,7 +12,7 @@ import numpy as np
 from backends.batches import BatchPlan
 from backends.contract import Hop, Sampler
 from backends.model import ModelSpec
-from backends.registry import runtime
+from backends.registry import BackendConfig, runtime
 from datasets.csr import csr_from_edges
 from datasets.graph import Graph
 from harness.measure.clock import Clock
@@ -26,6 +26,18 @@ TARGETS = NODES // 2
 HOPS = 2  # at most: after more of them nearly all nodes are reached
 EPOCHS = 5  # two of them reach as many nodes by chance in 2 % of the cases
 SIGMAS = 6.0
+DRAWING = ("sampler", "filter", "scope", "replacement")  # options of engines that decide which edges are drawn
+
+
+def options_not_verified(backend: BackendConfig) -> dict[str, dict[str, Any]]:
+    """Name the cell's options of drawing instead of which the gate has the definition's, as a part of ``parity``.
+
+    Nothing where the gate leaves them as they are.
+    """
+    gate = backend.for_parity_gate()
+    own = {name: getattr(backend, name) for name in DRAWING if hasattr(backend, name)}
+    replaced = {name: value for name, value in own.items() if value != getattr(gate, name)}
+    return {"not verified": replaced} if replaced else {}
 
 
 def verify_trained_draws(config: RunConfig, spec: ModelSpec) -> dict[str, Any]:

@@ -39,25 +39,30 @@ def verify_flattening(config: RunConfig, graph: Graph) -> dict[str, Any]:
 
 
 def _small(graph: Graph) -> Graph:
-    """The gate's small graph with every column that ``graph`` has, because samplers and filters may name any."""
-    weighted = graph.edge_weights is not None
-    small = small_graph(graph.task, graph.classes, weighted=weighted, width=graph.width)
+    """The gate's small graph with every column that ``graph`` has, because samplers and filters may name any.
+
+    Its nodes and edges have the columns of random ones of ``graph``: of invented values a sampler may refuse some, and
+    a filter may let none pass.
+    """
+    small = small_graph(graph.task, graph.classes, weighted=False)
     random = np.random.Generator(np.random.Philox(key=19))
-
-    def random_like(like: Any, count: int) -> Any:
-        if like is None:
-            return None
-        if like.ndim == 1:
-            return random.integers(0, 1 + int(like.max(initial=0)), count).astype(like.dtype)
-        return random.standard_normal((count, like.shape[1])).astype(like.dtype)
-
+    nodes = random.integers(0, graph.nodes, small.nodes)
+    edges = random.integers(0, max(graph.csr.nnz, 1), small.csr.nnz)
     return replace(
         small,
-        features=None if graph.features is None else small.features,
-        node_types=random_like(graph.node_types, small.nodes),
-        edge_types=random_like(graph.edge_types, small.csr.nnz),
-        edge_features=random_like(graph.edge_features, small.csr.nnz),
+        features=_rows(graph.features, nodes),
+        node_types=_rows(graph.node_types, nodes),
+        edge_weights=_rows(graph.edge_weights, edges),
+        edge_types=_rows(graph.edge_types, edges),
+        edge_features=_rows(graph.edge_features, edges),
     )
+
+
+def _rows(column: Any, rows: Nodes) -> Any:
+    """Some rows of a column; ones where it has none, ``None`` where there is no column."""
+    if column is None:
+        return None
+    return column[rows] if len(column) else np.ones((len(rows), *column.shape[1:]), column.dtype)
 
 
 def _compare(config: RunConfig, graph: Graph, targets: Nodes) -> tuple[dict[str, int], str]:

@@ -10,12 +10,14 @@ from backends.contract import Nodes
 from datasets.csr import Csr, csr_from_edges
 from datasets.features import in_layout
 from datasets.graph import MISSING, Graph
+from datasets.randomness import hash_ids
 from harness.planning.schema import RunConfig
 
 ISOLATED, UNLABELLED, PARTLY_LABELLED = 3, 6, 9  # of the small graph, all in the training split
 BLOCK = 1024
 SLICE_NODES = 4096
 SLICE_EDGES = 40_000
+SLICE_READS = 50 * SLICE_EDGES  # in-edges of a slice's nodes in the whole graph, among which its own are found
 SLICE_FEATURES = 1 << 24  # numbers in the features of a slice, which the definition holds dense
 
 
@@ -89,8 +91,8 @@ def with_few_features(graph: Graph) -> Graph:
 def slice_of(graph: Graph, config: RunConfig) -> dict[str, Graph]:
     """Cut a part of a data set: its first graph, or one block of targets with the nodes that they aggregate.
 
-    The targets are nodes that are trained; where there are none, and nothing is to be trained, any nodes. To be trained
-    on, the first graph must have some.
+    The targets are nodes that are trained; where there are none, and nothing is to be trained, any nodes. The slice is
+    named by how many of them it holds. To be trained on, the first graph must have some.
     """
     trains = config.scenario.name == "train"
     trained = np.arange(0) if graph.labels is None else graph.nodes_of("train")
@@ -100,24 +102,52 @@ def slice_of(graph: Graph, config: RunConfig) -> dict[str, Graph]:
         if small and (not trains or len(np.intersect1d(first, trained))):
             return {"first graph": graph.subgraph(first)}
     size = config.training.batch_size if trains else None
-    targets = (trained if trains or len(trained) else np.arange(graph.nodes))[: min(BLOCK, size or BLOCK)]
+    candidates = trained if trains or len(trained) else np.arange(graph.nodes)
+    if not len(candidates):
+        return {}
+    targets = _in_hashed_order(candidates)[: min(BLOCK, size or BLOCK)]
     nodes = neighbourhood(graph, targets, config.model.layers)
-    return {f"neighbourhood of {len(targets)} targets": graph.subgraph(nodes)} if len(targets) else {}
+    return {f"neighbourhood of {len(np.intersect1d(nodes, targets))} targets": graph.subgraph(nodes)}
 
 
-def neighbourhood(graph: Graph, targets: Nodes, hops: int) -> NDArray[np.int64]:
-    """Return ``targets`` and their in-neighbours over some hops, as many as fit into the bounds of a slice."""
-    nodes = targets[: _affordable(graph, targets, 0)]
-    frontier = nodes
-    for _ in range(hops):
+def neighbourhood(graph: Graph, targets: Nodes, hops: int) -> Nodes:
+    """Return ``targets`` and then their in-neighbours over some hops, as many as fit into the bounds of a slice.
+
+    Targets and hops have equal shares of the nodes and of the in-edges that are read: spread over a large graph, the
+    targets' neighbours alone would be too many.
+    """
+    limit = max(hops + 1, min(SLICE_NODES, SLICE_FEATURES // max(graph.width, 1)))
+    reads = SLICE_READS // (hops + 1)
+    nodes = frontier = _readable(graph, targets[: limit // (hops + 1)], reads)
+    for hops_left in range(hops, 0, -1):
         reached = np.setdiff1d(graph.csr.rows(frontier)[0].indices, nodes)
-        frontier = reached[: _affordable(graph, reached, len(nodes))].astype(np.int64)
+        frontier = _readable(graph, _in_hashed_order(reached)[: (limit - len(nodes)) // hops_left], reads)
         nodes = np.concatenate((nodes, frontier))
-    return nodes
+    return nodes[: np.searchsorted(_edges_of_prefixes(graph, nodes), SLICE_EDGES, side="right")]
 
 
-def _affordable(graph: Graph, nodes: Nodes, taken: int) -> int:
-    """How many of ``nodes`` fit beside the ``taken`` ones; in-edges from outside the slice count too."""
-    edges, limit = np.cumsum(graph.csr.in_degrees[nodes]), min(SLICE_NODES, SLICE_FEATURES // max(graph.width, 1))
-    by_edges = int(np.searchsorted(edges, SLICE_EDGES * max(limit - taken, 0) // max(limit, 1), side="right"))
-    return max(1 if taken == 0 else 0, min(by_edges, limit - taken))
+def _in_hashed_order(nodes: NDArray[np.integer]) -> Nodes:
+    """The same nodes in a fixed order that says nothing about them: the first of a data set may all be hubs."""
+    return nodes[np.argsort(hash_ids(0, "slice", nodes))].astype(np.int64)
+
+
+def _readable(graph: Graph, nodes: Nodes, reads: int) -> Nodes:
+    """Those of ``nodes``, in their order, that have at most ``reads`` in-edges in all; one at least.
+
+    Those of most in-edges are left out: a hub may have more than all others.
+    """
+    degrees = graph.csr.in_degrees[nodes]
+    ascending = np.argsort(degrees, kind="stable")
+    fits = np.cumsum(degrees[ascending]) <= reads
+    fits[:1] = True
+    return nodes[np.sort(ascending[fits])]
+
+
+def _edges_of_prefixes(graph: Graph, nodes: Nodes) -> NDArray[np.int64]:
+    """How many edges the first of ``nodes`` has to itself, how many the first two have among them, and so on, [n]."""
+    place = np.full(graph.nodes, -1)
+    place[nodes] = np.arange(len(nodes))
+    rows, _ = graph.csr.rows(nodes)
+    sources = place[rows.indices]
+    later_end = np.maximum(sources, rows.destinations)[sources >= 0]
+    return np.cumsum(np.bincount(later_end, minlength=len(nodes)))

@@ -29,12 +29,16 @@ Array = NDArray[np.floating]
 
 @dataclass
 class Recovered:
-    """Masks, the share of entries that were dropped, their number, and the logits' largest distance from any masks'."""
+    """Masks, the share of entries that were dropped, their number, and the logits' largest distance from any masks'.
+
+    ``largest`` is the definition's largest logit; it and ``distance``, which may be NaN, are multiples of the scale.
+    """
 
     masks: Any
     rate: float
     entries: int
     distance: float
+    largest: float
 
 
 def pairs_graph(sparse: bool = False) -> Graph:
@@ -104,7 +108,7 @@ class Probe:
     def __init__(self, engine: Any, graph: Graph, spec: ModelSpec, rate: float) -> None:
         self.engine, self.graph, self.spec, self.scale = engine, graph, spec, 1.0 / (1.0 - rate)
         self.targets = graph.nodes_of("train")
-        self.distance = 0.0
+        self.distance = self.largest = 0.0
 
     def logits(self, state: State) -> Array:
         """What the engine computes while it trains, by the masks that it draws first."""
@@ -115,13 +119,15 @@ class Probe:
     def differences(self, state: State, guesses: Iterator[Any]) -> Array:
         """Distances of the engine's logits [guesses, targets, classes] from the definition's under each guess."""
         logits, scores = self.logits(state), load_object(f"{DEFINITION}:scores")
-        return np.stack(
-            [np.abs(logits - scores(self.graph, self.spec, state, self.targets, masks=masks)) for masks in guesses]
-        )
+        guessed = np.stack([scores(self.graph, self.spec, state, self.targets, masks=masks) for masks in guesses])
+        self.largest = max(self.largest, float(np.abs(guessed).max()) / self.scale)
+        away: Array = np.abs(logits - guessed)
+        return away
 
     def _keep_distance(self, away: Array) -> None:
         """Remember the largest distance of an entry from the nearest guess."""
-        self.distance = max(self.distance, float(away.min(0).max() / self.scale))
+        # not Python's max, which may drop a NaN
+        self.distance = float(np.maximum(self.distance, away.min(0).max() / self.scale))
 
     def inputs(self) -> Recovered:
         """The masks of the layers' inputs, from the last layer to the first."""
@@ -132,7 +138,8 @@ class Probe:
             masks[layer] = retained * self.scale
             dropped.append(~retained[sure])
         every = np.concatenate(dropped)
-        return Recovered(_masks(inputs=tuple(masks)), float(every.mean()), len(every), self.distance)
+        rate = float(every.sum()) / max(len(every), 1)  # NaN among the logits may tell of no entry
+        return Recovered(_masks(inputs=tuple(masks)), rate, len(every), self.distance, self.largest)
 
     def _input(self, layer: int, masks: list[Array]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Which entries of a layer's input [nodes, width] are retained, and for which of them the logits tell it.
@@ -170,9 +177,8 @@ class Probe:
             self._keep_distance(away)
             best = guesses[away.argmin(0)]
             masks = self._attention_masks(best[:, :, 0], best[:, :, 1])
-            return Recovered(
-                masks, float(1 - best.sum() / (3 * best[:, :, 0].size)), 3 * best[:, :, 0].size, self.distance
-            )
+            entries = 3 * best[:, :, 0].size
+            return Recovered(masks, float(1 - best.sum() / entries), entries, self.distance, self.largest)
         guesses = np.array(list(product(range(3), range(2), range(2), *LAST_VALUES)))
         per_head = np.stack(
             [
@@ -207,7 +213,7 @@ class Probe:
         visible, visible_loops = first[last[:, 1] == 1], loops[last[:, 0] > 0]
         entries = 3 * visible[:, :, 0].size + visible_loops.size + 3 * len(last)
         retained = visible.sum() + visible_loops.sum() + last.sum()
-        return Recovered(masks, float(1 - retained / entries), entries, self.distance)
+        return Recovered(masks, float(1 - retained / entries), entries, self.distance, self.largest)
 
     def _attention_masks(
         self, edges: Any, own: Any, source: Any = 1, last_edges: Any = None, last_own: Any = None
@@ -224,6 +230,12 @@ class Probe:
         parallel = np.stack((edges > 0, edges > 1), 1).reshape(2 * PAIRS, heads)
         loops = np.stack((source, own), 1).reshape(2 * PAIRS, heads)
         return np.concatenate((parallel, loops)) * self.scale
+
+
+def moved(masks: Any, rows: int) -> Any:
+    """The same masks some rows further, which might as well have been drawn."""
+    parts = {"inputs": masks.inputs, "attention": masks.attention}
+    return _masks(**{name: tuple(np.roll(mask, rows, axis=0) for mask in part) for name, part in parts.items()})
 
 
 def _masks(**masks: Any) -> Any:

@@ -16,14 +16,17 @@ from harness.measure.clock import Clock
 from harness.planning.schema import RunConfig
 from harness.scenario.setup import neighbourhood_spec_of, spec_of, training_of
 from harness.verify.comparison import Answer, parts_of, spoil, verify_all
-from harness.verify.draws import verify_trained_draws
+from harness.verify.draws import options_not_verified, verify_trained_draws
 
 DEFINITION = "backends.reference.definition"
 BATCHES = 3  # of inference at least, where an engine goes batch by batch
 
 
 def verify_model(config: RunConfig, graph: Graph) -> dict[str, Any]:
-    """Compare the engine of ``config`` on a small graph and on a slice of ``graph``; raises Incorrect."""
+    """Compare the engine of ``config`` on a small graph and on a slice of ``graph``; raises Incorrect.
+
+    Returns what ``verify_all`` returns, and under ``not verified`` the options of drawing that were not looked at.
+    """
     view = graph.training_view() if config.scenario.name == "train" else graph
     view = with_columns_read(view, spec_of(config, graph))
     parts = parts_of(config, view)
@@ -36,7 +39,7 @@ def verify_model(config: RunConfig, graph: Graph) -> dict[str, Any]:
             config, isinstance(graph.features, SparseFeatures)
         )
         parity |= verify_trained_draws(config, neighbourhood_spec_of(config, graph))
-    return parity
+    return parity | options_not_verified(config.backend)
 
 
 def with_columns_read(graph: Graph, spec: ModelSpec) -> Graph:

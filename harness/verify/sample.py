@@ -22,7 +22,7 @@ from datasets.graph import Graph
 from harness.measure.clock import Clock
 from harness.planning.schema import RunConfig
 from harness.scenario.setup import labelled_of, neighbourhood_spec_of, training_of
-from harness.verify.draws import REGULAR, verify_draws
+from harness.verify.draws import REGULAR, options_not_verified, verify_draws
 from harness.verify.graphs import BLOCK, small_graph
 from harness.verify.outcome import Incorrect
 
@@ -34,7 +34,8 @@ FEW = 5  # targets of the small graph, so few that their neighbourhood is not th
 def verify_sampling(config: RunConfig, graph: Graph) -> dict[str, Any]:
     """Draw neighbourhoods of a small graph and of one batch of ``graph``, and check them; raises Incorrect.
 
-    Returns per part: targets, expanded nodes and drawn edges, summed over the hops; of an epoch its own counts.
+    Returns per part: targets, expanded nodes and drawn edges, summed over the hops; of an epoch its own counts; and
+    under ``not verified`` the options of drawing that were not looked at.
     """
     small = small_graph("multiclass", 4, weighted=False)
     spec = neighbourhood_spec_of(config, graph)
@@ -60,7 +61,7 @@ def verify_sampling(config: RunConfig, graph: Graph) -> dict[str, Any]:
         parity[name], wrong = check()
         if wrong:
             raise Incorrect(f"backend {config.backend.name} breaks the contract of sampling in {name}: {wrong}", parity)
-    return parity
+    return parity | options_not_verified(config.backend)
 
 
 def _epoch(config: RunConfig, graph: Graph, whole: ModelSpec) -> tuple[dict[str, int], str]:

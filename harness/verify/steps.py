@@ -17,6 +17,7 @@ from backends.contract import Nodes, Trainer
 from backends.model import State, TrainingSpec
 from backends.registry import load_object, runtime
 from datasets.graph import Graph
+from datasets.randomness import permutation
 from harness.measure.clock import Clock
 from harness.planning.schema import RunConfig
 from harness.scenario.setup import spec_of, training_of
@@ -66,19 +67,27 @@ class Tried(Protocol):
 
 
 def verify_tried(config: RunConfig, name: str, subject: Tried) -> dict[str, Any]:
-    """What ``compare`` returns, under a name; raises Incorrect for an engine that is wrong from every state tried."""
+    """What ``compare`` returns, under a name; raises Incorrect.
+
+    As there, a forward tensor is wrong at once, and a step of a parameter only if it is so from every state tried.
+    """
     parity: dict[str, Any] = {}
     for attempt in range(TRIES):
         multiples = subject.multiples(config.seed + 1000 * attempt)
         parity[name] = _summary(subject.graph, multiples, attempt + 1)
-        if not parity[name]["wrong"]:
+        if is_wrong(_forward(multiples)) or not is_wrong(multiples):
             break
     raise_if_wrong(config, name, parity)
     return parity
 
 
+def _forward(multiples: dict[str, float]) -> dict[str, float]:
+    """The multiples of losses and predictions alone."""
+    return {name: value for name, value in multiples.items() if not name.startswith("step of ")}
+
+
 def _summary(graph: Graph, multiples: dict[str, float], tries: int) -> dict[str, Any]:
-    forward = {name: value for name, value in multiples.items() if not name.startswith("step of ")}
+    forward = _forward(multiples)
     return {
         "nodes": graph.nodes,
         "edges": graph.csr.nnz,
@@ -97,22 +106,20 @@ def is_wrong(multiples: dict[str, float]) -> bool:
 
 @dataclass
 class Evaluation:
-    """The definition's answer for a batch at given parameters, or its scores of all nodes where there is no batch."""
+    """The definition's answer for a batch at given parameters, or its scores alone."""
 
     graph: Graph
     spec: Any
     parameters: State
-    targets: Nodes | None
+    targets: Nodes
     drawn: int = 0  # the seed of the edges, where not all neighbours are used
+    scores_alone: bool = False
 
     def definition(self, seed: int, arithmetic: Any) -> Answer:
         """Compute in an arithmetic; the seed draws nothing."""
-        if self.targets is None:
-            function, targets = load_object(f"{DEFINITION}:scores"), np.arange(self.graph.nodes)
-            return function(self.graph, self.spec, self.parameters, targets, self.drawn, arithmetic), None, {}
-        function = load_object(f"{DEFINITION}:loss_and_gradients")
-        answer: Answer = function(self.graph, self.spec, self.parameters, self.targets, self.drawn, arithmetic)
-        return answer
+        function = load_object(f"{DEFINITION}:{'scores' if self.scores_alone else 'loss_and_gradients'}")
+        answer = function(self.graph, self.spec, self.parameters, self.targets, self.drawn, arithmetic)
+        return (answer, None, {}) if self.scores_alone else answer
 
 
 class SingleBatches(BatchPlan):
@@ -155,6 +162,8 @@ class StepsSubject:
             size = min(config.training.batch_size or size, -(-size // PARTS))
         self.plan = SingleBatches(targets, size, None, config.seed)
         self.epoch_plan = BatchPlan(targets, size, STEPS, config.seed)
+        self.predicted = permutation(config.seed, "predicted nodes", graph.nodes)[: graph.nodes // 2 + 1]
+        self.renumbered = graph.subgraph(permutation(config.seed, "renumbered nodes", graph.nodes))
 
     def multiples(self, seed: int) -> dict[str, float]:
         """The error of each loss, step and prediction over what rounding may do to it, up to the first wrong one."""
@@ -178,7 +187,8 @@ class StepsSubject:
         moves = moves_of(self.training, self.unit, path.states[0])
         for index in range(STEPS):
             state = path.states[-1]
-            expected = self._expected(seed, state, self.plan.targets(index)[0])
+            batch = Evaluation(self.graph, self.spec, state, self.plan.targets(index)[0])
+            expected = expected_of(batch, seed, self.unit)
             loss = engine.epoch(index, Clock())
             multiples[f"loss of step {index + 1}"] = multiple("loss", np.array(loss), expected)
             after = engine.state()
@@ -188,28 +198,31 @@ class StepsSubject:
                 multiples[key] = max(multiples.get(key, 0.0), moves[name].multiple(before, after.get(name)))
             if is_wrong(multiples):
                 break
-            path.states.append({name: after[name] for name in state})
+            # copied: an engine may show its own parameters, which the next step moves
+            path.states.append({name: np.array(after[name]) for name in state})
             path.bounds.append({name: moves[name].bound for name in state})
         return multiples
 
     def _predictions(self, engine: Trainer, seed: int) -> dict[str, float]:
-        expected = self._expected(seed, engine.state(), None)
-        scores = engine.predict(self.graph, np.arange(self.graph.nodes))
-        return {"predictions": multiple("logits", scores, expected)}
+        """Predictions of a part of the nodes, not in ascending order, also on another graph than the trained one."""
+        state = engine.state()
+        multiples: dict[str, float] = {}
+        for name, graph in (("predictions", self.graph), ("predictions on another graph", self.renumbered)):
+            evaluation = Evaluation(graph, self.spec, state, self.predicted, scores_alone=True)
+            scores = engine.predict(graph, self.predicted)
+            multiples[name] = multiple("logits", scores, expected_of(evaluation, seed, self.unit))
+        return multiples
 
     def _epoch(self, path: _Path) -> dict[str, float]:
         """An epoch of the batches of the single steps, from the same state."""
         steps = len(self.epoch_plan.targets(0))
         with closing(self._prepared(path.states[0], self.epoch_plan)) as engine:
             engine.epoch(0, Clock())
-            after = engine.state()
+            after = {name: np.array(value) for name, value in engine.state().items()}
         return {
             f"step of {name}, {steps} in an epoch": path.multiple(name, after.get(name), steps)
             for name in path.states[0]
         }
-
-    def _expected(self, seed: int, parameters: State, targets: Nodes | None) -> Expected:
-        return expected_of(Evaluation(self.graph, self.spec, parameters, targets), seed, self.unit)
 
 
 def multiple(name: str, tensor: Any, expected: Expected) -> float:

@@ -105,15 +105,21 @@ def flatten_batches(
     threads: int = 1,
     batch: int = BATCH,
 ) -> Generator[EncodedBatch, None, None]:
-    """Yield batches of GraphFeatures in the order of ``targets``; ``threads`` batches are computed ahead."""
+    """Yield batches of GraphFeatures in the order of ``targets``; ``threads`` of them are computed ahead.
+
+    Of a batch that is too large for memory only the first part is: the others are computed when they are asked for.
+    """
 
     def encoded(start: int) -> Iterator[EncodedBatch]:
         for part in neighbourhoods_within_memory(source, targets[start : start + batch], strategy):
             yield encode_neighbourhoods(part, source, embed=embed)
 
+    def begun(start: int) -> Iterator[EncodedBatch]:
+        parts = encoded(start)
+        return chain(list(islice(parts, 1)), parts)
+
     starts = range(0, len(targets), batch)
-    batches = map(encoded, starts) if threads == 1 else in_threads(lambda start: list(encoded(start)), starts, threads)
-    yield from chain.from_iterable(batches)
+    yield from chain.from_iterable(map(encoded, starts) if threads == 1 else in_threads(begun, starts, threads))
 
 
 def _use_threads(count: int) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from backends.agl.cluster import Cluster
 from backends.agl.config import RUN_ON
-from backends.agl.flat.drivers import BATCH, FlattenRounds, flatten_batches, in_threads
+from backends.agl.flat.drivers import BATCH, MOST_BYTES, FlattenRounds, flatten_batches, in_threads
 from backends.agl.flat.mapreduce import FlattenTaskSetup
 from backends.agl.flat.reader import MANIFEST
 from backends.agl.flat.rounds import Ints
@@ -189,9 +189,9 @@ def _flatten_in(
 def check_columns(graph: Graph, strategy: SamplingStrategy, filtering: str | None) -> None:
     """Raise StrategyError or FilterError where the graph lacks a column that sampling or the filter needs.
 
-    Likewise for a sampler that is not there, or a user's own that fails.
+    Likewise for a sampler that is not there, or a user's own that fails or whose file has changed.
     """
-    check_sampler(strategy.method)
+    check_sampler(strategy)
     if filtering:
         filters.check_filter(graph, filtering)
     if strategy.by is not None:
@@ -239,7 +239,8 @@ def _bytes_beside_records(graph: Graph, targets: Ints, job: FlattenJob, nodes_pe
 def forecast(estimated_bytes: int, targets: int, job: FlattenJob, folder: Path) -> str:
     """What a run will take, in a sentence: disk, and memory beside the mapped graph."""
     free = shutil.disk_usage(folder).free
-    batch = min(BATCH, targets) * estimated_bytes / targets * job.threads
+    record = estimated_bytes / targets
+    batch = max(min(BATCH * record, estimated_bytes, MOST_BYTES), record) * job.threads
     return (
         f"{targets:,} targets will take about {gibibytes(estimated_bytes)} of disk ({gibibytes(free)} are free), "
         f"and {gibibytes(COPIES * batch)} of memory at a time"

@@ -178,9 +178,9 @@ class GraphFeatureReader:
                         os.fsync(pages.fileno())  # pages that are not on the disk yet would stay
                         os.posix_fadvise(pages.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
-    def names(self, ids: Any) -> list[str]:
-        """The user's names of nodes, where the tables' ids are words and the nodes' ids their row numbers."""
-        return list(self._read(self.folder / NAMES, "name").take(np.asarray(ids)).to_pylist())
+    def names(self, ids: Any) -> Any:
+        """The user's names of nodes, an Arrow array, where the tables' ids are words and those of nodes row numbers."""
+        return self._read(self.folder / NAMES, "name").take(np.asarray(ids)).combine_chunks()
 
     def splits(self, number: int) -> Any:
         """The split of each record of a shard, as text [records]; "none" for one without a label."""

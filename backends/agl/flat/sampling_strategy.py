@@ -4,9 +4,11 @@ A sampler of a user's own is named by its import path, and tried on a few edges 
 """
 
 import ast
+import hashlib
 import re
+import sys
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
@@ -41,24 +43,35 @@ EDGE_COLUMNS = {
 }
 
 
-def usable_sampler(name: str) -> EdgeSampler:
-    """The sampler of a name.
-
-    Raises ValueError for one that is not there, whose module fails, or whose keys fail or are not one number per edge.
-    """
-    path = name.rpartition(".")[0]
-    if path:
-        # the registry names what is not there
-        with named_failure(f"sampler={name!r} cannot be imported"), suppress(ImportError):
-            import_module(path)
-    sampler = SAMPLERS[name]
-    for count in TRIED if path and sampler.keys is not None else ():
-        keys_of(name, sampler, hash_ids(0, "trial", np.arange(count)), np.linspace(1, 2, count))
-    return sampler
-
-
 class StrategyError(ValueError):
     """A sampling strategy that cannot be carried out; the message says what is allowed."""
+
+
+def usable_sampler(name: str) -> tuple[EdgeSampler, str | None]:
+    """The sampler of a name, and the digest of the file of a user's own.
+
+    Raises StrategyError for one that is not there, whose module fails, or whose keys fail or are not one number per
+    edge.
+    """
+    path = name.rpartition(".")[0]
+    try:
+        if path:
+            # the registry names what is not there
+            with named_failure(f"sampler={name!r} cannot be imported"), suppress(ImportError):
+                import_module(path)
+        sampler = SAMPLERS[name]
+        for count in TRIED if path and sampler.keys is not None else ():
+            keys_of(name, sampler, hash_ids(0, "trial", np.arange(count)), np.linspace(1, 2, count))
+    except ValueError as error:
+        raise StrategyError(str(error)) from error
+    return sampler, _digest(path)
+
+
+def _digest(module: str) -> str | None:
+    """Digest of the file that a module was imported from, ``None`` where there is none."""
+    spec = getattr(sys.modules.get(module), "__spec__", None)
+    read = getattr(getattr(spec, "loader", None), "get_data", None)
+    return hashlib.sha256(read(spec.origin)).hexdigest() if spec and spec.origin and read else None
 
 
 @dataclass(frozen=True)
@@ -67,6 +80,8 @@ class SamplingStrategy:
 
     ``by`` is the edge column of weighted and topk sampling; ``reverse`` makes topk keep the smallest values. With
     ``scope="node"`` a node has one sample for all targets, with ``"target"`` another in every target's neighbourhood.
+    ``sha256`` is the digest of the file of a user's sampler; files of earlier versions have none, so that strategies
+    are equal without it, and ``refuse_other_file`` compares it.
     """
 
     fanouts: tuple[int | None, ...]
@@ -76,6 +91,7 @@ class SamplingStrategy:
     reverse: bool = False
     scope: str = "node"
     seed: int = 0
+    sha256: str | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Raise StrategyError for no hops or an unknown scope."""
@@ -148,29 +164,28 @@ def refuse_unused_columns(
             raise StrategyError(f"{source} holds edge {words}, which {spec.name} would drop: {advice}")
 
 
-def check_sampler(name: str) -> None:
-    """Raise StrategyError for a sampler that is not there, or a user's own that fails."""
-    try:
-        usable_sampler(name)
-    except ValueError as error:
-        raise StrategyError(str(error)) from error
+def check_sampler(strategy: SamplingStrategy) -> None:
+    """Raise StrategyError for a sampler that is not there, or a user's own that fails or whose file has changed."""
+    refuse_other_file(strategy, usable_sampler(strategy.method)[1])
 
 
-def _is_sampler(name: str) -> bool:
-    """Whether a sampler is registered; one named by an import path raises StrategyError where it cannot be used."""
-    if "." not in name:
-        return name in SAMPLERS
-    check_sampler(name)
-    return True
+def refuse_other_file(strategy: SamplingStrategy, sha256: str | None) -> None:
+    """Raise StrategyError where the file of a strategy's sampler has another digest, if both are known."""
+    if strategy.sha256 is not None and sha256 is not None and strategy.sha256 != sha256:
+        raise StrategyError(
+            f"the file of sampler {strategy.method} changed, from SHA-256 {strategy.sha256[:12]} to {sha256[:12]}: "
+            "restore it, or flatten and train again"
+        )
 
 
 def _parse_call(text: str) -> dict[str, Any]:
-    """Parse ``method(value, name=value)`` into options."""
+    """Parse ``method(value, name=value)`` into options; a method may be an import path."""
     match = re.fullmatch(r"([\w.]+)\s*(?:\((.*)\))?", text)
-    if not match or not _is_sampler(ALIASES.get(match[1], match[1])):
+    method = "" if match is None else ALIASES.get(match[1], match[1])
+    if match is None or not ("." in method or method in SAMPLERS):
         allowed = ", ".join([*SAMPLERS, *ALIASES])
         raise StrategyError(f"sampler {text!r} is unknown: allowed are {allowed}, as in uniform(15), or an import path")
-    options: dict[str, Any] = {"method": ALIASES.get(match[1], match[1])}
+    options: dict[str, Any] = {"method": method}
     for argument in filter(str.strip, (match[2] or "").split(",")):
         name, separator, value = (part.strip() for part in argument.partition("="))
         name, value = (name, value) if separator else ("limit", name)
@@ -193,7 +208,10 @@ def _parse_literal(value: str, text: str) -> Any:
 
 
 def _check(strategy: SamplingStrategy, text: str) -> SamplingStrategy:
-    sampler, name = SAMPLERS[strategy.method], strategy.method
+    """Complete a strategy by what its sampler says; raises StrategyError for options that it does not take."""
+    name = strategy.method
+    sampler, sha256 = usable_sampler(name)
+    strategy = replace(strategy, sha256=sha256)
     if sampler.everything:
         if any(limit is not None for limit in strategy.fanouts):
             raise StrategyError(f"{text!r}: {name}() takes no limit, it keeps every in-edge")

@@ -12,11 +12,12 @@ from backends.agl.flat.rounds import InEdgeTable, Ints
 from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError
 from backends.kernels.samplers import SAMPLERS, summed
 from backends.places import put_folder, put_text
-from datasets.array_files import append_array, create_array, save_array
+from datasets.array_files import create_array
 from datasets.csr import Csr
 from datasets.features import SparseFeatures
 from datasets.filters import EdgeFilter, edge_columns
 from datasets.graph import Graph
+from datasets.tables.out_of_core import GrowingArray
 
 EDGES_AT_ONCE = 1 << 22
 
@@ -44,7 +45,8 @@ class Source:
     def build(cls, graph: Graph, strategy: SamplingStrategy, filtering: str | None, folder: Path) -> "Source":
         """Compute filtered edges, sampling column and degrees once for all targets, write them to ``folder``, open it.
 
-        An unmapped graph is saved there too, so that other processes can map it. Memory does not grow with the graph.
+        An unmapped graph is saved there too, so that other processes can map it. Memory does not grow with the graph,
+        but for a filter by sparse features, which reads a column of them, and sums of weights, which read whole rows.
         Raises UnfitEdge for a value that weighted sampling cannot use.
         """
         folder.mkdir(parents=True, exist_ok=True)
@@ -54,7 +56,7 @@ class Source:
             graph_folder.mkdir(exist_ok=True)
             graph.save(graph_folder)
         if graph.edge_weights is not None:
-            _write_weighted_degrees(graph, folder / "weighted_degrees.npy")
+            add_weights(graph, create_array(folder / "weighted_degrees.npy", np.float64, (graph.nodes,)))
         if filtering:
             _write_filtered(graph, filtering, folder)
         if strategy.by is not None:
@@ -114,47 +116,34 @@ def _mapped(path: Path) -> Any:
     return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
-def row_ranges(indptr: NDArray[np.integer], at_once: int = EDGES_AT_ONCE) -> list[tuple[int, int]]:
-    """Split rows into consecutive ranges of about ``at_once`` edges each."""
-    edges = np.arange(at_once, int(indptr[-1]), at_once)
-    cuts = np.unique(np.concatenate(([0], np.searchsorted(indptr, edges), [len(indptr) - 1])))
-    return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
-
-
-def _write_weighted_degrees(graph: Graph, path: Path) -> None:
+def add_weights(graph: Graph, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Add the weights of in-edges to ``sums`` [nodes], zeros at first, a range of edges at a time; returns the sums."""
     assert graph.edge_weights is not None
-    indptr = graph.csr.indptr
-    sums = create_array(path, np.float64, (graph.nodes,))
-    for first, last in row_ranges(indptr):
-        rows = np.repeat(np.arange(last - first), np.diff(indptr[first : last + 1]))
-        weights = graph.edge_weights[indptr[first] : indptr[last]].astype(np.float64)
-        sums[first:last] = np.bincount(rows, weights=weights, minlength=last - first)
-    sums.flush()
+    for start in range(0, graph.csr.nnz, EDGES_AT_ONCE):
+        weights = graph.edge_weights[start : start + EDGES_AT_ONCE].astype(np.float64)
+        nodes = graph.csr.edges(start, start + len(weights))[1]
+        first = int(nodes[0])
+        weights[0] += sums[first]  # of edges of the range before: a node's are added one after the other
+        sums[first : int(nodes[-1]) + 1] = np.bincount(nodes - first, weights=weights)
+    return sums
 
 
 def _write_filtered(graph: Graph, filtering: str, folder: Path) -> None:
     """Write the edges that pass the filter: CSR, ids and positions in the whole graph."""
-    indptr, positions_file, edge_filter = graph.csr.indptr, folder / "positions.bin", EdgeFilter(graph, filtering)
-    counts = np.zeros(graph.nodes + 1, dtype=np.int64)
-    with positions_file.open("wb") as file:
-        for first, last in row_ranges(indptr):
-            start, end = int(indptr[first]), int(indptr[last])
-            mask = edge_filter.mask(start, end)
-            running = np.concatenate(([0], np.cumsum(mask)))
-            counts[first + 1 : last + 1] = np.diff(running[np.asarray(indptr[first : last + 1]) - start])
-            append_array(file, (np.flatnonzero(mask) + start).astype(np.int64))
-    total = int(counts.sum())
-    positions = np.memmap(positions_file, np.int64, "r", shape=(total,)) if total else np.zeros(0, dtype=np.int64)
-    save_array(folder / "indptr.npy", np.cumsum(counts).astype(indptr.dtype))
-    shapes: dict[str, Any] = {"positions": np.int64, "indices": graph.csr.indices.dtype, "edge_ids": np.int64}
-    out = {name: create_array(folder / f"{name}.npy", dtype, (total,)) for name, dtype in shapes.items()}
-    for start in range(0, total, EDGES_AT_ONCE):
-        span = slice(start, start + EDGES_AT_ONCE)
-        chosen = positions[span]
-        out["positions"][span] = chosen
-        out["indices"][span] = graph.csr.indices[chosen]
-        out["edge_ids"][span] = chosen if graph.csr.edge_ids is None else graph.csr.edge_ids[chosen]
-    positions_file.unlink()
+    csr, edge_filter = graph.csr, EdgeFilter(graph, filtering)
+    columns = {name: GrowingArray(folder / f"{name}.npy") for name in ("positions", "indices", "edge_ids")}
+    for start in range(0, max(csr.nnz, 1), EDGES_AT_ONCE):
+        chosen = start + np.flatnonzero(edge_filter.mask(start, min(start + EDGES_AT_ONCE, csr.nnz)))
+        columns["positions"].append(chosen)
+        columns["indices"].append(csr.indices[chosen])
+        columns["edge_ids"].append(chosen if csr.edge_ids is None else csr.edge_ids[chosen].astype(np.int64))
+    for column in columns.values():
+        column.close()
+    positions = _mapped(folder / "positions.npy")
+    indptr = create_array(folder / "indptr.npy", csr.indptr.dtype, csr.indptr.shape)
+    for start in range(0, len(indptr), EDGES_AT_ONCE):
+        bounds = csr.indptr[start : start + EDGES_AT_ONCE].astype(positions.dtype)
+        indptr[start : start + EDGES_AT_ONCE] = np.searchsorted(positions, bounds)
 
 
 def _write_sampled_by(graph: Graph, strategy: SamplingStrategy, folder: Path) -> None:
@@ -171,6 +160,14 @@ def _write_sampled_by(graph: Graph, strategy: SamplingStrategy, folder: Path) ->
         _refuse_unfit(values, chosen if graph.csr.edge_ids is None else graph.csr.edge_ids[chosen], strategy)
         out[span] = -values if strategy.reverse else values
     out.flush()
+
+
+def row_ranges(indptr: NDArray[np.integer], at_once: int = EDGES_AT_ONCE) -> list[tuple[int, int]]:
+    """Split rows into consecutive ranges of about ``at_once`` edges each, or of one row that has more."""
+    # numbers of another type would convert the starts of all rows
+    edges = np.arange(at_once, int(indptr[-1]), at_once).astype(indptr.dtype)
+    cuts = np.unique(np.concatenate(([0], np.searchsorted(indptr, edges), [len(indptr) - 1])))
+    return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
 
 
 def _write_sums(graph: Graph, folder: Path) -> None:

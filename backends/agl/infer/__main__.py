@@ -25,26 +25,29 @@ from backends.agl.flat.job import check_columns
 from backends.agl.flat.reader import MANIFEST, GraphFeatureReader
 from backends.agl.flat.sampling_strategy import columns_of, refuse_unused_columns
 from backends.agl.flat.source import Source
-from backends.agl.infer.drivers import LocalInference
+from backends.agl.infer.drivers import LocalInference, infer_with_ray
 from backends.agl.infer.inferrer import NeighbourhoodInference, RecordInference
 from backends.agl.infer.inputs import (
     check_graph,
     check_shards,
     graph_folder,
+    ids_of,
     model_of,
-    names_of,
     refuse_other_weights,
+    save_ids,
     targets_of,
 )
 from backends.agl.infer.job import InferenceJob, Workspace, needs_table
 from backends.agl.infer.map_stage import distinct_layers
 from backends.agl.model_file import TrainedModel
+from backends.agl.user_model import UserModelSpec
 from backends.folder_lock import locked
 from backends.memory_errors import is_out_of_memory
 from backends.parallel import ray_cluster
 from backends.places import delivered, fetched, written
 from backends.progress import Progress, announce, gibibytes, step_progress
 from datasets.array_files import save_array
+from datasets.csr import index_dtype
 from datasets.graph import Graph
 from datasets.tables.node_stream import NAMES
 
@@ -152,7 +155,7 @@ def scored(parsed: argparse.Namespace, settings: InferSettings) -> Answer:
         if from_shards:
             return score_shards(parsed, settings, model, progress)
         graph, folder = graph_of(parsed, model, progress)
-        return score_graph(parsed, settings, model, graph, names_of(folder), progress)
+        return score_graph(parsed, settings, model, graph, folder, progress)
 
 
 def refuse_unused_cluster(settings: InferSettings, model: TrainedModel, from_shards: bool) -> None:
@@ -184,8 +187,8 @@ def score_shards(
         done += len(numbers)
         progress("score", done, len(reader))
     joined = np.concatenate(ids)
-    named = np.array(reader.names(joined)) if (parsed.input / NAMES).is_file() else joined
-    return named, np.concatenate(scores), {"embeddings": inference.computed, "batch": settings.batch_size}
+    ids_of_tables = reader.names(joined) if (parsed.input / NAMES).is_file() else joined
+    return ids_of_tables, np.concatenate(scores), {"embeddings": inference.computed, "batch": settings.batch_size}
 
 
 def graph_of(parsed: argparse.Namespace, model: TrainedModel, progress: Progress) -> tuple[Graph, Path]:
@@ -203,7 +206,7 @@ def score_graph(
     settings: InferSettings,
     model: TrainedModel,
     graph: Graph,
-    names: Any,
+    folder: Path,
     progress: Progress,
 ) -> Answer:
     """Score nodes by GraphInfer's rounds, or by their neighbourhoods where samples differ between targets."""
@@ -215,16 +218,14 @@ def score_graph(
     strategy = model.trained_by or model.strategy  # a column that steered the samples was not dropped
     refuse_unused_columns(model.spec, strategy, model.filtering, columns_of(graph), source)
     column = getattr(parsed, "id", model.tables.get("id", "id"))
-    targets = None if parsed.targets is None else targets_of(parsed.targets, graph, names, column)
+    targets = None if parsed.targets is None else targets_of(parsed.targets, graph, folder, column)
     job = InferenceJob(graph, model.spec, model.state, targets, model.strategy, settings.partitions, model.filtering)
     method = settings.infer or ("neighbourhood" if model.strategy.scope == "target" else "graphinfer")
     if method == "neighbourhood":
         scores, facts = by_neighbourhoods(job, settings, progress)
     else:
         scores, facts = by_rounds(job, settings, parsed.output, progress)
-    numbers = np.arange(graph.nodes) if targets is None else targets
-    ids = names if names is not None else graph.node_ids
-    return numbers if ids is None else ids[numbers], scores, facts
+    return ids_of(graph, folder, targets), scores, facts
 
 
 def by_neighbourhoods(job: InferenceJob, settings: InferSettings, progress: Progress) -> tuple[Any, dict[str, Any]]:
@@ -249,10 +250,8 @@ def by_rounds(
         job.in_edges(np.empty(0, dtype=np.int64), layer)  # raises for an impossible sampling before a file is written
     space = Workspace(claimed(output) / "rounds", job.identity(), settings.unmap)
     if on_ray:
-        from backends.agl.infer.drivers import infer_with_ray
-
         joined = Cluster(settings.address or None, settings.store or None)
-        return infer_with_ray(job, settings.hub_threshold, progress, space, joined, source)
+        return infer_with_ray(job, source, settings.hub_threshold, progress, space, joined)
     announce(forecast(job, output))
     inference = LocalInference(job, space, progress)
     inference.map()
@@ -262,10 +261,14 @@ def by_rounds(
 def forecast(job: InferenceJob, output: Path) -> str:
     """What the rounds will write to the output's folder, in a sentence: matrices, embeddings and messages."""
     spec, nodes = job.spec, job.graph.nodes
-    layers, ranges = distinct_layers(job), job.parts
-    edges = sum(int(job.degrees(np.arange(*span), layer).sum()) for layer in layers for span in ranges)
     widths = [spec.width_out(layer) * spec.heads_of(layer) for layer in range(spec.layers)]
-    size, free = 8 * edges + 12 * nodes * max(widths), shutil.disk_usage(output).free
+    if isinstance(spec, UserModelSpec):  # its messages are mostly as wide as what they are computed from
+        widths += spec.widths
+    size, free = 12 * nodes * max(widths), shutil.disk_usage(output).free
+    for layer in distinct_layers(job):
+        edges = sum(int(job.degrees(np.arange(*span), layer).sum()) for span in job.parts) + nodes * spec.has_loops
+        of_indices = np.dtype(index_dtype(max(edges, nodes))).itemsize
+        size += of_indices * (nodes + edges) + (4 * (spec.name == "gcn") + 8 * spec.reads_edges) * edges
     rounds = f"{spec.layers + 1} rounds over {nodes:,} nodes"
     return f"{rounds} will take up to {gibibytes(size)} of disk ({gibibytes(free)} are free)"
 
@@ -276,7 +279,7 @@ def write_results(output: Path, ids: Any, scores: Any, facts: dict[str, Any]) ->
     try:
         unnamed.mkdir(exist_ok=True)
         save_array(unnamed / "scores.npy", scores)
-        save_array(unnamed / "nodes.npy", ids)
+        save_ids(unnamed / "nodes.npy", ids)
         (unnamed / "facts.json").write_text(json.dumps(facts, indent=1))
         for name in RESULTS:
             (unnamed / name).replace(output / name)

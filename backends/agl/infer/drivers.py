@@ -8,8 +8,6 @@ graph are mapped files between the rounds.
 
 import hashlib
 import json
-import shutil
-import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -21,16 +19,14 @@ from numpy.typing import NDArray
 
 from backends.agl import networks
 from backends.agl.cluster import Cluster
-from backends.agl.flat.source import Source
 from backends.agl.infer import mapreduce
 from backends.agl.infer.job import InferenceJob, Workspace
 from backends.agl.infer.map_stage import (
     LayerMatrices,
-    degrees_of,
     embeddings_name,
-    inverse_sqrt_degrees,
     matrix_name,
     needed_rows,
+    node_values,
     round_name,
     scatter_rows,
     write_matrices,
@@ -104,9 +100,9 @@ class LocalInference:
         for done, (first, last) in enumerate(self.job.parts):
             rows = needed_rows(self.job.needed[layer + 1], first, last)
             if len(rows):
-                matrix = matrices.read(first, rows, last)
-                messages = {name: _at(array, rows) if name.startswith(networks.KEPT) else array
-                          for name, array in sent.items()}  # fmt: skip
+                matrix, sources = matrices.read(first, rows, last)
+                read = {name: rows if name.startswith(networks.KEPT) else sources for name in sent}
+                messages = {name: sent[name] if at is None else _at(sent[name], at) for name, at in read.items()}
                 values = networks.receive(model_slice, layer, matrix, messages)
                 embeddings.put(first, scatter_rows(values, rows, first, last))
                 matrices.release(first, last)
@@ -117,7 +113,7 @@ class LocalInference:
         self.computed[f"layer {layer + 1}"] = computed
 
     def _send(self, model_slice: Slice, layer: int) -> dict[str, Floats]:
-        """Compute the messages of all needed nodes: an array per part of a message, indexed by node."""
+        """The messages of all needed nodes: an array per part, indexed by node, the input itself where it is sent."""
         nodes = self.job.graph.nodes
         inputs = self.job.graph.features if layer == 0 else self.space.open(embeddings_name(layer - 1))
         assert inputs is not None
@@ -127,13 +123,18 @@ class LocalInference:
             rows = needed_rows(self.job.needed[layer], first, last)
             if not len(rows):
                 continue
-            for name, value in networks.send(model_slice, layer, _at(inputs, rows)).items():
-                if len(rows) == nodes:
-                    messages[name] = value
+            batch = _at(inputs, rows)
+            for name, value in networks.send(model_slice, layer, batch).items():
+                is_input = messages.get(name, inputs) is inputs  # in the ranges so far, if any
+                if len(rows) == nodes or (is_input and _is_same(value, batch)):
+                    messages[name] = value if len(rows) == nodes else inputs
                     continue
-                if name not in messages:
+                if is_input:
                     array_name = f"{_messages_name(layer)}/{name}"
-                    messages[name] = self.space.scratch(array_name, (nodes, *value.shape[1:]), np.float32)
+                    array = self.space.scratch(array_name, (nodes, *value.shape[1:]), np.float32)
+                    if name in messages:
+                        array[:first] = inputs[:first]
+                    messages[name] = array
                 _put(messages[name], rows, value)
             if not isinstance(inputs, SparseFeatures):
                 self.space.release(inputs[first:last])
@@ -193,40 +194,36 @@ def _at(array: Any, rows: NDArray[np.int64]) -> Features:
     return np.asarray(array[rows if span is None else span])
 
 
+def _is_same(value: Floats, batch: Features) -> bool:
+    """Whether a message is the input itself, not a copy."""
+    if isinstance(batch, SparseFeatures):
+        return False
+    return value.ctypes.data == batch.ctypes.data and (value.shape, value.strides) == (batch.shape, batch.strides)
+
+
 def _put(array: NDArray[Any], rows: NDArray[np.int64], values: Floats) -> None:
     span = _contiguous(rows)
     array[rows if span is None else span] = values
 
 
 def infer_with_ray(
-    job: InferenceJob,
-    hub: int,
-    progress: Progress,
-    space: Workspace | None = None,
-    joined: Cluster | None = None,
-    source: Path | None = None,
+    job: InferenceJob, source: Path, hub: int, progress: Progress, space: Workspace | None, joined: Cluster
 ) -> tuple[Floats, dict[str, Any]]:
     """Score the job's targets, [targets, classes]; nodes of more than ``hub`` in-edges are ranked in pieces.
 
-    With a ``space`` every round is saved there, and the run resumes after the last finished one, also of a local run.
-    Machines of a ``joined`` cluster find the graph in its store, and no round is saved. Without one Ray is started
-    where it does not run yet, in a temporary folder, and stopped again. ``source`` is the folder where
-    ``Source.build`` wrote the job's table; it is built here where none is given.
+    ``source`` is the folder where ``Source.build`` wrote the job's table. With a ``space`` every round is saved there,
+    and the run resumes after the last finished one, also of a local run. Machines of a ``joined`` cluster find the
+    graph in its store, and no round is saved. Without an address Ray is started where it does not run yet, in a
+    temporary folder, and stopped again.
     """
-    joined = joined or Cluster()
-    folder = Path(tempfile.mkdtemp(prefix="graphinfer-"))
     ray = cluster.acquire(joined.address)
     try:
-        if source is None:
-            source = folder
-            job = replace(job, table=Source.build(job.graph, job.sampling, job.filtering, source).table)
         identity = hashlib.sha256(json.dumps(job.identity(), sort_keys=True).encode()).hexdigest()
         with joined.publishing(ray, source, identity) as place:
             opened_at = source.resolve() if place is None else f"{place}/source"
             return InferenceRounds(RayExecutor(ray), job, opened_at, hub, progress, None if place else space).run()
     finally:
         cluster.release()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 class InferenceRounds:
@@ -252,8 +249,8 @@ class InferenceRounds:
             samples = self._all("map hubs", [self._start(mapreduce.sample_hub, piece) for piece in pieces])
             job = self.job = replace(job, hubs=mapreduce.merge_samples(job, pieces, executor.get(samples)))
             self.loads = self._loads(pieces)
-        scale = inverse_sqrt_degrees(job) if job.spec.name == "gcn" else None
-        degrees = degrees_of(job) if "degrees" in job.spec.edge_columns else None
+        values = node_values(job)
+        scale, degrees = (values, None) if job.spec.name == "gcn" else (None, values)
         self.setup = executor.put(replace(setup, needed=job.needed, scale=scale, degrees=degrees, hubs=job.hubs))
         self.pieces = len(pieces)
 

@@ -8,17 +8,24 @@ import numpy as np
 
 from backends.agl.commandline import InferSettings
 from backends.agl.flat.reader import GraphFeatureReader, sampling_of
-from backends.agl.flat.sampling_strategy import SamplingStrategy, refuse_unused_columns, usable_sampler
+from backends.agl.flat.sampling_strategy import (
+    SamplingStrategy,
+    refuse_other_file,
+    refuse_unused_columns,
+    usable_sampler,
+)
 from backends.agl.infer.job import Nodes
 from backends.agl.model_file import TrainedModel, read_model
 from backends.agl.networks import read_state, spec_from_state
 from backends.agl.user_model import refuse_other_edges
+from datasets.array_files import save_array, save_pieces
 from datasets.features import SparseFeatures, refuse_not_finite
 from datasets.graph import Graph
 from datasets.tables.node_stream import NAMES
 from datasets.tables.reading import read_table
 
 ROWS_AT_ONCE = 1 << 16
+BYTES_AT_ONCE = 1 << 26  # of names
 SAMPLING = ("fanouts", "seed", "sampler", "replacement", "slope")
 
 
@@ -50,9 +57,10 @@ def _without_strategy(path: Path, settings: InferSettings) -> TrainedModel:
     spec = spec_from_state(state, str(path), settings.slope, fanouts)
     if not fanouts:
         return TrainedModel(spec, state, SamplingStrategy((None,) * spec.layers, "full"))
-    by = "weight" if usable_sampler(settings.sampler).needs_weight else None
-    strategy = SamplingStrategy(fanouts, settings.sampler, by, settings.replacement, seed=settings.seed)
-    return TrainedModel(spec, state, strategy)
+    sampler, sha256 = usable_sampler(settings.sampler)
+    by = "weight" if sampler.needs_weight else None
+    options = {"replacement": settings.replacement, "seed": settings.seed, "sha256": sha256}
+    return TrainedModel(spec, state, SamplingStrategy(fanouts, settings.sampler, by, **options))
 
 
 def graph_folder(folder: Path) -> Path:
@@ -68,13 +76,33 @@ def graph_folder(folder: Path) -> Path:
 
 
 def names_of(graph_folder: Path) -> Any:
-    """The user's names of the nodes [nodes], ``None`` where their ids are numbers."""
+    """The user's names of the nodes, an Arrow array [nodes], ``None`` where their ids are numbers."""
     from pyarrow import parquet
 
     path = graph_folder / NAMES
-    if not path.is_file():
-        return None
-    return parquet.read_table(path, columns=["name"]).column("name").to_numpy(zero_copy_only=False).astype(str)
+    return parquet.read_table(path, columns=["name"]).column("name").combine_chunks() if path.is_file() else None
+
+
+def ids_of(graph: Graph, graph_folder: Path, targets: Nodes | None) -> Any:
+    """The user's ids of the targets, or of all nodes: an array of numbers, or an Arrow array of names."""
+    ids = names_of(graph_folder)
+    if ids is not None:
+        return ids if targets is None else ids.take(targets)
+    ids = np.arange(graph.nodes) if graph.node_ids is None else graph.node_ids
+    return ids if targets is None else ids[targets]
+
+
+def save_ids(path: Path, ids: Any) -> None:
+    """Write ids as ``.npy``: numbers, or names as text of equal length, a block of them at a time."""
+    if isinstance(ids, np.ndarray):
+        save_array(path, ids)
+        return
+    from pyarrow import compute
+
+    kind = np.dtype(f"<U{compute.max(compute.utf8_length(ids)).as_py() or 1}")
+    rows = max(BYTES_AT_ONCE // kind.itemsize, 1)
+    blocks = (ids[start : start + rows].to_numpy(zero_copy_only=False) for start in range(0, len(ids), rows))
+    save_pieces(path, kind, (len(ids),), (block.astype(kind) for block in blocks))
 
 
 def check_graph(graph: Graph) -> None:
@@ -106,6 +134,7 @@ def check_shards(reader: GraphFeatureReader, path: Path, model: TrainedModel) ->
             f"{reader.folder} was sampled by {_sampling(strategy, manifest['filter'])}, {path} was trained on "
             f"{_sampling(model.strategy, model.filtering)}: flatten again with that, or score the graph"
         )
+    refuse_other_file(model.strategy, strategy.sha256)
     if model.spec.in_width != manifest["width"]:
         raise ValueError(f"the model takes {model.spec.in_width} features, {reader.folder} has {manifest['width']}")
     refuse_other_weights(model, bool(manifest["weighted"]), str(reader.folder))
@@ -130,19 +159,20 @@ def _sampling(strategy: SamplingStrategy | None, filtering: str | None) -> str:
     return f"{strategy} of the edges where {filtering or 'nothing is filtered'}"
 
 
-def targets_of(path: Path, graph: Graph, names: Any, column: str) -> Nodes:
+def targets_of(path: Path, graph: Graph, graph_folder: Path, column: str) -> Nodes:
     """Read the nodes to score: numbers from ``.npy``, or ids from the column of a table; raises ValueError."""
     if path.suffix == ".npy":
         return _numbers(path)
-    table = read_table(str(path), "targets")
-    ids = table.ids(column)
-    known = names if names is not None else graph.node_ids if graph.node_ids is not None else np.arange(graph.nodes)
-    if (known.dtype.kind == "U") != (ids.dtype.kind == "U"):
+    from pyarrow import array, compute
+
+    table, known = read_table(str(path), "targets"), ids_of(graph, graph_folder, None)
+    if (table.ids(column).dtype.kind == "U") == isinstance(known, np.ndarray):
         raise ValueError(f"{path}: column {column!r} holds ids of another kind than the node table: give both alike")
-    order = np.argsort(known, kind="stable")
-    places = order[np.minimum(np.searchsorted(known, ids, sorter=order), len(known) - 1)]
-    table.refuse(column, known[places] != ids, "no node has this id: add it to the node table or remove this row")
-    return places.astype(np.int64)
+    known = array(known.astype(np.int64)) if isinstance(known, np.ndarray) else known
+    places = compute.index_in(table.column(column).cast(known.type), value_set=known)
+    unknown = np.asarray(places.is_null())
+    table.refuse(column, unknown, "no node has this id: add it to the node table or remove this row")
+    return places.to_numpy().astype(np.int64)
 
 
 def _numbers(path: Path) -> Nodes:

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from backends.agl.flat.source import row_ranges
 from backends.agl.infer.job import InferenceJob, Mask, Workspace
+from backends.agl.networks import builder_of
 from backends.agl.user_model import UserModelSpec
 from backends.agl.user_network import Edges
-from backends.agl.vectorize import EdgeValues, inverse_sqrt
+from backends.agl.vectorize import EdgeValues
 from backends.base.layered import LayerMatrix
 from backends.base.sparse_rows import tensor
 from backends.progress import Progress
@@ -43,7 +43,7 @@ def distinct_layers(job: InferenceJob) -> list[int]:
 
 def write_matrices(job: InferenceJob, space: Workspace, progress: Progress) -> None:
     """Map: write the matrix of each distinct fanout, for the rows that its first layer computes."""
-    scale = inverse_sqrt_degrees(job) if job.spec.name == "gcn" else None
+    scale = node_values(job) if job.spec.name == "gcn" else None
     for layer in range(job.spec.layers):
         name = matrix_name(job, layer)
         if not space.finished(name):
@@ -51,21 +51,9 @@ def write_matrices(job: InferenceJob, space: Workspace, progress: Progress) -> N
             space.finish(name)
 
 
-def inverse_sqrt_degrees(job: InferenceJob) -> Floats:
-    """``D^-1/2`` with D the weighted in-degree of A + I in the whole graph, before sampling."""
-    return inverse_sqrt(1.0 + degrees_of(job))
-
-
-def degrees_of(job: InferenceJob) -> Floats:
-    """Weighted in-degrees of the whole graph, before filter and sampling, computed a range of edges at a time."""
-    csr, weights = job.graph.csr, job.graph.edge_weights
-    degree = np.empty(job.graph.nodes)
-    for first, last in row_ranges(csr.indptr):
-        start, end = int(csr.indptr[first]), int(csr.indptr[last])
-        part = Csr(csr.indptr[first : last + 1] - csr.indptr[first], csr.indices[start:end], (last - first,) * 2)
-        partition_weights = None if weights is None else weights[start:end]
-        degree[first:last] = np.bincount(part.destinations, weights=partition_weights, minlength=last - first)
-    return degree
+def node_values(job: InferenceJob) -> Any:
+    """What layers read of each node, from degrees of the whole graph: gcn's scale, a user's in-degrees, or ``None``."""
+    return EdgeValues.of(job.graph, builder_of(job.spec)).nodes
 
 
 def needed_rows(mask: Mask | None, first: int, last: int) -> NDArray[np.int64]:
@@ -137,8 +125,17 @@ def _write(
         progress(f"map {name}", done + 1, len(job.parts))
 
 
+def compacted(csr: Csr, rows: NDArray[np.int64]) -> tuple[Csr, NDArray[np.int64]]:
+    """The matrix of some ``rows`` over the ascending nodes that its edges start at, and these nodes."""
+    sources, columns = np.unique(csr.indices, return_inverse=True)
+    if not len(sources):  # a layer reads one row or more
+        sources = rows[:1]
+    indptr = np.asarray(csr.indptr, dtype=np.int64)
+    return Csr(indptr, columns, (len(rows), len(sources))), sources.astype(np.int64)
+
+
 def layer_matrix(
-    job: InferenceJob, csr: Csr, weight: Any, positions: Any, rows: Any, sources: Any, degrees: Floats | None
+    job: InferenceJob, csr: Csr, weight: Any, positions: Any, rows: Any, sources: Any, degrees: Any
 ) -> LayerMatrix:
     """The matrix that a slice receives along: of some ``rows``, from ``sources`` (``None``: from all nodes).
 
@@ -149,10 +146,7 @@ def layer_matrix(
     graph, reads = job.graph, job.spec.edge_columns
     weights = graph.edge_weights if "weight" in reads else None
     values = EdgeValues(None, weights, graph.edge_features if "features" in reads else None)
-    own, of_sources = (
-        None if degrees is None else tensor(np.asarray(degrees if nodes is None else degrees[nodes], np.float32))
-        for nodes in (rows, sources)
-    )
+    own, of_sources = (None if degrees is None else tensor(degrees[nodes]) for nodes in (rows, sources))
     features = values.features_of(positions)
     if not isinstance(job.spec, UserModelSpec):
         return LayerMatrix(csr, features=features)
@@ -174,12 +168,15 @@ class LayerMatrices:
         self.weight, self.positions = (
             space.open(f"{name}/{part}") if part in space.names(name) else None for part in ("weight", "positions")
         )
-        self.degrees = degrees_of(job) if "degrees" in job.spec.edge_columns else None
+        self.degrees = node_values(job) if isinstance(job.spec, UserModelSpec) else None
 
-    def read(self, first: int, rows: NDArray[np.int64], last: int) -> LayerMatrix:
-        """The matrix [rows, all nodes] of some rows of a partition; a view of the file for all rows."""
+    def read(self, first: int, rows: NDArray[np.int64], last: int) -> tuple[LayerMatrix, NDArray[np.int64] | None]:
+        """The matrix of some rows of a partition, and the nodes that are its columns, ``None`` for all.
+
+        It is a view of the file for all rows; a user's layer gets only the columns that its edges start at.
+        """
         if len(rows) == last - first and first in self.complete:
-            return self.complete[first]
+            return self.complete[first], None
         start, end = int(self.indptr[first]), int(self.indptr[last])
         indptr = np.asarray(self.indptr[first : last + 1]) - self.indptr[first]
         csr = Csr(indptr, np.asarray(self.indices[start:end]), (last - first, self.nodes))
@@ -189,10 +186,13 @@ class LayerMatrices:
         if len(rows) < last - first:
             csr, places = csr.rows(rows - first)
             weight, positions = (None if array is None else array[places] for array in (weight, positions))
-        matrix = layer_matrix(self.job, csr, weight, positions, rows, None, self.degrees)
+        sources = None
+        if isinstance(self.job.spec, UserModelSpec):
+            csr, sources = compacted(csr, rows)
+        matrix = layer_matrix(self.job, csr, weight, positions, rows, sources, self.degrees)
         if len(rows) == last - first and positions is None and not self.space.unmap:
             self.complete[first] = matrix
-        return matrix
+        return matrix, sources
 
     def release(self, first: int, last: int) -> None:
         """Unmap the pages of a partition, with ``unmap``."""

@@ -19,7 +19,14 @@ from backends.agl import networks
 from backends.agl.flat.rounds import sample_parts
 from backends.agl.flat.source import Source
 from backends.agl.infer.job import HubSamples, InferenceJob, Mask, Nodes, RowFile
-from backends.agl.infer.map_stage import embeddings_name, layer_matrix, needed_rows, partition_matrix, scatter_rows
+from backends.agl.infer.map_stage import (
+    compacted,
+    embeddings_name,
+    layer_matrix,
+    needed_rows,
+    partition_matrix,
+    scatter_rows,
+)
 from backends.agl.networks import model_slices
 from backends.base.layered import LayerMatrix
 from backends.kernels.samplers import SAMPLERS
@@ -101,7 +108,7 @@ class InferenceTaskSetup:
     parts: list[tuple[int, int]]
     needed: list[Mask | None] | None = None
     scale: NDArray[np.float64] | None = None
-    degrees: NDArray[np.float64] | None = None
+    degrees: Floats | None = None
     hubs: HubSamples | None = None
     threads: int = 1
     work: Path | None = None
@@ -156,14 +163,9 @@ def map_partition(setup: InferenceTaskSetup, layer: int, index: int) -> list[Any
     if len(rows) < last - first:
         csr, positions = csr.rows(rows - first)
         weight, edges = (None if array is None else array[positions] for array in (weight, edges))
-    sources, columns = np.unique(csr.indices, return_inverse=True)
-    if not len(sources):  # a layer reads one row or more here, as in one process, where it reads those of all nodes
-        sources = rows[:1]
-    part = PartitionMatrix(
-        rows, sources.astype(np.int64), np.asarray(csr.indptr, dtype=np.int64), columns, weight, edges
-    )
+    csr, sources = compacted(csr, rows)
     cuts = np.searchsorted(sources, [start for start, _ in setup.parts[1:]])
-    return [part, *np.split(part.sources, cuts)]
+    return [PartitionMatrix(rows, sources, csr.indptr, csr.indices, weight, edges), *np.split(sources, cuts)]
 
 
 def send_messages(

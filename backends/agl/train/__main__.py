@@ -4,8 +4,8 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from backends.agl.backend import AglTrainer, labelled_nodes
 from backends.agl.commandline import TrainSettings, read_train_settings
 from backends.agl.config import STRATEGIES, AglConfig
 from backends.agl.flat.reader import GraphFeatureReader, sampling_of
-from backends.agl.flat.sampling_strategy import SamplingStrategy, refuse_unused_columns
+from backends.agl.flat.sampling_strategy import SamplingStrategy, check_sampler, refuse_unused_columns
 from backends.agl.model_file import BestEpoch, Checkpoints, TrainedModel, save_model
 from backends.agl.networks import first_state
 from backends.agl.train.shard_source import ShardSource, labelled_targets
@@ -39,11 +39,17 @@ TRAINING = ("optimizer", "rate", "decay", "dropout", "attention_dropout", "epoch
 ReportEpoch = Callable[[int, float, float | None], None]
 
 
-def prepared_trainer(model: str, folder: Path, strategy: str, settings: TrainSettings) -> AglTrainer:
-    """Prepare training by one worker or many; raises ValueError for shards that the model cannot be trained on."""
+def prepared_trainer(
+    model: str, folder: Path, strategy: str, settings: TrainSettings, stated: Sequence[str] = ()
+) -> AglTrainer:
+    """Prepare training by one worker or many; raises ValueError for shards that the model cannot be trained on.
+
+    ``stated`` are the settings of the command line: one that the model does not take is refused likewise.
+    """
     reader = GraphFeatureReader(folder)
     targets, sampling = labelled_targets(reader), sampling_of(reader)
     spec = spec_of(model, reader, sampling, targets.classes, settings)
+    refuse_unused_settings(spec, stated)
     refuse_unused_columns(spec, sampling, reader.manifest["filter"], reader.edge_columns, str(folder))
     if settings.decay and strategy != "local" and isinstance(spec, UserModelSpec):
         refuse_frozen_parameters(spec, strategy)
@@ -68,6 +74,7 @@ def _from_graph(
     if not (folder / "graph.json").is_file():
         raise ValueError(f"{reader.folder} holds no graph: flatten with --keep-graph, or leave out -c source=graph")
     graph, sampling = Graph.load(folder), sampling_of(reader)
+    check_sampler(sampling)
     config.sampler, config.scope, config.filter = sampling.text, sampling.scope, reader.manifest["filter"]
     trainer = trainer_of(config)
     plan = BatchPlan(labelled_nodes(graph, "train"), settings.batch_size, None, settings.seed)
@@ -104,7 +111,7 @@ def refuse_frozen_parameters(spec: UserModelSpec, strategy: str) -> None:
         )
 
 
-def refuse_unused_settings(spec: ModelSpec, stated: list[str]) -> None:
+def refuse_unused_settings(spec: ModelSpec, stated: Sequence[str]) -> None:
     """Raise ValueError for a setting of the command line that a user's model does not take."""
     if not isinstance(spec, UserModelSpec):
         return
@@ -164,21 +171,17 @@ def main(arguments: list[str] | None = None) -> int:
 def trained(parsed: argparse.Namespace, settings: TrainSettings, shards: Path, output: Path) -> str:
     """Train on shards and write the best model; returns the result in two lines."""
     start = time.perf_counter()
-    trainer = prepared_trainer(parsed.model, shards, parsed.strategy, settings)
-    refuse_unused_settings(trainer.spec, [pair.partition("=")[0] for pair in parsed.config])
-    if notice := notice_of_batches(trainer.plan, settings.workers):
-        announce(notice)
     reader = GraphFeatureReader(shards)
-    manifest, sampling = reader.manifest, sampling_of(reader)
-    inputs = {"model": asdict(trainer.spec), "settings": asdict(settings), "shards": manifest}
-    checkpoints = Checkpoints(output, inputs | {"strategy": parsed.strategy})
-    try:
+    manifest, stated = reader.manifest, [pair.partition("=")[0] for pair in parsed.config]
+    with closing(prepared_trainer(parsed.model, shards, parsed.strategy, settings, stated)) as trainer:
+        if notice := notice_of_batches(trainer.plan, settings.workers):
+            announce(notice)
+        inputs = {"model": asdict(trainer.spec), "settings": asdict(settings), "shards": manifest}
+        checkpoints = Checkpoints(output, inputs | {"strategy": parsed.strategy})
         with epoch_progress(settings.epochs) as progress:
             best = train_to_best(trainer, settings.epochs, progress, checkpoints)
-    finally:
-        trainer.close()
     columns = manifest.get("tables", {})
-    sampled = sampling, manifest["filter"]
+    sampled = sampling_of(reader), manifest["filter"]
     save_model(output, TrainedModel(trainer.spec, best.state, *sampled, columns, bool(manifest["weighted"])))
     checkpoints.remove()
     source = "-n NODES -e EDGES" if columns else "-i GRAPH"

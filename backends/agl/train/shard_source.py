@@ -21,9 +21,8 @@ from backends.agl.flat.rounds import Ints
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.flat.source import Source
 from backends.agl.networks import builder_of
-from backends.agl.train.source import ShardPlan
+from backends.agl.train.source import BatchSource, ShardPlan
 from backends.agl.vectorize import matrices_of_records
-from backends.base.layered import LayerMatrix
 from backends.base.loss import targets_of
 from backends.base.sparse_rows import SparseRows
 from backends.base.trainer import Batch
@@ -38,14 +37,13 @@ if TYPE_CHECKING:
     from backends.agl.backend import AglTrainer
 
 
-class ShardSource:
-    """A ``BatchSource`` of the records of split train in the shards of a ``ShardPlan``.
+class ShardSource(BatchSource):
+    """Batches of the records of split train in the shards of a ``ShardPlan``.
 
     The trainer's graph holds only the targets, their labels and splits. Each epoch reads shards and their rows in a
     shuffled order, every target once.
     """
 
-    trainer: "AglTrainer"
     reader: GraphFeatureReader
     strategy: SamplingStrategy
 
@@ -79,13 +77,6 @@ class ShardSource:
         self.by_id = np.argsort(ids, kind="stable")
         self.sorted_ids = ids[self.by_id]
 
-    def kept_matrices(self) -> list[tuple[int, LayerMatrix]]:
-        """None: the matrices of mini batches are decoded from shards, each for itself."""
-        return []
-
-    def begin(self, index: int) -> None:
-        """Nothing changes: the samples are those of the shards."""
-
     def items(self, index: int) -> Iterator[EncodedRecords]:
         """The encoded training batches of an epoch, without those trained before a restart."""
         plan = self.trainer.plan
@@ -118,9 +109,6 @@ class ShardSource:
     def facts(self) -> dict[str, Any]:
         """Records, and bytes read of them."""
         return {"records": len(self.reader), "bytes_read": self.reader.bytes_read}
-
-    def close(self) -> None:
-        """Nothing to remove: the shards are the user's."""
 
 
 def labelled_targets(reader: GraphFeatureReader) -> Graph:
@@ -235,9 +223,7 @@ class FlattenedSource(ShardSource):
         batch = self.batch(EncodedRecords(None, strings, np.arange(len(targets))))
         return replace(batch, labels=targets_of(self.trainer.graph, batch.targets))
 
-    def validation(self) -> Iterator[Batch]:
-        """Batches of the labelled validation nodes."""
-        return map(self.batch_of, self.trainer.validation_targets())
+    validation = BatchSource.validation  # their records are in no shard
 
     def facts(self) -> dict[str, Any]:
         """Also bytes of the shards, stored nodes per distinct node."""

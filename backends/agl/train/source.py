@@ -6,7 +6,7 @@ are merged k-hop neighbourhoods, vectorised, pruned per layer (AGL, section 3.3.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -29,62 +29,43 @@ if TYPE_CHECKING:
     from backends.agl.backend import AglTrainer
 
 
-class BatchSource(Protocol):
-    """Makes the batches of the trainer that opened it."""
+class BatchSource:
+    """Makes the batches of the trainer that opened it.
 
-    def open(self, trainer: "AglTrainer", clock: Clock) -> Graph:
-        """Begin with a trainer that has its task; returns the graph that it trains on."""
-        ...
+    To define: ``open(trainer, clock)``, which takes over a ``trainer`` that has its task, and returns the graph that it
+    trains on; ``is_sparse(graph)``: whether features are stored sparse; ``prepare()``, which builds what all epochs
+    share, and returns the batch of a full-batch plan; ``items(index)``: what the batches of an epoch are made of, in
+    the order of training; ``batch(item)``, called in any thread; ``batch_of(targets)``: the batch of any targets, as in
+    the first epoch.
+    """
 
-    def is_sparse(self, graph: Graph) -> bool:
-        """Whether features are stored sparse."""
-        ...
-
-    def prepare(self) -> Batch | None:
-        """Build what all epochs share; returns the batch of a full-batch plan."""
-        ...
-
-    def kept_matrices(self) -> list[tuple[int, LayerMatrix]]:
-        """Matrices beside those of the full batch that all epochs share, with their layers."""
-        ...
-
-    def begin(self, index: int) -> None:
-        """Begin an epoch."""
-        ...
-
-    def items(self, index: int) -> Iterator[Any]:
-        """What the batches of an epoch are made of, in the order of training."""
-        ...
-
-    def batch(self, item: Any) -> Batch:
-        """Make a batch, in any thread."""
-        ...
-
-    def batch_of(self, targets: Nodes) -> Batch:
-        """The batch of any targets, as in the first epoch."""
-        ...
+    trainer: "AglTrainer"
 
     def validation(self) -> Iterator[Batch]:
         """Batches of the labelled validation nodes."""
-        ...
+        return map(self.batch_of, self.trainer.validation_targets())
+
+    def kept_matrices(self) -> list[tuple[int, LayerMatrix]]:
+        """Matrices beside those of the full batch that all epochs share, with their layers; none here."""
+        return []
+
+    def begin(self, index: int) -> None:
+        """Begin an epoch; nothing changes here."""
 
     def facts(self) -> dict[str, Any]:
-        """Facts of the source."""
-        ...
+        """Facts of the source; none here."""
+        return {}
 
     def close(self) -> None:
-        """Remove what was written for this run."""
-        ...
+        """Remove what was written for this run; nothing was here."""
 
 
-class GraphSource:
-    """A ``BatchSource`` of the graph in memory.
+class GraphSource(BatchSource):
+    """Batches of the graph in memory.
 
     A node has the same sample in every batch and epoch, as in GraphFeatures, which are written once; with ``resample``
     each epoch draws samples of its own.
     """
-
-    trainer: "AglTrainer"
 
     def open(self, trainer: "AglTrainer", clock: Clock) -> Graph:
         """Take the graph as it is."""
@@ -153,17 +134,6 @@ class GraphSource:
         """The batch of any targets, sampled as in the first epoch."""
         self.begin(0)
         return self.batch(targets)
-
-    def validation(self) -> Iterator[Batch]:
-        """Batches of the labelled validation nodes."""
-        return map(self.batch_of, self.trainer.validation_targets())
-
-    def facts(self) -> dict[str, Any]:
-        """Nothing is stored."""
-        return {}
-
-    def close(self) -> None:
-        """Nothing was written."""
 
 
 def numbered(matrices: list[LayerMatrix]) -> list[LayerMatrix]:

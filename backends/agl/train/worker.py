@@ -5,7 +5,7 @@ import pickle
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,19 +74,6 @@ def save_work(job: TrainingJob, graph: Graph, folder: Path) -> None:
     """Write the inputs of workers in other processes: the graph, which they memory-map, and the job."""
     graph.save(folder)
     (folder / JOB).write_bytes(pickle.dumps(job))
-
-
-@dataclass
-class WorkerReport:
-    """One worker's epoch: mean loss, trained targets, their labels, wall seconds, phases, traffic, batch seconds."""
-
-    loss: float = 0.0
-    targets: int = 0
-    labels: float = 0.0
-    seconds: float = 0.0
-    phases: dict[str, float] = field(default_factory=dict)
-    traffic: dict[str, float] = field(default_factory=dict)
-    computed: list[float] = field(default_factory=list)
 
 
 def probe_of_shards(trainer: AglTrainer, plan: ShardPlan) -> tuple[Nodes, Floats, float, float, State]:
@@ -163,7 +150,11 @@ class TrainingWorker:
         self.trained_labels += self.exchange.weight
 
     def epoch(self, index: int, first: int) -> dict[str, Any]:
-        """Train epoch ``index``, whose first step is number ``first``; returns a ``WorkerReport`` as a dictionary."""
+        """Train epoch ``index``, whose first step is number ``first``.
+
+        Returns mean ``loss``, number of trained ``targets`` and of their ``labels``, wall ``seconds``, those of
+        ``phases``, ``traffic``, and ``computed``, the seconds of each batch.
+        """
         self.draw_for(index)
         skipped = 0
         if self.servers is not None:
@@ -176,9 +167,9 @@ class TrainingWorker:
         for _ in range(max(skipped, self.plan.steps), self.job.steps):
             self.exchange.idle()
         traffic = {name: value - getattr(before, name) for name, value in asdict(self.exchange.traffic).items()}
-        seconds, computed = time.perf_counter() - start, self.exchange.computed
-        trained = self.trained_targets, self.trained_labels
-        return asdict(WorkerReport(loss, *trained, seconds, phases.seconds, traffic, computed))
+        report = {"loss": loss, "targets": self.trained_targets, "labels": self.trained_labels}
+        report |= {"seconds": time.perf_counter() - start, "phases": phases.seconds, "traffic": traffic}
+        return report | {"computed": self.exchange.computed}
 
     def probe(self, targets: Nodes) -> tuple[Floats, float, float, Vector | None]:
         """Logits, loss and weight of some targets, and the mean gradient of all workers (``None``: at the servers)."""

@@ -9,7 +9,6 @@ from harness.report.comparisons import Comparison, DatasetComparisons
 from harness.report.content import (
     Block,
     Bullets,
-    Code,
     Details,
     Figure,
     Hyperlink,
@@ -53,8 +52,9 @@ LEGEND = {
 }
 INTRODUCTION = (
     "Every engine in every form, by data set, model and what was timed; each data set has a page of tables. The "
-    "summary has a row per table: our fastest form beside the fastest form of any peer that was measured in turns "
-    "with it, in the same group."
+    "summary has one row for each timed call of which ours and a peer were measured in turns: our fastest form beside "
+    "the fastest form of any peer. Where several suites timed the same call, it shows the table with the smallest "
+    "factor; a doubtful one only if all are."
 )
 UNRANKED = (
     "Each row's assignment is of another quality: its seconds rank nothing without the cut and the balance, which "
@@ -130,14 +130,18 @@ def _summary(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]
         "the peer's time divided by ours; below 1 the peer is faster, ~ where the interval contains 1. Tables in which "
         "no peer was measured in turns with us have no row, nor have those of assignments, whose quality differs"
     )
-    means = Details(title, [tables.summary(rows), Paragraph(remark)])
-    return [speedups.overview(datasets), Paragraph(term("times as fast", meaning)), means]
+    means = tables.summary(rows)
+    details = [Details(title, [means, Paragraph(remark)])] if means.rows else []
+    overview = speedups.overview(datasets)
+    if not overview.rows:
+        return [Paragraph(speedups.NONE_IN_TURNS), *details]
+    return [overview, Paragraph(term("times as fast", meaning)), *details]
 
 
 def _entry(name: str, dataset: DatasetComparisons) -> list[Span]:
     synthetic = " (synthetic)" if dataset.facts.get("synthetic") else ""
     link = Hyperlink(dataset.name, tables_page(name, dataset), dataset.anchor)
-    return [link, f"{synthetic} on {dataset.machine}: {len(dataset.comparisons)} tables"]
+    return [link, f"{synthetic} on {dataset.machine}: {formats.plural(len(dataset.comparisons), 'table')}"]
 
 
 def _legend(datasets: Sequence[DatasetComparisons]) -> Details:
@@ -149,11 +153,10 @@ def _legend(datasets: Sequence[DatasetComparisons]) -> Details:
 
 
 def _dataset(dataset: DatasetComparisons, current: bool) -> Section:
-    facts = dataset.facts
     draw = figures.draw_times
     content: list[Block] = [
         data.counts(dataset),
-        Paragraph(_origin(facts)),
+        Paragraph(_origin(dataset.facts)),
         *data.structure(dataset),
         *data.notes(dataset),
         Figure(f"Times of the timed call on {dataset.name}", dataset.figure, dataset.comparisons, draw),
@@ -172,11 +175,9 @@ def _parts(dataset: DatasetComparisons) -> list[Block]:
     return [Figure(title, name, with_parts, figures.draw_parts)]
 
 
-def _origin(facts: Mapping[str, Any]) -> list[Span]:
-    text: list[Span] = ["Edges are counted as loaded: directed, without self loops. "]
-    if facts.get("sha256"):
-        text += ["Content sha256 ", Code(facts["sha256"][:12]), f", {data.trust(facts.get('trust'))}."]
-    return text
+def _origin(facts: Mapping[str, Any]) -> str:
+    content = f" The content: {data.trust(facts.get('trust'))}." if facts.get("sha256") else ""
+    return f"Edges are counted as loaded: directed, without self loops.{content}"
 
 
 def _comparison(dataset: DatasetComparisons, comparison: Comparison, current: bool) -> Section:

@@ -1,7 +1,12 @@
 """Content about a data set: its counts beside the published ones, its structure, the origin of its files."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from harness.report.comparisons import DatasetComparisons
-from harness.report.content import NOTHING, Block, Cell, Paragraph, Table, bullets, columns
+from harness.report.content import NOTHING, Block, Cell, Code, Paragraph, Table, bullets, columns
+from harness.store.naming import distinctions, flatten
+from harness.store.record import Record
 
 COUNTS = ("nodes", "edges", "features", "classes", "train", "validation", "test", "self_loops_dropped")
 STRUCTURE = {"density", "tiles", "degrees"}
@@ -15,32 +20,60 @@ TRUST = {
 
 
 def counts(dataset: DatasetComparisons) -> Block:
-    """The counts of a data set as loaded, beside the published ones."""
-    known = next((row.record["dataset"] for row in dataset.rows if row.record.get("dataset", {}).get("counts")), None)
-    if known is None:
+    """The counts of each graph that cells read, and the published ones."""
+    known = _graphs(dataset)
+    if not known:
         return Paragraph("Its counts are unknown: no cell read it.")
-    ours, published = known["counts"], known.get("published") or {}
-    names = [name for name in COUNTS if name in ours or name in published]
-    rows: list[list[Cell]] = [
-        [title, *[f"{values[name]:,}" if name in values else NOTHING for name in names]]
-        for title, values in (("as loaded", ours), ("published", published))
+    published: Mapping[str, int] = next((facts["published"] for _, facts in known if facts.get("published")), {})
+    counted: list[tuple[str, Mapping[str, int], Cell]] = [
+        (", ".join(filter(None, ["as loaded", options])), facts["counts"], _hash(facts)) for options, facts in known
     ]
-    return Table(columns("", *[name.replace("_", " ") for name in names]), rows)
+    counted.append(("published", published, NOTHING))
+    names = [name for name in COUNTS if any(name in values for _, values, _ in counted)]
+    rows: list[list[Cell]] = [
+        [title, *[f"{values[name]:,}" if name in values else NOTHING for name in names], content]
+        for title, values, content in counted
+    ]
+    return Table(columns("", *[name.replace("_", " ") for name in names], "content sha256"), rows)
+
+
+def _hash(facts: Mapping[str, Any]) -> Cell:
+    return Code(facts["sha256"][:12]) if facts.get("sha256") else NOTHING
+
+
+def _graphs(dataset: DatasetComparisons) -> list[tuple[str, Mapping[str, Any]]]:
+    """The graphs that cells read, by size: the options that tell each from the others, and its facts."""
+    records = [row.record for row in dataset.rows if row.record.get("dataset", {}).get("counts")]
+    records.sort(key=lambda record: "structure" not in record["dataset"])  # of one graph, a record that has it
+    graphs: dict[str | None, Record] = {}
+    for record in records:
+        graphs.setdefault(record["dataset"].get("sha256"), record)
+    options = [flatten(record["config"]["dataset"].get("options") or {}) for record in graphs.values()]
+    words = distinctions([""] * len(options), options)
+    named = [(", ".join(added), record["dataset"]) for added, record in zip(words, graphs.values(), strict=True)]
+    return sorted(named, key=lambda graph: (graph[1]["counts"].get("nodes", 0), graph[1]["counts"].get("edges", 0)))
 
 
 def structure(dataset: DatasetComparisons) -> list[Block]:
-    """Density, degrees and the share of edges by density of the 32 x 32 tile that holds them, where measured."""
-    measured = dataset.facts.get("structure", {})
+    """Density, degrees and the share of edges by density of their 32 x 32 tile, of each measured graph."""
+    described = [(options, text) for options, facts in _graphs(dataset) if (text := _described(facts))]
+    if len(described) == 1:
+        return [Paragraph(described[0][1])]
+    return bullets([f"{options or 'as loaded'}: {text}" for options, text in described])
+
+
+def _described(facts: Mapping[str, Any]) -> str:
+    """The structure of a graph in words; nothing where it was not measured."""
+    measured = facts.get("structure", {})
     degrees = measured.get("degrees", {})
     if not (measured.keys() >= STRUCTURE and degrees.keys() >= DEGREES):
-        return []
+        return ""
     tiles = ", ".join(f"{name} %: {share:.1%}" for name, share in measured["tiles"].items())
-    text = (
+    return (
         f"Density {measured['density']:.2e}; in-degree median {degrees['median']:.0f}, mean {degrees['mean']:.1f}, "
         f"largest {degrees['max']:,.0f}, the top 1 % of nodes holds {degrees['top_1_percent']:.0%} of the edges. "
         f"Share of edges in 32 x 32 tiles of density {tiles}."
     )
-    return [Paragraph(text)]
 
 
 def trust(origin: str | None) -> str:

@@ -23,10 +23,10 @@ from harness.report.equal_losses import READING, equal_losses
 from harness.report.forms import forms_tried
 from harness.report.rows import Row
 from harness.report.scopes import on_each_machine
-from harness.report.speedups import Speedup, fastest_of_ours, mean_speedups, rival_heads, short_title, speedups
+from harness.report.speedups import Speedup, fastest_of_ours, mean_speedups, peer_heads, short_title, speedups
 
 HEADS = (
-    *("", ("ours", "ms"), *rival_heads("ms"), ("dense floor", "ms")),
+    *("", ("ours", "ms"), *peer_heads("ms"), ("dense floor", "ms")),
     *("ours / floor", "peer / floor", "our memory", "DGL's", "ours / DGL's"),
 )
 LEGEND = {

@@ -20,8 +20,8 @@ def front_page(statuses: Mapping[str, int], reported: Reported) -> Page:
     ]
     reading = (
         "How many times as fast our fastest engine is as the fastest form of any peer (PyTorch Geometric, DGL, plain "
-        "PyTorch) that was measured in turns with it; below 1 the peer is faster. All rows "
-        "with a number passed the parity gate, but those that are named as unchecked."
+        "PyTorch) that was measured in turns with it; below 1 the peer is faster. Every row with a number passed the "
+        "parity gate, except rows marked as unchecked."
     )
     content: list[Block] = [Paragraph(origin), Paragraph(reading), Paragraph(_scope(reported))]
     if reported.multiplied:
@@ -39,7 +39,8 @@ def _scope(reported: Reported) -> list[Span]:
     """The machines and the protocol of this page's numbers, and where older ones are."""
     machines = machines_of([*reported.trained, *reported.multiplied])
     text: list[Span] = [
-        f"Measured on {machines} under protocol {reported.protocol}, the newest that has good records. ",
+        f"Protocol {reported.protocol} is the newest with good records. It was measured on {machines}; a machine has ",
+        "means below only if ours and a peer were measured in turns there. ",
         *("Every headline by date and commit is on ", Hyperlink(page="history")),
     ]
     for protocol in reported.superseded:

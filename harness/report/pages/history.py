@@ -32,14 +32,15 @@ INTRODUCTION = (
     "changes. Numbers of different protocols or machines do not compare: no line joins them."
 )
 SUPERSEDED = (
-    "Measured again since, by other code or packages, or in a group without a peer: no table counts these records, but "
-    "for ratios of engines that no later run of the same code measured in turns."
+    "Newer records of the same cells, of the same or of other code, have replaced these, or their group has no peer: "
+    "tables do not count them. One exception: if no later run measured two engines in turns, their ratio comes from an "
+    "earlier run of the same code."
 )
 REPEATED = (
     "Figures beyond doubt of two runs of the same cells on one machine, one after the other. They agree where each "
     "factor lies in the interval that the other run gives for a second run (Student's, 95 %, from the spread of its "
-    "processes), which is wider than that of its median. Of runs that differ by chance alone nine pairs in ten "
-    "agree; the others moved by the machine or, where code or packages changed between them, by those."
+    "processes), which is wider than that of its median. If two runs differ by chance alone, about nine pairs in ten "
+    "agree. Where clearly fewer agree, the machine changed between the runs, or the code or packages did."
 )
 COUNTS = ("machine", "protocol", "code and packages", "pairs of runs", "agree", "share")
 _RUN = ("times as fast", "interval of a second run")

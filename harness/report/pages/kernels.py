@@ -27,7 +27,7 @@ from harness.report.pages import datasets as data
 from harness.report.pages import provenance
 from harness.report.rows import Row
 from harness.report.scopes import on_each_machine
-from harness.report.speedups import Speedup, mean_speedups, rival_heads, speedups
+from harness.report.speedups import NONE_IN_TURNS, Speedup, mean_speedups, peer_heads, speedups
 
 LARGE = 1_000_000
 NEAR = 0.75
@@ -113,11 +113,14 @@ def kernels_page(datasets: Sequence[DatasetComparisons], environments: Mapping[s
 
 def means_and_figure(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]:
     """The means of one machine and their figure, whose name ends with ``suffix``."""
+    if not aggregations(datasets):
+        return [Paragraph(NONE_IN_TURNS)]
     return [means(datasets), figure(datasets, suffix)]
 
 
 def _speedups(datasets: Sequence[DatasetComparisons], suffix: str) -> list[Block]:
-    return [*means_and_figure(datasets, suffix), overview(datasets)]
+    rows = overview(datasets)
+    return [*means_and_figure(datasets, suffix), *([rows] if rows.rows else [])]
 
 
 def aggregations(datasets: Iterable[DatasetComparisons]) -> list[AggregationSpeedup]:
@@ -143,7 +146,7 @@ def figure(datasets: Iterable[DatasetComparisons], suffix: str) -> Figure:
 
 def overview(datasets: Iterable[DatasetComparisons]) -> Table:
     """One row per comparison: our time, the fastest library and plain torch, how close to the machine."""
-    heads = ("", ("ours", "ms"), *rival_heads("ms"), "xNR", "of the ceiling")
+    heads = ("", ("ours", "ms"), *peer_heads("ms"), "xNR", "of the ceiling")
     return Table(columns(*heads), [_overview_row(one) for one in aggregations(datasets)])
 
 
@@ -206,11 +209,10 @@ def _reason(row: Row) -> str:
     bound = "reading the rows in order" if limit < reached else "the streams"
     words = [f"The bound is {bound}"]
     if (hits := row.median("cache", "hit_rate")) is not None:
-        place = "caches serve nearly all rows" if hits > 0.9 else "rows come from memory"
-        words.append(f"{hits:.0%} of the accesses hit: {place}")
+        words.append(f"{hits:.0%} of the accesses to rows hit the modelled caches, the others go to memory")
     phases, threads = row.phases(), int(row.record["config"]["threads"])
     if {"forward", "backward"} <= phases.keys():
-        words.append(f"backward takes {phases['backward'] / phases['forward']:.2g} times forward")
+        words.append(f"backward takes {phases['backward'] / phases['forward']:.1f} times as long as forward")
     if (busy := row.busy()) is not None and busy < 0.85 * threads:
         words.append(f"only {busy:.2g} of {threads} threads were busy")
     return "; ".join(words) + "."
@@ -220,7 +222,7 @@ def _dataset(dataset: DatasetComparisons) -> Section:
     content: list[Block] = [
         data.counts(dataset),
         *data.structure(dataset),
-        Figure(f"Times on {dataset.name}, 64 wide", dataset.figure, _typical(dataset), figures.draw_times),
+        Figure(f"Times on {dataset.name}", dataset.figure, _typical(dataset), figures.draw_times),
         *[_comparison(dataset, comparison) for comparison in dataset.comparisons],
     ]
     return Section(f"{dataset.title} on {dataset.machine}", content, dataset.anchor)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.report import bounds
-from harness.report.commandline import command, overrides
+from harness.report.commandline import command, overrides, removed_options
 from harness.report.comparisons import Comparison, DatasetComparisons
 from harness.report.content import (
     Block,
@@ -56,10 +56,13 @@ def _note(row: Row, floor: float | None) -> str:
     sampler = row.record.get("facts", {}).get("batches_by")
     notes += [f"its mini batches are made by {sampler}"] if sampler else []
     notes += [f"⚠ {doubt}" for doubt in row.doubts]
-    beside = "ran out of memory beside the others and was measured alone after them: it has no ratio"
-    notes += [beside] if row.alone else []
+    beside = "ran out of memory beside the others and was measured alone after them: "
+    of_others = "it has no ratio" if row.ratio is None else "its ratio is of processes that ran beside the others"
+    notes += [beside + of_others] if row.alone else []
     notes += [f"{name}: {count}" for name, count in counted.items() if count]
     notes += bounds.beaten(row, floor)
+    if removed := removed_options(row.record):
+        notes.append(f"measured with {', '.join(removed)}, which no longer exists: the command leaves it out")
     bad = [record for _, record in row.cells if record["status"] != "ok"]
     notes += [f"seed {record['config']['seed']} ended as {record['status']}" for record in bad if row.ok]
     return "; ".join(notes)

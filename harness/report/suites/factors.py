@@ -21,19 +21,20 @@ def times(row: Row | None, other: Row | None, form: str = "{:.3g}", factor: Fact
 
 
 def factors_of(pairs: Iterable[Pair], factor: Factor = times_as_fast) -> tuple[list[float], str]:
-    """Ascending factors of the pairs with a common process, without doubtful figures; a remark on how many these are.
+    """Ascending factors of the pairs, without doubtful ones and pairs without a common process; a remark counts these.
 
     The remark is empty where there are none.
     """
     known = [(row, other) for row, other in pairs if row is not None and other is not None]
     in_turns = [(row, other, ratio) for row, other in known if (ratio := factor(row, other)) is not None]
     good = sorted(ratio.median for row, other, ratio in in_turns if is_headline(row, other, ratio))
-    doubtful = len(in_turns) - len(good)
-    return good, f"{doubtful} left out as doubtful (⚠)" if doubtful else ""
+    doubtful, apart = len(in_turns) - len(good), len(known) - len(in_turns)
+    remarks = {"left out as doubtful (⚠)": doubtful, "not measured in turns": apart}
+    return good, ", ".join(f"{count} {reason}" for reason, count in remarks.items() if count)
 
 
 def range_of(pairs: Iterable[Pair], form: str, unit: str = "", factor: Factor = times_as_fast) -> str:
-    """The lowest and the highest factor; doubtful figures are left out and counted."""
+    """The lowest and the highest factor; what is left out is counted."""
     factors, remark = factors_of(pairs, factor)
     if not factors:
         return remark or NOTHING

@@ -31,7 +31,7 @@ def scores(records: SuiteRecords) -> list[Block]:
         if ours is not None and scores_on_test(ours):
             name = name_of(dataset, comparison)
             gaps = sorted(gaps_of(name, comparison.rows), key=lambda gap: abs(gap.value))
-            title = f"{name} ({ours.record['metrics']['name']})"
+            title = f"{name} ({ours.metric})"
             scored.append((title, comparison.published, by_engine(comparison.rows), gaps))
     labels = list(dict.fromkeys(label for *_, values, _ in scored for label in sorted(values)))
     rows: list[list[Cell]] = [
@@ -67,7 +67,7 @@ def gaps_of(table: str, rows: Sequence[Row]) -> list[Gap]:
         both = sorted(our_scores.keys() & peer_scores.keys())
         if row.peer and both:
             value = float(np.mean([our_scores[seed] - peer_scores[seed] for seed in both]))
-            gaps.append(Gap(table, ours.record["metrics"]["name"], row.label, len(both), value))
+            gaps.append(Gap(table, ours.metric, row.label, len(both), value))
     return gaps
 
 

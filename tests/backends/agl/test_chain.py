@@ -113,6 +113,10 @@ def test_a_graph_that_flatten_keeps_is_scored_whole_and_names_stay(tmp_path, cap
     few = ["-t", str(tmp_path / "some.parquet"), "-o", str(tmp_path / "few")]
     assert infer.main(["-m", str(tmp_path / "model.safetensors"), *files, *few]) == 0
     assert np.load(tmp_path / "few" / "nodes.npy").tolist() == words[[7, 3]].tolist()
+    shutil.rmtree(tmp_path / "flat" / "graph")
+    shards = ["-i", str(tmp_path / "flat"), "-o", str(tmp_path / "shards")]
+    assert infer.main(["-m", str(tmp_path / "model.safetensors"), *shards]) == 0
+    assert all(np.allclose(row, read[word], atol=1e-5) for word, row in scores_of(tmp_path / "shards").items())
     assert sorted(path.name for path in (tmp_path / "few").iterdir()) == ["facts.json", "nodes.npy", "scores.npy"]
 
 

@@ -13,11 +13,17 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from backends.agl import cluster as clusters
 from backends.agl.flat import __main__ as flat
+from backends.agl.flat.sampling_strategy import parse_sampling
+from backends.agl.flat.source import Source
 from backends.agl.infer import __main__ as infer
 from backends.agl.train import __main__ as train
+from backends.parallel import ray_cluster
+from backends.places import holds, mirrored, remove_mirror
 from datasets.graph import SPLITS
 from datasets.synthetic.uug import load
+from tests.graphs import awkward_graph
 
 pytestmark = pytest.mark.needs_ray
 
@@ -121,6 +127,21 @@ def test_a_machine_without_this_code_is_refused(tables, tmp_path):
         assert not (tmp_path / "store").exists() and not (tmp_path / "flat").exists()
     finally:
         cluster.shutdown()
+
+
+@pytest.mark.parametrize("error", [ValueError, OSError], ids=["refused", "failed"])
+def test_a_run_that_is_refused_leaves_nothing_in_the_store_and_one_that_fails_its_graph(tmp_path, error):
+    source, joined = tmp_path / "source", clusters.Cluster(store=f"file://{tmp_path}/store")
+    Source.build(awkward_graph(1), parse_sampling("full()", 1), None, source)
+    ray, place = ray_cluster.acquire(), joined.place_of(source, "identity")
+    try:
+        with pytest.raises(error, match="no record"), joined.publishing(ray, source, "identity"):
+            mirror = mirrored(f"{place}/source")
+            raise error("no record")
+        assert [holds(place), mirror.exists()] == [error is OSError] * 2
+    finally:
+        remove_mirror(f"{place}/source")
+        ray_cluster.release()
 
 
 @pytest.mark.parametrize("command", ["flat", "infer"])

@@ -22,6 +22,7 @@ from backends.agl.infer.drivers import LocalInference
 from backends.agl.infer.job import InferenceJob, Workspace
 from backends.agl.networks import first_state, network_of
 from backends.agl.train import __main__ as train
+from backends.agl.train import trainer as trainers
 from backends.agl.train.__main__ import prepared_trainer
 from backends.agl.user_model import UserModelError, UserModelSpec, code_of
 from backends.agl.user_trial import tried
@@ -312,6 +313,14 @@ def test_what_a_command_gives_that_the_model_does_not_take_is_refused(tmp_path, 
         error = capsys.readouterr().err
         assert re.search(message, error), error
         assert not (tmp_path / "other.safetensors").exists() and not (tmp_path / "o").exists()
+
+
+def test_a_setting_that_the_model_does_not_take_is_refused_before_workers_are_launched(tmp_path, capsys, monkeypatch):
+    trained(tmp_path)
+    monkeypatch.setattr(trainers, "pool_of", None)
+    arguments = ["-m", str(tmp_path / "net.py"), "-i", str(tmp_path / "flat"), "-o", str(tmp_path / "o.safetensors")]
+    assert train.main([*arguments, "-t", "sync", "-c", "workers=2", "heads=2"]) == 2
+    assert "takes no heads: leave out -c heads" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("strategy", ["local", "sync", "allreduce"])

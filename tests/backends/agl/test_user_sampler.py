@@ -1,5 +1,6 @@
 """A user's sampler, named by its import path, draws the same edges in every process and every part of AGL."""
 
+import json
 import os
 import re
 import subprocess
@@ -13,8 +14,10 @@ from pyarrow import parquet
 
 from backends import kernels
 from backends.agl.flat import __main__ as flat
-from backends.agl.flat.job import check_columns
+from backends.agl.flat.job import FlattenJob, check_columns
 from backends.agl.flat.sampling_strategy import SamplingStrategy, StrategyError, parse_sampling
+from backends.agl.infer import __main__ as infer
+from backends.agl.train import __main__ as train
 from backends.kernels import SAMPLERS, EdgeSampler, sample_neighbors
 from tests.backends.agl.test_chain import EDGES, tables
 from tests.graphs import awkward_graph
@@ -139,16 +142,17 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("run_on", ["local", pytest.param("ray", marks=pytest.mark.needs_ray)])
-def test_one_that_fails_on_the_data_alone_is_told_in_one_sentence(tmp_path, run_on):
-    (tmp_path / "mine.py").write_text(SAMPLER)
+def test_one_that_fails_on_the_data_alone_is_told_in_one_sentence(tmp_path, monkeypatch, run_on):
+    where = "'FAILS' in __import__('os').environ"
+    if run_on == "ray":  # the estimate of GraphFlat samples before Ray is there
+        where += " and __import__('ray').is_initialized()"
+    (tmp_path / "mine.py").write_text(RANKED.replace("WHERE", where))
     heavy = tables(tmp_path, edges=EDGES | {"weight": EDGES["weight"] * 9})
     read = [*heavy, "--split", "0.8,0.1,0.1", "-h", "2", "-s", OWN, "--keep-graph", "--shard-records", "20"]
     assert run(tmp_path, "flat", *read, "-o", "own").returncode == 0
     trained = run(tmp_path, "train", "-m", "gcn", "-i", "own", "-o", "model.safetensors", "-c", "epochs=1")
     assert trained.returncode == 0, trained.stderr
-    # the estimate of GraphFlat samples before Ray is there
-    where = "True" if run_on == "local" else "__import__('ray').is_initialized()"
-    (tmp_path / "mine.py").write_text(RANKED.replace("WHERE", where))
+    monkeypatch.setenv("FAILS", "true")
     for command in COMMANDS[run_on]:
         done = run(tmp_path, *(word for part in command for word in (heavy if part == "TABLES" else [part])))
         error = done.stderr.partition("error: ")[2]
@@ -175,6 +179,36 @@ def test_one_that_wants_too_much_memory_is_no_wrong_argument(monkeypatch):
 def test_a_path_that_python_does_not_import_is_refused(sampling):
     with pytest.raises(StrategyError, match="cannot be imported: TypeError"):
         parse_sampling(sampling, 2)
+
+
+def test_samples_of_two_versions_of_its_file_are_not_mixed(own_module, tmp_path, capsys):
+    code, graph = "newest = EdgeSampler(lambda hashes, weight: -weight, needs_weight=True)\n", awkward_graph(1)
+    own_module(code)
+    files, model = tables(tmp_path), str(tmp_path / "model.safetensors")
+    read = [*files, "--split", "0.8,0.1,0.1", "-h", "2", "-s", "own_sampler.newest(3)"]
+    assert flat.main([*read, "--keep-graph", "-o", str(tmp_path / "flat")]) == 0
+    shards = ["-m", "gcn", "-i", str(tmp_path / "flat")]
+    assert train.main([*shards, "-o", model, "-c", "epochs=1"]) == 0
+    identities = {FlattenJob(parse_sampling(read[-1], 2)).identity(graph, np.arange(9))}
+    own_module(code.replace("-weight", "weight"))
+    identities.add(FlattenJob(parse_sampling(read[-1], 2)).identity(graph, np.arange(9)))
+    assert len(identities) == 2, "an interrupted run begins again"
+    assert flat.main([*read, "-o", str(tmp_path / "other")]) == 0
+    from_memory = [*shards, "-o", str(tmp_path / "other.safetensors"), "-c", "epochs=1", "source=graph"]
+    scored = ["-m", model, "-o", str(tmp_path / "scores")]
+    for command, arguments in (
+        (train, from_memory),
+        (infer, [*scored, *files]),
+        (infer, [*scored, "-i", str(tmp_path / "other")]),
+    ):
+        capsys.readouterr()
+        assert command.main(arguments) == 2
+        assert "the file of sampler own_sampler.newest changed, from SHA-256" in capsys.readouterr().err
+    manifest = tmp_path / "flat" / "manifest.json"
+    facts = json.loads(manifest.read_text())
+    del facts["strategy"]["sha256"]  # as an earlier version wrote it
+    manifest.write_text(json.dumps(facts))
+    assert train.main(from_memory) == 0
 
 
 def test_one_that_ranks_edges_is_tried_and_used(own_module):

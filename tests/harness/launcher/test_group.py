@@ -12,12 +12,13 @@ from harness.launcher.allowance import Allowance
 from harness.launcher.failure import CellFailed
 from harness.launcher.process import Child
 from harness.launcher.remote import RemoteCell
+from harness.measure import sources
 from harness.measure.control_group import usable_cores
 from harness.measure.sources import with_sources
 from harness.store import files
-from harness.store.shortened import is_shortened
+from harness.store.shortened import is_shortened, lacks_a_pass
 from harness.store.validate import problems_in
-from tests.cells import cell, records, run, saved_graph
+from tests.cells import cell, group, records, run, saved_graph
 
 pytestmark = pytest.mark.usefixtures("own_lock", "unknown_load")
 
@@ -195,12 +196,52 @@ def test_a_cell_that_cannot_tell_its_facts_keeps_its_samples(tmp_path, graph, mo
     assert [record["limits"] for record in written] == [reason] * 2
 
 
-def test_a_cell_whose_facts_fail_otherwise_is_a_failed_cell(tmp_path, graph, monkeypatch):
+@pytest.mark.parametrize(("fail", "status"), [("hang", "timeout"), ("oom", "oom")], ids=["timeout", "oom"])
+def test_a_cell_whose_pass_for_accuracy_does_not_end_keeps_its_samples(tmp_path, graph, monkeypatch, fail, status):
+    accuracy = RemoteCell.accuracy
+
+    def late(worker):
+        worker.left = worker.left if status == "oom" else 0.1
+        return accuracy(worker)
+
+    monkeypatch.setattr(RemoteCell, "accuracy", late)
+    bad = cell(graph, backend={"fail": fail, "fail_at": "predict"}, scenario={"train_to_end": True})
+    bad["config"]["launcher"]["memory_limit_gib"] = 0.75
+    (record,), _ = run(tmp_path, bad)
+    assert record["status"] == "ok" and len(record["epochs"]["seconds"]) == 3
+    assert record["facts"] == record["limits"] and not {"metrics", "validation"} & set(record)
+    assert record["facts"]["status"].startswith(f"not measured, {status} in the pass for accuracy: ")
+    assert lacks_a_pass(record) is (status == "timeout") and not list(problems_in(tmp_path / "results"))
+
+
+@pytest.mark.parametrize("status", ["timeout", "oom"])
+def test_a_cell_whose_pass_for_memory_does_not_end_keeps_its_samples_and_ends(tmp_path, graph, monkeypatch, status):
+    steps, memory, close = [], RemoteCell.memory, RemoteCell.close
+
+    def refuse_one(worker):
+        steps.append(f"memory of {worker._cell['hash']}")
+        if worker._cell["hash"] == "a":
+            raise CellFailed(status, "on purpose")
+        return memory(worker)
+
+    monkeypatch.setattr(RemoteCell, "memory", refuse_one)
+    monkeypatch.setattr(
+        RemoteCell, "close", lambda worker: (steps.append(f"end of {worker._cell['hash']}"), close(worker))[-1]
+    )
+    (refused, other), _ = run(tmp_path, *(cell(graph, label, measure={"memory": True}) for label in "ab"))
+    assert refused["status"] == other["status"] == "ok" and len(refused["epochs"]["seconds"]) == 3
+    reason = {"status": f"not measured, {status} in the pass for memory: on purpose"}
+    assert refused["facts"] == refused["limits"] == reason and not {"memory", "alone"} & set(refused)
+    assert steps == ["memory of a", "end of a", "memory of b", "end of b"] and other["memory"]["peak"] > 0
+
+
+@pytest.mark.parametrize("step", ["facts", "memory"])
+def test_a_cell_of_which_a_pass_fails_otherwise_is_a_failed_cell(tmp_path, graph, monkeypatch, step):
     def refuse(worker):
         raise CellFailed("error", "on purpose")
 
-    monkeypatch.setattr(RemoteCell, "facts", refuse)
-    (record,), _ = run(tmp_path, cell(graph))
+    monkeypatch.setattr(RemoteCell, step, refuse)
+    (record,), _ = run(tmp_path, cell(graph, measure={"memory": True}))
     assert record["status"] == "error" and record["message"] == "on purpose" and "epochs" not in record
 
 
@@ -224,6 +265,21 @@ def test_a_cell_too_long_for_its_own_deadline_has_fewer_processes(tmp_path, grap
     long = cell(graph, "long", backend={"seconds": 150.0}, measure=measure)
     (shortened, other), _ = run(tmp_path, long, cell(graph, "short", measure=measure))
     assert [record["epochs"]["process"] for record in (shortened, other)] == [[0, 1], [0, 1, 2]]
+
+
+def test_a_record_names_the_commit_with_which_its_run_began(tmp_path, graph, monkeypatch):
+    def leave_the_checkout(event):
+        monkeypatch.setattr(sources, "ROOT", tmp_path)
+
+    sources.commit.cache_clear()
+    began = sources.commit()
+    sources.commit.cache_clear()
+    try:
+        groups = [group(cell(graph, launcher="inline"))]
+        (record,) = group_module.run_groups(groups, tmp_path / "results", on_event=leave_the_checkout)
+    finally:
+        sources.commit.cache_clear()
+    assert record["commit"] == began
 
 
 @pytest.mark.parametrize("enough_alone", [True, False])

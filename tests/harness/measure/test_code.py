@@ -114,12 +114,40 @@ def test_a_folder_of_cpp_is_digested_with_the_names_of_its_files(tmp_path):
     assert digest_of(one) != digest_of(other)
 
 
+EDITED = f"edited while process {os.getpid()} ran, started at {code._STARTED:.0f}"
+
+
 def test_a_file_edited_while_this_process_ran_has_a_digest_of_this_process_alone(tmp_path):
     before = written(tmp_path / "before.py", "a = 1")
     edited = written(tmp_path / "edited.py", "a = 1", age=0.0)
     assert digest_of(before) == python_digest("a = 1")
-    assert digest_of(edited) == f"edited while process {os.getpid()} ran, started at {code._STARTED:.0f}"
+    assert digest_of(edited) == EDITED
+
+
+@pytest.mark.parametrize("name", ["one.py", "cpp/one.hpp"], ids=["python", "folder of C++"])
+@pytest.mark.parametrize("gone", [False, True], ids=["edited", "removed"])
+def test_a_file_edited_or_removed_after_its_first_digest_counts_as_edited(tmp_path, name, gone):
+    file = written(tmp_path / name, "int a;")
+    path = file if file.suffix == ".py" else file.parent
+    assert digest_of(path) != EDITED
+    if gone:
+        path.rename(tmp_path / "elsewhere")
+    else:
+        written(file, "int b;", age=0.0)
+    assert digest_of(path) == EDITED
+
+
+def test_a_file_below_one_that_was_a_folder_counts_as_edited(tmp_path):
+    written(tmp_path / "package", "no folder any more")
+    assert digest_of(tmp_path / "package" / "module.py") == EDITED
 
 
 def test_a_file_of_the_future_keeps_its_digest_in_every_process(tmp_path):
     assert digest_of(written(tmp_path / "unpacked.py", "a = 1", age=-3600.0)) == python_digest("a = 1")
+
+
+def test_a_file_of_the_future_keeps_its_digest_when_its_time_has_come(tmp_path, monkeypatch):
+    path, now = written(tmp_path / "unpacked.py", "a = 1", age=-3600.0), time.time()
+    first = digest_of(path)
+    monkeypatch.setattr(time, "time", lambda: now + 7200.0)
+    assert digest_of(path) == first

@@ -13,7 +13,6 @@ import pytest
 
 from backends.kernels.extension import extension
 from harness.measure import sources
-from harness.measure.code import digest_of
 from harness.measure.sources import ROOT, is_current, loaded_modules, with_sources
 
 LONG_AGO = time.time() - 24 * 3600
@@ -50,8 +49,7 @@ def checkout(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "ROOT", root)
     monkeypatch.syspath_prepend(str(root / "plugins"))
     yield root
-    digest_of.cache_clear()
-    sources.digest_today.cache_clear()
+    sources.forget_digests()
 
 
 def loaded(root, *names, packages=()):
@@ -64,16 +62,16 @@ def loaded(root, *names, packages=()):
 
 def is_current_now(environment):
     """Whether an environment is current for a process that starts now."""
-    digest_of.cache_clear()
-    sources.digest_today.cache_clear()
+    sources.forget_digests()
     return is_current(environment)
 
 
 def edit(path, old, new):
-    text = path.read_text()
+    """Edit a file as if long before this process began, but after its last edit."""
+    text, then = path.read_text(), path.stat().st_mtime + 1.0
     assert old in text
     path.write_text(text.replace(old, new, 1))
-    os.utime(path, (LONG_AGO, LONG_AGO))
+    os.utime(path, (then, then))
 
 
 @pytest.fixture
@@ -107,6 +105,15 @@ def test_only_the_code_of_loaded_modules_makes_a_record_stale(checkout, measured
     assert is_current_now(measured)
     edit(checkout / module, "\n", f"\n\n{added}\n")
     assert is_current_now(measured) is current
+
+
+def test_code_edited_while_a_run_measures_is_not_taken_for_the_code_that_ran(checkout, measured):
+    module = checkout / "backends" / "batches.py"
+    assert is_current_now(measured)
+    module.write_text("MORE = 1\n")
+    assert not is_current_now(measured)
+    later = with_sources({"checked": {}}, {"backends.batches": str(module)})
+    assert later["modules"]["backends.batches"].startswith("edited while process")
 
 
 def test_a_docstring_makes_no_record_stale(checkout, measured):
@@ -179,5 +186,7 @@ def test_the_commit_is_that_of_this_checkout_or_none(tmp_path, monkeypatch):
         assert clean is not None and len(clean["revision"]) == 40 and not clean["dirty"]
         (tmp_path / "backends" / "one.py").write_text("a = 2\n")
         assert commit() == clean | {"dirty": True}
+        (tmp_path / ".git" / "index").write_bytes(b"damaged")
+        assert commit() is None
     finally:
         sources.commit.cache_clear()

@@ -1,5 +1,6 @@
 """The plan: which cells form a group, which groups are finished."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -8,7 +9,9 @@ from typing import Any
 import pytest
 
 from backends.registry import config_class
+from harness.launcher import allocators
 from harness.launcher.earlier import set_aside
+from harness.measure import sources
 from harness.measure.sources import with_sources
 from harness.planning.cells import Cell
 from harness.planning.compose import Composition, compose_one
@@ -50,16 +53,25 @@ def groups(*configs: RunConfig, environment: Any = same_environment, suite: Suit
 
 
 def write(
-    group: Group, results: Path, statuses: Sequence[str | None], run: str = "1", modules: dict[str, str] | None = None
+    group: Group,
+    results: Path,
+    statuses: Sequence[str | None],
+    run: str = "1",
+    modules: dict[str, str] | None = None,
+    **keys: Any,
 ) -> None:
-    """Write records of a group as the launcher would; ``None`` leaves a cell out, ``modules`` are the loaded ones."""
+    """Write records of a group as the launcher would; ``None`` leaves a cell out, ``modules`` are the loaded ones.
+
+    ``keys`` replace those of each record; ``None`` leaves one out.
+    """
     modules = modules or {}
     for cell, status in zip(group.cells, statuses, strict=True):
         if status is None:
             continue
         name = write_environment(results, with_sources({"checked": same_environment(asdict(cell.config))}, modules))
         path = record_path(cell.config, cell.hash, MACHINE, group.id).replace("{environment}", name)
-        write_record(results, path, record_of(cell, status, name, group.id) | {"run": run})
+        values = record_of(cell, status, name, group.id) | {"run": run} | keys
+        write_record(results, path, {key: value for key, value in values.items() if value is not None})
 
 
 def record_of(cell: Cell, status: str, environment: str, group: str) -> dict[str, Any]:
@@ -135,6 +147,77 @@ def test_a_cell_with_fewer_processes_runs_again_when_its_group_may_take_longer(
     (group,) = groups(config(f"measure.group_seconds={later}"))
     group.records = find_group_records(group, tmp_path, MACHINE)
     assert [group.state(retry)[0] for retry in ("failed", "none")] == [run, False]
+
+
+@pytest.mark.parametrize(("later", "run"), [("3600", False), ("3601", True)], ids=["as long", "longer"])
+def test_a_cell_of_which_time_ended_a_pass_runs_again_when_it_may_take_longer(
+    later: str, run: bool, tmp_path: Path
+) -> None:
+    (earlier,) = groups(config("measure.processes=1"))
+    write(earlier, tmp_path, ["ok"], facts={"status": "not measured, timeout in the pass for accuracy: late"})
+    (group,) = groups(config("measure.processes=1", f"measure.deadline_seconds={later}"))
+    group.records = find_group_records(group, tmp_path, MACHINE)
+    assert [group.state(retry)[0] for retry in ("failed", "none")] == [run, False]
+
+
+REFUSALS = [
+    ("not_installed", "not_installed", "none", True),
+    ("not_installed", None, "none", False),
+    ("not_installed", "unsupported", "none", False),
+    ("not_installed", None, "rcm", False),
+    ("unsupported", "unsupported", "none", True),
+    ("unsupported", None, "none", False),
+    ("unsupported", None, "rcm", True),  # as the graph may refuse the order, which only its preparation tells
+]
+
+
+@pytest.mark.parametrize(
+    ("status", "today", "order", "counts"), REFUSALS, ids=lambda value: str(value).replace("None", "to be measured")
+)
+def test_a_cell_refused_before_its_start_is_finished_while_it_is_refused(
+    status: str, today: str | None, order: str, counts: bool, tmp_path: Path
+) -> None:
+    (group,) = groups(config(f"order={order}"))
+    write(group, tmp_path, [status], log_tail=None)
+    group.cells[0].status = today
+    assert (find_group_records(group, tmp_path, MACHINE) != [None]) is counts
+
+
+@pytest.mark.parametrize(("library", "counts"), [(None, True), ("libjemalloc.so.2", False)], ids=["absent", "present"])
+def test_a_cell_without_its_allocator_is_finished_until_that_is_installed(
+    library: str | None, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (group,) = groups(config("launcher.allocator=jemalloc"))
+    write(group, tmp_path, ["not_installed"], log_tail=None)
+    monkeypatch.setattr(allocators, "_library", lambda name: library)
+    assert (find_group_records(group, tmp_path, MACHINE) != [None]) is counts
+
+
+def test_a_cell_that_its_own_process_refused_is_finished_while_the_code_is_the_same(tmp_path: Path) -> None:
+    (group,) = groups(config())
+    write(group, tmp_path, ["unsupported"], modules={"backends.batches": str(ROOT / "backends" / "batches.py")})
+    write(group, tmp_path / "logged", ["not_installed"])
+    assert find_group_records(group, tmp_path, MACHINE) != [None]
+    assert find_group_records(group, tmp_path / "logged", MACHINE) != [None]
+
+
+def test_code_edited_since_the_last_look_makes_records_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tmp_path / "checkout" / "backends" / "batches.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("SPEED = 1")
+    os.utime(module, (0, 0))
+    monkeypatch.setattr(sources, "ROOT", tmp_path / "checkout")
+    (group,) = groups(config())
+    write(group, tmp_path, ["ok"], modules={"backends.batches": str(module)})
+    plan = Plan(config(f"results={tmp_path}"), [group], MACHINE)
+    try:
+        plan.find_records()
+        assert plan.open_groups() == []
+        module.write_text("SPEED = 2")
+        plan.find_records()
+        assert plan.open_groups() == [group]
+    finally:
+        sources.forget_digests()
 
 
 def test_records_of_another_group_do_not_finish_this_one(tmp_path: Path) -> None:

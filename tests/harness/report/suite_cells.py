@@ -61,8 +61,11 @@ def assert_pictured(results: Path, suite: str, text: str, words: list[str]) -> N
     assert all(word in figure for word in words)
 
 
-def flat_cell(results: Path, seconds: float, backend: dict[str, Any], facts: dict[str, Any]) -> None:
-    """A cell of scenario flatten on a tenth of the targets, 2 threads."""
+def flat_cell(
+    results: Path, seconds: float, backend: dict[str, Any], facts: dict[str, Any], a_look: bool = False
+) -> None:
+    """A cell of scenario flatten on a tenth of the targets, 2 threads, in one process where it is ``a_look``."""
     values = factory.config("agl", 0, backend=backend, scenario={"name": "flatten"}, suite="agl_flat") | {"threads": 2}
     record = factory.record("agl", 0, seconds, config=values) | {"facts": facts, "extrapolated": 10.0}
+    record = record if a_look else factory.in_fresh_processes(record)
     factory.write(results, record, folder=hashlib.sha256(f"{backend}".encode()).hexdigest()[:12])

@@ -54,6 +54,15 @@ def test_a_removed_choice_is_replaced_by_all_its_keys() -> None:
         compose_arguments(["dataset=gone"])
 
 
+def test_an_option_that_no_longer_exists_is_left_out_of_the_command_and_named() -> None:
+    config, names = _resolved(["backend=blocksparse", "dataset=cora", "model=gcn", "seed=3"])
+    values = asdict(config)
+    values["backend"]["replay_on"] = "machines"
+    record: Any = {"config": values, "ablations": names}
+    assert commandline.removed_options(record) == ["backend.replay_on=machines"]
+    assert not any("replay_on" in text for text in commandline.overrides(record))
+
+
 VALUES: list[Any] = [
     *("0.8,0.1,0.1", "weight > 0.5", "1234e5678901", "007", "1_000", "-1", "", " ", "cuda:0", "~x", "ä", "f(x)", "#1"),
     *("null", "True", "false", "NaN", "inf", "-inf", "nullable", "it's", 'a "b"', "a\\", 'a\\"'),

@@ -153,3 +153,19 @@ def test_a_doubtful_run_is_passed_over(tmp_path: Path) -> None:
 
 def by_run(results: Path) -> list[Headline]:
     return headlines(results, list(find_records(results)), {}, lambda record, _: str(record["run"]))
+
+
+def test_a_peer_that_takes_the_lead_changes_no_code(tmp_path: Path) -> None:
+    results, out = tmp_path / "results", tmp_path / "reports"
+    for day, (dgl, pyg) in enumerate(((2.0, 2.01), (2.01, 2.0)), start=1):
+        for backend, factor in (("agl", 1.0), ("dgl", dgl), ("pyg", pyg)):
+            written, named = f"2026-01-{day:02d}T12:00:00Z", {"group": f"g{day}", "run": f"run{day}"}
+            record = factory.in_fresh_processes(factory.record(backend, 0, 0.01, written=written, **named))
+            if backend != "agl":
+                record["epochs"]["seconds"] = [factor * 0.01] * 6
+            checked = {"sources": backend}
+            factory.write(
+                results, record, environment={"checked": checked, "commit": {"revision": "a" * 40, "dirty": False}}
+            )
+    write_reports(results, out)
+    assert "| the same | 1 | 1 | 100% |" in (out / "history.md").read_text()

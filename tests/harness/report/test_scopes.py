@@ -60,7 +60,7 @@ def test_no_page_contains_a_factor_that_no_scope_measured(reports: Path) -> None
 
 def test_the_front_page_names_its_protocol_and_where_the_older_one_is(reports: Path) -> None:
     text = page(reports, "README")
-    assert "Measured on first and second under protocol 3" in text
+    assert "Protocol 3 is the newest with good records. It was measured on first and second;" in text
     assert "[protocol-2.md](protocol-2.md)" in text and "[history.md](history.md)" in text
 
 

@@ -181,6 +181,12 @@ def test_an_epoch_that_samples_less_than_its_batches_is_caught(wrong: str) -> No
         verify_sampling(config("sample", SampleConfig(wrong=wrong)), GRAPH)
 
 
+@pytest.mark.parametrize("options", [{}, {"sampler": "uniform(2)", "scope": "target"}], ids=str)
+def test_the_record_names_the_options_of_sampling_that_are_not_verified(options: dict[str, str]) -> None:
+    parity = verify_sampling(config("sample", SampleConfig(**options)), GRAPH)
+    assert parity.pop("not verified", {}) == options
+
+
 @pytest.mark.parametrize("wrong", ["first in-edges of every node", "one draw for all epochs"])
 def test_draws_without_chance_are_caught(wrong: str) -> None:
     cell = config("sample", SampleConfig(), fanouts=[3, 2])

@@ -8,6 +8,7 @@ import pytest
 
 from backends.agl.config import AglConfig
 from backends.agl.flat.flattener import AglFlattener
+from datasets.csr import csr_from_edges
 from harness.launcher.failure import CellFailed
 from harness.measure.clock import Clock
 from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
@@ -89,6 +90,38 @@ def test_right_records_pass(fanouts, options, sink):
     parity = verify_flattening(config(AglConfig(sink=sink, **options), fanouts), GRAPH)
     assert len(parity) == 2 and parity["small graph"]["targets"] == 60
     assert all(0 < counts["targets"] < counts["nodes"] and counts["edges"] > 0 for counts in parity.values())
+
+
+UNUSUAL = replace(
+    GRAPH,
+    features=GRAPH.features + np.float32(20),
+    node_types=np.full(GRAPH.nodes, 7, dtype=np.int32),
+    edge_weights=GRAPH.edge_weights + np.float32(20),
+    edge_types=np.full(GRAPH.csr.nnz, 7, dtype=np.int32),
+    edge_features=GRAPH.edge_weights[:, np.newaxis] + np.float32(20),
+)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sampler": "weighted(by=feature[0], limit=3)"},
+        {"filter": "weight > 10"},
+        {"filter": "feature[0] > 10 and type == 7"},
+        {"filter": "neighbor.feature[0] > 10 and neighbor.type == 7"},
+    ],
+    ids=str,
+)
+def test_samplers_and_filters_find_the_values_of_the_graph_in_the_small_one(options):
+    parity = verify_flattening(config(AglConfig(**options)), UNUSUAL)
+    assert all(0 < counts["targets"] < counts["nodes"] and counts["edges"] > 0 for counts in parity.values())
+
+
+def test_a_graph_without_edges_has_no_values_to_draw():
+    nothing = np.zeros(0, dtype=np.int64)
+    bare = replace(GRAPH, csr=csr_from_edges(nothing, nothing, GRAPH.csr.shape), edge_weights=np.zeros(0, np.float32))
+    parity = verify_flattening(config(AglConfig(sink="none")), bare)
+    assert parity["small graph"]["edges"] > 0 and sum(counts["edges"] == 0 for counts in parity.values()) == 1
 
 
 @pytest.mark.parametrize("features", ["embedded", "shared"])

@@ -1,4 +1,4 @@
-"""The gate's graphs: the small one has every special case, slices contain their targets and stay small."""
+"""The gate's graphs: the small one has every special case, slices contain their targets and fill their bounds."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,41 @@ from hypothesis import strategies as st
 
 from backends.model import ModelSpec, initial_state
 from backends.reference import definition
+from backends.registry import config_class
+from datasets.csr import csr_from_edges
+from datasets.graph import Graph
+from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, ScenarioConfig, TrainingConfig
 from harness.verify import graphs
-from harness.verify.graphs import neighbourhood, small_graph
+from harness.verify.graphs import neighbourhood, slice_of, small_graph
+
+HUBS = 30
+
+
+def config(scenario="train", batch_size=None):
+    return RunConfig(
+        dataset=DatasetConfig("tiny"),
+        model=ModelConfig("gcn", layers=2),
+        backend=config_class("dummy")(),
+        training=TrainingConfig(batch_size=batch_size),
+        scenario=ScenarioConfig(scenario),
+        threads=1,
+    )
+
+
+def graph_of(sources, destinations, nodes, trained):
+    """A graph without features and self loops, whose first nodes are trained."""
+    split = np.where(np.arange(nodes) < trained, 0, 1).astype(np.int8)
+    no_loop = sources != destinations
+    csr = csr_from_edges(sources[no_loop], destinations[no_loop], (nodes, nodes))
+    return Graph("slices", csr, labels=np.zeros(nodes, np.int64), split=split, classes=2, task="multiclass")
+
+
+def hubs_first(nodes, trained):
+    """Hubs with an in-edge from every node come first; every node has three more from any."""
+    everyone = np.arange(nodes)
+    sources = np.concatenate((np.tile(everyone, HUBS), np.random.default_rng(0).integers(0, nodes, 3 * nodes)))
+    destinations = np.concatenate((np.repeat(everyone[:HUBS], nodes), np.repeat(everyone, 3)))
+    return graph_of(sources, destinations, nodes, trained)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -37,9 +70,52 @@ def test_slices_hold_their_targets_and_stay_small(hops, count, edges):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(graphs, "SLICE_NODES", 100)
         patch.setattr(graphs, "SLICE_EDGES", edges)
-        nodes = neighbourhood(graph, graph.nodes_of("train")[:count], hops)
+        targets = graph.nodes_of("train")[:count]
+        nodes = neighbourhood(graph, targets, hops)
     assert len(set(nodes.tolist())) == len(nodes) <= 100
-    assert graph.subgraph(nodes).csr.nnz <= (hops + 1) * max(edges, int(graph.csr.in_degrees[nodes[0]]))
+    taken = min(count, 100 // (hops + 1), len(nodes))
+    assert taken > 0 and nodes[:taken].tolist() == targets[:taken].tolist()
+    assert graph.subgraph(nodes).csr.nnz <= edges
+
+
+def test_the_slice_of_a_dense_graph_has_the_edges_that_it_may_have(monkeypatch):
+    monkeypatch.setattr(graphs, "SLICE_EDGES", 4000)
+    ends = np.random.default_rng(0).integers(0, 1000, (2, 100_000))
+    ((name, part),) = slice_of(graph_of(*ends, 1000, 1000), config()).items()
+    assert 0.95 * 4000 < part.csr.nnz <= 4000
+    assert name == f"neighbourhood of {part.nodes} targets"
+
+
+@pytest.mark.parametrize("trained", [3000, HUBS, 1], ids=["all are trained", "hubs are trained", "one hub is trained"])
+def test_hubs_neither_empty_a_slice_nor_are_all_read(trained, monkeypatch):
+    monkeypatch.setattr(graphs, "SLICE_NODES", 300)
+    monkeypatch.setattr(graphs, "SLICE_EDGES", 2000)
+    monkeypatch.setattr(graphs, "SLICE_READS", 9000)
+    graph = hubs_first(3000, trained)
+    ((name, part),) = slice_of(graph, config()).items()
+    assert 290 <= part.nodes <= 300 and 149 <= part.csr.nnz <= 2000
+    assert graph.csr.in_degrees[part.node_ids].sum() <= 9000
+    assert trained > 1 or name == "neighbourhood of 1 targets"
+
+
+def test_targets_come_first_and_from_anywhere_in_the_graph():
+    graph = small_graph("multiclass", 4, weighted=False, nodes=200)
+    (part,) = slice_of(graph, config(batch_size=16)).values()
+    trained = graph.nodes_of("train")
+    assert part.nodes_of("train")[:16].tolist() == list(range(16))
+    assert part.node_ids[:16].max() > trained[len(trained) // 2]
+
+
+def test_three_nodes_are_their_own_slice():
+    graph = graph_of(np.array([0, 1]), np.array([1, 2]), 3, 3)
+    ((name, part),) = slice_of(graph, config()).items()
+    assert (name, part.nodes, part.csr.nnz) == ("neighbourhood of 3 targets", 3, 2)
+
+
+def test_where_no_node_is_trained_any_nodes_are_targets_of_inference():
+    graph = graph_of(np.array([0, 1]), np.array([1, 2]), 3, 0)
+    assert slice_of(graph, config()) == {}
+    assert list(slice_of(graph, config("infer"))) == ["neighbourhood of 3 targets"]
 
 
 def test_a_whole_neighbourhood_gives_targets_the_logits_of_the_whole_graph():

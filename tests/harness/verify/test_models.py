@@ -107,6 +107,7 @@ def test_engines_that_draw_the_definitions_samples_are_checked_on_them(model, sc
     sampled = replace(config(model, scenario, batch_size=16), backend=resolve(config_class("agl")(scope="target"), []))
     sampled.model.fanouts = [2, 3]
     parity = verify_model(sampled, graph)
+    assert parity.pop("not verified") == {"scope": "target"}
     assert all(part["forward"] <= ALLOWED and part["gradient"] <= ALLOWED for part in parity.values())
 
     def drawn(subject):
@@ -131,7 +132,9 @@ def test_weights_that_only_sampling_reads_do_not_stop_the_gate(options, scenario
     graph = small_graph("multiclass", 4, weighted=True, nodes=150)
     engine = resolve(config_class("agl")(**options), [])
     cell = replace(config("sage", scenario, batch_size=16), backend=engine)
-    assert len(verify_model(cell, graph)) == (6 if scenario == "train" else 2)
+    parity = verify_model(cell, graph)
+    assert parity.pop("not verified") == options, "the gate has the definition's draws instead"
+    assert len(parity) == (6 if scenario == "train" else 2)
 
 
 def test_more_workers_than_the_small_graph_has_targets_are_compared_with_fewer():

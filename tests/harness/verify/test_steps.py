@@ -1,5 +1,8 @@
 """The gate's check of training steps: wrong epochs and predictions are caught, those of right engines pass."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
@@ -9,9 +12,9 @@ from harness.planning.schema import DatasetConfig, ModelConfig, RunConfig, Scena
 from harness.verify.graphs import small_graph
 from harness.verify.moves import moves_of
 from harness.verify.outcome import Incorrect
-from harness.verify.steps import NAME, verify_steps
+from harness.verify.steps import NAME, verify_steps, verify_tried
 from tests.harness.verify.wrong_engines import ALL
-from tests.harness.verify.wrong_steps import WRONG_STEPS, WrongStepsConfig
+from tests.harness.verify.wrong_steps import WRONG_STEPS, WrongStepsConfig, WrongStepsTrainer
 
 GRAPH = small_graph("multiclass", 4, weighted=False)
 LABEL_SETS = small_graph("multilabel", 4, weighted=False)
@@ -62,6 +65,58 @@ def test_wrong_steps_are_caught(wrong, optimizer):
 def test_the_right_twin_passes(model, optimizer, decay_on):
     parity = verify_steps(config(WrongStepsConfig(), model, optimizer, decay=0.01, decay_on=decay_on), GRAPH)
     assert parity[NAME]["tries"] == 1 and "wrong" not in parity[NAME]
+
+
+@dataclass
+class LiveConfig(WrongStepsConfig):
+    """The right trainer, whose state is its parameters themselves."""
+
+    runtimes: ClassVar[dict[str, str]] = {"train": f"{__name__}:LiveTrainer"}
+
+
+class LiveTrainer(WrongStepsTrainer):
+    """Shows its parameters instead of copying them."""
+
+    def state(self):
+        return {name: parameter.detach().numpy() for name, (parameter, _) in self.model.canonical().items()}
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_an_engine_may_show_its_own_parameters(optimizer):
+    assert verify_steps(config(LiveConfig(), optimizer=optimizer), GRAPH)[NAME]["tries"] == 1
+
+
+class Unsteady:
+    """What is wrong in some of its tries."""
+
+    graph = GRAPH
+
+    def __init__(self, name, wrong_in):
+        self.name, self.wrong_in, self.tries = name, wrong_in, 0
+
+    def multiples(self, seed):
+        self.tries += 1
+        right = {"loss of step 1": 1.0, "step of layers.0.bias": 1.0}
+        return right | ({self.name: 100.0} if self.tries in self.wrong_in else {})
+
+
+@pytest.mark.parametrize("name", ["loss of step 1", "predictions"])
+def test_a_wrong_forward_pass_is_wrong_at_once(name):
+    with pytest.raises(Incorrect, match=name) as caught:
+        verify_tried(config(WrongStepsConfig()), NAME, Unsteady(name, (1,)))
+    assert caught.value.parity[NAME]["tries"] == 1
+
+
+@pytest.mark.parametrize("wrong_in", [(), (1,), (1, 2)], ids=str)
+def test_a_step_that_is_right_from_one_state_passes(wrong_in):
+    parity = verify_tried(config(WrongStepsConfig()), NAME, Unsteady("step of layers.0.bias", wrong_in))
+    assert parity[NAME]["tries"] == 1 + len(wrong_in)
+
+
+def test_a_step_that_is_wrong_from_three_states_is_wrong():
+    with pytest.raises(Incorrect, match="step of layers") as caught:
+        verify_tried(config(WrongStepsConfig()), NAME, Unsteady("step of layers.0.bias", (1, 2, 3)))
+    assert caught.value.parity[NAME]["tries"] == 3
 
 
 @pytest.mark.parametrize("graph", [GRAPH, LABEL_SETS], ids=["one label", "label sets"])

@@ -20,12 +20,12 @@ def cases(mistakes):
     ]
 
 
-def config(wrong, model, scenario="train", dropout=0.0, fanouts=()):
+def config(wrong, model, scenario="train", dropout=0.0, fanouts=(), layers=3, dtype="float32"):
     return RunConfig(
         dataset=DatasetConfig("tiny"),
-        model=ModelConfig(model, layers=3, hidden=4, heads=2, output_heads=2, fanouts=list(fanouts)),
+        model=ModelConfig(model, layers=layers, hidden=4, heads=2, output_heads=2, fanouts=list(fanouts)),
         backend=MutantConfig(wrong=wrong),
-        training=TrainingConfig(dropout=dropout, attention_dropout=dropout),
+        training=TrainingConfig(dropout=dropout, attention_dropout=dropout, dtype=dtype),
         scenario=ScenarioConfig(scenario),
         threads=1,
     )
@@ -80,3 +80,18 @@ def test_right_dropout_passes(model, rate):
     parity = verify_dropout(config("", model, dropout=rate))
     assert len(parity) == (4 if model == "gat" else 2)
     assert parity["dropout"]["rate"] == pytest.approx(rate, abs=0.05) and parity["dropout"]["entries"] > 5000
+
+
+@pytest.mark.parametrize("model", ALL)
+@pytest.mark.parametrize(("dtype", "rounded"), [("tf32", "tf32 products"), ("bf16", "bf16 sums")], ids=["tf32", "bf16"])
+def test_right_dropout_in_lower_precision_passes(dtype, rounded, model):
+    # of one layer: inputs of a ReLU have another sign too often in these types
+    parity = verify_dropout(config(rounded, model, dropout=0.3, layers=1, dtype=dtype))
+    assert parity["dropout"]["rate"] == pytest.approx(0.3, abs=0.05)
+
+
+@pytest.mark.parametrize("dtype", ["tf32", "bf16"])
+@pytest.mark.parametrize("wrong", ["dropout ignored", "dropout not scaled", "dropout makes NaN"])
+def test_a_wrong_dropout_is_caught_in_lower_precision(wrong, dtype):
+    with pytest.raises(Incorrect, match="dropout"):
+        verify_dropout(config(wrong, "gcn", dropout=0.3, layers=1, dtype=dtype))

@@ -75,6 +75,7 @@ WRONG_DROPOUT: dict[str, tuple[str, ...]] = {
     "dropout of the aggregated input": ("sage",),
     "dropout forgotten in epochs after a prediction": ALL,
     "dropout of one mask in all epochs": ALL,
+    "dropout makes NaN": ALL,
     "attention dropout ignored": ("gat",),
     "attention dropout not scaled": ("gat",),
     "attention dropout's gradient of another mask": ("gat",),
@@ -172,6 +173,8 @@ def dropped(x: Tensor, rate: float, wrong: str) -> Tensor:
     """Dropout with one mistake, or none."""
     if rate == 0 or wrong.endswith("ignored"):
         return x
+    if wrong.endswith("makes NaN"):
+        return x * torch.nan
     scale = 1.0 if wrong.endswith("not scaled") else 1.0 / (1.0 - rate)
     used = 1.0 - rate if wrong.endswith("of another rate") else rate
     mask = (torch.rand_like(x) >= used).to(x.dtype) * scale
@@ -291,6 +294,12 @@ class MutantTrainer(TorchTrainer):
     """Whole-graph training with one mistake."""
 
     draws_fanouts = True
+
+    def set_task(
+        self, graph: Graph, spec: ModelSpec, training: TrainingSpec, plan: Any, forward_only: bool = False
+    ) -> None:
+        """Take over the task; in lower precisions its tensors are of float32, and what is rounded is the mistake."""
+        super().set_task(graph, spec, replace(training, dtype="float32"), plan, forward_only)
 
     def network(self, spec: ModelSpec, training: TrainingSpec) -> Network:
         """The network with the mistake."""

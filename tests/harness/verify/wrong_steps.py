@@ -31,6 +31,8 @@ WRONG_STEPS = (
     "loss of a part of the batch",
     "predicts from the first parameters",
     "predicts one row of another node",
+    "predicts in ascending order",
+    "predicts on the trained graph",
     "step makes NaN",
     "state of another shape",
     "trains the first batch alone",
@@ -130,10 +132,13 @@ class WrongStepsTrainer(MutantTrainer):
         return state
 
     def predict(self, graph: Graph, nodes: Nodes) -> Floats:
-        """Logits, perhaps of other parameters or with a wrong row."""
-        if self.config.wrong == "predicts from the first parameters":
+        """Logits, perhaps of other parameters, in another order, of another graph or with a wrong row."""
+        wrong = self.config.wrong
+        if wrong == "predicts from the first parameters":
             self.model.load(self.first)
+        graph = self.graph if wrong == "predicts on the trained graph" else graph
+        nodes = np.sort(nodes) if wrong == "predicts in ascending order" else nodes
         logits = np.array(super().predict(graph, nodes))
-        if self.config.wrong == "predicts one row of another node":
+        if wrong == "predicts one row of another node":
             logits[len(logits) // 2] = logits[0]
         return logits

@@ -148,13 +148,13 @@ MEASURES = {
     "speed-up": Measure(speedup.most_measured),
     "speed-up model": Measure(speedup.modelled),
     "inference time": Measure(
-        partial(inference.time_against, rival=inference.replaced),
-        partial(inference.time_against, rival=inference.best_peer),
+        partial(inference.time_against, beside=inference.replaced),
+        partial(inference.time_against, beside=inference.best_peer),
     ),
     **{
         f"inference {name}": Measure(
-            partial(inference.against, rival=inference.replaced, quantity=quantity),
-            partial(inference.against, rival=inference.best_peer, quantity=quantity),
+            partial(inference.against, beside=inference.replaced, quantity=quantity),
+            partial(inference.against, beside=inference.best_peer, quantity=quantity),
         )
         for name, quantity in (("cpu", inference.cpu), ("memory", inference.peak))
     },

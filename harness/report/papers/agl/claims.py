@@ -3,14 +3,14 @@
 from harness.report import formats
 from harness.report.content import NOTHING
 from harness.report.growth import error
-from harness.report.papers.agl.cost import PublishedGraph, Series, published_graph, rivals, series
+from harness.report.papers.agl.cost import PublishedGraph, Series, peers_elsewhere, published_graph, series
 from harness.report.suites.records import SuiteRecords
 
 
 def hours_of(records: SuiteRecords, stage: str, ours: bool) -> str:
     """Extrapolated CPU hours of a stage for a claim: of our cheapest form, or of the peers' cheapest in any suite."""
     graph = published_graph(records)
-    measured = series(records) if ours else [*series(records), *rivals(records)]
+    measured = series(records) if ours else [*series(records), *peers_elsewhere(records)]
     curves = [curve for curve in measured if curve.stage == stage and curve.ours == ours]
     if not curves:
         return NOTHING

@@ -82,7 +82,7 @@ def series(records: SuiteRecords) -> list[Series]:
     return _series(_rows(records))
 
 
-def rivals(records: SuiteRecords) -> list[Series]:
+def peers_elsewhere(records: SuiteRecords) -> list[Series]:
     """The peers' series of other suites that do the same work as one of this suite."""
     stages, known = published_graph(records).work, {curve.workload for curve in series(records)}
     rows = [(stage, row) for stage in stages for one in records.comparisons_elsewhere(stage) for row in one.rows]
@@ -125,8 +125,8 @@ def _point(row: Row, stage: str) -> Point | None:
         units, seconds = None if work is None else float(work), row.time.median
     if not units:
         return None
-    doubts = ", ".join(filter(None, [*(doubt.name for doubt in row.doubts), formats.too_few(row.time)]))
-    return Point(float(counts["nodes"]), units, seconds, row.busy() or 1.0, row.median("memory", "peak"), doubts)
+    busy, peak = row.busy() or 1.0, row.median("memory", "peak")
+    return Point(float(counts["nodes"]), units, seconds, busy, peak, formats.objections(row))
 
 
 def _workload(row: Row, stage: str) -> str:
@@ -165,12 +165,12 @@ def cost(records: SuiteRecords) -> list[Block]:
     ]
     if not measured:
         return []
-    with_rivals = [*curves, *rivals(records)]
-    laws: list[Sequence[Cell]] = [_law(curve, graph) for curve in with_rivals]
+    with_peers = [*curves, *peers_elsewhere(records)]
+    laws: list[Sequence[Cell]] = [_law(curve, graph) for curve in with_peers]
     laws += records.published("cost", len(LAWS))
     remark = Paragraph(f"On {graph.nodes:.3g} nodes, extrapolated:")
     tables: list[Block] = [Table(columns(*POINTS), measured + _failed(records)), remark, Table(columns(*LAWS), laws)]
-    return [*tables, *_left_out(with_rivals)]
+    return [*tables, *_left_out(with_peers)]
 
 
 def _left_out(curves: Sequence[Series]) -> list[Block]:

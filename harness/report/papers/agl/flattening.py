@@ -13,7 +13,7 @@ def graphfeatures(records: SuiteRecords) -> list[Block]:
         *("engine", "sink", "GraphFeatures/s", "per core", f"times the paper's {paper:g}"),
         *("bytes of one, features in each", "features once a shard", "copies of a node", ("written", "MB/s")),
         *(("the disk takes", "MB/s"), ("synced", "MB/s"), "share of what it takes"),
-        f"{100 * share:g} % of that, per core",
+        *(f"{100 * share:g} % of that, per core", "n"),
     )
     published = records.published("graphfeatures", len(heads))
     sections: list[Block] = []
@@ -32,10 +32,11 @@ def _row(row: Row, paper: float, share: float, width: int) -> list[Cell]:
     numbers = [count / call_seconds(row), core, core / paper if core else None]
     numbers += [size / count if size else None for size in sizes]
     return [
-        row.label,
+        row.label + formats.doubtful(row),
         str(option(row, "sink")),
         *[Value(number, "{:,.0f}") for number in numbers],
         *_disk(row, count, share),
+        formats.processes(row),
     ]
 
 
@@ -58,9 +59,10 @@ def _disk(row: Row, count: float, share: float) -> list[Cell]:
 
 
 def best_rates(records: SuiteRecords) -> str:
-    """The fastest row without a sink and the fastest on a disk, per second and core."""
+    """The fastest row without a sink and the fastest on a disk, per second and core, without looks and doubts."""
     best: dict[str, float] = {}
-    for row in (row for _, comparison in records.comparisons("flatten") for row in comparison.rows if row.ok):
+    rows = [row for _, comparison in records.comparisons("flatten") for row in comparison.rows if row.ok and row.timed]
+    for row in (row for row in rows if not formats.objections(row)):
         if option(row, "features") == "embedded" and (value := per_core(row)):
             sink = str(option(row, "sink"))
             best[sink] = max(value, best.get(sink, 0.0))

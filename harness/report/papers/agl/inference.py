@@ -5,7 +5,7 @@ from statistics import median
 
 from harness.report import formats
 from harness.report.content import NOTHING, Block, Cell, Section, Table, Value, columns
-from harness.report.rows import Row
+from harness.report.rows import Row, ratio_of
 from harness.report.suites.factors import range_of, times
 from harness.report.suites.records import (
     SuiteRecords,
@@ -78,22 +78,24 @@ def _row(row: Row, old: Row | None, peer: Row | None) -> list[Cell]:
 
 
 def share(row: Row, other: Row | None, quantity: Callable[[Row], float | None]) -> float | None:
-    """A quantity of a row as a share of another row's."""
-    value, reference = quantity(row), quantity(other) if other else None
+    """A quantity of a row as a share of another row's; CPU seconds only of rows that were measured in turns."""
+    if other is None or (quantity is cpu and ratio_of(row, other) is None):
+        return None
+    value, reference = quantity(row), quantity(other)
     return value / reference if value is not None and reference else None
 
 
-def time_against(records: SuiteRecords, rival: Callable[[Sequence[Row]], Row | None]) -> str:
-    """GraphInfer's time divided by a rival's that was measured in turns with it, lowest and highest over the tables."""
+def time_against(records: SuiteRecords, beside: Callable[[Sequence[Row]], Row | None]) -> str:
+    """GraphInfer's time divided by that of the row that ``beside`` picks, lowest and highest over the tables."""
     tables = (one.rows for _, one in records.comparisons("infer"))
-    return range_of([(rival(rows), graphinfer(rows)) for rows in tables], "{:.2g}")
+    return range_of([(beside(rows), graphinfer(rows)) for rows in tables], "{:.2g}")
 
 
 def against(
-    records: SuiteRecords, rival: Callable[[Sequence[Row]], Row | None], quantity: Callable[[Row], float | None]
+    records: SuiteRecords, beside: Callable[[Sequence[Row]], Row | None], quantity: Callable[[Row], float | None]
 ) -> str:
-    """GraphInfer's quantity divided by a rival's, lowest and highest over the tables; doubtful figures are counted."""
-    pairs = [(graphinfer(one.rows), rival(one.rows)) for _, one in records.comparisons("infer")]
+    """GraphInfer's quantity divided by that of ``beside``'s row, lowest and highest; doubtful figures are counted."""
+    pairs = [(graphinfer(one.rows), beside(one.rows)) for _, one in records.comparisons("infer")]
     shares = [
         (value, bool(row.doubts or other.doubts))
         for row, other in pairs

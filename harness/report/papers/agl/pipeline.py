@@ -3,10 +3,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from harness.report import formats
 from harness.report.content import Block, Cell, Paragraph, Table, Value, columns
 from harness.report.rows import Row
-from harness.report.suites.factors import factors_of, times
+from harness.report.speedups import times_as_fast
+from harness.report.suites.factors import factors_of, is_headline, times
 from harness.report.suites.records import SuiteRecords, ablations, name_of, option, seconds
+from harness.store.statistics import Summary
 
 READS = {
     ("graph", "warm"): "graph in memory",
@@ -26,9 +29,15 @@ class Pair:
     without: Row
     overlapped: dict[int, Row]
 
-    def speeds(self) -> tuple[list[float], str]:
-        """Ascending speeds with the pipeline as multiples of that without, and how many doubtful ones were left out."""
-        return factors_of((row, self.without) for row in self.overlapped.values())
+    def gain(self) -> Summary | None:
+        """How many times as fast the pipeline is with the loaders that help most, of figures beyond doubt."""
+        ratios = [(row, times_as_fast(row, self.without)) for row in self.overlapped.values()]
+        sound = [ratio for row, ratio in ratios if ratio is not None and is_headline(row, self.without, ratio)]
+        return max(sound, key=lambda ratio: ratio.median, default=None)
+
+    def left_out(self) -> str:
+        """How many figures with the pipeline are in doubt or were not measured in turns; nothing where none is."""
+        return factors_of((row, self.without) for row in self.overlapped.values())[1]
 
 
 def pipeline(records: SuiteRecords) -> list[Block]:
@@ -54,21 +63,27 @@ def _of(reads: str, pairs: Sequence[Pair]) -> list[Pair]:
 
 
 def _verdict(reads: str, pairs: Sequence[Pair]) -> str:
-    """From how many threads on the pipeline pays for a form of reading."""
-    best: dict[int, float] = {}
-    remarks = []
+    """With how many threads the pipeline pays for a form of reading: by more than noise, in an interval above 1."""
+    of_threads: dict[int, list[Summary]] = {}
     for pair in _of(reads, pairs):
-        speeds, remark = pair.speeds()
-        if speeds:
-            best[pair.threads] = max(best.get(pair.threads, 0.0), speeds[-1])
-        remarks += [f"; {remark}"] if remark else []
+        if (gain := pair.gain()) is not None:
+            of_threads.setdefault(pair.threads, []).append(gain)
+    best = {count: max(gains, key=lambda gain: gain.median) for count, gains in sorted(of_threads.items())}
     if not best:
         return f"With batches from {reads} no figure was measured in turns and is beyond doubt."
-    paying = [count for count in sorted(best) if all(best[more] > GAIN for more in best if more >= count)]
-    measured = " and ".join(map(str, sorted(best)))
-    outcome = f"it pays from a cell of {paying[0]} threads on" if paying else "it does not pay"
-    extent = f"measured: {measured}; best {max(best.values()):.2f}x{''.join(remarks)}"
-    return f"With batches from {reads} {outcome} ({extent})."
+    paying = [count for count, gain in best.items() if gain.median > GAIN and gain.low > 1]
+    gains = ", ".join(f"{formats.times(gain)} with {formats.plural(count, 'thread')}" for count, gain in best.items())
+    left_out = "".join(f"; {remark}" for pair in _of(reads, pairs) if (remark := pair.left_out()))
+    return f"With batches from {reads} {_outcome(paying, list(best))} (at best {gains}{left_out})."
+
+
+def _outcome(paying: Sequence[int], measured: Sequence[int]) -> str:
+    """Where the pipeline pays, in words, of the numbers of threads that were measured."""
+    if not paying:
+        return "it does not pay"
+    if list(paying) == list(measured[-len(paying) :]):
+        return f"it pays from {formats.plural(paying[0], 'thread')} on"
+    return f"it pays with {' and '.join(formats.plural(count, 'thread') for count in paying)} alone"
 
 
 def _pairs(name: str, rows: Sequence[Row]) -> Iterator[Pair]:

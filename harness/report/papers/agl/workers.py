@@ -91,7 +91,7 @@ def curves(records: SuiteRecords) -> tuple[str, dict[str, list[tuple[int, dict[i
     for dataset, comparison in records.comparisons("train"):
         for row in comparison.rows:
             if (scores := _scores_by_epoch(row)) and workers_of(row):
-                metric = str(row.record["metrics"]["name"])
+                metric = row.metric
                 title = f"{name_of(dataset, comparison)}: {option(row, 'strategy')}"
                 by_strategy.setdefault(title, []).append((workers_of(row), scores))
     return metric, by_strategy

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from harness.report import formats
 from harness.report.content import Block, Cell, Table, Value, columns
 from harness.report.figures import FAINT
-from harness.report.rows import Row
+from harness.report.rows import Row, ratio_of
 from harness.report.suites.records import SuiteRecords, name_of, option, seconds
 
 if TYPE_CHECKING:
@@ -89,9 +90,9 @@ def _words(threshold: str, row: Row) -> str:
 
 def _cells(row: Row, without: Row | None) -> list[Cell]:
     pays = None if without is None else _crossover(row, without)
-    times = Value(1e3 * seconds(row))
+    time = f"{Value(1e3 * seconds(row))}{formats.doubtful(row)}"
     shares = [Value(_share(row), "{:.1%}"), Value(_inflation(row), "{:.2f}"), Value(pays, "{:.0%}")]
-    return [times, *shares, Value(_hits(row), "{:.1%}")]
+    return [time, *shares, Value(_hits(row), "{:.1%}")]
 
 
 def _inflation(row: Row) -> float | None:
@@ -104,11 +105,11 @@ def _crossover(row: Row, without: Row) -> float | None:
 
     The edges outside tiles are taken to cost what they cost without tiles.
     """
-    share, inflation = _share(row), _inflation(row)
-    if share is None or share < LEAST_SHARE or inflation is None:
+    share, inflation, ratio = _share(row), _inflation(row), ratio_of(row, without)
+    if share is None or share < LEAST_SHARE or inflation is None or ratio is None:
         return None
     rest = 1.0 - share
-    return max(0.0, (seconds(row) / seconds(without) - rest) / (inflation - rest))
+    return max(0.0, (ratio.median - rest) / (inflation - rest))
 
 
 def _share(row: Row) -> float | None:

@@ -62,11 +62,11 @@ def _series(rows: Sequence[Row]) -> list[EngineSizes]:
 
 def _size(row: Row) -> Size | None:
     counts, files = row.record.get("dataset", {}).get("counts", {}), row.median("facts", "partition", "bytes")
-    if row.time is None or files is None or not counts.get("edges"):
+    if row.time is None or not row.timed or files is None or not counts.get("edges"):
         return None
     nodes, edges = float(counts["nodes"]), float(counts["edges"])
     memory = row.working_set()
-    point = Point(nodes, edges, call_seconds(row), row.busy() or 1.0, memory)
+    point = Point(nodes, edges, call_seconds(row), row.busy() or 1.0, memory, formats.objections(row))
     structure = (files - nodes * counts.get("features", 0) * FLOAT) / edges
     return Size(point, None if memory is None else memory / nodes, structure)
 
@@ -82,7 +82,7 @@ def _measured(label: str, size: Size) -> list[Cell]:
         label,
         f"{point.nodes:,.0f}",
         f"{point.units:,.0f}",
-        Value(point.seconds, "{:.2f}"),
+        f"{point.seconds:.2f}{formats.marked(point.doubts)}",
         Value(point.each * 1e6, "{:.3f}"),
         formats.memory(point.peak),
         Value(size.memory, "{:,.0f}"),

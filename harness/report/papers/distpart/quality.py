@@ -7,6 +7,7 @@ from harness.report import formats
 from harness.report.comparisons import Comparison
 from harness.report.content import NOTHING, Block, Cell, Section, Table, Value, columns
 from harness.report.rows import Row
+from harness.report.speedups import times_as_fast
 from harness.report.suites.factors import factors_of, times
 from harness.report.suites.records import SuiteRecords, backend, call_seconds, option
 
@@ -87,13 +88,19 @@ def totals(records: SuiteRecords) -> list[Block]:
 def _total(objective: str, comparisons: Sequence[Comparison]) -> Table:
     pairs: dict[str, list[tuple[Row, Row]]] = {}
     for comparison in comparisons:
-        metis = _metis_of(comparison)
-        for row in comparison.rows:
-            if metis is not None and row.ok and row.time is not None and row is not metis:
-                pairs.setdefault(_engine(row), []).append((row, metis))
+        if (metis := _metis_of(comparison)) is not None:
+            for engine, row in _fastest_of_each(comparison, metis).items():
+                pairs.setdefault(engine, []).append((row, metis))
     lowered: Ratio = _volume if objective == "volume" else _cut
     heads = [head.format(objective) for head in TOTALS]
     return Table(columns(*heads), [_total_row(engine, own, lowered) for engine, own in sorted(pairs.items())])
+
+
+def _fastest_of_each(comparison: Comparison, metis: Row) -> dict[str, Row]:
+    """The fastest row of each engine in a table, if there are any, of those measured in turns with METIS."""
+    rows = [row for row in comparison.rows if row.ok and row.time is not None and row is not metis]  # sorted by time
+    in_turns = [row for row in rows if times_as_fast(metis, row) is not None]
+    return {_engine(row): row for row in reversed(rows)} | {_engine(row): row for row in reversed(in_turns)}
 
 
 def _total_row(engine: str, pairs: Sequence[tuple[Row, Row]], lowered: Ratio) -> list[Cell]:

@@ -128,8 +128,9 @@ def test_ids_that_are_strings_keep_their_names(tmp_path, ending):
     assert main([*write(tmp_path, nodes, EDGES | named, ending), "--targets", "all"]) == 0
     reader = GraphFeatureReader(tmp_path / "out")
     (records,) = reader.batches(10)
-    assert reader.names(records.targets) == nodes["id"]
-    assert reader.names(records.ids[slice(*records.node_bounds[1:3])]) == ["user 20", "user 10", "user 30"]
+    assert reader.names(records.targets).to_pylist() == nodes["id"]
+    names = reader.names(records.ids[slice(*records.node_bounds[1:3])])
+    assert names.to_pylist() == ["user 20", "user 10", "user 30"]
 
 
 def test_a_second_run_into_the_same_folder_is_refused_while_the_first_works(tmp_path, capsys):

@@ -1,5 +1,6 @@
 """Filters of GraphFlat: edges are filtered before sampling, refused expressions name the allowed columns."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -7,10 +8,11 @@ import pytest
 
 from backends.agl.flat import source
 from backends.agl.flat.sampling_strategy import parse_sampling
-from backends.agl.flat.source import Source, row_ranges
+from backends.agl.flat.source import Source
 from backends.agl.graphfeature import decode
 from datasets.features import SparseFeatures, in_layout
 from datasets.filters import EdgeFilter, FilterError, check_filter
+from datasets.graph import Graph
 from tests.backends.agl.flat.test_local import strings_of
 from tests.graphs import awkward_graph
 
@@ -43,9 +45,40 @@ def test_a_column_of_sparse_features_is_read_once_for_all_edges(tmp_path, monkey
     graph, read, column = awkward_graph(4), [], SparseFeatures.column
     graph = replace(graph, features=in_layout(graph.features, "sparse"))
     monkeypatch.setattr(SparseFeatures, "column", lambda self, number: read.append(number) or column(self, number))
-    monkeypatch.setattr(source, "row_ranges", lambda indptr: row_ranges(indptr, 10))
+    monkeypatch.setattr(source, "EDGES_AT_ONCE", 10)
     Source.build(graph, parse_sampling("full()", 1), "neighbor.feature[2] < 0 or neighbor.feature[2] > 1", tmp_path)
     assert read == [2]
+
+
+def peak_of(function, *arguments):
+    """The most bytes that a call takes at a time, and what it returns."""
+    tracemalloc.start()
+    result = function(*arguments)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak, result
+
+
+def test_edges_of_a_hub_are_filtered_and_their_weights_added_a_range_at_a_time(tmp_path, monkeypatch):
+    in_memory, text = awkward_graph(0, edges=400_000, weighted=True), "weight > 1"
+    (tmp_path / "graph").mkdir()
+    in_memory.save(tmp_path / "graph")
+    graph, strategy = Graph.load(tmp_path / "graph"), parse_sampling("full()", 1)
+    monkeypatch.setattr(source, "EDGES_AT_ONCE", 1000)
+    peak, built = peak_of(Source.build, graph, strategy, text, tmp_path / "source")
+    assert peak < 2 * graph.csr.nnz
+    weights = in_memory.edge_weights.astype(np.float64)
+    degrees = np.bincount(in_memory.csr.destinations, weights=weights, minlength=graph.nodes)
+    assert np.array_equal(built.weighted_degrees, degrees), "to the bit"
+    passing = np.flatnonzero(edges_that_pass(in_memory, text))
+    assert np.array_equal(built.table.positions, passing)
+    assert np.array_equal(built.table.csr.destinations, in_memory.csr.destinations[passing])
+
+
+def test_ranges_of_rows_do_not_convert_the_starts_of_all_rows():
+    indptr = np.arange(1_000_001, dtype=np.int32)
+    peak, ranges = peak_of(source.row_ranges, indptr, 100_000)
+    assert peak < indptr.nbytes / 2 and ranges[:2] == [(0, 100_000), (100_000, 200_000)] and len(ranges) == 10
 
 
 def test_values_in_a_list_or_set_are_those_that_equal_one_of_them():

@@ -167,6 +167,7 @@ def test_a_jobs_identity_covers_everything_its_result_depends_on():
             ("topk(limit=3, reverse=true)", "node", 0),
         ]
     ]
+    changes.append({"strategy": replace(job.strategy, sha256="of another file")})
     others = [replace(job, **change).identity(graph, targets) for change in changes]
     others += [job.identity(graph, targets[1:]), job.identity(replace(graph, sha256="another"), targets)]
     mine = job.identity(graph, targets)
@@ -195,6 +196,12 @@ def test_the_estimate_counts_features_stored_once_as_often_as_shards_hold_them(t
     graph = replace(graph, features=in_layout(graph.features, layout))
     manifest = flat(tmp_path / "out", graph, shard_records=shard_records, embed=False)
     assert 1 < manifest["estimated_bytes"] / manifest["sizes"]["shared_bytes"] < 1.25
+
+
+@pytest.mark.parametrize(("record", "memory"), [(1 << 30, 16), (10 << 20, 4), (1 << 20, 4), (1 << 18, 1)])
+def test_the_forecast_of_memory_is_that_of_a_batch_or_a_larger_record_for_each_thread(tmp_path, record, memory):
+    job = FlattenJob(parse_sampling("full()", 1), threads=4)
+    assert f"free), and {memory} GiB of memory at a time" in jobs.forecast(1000 * record, 1000, job, tmp_path)
 
 
 def test_reducers_grow_with_the_edges_of_all_records(tmp_path, monkeypatch):

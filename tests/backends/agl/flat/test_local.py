@@ -104,6 +104,22 @@ def test_large_neighbourhoods_are_flattened_few_at_a_time(tmp_path, monkeypatch,
     assert len(batches) > 2 and strings_in(batches) == whole
 
 
+def test_threads_compute_one_part_each_ahead_of_large_neighbourhoods(tmp_path, monkeypatch):
+    graph, strategy, encode, encoded = awkward_graph(2), parse_sampling("full()", 2), drivers.encode_neighbourhoods, []
+    source = Source.build(graph, strategy, None, tmp_path)
+
+    def encode_noted(*arguments, embed):
+        encoded.append(arguments)
+        return encode(*arguments, embed=embed)
+
+    monkeypatch.setattr(drivers, "encode_neighbourhoods", encode_noted)
+    monkeypatch.setattr(drivers, "MOST_BYTES", 1)
+    batches = flatten_batches(source, np.arange(graph.nodes), strategy, threads=2, batch=20)
+    next(batches)
+    assert len(encoded) <= 2
+    assert len(list(batches)) > 20
+
+
 def test_features_of_edges_count_by_their_width(tmp_path, monkeypatch):
     graph, strategy = awkward_graph(2), parse_sampling("full()", 2)
     graph = replace(graph, edge_features=np.ones((graph.csr.nnz, 128), dtype=np.float32))

@@ -8,6 +8,7 @@ import tempfile
 import time
 import tracemalloc
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backends.agl.cluster import Cluster
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.flat.source import Source
 from backends.agl.infer import __main__ as commandline
@@ -48,17 +50,17 @@ def infer(request):
     """Scores and facts of a job by tasks; one Ray for all tests here, as starting it takes seconds."""
     if request.param == "ray":
         cluster.acquire()
-        yield infer_with_ray
+        yield partial(built_and_scored, lambda *arguments: infer_with_ray(*arguments, Cluster()))
         cluster.release()
     else:
-        yield infer_here
+        yield partial(built_and_scored, lambda *arguments: InferenceRounds(InlineExecutor(), *arguments).run())
 
 
-def infer_here(job, hub, progress, space=None):
+def built_and_scored(score, job, hub, progress, space=None):
+    """Build the table of the job's edges, as the command does, and score by it."""
     with tempfile.TemporaryDirectory() as folder:
         source = Source.build(job.graph, job.sampling, job.filtering, Path(folder))
-        job = replace(job, table=source.table)
-        return InferenceRounds(InlineExecutor(), job, Path(folder), hub, progress, space).run()
+        return score(replace(job, table=source.table), Path(folder), hub, progress, space)
 
 
 @pytest.mark.parametrize("partitions", [1, 3])

@@ -1,11 +1,13 @@
 """GraphInfer against the full-batch definition: scores, counts, subsets, resumption, refusals."""
 
+import re
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,8 +17,9 @@ from backends.agl import user_network
 from backends.agl.commandline import read_infer_settings
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.flat.source import Source
+from backends.agl.infer import inputs
 from backends.agl.infer import job as job_module
-from backends.agl.infer.__main__ import by_rounds
+from backends.agl.infer.__main__ import by_rounds, forecast
 from backends.agl.infer.drivers import LocalInference
 from backends.agl.infer.inferrer import NeighbourhoodInference
 from backends.agl.infer.inputs import check_graph
@@ -30,7 +33,7 @@ from backends.progress import silent
 from backends.reference.definition import forward
 from datasets.csr import Csr
 from datasets.features import SparseFeatures, sparse_features
-from tests.backends.agl.test_user_model import source_of
+from tests.backends.agl.test_user_model import LAYER, source_of
 from tests.graphs import awkward_graph
 
 MODELS = ("gcn", "sage", "gat")
@@ -257,6 +260,55 @@ def test_sparse_features_turn_dense_within_the_memory_of_a_partition(tmp_path, m
     monkeypatch.setattr(user_network, "dense_rows", lambda rows: turned.append(dense_rows(rows)) or turned[-1])
     assert inference(tmp_path, graph, spec, {}).run().shape == (300, 3)
     assert 1 << 19 < max(rows.nbytes for rows in turned) <= 1 << 20
+
+
+def test_names_are_written_a_block_at_a_time(tmp_path, monkeypatch):
+    names = pa.array(["ö" * 4000, "", *(f"user {number}" for number in range(2000))], pa.large_string())
+    monkeypatch.setattr(inputs, "BYTES_AT_ONCE", 1 << 20)
+    tracemalloc.start()
+    inputs.save_ids(tmp_path / "nodes.npy", names)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    saved = np.load(tmp_path / "nodes.npy")
+    assert saved.tolist() == names.to_pylist() and saved.dtype == "<U4000" and peak < saved.nbytes / 4
+
+
+def users_model(graph, send, receive, layer=LAYER):
+    """A model of two layers of three columns."""
+    code = source_of(layer, send, f"torch.tanh(h[:, :3] + {receive}[:, :3])")
+    return tried(UserModelSpec("net.py", 2, in_width=graph.width, hidden=3, classes=3, file="net.py", code=code))
+
+
+@pytest.mark.parametrize("send", ["h", "h * 1 if h.sum() > 0 else h"], ids=["always", "in the first partitions"])
+def test_a_message_that_is_the_input_is_not_written_again(tmp_path, monkeypatch, send):
+    graph = awkward_graph(3)
+    signs = np.where(np.arange(graph.nodes) < 20, -1, 1)[:, None].astype(np.float32)
+    graph = replace(graph, features=np.abs(graph.features) * signs)
+    spec = users_model(graph, send, "edges.sum(sent)")
+    expected = inference(tmp_path / "whole", graph, spec, {}, partitions=1).run()
+    monkeypatch.setattr(job_module, "SCRATCH_BYTES", 0)  # every copy is a file
+    job = InferenceJob(graph, spec, {}, partitions=4)
+    engine = LocalInference(job, Workspace(tmp_path / "parts", job.identity(), unmap=True))
+    engine.map()
+    by_map = engine.space.written
+    close(engine.run(), expected)
+    embeddings = 2 * graph.nodes * 3 * 4
+    assert (engine.space.written - by_map == embeddings) == (send == "h")
+
+
+def test_a_users_layer_gets_the_messages_of_its_in_neighbours_alone(tmp_path):
+    graph, limit = awkward_graph(5, nodes=400, edges=300), "assert len(sent) <= 3 + edges.csr.nnz"
+    layer = LAYER.replace("return {receive}", f"{limit}\n        return {{receive}}")
+    spec = users_model(graph, "h", "edges.sum(sent / (1 + edges.source_degrees[:, None]))", layer)
+    whole, parts = (inference(tmp_path / str(count), graph, spec, {}, partitions=count).run() for count in (1, 8))
+    close(parts, whole)
+
+
+def test_the_forecast_of_the_disk_covers_the_matrices_of_a_users_model(tmp_path):
+    graph = awkward_graph(2, edges=40_000)
+    engine = inference(tmp_path, graph, users_model(graph, "h", "edges.sum(sent)"), {}, partitions=2)
+    foreseen = float(re.search(r"up to (\S+) GiB of disk", forecast(engine.job, tmp_path))[1]) * 2**30
+    assert 0.99 < foreseen / engine.space.written < 1.2
 
 
 def test_sparse_features_are_checked_in_pieces_and_a_wrong_one_is_named():

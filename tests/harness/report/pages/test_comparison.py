@@ -164,3 +164,22 @@ def test_seconds_of_assignments_make_no_speedup_and_no_headline(tmp_path: Path) 
     assert "rank nothing" in page and "| distpart |" in page
     history = (tmp_path / "reports" / "history.md").read_text()
     assert "distpart" not in summary and "partition" not in history.partition("## Superseded")[0]
+
+
+def test_each_graph_of_a_generated_data_set_has_its_counts(tmp_path: Path) -> None:
+    for nodes in (1000, 20_000):
+        config = factory.config("agl", dataset={"name": "uug", "options": {"nodes": nodes, "features": 64}})
+        graph = factory.DATASET | {"name": "uug", "sha256": f"{nodes:064d}", "counts": {"nodes": nodes, "edges": 9}}
+        values = factory.record("agl", config=config) | {"dataset": graph}
+        factory.write(tmp_path / "results", values, folder=f"{nodes}")
+    write_reports(tmp_path / "results", tmp_path / "reports")
+    page = (tmp_path / "reports" / "comparison-uug.md").read_text()
+    assert "| as loaded, nodes=1000 | 1,000 |" in page and "| as loaded, nodes=20000 | 20,000 |" in page
+
+
+def test_a_machine_without_a_peer_has_a_sentence_and_no_empty_table(tmp_path: Path) -> None:
+    factory.write(tmp_path / "results", factory.record("agl"))
+    write_reports(tmp_path / "results", tmp_path / "reports")
+    page = (tmp_path / "reports" / "comparison.md").read_text()
+    assert "No engine of ours was measured in turns with a peer on this machine." in page
+    assert "|  | ours |" not in page

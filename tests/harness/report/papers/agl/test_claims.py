@@ -7,7 +7,7 @@ import pytest
 
 from harness.report.growth import LARGEST_MISS, error
 from harness.report.papers.agl.claims import hours_of
-from harness.report.papers.agl.cost import rivals, series
+from harness.report.papers.agl.cost import peers_elsewhere, series
 from tests import factory
 from tests.harness.report.suite_cells import page, parts_of
 
@@ -56,14 +56,14 @@ def test_the_fair_baseline_is_the_fastest_form_of_any_suite(tmp_path: Path) -> N
     assert "(suite agl_inference)" in page(tmp_path, "agl_cost")
 
 
-def test_a_rival_of_one_size_is_a_lower_bound_and_other_work_is_none(tmp_path: Path) -> None:
+def test_a_peer_of_one_size_is_a_lower_bound_and_other_work_is_none(tmp_path: Path) -> None:
     inference(tmp_path, "agl", {1000: 4e-6, 10_000: 4e-6})
     inference(tmp_path, "dgl", {10_000: 4e-7}, suite="agl_inference", infer="full")
     inference(tmp_path, "pyg", {10_000: 4e-9}, suite="agl_inference", features=8)
     inference(tmp_path, "dgl", {1000: 4e-6, 10_000: 4e-6}, infer="layerwise")  # has a law, and is ten times as slow
     assert claim(tmp_path, False).startswith("at least") and "dgl full" in claim(tmp_path, False)
     (records,) = [part for part in parts_of(tmp_path) if part.suite.name == "agl_cost"]
-    assert [curve.ours for curve in rivals(records)] == [False]
+    assert [curve.ours for curve in peers_elsewhere(records)] == [False]
     assert [curve.ours for curve in series(records)].count(True) == 1
 
 
@@ -93,7 +93,7 @@ def test_the_fair_baseline_does_the_same_work_on_the_same_device_and_is_timed(
     inference(tmp_path, "dgl", {1000: 4e-7, 10_000: 4e-7}, suite="agl_efficiency", sections=training)
     inference(tmp_path, "pyg", {1000: 4e-8, 10_000: 4e-8}, suite="agl_inference", sections=training | other)
     (records,) = [part for part in parts_of(tmp_path) if part.suite.name == "agl_cost"]
-    assert [curve.name.split(",")[0] for curve in rivals(records)] == ["dgl"]
+    assert [curve.name.split(",")[0] for curve in peers_elsewhere(records)] == ["dgl"]
 
 
 def test_batches_of_inference_are_an_engines_choice(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_batches_of_inference_are_an_engines_choice(tmp_path: Path) -> None:
     batches = {"training": {"batch_size": 64}}
     inference(tmp_path, "dgl", {1000: 4e-6, 10_000: 4e-6}, suite="agl_inference", sections=batches, infer="layerwise")
     (records,) = [part for part in parts_of(tmp_path) if part.suite.name == "agl_cost"]
-    assert len(rivals(records)) == 1
+    assert len(peers_elsewhere(records)) == 1
 
 
 @pytest.mark.parametrize("limit", ["group_seconds", "deadline_seconds"])

@@ -27,8 +27,17 @@ def test_graphfeatures_stand_beside_the_paper_and_the_disk(tmp_path: Path) -> No
     assert [float(value.replace(",", "")) for value in nothing[1:6]] == pytest.approx(
         [10_000, 5000, 5000 / 11, 4000, 1000], rel=0.1
     )
-    assert nothing[7:] == [NOTHING] * 5
-    assert [float(value.rstrip("%").replace(",", "")) for value in disk_row[6:]] == pytest.approx(
+    assert nothing[7:] == [*[NOTHING] * 5, "6"]
+    assert [float(value.rstrip("%").replace(",", "")) for value in disk_row[6:12]] == pytest.approx(
         [3, 25, 100, 50, 25, 6000], rel=0.1
     )
     assert re.search(r"\| about 11: .* \| [45],\d+ into nothing, 2,\d+ to disk \|", text)
+
+
+def test_a_claim_leaves_out_rates_of_one_process(tmp_path: Path) -> None:
+    results, facts = tmp_path / "results", {"records": 1000}
+    flat_cell(results, 0.1, {"sink": "none", "features": "embedded"}, facts)
+    flat_cell(results, 0.01, {"sink": "none", "features": "embedded", "run_on": "ray"}, facts, a_look=True)
+    text = page(results, "agl_flat")
+    assert "1: a look" in text
+    assert re.search(r"\| about 11: .* \| [45],\d+ into nothing \|", text)

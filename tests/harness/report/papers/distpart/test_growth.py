@@ -75,3 +75,9 @@ def test_a_law_that_misses_the_largest_size_claims_no_hours_and_a_failed_cell_is
     assert {(row[1], row[3]) for row in laws} == {("-50%", NOTHING)}
     (failed,) = [row for row in measured if row[1] == NOTHING]
     assert failed[0] == "100,000" and "oom" in failed[2]
+
+
+def test_a_look_is_marked_where_its_seconds_stand(tmp_path: Path) -> None:
+    write(tmp_path / "results", "distpart", 1000, 1e-6)
+    measured, _ = lines(tmp_path / "results")
+    assert measured[0][2] == "0.01 ⚠ 1 of 5 processes"

@@ -62,3 +62,21 @@ def test_an_assignment_without_facts_has_its_seconds_alone(tmp_path: Path) -> No
     rows = lines_of(text, "Assignments of nodes to parts")
     assert next(row for label, row in rows.items() if label.startswith("distpart"))[1:] == ["—"] * 10
     assert lines_of(text, "Over all graphs")["distpart multilevel"][-1] == "0 of 1"
+
+
+def test_an_engine_counts_once_for_a_table_by_its_fastest_form(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    quality = {"parts": 8, "cut_share": 0.1, "volume": 9, "replication": 1.5, "worst_replication": 1.75}
+    quality |= {"balance": [1.02], "bound": 1.03, "empty": 0}
+    for engine, options, seconds, cut, group in (
+        ("distpart", {"method": "multilevel", "cycles": 1}, 0.1, 900, "g0"),
+        ("distpart", {"method": "multilevel", "cycles": 2}, 0.2, 500, "g0"),
+        ("distpart", {"method": "random"}, 0.1, 5000, "other"),
+        ("partitioners", {"tool": "metis"}, 0.2, 1000, "g0"),
+    ):
+        facts, scenario = {"partition": quality | {"cut": cut}}, {"name": "partition", "parts": 8}
+        named = {"backend": options, "facts": facts, "scenario": scenario, "group": group}
+        cell(results, engine, seconds, "distpart_quality", **named)
+    rows = lines_of(page(results, "distpart_quality"), "Over all graphs")
+    assert rows["distpart multilevel"][0] == "1" and rows["distpart multilevel"][3] == "0.90"
+    assert rows["distpart random"][1] == "—, 1 not measured in turns"
