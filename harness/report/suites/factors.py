@@ -21,7 +21,7 @@ def times(row: Row | None, other: Row | None, form: str = "{:.3g}", factor: Fact
 
 
 def factors_of(pairs: Iterable[Pair], factor: Factor = times_as_fast) -> tuple[list[float], str]:
-    """Ascending factors of the pairs, without doubtful ones and pairs without a common process; a remark counts these.
+    """Ascending factors of the pairs, without those in doubt and pairs that do not compare; a remark counts these.
 
     The remark is empty where there are none.
     """
@@ -29,7 +29,7 @@ def factors_of(pairs: Iterable[Pair], factor: Factor = times_as_fast) -> tuple[l
     in_turns = [(row, other, ratio) for row, other in known if (ratio := factor(row, other)) is not None]
     good = sorted(ratio.median for row, other, ratio in in_turns if is_headline(row, other, ratio))
     doubtful, apart = len(in_turns) - len(good), len(known) - len(in_turns)
-    remarks = {"left out as doubtful (⚠)": doubtful, "not measured in turns": apart}
+    remarks = {"left out as doubtful (⚠)": doubtful, "not comparable": apart}
     return good, ", ".join(f"{count} {reason}" for reason, count in remarks.items() if count)
 
 

@@ -60,4 +60,4 @@ def test_the_pipeline_is_compared_by_form_of_reading(tmp_path: Path) -> None:
     assert "| batches from | threads | without [s] | 1 loader | 2 loaders |" in text
     lines = {line[0]: line[1:] for line in all_lines(text, "The pipeline")}
     assert [number(value) for value in lines["cold shards"][2:]] == pytest.approx([1.25, 2.0], rel=0.1)
-    assert "With batches from cold shards it pays from a cell of" in text and "from graph in memory" not in text
+    assert "With batches from cold shards it pays from 2 threads on" in text and "from graph in memory" not in text

@@ -37,7 +37,7 @@ def test_a_peer_that_was_not_measured_in_turns_has_no_ratio(tmp_path: Path, keys
     cell(results, "dgl", 0.2, "agl_inference", backend={"infer": "full"}, scenario=scenario, **keys)
     text = page(results, "agl_inference")
     assert lines_of(text, "Inference of all")["agl infer=graphinfer"][6] == NOTHING
-    assert re.search(r"\| about 0.25 \| — \| — \|", text)
+    assert re.search(r"\| about 0.25 \| — \| 1 not comparable \|", text)
 
 
 def test_claims_of_memory_and_cpu_leave_out_doubtful_figures(tmp_path: Path) -> None:
