@@ -93,9 +93,10 @@ def _rank(count: int) -> tuple[int, float]:
 
 
 def interval_of_another_run(values: Values) -> tuple[float, float] | None:
-    """Interval that holds the median of a second run of as many processes with a probability of 95 %.
+    """Interval that holds the median of a second run of as many processes with a probability of 97.5 %.
 
-    None for fewer than three values, and where one is not positive.
+    Of two runs alike each then has its median in the other's interval with at least 95 %. None for fewer than three
+    values, and where one is not positive.
 
     The interval of the median is no statement on a second run: of 100 runs alike, of five processes each, 83 have their
     median in the interval of a first run. Student's interval of a future median, on logarithms, as the processes of a
@@ -108,7 +109,7 @@ def interval_of_another_run(values: Values) -> tuple[float, float] | None:
     from scipy.special import stdtrit
 
     count, centre = len(array), float(np.median(array))
-    spread = stdtrit(count - 1, (1 + LEVEL) / 2) * np.log(array).std(ddof=1) * sqrt(pi / count)
+    spread = stdtrit(count - 1, 1 - (1 - LEVEL) / 4) * np.log(array).std(ddof=1) * sqrt(pi / count)
     factor = exp(min(spread, WIDEST))
     return centre / factor, centre * factor
 

@@ -38,9 +38,9 @@ SUPERSEDED = (
 )
 REPEATED = (
     "Figures beyond doubt of two runs of the same cells on one machine, one after the other. They agree where each "
-    "factor lies in the interval that the other run gives for a second run (Student's, 95 %, from the spread of its "
-    "processes), which is wider than that of its median. If two runs differ by chance alone, about nine pairs in ten "
-    "agree. Where clearly fewer agree, the machine changed between the runs, or the code or packages did."
+    "factor lies in the interval that the other run gives for a second run (Student's, 97.5 %, from the spread of its "
+    "processes), which is wider than that of its median. If two runs differ by chance alone, 19 pairs in 20 agree. "
+    "Where clearly fewer agree, the machine changed between the runs, or the code or packages did."
 )
 COUNTS = ("machine", "protocol", "code and packages", "pairs of runs", "agree", "share")
 _RUN = ("times as fast", "interval of a second run")
