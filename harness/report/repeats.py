@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from harness.report import formats
 from harness.report.history import Headline, Measured
 from harness.report.scopes import Scope
 
@@ -40,15 +39,11 @@ def repeats(headlines: Iterable[Headline]) -> list[Repeat]:
     pairs = []
     for headline in headlines:
         lines: dict[tuple[Scope, int, frozenset[str]], list[Measured]] = {}
-        for point in filter(_sound, headline.points):
+        for point in (point for point in headline.points if not point.doubts):
             lines.setdefault((point.scope, point.factor.n, frozenset(point.versions)), []).append(point)
         for points in lines.values():
             pairs += [Repeat(headline.dataset, headline.title, *pair) for pair in pairwise(points)]
     return pairs
-
-
-def _sound(point: Measured) -> bool:
-    return not (point.ours.doubts or point.peer.doubts or formats.too_few(point.factor))
 
 
 def _predicts(one: Measured, other: Measured) -> bool:

@@ -10,6 +10,7 @@ from harness.report.comparisons import Comparison, DatasetComparisons, workload
 from harness.report.content import NOTHING, Cell, Table, Value, columns
 from harness.report.rows import Row, ratio_of
 from harness.report.scopes import one_scope
+from harness.store.shape import FAR
 from harness.store.statistics import Summary, geometric_mean
 
 NONE_IN_TURNS = "No engine of ours was measured in turns with a peer on this machine."
@@ -61,11 +62,35 @@ class Speedup:
         return [Value(row.time.median * factor, "{:.4g}"), label, formats.times(times_as_fast(self.ours, row))]
 
     @property
+    def contest(self) -> str:
+        """The peers that may be faster than the fastest one, to stand behind a figure; nothing where none is."""
+        return formats.marked(contest(self.peer, self.comparison.rows))
+
+    @property
     def doubts(self) -> str:
-        """Why the factor is no headline: doubtful figures of either side, few processes; empty for a good one."""
-        doubtful = [row for row in (self.ours, self.peer) if row.doubts]
-        reasons = [f"{row.label}: {', '.join(doubt.name for doubt in row.doubts)}" for row in doubtful]
-        return ", ".join([*reasons, *filter(None, [formats.too_few(self.ours.ratio)])])
+        """Why the factor is no headline, as of ``objections``; empty for a good one."""
+        return objections(self.ours, self.peer, self.comparison.rows)
+
+
+def objections(ours: Row, peer: Row, rows: Sequence[Row]) -> str:
+    """Why ours beside the fastest peer of a table is no headline; empty for a good figure.
+
+    Either side is in doubt, few processes stand behind the ratio, or another peer may be the fastest.
+    """
+    doubtful = [row for row in (ours, peer) if row.doubts]
+    reasons = [f"{row.label}: {', '.join(doubt.name for doubt in row.doubts)}" for row in doubtful]
+    return ", ".join([*reasons, *filter(None, [formats.too_few(ours.ratio), contest(peer, rows)])])
+
+
+def contest(peer: Row, rows: Sequence[Row]) -> str:
+    """Name the peers that were clearly faster than the fastest one in one of the processes that both had.
+
+    A process can be slowed by chance, but hardly made faster: the medians of such a run do not tell which is faster.
+    """
+    others = [row for row in rows if row.peer and row is not peer and row.dtype == peer.dtype]
+    ratios = [(row.label, ratio_of(row, peer)) for row in others]
+    faster = [label for label, ratio in ratios if ratio is not None and ratio.low < 1 / FAR]
+    return f"{', '.join(faster)} may be faster" if faster else ""
 
 
 def strictness(speedup: Speedup) -> tuple[bool, float]:
@@ -141,7 +166,7 @@ def overview(datasets: Iterable[DatasetComparisons]) -> Table:
 
 def _overview_row(speedup: Speedup) -> list[Cell]:
     label = speedup.ours.label + formats.doubtful(speedup.ours)
-    ours: list[Cell] = [label, Value(speedup.ours.time.median if speedup.ours.time else None)]
+    ours: list[Cell] = [label + speedup.contest, Value(speedup.ours.time.median if speedup.ours.time else None)]
     peers: list[Cell] = [*speedup.beside(speedup.fastest_library), *speedup.beside(speedup.fastest_plain_torch)]
     scores: list[Cell] = [formats.mean(row.values("metrics", "test")) for row in (speedup.ours, speedup.peer)]
     name = f"{speedup.dataset.name}: {short_title(speedup.comparison)}"

@@ -11,7 +11,7 @@ from harness.report.history import headlines
 from harness.report.pages.comparison import comparison_pages, other_protocol_pages
 from harness.report.pages.epochs import epochs_page
 from harness.report.pages.front import front_page
-from harness.report.pages.history import history_page
+from harness.report.pages.history import history_page, superseded_pages
 from harness.report.pages.kernels import kernels_page
 from harness.report.render import markdown
 from harness.report.repeats import repeats
@@ -59,6 +59,7 @@ def pages(results: Path, records: list[StoredRecord]) -> Iterator[Page]:
     by_run = headlines(results, of_runs, environments, lambda record, _: record["run"])
     superseded = [path for path, _ in records if path not in linked]
     yield history_page(headlines(results, records, environments), repeats(by_run), superseded)
+    yield from superseded_pages(superseded)
     yield front_page(_statuses(records), reported)
 
 

@@ -110,8 +110,9 @@ def _row(speedup: Speedup) -> list[Cell]:
     ours, peer, comparison = speedup.ours, speedup.peer, speedup.comparison
     floor = bounds.floor_of(comparison.rows)
     times = [row.time.median if row.time else None for row in (ours, peer)]
+    title = short_title(comparison).replace(", full batch", "")
     return [
-        f"{short_title(comparison).replace(', full batch', '')} ({ours.label}{formats.doubtful(ours)})",
+        f"{title} ({ours.label}{formats.doubtful(ours)}{speedup.contest})",
         Value(times[0] * 1e3 if times[0] else None, "{:.4g}"),
         *speedup.beside(speedup.fastest_library, 1e3),
         *speedup.beside(speedup.fastest_plain_torch, 1e3),

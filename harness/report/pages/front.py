@@ -56,7 +56,7 @@ def _pages(reported: Reported) -> Table:
         **{name: _suite(machines, reported.protocol) for name, machines in reported.suites.items()},
         "comparison": "epoch time with interval and ratio to the fastest peer, phases, hit rate, "
         "scores beside published ones, memory; a page for each data set",
-        "history": "each headline by date and commit, superseded records",
+        "history": "each headline by date and commit, what was measured again, links to superseded records",
         **{f"protocol-{number}": f"all tables of protocol {number}" for number in reported.superseded},
     }
     missing = {"kernels": not reported.multiplied, "epochs": not reported.full, "comparison": not reported.trained}

@@ -1,6 +1,8 @@
 """Page of history: each headline by commit and date, and the records that newer ones have superseded."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from harness.report import figures, formats
@@ -49,17 +51,26 @@ HEADS = ("", "date", "commit", "machine", "protocol", "times as fast", "ours", "
 
 
 def history_page(headlines: Sequence[Headline], repeats: Sequence[Repeat], superseded: Sequence[Path]) -> Page:
-    """What was measured again, then a section per data set; ``superseded`` are records that no other page links to."""
+    """What was measured again, a section per data set, and the pages of the ``superseded`` records."""
     names = dict.fromkeys(headline.dataset for headline in headlines)
     content: list[Block] = [Paragraph(INTRODUCTION)]
     if repeats:
         content.append(_repeated(repeats))
     content += [_dataset(name, [one for one in headlines if one.dataset == name]) for name in names]
     if superseded:
-        items: list[list[Span]] = [[Hyperlink(_place(path), record=path)] for path in sorted(superseded)]
-        folded = Details(formats.plural(len(items), "record"), [Bullets(items)])
-        content.append(Section("Superseded records", [Paragraph(SUPERSEDED), folded]))
+        counts = Counter(map(_dataset_of, sorted(superseded))).items()
+        links: list[list[Span]] = [
+            [Hyperlink(name, page=_superseded(name)), f": {formats.plural(count, 'record')}"] for name, count in counts
+        ]
+        content.append(Section("Superseded records", [Paragraph(SUPERSEDED), Bullets(links)]))
     return Page("history", "History of the headlines", content)
+
+
+def superseded_pages(superseded: Sequence[Path]) -> Iterator[Page]:
+    """A page per data set that links to its superseded records, which no other page does."""
+    for name, paths in groupby(sorted(superseded, key=lambda path: (_dataset_of(path), path)), _dataset_of):
+        links: list[list[Span]] = [[Hyperlink(_place(path), record=path)] for path in paths]
+        yield Page(_superseded(name), f"Superseded records: {name}", [Paragraph(SUPERSEDED), Bullets(links)])
 
 
 def _repeated(repeats: Sequence[Repeat]) -> Section:
@@ -129,6 +140,14 @@ def _engine(row: Row) -> list[Span]:
     return [Hyperlink(row.label, record=path), f" {time}{formats.doubtful(row)}"]
 
 
+def _superseded(dataset: str) -> str:
+    return f"superseded-{dataset}"
+
+
+def _dataset_of(path: Path) -> str:
+    return path.parts[-6]
+
+
 def _place(path: Path) -> str:
-    """The last parts of a record's path, which name its data set, model, engine and scenario."""
-    return "/".join(path.parts[-6:])
+    """The last parts of a record's path, which name its machine, data set, model, engine and scenario."""
+    return "/".join(path.parts[-7:])

@@ -152,7 +152,7 @@ def overview(datasets: Iterable[DatasetComparisons]) -> Table:
 
 def _overview_row(speedup: AggregationSpeedup) -> list[Cell]:
     return [
-        f"{speedup.name}{'' if speedup.large else ' (small)'}{formats.doubtful(speedup.ours)}",
+        f"{speedup.name}{'' if speedup.large else ' (small)'}{formats.doubtful(speedup.ours)}{speedup.contest}",
         Value(speedup.ours.time.median * 1e3 if speedup.ours.time else None),
         *speedup.beside(speedup.fastest_library, 1e3),
         *speedup.beside(speedup.fastest_plain_torch, 1e3),

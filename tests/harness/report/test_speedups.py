@@ -112,3 +112,17 @@ def test_what_speaks_against_a_figure_stands_beside_it_in_every_overview(tmp_pat
     assert (summary[1], summary[4]) == ("agl ⚠ load", "dgl ⚠ load")
     assert (epoch[0], epoch[3]) == ("gat, 2 layers (agl ⚠ load)", "dgl ⚠ load")
     assert (product[0], product[3]) == ("cora, gat, 8 wide, 8 heads (small) ⚠ load", "dgl ⚠ load")
+
+
+@pytest.mark.parametrize(("fastest", "named"), [(0.018, False), (0.012, True)], ids=["as fast", "faster"])
+def test_a_peer_that_was_faster_in_one_process_makes_the_factor_no_headline(
+    tmp_path: Path, fastest: float, named: bool
+) -> None:
+    for backend, seconds in (("agl", 0.01), ("dgl", 0.02), ("pyg", 0.03)):
+        record = factory.in_fresh_processes(factory.record(backend, 0, seconds))
+        if backend == "pyg":
+            record["epochs"]["seconds"][2] = fastest
+        factory.write(tmp_path, record)
+    (one,) = speedups.speedups(_compared(tmp_path))
+    assert one.peer.label == "dgl" and (one.doubts == "pyg may be faster") is named
+    assert one.doubts == "" or named
