@@ -8,6 +8,7 @@ interrupted job goes on after those that were written.
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -88,12 +89,12 @@ def neighbourhoods_within_memory(
 ) -> Iterator[TargetNeighbourhoods]:
     """Yield the neighbourhoods of some targets in order, halving the batch while it is too large for memory."""
     try:
-        batch = neighbourhoods(source, targets, strategy)
+        batch = [neighbourhoods(source, targets, strategy)]
     except TooLarge:
         for half in np.array_split(targets, 2):
             yield from neighbourhoods_within_memory(source, half, strategy)
     else:
-        yield batch
+        yield batch.pop()  # its memory is free once it is encoded, not when the next one is asked for
 
 
 def flatten_batches(
@@ -111,8 +112,8 @@ def flatten_batches(
     """
 
     def encoded(start: int) -> Iterator[EncodedBatch]:
-        for part in neighbourhoods_within_memory(source, targets[start : start + batch], strategy):
-            yield encode_neighbourhoods(part, source, embed=embed)
+        parts = neighbourhoods_within_memory(source, targets[start : start + batch], strategy)
+        return map(partial(encode_neighbourhoods, source=source, embed=embed), parts)
 
     def begun(start: int) -> Iterator[EncodedBatch]:
         parts = encoded(start)
