@@ -8,7 +8,6 @@ interrupted job goes on after those that were written.
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -111,9 +110,12 @@ def flatten_batches(
     Of a batch that is too large for memory only the first part is: the others are computed when they are asked for.
     """
 
+    def encode(part: TargetNeighbourhoods) -> EncodedBatch:
+        return encode_neighbourhoods(part, source, embed=embed)
+
     def encoded(start: int) -> Iterator[EncodedBatch]:
         parts = neighbourhoods_within_memory(source, targets[start : start + batch], strategy)
-        return map(partial(encode_neighbourhoods, source=source, embed=embed), parts)
+        return map(encode, parts)
 
     def begun(start: int) -> Iterator[EncodedBatch]:
         parts = encoded(start)

@@ -96,7 +96,7 @@ def test_a_second_renderer_writes_every_cell_of_every_page(committed_pages: list
         written = list(lines(page.content))
         tables = [block for block in walk(page.content) if isinstance(block, Table)]
         rows = ["\t".join(map(plain, row)) for table in tables for row in table.rows]
-        assert rows and set(rows) <= set(written)
+        assert (rows or page.name.startswith("superseded-")) and set(rows) <= set(written)
         rendered = markdown.render(page, ROOT / "reports")
         unmarked = rendered.replace("`", "").replace("\\|", "\0").replace("|", "\n")
         in_markdown = {" ".join(cell.split()) for cell in unmarked.splitlines()}
