@@ -60,6 +60,9 @@ def _note(row: Row, floor: float | None) -> str:
     of_others = "it has no ratio" if row.ratio is None else "its ratio is of processes that ran beside the others"
     notes += [beside + of_others] if row.alone else []
     notes += [f"{name}: {count}" for name, count in counted.items() if count]
+    if unseen := row.record.get("parity", {}).get("not verified"):
+        named = ", ".join(f"{name}={value}" for name, value in unseen.items())
+        notes.append(f"the gate did not look at {named}: the engine passed it with the definition's draws")
     notes += bounds.beaten(row, floor)
     if removed := removed_options(row.record):
         notes.append(f"measured with {', '.join(removed)}, which no longer exists: the command leaves it out")

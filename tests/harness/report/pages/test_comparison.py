@@ -183,3 +183,10 @@ def test_a_machine_without_a_peer_has_a_sentence_and_no_empty_table(tmp_path: Pa
     page = (tmp_path / "reports" / "comparison.md").read_text()
     assert "No engine of ours was measured in turns with a peer on this machine." in page
     assert "|  | ours |" not in page
+
+
+def test_options_that_the_gate_did_not_look_at_are_named(tmp_path: Path) -> None:
+    values = factory.record("agl") | {"parity": {"small graph": {}, "not verified": {"sampler": "topk(5)"}}}
+    factory.write(tmp_path / "results", values)
+    write_reports(tmp_path / "results", tmp_path / "reports")
+    assert "the gate did not look at sampler=topk(5)" in comparison_text(tmp_path / "reports")
