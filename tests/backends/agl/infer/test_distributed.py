@@ -187,7 +187,7 @@ def processes_naming(text):
 def test_the_command_builds_the_table_of_its_edges_once(tmp_path, monkeypatch):
     files = chain(tmp_path, "gcn", "-s", "weighted(by=weight, limit=3)")
     build, built = Source.build, []
-    monkeypatch.setattr(Source, "build", lambda *given: built.append(given[-1]) or build(*given))
+    monkeypatch.setattr(Source, "build", lambda *arguments: built.append(arguments[-1]) or build(*arguments))
     for run_on in ("local", "ray"):
         output = ["-m", str(tmp_path / "model.safetensors"), *files, "-o", str(tmp_path / run_on)]
         assert commandline.main([*output, "-c", f"run_on={run_on}", "partitions=3"]) == 0
