@@ -9,7 +9,7 @@ from datasets.hashes import digest
 from harness.report.comparisons import comparison_title, divides_nodes, executed_measure, workload
 from harness.report.rows import Row, rows
 from harness.report.scopes import Scope, scope_of
-from harness.report.speedups import fastest_of_ours, objections
+from harness.report.speedups import fastest_of_ours, why_no_headline
 from harness.store.naming import dataset_name, distinctions, flatten
 from harness.store.record import Record, StoredRecord
 from harness.store.statistics import Summary
@@ -114,7 +114,7 @@ def _point(scope: Scope, cells: Sequence[StoredRecord], environments: Environmen
         versions[_cell(stored)] = versions.get(_cell(stored), frozenset()) | {digest(checked)}
     ranked = frozenset(_cell(stored) for row in (ours, peer) for stored in row.cells)
     origin = _written(newest), commit_of(newest, environments), scope
-    return Measured(*origin, factor, ours, peer, versions, ranked, objections(ours, peer, table))
+    return Measured(*origin, factor, ours, peer, versions, ranked, why_no_headline(ours, peer, table))
 
 
 def _cell(stored: StoredRecord) -> str:

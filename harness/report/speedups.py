@@ -68,11 +68,11 @@ class Speedup:
 
     @property
     def doubts(self) -> str:
-        """Why the factor is no headline, as of ``objections``; empty for a good one."""
-        return objections(self.ours, self.peer, self.comparison.rows)
+        """Why the factor is no headline, as of ``why_no_headline``; empty for a good one."""
+        return why_no_headline(self.ours, self.peer, self.comparison.rows)
 
 
-def objections(ours: Row, peer: Row, rows: Sequence[Row]) -> str:
+def why_no_headline(ours: Row, peer: Row, rows: Sequence[Row]) -> str:
     """Why ours beside the fastest peer of a table is no headline; empty for a good figure.
 
     Either side is in doubt, few processes stand behind the ratio, or another peer may be the fastest.
@@ -83,9 +83,10 @@ def objections(ours: Row, peer: Row, rows: Sequence[Row]) -> str:
 
 
 def contest(peer: Row, rows: Sequence[Row]) -> str:
-    """Name the peers that were clearly faster than the fastest one in one of the processes that both had.
+    """Name the peers that may be ``FAR`` times as fast as the fastest one, by the interval of their ratio.
 
-    A process can be slowed by chance, but hardly made faster: the medians of such a run do not tell which is faster.
+    With up to eight processes one of them is enough for that. A process can be slowed by chance, but hardly made
+    faster: the medians of such a run do not tell which is faster.
     """
     others = [row for row in rows if row.peer and row is not peer and row.dtype == peer.dtype]
     ratios = [(row.label, ratio_of(row, peer)) for row in others]
