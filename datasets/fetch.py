@@ -1,5 +1,6 @@
 """Download of published files: resumed, checked by sha256, unpacked to chosen paths; standard library only."""
 
+import errno
 import fcntl
 import os
 import shutil
@@ -20,6 +21,7 @@ from datasets.paths import dataset_folder
 Progress = Callable[[str, int, int | None], None]
 BLOCK = 1 << 20
 ATTEMPTS = 3
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DAMAGED = (zipfile.BadZipFile, EOFError, zlib.error, RuntimeError)  # the last for unknown compression or a password
 
 
@@ -90,6 +92,8 @@ def download(url: str, part: Path, sha256: str | None, progress: Progress | None
         try:
             expected = _transfer(url, part, progress, timeout)
         except (OSError, HTTPException) as error:
+            if isinstance(error, OSError) and error.errno in DISK_FULL:
+                raise
             if isinstance(error, urllib.error.HTTPError) or attempt == ATTEMPTS - 1 or not part.exists():
                 raise FetchError(
                     f"{url} cannot be fetched ({error}): try again, or name another server in $HARNESS_MIRROR"
@@ -117,9 +121,12 @@ def _transfer(url: str, part: Path, progress: Progress | None, timeout: float) -
         response = urllib.request.urlopen(request, timeout=timeout)
     except urllib.error.HTTPError as error:
         size = error.headers.get("Content-Range", "").rpartition("/")[2]
-        if error.code != 416 or not size.isdigit():
+        if error.code != 416 or not start:
             raise
-        return int(size)
+        if size.isdigit():
+            return int(size)
+        part.unlink()  # nothing tells whether it is complete
+        return _transfer(url, part, progress, timeout)
     with response:
         start = start if response.status == 206 else 0
         total = _full_size(response.headers, start)

@@ -3,7 +3,8 @@
 import fcntl
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache as memoized
 from pathlib import Path
 from typing import Any
@@ -20,20 +21,44 @@ def manifest() -> dict[str, dict[str, Any]]:
 def first_uses(cache: Path) -> dict[str, dict[str, Any]]:
     """Read the user's manifest: per data set the sha256 of its files at the first download, and the addresses."""
     path = cache / "manifest.json"
-    entries: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.is_file() else {}
+    try:
+        entries = json.loads(path.read_text()) if path.is_file() else {}
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): delete it, the next download writes it anew") from error
+    if not isinstance(entries, dict):
+        raise ValueError(f"{path} is damaged (it holds no object): delete it, the next download writes it anew")
     return entries
 
 
 def record_first_use(cache: Path, name: str, hashes: Mapping[str, str], addresses: Sequence[str]) -> None:
     """Write down the hashes of a first download; raises ValueError if a later download differs from it."""
-    with (cache / ".manifest.lock").open("w") as lock:  # downloads of other data sets write the same file
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _locked(cache):
         entries = first_uses(cache)
         if name in entries:
             _refuse_changes(name, hashes, entries[name]["sha256"], f"the first download ({cache / 'manifest.json'})")
             return
         entries[name] = {"sha256": dict(hashes), "addresses": list(addresses)}
-        write_atomic({cache / "manifest.json": json.dumps(entries, indent=1, sort_keys=True)})
+        _write(cache, entries)
+
+
+def forget_first_use(cache: Path, name: str) -> None:
+    """Remove the hashes of a first download, whose files turned out to be unreadable."""
+    with _locked(cache):
+        entries = first_uses(cache)
+        if entries.pop(name, None) is not None:
+            _write(cache, entries)
+
+
+@contextmanager
+def _locked(cache: Path) -> Iterator[None]:
+    """Hold the lock of the user's manifest, as downloads of other data sets write the same file."""
+    with (cache / ".manifest.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _write(cache: Path, entries: Mapping[str, Any]) -> None:
+    write_atomic({cache / "manifest.json": json.dumps(entries, indent=1, sort_keys=True)})
 
 
 def trust(name: str, hashes: Mapping[str, str], cache: Path, downloaded: bool) -> str:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from datasets.fetch import FetchError, Progress, fetch
+from datasets.fetch import DISK_FULL, FetchError, Progress, fetch
 from datasets.hashes import combined_sha256, file_sha256
-from datasets.manifest import manifest, trust
+from datasets.manifest import forget_first_use, manifest, trust
 from datasets.options import OptionError, check_options, check_types, unknown_name
 from datasets.paths import DatasetNotFound, data_folders, dataset_folder, default_cache, find_files
 from datasets.plugins import Plugin, with_plugins
@@ -189,8 +189,13 @@ def _load(name: str, entry: Entry, options: Mapping[str, Any], cache: Path, prog
     files = _files(name, entry, cache) or _downloaded(name, entry, cache, progress)
     hashes = {need: file_sha256(path) for need, path in files.items()}
     origin = trust(name, hashes, cache, all(dataset_folder(name, cache) in path.parents for path in files.values()))
-    graph = _read(name, entry, files, dict(entry.options) | changed)
-    check_counts(name, graph)
+    try:
+        graph = _read(name, entry, files, dict(entry.options) | changed)
+        check_counts(name, graph)
+    except ValueError as error:
+        if origin == "first use" and not isinstance(error, OptionError):
+            forget_first_use(cache, name)  # its hashes would refuse the right files
+        raise
     published = manifest().get(name, {}).get("published", {})
     return replace(graph, sha256=combined_sha256(hashes, changed), trust=origin, published=published)
 
@@ -243,6 +248,8 @@ def _downloaded(name: str, entry: Entry, cache: Path, progress: Progress | None)
     try:
         return fetch(name, entry.needs, cache, progress)
     except (FetchError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
+            raise
         folders = ", ".join(str(folder) for folder in data_folders()) or "not set"
         raise DatasetNotFound(
             f"data set {name} is in none of its three places: $HARNESS_DATA ({folders}), the cache "

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, distributed
 
 from backends.blocksparse.layout import RankLayout
-from backends.parallel.deadline import collective_timeout
+from backends.parallel.deadline import collective_timeout, wait_for
 from backends.parallel.network import NO_NETWORK, ClusterNetwork
 
 
@@ -126,7 +126,7 @@ class Links:
         """Wait for messages, ``overlapped`` with computation since their start or not; returns what they brought."""
         before = time.perf_counter()
         for work in pending.works:
-            work.wait()
+            wait_for(work)
         self._end(pending.start, before, pending.least)
         return pending.out
 

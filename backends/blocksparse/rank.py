@@ -40,8 +40,11 @@ def cells_in(folder: Path, ranks: int) -> list[Cell]:
     plan = folder / "cells.json"
     if not plan.is_file():
         raise ValueError(f"{plan} is missing: write it with `python -m harness plan --out {folder} --with-data ...`")
-    cells = [cell for group in json.loads(plan.read_text())["groups"] for cell in group["cells"]]
-    ours = [cell for cell in cells if _trains_on_ranks(cell)]
+    try:
+        cells = [cell for group in json.loads(plan.read_text())["groups"] for cell in group["cells"]]
+        ours = [cell for cell in cells if _trains_on_ranks(cell)]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{plan} is no plan ({error!r}): write it again with `python -m harness plan`") from error
     chosen = [cell for cell in ours if cell["config"]["backend"]["ranks"] == ranks]
     if not chosen:
         there = ", ".join(sorted({str(cell["config"]["backend"]["ranks"]) for cell in ours})) or "none"
@@ -61,7 +64,10 @@ def worker_of(cell: Cell, folder: Path, rank: int, device: str) -> RankWorker:
     if cell["status"] is not None:  # the plan refuses it, and has no graph for it
         raise Unsupported(cell["message"])
     values = cell["config"]
-    view = Graph.load(folder / cell["graph"]).training_view()
+    try:
+        view = Graph.load(folder / cell["graph"]).training_view()
+    except (OSError, ValueError) as error:
+        raise Unsupported(f"graph {folder / cell['graph']} cannot be read ({error}): plan --with-data again") from error
     _refuse(values, view)
     config = resolve(BlocksparseConfig(**values["backend"]), [name for name, on in values["ablations"].items() if on])
     edge_width = 0 if view.edge_features is None else view.edge_features.shape[1]
@@ -134,7 +140,7 @@ def main(arguments: list[str]) -> int:
         return 2
     try:
         cells = cells_in(options.folder, int(os.environ["WORLD_SIZE"]))
-    except (ValueError, KeyError) as error:
+    except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
     if options.device == "cuda":

@@ -59,6 +59,7 @@ class RanksTrainer(BlocksparseTrainer):
         check_blocks(self.layout, self.graph, self.config.bounds)
         self.initial, self.cuts = state, dict[int, tuple[Graph, Cut]]()
         self.objects: dict[int, RankObjects] = {}
+        self.smaller_pool: RankPool | None = None
         self.trains = False
         self.whole: list[LayerMatrix] | None = None
         self.traffic: list[dict[str, float]] = []
@@ -72,14 +73,15 @@ class RanksTrainer(BlocksparseTrainer):
             self.cuts[id(graph)] = graph, pieces.cut
             arguments = [(rank, pieces.task, part, self.initial) for rank, part in enumerate(pieces.slices)]
             with nullcontext() if clock is None else clock.phase("ranks"):
-                pool = shared_pool(self.layout.ranks) if self._are_all else RankPool(self.layout.ranks)
-                self.objects[id(graph)] = pool.build("backends.blocksparse.worker:RankWorker", arguments)
+                self.objects[id(graph)] = self._pool().build("backends.blocksparse.worker:RankWorker", arguments)
         return self.objects[id(graph)]
 
-    @property
-    def _are_all(self) -> bool:
-        """Whether these are the ranks of the cell, which stay for others; a smaller graph of the gate has its own."""
-        return self.layout.ranks == self.config.ranks
+    def _pool(self) -> RankPool:
+        """The ranks of the cell, which stay for others; fewer for a small graph of the gate, for this trainer alone."""
+        if self.layout.ranks == self.config.ranks:
+            return shared_pool(self.layout.ranks)
+        self.smaller_pool = self.smaller_pool or RankPool(self.layout.ranks)
+        return self.smaller_pool
 
     @property
     def cut(self) -> Cut:
@@ -179,9 +181,10 @@ class RanksTrainer(BlocksparseTrainer):
 
     def close(self) -> None:
         """Let the ranks forget this trainer's slices."""
+        if self.smaller_pool is not None:
+            self.smaller_pool.close()
         for ranks in self.objects.values():
-            if not ranks.pool.closed:
-                ranks.close() if self._are_all else ranks.pool.close()
+            ranks.close()
         self.objects = {}
         self.whole = None
 

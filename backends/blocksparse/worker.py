@@ -224,11 +224,11 @@ class RankWorker:
         return RankPhases(aggregate, dense, traffic.seconds, traffic.exposed)
 
     def predict(self) -> Floats:
-        """Logits of all own rows."""
+        """Logits of all own rows; of no row on a rank whose rows another one answers for."""
         self.model.eval()
         with torch.no_grad():
             logits: Floats = self.model(self.features, self.structure, self.nodes).cpu().numpy()
-        return logits
+        return logits if self.rank in self.task.layout.column_group(0) else logits[:0]
 
     def _goal(self, targets: OwnTargets) -> Goal:
         rows = self._on_device(targets.rows)

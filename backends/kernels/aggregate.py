@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from backends.kernels import scatter
-from backends.kernels.checks import check_epilogue, check_heads, check_rows, check_values
+from backends.kernels.checks import check_epilogue, check_heads, check_rows, check_shape, check_values
 from backends.kernels.dispatch import implementation
 from backends.kernels.dropout import Mask, checked
 from backends.kernels.epilogue import bias_activation
@@ -44,8 +44,10 @@ def product(
     if weight is not None:
         _check_weight(matrix, x, weight)
     if addend is not None:
-        check_rows("addend", addend, shape[0], 2)
-        check_values("addend", addend, like=x)
+        check_shape("addend", addend, (shape[0], x.shape[1]), like=x)
+        addend = addend.detach()
+    if weight is not None:  # as it is where that is possible: what is kept of weights is found by the tensor itself
+        weight = (weight.detach() if weight.requires_grad else weight).contiguous()
     out: Tensor = implementation("x", x).product(matrix, x.detach(), weight, addend, transposed)
     return out
 
@@ -67,14 +69,13 @@ def spmm_layer(
     """
     matrix = operand(csr)
     _check_product(matrix, x, weight)
-    check_epilogue((matrix.shape[0], x.shape[1]), bias, activation)
+    check_epilogue((matrix.shape[0], x.shape[1]), bias, activation, like=x)
     if reduce not in ("sum", "mean"):
         raise ValueError(f"reduce={reduce!r} is not allowed: a layer takes sum or mean")
     if weight is not None and weight.requires_grad:
         raise ValueError("weight needs a gradient: call spmm, then bias_activation")
     if own is not None:
-        check_rows("own", own, matrix.shape[0], 2)
-        check_values("own", own, like=x)
+        check_shape("own", own, (matrix.shape[0], x.shape[1]), like=x)
     kernels = implementation("x", x) if row_parallel else scatter
     mask = checked(mask, matrix.shape[0])
     fused = getattr(kernels, "spmm_layer", None) if matrix.shape[0] * x.shape[1] else None
@@ -145,7 +146,7 @@ def gat_layer(
     """
     matrix = operand(csr)
     _check_attention(matrix, z, score_src, score_dst, score_edge, slope, dropout)
-    check_epilogue((matrix.shape[0], score_src.shape[1] * z.shape[2]), bias, activation)
+    check_epilogue((matrix.shape[0], score_src.shape[1] * z.shape[2]), bias, activation, like=z)
     fuses = row_parallel and score_edge is None and matrix.shape[0] * z.shape[2]
     fused = getattr(implementation("z", z), "gat_layer", None) if fuses else None
     mask = checked(mask, matrix.shape[0])

@@ -7,6 +7,13 @@ ACTIVATIONS = ("none", "relu", "elu")
 _DTYPES = (torch.float32, torch.float64)
 
 
+def check_shape(name: str, tensor: Tensor, shape: tuple[int, ...], like: Tensor) -> None:
+    """Refuse a tensor of another shape, or of another type or device than ``like``."""
+    if tensor.shape != shape:
+        raise ValueError(f"{name} has shape {tuple(tensor.shape)}: needed is {shape}")
+    check_values(name, tensor, like)
+
+
 def check_rows(name: str, tensor: Tensor, rows: int, dimensions: int) -> None:
     """Refuse a tensor that is not [rows, ...] of ``dimensions`` axes and of a float type."""
     if tensor.dim() != dimensions or tensor.shape[0] != rows:
@@ -36,9 +43,11 @@ def check_heads(name: str, heads: int) -> None:
         raise ValueError(f"{name} has 0 heads: at least one is needed")
 
 
-def check_epilogue(shape: tuple[int, ...], bias: Tensor, activation: str) -> None:
-    """Refuse an unknown activation, and a bias that does not fit rows of ``shape`` [rows, f]."""
+def check_epilogue(shape: tuple[int, ...], bias: Tensor, activation: str, like: Tensor) -> None:
+    """Refuse an unknown activation, and a bias that does not fit rows of ``shape`` [rows, f] and the type of ``like``.
+    """
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation={activation!r} is unknown: allowed are {', '.join(ACTIVATIONS)}")
     if len(shape) != 2 or bias.shape != shape[1:]:
         raise ValueError(f"x has shape {tuple(shape)}, bias {tuple(bias.shape)}: needed are [rows, f] and [f]")
+    check_values("bias", bias, like)

@@ -1,8 +1,8 @@
 """Dense layers with bias, ReLU and dropout, and the projection of graph attention with its scores; autograd."""
 
-import torch
 from torch import Tensor
 
+from backends.kernels.checks import check_values
 from backends.kernels.dispatch import implementation
 from backends.kernels.dropout import Mask, checked
 
@@ -24,10 +24,12 @@ def dense(
     _check(x, weight, bias)
     if x2 is not None and weight2 is not None:
         _check(x2, weight2, bias)
+        check_values("other", x2, like=x)
         if x2.shape[0] != x.shape[0] or weight2.shape[1] != weight.shape[1]:
             raise ValueError(f"products of {x.shape[0]} and {x2.shape[0]} rows cannot be added: give equal shapes")
     if mask is not None and not relu:
         raise ValueError("a mask needs relu=True: call dropout on a result without ReLU")
+    bias = None if bias is None else bias.contiguous()
     out: Tensor = implementation("x", x).dense(x, weight, bias, relu, x2, weight2, checked(mask, len(x)))
     return out
 
@@ -39,6 +41,8 @@ def projection(x: Tensor, weight: Tensor, att_src: Tensor, att_dst: Tensor) -> t
     if weight.shape[1] != heads * width or att_dst.shape != att_src.shape:
         shapes = f"{tuple(att_src.shape)} and {tuple(att_dst.shape)}"
         raise ValueError(f"attention vectors have shapes {shapes}: both need [heads, d], {weight.shape[1]} entries")
+    for name, vectors in (("att_src", att_src), ("att_dst", att_dst)):
+        check_values(name, vectors, like=x)
     out: tuple[Tensor, Tensor, Tensor] = implementation("x", x).projection(x, weight, att_src, att_dst)
     return out
 
@@ -48,7 +52,7 @@ def _check(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         raise ValueError(f"x has shape {tuple(x.shape)}, weight {tuple(weight.shape)}: [rows, k] and [k, f] are needed")
     if bias is not None and bias.shape != weight.shape[1:]:
         raise ValueError(f"bias has shape {tuple(bias.shape)}: {weight.shape[1]} columns need ({weight.shape[1]},)")
-    if x.dtype not in (torch.float32, torch.float64) or weight.dtype != x.dtype:
-        raise ValueError(f"x is {x.dtype}, weight {weight.dtype}: both must be float32, or float64")
-    if weight.device != x.device:
-        raise ValueError(f"x is on {x.device}, weight on {weight.device}: give both on one device")
+    check_values("x", x)
+    check_values("weight", weight, like=x)
+    if bias is not None:
+        check_values("bias", bias, like=x)

@@ -1,6 +1,6 @@
 """Dropout whose mask is a hash of (key, node, column): equal for any threads, order, batch and partition; autograd."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -67,4 +67,6 @@ def checked(mask: Mask | None, rows: int) -> Mask | None:
         raise ValueError(f"mask.nodes has shape {tuple(mask.nodes.shape)}: there are {rows} rows")
     if mask.nodes is not None and mask.nodes.dtype != torch.int64:
         raise ValueError(f"mask.nodes is {mask.nodes.dtype}: allowed is int64, call .long() first")
-    return mask if mask.rate > 0 else None
+    if mask.rate == 0:
+        return None
+    return mask if mask.nodes is None else replace(mask, nodes=mask.nodes.contiguous())

@@ -15,6 +15,6 @@ def bias_activation(
     ``activation`` is ``none``, ``relu`` or ``elu``. With ``fresh`` x may be overwritten: neither the caller nor the
     gradient of the operation before reads it again.
     """
-    check_epilogue(x.shape, bias, activation)
-    out: Tensor = implementation("x", x).bias_activation(x, bias, activation, fresh, checked(mask, len(x)))
+    check_epilogue(x.shape, bias, activation, like=x)
+    out: Tensor = implementation("x", x).bias_activation(x, bias.contiguous(), activation, fresh, checked(mask, len(x)))
     return out

@@ -11,6 +11,10 @@ def binary_cross_entropy(logits: Tensor, targets: Tensor, share: Tensor | None =
     """Sum of ``share`` times the loss of each entry, ``share=None`` the mean; shapes equal, autograd in ``logits``."""
     if targets.shape != logits.shape or (share is not None and share.shape != logits.shape):
         raise ValueError(f"logits have shape {tuple(logits.shape)}: targets and share must have the same")
+    check_values("logits", logits)
+    for name, values in (("targets", targets), ("share", share)):
+        if values is not None:
+            check_values(name, values, like=logits)
     value: Tensor = implementation("logits", logits).binary_cross_entropy(logits, targets, share)
     return value
 

@@ -43,6 +43,8 @@ def pieces_of(edges: int, rows: int) -> int:
 
 def checked(csr: Csr) -> Csr:
     """Return ``csr``; raises ValueError where a kernel would read outside the arrays."""
+    if csr.edge_ids is not None and csr.edge_ids.shape != csr.indices.shape:
+        raise ValueError(f"edge_ids has shape {csr.edge_ids.shape}: {csr.nnz} edges need ({csr.nnz},)")
     readable = extension is not None and _fits_native(csr) and len(csr.indptr) == csr.shape[0] + 1
     if readable and extension.is_matrix(csr.indptr, csr.indices, csr.shape[1], workers(csr.nnz, 1)):
         return csr  # any other matrix passes through the checks below, for their messages

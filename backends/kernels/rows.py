@@ -22,6 +22,9 @@ def take_rows(csr: Csr, rows: NDArray[np.int64], weight: Tensor | None = None) -
 
     Only those rows are read. Raises ValueError for rows that are not in the matrix.
     """
+    operand(csr)  # checks the arrays
+    if weight is not None and weight.shape != (csr.nnz,):
+        raise ValueError(f"weight has shape {tuple(weight.shape)}: {csr.nnz} edges need ({csr.nnz},)")
     bad = np.flatnonzero((rows < 0) | (rows >= csr.shape[0]))
     if len(bad):
         raise ValueError(f"row {rows[bad[0]]} is not in the matrix: allowed are 0 to {csr.shape[0] - 1}")
@@ -75,6 +78,7 @@ def spmm_with_own(
 
 def count_sources(csr: Csr) -> int:
     """How many columns of ``csr`` have at least one edge."""
+    operand(csr)  # checks the arrays
     if extension is None:
         return len(np.unique(csr.indices))
     count: int = extension.count_distinct(np.ascontiguousarray(csr.indices), csr.shape[1], threads())

@@ -1,9 +1,10 @@
-"""The deadline by which this process must answer the process that started it."""
+"""The deadline by which this process must answer the process that started it, and waiting for other ranks."""
 
 import os
 import time
 from datetime import timedelta
 from functools import cache
+from typing import Any
 
 from backends.contract import DEADLINE
 
@@ -24,3 +25,8 @@ def collective_timeout() -> timedelta:
     """
     left = seconds_left()
     return PATIENCE if left is None else timedelta(seconds=left + 60.0)
+
+
+def wait_for(work: Any) -> None:
+    """Wait for a collective that was started with ``async_op``: a rank whose stack ends here waits for others."""
+    work.wait()

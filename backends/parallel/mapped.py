@@ -5,6 +5,7 @@ import mmap
 import os
 import pickle
 import tempfile
+from collections.abc import Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -22,7 +23,10 @@ class _Pickler(pickle.Pickler):
 
 
 def dump(value: Any) -> tuple[IO[bytes], list[tuple[int, int]]]:
-    """Write ``value`` to an unnamed file; return the file and (start, bytes) of the pickle and of each large array."""
+    """Write ``value`` to an unnamed file; return the file and (start, bytes) of the pickle and of each large array.
+
+    Raises OSError, with the bytes, where the folder for temporary files has no room for it.
+    """
     buffers: list[memoryview] = []
 
     def is_inline(buffer: pickle.PickleBuffer) -> bool:
@@ -35,13 +39,25 @@ def dump(value: Any) -> tuple[IO[bytes], list[tuple[int, int]]]:
     pickled = io.BytesIO()
     _Pickler(pickled, protocol=5, buffer_callback=is_inline).dump(value)
     file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    parts = [pickled.getbuffer(), *buffers]
+    try:
+        return file, _write(file, parts)
+    except OSError as error:
+        file.close()
+        size = sum(part.nbytes for part in parts)
+        folder = f"{size:,} bytes do not fit in {tempfile.gettempdir()}: set TMPDIR to a folder with more room"
+        raise OSError(error.errno, f"{error.strerror}: {folder}") from error
+
+
+def _write(file: IO[bytes], parts: Sequence[memoryview]) -> list[tuple[int, int]]:
+    """Write each part at an aligned place; return (start, bytes) of each."""
     places = []
-    for contents in (pickled.getbuffer(), *buffers):
+    for contents in parts:
         file.seek(-(-file.tell() // ALIGNMENT) * ALIGNMENT)
         places.append((file.tell(), contents.nbytes))
         file.write(contents)
     file.flush()
-    return file, places
+    return places
 
 
 def load(descriptor: int, places: list[tuple[int, int]]) -> Any:

@@ -110,6 +110,8 @@ def main(arguments: list[str]) -> None:
         join(backend, store, rank, ranks)
     except Exception as error:
         pipe.send((None, failure_of(error)))
+        with suppress(EOFError, OSError):
+            pipe.recv()  # a rank that has ended would be taken for the cause: the pool ends this one
         return
     RankServer(pipe, rank).serve()
     os._exit(0)  # nothing to tidy up, and another rank may already be gone

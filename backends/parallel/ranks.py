@@ -20,7 +20,7 @@ import torch
 
 from backends.memory_errors import is_out_of_memory
 from backends.parallel import mapped, rank
-from backends.parallel.deadline import seconds_left
+from backends.parallel.deadline import seconds_left, wait_for
 
 STACK_SECONDS = 1.0  # for a late rank to write its stack
 ENDED_SECONDS = 1.0  # for a rank to be seen as ended, after another rank failed because of it
@@ -58,7 +58,7 @@ class RankProcess:
         """Read an answer that has arrived; ``None`` where the process ended without one."""
         try:
             answer: tuple[Any, rank.Failure | None] = pickle.loads(self.pipe.recv_bytes())
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):  # OSError: it ended amid an answer
             return None
         return answer
 
@@ -215,7 +215,8 @@ class RankPool:
 
 
 def _waits(frame: str) -> bool:
-    return f"torch{os.sep}distributed" in frame
+    """Whether the innermost frame of a stack waits for other ranks."""
+    return f"torch{os.sep}distributed" in frame or frame.endswith(f" in {wait_for.__name__}")
 
 
 class RankObjects:

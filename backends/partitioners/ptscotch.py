@@ -57,7 +57,8 @@ class PtscotchPartitioner(CutPartitioner):
 
     def close(self) -> None:
         """Remove the graph's file."""
-        self.folder.cleanup()
+        if hasattr(self, "folder"):  # preparing may have failed before there was one
+            self.folder.cleanup()
 
 
 def write_scotch(path: Path, graph: UndirectedGraph) -> None:

@@ -57,11 +57,13 @@ def _read(path: Path, sha256: str) -> Graph:
     position = csr.ids
     node_ids, id_notes = _originals(folders, ORIGINAL_NODES, kinds, facts["num_nodes"])
     edge_ids, _ = _originals(folders, ORIGINAL_EDGES, relations, facts["num_edges"])
-    features, notes = _attribute(nodes, kinds, "feat")
-    stored_labels, label_notes = _attribute(nodes, kinds, "label")
+    node_map = {kind: facts["node_map"][kind] for kind in kinds}
+    edge_map = {relation: facts["edge_map"][relation] for relation in relations}
+    features, notes = _attribute(nodes, node_map, "feat")
+    stored_labels, label_notes = _attribute(nodes, node_map, "label")
     labels, classes, task = _labels(stored_labels)
-    weights, weight_notes = _attribute(edges, relations, "weight")
-    edge_features, edge_notes = _attribute(edges, relations, "feat")
+    weights, weight_notes = _attribute(edges, edge_map, "weight")
+    edge_features, edge_notes = _attribute(edges, edge_map, "feat")
     several = len(kinds) > 1 or len(relations) > 1
     return Graph(
         name=str(facts["graph_name"]),
@@ -152,13 +154,25 @@ def _originals(folders: list[Path], file: str, kinds: list[str], count: int) -> 
     return np.concatenate([table[kind] + starts[kind] for table in tables for kind in kinds]), []
 
 
-def _attribute(tables: list[dict[str, Any]], kinds: list[str], name: str) -> tuple[NDArray[Any] | None, list[str]]:
-    """An attribute in the order of new ids, ``None`` with a note where not all types have it alike."""
-    pieces = [table[f"{kind}/{name}"] for table in tables for kind in kinds if f"{kind}/{name}" in table]
+def _attribute(
+    tables: list[dict[str, Any]], ranges: dict[str, list[list[int]]], name: str
+) -> tuple[NDArray[Any] | None, list[str]]:
+    """An attribute in the order of new ids, ``None`` with a note where not all types have it alike.
+
+    Raises IndexError where a part has another number of rows than of new ids.
+    """
+    pieces = []
+    for part, table in enumerate(tables):
+        for kind, spans in ranges.items():
+            if (key := f"{kind}/{name}") in table:
+                start, end = spans[part]
+                if len(table[key]) != end - start:
+                    raise IndexError(f"{key} of part {part} has {len(table[key])} rows, {end - start} are expected")
+                pieces.append(table[key])
     if not pieces:
         return None, []
     shapes = {(piece.dtype, piece.shape[1:]) for piece in pieces}
-    if len(pieces) < len(tables) * len(kinds) or len(shapes) > 1:
+    if len(pieces) < len(tables) * len(ranges) or len(shapes) > 1:
         return None, [f"{name}: left out, as not all types have it alike"]
     return np.concatenate(pieces), []
 

@@ -23,13 +23,13 @@ def positions_of(nodes: UserTable, ids: Values, edges: UserTable, column: str) -
     repeated[order[1:]] = ids[order[1:]] == ids[order[:-1]]
     if repeated.any():
         row = int(repeated.argmax())
-        raise TableError(f"{nodes.path}: row {row + 1}: id {ids[row]!r} appeared before: every node needs its own")
+        raise TableError(f"{nodes.path}: row {row + 1}: id {ids[row].item()!r} appeared before: every node needs its own")
     ends = edges.ids(column)
     check_kind(edges, column, id_kind(ends), nodes.path, id_kind(ids))
     places = np.minimum(np.searchsorted(ids, ends, sorter=order), len(ids) - 1)
     dangling = ids[order[places]] != ends
     if dangling.any():
-        edges.refuse(column, dangling, unknown_id(nodes.path, repr(ends[dangling.argmax()])))
+        edges.refuse(column, dangling, unknown_id(nodes.path, repr(ends[dangling.argmax()].item())))
     return order[places].astype(np.int64)
 
 
@@ -70,7 +70,7 @@ def features_of(
     parts = [table.floats(name, width if len(names) == 1 else None) for name in names]
     if not parts:
         return None
-    features = np.concatenate(parts, axis=1)
+    features = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
     if width is not None and features.shape[1] != width:
         raise TableError(
             f"{table.path}: {features.shape[1]} features in {', '.join(names)}, but width={width}: "
@@ -86,8 +86,12 @@ def default_features(table: UserTable, roles: Collection[str]) -> list[str]:
 
 
 def weights_of(table: UserTable, column: str) -> NDArray[np.float32] | None:
-    """Read edge weights if the column exists."""
-    return table.floats(column, None)[:, 0] if table.has(column) else None
+    """Read edge weights, one number for each edge, if the column exists."""
+    if not table.has(column):
+        return None
+    if is_list(table.kind(column)):
+        raise TableError(f"{table.path}: column {column!r} holds {table.kind(column)}: a weight is one number")
+    return table.floats(column, None)[:, 0]
 
 
 def types_of(table: UserTable, column: str) -> NDArray[np.int32] | None:
@@ -136,10 +140,11 @@ def labels_of(
 
 
 def label_words(table: UserTable, label: str) -> NDArray[np.str_] | None:
-    """The word that is the label of each row, "" where it is missing; ``None`` where labels are no words."""
+    """The word that labels each row, "" where it is missing: empty or -1; ``None`` where labels are no words."""
     if not table.has(label) or not is_string(table.kind(label)):
         return None
-    return np.array([word or "" for word in table.column(label).to_pylist()], dtype=str)
+    words = table.column(label).to_pylist()
+    return np.array(["" if word in (None, str(MISSING)) else word for word in words], dtype=str)
 
 
 def shares_of(split: str) -> tuple[float, ...] | None:

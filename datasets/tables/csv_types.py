@@ -19,7 +19,7 @@ def csv_types(blocks: Iterable[bytes]) -> dict[str, Any]:
     types: dict[str, Any] = {}
     for lines in _whole_lines(blocks):
         try:
-            table = csv.read_csv(BytesIO(lines), csv.ReadOptions(column_names=names))
+            table = csv.read_csv(BytesIO(lines), csv.ReadOptions(column_names=names), lines_in_cells())
         except pyarrow.ArrowInvalid:
             break  # whoever reads the rows meets this line too, and knows its number
         names = table.column_names
@@ -35,11 +35,32 @@ def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
         if len(begun) > BLOCK:
             break
         text = begun + block
-        lines, end, begun = text.rpartition(b"\n" if b"\n" in text else b"\r")
+        end = _last_end(text)
+        lines, begun = text[:end], text[end:]
         if lines.strip():
-            yield lines + end
+            yield lines
     if begun.strip():
         yield begun
+
+
+def _last_end(text: bytes) -> int:
+    """Where the last whole line ends: outside of quotes, unless a single quote stands for itself (5")."""
+    ends = b"\n" if b"\n" in text else b"\r"
+    quoted = text.split(b'"')
+    outside = len(text)
+    for number in range(len(quoted) - 1, -1, -1):
+        outside -= len(quoted[number])
+        if number % 2 == 0 and ends in quoted[number]:
+            return outside + quoted[number].rindex(ends) + 1
+        outside -= 1
+    return text.rfind(ends) + 1
+
+
+def lines_in_cells() -> Any:
+    """Arrow's options for files whose quoted cells may hold line breaks."""
+    from pyarrow import csv
+
+    return csv.ParseOptions(newlines_in_values=True)
 
 
 def _common(first: Any, second: Any) -> Any:

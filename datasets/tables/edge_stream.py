@@ -41,7 +41,8 @@ def write_edges(
     ``most`` bounds the number of rows, ``memory`` the bytes of a batch or piece of them.
     """
     piece = max(memory // BYTES_PER_ROW, PIECE)
-    batches = read_batches(tables.edges, "edge", memory, progress)
+    ends = (tables.source, tables.target)
+    batches = read_batches(tables.edges, "edge", memory, progress, text=ends if index.kind == "strings" else ())
     by_source, rows, attributes = _read_edges(
         batches, tables, work, index, lambda done: progress("rows of edges", done, most)
     )

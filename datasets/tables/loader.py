@@ -10,7 +10,7 @@ from datasets.features import in_layout, layout_notes
 from datasets.graph import Graph
 from datasets.hashes import combined_sha256
 from datasets.paths import Files, Options
-from datasets.tables.columns import edge_arrays, labels_of, positions_of, require_named, split_of, types_of
+from datasets.tables.columns import edge_arrays, id_kind, labels_of, positions_of, require_named, split_of, types_of
 from datasets.tables.identity import content_sha256
 from datasets.tables.options import EDGE_ROLES, NamedTableOptions, table_options
 from datasets.tables.reading import read_table, table_sha256
@@ -28,11 +28,12 @@ def load(name: str, files: Files, options: Options) -> Graph:
     if any(isinstance(options.get(role), Mapping) for role in ("nodes", "edges")):
         return load_typed(options)
     tables = table_options(options)
-    node_table, edge_table = read_table(tables.nodes, "nodes"), read_table(tables.edges, "edges")
+    node_table = read_table(tables.nodes, "nodes")
     require_named(tables, ("label", "split", "node_type"), [node_table])
+    ids, ends = node_table.ids(tables.id), (tables.source, tables.target)
+    edge_table = read_table(tables.edges, "edges", text=ends if id_kind(ids) == "strings" else ())
     require_named(tables, EDGE_ROLES, [edge_table])
-    ids = node_table.ids(tables.id)
-    sources, targets = (positions_of(node_table, ids, edge_table, column) for column in (tables.source, tables.target))
+    sources, targets = (positions_of(node_table, ids, edge_table, column) for column in ends)
     csr, loops = (undirected if tables.undirected else directed)(sources, targets, len(ids))
     row_arrays = edge_arrays(edge_table, tables.weight, tables.edge_type, tables.edge_features)
     arrays: dict[str, Any] = {

@@ -59,6 +59,8 @@ class NamedTableOptions(TableOptions):
 
 def check_feature_options(tables: TableOptions) -> None:
     """Raise ValueError for options of features that contradict each other, and for an unknown layout."""
+    if tables.label == []:
+        raise ValueError("label=[] names no column: name one or more, or leave label out")
     if tables.layout not in LAYOUTS:
         raise ValueError(unknown_name("layout of features", tables.layout, LAYOUTS))
     if tables.feature_columns is not None and tables.features is not None:

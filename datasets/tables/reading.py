@@ -1,12 +1,15 @@
 """Parquet and CSV tables on any path that fsspec opens, read whole or in batches of rows."""
 
 import hashlib
-from collections.abc import Iterator
+import lzma
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import IO, Any
 
-from datasets.tables.csv_types import csv_types
+from datasets.tables.csv_types import csv_types, lines_in_cells
 from datasets.tables.out_of_core import Progress, silent
 from datasets.tables.table import TableError, UserTable
 
@@ -16,18 +19,23 @@ BYTES_PER_ROW = 8  # of a CSV file, rarely fewer
 ROWS_AT_ONCE = 1 << 17  # at most
 BYTES_PER_CELL = 24  # as Arrow holds it, as float64, and twice as float32
 ENDINGS = (".parquet", ".pq", ".csv")
+DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError)  # of a file inside of an archive
 
 
-def read_table(path: str, role: str) -> UserTable:
-    """Read a whole table; raises TableError for one that cannot be read or has no rows."""
+def read_table(path: str, role: str, text: Sequence[str] = ()) -> UserTable:
+    """Read a whole table; raises TableError for one that cannot be read or has no rows.
+
+    A CSV file has no types: its columns in ``text`` are read as text, even where all cells are numbers.
+    """
     import pyarrow
     from pyarrow import csv, parquet
 
     in_order = csv.ReadOptions(use_threads=False)  # With threads, its errors do not name the row.
+    as_text = csv.ConvertOptions(column_types=dict.fromkeys(text, pyarrow.string()))
     readers = {
         ".parquet": parquet.read_table,
         ".pq": parquet.read_table,
-        ".csv": lambda file: csv.read_csv(file, in_order),
+        ".csv": lambda file: csv.read_csv(file, in_order, lines_in_cells(), as_text),
     }
     ending = _ending(path, role)
     try:
@@ -40,8 +48,10 @@ def read_table(path: str, role: str) -> UserTable:
     return table
 
 
-def read_batches(path: str, role: str, memory: int, progress: Progress = silent) -> Iterator[UserTable]:
-    """Yield a table in batches of rows, with the row number of each; raises TableError like ``read_table``.
+def read_batches(
+    path: str, role: str, memory: int, progress: Progress = silent, text: Sequence[str] = ()
+) -> Iterator[UserTable]:
+    """Yield a table in batches of rows, with the row number of each; ``text`` and TableError as of ``read_table``.
 
     A batch of a Parquet file takes about ``memory`` bytes with the arrays that are made of it, one of CSV a few MiB.
     ``progress`` is that of the pass over a large CSV file that finds the types of its columns.
@@ -55,7 +65,7 @@ def read_batches(path: str, role: str, memory: int, progress: Progress = silent)
         with _open(path) as file:
             is_csv = ending == ".csv"
             parts = (
-                _csv_batches(file, role, progress) if is_csv else _parquet_batches(parquet.ParquetFile(file), memory)
+                _csv_batches(file, role, progress, text) if is_csv else _parquet_batches(parquet.ParquetFile(file), memory)
             )
             for batch in parts:
                 if batch.num_rows:
@@ -86,13 +96,15 @@ def _csv_types(file: IO[bytes], role: str, progress: Progress) -> list[tuple[str
     return list(csv_types(_blocks(file, f"MiB of the {role} table, for its types", progress)).items())
 
 
-def _csv_batches(file: IO[bytes], role: str, progress: Progress) -> Iterator[Any]:
+def _csv_batches(file: IO[bytes], role: str, progress: Progress, text: Sequence[str]) -> Iterator[Any]:
     """Batches of rows, with the types that the columns have in the whole file."""
+    import pyarrow
     from pyarrow import csv
 
-    as_found = csv.ConvertOptions(column_types=dict(_csv_types(file, role, progress)))
+    types = dict(_csv_types(file, role, progress)) | dict.fromkeys(text, pyarrow.string())
     file.seek(0)
-    yield from csv.open_csv(file, csv.ReadOptions(use_threads=False), convert_options=as_found)
+    options = csv.ReadOptions(use_threads=False), lines_in_cells(), csv.ConvertOptions(column_types=types)
+    yield from csv.open_csv(file, *options)
 
 
 def _parquet_batches(file: Any, memory: int) -> Iterator[Any]:
@@ -155,7 +167,10 @@ def _open(path: str) -> Iterator[IO[bytes]]:
                 raise  # with the name of the file
             advice = "see that its name is right, that its server answers, and that this user may read there"
             raise TableError(f"{path} cannot be reached ({type(error).__name__}: {error}): {advice}") from error
-        yield file
+        try:
+            yield file
+        except DAMAGED as error:
+            raise TableError(f"{path} is damaged ({error}): write it again, or copy it again") from error
 
 
 def _ending(path: str, role: str) -> str:

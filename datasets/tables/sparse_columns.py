@@ -15,6 +15,7 @@ from datasets.tables.out_of_core import GrowingArray
 from datasets.tables.table import TableError, UserTable, is_list
 
 ROWS_AT_ONCE = 1 << 14
+MOST_COLUMNS = 1 << 31  # a larger number is a code or a hash: give its remainder
 FILES = ("feature_indptr", "feature_indices", "feature_values")
 
 
@@ -30,7 +31,7 @@ def _from_lists(table: UserTable, columns: str, values: str | None, width: int |
     lengths, numbers = _lists(table, columns)
     rows = np.repeat(np.arange(table.rows), lengths)
     whole = numbers.astype(np.int64)
-    bound = int(whole.max(initial=-1)) + 1 if width is None else width
+    bound = min(int(whole.max(initial=-1)) + 1, MOST_COLUMNS) if width is None else width
     wrong = (numbers != whole) | (whole < 0) | (whole >= bound)
     _refuse(table, columns, rows, wrong, f"a column is a whole number from 0 to {bound - 1}")
     weights = np.ones(len(whole), dtype=np.float32)

@@ -35,7 +35,10 @@ class UserTable:
     @cached_property
     def _names(self) -> Counter[str]:
         """How often each name stands: Arrow makes a list of all names whenever it is asked."""
-        return Counter(self.data.column_names)
+        try:
+            return Counter(self.data.column_names)
+        except UnicodeDecodeError as error:
+            raise TableError(f"{self.path}: the name of a column is no UTF-8 ({error}): save it as UTF-8") from error
 
     def require(self, name: str) -> None:
         """Raise TableError unless exactly one column has this name."""

@@ -56,7 +56,7 @@ def load_typed(options: Options) -> Graph:
         if not isinstance(getattr(tables, role), Mapping) or not getattr(tables, role):
             raise ValueError(f"data set tables: {role} must name a table for each type, as nodes does for {options}")
     schema = Schema(tuple(map(str, tables.nodes)), tuple(Relation.parse(str(text)) for text in tables.edges))
-    node_tables = {kind: read_table(str(path), "nodes") for kind, path in tables.nodes.items()}
+    node_tables = {str(kind): read_table(str(path), "nodes") for kind, path in tables.nodes.items()}
     require_named(tables, ("label", "split"), list(node_tables.values()))
     names = _label_names(list(node_tables.values()), tables.label)
     nodes = {kind: _Nodes.of(table, tables, names) for kind, table in node_tables.items()}
@@ -64,10 +64,12 @@ def load_typed(options: Options) -> Graph:
     total = sum(len(own.ids) for own in nodes.values())
     sources, destinations, kinds, weights = [], [], [], []
     for number, (relation, path) in enumerate(zip(schema.relations, tables.edges.values(), strict=True)):
-        table = read_table(str(path), "edges")
+        is_text = (nodes[kind].ids.dtype.kind == "U" for kind in (relation.source, relation.destination))
+        columns = (tables.source, tables.target)
+        table = read_table(str(path), "edges", [name for name, text in zip(columns, is_text, strict=True) if text])
         ends = [
             positions_of(nodes[kind].table, nodes[kind].ids, table, column) + starts[kind]
-            for kind, column in ((relation.source, tables.source), (relation.destination, tables.target))
+            for kind, column in zip((relation.source, relation.destination), columns, strict=True)
         ]
         sources.append(ends[0])
         destinations.append(ends[1])

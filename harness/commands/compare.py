@@ -76,13 +76,17 @@ def _compare_checkouts(options: argparse.Namespace, overrides: list[str]) -> int
     from harness.compare.checkout import Checkout
     from harness.compare.in_turns import measure_in_turns
     from harness.compare.signed_ranks import SequentialRule
+    from harness.launcher.process import LauncherError
 
     try:
         rule = SequentialRule(options.pairs, options.threshold)
     except ValueError as error:
         raise UsageError(str(error)) from error
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    verdicts = measure_in_turns(Checkout(Path(options.a)), Checkout(Path(options.b)), overrides, rule)
+    try:
+        verdicts = measure_in_turns(Checkout(Path(options.a)), Checkout(Path(options.b)), overrides, rule)
+    except LauncherError as error:
+        return complain(error, FAILED)
     return _print(verdicts, "pairs", "give overrides of cells that both checkouts can measure")
 
 

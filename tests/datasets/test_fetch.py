@@ -17,7 +17,7 @@ from datasets.fetch import FetchError, download, fetch, unpack
 from datasets.hashes import file_sha256
 from datasets.manifest import first_uses, manifest, record_first_use, trust
 from datasets.paths import dataset_folder
-from datasets.registry import DATASETS
+from datasets.registry import DATASETS, load_dataset
 from tests.data.layouts import write_ppi
 from tests.data.server import Behaviour, serving
 
@@ -225,3 +225,18 @@ def test_one_process_at_a_time_fills_a_folder(tmp_path: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_UN)
         other.join(30)
     assert sorted(path for path, _ in behaviour.requests) == sorted(f"/{need}" for need in PUBMED)
+
+
+def test_a_first_download_that_cannot_be_read_may_be_replaced(tmp_path: Path) -> None:
+    with serving(Behaviour(PUBMED)) as mirror:
+        fetch("pubmed", PUBMED, tmp_path, mirror=mirror)
+    with pytest.raises(ValueError, match="cannot be read"):
+        load_dataset("pubmed", {}, tmp_path)
+    assert "pubmed" not in first_uses(tmp_path)
+
+
+@pytest.mark.parametrize("contents", ["", "[]", "{"], ids=["empty", "list", "cut"])
+def test_a_damaged_manifest_is_named(tmp_path: Path, contents: str) -> None:
+    (tmp_path / "manifest.json").write_text(contents)
+    with pytest.raises(ValueError, match="manifest.json is damaged .*: delete it"):
+        first_uses(tmp_path)

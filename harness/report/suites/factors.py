@@ -1,15 +1,23 @@
 """How many times as fast a row of a suite is as another, by processes that both had in one pass of a run alone."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from harness.report import formats
 from harness.report.content import NOTHING
 from harness.report.rows import Row
-from harness.report.speedups import times_as_fast
+from harness.report.speedups import contest, times_as_fast
 from harness.store.statistics import Summary
 
-Pair = tuple[Row | None, Row | None]
 Factor = Callable[[Row, Row], Summary | None]
+
+
+class Pair(NamedTuple):
+    """Two rows to compare; of ``peers`` the second one is the fastest, where it was chosen so."""
+
+    row: Row | None
+    other: Row | None
+    peers: Sequence[Row] = ()
 
 
 def times(row: Row | None, other: Row | None, form: str = "{:.3g}", factor: Factor = times_as_fast) -> str:
@@ -25,9 +33,9 @@ def factors_of(pairs: Iterable[Pair], factor: Factor = times_as_fast) -> tuple[l
 
     The remark is empty where there are none.
     """
-    known = [(row, other) for row, other in pairs if row is not None and other is not None]
-    in_turns = [(row, other, ratio) for row, other in known if (ratio := factor(row, other)) is not None]
-    good = sorted(ratio.median for row, other, ratio in in_turns if is_headline(row, other, ratio))
+    known = [(row, other, peers) for row, other, peers in pairs if row is not None and other is not None]
+    in_turns = [(ratio, *pair) for pair in known if (ratio := factor(*pair[:2])) is not None]
+    good = sorted(ratio.median for ratio, *pair in in_turns if is_headline(ratio, *pair))
     doubtful, apart = len(in_turns) - len(good), len(known) - len(in_turns)
     remarks = {"left out as doubtful (⚠)": doubtful, "not comparable": apart}
     return good, ", ".join(f"{count} {reason}" for reason, count in remarks.items() if count)
@@ -42,6 +50,6 @@ def range_of(pairs: Iterable[Pair], form: str, unit: str = "", factor: Factor = 
     return f"{' to '.join(ends)}{unit}{f', {remark}' if remark else ''}"
 
 
-def is_headline(row: Row, other: Row, ratio: Summary) -> bool:
-    """Whether the samples of both sides, and enough processes, give a figure that a summary may show."""
-    return not row.doubts and not other.doubts and not formats.too_few(ratio)
+def is_headline(ratio: Summary, row: Row, other: Row, peers: Sequence[Row] = ()) -> bool:
+    """Whether a summary may show a figure: good samples of both sides, enough processes, no peer that may be faster."""
+    return not (row.doubts or other.doubts or formats.too_few(ratio) or contest(other, peers))

@@ -169,9 +169,14 @@ def at_its_best(rows: Sequence[Row]) -> Row | None:
     return next((row for row in rows if row.ours and row.ok and not ablations(row)), None)
 
 
-def fastest_peer(rows: Sequence[Row], name: str | None = None) -> Row | None:
-    """The fastest peer, or the fastest form of one of them; rows are sorted by time."""
-    return next((row for row in rows if row.peer and row.ok and name in (None, backend(row))), None)
+def measured_peers(rows: Sequence[Row], name: str | None = None) -> list[Row]:
+    """The peers, or the forms of one of them, the fastest first; rows are sorted by time."""
+    return [row for row in rows if row.peer and row.ok and name in (None, backend(row))]
+
+
+def fastest_peer(rows: Sequence[Row]) -> Row | None:
+    """The fastest of the peers in the form that is its best."""
+    return next(iter(measured_peers(rows)), None)
 
 
 def preparation_seconds(row: Row) -> float:

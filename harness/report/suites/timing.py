@@ -6,14 +6,15 @@ from harness.report import formats
 from harness.report.comparisons import Comparison
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.rows import Row
-from harness.report.speedups import times_as_fast
-from harness.report.suites.factors import is_headline, range_of, times
+from harness.report.speedups import contest, times_as_fast
+from harness.report.suites.factors import Pair, is_headline, range_of, times
 from harness.report.suites.records import (
     SuiteRecords,
     ablations,
     at_its_best,
     fastest_peer,
     label_with_form,
+    measured_peers,
     name_of,
     preparation_seconds,
     seconds,
@@ -61,10 +62,11 @@ def overview(records: SuiteRecords) -> list[Block]:
         if ours is None or peer is None:
             continue
         factor = times_as_fast(ours, peer)
-        if factor is not None and is_headline(ours, peer, factor):
+        if factor is not None and is_headline(factor, ours, peer, comparison.rows):
             factors.append(factor.median)
         measured = [f"{seconds(row):.4g}{formats.doubtful(row)}" for row in (ours, peer)]
-        rows.append([name_of(dataset, comparison), ours.label, *measured, peer.label, formats.times(factor)])
+        label = peer.label + formats.marked(contest(peer, comparison.rows))
+        rows.append([name_of(dataset, comparison), ours.label, *measured, label, formats.times(factor)])
     if not rows:
         return []
     name = "geometric mean" + (" without the rows with ⚠" if len(factors) < len(rows) else "")
@@ -79,5 +81,5 @@ def peer_range(records: SuiteRecords, name: str | None) -> str:
 
     Doubtful figures are left out and counted.
     """
-    pairs = [(at_its_best(one.rows), fastest_peer(one.rows, name)) for _, one in records.comparisons()]
-    return range_of(pairs, "{:.3g}", " times")
+    tables = [(at_its_best(one.rows), measured_peers(one.rows, name)) for _, one in records.comparisons()]
+    return range_of([Pair(ours, next(iter(peers), None), peers) for ours, peers in tables], "{:.3g}", " times")

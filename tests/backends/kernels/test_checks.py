@@ -4,7 +4,22 @@ import numpy as np
 import pytest
 import torch
 
-from backends.kernels import edge_softmax, gat, partition_rows, sddmm, spmm
+from backends.kernels import (
+    Mask,
+    bias_activation,
+    binary_cross_entropy,
+    count_sources,
+    dense,
+    dropout,
+    edge_softmax,
+    gat,
+    partition_rows,
+    product,
+    sddmm,
+    spmm,
+    spmm_layer,
+    take_rows,
+)
 from backends.kernels.operand import operand
 from datasets.csr import Csr, csr_from_edges
 from tests.backends.kernels.matrices import random_csr, use_plain
@@ -34,6 +49,11 @@ CALLS = {
     "160 edges need": lambda: edge_softmax(MATRIX, torch.ones(160)),
     "logits has 0 heads": lambda: edge_softmax(MATRIX, torch.ones(160, 0)),
     "logits is torch.float16": lambda: edge_softmax(MATRIX, torch.ones(160, 1).half()),
+    r"addend has shape \(30, 1\): needed is \(30, 2\)": lambda: product(MATRIX, X, addend=torch.ones(30, 1)),
+    r"own has shape \(30, 3\): needed is \(30, 2\)": lambda: spmm_layer(MATRIX, X, ONES[:2, 0], own=torch.ones(30, 3)),
+    "bias is torch.float64 beside": lambda: spmm_layer(MATRIX, X, torch.ones(2).double()),
+    "bias is torch.float32 beside torch.float64": lambda: bias_activation(X.double(), torch.ones(2)),
+    "targets is torch.float32 beside": lambda: binary_cross_entropy(X.double(), X),
     "parts=0 is not allowed: at least 1": lambda: partition_rows(MATRIX, 0),
 }
 
@@ -100,3 +120,37 @@ def test_both_index_types_give_the_same_bits():
     wide = Csr(MATRIX.indptr.astype(np.int64), MATRIX.indices, MATRIX.shape)
     for reduce in ("sum", "mean", "max"):
         assert torch.equal(spmm(MATRIX, x, reduce=reduce), spmm(wide, x, reduce=reduce))
+
+
+def test_edge_ids_of_another_number_than_edges_are_refused():
+    csr = Csr(MATRIX.indptr, MATRIX.indices, MATRIX.shape, np.arange(159))
+    for call in (lambda: spmm(csr, X), lambda: count_sources(csr), lambda: take_rows(csr, np.arange(2))):
+        with pytest.raises(ValueError, match="160 edges need"):
+            call()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_strided_arguments_are_read_as_what_they_are(dtype):
+    x, pairs = torch.randn(40, 2, dtype=dtype), torch.randn(2, 2, dtype=dtype)
+    weight, bias = torch.randn(160, 2, dtype=dtype)[:, 1], pairs[:, 0]
+    mask = Mask(0.5, 7, torch.arange(80)[::2])
+    dropped = Mask(0.5, 7, torch.arange(0, 80, 2))
+    assert torch.equal(product(MATRIX, x, weight), product(MATRIX, x, weight.clone()))
+    assert torch.equal(dense(x, pairs, bias, True, mask=mask), dense(x, pairs, bias.clone(), True, mask=dropped))
+    assert torch.equal(bias_activation(x, bias, mask=mask), bias_activation(x, bias.clone(), mask=dropped))
+    assert torch.equal(dropout(x, mask), dropout(x, dropped))
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64], ids=["int32", "int64"])
+def test_attention_reads_the_indices_that_it_is_given(index, monkeypatch):
+    csr = Csr(MATRIX.indptr.astype(index), MATRIX.indices.astype(index), MATRIX.shape)
+    z, source, destination = torch.randn(40, 1, 2), torch.randn(40, 1), torch.randn(30, 1)
+    fast = gat(csr, z, source, destination)
+    use_plain(monkeypatch)
+    torch.testing.assert_close(fast, gat(csr, z, source, destination))
+
+
+def test_an_infinite_logit_has_an_infinite_loss_or_none():
+    logits = torch.tensor([[float("inf"), float("-inf")]])
+    assert binary_cross_entropy(logits, torch.tensor([[0.0, 0.0]])) == float("inf")
+    assert binary_cross_entropy(logits[:, 1:], torch.zeros(1, 1)) == 0

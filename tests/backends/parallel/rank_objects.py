@@ -2,6 +2,8 @@
 
 import os
 import signal
+import struct
+import sys
 import time
 
 import numpy as np
@@ -10,6 +12,7 @@ from torch import distributed
 
 from backends.blocksparse.exchange import groups_of
 from backends.blocksparse.layout import RankLayout
+from backends.parallel.deadline import wait_for
 
 BLOCK = 16 << 20
 
@@ -54,6 +57,17 @@ class Adder:
     def killed(self) -> None:
         """End as the kernel ends a process when memory runs out."""
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def killed_amid_answer(self) -> None:
+        """End likewise, while the answer is on its way."""
+        os.write(int(sys.argv[-3]), struct.pack("!i", BLOCK))  # the pipe, and the size of what would follow
+        self.killed()
+
+    def total_later(self, late: int) -> None:
+        """Sum with a collective that is waited for after its start; rank ``late`` does not take part."""
+        if self.rank == late:
+            self.hang()
+        wait_for(distributed.all_reduce(torch.zeros(1), async_op=True))
 
     def hang(self) -> None:
         """Never return."""

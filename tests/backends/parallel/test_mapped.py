@@ -1,6 +1,7 @@
 """Pickles with mapped arrays: equal after a round trip, large ones read-only, small ones writable."""
 
 import os
+import resource
 
 import numpy as np
 import pytest
@@ -40,3 +41,13 @@ def test_a_graph_comes_back_with_its_cached_transpose():
     np.testing.assert_array_equal(copy.csr.transpose[0].indices, transpose.indices)
     np.testing.assert_array_equal(copy.features, graph.features)
     assert copy.name == graph.name
+
+
+def test_a_file_that_cannot_grow_is_an_error_that_names_the_folder_and_the_bytes():
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (mapped.SMALLEST, before[1]))
+    try:
+        with pytest.raises(OSError, match=r"[0-9,]{7,} bytes do not fit in /.*: set TMPDIR to a folder with more room"):
+            mapped.dump(np.zeros(4 * LARGE))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

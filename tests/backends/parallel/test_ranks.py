@@ -72,6 +72,7 @@ def test_groups_of_ranks_wait_as_long_as_all_of_them_do(monkeypatch):
         ("refuse", 0, "error", "rank 0 of 2 failed in 'total_unless': ValueError: no such thing"),
         ("crash", 1, "error", "rank 1 of 2 ended in 'total_unless' by SIGSEGV"),
         ("killed", 0, "oom", "rank 0 of 2 ended in 'total_unless' by SIGKILL"),
+        ("killed_amid_answer", 0, "oom", "rank 0 of 2 ended in 'total_unless' by SIGKILL"),
         ("allocate", 1, "oom", "rank 1 of 2 failed in 'total_unless': .*llocate"),
         ("hang", 1, "timeout", "rank 1 of 2 did not answer 'total_unless' before the deadline, at .* in hang"),
     ],
@@ -92,12 +93,19 @@ def test_a_rank_that_fails_ends_the_call_with_a_status_and_its_number(monkeypatc
         objects.each("total_unless", [(rank, failure)] * 2)
     assert caught.value.rank == rank
     assert status_of(caught.value) == (status, str(caught.value).splitlines()[0])
-    assert isinstance(caught.value, RankEnded) == (failure in ("crash", "killed"))
+    assert isinstance(caught.value, RankEnded) == (failure in ("crash", "killed", "killed_amid_answer"))
     assert not [process for process in processes if Path(f"/proc/{process}").exists()]
     with pytest.raises(RankFailed, match="prepare again") as later:
         objects.each("total", [(), ()])
     assert later.value.status == status
     objects.close()
+
+
+def test_a_rank_that_waits_for_messages_is_not_taken_for_the_late_one(monkeypatch):
+    objects = adders()
+    monkeypatch.setenv(DEADLINE, str(time.monotonic() + 2.0))
+    with pytest.raises(RankFailed, match="rank 1 of 2 did not answer 'total_later' before the deadline, at .* in hang"):
+        objects.each("total_later", [(1,)] * 2)
 
 
 PROGRAM = """
@@ -123,3 +131,10 @@ def test_processes_that_cannot_start_are_an_error(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(RankEnded, match="rank 0 of 1 ended in 'start' with exit code 1"):
         shared_pool(1)
+
+
+def test_ranks_that_cannot_meet_say_why(monkeypatch):
+    shared_pool(2).close()
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "no-such-device")
+    with pytest.raises(RankFailed, match="rank . of 2 failed in 'start': .*no-such-device"):
+        shared_pool(2)

@@ -16,6 +16,7 @@ from pyarrow import csv, parquet
 
 from datasets.registry import load_dataset
 from datasets.tables.columns import features_of
+from datasets.tables.reading import read_batches
 from datasets.tables.table import TableError, UserTable
 
 Columns = dict[str, list[Any]]
@@ -111,7 +112,7 @@ MISTAKES: list[tuple[Columns, Columns, dict[str, Any], str]] = [
         NODES | {"id": ["a", "b", "c"]},
         EDGES,
         {},
-        r"edges\..*: column 'source' holds integers, but the ids of .*nodes.* are strings",
+        r"edges\..*: (column 'source' holds integers, but .* are strings|row 1, column 'source': no node has the id '10')",
     ),
     (
         NODES | {"id": np.array([1, 2**63, 3], dtype=np.uint64)},
@@ -324,3 +325,51 @@ def test_names_are_listed_as_often_for_many_columns_as_for_few() -> None:
         assert features is not None and features.shape == (2, width)
         asked.append(columns.asked)
     assert asked[0] == asked[1]
+
+
+LETTERS: Columns = {"id": ["1", "2", "x9"], "label": ["cat", "-1", None]}
+
+
+def test_ends_of_csv_that_look_like_numbers_meet_ids_that_are_text_and_missing_words_are_no_class(
+    tmp_path: Path,
+) -> None:
+    graph = load(tmp_path, LETTERS, {"source": [1, 2], "target": [2, 1]}, "csv")
+    assert graph.csr.indices.tolist() == [1, 0]
+    assert graph.labels.tolist() == [0, -1, -1] and graph.classes == 1
+
+
+@pytest.mark.parametrize("note", ["two\nlines", 'a "quoted"\r\nword', '5"'], ids=["quoted", "both", "inches"])
+def test_cells_with_line_breaks_are_read_beyond_a_block_of_the_file(tmp_path: Path, note: str) -> None:
+    rows = 40_000
+    nodes = {"id": list(range(rows)), "note": [note + "." * 40] * rows, "x": [1] * (rows - 1) + [0.5]}
+    graph = load(tmp_path, nodes, {"source": [0], "target": [rows - 1]}, "csv", features="x")
+    assert graph.nodes == rows and graph.features[-1] == 0.5
+    batches = read_batches(str(tmp_path / "nodes.csv"), "node", 1 << 20)
+    assert sum(batch.doubles("x").sum() for batch in batches) == rows - 0.5
+
+
+def test_a_weight_is_one_number_and_a_list_of_label_columns_names_one(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="'weight' holds list<.*>: a weight is one number"):
+        load(tmp_path, NODES, EDGES | {"weight": [[1.0, 2.0]] * 4})
+    with pytest.raises(ValueError, match=r"label=\[\] names no column"):
+        load(tmp_path, NODES, EDGES, label=[])
+
+
+def test_a_damaged_member_of_an_archive_is_named(tmp_path: Path) -> None:
+    paths = {"nodes": write(tmp_path / "nodes.csv", NODES), "edges": write(tmp_path / "edges.csv", EDGES)}
+    archive = tmp_path / "tables.zip"
+    with zipfile.ZipFile(archive, "w") as zipped:
+        zipped.write(paths["nodes"], "nodes.csv")
+    contents = bytearray(archive.read_bytes())
+    contents[contents.index(b"30,")] ^= 1
+    archive.write_bytes(contents)
+    nodes = f"zip://nodes.csv::{archive}"
+    with pytest.raises(ValueError, match="tables.zip is damaged .*: write it again"):
+        load_dataset("tables", paths | {"nodes": nodes}, tmp_path)
+
+
+def test_a_header_that_is_not_utf_8_names_its_file(tmp_path: Path) -> None:
+    paths = {"nodes": str(tmp_path / "nodes.csv"), "edges": write(tmp_path / "edges.csv", EDGES)}
+    Path(paths["nodes"]).write_bytes("id,gr\u00f6\u00dfe\n10,1\n20,1\n30,1\n".encode("latin-1"))
+    with pytest.raises(TableError, match=r"nodes.csv: .*UTF-?8"):
+        load_dataset("tables", paths, tmp_path)

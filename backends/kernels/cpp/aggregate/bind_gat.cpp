@@ -5,11 +5,11 @@ namespace {
 
 template <class T, class I>
 void gat_forward(In<I> indptr, In<I> indices, In<int64_t> bounds, In<int64_t> hubs, In<T> z, In<T> score_src,
-                 In<T> score_dst, Maybe<T> score_edge, T slope, const std::optional<Mask>& mask,
+                 In<T> score_dst, Maybe<T> score_edge, double slope, const std::optional<Mask>& mask,
                  Out<T> row_max, Out<T> row_sum, Out<T> out, int threads) {
     const kernels::GatTask<T, I> task{view(indptr, indices), z.data(), score_src.data(), score_dst.data(),
                                       pointer(score_edge), row_max.data(), row_sum.data(), int64_t(score_src.shape(1)),
-                                      int64_t(z.shape(2)), z.shape(1) != score_src.shape(1), slope,
+                                      int64_t(z.shape(2)), z.shape(1) != score_src.shape(1), T(slope),
                                       dropout_of<T>(mask).value_or(kernels::Dropout<T>{})};
     const auto plan = plan_of(bounds, hubs);
     nb::gil_scoped_release released;
@@ -19,13 +19,13 @@ void gat_forward(In<I> indptr, In<I> indices, In<int64_t> bounds, In<int64_t> hu
 template <class T, class I>
 void gat_backward(In<I> indptr, In<I> indices, In<int64_t> bounds, In<int64_t> hubs, In<I> permutation,
                   In<I> by_row_indptr, In<I> inverse, In<int64_t> row_bounds, In<int64_t> row_hubs, In<T> z,
-                  In<T> score_src, In<T> score_dst, Maybe<T> score_edge, T slope, const std::optional<Mask>& mask,
+                  In<T> score_src, In<T> score_dst, Maybe<T> score_edge, double slope, const std::optional<Mask>& mask,
                   In<T> row_max, In<T> row_sum, In<T> inner, In<T> grad, Out<T> grad_z, Out<T> grad_src, Out<T> grad_dst,
                   std::optional<Out<T>> grad_edge, int threads) {
     const kernels::GatTask<T, I> task{view(indptr, indices), z.data(), score_src.data(), score_dst.data(),
                                       pointer(score_edge), const_cast<T*>(row_max.data()),
                                       const_cast<T*>(row_sum.data()), int64_t(score_src.shape(1)), int64_t(z.shape(2)),
-                                      z.shape(1) != score_src.shape(1), slope,
+                                      z.shape(1) != score_src.shape(1), T(slope),
                                       dropout_of<T>(mask).value_or(kernels::Dropout<T>{})};
     const kernels::GatGradient<T, I> flow{view(by_row_indptr, indices), permutation.data(), inverse.data(), inner.data(),
                                           grad.data(), grad_z.data(), grad_src.data(), grad_dst.data(),

@@ -17,6 +17,7 @@ class Buffer {
         : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
     ~Buffer() { std::free(data_); }
     T* grow(int64_t count) {
+        if (count < 0 || count > PTRDIFF_MAX / int64_t(sizeof(T)) - size_ - 1) throw std::bad_alloc();
         T* moved = static_cast<T*>(std::realloc(data_, (size_ + count + 1) * sizeof(T)));
         if (moved == nullptr) throw std::bad_alloc();
         data_ = moved, size_ += count;

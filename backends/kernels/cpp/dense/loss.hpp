@@ -20,7 +20,8 @@ inline vec<T> entropy(const Part& part, const T* logits, const T* targets, vec<T
     const vec<T> zero{}, one = broadcast(T(1));
     const vec<T> e = exponential_or_zero<T>(z > zero ? -z : z), inverse = one / (one + e);
     part.store(gradient, share * ((z > zero ? inverse : e * inverse) - y));
-    return share * ((z > zero ? z : zero) - z * y + log_one_plus(e));
+    // infinite logits times a target of 0 are NaN
+    return share * ((z > zero ? z : zero) - (y == zero ? zero : z * y) + log_one_plus(e));
 }
 
 // Return the sum of share * bce(logit, target); `gradient` [n] gets share * (sigmoid(logit) - target).

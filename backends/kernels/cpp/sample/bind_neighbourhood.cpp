@@ -24,6 +24,8 @@ kernels::GraphView graph(const Array& indptr, const Array& indices, const std::o
     kernels::GraphView g;
     g.indptr = numbers<int32_t, int64_t>(indptr, "indptr");
     g.indices = numbers<int32_t, int64_t>(indices, "indices");
+    if (indptr.size() == 0) throw std::invalid_argument("indptr is empty: it has one entry more than there are rows");
+    if (ids && ids->size() != indices.size()) throw std::invalid_argument("edge_ids has another length than indices");
     if (ids) g.ids = numbers<int32_t, int64_t>(*ids, "edge_ids");
     if (weight) g.weight = numbers<float, double>(*weight, "weight");
     g.sums = pointer(sums);

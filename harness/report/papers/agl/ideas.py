@@ -39,7 +39,7 @@ def partition_gains(records: SuiteRecords, unpartitioned: str) -> str:
         partitioned = [row for row in ours if ablations(row) == ("partition",)]
         if base and partitioned:
             model = str(base[0].record["config"]["model"]["name"])
-            pairs.setdefault(model, []).append((partitioned[0], base[0]))
+            pairs.setdefault(model, []).append(Pair(partitioned[0], base[0]))
     return ", ".join(filter(None, (_gain(model, pairs[model]) for model in sorted(pairs)))) or NOTHING
 
 

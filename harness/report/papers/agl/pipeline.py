@@ -7,7 +7,7 @@ from harness.report import formats
 from harness.report.content import Block, Cell, Paragraph, Table, Value, columns
 from harness.report.rows import Row
 from harness.report.speedups import times_as_fast
-from harness.report.suites.factors import factors_of, is_headline, times
+from harness.report.suites import factors
 from harness.report.suites.records import SuiteRecords, ablations, name_of, option, seconds
 from harness.store.statistics import Summary
 
@@ -32,12 +32,12 @@ class Pair:
     def gain(self) -> Summary | None:
         """How many times as fast the pipeline is with the loaders that help most, of figures beyond doubt."""
         ratios = [(row, times_as_fast(row, self.without)) for row in self.overlapped.values()]
-        sound = [ratio for row, ratio in ratios if ratio is not None and is_headline(row, self.without, ratio)]
+        sound = [ratio for row, ratio in ratios if ratio is not None and factors.is_headline(ratio, row, self.without)]
         return max(sound, key=lambda ratio: ratio.median, default=None)
 
     def left_out(self) -> str:
         """How many figures with the pipeline are in doubt or were not measured in turns; nothing where none is."""
-        return factors_of((row, self.without) for row in self.overlapped.values())[1]
+        return factors.factors_of(factors.Pair(row, self.without) for row in self.overlapped.values())[1]
 
 
 def pipeline(records: SuiteRecords) -> list[Block]:
@@ -49,7 +49,7 @@ def pipeline(records: SuiteRecords) -> list[Block]:
     rows: list[list[Cell]] = [
         [
             *(pair.name, pair.reads, str(pair.threads), Value(seconds(pair.without))),
-            *(times(pair.overlapped.get(count), pair.without, "{:.3g}x") for count in loaders),
+            *(factors.times(pair.overlapped.get(count), pair.without, "{:.3g}x") for count in loaders),
         ]
         for pair in pairs
     ]

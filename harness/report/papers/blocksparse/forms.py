@@ -18,7 +18,7 @@ def gain(records: SuiteRecords) -> str:
         for row in reversed(comparison.rows):  # the fastest of several stays, as rows are sorted by time
             if row.time is not None and row.timed:
                 by_layout.setdefault(_layout(row), {})[is_off(row)] = row
-        pairs += [(rows[False], rows[True]) for rows in by_layout.values() if len(rows) == 2]
+        pairs += [Pair(rows[False], rows[True]) for rows in by_layout.values() if len(rows) == 2]
     return range_of(pairs, "{:.2f}", " times")
 
 
