@@ -44,8 +44,7 @@ def check_heads(name: str, heads: int) -> None:
 
 
 def check_epilogue(shape: tuple[int, ...], bias: Tensor, activation: str, like: Tensor) -> None:
-    """Refuse an unknown activation, and a bias that does not fit rows of ``shape`` [rows, f] and the type of ``like``.
-    """
+    """Refuse an unknown activation, and a bias of another width than ``shape`` [rows, f] or type than ``like``."""
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation={activation!r} is unknown: allowed are {', '.join(ACTIVATIONS)}")
     if len(shape) != 2 or bias.shape != shape[1:]:

@@ -40,9 +40,10 @@ def dropout(x: Tensor, mask: Mask) -> Tensor:
     check_values("x", x)
     if x.dim() != 2:
         raise ValueError(f"x has shape {tuple(x.shape)}: needed are [rows, f]")
-    if checked(mask, len(x)) is None or x.numel() == 0:
+    fitting = checked(mask, len(x))
+    if fitting is None or x.numel() == 0:
         return x
-    out: Tensor = implementation("x", x).dropout(x, mask)
+    out: Tensor = implementation("x", x).dropout(x, fitting)
     return out
 
 
@@ -51,9 +52,10 @@ def dropout_values(csr: Csr, values: Tensor, mask: Mask) -> Tensor:
     check_values("values", values)
     if values.shape != (csr.nnz,):
         raise ValueError(f"values has shape {tuple(values.shape)}: the matrix stores {csr.nnz}")
-    if checked(mask, csr.shape[0]) is None or not csr.nnz:
+    fitting = checked(mask, csr.shape[0])
+    if fitting is None or not csr.nnz:
         return values
-    out: Tensor = implementation("values", values).dropout_values(operand(csr), values, mask)
+    out: Tensor = implementation("values", values).dropout_values(operand(csr), values, fitting)
     return out
 
 

@@ -23,7 +23,9 @@ def positions_of(nodes: UserTable, ids: Values, edges: UserTable, column: str) -
     repeated[order[1:]] = ids[order[1:]] == ids[order[:-1]]
     if repeated.any():
         row = int(repeated.argmax())
-        raise TableError(f"{nodes.path}: row {row + 1}: id {ids[row].item()!r} appeared before: every node needs its own")
+        raise TableError(
+            f"{nodes.path}: row {row + 1}: id {ids[row].item()!r} appeared before: every node needs its own"
+        )
     ends = edges.ids(column)
     check_kind(edges, column, id_kind(ends), nodes.path, id_kind(ids))
     places = np.minimum(np.searchsorted(ids, ends, sorter=order), len(ids) - 1)

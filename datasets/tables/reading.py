@@ -65,7 +65,9 @@ def read_batches(
         with _open(path) as file:
             is_csv = ending == ".csv"
             parts = (
-                _csv_batches(file, role, progress, text) if is_csv else _parquet_batches(parquet.ParquetFile(file), memory)
+                _csv_batches(file, role, progress, text)
+                if is_csv
+                else _parquet_batches(parquet.ParquetFile(file), memory)
             )
             for batch in parts:
                 if batch.num_rows:

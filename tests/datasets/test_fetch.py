@@ -238,5 +238,5 @@ def test_a_first_download_that_cannot_be_read_may_be_replaced(tmp_path: Path) ->
 @pytest.mark.parametrize("contents", ["", "[]", "{"], ids=["empty", "list", "cut"])
 def test_a_damaged_manifest_is_named(tmp_path: Path, contents: str) -> None:
     (tmp_path / "manifest.json").write_text(contents)
-    with pytest.raises(ValueError, match="manifest.json is damaged .*: delete it"):
+    with pytest.raises(ValueError, match=r"manifest\.json is damaged .*: delete it"):
         first_uses(tmp_path)

@@ -34,8 +34,8 @@ def factors_of(pairs: Iterable[Pair], factor: Factor = times_as_fast) -> tuple[l
     The remark is empty where there are none.
     """
     known = [(row, other, peers) for row, other, peers in pairs if row is not None and other is not None]
-    in_turns = [(ratio, *pair) for pair in known if (ratio := factor(*pair[:2])) is not None]
-    good = sorted(ratio.median for ratio, *pair in in_turns if is_headline(ratio, *pair))
+    in_turns = [(ratio, row, other, peers) for row, other, peers in known if (ratio := factor(row, other)) is not None]
+    good = sorted(figure[0].median for figure in in_turns if is_headline(*figure))
     doubtful, apart = len(in_turns) - len(good), len(known) - len(in_turns)
     remarks = {"left out as doubtful (⚠)": doubtful, "not comparable": apart}
     return good, ", ".join(f"{count} {reason}" for reason, count in remarks.items() if count)

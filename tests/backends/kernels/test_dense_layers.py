@@ -194,7 +194,10 @@ def test_no_rows_make_no_rows():
         (lambda a: dense(a, a.new_ones(3, 2).double()), "give both in one type"),
         (lambda a: dense(a, a.new_ones(3, 2), a.new_ones(2).double()), "bias is torch.float64 beside"),
         (lambda a: dense(a, a.new_ones(3, 2), other=(a.double(), a.new_ones(3, 2).double())), "other is torch.float64"),
-        (lambda a: projection(a, a.new_ones(3, 4), a.new_ones(2, 2).double(), a.new_ones(2, 2)), "att_src is torch.float64"),
+        (
+            lambda a: projection(a, a.new_ones(3, 4), a.new_ones(2, 2).double(), a.new_ones(2, 2)),
+            "att_src is torch.float64",
+        ),
         (lambda a: dense(a, a.new_ones(3, 2), other=(a[1:], a.new_ones(3, 2))), "give equal shapes"),
         (lambda a: projection(a, a.new_ones(3, 4), a.new_ones(2, 3), a.new_ones(2, 3)), "4 entries"),
     ],

@@ -104,7 +104,9 @@ def test_a_rank_that_fails_ends_the_call_with_a_status_and_its_number(monkeypatc
 def test_a_rank_that_waits_for_messages_is_not_taken_for_the_late_one(monkeypatch):
     objects = adders()
     monkeypatch.setenv(DEADLINE, str(time.monotonic() + 2.0))
-    with pytest.raises(RankFailed, match="rank 1 of 2 did not answer 'total_later' before the deadline, at .* in hang"):
+    with pytest.raises(
+        RankFailed, match=r"rank 1 of 2 did not answer 'total_later' before the deadline, at .* in hang"
+    ):
         objects.each("total_later", [(1,)] * 2)
 
 
@@ -136,5 +138,5 @@ def test_processes_that_cannot_start_are_an_error(monkeypatch):
 def test_ranks_that_cannot_meet_say_why(monkeypatch):
     shared_pool(2).close()
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "no-such-device")
-    with pytest.raises(RankFailed, match="rank . of 2 failed in 'start': .*no-such-device"):
+    with pytest.raises(RankFailed, match=r"rank . of 2 failed in 'start': .*no-such-device"):
         shared_pool(2)

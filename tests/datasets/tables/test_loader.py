@@ -112,7 +112,7 @@ MISTAKES: list[tuple[Columns, Columns, dict[str, Any], str]] = [
         NODES | {"id": ["a", "b", "c"]},
         EDGES,
         {},
-        r"edges\..*: (column 'source' holds integers, but .* are strings|row 1, column 'source': no node has the id '10')",
+        r"edges\..*column 'source'(.* holds integers, but .* are strings|: no node has the id ('10'|of this row))",
     ),
     (
         NODES | {"id": np.array([1, 2**63, 3], dtype=np.uint64)},
@@ -349,7 +349,7 @@ def test_cells_with_line_breaks_are_read_beyond_a_block_of_the_file(tmp_path: Pa
 
 
 def test_a_weight_is_one_number_and_a_list_of_label_columns_names_one(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match="'weight' holds list<.*>: a weight is one number"):
+    with pytest.raises(TableError, match=r"'weight' holds list<.*>: a weight is one number"):
         load(tmp_path, NODES, EDGES | {"weight": [[1.0, 2.0]] * 4})
     with pytest.raises(ValueError, match=r"label=\[\] names no column"):
         load(tmp_path, NODES, EDGES, label=[])
@@ -364,7 +364,7 @@ def test_a_damaged_member_of_an_archive_is_named(tmp_path: Path) -> None:
     contents[contents.index(b"30,")] ^= 1
     archive.write_bytes(contents)
     nodes = f"zip://nodes.csv::{archive}"
-    with pytest.raises(ValueError, match="tables.zip is damaged .*: write it again"):
+    with pytest.raises(ValueError, match=r"tables\.zip is damaged .*: write it again"):
         load_dataset("tables", paths | {"nodes": nodes}, tmp_path)
 
 
