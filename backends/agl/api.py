@@ -18,9 +18,10 @@ from torch import Tensor
 from backends.agl.flat.reader import EncodedRecords, GraphFeatureReader, sampling_of
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.sampled_graph import SampledGraph
+from backends.agl.user_network import dense_rows
 from backends.agl.vectorize import EdgeValues, LayerBuilder, matrices, merged_records
 from backends.base.layered import LayerMatrix, float_tensor
-from backends.base.sparse_rows import Rows, SparseRows, features_of
+from backends.base.sparse_rows import features_of
 from backends.kernels import Neighbourhood, khop, layer_blocks, spmm
 from backends.kernels.graphfeatures import MergedRecords
 from datasets.adjacency import SELF_LOOP_MODELS, adjacency_of, insert_self_loops
@@ -127,15 +128,11 @@ def _of_records(
 
 
 def _edge_features(graph: Graph, adj: SubgraphAdjacency, model: str) -> Tensor | None:
-    if graph.edge_features is None:
-        return None
+    """Features of a neighbourhood's edges, 0 of self loops; ``None`` where the graph has none."""
     positions = adj.neighbourhood.positions
-    assert positions is not None
-    if model in SELF_LOOP_MODELS and adj.builder is None:
+    if graph.edge_features is not None and model in SELF_LOOP_MODELS and adj.builder is None:
         positions = insert_self_loops(graph.csr, 0)[1][positions]
-    features = np.array(graph.edge_features[positions], dtype=np.float32)
-    features[positions < 0] = 0.0
-    return torch.from_numpy(features)
+    return EdgeValues(features=graph.edge_features).features_of(positions)
 
 
 def pruning(adj: SubgraphAdjacency, form: str = "tight") -> list[LayerMatrix]:
@@ -163,20 +160,6 @@ def look_up(h: Tensor, targets: NDArray[np.integer]) -> Tensor:
     return h[torch.from_numpy(rows)]
 
 
-@dataclass(frozen=True, eq=False)
-class _Batch:
-    """Merged records: the neighbourhood, features [nodes, width], labels [records, ...] in the order of the targets."""
-
-    merged: MergedRecords
-    features: Tensor
-    labels: Tensor
-
-    @property
-    def ids(self) -> Tensor:
-        """Id of each node, int64."""
-        return torch.from_numpy(np.asarray(self.merged.neighbourhood.nodes, dtype=np.int64))
-
-
 def pyg_batches(folder: Path | str, size: int, seed: int | None = None, split: str | None = None) -> Iterator[Any]:
     """Yield ``torch_geometric.data.Data`` as NeighborLoader does, of ``size`` records of one shard each.
 
@@ -188,19 +171,18 @@ def pyg_batches(folder: Path | str, size: int, seed: int | None = None, split: s
     """
     from torch_geometric.data import Data
 
-    hops = sampling_of(GraphFeatureReader(folder)).hops
-    for batch in _batches(folder, size, seed, split):
-        merged, neighbourhood = batch.merged, batch.merged.neighbourhood
-        csr, distance = neighbourhood.csr, neighbourhood.distance
+    for merged, ids, features, labels in _batches(folder, size, seed, split):
+        neighbourhood = merged.neighbourhood
+        csr, distance, hops = neighbourhood.csr, neighbourhood.distance, len(neighbourhood.fanouts)
         nodes = np.bincount(distance, minlength=hops + 1)
         edges = np.diff(csr.indptr[np.concatenate(([0], np.cumsum(nodes)))[: hops + 1]])
         columns = {"edge_weight": merged.edge_weights, "edge_attr": merged.edge_features}
         yield Data(
-            x=batch.features,
+            x=features,
             edge_index=torch.from_numpy(np.stack([csr.indices, csr.destinations]).astype(np.int64)),
-            y=batch.labels,
-            n_id=batch.ids,
-            batch_size=len(batch.labels),
+            y=labels,
+            n_id=ids,
+            batch_size=len(labels),
             num_sampled_nodes=nodes.tolist(),
             num_sampled_edges=edges.tolist(),
             **{name: torch.from_numpy(values) for name, values in columns.items() if values is not None},
@@ -217,29 +199,34 @@ def dgl_blocks(
     """
     import dgl
 
-    hops = sampling_of(GraphFeatureReader(folder)).hops
-    for batch in _batches(folder, size, seed, split):
+    for merged, ids, features, labels in _batches(folder, size, seed, split):
         blocks = []
-        for layer in layer_blocks(batch.merged.neighbourhood, hops):
+        for layer in layer_blocks(merged.neighbourhood, len(merged.neighbourhood.fanouts)):
             rows, columns = layer.csr.shape
             edges = torch.arange(layer.csr.nnz)
             indptr, indices = (
                 torch.from_numpy(np.asarray(part, np.int64)) for part in (layer.csr.indptr, layer.csr.indices)
             )
             block = dgl.create_block(("csc", (indptr, indices, edges)), num_src_nodes=columns, num_dst_nodes=rows)
-            for name, values in (("weight", batch.merged.edge_weights), ("feat", batch.merged.edge_features)):
+            for name, values in (("weight", merged.edge_weights), ("feat", merged.edge_features)):
                 if values is not None:
                     block.edata[name] = torch.from_numpy(values[layer.positions])
             blocks.append(block)
         inputs, targets = blocks[0].num_src_nodes(), blocks[-1].num_dst_nodes()
-        blocks[0].srcdata["feat"], blocks[-1].dstdata["label"] = batch.features[:inputs], batch.labels
-        yield batch.ids[:inputs], batch.ids[:targets], blocks
+        blocks[0].srcdata["feat"], blocks[-1].dstdata["label"] = features[:inputs], labels
+        yield ids[:inputs], ids[:targets], blocks
 
 
-def _batches(folder: Path | str, size: int, seed: int | None, split: str | None) -> Iterator[_Batch]:
+def _batches(
+    folder: Path | str, size: int, seed: int | None, split: str | None
+) -> Iterator[tuple[MergedRecords, Tensor, Tensor, Tensor]]:
+    """Yield merged records, ids int64 [nodes], features [nodes, width], labels [targets] or 0/1 [targets, classes]."""
     reader = GraphFeatureReader(folder)
-    strategy, labels_of = sampling_of(reader), _Labels(reader)
-    manifest = reader.manifest
+    strategy, manifest = sampling_of(reader), reader.manifest
+    ids, labels, _ = reader.labelled()
+    order = np.argsort(ids, kind="stable")
+    single = manifest["task"] == "multiclass" and labels.shape[1] == 1
+    ids, labels = ids[order], (labels[:, 0] if single else labels)[order]
     for records in reader.encoded_batches(size, seed, split):
         merged, features = records.merge(
             strategy.fanouts,
@@ -247,24 +234,6 @@ def _batches(folder: Path | str, size: int, seed: int | None, split: str | None)
             edge_weights=manifest["weighted"],
             edge_width=reader.edge_width,
         )
-        targets = merged.neighbourhood.nodes[: len(merged.roots)]
-        yield _Batch(merged, _dense(features), labels_of.at(targets))
-
-
-class _Labels:
-    """Labels of a folder's targets by id: a class, or 0/1 per class."""
-
-    def __init__(self, reader: GraphFeatureReader) -> None:
-        ids, labels, _ = reader.labelled()
-        order = np.argsort(ids, kind="stable")
-        single = reader.manifest["task"] == "multiclass" and labels.shape[1] == 1
-        self.ids, self.labels = ids[order], (labels[:, 0] if single else labels)[order]
-
-    def at(self, ids: NDArray[np.int64]) -> Tensor:
-        """Labels of some targets."""
-        return torch.from_numpy(self.labels[np.searchsorted(self.ids, ids)])
-
-
-def _dense(rows: Rows) -> Tensor:
-    """Features as these libraries take them; those of one batch at a time are turned dense."""
-    return rows.dense() if isinstance(rows, SparseRows) else rows
+        nodes = np.asarray(merged.neighbourhood.nodes, dtype=np.int64)
+        targets = np.searchsorted(ids, nodes[: len(merged.roots)])
+        yield merged, torch.from_numpy(nodes), dense_rows(features), torch.from_numpy(labels[targets])

@@ -9,7 +9,6 @@ from backends.agl.flat.flattener import strategy_of
 from backends.agl.flat.sampling_strategy import StrategyError, columns_of, refuse_unused_columns
 from backends.agl.networks import network_of
 from backends.agl.train.source import BatchSource, GraphSource
-from backends.base.inferrer import TorchInferrer
 from backends.base.layered import LayerMatrix
 from backends.base.layered_trainer import LayeredTrainer
 from backends.base.network import Network
@@ -86,9 +85,7 @@ class AglTrainer(LayeredTrainer):
         """The batch of any targets, as in the first epoch."""
         return self.source.batch_of(targets)
 
-    def target_batch(self, targets: Nodes) -> Batch:
-        """The batch of any targets, as in the first epoch."""
-        return self.mini_batch(targets)
+    target_batch = mini_batch  # also where the plan has one full batch
 
     @property
     def overlaps(self) -> bool:
@@ -158,9 +155,3 @@ def labelled_nodes(graph: Graph, split: str) -> Nodes:
     nodes = graph.nodes_of(split)
     assert graph.labels is not None
     return nodes[(graph.labels[nodes] >= 0).reshape(len(nodes), -1).any(axis=1)]
-
-
-class AglInferrer(TorchInferrer):
-    """Scores nodes by the full-graph forward pass of the same network."""
-
-    trainer_class = AglTrainer

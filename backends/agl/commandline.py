@@ -4,13 +4,14 @@ import argparse
 import json
 import shutil
 from dataclasses import asdict, dataclass, fields
-from math import isfinite
+from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
 from backends.agl.cluster import Cluster
 from backends.agl.config import RUN_ON
 from backends.progress import Progress, silent
+from backends.settings import setting, settings_in
 from datasets.features import LAYOUTS
 from datasets.graph import Graph
 from datasets.tables.options import TableOptions
@@ -18,15 +19,8 @@ from datasets.tables.streaming import MEMORY, stream_tables, tables_sha256
 
 Settings = TypeVar("Settings")
 
-TRAIN_MINIMA = {
-    **dict.fromkeys(("hidden", "heads", "output_heads", "epochs", "batch_size", "threads"), 1),
-    "workers": 1,
-    **dict.fromkeys(("servers", "staleness", "checkpoint_every", "rate", "decay", "dropout", "attention_dropout"), 0),
-}
 # Keys of earlier versions, now named as the options of the harness are.
 RENAMED = {"batch": "batch_size", "engine": "run_on", "replace": "replacement", "hub": "hub_threshold"}
-METHODS = ("graphinfer", "neighbourhood")
-TRAIN_CHOICES = {"head": ("none", "linear"), "optimizer": ("adam", "sgd"), "source": ("shards", "graph")}
 PATHS = ("nodes", "edges")
 FEATURES = {"features", "feature_columns", "feature_values"}
 
@@ -38,25 +32,25 @@ class TrainSettings:
     ``source`` is ``shards``, or ``graph``: the graph in memory that GraphFlat kept beside them.
     """
 
-    hidden: int = 64
-    heads: int = 1
-    output_heads: int = 1
+    hidden: int = setting(64, least=1)
+    heads: int = setting(1, least=1)
+    output_heads: int = setting(1, least=1)
     slope: float = 0.2
-    head: str = "none"
-    epochs: int = 10
-    batch_size: int = 1024
-    optimizer: str = "adam"
-    rate: float = 0.01
-    decay: float = 0.0
-    dropout: float = 0.0
-    attention_dropout: float = 0.0
+    head: str = setting("none", choices=("none", "linear"))
+    epochs: int = setting(10, least=1)
+    batch_size: int = setting(1024, least=1)
+    optimizer: str = setting("adam", choices=("adam", "sgd"))
+    rate: float = setting(0.01, least=0)
+    decay: float = setting(0.0, least=0)
+    dropout: float = setting(0.0, least=0)
+    attention_dropout: float = setting(0.0, least=0)
     seed: int = 0
-    threads: int = 2
-    workers: int = 1
-    servers: int = 0
-    staleness: int = 2
-    checkpoint_every: int = 100
-    source: str = "shards"
+    threads: int = setting(2, least=1)
+    workers: int = setting(1, least=1)
+    servers: int = setting(0, least=0)
+    staleness: int = setting(2, least=0)
+    checkpoint_every: int = setting(100, least=0)
+    source: str = setting("shards", choices=("shards", "graph"))
 
 
 @dataclass(frozen=True)
@@ -68,11 +62,11 @@ class InferSettings:
     machines find the graph in ``store``.
     """
 
-    run_on: str = "local"
-    infer: str = ""
-    batch_size: int = 1024
+    run_on: str = setting("local", choices=RUN_ON)
+    infer: str = setting("", choices=("", "graphinfer", "neighbourhood"))
+    batch_size: int = setting(1024, least=1)
     partitions: int = 0
-    threads: int = 2
+    threads: int = setting(2, least=1)
     seed: int = 0
     fanouts: tuple[int, ...] = ()
     sampler: str = "uniform"
@@ -87,13 +81,6 @@ class InferSettings:
 def read_train_settings(pairs: list[str]) -> TrainSettings:
     """Read ``key=value`` pairs; raises ValueError naming what is allowed."""
     settings = read_pairs(pairs, TrainSettings)
-    for name, least in TRAIN_MINIMA.items():
-        value = getattr(settings, name)
-        if not (isfinite(value) and value >= least):
-            raise ValueError(f"-c {name}={value} is not allowed: at least {least}")
-    for name, allowed in TRAIN_CHOICES.items():
-        if getattr(settings, name) not in allowed:
-            raise ValueError(f"-c {name}={getattr(settings, name)} is not allowed: one of {', '.join(allowed)}")
     for name in ("dropout", "attention_dropout"):
         if getattr(settings, name) >= 1:
             raise ValueError(f"-c {name}={getattr(settings, name)} is not allowed: below 1")
@@ -103,25 +90,18 @@ def read_train_settings(pairs: list[str]) -> TrainSettings:
 def read_infer_settings(pairs: list[str]) -> InferSettings:
     """Read ``key=value`` pairs; raises ValueError naming what is allowed."""
     settings = read_pairs(pairs, InferSettings)
-    if settings.run_on not in RUN_ON:
-        raise ValueError(f"-c run_on={settings.run_on} is not allowed: one of {', '.join(RUN_ON)}")
-    if settings.infer not in ("", *METHODS):
-        raise ValueError(f"-c infer={settings.infer} is not allowed: one of {', '.join(METHODS)}")
     if settings.infer == "neighbourhood" and settings.run_on == "ray":
         raise ValueError("-c infer=neighbourhood runs in this process: give run_on=local")
     Cluster(settings.address or None, settings.store or None).check(settings.run_on)
-    for name in ("threads", "batch_size"):
-        if getattr(settings, name) < 1:
-            raise ValueError(f"-c {name}={getattr(settings, name)} is not allowed: at least 1")
     if settings.hub_threshold < 0:
-        setting = f"-c hub_threshold={settings.hub_threshold}"
-        raise ValueError(f"{setting} is not allowed: at least 1, or 0 to cut no node into pieces")
+        given = f"-c hub_threshold={settings.hub_threshold}"
+        raise ValueError(f"{given} is not allowed: at least 1, or 0 to cut no node into pieces")
     return settings
 
 
 def read_pairs(pairs: list[str], kind: type[Settings]) -> Settings:
     """Read pairs into a dataclass whose fields have defaults; raises ValueError naming what is allowed."""
-    types = {setting.name: type(setting.default) for setting in fields(kind)}  # type: ignore[arg-type]
+    types = {option.name: type(option.default) for option in fields(kind)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     for pair in pairs:
         key, sign, text = pair.partition("=")
@@ -130,7 +110,14 @@ def read_pairs(pairs: list[str], kind: type[Settings]) -> Settings:
         if key not in types or not sign:
             raise ValueError(f"-c {pair} is not understood: give key=value with a key of {', '.join(types)}")
         values[key] = _parse_value(key, text, types[key])
-    return kind(**values)
+    settings = kind(**values)
+    for key, limits, value in settings_in(settings):
+        if limits.choices and value not in limits.choices:
+            allowed = ", ".join(filter(None, limits.choices))
+            raise ValueError(f"-c {key}={value} is not allowed: one of {allowed}")
+        if limits.least is not None and not limits.least <= value < inf:
+            raise ValueError(f"-c {key}={value} is not allowed: at least {limits.least}")
+    return settings
 
 
 def _parse_value(key: str, text: str, kind: type) -> Any:

@@ -7,11 +7,7 @@ from typing import Any, ClassVar
 from backends.registry import BackendConfig
 from backends.settings import loss_setting, setting
 
-FORMS = ("tight", "paper")
-UNPARTITIONED = ("serial", "scattered")
 INFER = ("graphinfer", "neighbourhood", "fullgraph")
-SOURCES = ("graph", "graphfeature")
-PAGE_CACHES = ("warm", "cold")
 RUN_ON = ("local", "ray")
 STRATEGIES = ("local", "sync", "async", "bounded", "allreduce")
 
@@ -21,32 +17,32 @@ class AglConfig(BackendConfig):
     """Options of GraphFlat, GraphTrainer and GraphInfer; the table in the README of this folder explains each."""
 
     name: str = "agl"
-    source: str = "graph"
+    source: str = setting("graph", choices=("graph", "graphfeature"))
     pruning: str = "auto"
     partition: str = "auto"
-    unpartitioned: str = setting("serial", before="serial")
+    unpartitioned: str = setting("serial", choices=("serial", "scattered"), before="serial")
     pipeline: str = "auto"
     sparse: str = setting("auto", before="true")
-    pipeline_from: int = 3
-    loaders: int = setting(1, before=1)
-    page_cache: str = setting("warm", before="warm")
-    form: str = "tight"
-    infer: str = "graphinfer"
-    partitions: int = 0
+    pipeline_from: int = setting(3, least=1)
+    loaders: int = setting(1, least=1, before=1)
+    page_cache: str = setting("warm", choices=("warm", "cold"), before="warm")
+    form: str = setting("tight", choices=("tight", "paper"))
+    infer: str = setting("graphinfer", choices=INFER)
+    partitions: int = setting(0, least=0)
     unmap: bool = False
     sampler: str = ""
-    scope: str = "node"
+    scope: str = setting("node", choices=("node", "target"))
     filter: str | None = None
     resample: bool = setting(False, before=False)
-    features: str = "embedded"
-    sink: str = "disk"
-    run_on: str = "local"
+    features: str = setting("embedded", choices=("embedded", "shared"))
+    sink: str = setting("disk", choices=("disk", "none"))
+    run_on: str = setting("local", choices=RUN_ON)
     hub_threshold: int = 10_000
-    workers: int = 1
-    strategy: str = "local"
-    servers: int = 1
-    staleness: int = 2
-    checkpoint_every: int = 100
+    workers: int = setting(1, least=1)
+    strategy: str = setting("local", choices=STRATEGIES)
+    servers: int = setting(1, least=0)
+    staleness: int = setting(2, least=0)
+    checkpoint_every: int = setting(100, least=0)
     loss: str = loss_setting("fused")
     capture: bool = setting(True, before=True)
 
@@ -70,33 +66,7 @@ class AglConfig(BackendConfig):
     lowers_workers = False  # to the number of targets: the gate's graphs have few
 
     def __post_init__(self) -> None:
-        """Raise ValueError for a value that is not allowed."""
-        for name, value, allowed in (
-            ("source", self.source, SOURCES),
-            ("page_cache", self.page_cache, PAGE_CACHES),
-            ("form", self.form, FORMS),
-            ("unpartitioned", self.unpartitioned, UNPARTITIONED),
-            ("infer", self.infer, INFER),
-            ("scope", self.scope, ("node", "target")),
-            ("features", self.features, ("embedded", "shared")),
-            ("sink", self.sink, ("disk", "none")),
-            ("run_on", self.run_on, RUN_ON),
-            ("strategy", self.strategy, STRATEGIES),
-            *((switch, getattr(self, switch), ("auto", "true", "false")) for switch in self.ablations),
-        ):
-            if str(value).lower() not in allowed:
-                raise ValueError(f"backend.{name}={value!r} is not allowed: one of {', '.join(allowed)}")
-        if self.partitions < 0:
-            raise ValueError(f"backend.partitions={self.partitions} is not allowed: at least 1, or 0 to cut by size")
-        for switch in self.ablations:
-            setattr(self, switch, str(getattr(self, switch)).lower())
-        self._check_numbers()
-
-    def _check_numbers(self) -> None:
-        minima = {"workers": 1, "servers": 0, "staleness": 0, "checkpoint_every": 0, "pipeline_from": 1, "loaders": 1}
-        for name, least in minima.items():
-            if getattr(self, name) < least:
-                raise ValueError(f"backend.{name}={getattr(self, name)} is not allowed: at least {least}")
+        """Raise ValueError for options that do not go together; the settings above name what each may be."""
         if self.resample and self.source != "graph":
             raise ValueError(
                 f"backend.resample=true cannot redraw samples stored by backend.source={self.source}: set false"

@@ -48,18 +48,6 @@ class Slice(LayeredNetwork):
         return {name: (self.tensors[name.replace(".", "/")], False) for name in self.slice_state}
 
 
-def slices_of(spec: ModelSpec, state: State, sparse_input: bool = False) -> list[Slice]:
-    """Split a state into one slice per layer and the head's; with ``head="none"`` the last slice is the identity.
-
-    ``sparse_input`` says that the first slice gets sparse features. Raises ValueError for a state of another model, or
-    with values that are not finite.
-    """
-    check_state(spec, state, "the state")
-    prefixes = [f"layers.{layer}." for layer in range(spec.layers)] + ["head."]
-    parts = [{name: value for name, value in state.items() if name.startswith(prefix)} for prefix in prefixes]
-    return [Slice(spec, part, sparse_input) for part in parts]
-
-
 def check_state(spec: ModelSpec, state: State, source: str) -> None:
     """Raise ValueError for parameters of other names or shapes than the model's, or with values that are not finite."""
     shapes, expected = {name: tuple(value.shape) for name, value in state.items()}, spec.parameters()
@@ -162,11 +150,17 @@ def builder_of(spec: ModelSpec) -> LayerBuilder:
 
 
 def model_slices(spec: ModelSpec, state: State, sparse_input: bool = False) -> list[Any]:
-    """K + 1 slices of a model; raises ValueError for a state of another model, or with values that are not finite."""
-    if not isinstance(spec, UserModelSpec):
-        return list(slices_of(spec, state, sparse_input))
+    """One slice per layer and the head's; without a head the last slice is the identity.
+
+    ``sparse_input`` says that the first slice gets sparse features. Raises ValueError for a state of another model, or
+    with values that are not finite.
+    """
     check_state(spec, state, "the state")
-    return list(user_slices(spec, state))
+    if isinstance(spec, UserModelSpec):
+        return user_slices(spec, state)
+    prefixes = [f"layers.{layer}." for layer in range(spec.layers)] + ["head."]
+    parts = [{name: value for name, value in state.items() if name.startswith(prefix)} for prefix in prefixes]
+    return [Slice(spec, part, sparse_input) for part in parts]
 
 
 def first_state(spec: ModelSpec, seed: int) -> State:

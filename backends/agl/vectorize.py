@@ -76,8 +76,11 @@ class LayerBuilder:
         self.reads_features = edge_width > 0
 
     def node_values(self, degrees: Floats) -> Floats:
-        """``D^-1/2`` from in-degrees of the whole graph, D those of A + I."""
-        return inverse_sqrt(1.0 + degrees)
+        """``D^-1/2`` from in-degrees of the whole graph, D those of A + I; 0 where it is not positive."""
+        total = np.asarray(1.0 + degrees, dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scale: Floats = np.where(total > 0, total**-0.5, 0.0)
+        return scale
 
     def matrix(self, csr: Csr, positions: Positions | None, values: EdgeValues) -> LayerMatrix:
         """The matrix of a layer whose rows are its first columns; ``positions`` [nnz] index the edges' values."""
@@ -146,10 +149,3 @@ def merged_records(
 def whole_degrees(graph: Graph) -> Floats:
     """In-degree of each node, the sum of the weights where edges have some."""
     return graph.csr.in_degrees if graph.edge_weights is None else add_weights(graph, np.zeros(graph.nodes))
-
-
-def inverse_sqrt(degrees: Floats) -> Floats:
-    """``d^-1/2``, 0 where d is not positive."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        scale: Floats = np.where(degrees > 0, np.asarray(degrees, dtype=np.float64) ** -0.5, 0.0)
-    return scale

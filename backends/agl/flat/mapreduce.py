@@ -25,7 +25,6 @@ from backends.agl.flat.rounds import (
     drop_seen,
     next_requests,
     sample_parts,
-    suffixes,
 )
 from backends.agl.flat.sampling_strategy import SamplingStrategy
 from backends.agl.flat.shards import TargetNeighbourhoods
@@ -88,7 +87,7 @@ class FlattenTaskSetup:
         owner = self.owner(destinations)
         if self.hub_threshold is None or self.by_place:
             return owner
-        suffix = suffixes(self.strategy.seed, ids, self.reducers)
+        suffix = (hash_ids(self.strategy.seed, "suffix", ids) % np.uint64(self.reducers)).astype(np.int64)
         return np.where(degrees > self.hub_threshold, (owner + suffix) % self.reducers, owner)
 
 

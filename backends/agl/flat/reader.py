@@ -159,7 +159,7 @@ class GraphFeatureReader:
         order = numbers if seed is None else numbers[permutation(seed, "shards", len(numbers))]
         scope = self.manifest["strategy"]["scope"]
         for number in order.tolist():
-            strings = self._strings(number)
+            strings = self.strings(number)
             count = len(strings)
             rows = np.arange(count) if seed is None else permutation(seed, f"rows {number}", count)
             if split is not None:
@@ -200,11 +200,8 @@ class GraphFeatureReader:
             splits.append(self.splits(number))
         return np.concatenate(ids), np.array(labels, dtype=np.int64), np.concatenate(splits)
 
-    def strings(self, number: int) -> list[memoryview]:
+    def strings(self, number: int) -> Strings:
         """The protobuf strings of a shard, in row order."""
-        return self._strings(number).split()
-
-    def _strings(self, number: int) -> Strings:
         with self._plain(self.shards[number]) as file:
             return file.strings("graph_feature")
 

@@ -5,10 +5,8 @@ neighbourhood needs the in-edges of the node. Round 1 requests the targets thems
 the edges that the round before returned. Expanding outwards from the targets yields the same neighbourhoods as the
 paper's merging towards them (AGL, section 3.2.1), without work for nodes that no target needs.
 
-Hub re-indexing (section 3.2.2): a random suffix of the node's key assigns each in-edge of a hub to a part, and dropping
-the suffix (inverted indexing) brings the samples of the parts together. Samplers with keys keep the k smallest of a
-node, which are the k smallest of those that its parts kept, so the sample equals that without re-indexing. Uniform
-samples are drawn from the in-degree alone: no hub is read, and none needs parts.
+``sample_parts`` serves the re-indexing of hubs (``mapreduce``, section 3.2.2): the k smallest keys of a node are the k
+smallest of those that its parts kept.
 """
 
 from dataclasses import dataclass
@@ -22,7 +20,6 @@ from backends.kernels import sample_neighbors
 from backends.kernels.samplers import SummedWeights, Weights
 from backends.kernels.sampling import distinct, first_neighbors
 from datasets.csr import Csr
-from datasets.randomness import hash_ids
 
 Ints = NDArray[np.int64]
 
@@ -113,12 +110,6 @@ def drop_seen(requests: Ints, seen: Ints) -> Ints:
         return requests
     fresh: NDArray[np.bool_] = seen[np.minimum(np.searchsorted(seen, requests), len(seen) - 1)] != requests
     return requests[fresh]
-
-
-def suffixes(seed: int, ids: NDArray[np.integer], parts: int) -> Ints:
-    """Part of each edge id, 0 to ``parts - 1``."""
-    parts_of_edges: Ints = (hash_ids(seed, "suffix", ids) % np.uint64(parts)).astype(np.int64)
-    return parts_of_edges
 
 
 def sample_parts(

@@ -102,14 +102,9 @@ def _mapped_folder(graph: Graph) -> Path | None:
     """Folder that ``Graph.load`` mapped the whole graph from; ``None`` where an array is in memory."""
     features = graph.features.values if isinstance(graph.features, SparseFeatures) else graph.features
     arrays = graph.csr.indptr, graph.csr.indices, features, graph.edge_weights, graph.edge_features
-    folders = {_folder_of(array) for array in arrays if array is not None and array.size}
+    files = [getattr(array, "filename", None) for array in arrays if array is not None and array.size]
+    folders = {None if file is None else Path(file).parent for file in files}
     return folders.pop() if len(folders) == 1 else None
-
-
-def _folder_of(array: Any) -> Path | None:
-    """Folder of the file that an array is mapped from."""
-    name = getattr(array, "filename", None)
-    return None if name is None else Path(name).parent
 
 
 def _mapped(path: Path) -> Any:

@@ -222,21 +222,11 @@ def score_graph(
     job = InferenceJob(graph, model.spec, model.state, targets, model.strategy, settings.partitions, model.filtering)
     method = settings.infer or ("neighbourhood" if model.strategy.scope == "target" else "graphinfer")
     if method == "neighbourhood":
-        scores, facts = by_neighbourhoods(job, settings, progress)
+        inference = NeighbourhoodInference(job, settings.batch_size)
+        scores, facts = inference.run(progress), inference.facts()
     else:
         scores, facts = by_rounds(job, settings, parsed.output, progress)
     return ids_of(graph, folder, targets), scores, facts
-
-
-def by_neighbourhoods(job: InferenceJob, settings: InferSettings, progress: Progress) -> tuple[Any, dict[str, Any]]:
-    """Score batches of targets, each by the neighbourhood of its own."""
-    inference = NeighbourhoodInference(job, settings.batch_size)
-    targets = np.arange(job.graph.nodes) if job.targets is None else job.targets
-    scores: list[Any] = [np.empty((0, job.spec.classes), np.float32)]
-    for start, logits in zip(range(0, len(targets), settings.batch_size), inference.batches(targets), strict=True):
-        scores.append(logits)
-        progress("score", start + len(logits), len(targets))
-    return np.concatenate(scores), dict(inference.facts())
 
 
 def by_rounds(

@@ -43,11 +43,6 @@ Floats = NDArray[np.float32]
 TARGETS_AT_ONCE = 1 << 18
 
 
-def untimed(name: str) -> AbstractContextManager[None]:
-    """A phase that is not timed."""
-    return nullcontext()
-
-
 @dataclass
 class LocalInference:
     """Map once, then K + 1 rounds; ``run`` resumes after the last round that an earlier process finished."""
@@ -55,7 +50,7 @@ class LocalInference:
     job: InferenceJob
     space: Workspace
     progress: Progress = silent
-    phase: Callable[[str], AbstractContextManager[None]] = untimed
+    phase: Callable[[str], AbstractContextManager[Any]] = nullcontext  # not timed
     computed: dict[str, int] = field(default_factory=dict)
     matrices: dict[str, LayerMatrices] = field(default_factory=dict)
 
@@ -243,12 +238,11 @@ class InferenceRounds:
         work = space.folder.resolve() if space else None
         setup = InferenceTaskSetup(source, job.spec, job.state, options, job.parts, work=work)
         self.setup = executor.put(setup)
-        self.loads = self._loads(())
         pieces = mapreduce.hub_pieces(job, hub)
         if pieces:
             samples = self._all("map hubs", [self._start(mapreduce.sample_hub, piece) for piece in pieces])
             job = self.job = replace(job, hubs=mapreduce.merge_samples(job, pieces, executor.get(samples)))
-            self.loads = self._loads(pieces)
+        self.loads = self._loads(pieces)
         values = node_values(job)
         scale, degrees = (values, None) if job.spec.name == "gcn" else (None, values)
         self.setup = executor.put(replace(setup, needed=job.needed, scale=scale, degrees=degrees, hubs=job.hubs))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from backends.agl.backend import AglInferrer
+from backends.agl.backend import AglTrainer
 from backends.agl.config import AglConfig
 from backends.agl.flat.flattener import strategy_of
 from backends.agl.flat.job import FlattenJob, check_columns, flatten_to
@@ -30,6 +30,7 @@ from backends.agl.networks import builder_of, network_of
 from backends.agl.sampled_graph import SampledGraph
 from backends.agl.vectorize import matrices_of_records
 from backends.base.facts import spmm_facts
+from backends.base.inferrer import TorchInferrer
 from backends.base.layered import LayerMatrix
 from backends.base.network import Network
 from backends.base.sparse_rows import Rows, input_rows, tensor
@@ -38,7 +39,7 @@ from backends.contract import Clock, Floats, Inferrer, Nodes, Unsupported
 from backends.model import ModelSpec, State, TrainingSpec
 from backends.parallel import ray_cluster as cluster
 from backends.parallel.executor import RayExecutor
-from backends.progress import silent
+from backends.progress import Progress, silent
 from datasets.csr import Csr
 from datasets.filters import FilterError
 from datasets.graph import Graph
@@ -56,16 +57,16 @@ class NeighbourhoodInference:
         self.sampled_graph = SampledGraph(job.graph, builder_of(job.spec), job.sampling, job.filtering)
         self.network = _network(job.spec, job.state, job.sparse_input)
 
-    def run(self) -> Floats:
-        """Score the targets: logits [targets, classes]."""
+    def run(self, progress: Progress = silent) -> Floats:
+        """Score the targets, batch by batch: logits [targets, classes]."""
         self.computed = 0
         targets = np.arange(self.job.graph.nodes) if self.job.targets is None else self.job.targets
-        return np.concatenate(list(self.batches(targets)) or [np.empty((0, self.job.spec.classes), np.float32)])
-
-    def batches(self, targets: Nodes) -> Iterator[Floats]:
-        """Score the targets batch by batch."""
+        scores = np.empty((len(targets), self.job.spec.classes), dtype=np.float32)
         for start in range(0, len(targets), self.size):
-            yield self._scores(targets[start : start + self.size])
+            batch = targets[start : start + self.size]
+            scores[start : start + self.size] = self._scores(batch)
+            progress("score", start + len(batch), len(targets))
+        return scores
 
     def _scores(self, targets: Nodes) -> Floats:
         distinct, rows = np.unique(targets, return_inverse=True)
@@ -75,7 +76,7 @@ class NeighbourhoodInference:
         scores: Floats = _logits(self.network, features, structure)[rows]
         return scores
 
-    def facts(self) -> dict[str, int]:
+    def facts(self) -> dict[str, Any]:
         """Computed embeddings, where a node in several batches counts several times; and the batch size."""
         return {"embeddings": self.computed, "batch": self.size}
 
@@ -127,7 +128,9 @@ def inferrer(config: AglConfig) -> Inferrer:
 
 
 class _JobInferrer:
-    """Base of the inferrers that prepare an ``InferenceJob``."""
+    """Base of the inferrers that prepare an ``InferenceJob``; some write files into a temporary ``folder``."""
+
+    folder: Path
 
     def __init__(self, config: AglConfig) -> None:
         self.config = config
@@ -149,7 +152,9 @@ class _JobInferrer:
         """Do the work that is done once; nothing here."""
 
     def close(self) -> None:
-        """Release resources; there are none here."""
+        """Remove the folder."""
+        if hasattr(self, "folder"):
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def sampled_job(
@@ -212,10 +217,6 @@ class GraphInferrer(_JobInferrer):
         """SpMM operands, rounds, partitions, computed embeddings and bytes written."""
         return {"spmm": [spmm_facts(operand) for operand in self.spmm_operands()]} | self.inference.facts()
 
-    def close(self) -> None:
-        """Remove the folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-
 
 class RayInferrer(_JobInferrer):
     """GraphInfer as Ray tasks that push messages; every call maps again, as Map's results are Ray objects of a run."""
@@ -244,7 +245,7 @@ class RayInferrer(_JobInferrer):
         """Release Ray and remove the folder."""
         if hasattr(self, "ray"):
             cluster.release()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        super().close()
 
 
 class NeighbourhoodInferrer(_JobInferrer):
@@ -300,13 +301,11 @@ class RecordInferrer(_JobInferrer):
         stored = sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
         return {"embeddings": self.inference.computed, "batch": self.inference.size, "bytes_on_disk": stored}
 
-    def close(self) -> None:
-        """Remove the shards."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
+class FullGraphInferrer(TorchInferrer):
+    """The full-graph forward pass of the trainer's network, everything in memory."""
 
-class FullGraphInferrer(AglInferrer):
-    """The full-graph forward pass, everything in memory."""
+    trainer_class = AglTrainer
 
     def __init__(self, config: AglConfig) -> None:
         if config.sampler or config.filter:

@@ -75,19 +75,13 @@ def graph_folder(folder: Path) -> Path:
     return folder
 
 
-def names_of(graph_folder: Path) -> Any:
-    """The user's names of the nodes, an Arrow array [nodes], ``None`` where their ids are numbers."""
-    from pyarrow import parquet
-
-    path = graph_folder / NAMES
-    return parquet.read_table(path, columns=["name"]).column("name").combine_chunks() if path.is_file() else None
-
-
 def ids_of(graph: Graph, graph_folder: Path, targets: Nodes | None) -> Any:
     """The user's ids of the targets, or of all nodes: an array of numbers, or an Arrow array of names."""
-    ids = names_of(graph_folder)
-    if ids is not None:
-        return ids if targets is None else ids.take(targets)
+    if (graph_folder / NAMES).is_file():
+        from pyarrow import parquet
+
+        names = parquet.read_table(graph_folder / NAMES, columns=["name"]).column("name").combine_chunks()
+        return names if targets is None else names.take(targets)
     ids = np.arange(graph.nodes) if graph.node_ids is None else graph.node_ids
     return ids if targets is None else ids[targets]
 

@@ -4,7 +4,6 @@ import hashlib
 import json
 import mmap
 import shutil
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -92,10 +91,6 @@ class Workspace:
         mode: Any = None if path.stat().st_size <= 128 else "r"  # an empty array cannot be mapped
         array: Array = np.load(path, mmap_mode=mode, allow_pickle=False)
         return array
-
-    def names(self, prefix: str) -> list[str]:
-        """Names of the arrays in a subfolder."""
-        return sorted(path.name.removesuffix(".npy") for path in (self.folder / prefix).glob("*.npy"))
 
     def drop(self, name: str) -> None:
         """Remove an array, or a folder of arrays."""
@@ -281,7 +276,8 @@ class InferenceJob:
         masks: list[Mask | None] = [mask]
         for layer in reversed(range(layers)):
             computed, mask = np.flatnonzero(mask), mask.copy()
-            for rows in _chunks(computed):
+            for start in range(0, len(computed), ROWS_AT_ONCE):
+                rows = computed[start : start + ROWS_AT_ONCE]
                 mask[self.in_edges(rows, layer)[0].indices] = True
             masks.insert(0, mask)
         return masks
@@ -339,11 +335,6 @@ class InferenceJob:
 def needs_table(strategy: SamplingStrategy, filtering: str | None) -> bool:
     """Whether edges are filtered, drawn by sums of weights, or sampled by anything but the graph's as they are."""
     return bool(filtering) or strategy.method == "weighted" or strategy.reverse or strategy.by not in (None, "weight")
-
-
-def _chunks(rows: Nodes) -> Iterator[Nodes]:
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        yield rows[start : start + ROWS_AT_ONCE]
 
 
 def _digest(*arrays: NDArray[Any]) -> str:

@@ -75,7 +75,7 @@ def partition_matrix(
 ) -> tuple[Csr, Any, Any]:
     """A layer's matrix of one partition with self loops and gcn's weights; nodes that are not needed have no edges.
 
-    Also returns the edges' positions in the graph, for a user's model, which reads their values in each round.
+    Also returns the edges' positions in the graph, -1 for a loop, where layers read values of edges in each round.
     """
     rows = needed_rows(job.needed[layer + 1], first, last)
     in_edges, positions = job.in_edges(rows, layer)
@@ -86,18 +86,11 @@ def partition_matrix(
         return csr, None, positions if job.spec.reads_edges else None
     csr, old_positions = insert_self_loops(csr, first)
     if scale is None:
-        return csr, None, _with_loops(positions, old_positions) if job.spec.reads_edges else None
+        return csr, None, np.append(positions, -1)[old_positions] if job.spec.reads_edges else None
     weight = np.ones(csr.nnz)
     if job.graph.edge_weights is not None and len(positions):
         weight = np.where(old_positions >= 0, job.graph.edge_weights[positions[np.maximum(old_positions, 0)]], 1.0)
     return csr, (scale[csr.destinations + first] * weight * scale[csr.indices]).astype(np.float32), None
-
-
-def _with_loops(positions: Any, old_positions: Any) -> Any:
-    """Positions of edges in the graph after self loops were inserted, -1 for a loop."""
-    loops = old_positions < 0
-    placed = np.append(positions, 0)[np.where(loops, len(positions), old_positions)]
-    return np.where(loops, -1, placed)
 
 
 def _write(
@@ -166,7 +159,8 @@ class LayerMatrices:
         self.complete: dict[int, LayerMatrix] = {}
         self.indptr, self.indices = space.open(f"{name}/indptr"), space.open(f"{name}/indices")
         self.weight, self.positions = (
-            space.open(f"{name}/{part}") if part in space.names(name) else None for part in ("weight", "positions")
+            space.open(f"{name}/{part}") if space.path(f"{name}/{part}").is_file() else None
+            for part in ("weight", "positions")
         )
         self.degrees = node_values(job) if isinstance(job.spec, UserModelSpec) else None
 

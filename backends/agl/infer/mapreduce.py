@@ -68,10 +68,8 @@ def sample_piece(job: InferenceJob, piece: HubPiece) -> Nodes:
     return _sample_places(job, np.zeros(len(places), dtype=np.int64), places, max(_fanouts(job)))
 
 
-def merge_samples(job: InferenceJob, pieces: list[HubPiece], samples: list[Nodes]) -> HubSamples | None:
+def merge_samples(job: InferenceJob, pieces: list[HubPiece], samples: list[Nodes]) -> HubSamples:
     """Merge the samples of each hub's pieces into its sample, for every fanout (inverted indexing)."""
-    if not pieces:
-        return None
     owners = np.repeat([piece.node for piece in pieces], [len(sample) for sample in samples])
     nodes, counts = np.unique(owners, return_counts=True)
     places = np.concatenate(samples)
@@ -86,15 +84,11 @@ def _fanouts(job: InferenceJob) -> list[int]:
 
 def _sample_places(job: InferenceJob, owners: Nodes, places: Nodes, fanout: int) -> Nodes:
     """Sample the edges at ``places``, whose destinations are ``owners``, by a fanout; sorted by destination."""
-    edges, sampling = job.edges, job.sampling
+    edges, sampling, ids = job.edges, job.sampling, job.edges.csr.edge_ids
     weight = None if edges.weight is None else np.asarray(edges.weight[places])
-    columns = owners, places, np.asarray(edges.csr.indices[places]), _ids(job, places), weight
+    chosen = places if ids is None else np.asarray(ids[places])
+    columns = owners, places, np.asarray(edges.csr.indices[places]), chosen, weight
     return places[sample_parts(*columns, fanout, sampling.seed, sampling.method)]
-
-
-def _ids(job: InferenceJob, places: Nodes) -> Nodes:
-    ids = job.edges.csr.edge_ids
-    return places if ids is None else np.asarray(ids[places])
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,18 +37,18 @@ class Pool(Protocol):
 
 
 class ThreadPool:
-    """Servers as objects and workers as threads of this process; nothing is restarted."""
+    """One server as an object and workers as threads of this process; nothing is restarted."""
 
-    def __init__(self, job: TrainingJob, graph: Graph, rules: UpdateRules, servers: int) -> None:
+    def __init__(self, job: TrainingJob, graph: Graph, rules: UpdateRules) -> None:
         layout = ParameterLayout(job.spec)
-        self.local_servers = [ParameterServer(*arguments) for arguments in server_arguments(job, rules, servers)]
-        self.servers: Servers | None = Servers(self._ask, layout.bounds(servers))
+        self.server = ParameterServer(*server_arguments(job, rules, 1)[0])
+        self.servers: Servers | None = Servers(self._ask, layout.bounds(1))
         self.servers.load(layout.join(job.state))
         self.workers = [TrainingWorker(rank, job, graph, self.servers) for rank in range(rules.workers)]
         self.threads = ThreadPoolExecutor(rules.workers, thread_name_prefix="worker")
 
     def _ask(self, calls: Sequence[Call]) -> list[Any]:
-        return [getattr(self.local_servers[server], method)(*arguments) for server, method, arguments in calls]
+        return [getattr(self.server, method)(*arguments) for _, method, arguments in calls]
 
     def each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a method of every worker in its thread; the first error aborts the waits of the others."""
@@ -56,9 +56,7 @@ class ThreadPool:
         running = [self.threads.submit(getattr(worker, method), *of_worker) for worker, of_worker in pairs]
         for ended in as_completed(running):
             if error := ended.exception():
-                # others may be waiting for the failed one
-                for server in self.local_servers:
-                    server.abort()
+                self.server.abort()  # others may be waiting for the failed one
                 raise error
         return [future.result() for future in running]
 

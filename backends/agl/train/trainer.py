@@ -37,7 +37,7 @@ def pool_of(config: AglConfig, job: TrainingJob, graph: Graph) -> Pool:
         return AllReducePool(job, graph)
     rules = UpdateRules(config.workers, config.strategy, config.staleness, config.checkpoint_every)
     if config.servers == 0:
-        return ThreadPool(job, graph, rules, 1)
+        return ThreadPool(job, graph, rules)
     return RayPool(job, graph, rules, config.servers)
 
 
@@ -51,11 +51,13 @@ class DistributedTrainer(AglTrainer):
     ) -> None:
         """Prepare a copy of the model, then start the workers in phase ``launch``."""
         self.config = self.config.for_targets(len(plan.nodes))
-        self._check_servers(spec)
+        self.layout = ParameterLayout(spec)
+        size, servers = self.layout.size, self.config.servers
+        if self.config.strategy != "allreduce" and servers > size:
+            raise ValueError(f"backend.servers={servers} is more than the {size} parameters: lower it")
         super().prepare(graph, spec, training, state, plan, clock)
         self.reports: list[list[dict[str, Any]]] = []
         plan = self.plan_of_workers(plan)
-        self.layout = ParameterLayout(spec)
         self.job = training_job_of(self.config, spec, training, state, plan, self.config.workers)
         with clock.phase("launch"):
             # a worker on shards reads its own targets
@@ -65,11 +67,6 @@ class DistributedTrainer(AglTrainer):
     def plan_of_workers(self, plan: BatchPlan) -> BatchPlan:
         """The plan that is dealt to the workers."""
         return plan
-
-    def _check_servers(self, spec: ModelSpec) -> None:
-        size = ParameterLayout(spec).size
-        if self.config.strategy != "allreduce" and self.config.servers > size:
-            raise ValueError(f"backend.servers={self.config.servers} is more than the {size} parameters: lower it")
 
     def kept_matrices(self) -> list[tuple[int, LayerMatrix]]:
         """None: this process does not train, and each worker keeps its own."""

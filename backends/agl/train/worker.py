@@ -76,31 +76,6 @@ def save_work(job: TrainingJob, graph: Graph, folder: Path) -> None:
     (folder / JOB).write_bytes(pickle.dumps(job))
 
 
-def probe_of_shards(trainer: AglTrainer, plan: ShardPlan) -> tuple[Nodes, Floats, float, float, State]:
-    """Ids of the targets of other shards, their logits, mean loss, weight, and mean gradients, as of one batch."""
-    if not plan.shards:
-        zeros = {name: np.zeros_like(value) for name, value in trainer.state().items()}
-        return np.empty(0, dtype=np.int64), np.empty((0, trainer.spec.classes), dtype=np.float32), 0.0, 0.0, zeros
-    graph, source = targets_of_shards(plan), ShardSource()
-    source.read(trainer, plan)
-    source.number(graph)
-    trainer.model.train()
-    trainer.model.zero_grad(set_to_none=True)
-    ids, logits, losses, weights = [], [], [], []
-    for records in source.reader.encoded_batches(len(source.reader), shards=plan.shards):
-        batch = source.batch(records)
-        rows, labels = trainer.logits(batch), targets_of(graph, batch.targets, None, trainer.dtype)
-        weights.append(labels_in(labels))
-        loss = trainer.loss(rows, labels) * weights[-1]
-        loss.backward()
-        ids.append(np.asarray(graph.node_ids)[batch.targets])
-        logits.append(rows.detach().numpy())
-        losses.append(float(loss.detach()))
-    total = sum(weights)
-    gradients = {name: value / np.float32(max(total, 1.0)) for name, value in trainer.model.gradients().items()}
-    return np.concatenate(ids), np.concatenate(logits), sum(losses) / max(total, 1.0), total, gradients
-
-
 def labels_in(targets: Targets) -> float:
     """Number of known labels: the divisor of a mean loss."""
     if targets.share is not None:
@@ -183,9 +158,27 @@ class TrainingWorker:
 
     def probe_shards(self, plan: ShardPlan) -> tuple[Nodes, Floats, float, float, Vector | None]:
         """Ids, logits, loss and weight of the targets of some shards, and the mean gradient as of ``probe``."""
-        ids, logits, loss, weight, gradients = probe_of_shards(self.trainer, plan)
-        self.exchange.weight = weight
-        return ids, logits, loss, weight, self.exchange.probe(self.layout.join(gradients))
+        if not plan.shards:
+            return np.empty(0, dtype=np.int64), *self.probe(np.empty(0, dtype=np.int64))
+        trainer, graph, source = self.trainer, targets_of_shards(plan), ShardSource()
+        source.read(trainer, plan)
+        source.number(graph)
+        trainer.model.train()
+        trainer.model.zero_grad(set_to_none=True)
+        ids, logits, losses, weights = [], [], [], []
+        for records in source.reader.encoded_batches(len(source.reader), shards=plan.shards):
+            batch = source.batch(records)
+            rows, labels = trainer.logits(batch), targets_of(graph, batch.targets, None, trainer.dtype)
+            weights.append(labels_in(labels))
+            loss = trainer.loss(rows, labels) * weights[-1]
+            loss.backward()
+            ids.append(np.asarray(graph.node_ids)[batch.targets])
+            logits.append(rows.detach().numpy())
+            losses.append(float(loss.detach()))
+        total = self.exchange.weight = sum(weights)
+        gradients = {name: value / np.float32(max(total, 1.0)) for name, value in trainer.model.gradients().items()}
+        mean = self.exchange.probe(self.layout.join(gradients))
+        return np.concatenate(ids), np.concatenate(logits), sum(losses) / max(total, 1.0), total, mean
 
     def state(self) -> State:
         """The parameters of this worker."""

@@ -35,7 +35,7 @@ def flat(folder, graph=None, targets="all", text="uniform(4);uniform(2)", progre
 
 def everything(folder):
     reader = GraphFeatureReader(folder)
-    return [bytes(string) for number in range(len(reader.shards)) for string in reader.strings(number)]
+    return [bytes(string) for number in range(len(reader.shards)) for string in reader.strings(number).split()]
 
 
 @pytest.mark.parametrize("embed", [True, False])

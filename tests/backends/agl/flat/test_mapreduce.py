@@ -38,7 +38,7 @@ def by_tasks(folder, graph, strategy, reducers, threshold, targets=None, filteri
     reader.shards, reader.bytes_read = sorted((folder / "shards").glob("part-*.parquet")), 0
     reader.folder, reader.manifest = folder, {"identity": "this job"}
     assert totals.sizes.records == len(targets)
-    return [bytes(string) for number in range(totals.shards) for string in reader.strings(number)], loads
+    return [bytes(string) for number in range(totals.shards) for string in reader.strings(number).split()], loads
 
 
 @settings(max_examples=25, deadline=None)

@@ -132,7 +132,6 @@ def test_the_pieces_of_a_hub_merge_to_the_sample_of_the_whole(seed, threshold, f
     job = InferenceJob(graph, *model_on(graph, "gcn", len(fanouts), fanouts=tuple(fanouts)), strategy=strategy)
     pieces = mapreduce.hub_pieces(job, threshold)
     drawn = mapreduce.merge_samples(job, pieces, [mapreduce.sample_piece(job, piece) for piece in pieces])
-    assert drawn is not None
     every = InferenceJob(graph, job.spec, job.state, strategy=strategy, hubs=drawn)
     for layer, step in itertools.product(range(len(fanouts)), (1, 3)):
         expected, at = job.in_edges(np.arange(graph.nodes)[::step], layer)

@@ -24,7 +24,7 @@ from backends.agl.infer.drivers import LocalInference
 from backends.agl.infer.inferrer import NeighbourhoodInference
 from backends.agl.infer.inputs import check_graph
 from backends.agl.infer.job import InferenceJob, Workspace, needs_table
-from backends.agl.networks import read_state, slices_of, spec_from_state
+from backends.agl.networks import model_slices, read_state, spec_from_state
 from backends.agl.user_model import UserModelSpec
 from backends.agl.user_network import dense_rows
 from backends.agl.user_trial import tried
@@ -152,7 +152,7 @@ def test_a_folder_of_another_inference_is_refused(tmp_path):
 def test_a_state_implies_its_model_and_splits_into_disjoint_slices(model, layers, head):
     spec, state = model_on(awkward_graph(), model, layers, head)
     assert spec_from_state(state, "it").parameters() == spec.parameters()
-    names = [set(part.slice_state) for part in slices_of(spec, state)]
+    names = [set(part.slice_state) for part in model_slices(spec, state)]
     assert len(names) == layers + 1
     assert sum(map(len, names)) == len(state) == len(set().union(*names))
     assert names[-1] == ({"head.weight", "head.bias"} if head == "linear" else set())

@@ -108,15 +108,3 @@ def test_samplers_that_inference_lacks_are_unsupported(options, named):
     graph = awkward_graph(3)
     with pytest.raises(Unsupported, match=named):
         prepared(graph, *model_on(graph, "sage", 2), **options)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"infer": "guess"}, "backend.infer='guess' is not allowed: one of graphinfer"),
-        ({"partitions": -1}, "at least 1"),
-    ],
-)
-def test_options_that_do_not_exist_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        AglConfig(**options)

@@ -275,22 +275,6 @@ def test_facts_count_bytes_steps_and_seconds():
     trainer.close()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"workers": 2},
-        {"workers": 0, "strategy": "sync"},
-        {"strategy": "gossip"},
-        {"servers": -1},
-        {"staleness": -1},
-        {"checkpoint_every": -5},
-    ],
-)
-def test_options_out_of_range_are_refused(options):
-    with pytest.raises(ValueError, match="backend"):
-        AglConfig(**options)
-
-
 def test_more_workers_than_targets_are_refused():
     with pytest.raises(ValueError, match="workers=50"):
         prepared("gcn", 3, workers=50, strategy="sync", servers=0)
