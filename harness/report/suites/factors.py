@@ -12,7 +12,7 @@ from harness.store.statistics import Summary
 Factor = Callable[[Row, Row], Summary | None]
 
 
-class Pair(NamedTuple):
+class RowPair(NamedTuple):
     """Two rows to compare; of ``peers`` the second one is the fastest, where it was chosen so."""
 
     row: Row | None
@@ -28,7 +28,7 @@ def times(row: Row | None, other: Row | None, form: str = "{:.3g}", factor: Fact
     return form.format(ratio.median) + ("" if row is other else formats.unclear(ratio))
 
 
-def factors_of(pairs: Iterable[Pair], factor: Factor = times_as_fast) -> tuple[list[float], str]:
+def factors_of(pairs: Iterable[RowPair], factor: Factor = times_as_fast) -> tuple[list[float], str]:
     """Ascending factors of the pairs, without those in doubt and pairs that do not compare; a remark counts these.
 
     The remark is empty where there are none.
@@ -41,7 +41,7 @@ def factors_of(pairs: Iterable[Pair], factor: Factor = times_as_fast) -> tuple[l
     return good, ", ".join(f"{count} {reason}" for reason, count in remarks.items() if count)
 
 
-def range_of(pairs: Iterable[Pair], form: str, unit: str = "", factor: Factor = times_as_fast) -> str:
+def range_of(pairs: Iterable[RowPair], form: str, unit: str = "", factor: Factor = times_as_fast) -> str:
     """The lowest and the highest factor; what is left out is counted."""
     factors, remark = factors_of(pairs, factor)
     if not factors:

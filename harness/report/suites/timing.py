@@ -7,7 +7,7 @@ from harness.report.comparisons import Comparison
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.rows import Row
 from harness.report.speedups import contest, times_as_fast
-from harness.report.suites.factors import Pair, is_headline, range_of, times
+from harness.report.suites.factors import RowPair, is_headline, range_of, times
 from harness.report.suites.records import (
     SuiteRecords,
     ablations,
@@ -82,4 +82,4 @@ def peer_range(records: SuiteRecords, name: str | None) -> str:
     Doubtful figures are left out and counted.
     """
     tables = [(at_its_best(one.rows), measured_peers(one.rows, name)) for _, one in records.comparisons()]
-    return range_of([Pair(ours, next(iter(peers), None), peers) for ours, peers in tables], "{:.3g}", " times")
+    return range_of([RowPair(ours, next(iter(peers), None), peers) for ours, peers in tables], "{:.3g}", " times")

@@ -4,7 +4,7 @@ from statistics import geometric_mean
 
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.rows import Row
-from harness.report.suites.factors import Pair, factors_of, times
+from harness.report.suites.factors import RowPair, factors_of, times
 from harness.report.suites.records import SuiteRecords, ablations, name_of, option, seconds
 
 ALL, DEFAULT = "all", "default"
@@ -32,18 +32,18 @@ def partition_gains(records: SuiteRecords, unpartitioned: str) -> str:
 
     ``unpartitioned`` is how base aggregates: ``serial``, by the same kernels on one thread, or ``scattered``.
     """
-    pairs: dict[str, list[Pair]] = {}
+    pairs: dict[str, list[RowPair]] = {}
     for _, comparison in records.comparisons("train"):
         ours = [row for row in comparison.rows if row.ours and row.ok and option(row, "source") in (None, "graph")]
         base = [row for row in ours if ablations(row) == ("base",) and _unpartitioned(row) == unpartitioned]
         partitioned = [row for row in ours if ablations(row) == ("partition",)]
         if base and partitioned:
             model = str(base[0].record["config"]["model"]["name"])
-            pairs.setdefault(model, []).append(Pair(partitioned[0], base[0]))
+            pairs.setdefault(model, []).append(RowPair(partitioned[0], base[0]))
     return ", ".join(filter(None, (_gain(model, pairs[model]) for model in sorted(pairs)))) or NOTHING
 
 
-def _gain(model: str, pairs: list[Pair]) -> str:
+def _gain(model: str, pairs: list[RowPair]) -> str:
     """The geometric mean without doubtful figures, which are counted; nothing where none was measured in turns."""
     factors, remark = factors_of(pairs)
     mean = [f"{geometric_mean(factors):.2f}x"] if factors else []

@@ -6,7 +6,7 @@ from statistics import median
 from harness.report import formats
 from harness.report.content import NOTHING, Block, Cell, Section, Table, Value, columns
 from harness.report.rows import Row, ratio_of
-from harness.report.suites.factors import Pair, range_of, times
+from harness.report.suites.factors import RowPair, range_of, times
 from harness.report.suites.records import (
     SuiteRecords,
     fastest_peer,
@@ -88,7 +88,7 @@ def share(row: Row, other: Row | None, quantity: Callable[[Row], float | None]) 
 def time_against(records: SuiteRecords, beside: Callable[[Sequence[Row]], Row | None]) -> str:
     """GraphInfer's time divided by that of the row that ``beside`` picks, lowest and highest over the tables."""
     tables = (one.rows for _, one in records.comparisons("infer"))
-    return range_of([Pair(beside(rows), graphinfer(rows)) for rows in tables], "{:.2g}")
+    return range_of([RowPair(beside(rows), graphinfer(rows)) for rows in tables], "{:.2g}")
 
 
 def against(

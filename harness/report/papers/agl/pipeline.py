@@ -37,7 +37,7 @@ class Pair:
 
     def left_out(self) -> str:
         """How many figures with the pipeline are in doubt or were not measured in turns; nothing where none is."""
-        return factors.factors_of(factors.Pair(row, self.without) for row in self.overlapped.values())[1]
+        return factors.factors_of(factors.RowPair(row, self.without) for row in self.overlapped.values())[1]
 
 
 def pipeline(records: SuiteRecords) -> list[Block]:

@@ -63,7 +63,7 @@ def _of_epoch(row: Row, count: str) -> float | None:
 def sampling_range(records: SuiteRecords) -> str:
     """Edges per second of our fastest row over those of the fastest peer, from least to most over the tables."""
     fastest = [(_fastest_of_ours(one.rows), one.rows) for _, one in records.comparisons("sample")]
-    pairs = [factors.Pair(row, peer_of(row, rows), rows) for row, rows in fastest if row is not None]
+    pairs = [factors.RowPair(row, peer_of(row, rows), rows) for row, rows in fastest if row is not None]
     return factors.range_of(pairs, "{:.2f}", factor=partial(times, count="edges"))
 
 

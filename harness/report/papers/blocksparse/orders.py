@@ -8,7 +8,7 @@ from harness.report.comparisons import workload
 from harness.report.content import NOTHING, Block, Cell, Table, Value, columns
 from harness.report.rows import Row
 from harness.report.speedups import times_as_fast
-from harness.report.suites.factors import Pair, range_of
+from harness.report.suites.factors import RowPair, range_of
 from harness.report.suites.records import SuiteRecords, ablations, name_of, seconds
 
 BASES = ("random", "none")
@@ -67,7 +67,7 @@ def _range(records: SuiteRecords, ours: bool) -> str:
     tables = [_fastest_by_order(rows_of_call, ours) for _, rows_of_call in _calls(records)]
     parts = []
     for base in ("none", "random"):
-        pairs = [Pair(_best_beside(fastest, base), fastest[base]) for fastest in tables if base in fastest]
+        pairs = [RowPair(_best_beside(fastest, base), fastest[base]) for fastest in tables if base in fastest]
         parts.append(range_of(pairs, "{:.2g}", f" times (order {base})"))
     return ", ".join(part for part in parts if part != NOTHING) or NOTHING
 

@@ -8,7 +8,7 @@ from harness.report.comparisons import Comparison
 from harness.report.content import NOTHING, Block, Cell, Section, Table, Value, columns
 from harness.report.rows import Row
 from harness.report.speedups import times_as_fast
-from harness.report.suites.factors import Pair, factors_of, times
+from harness.report.suites.factors import RowPair, factors_of, times
 from harness.report.suites.records import SuiteRecords, backend, call_seconds, option
 
 HEADS = (
@@ -112,7 +112,7 @@ def _total_row(engine: str, pairs: Sequence[tuple[Row, Row]], lowered: Ratio) ->
 
 def _seconds(pairs: Sequence[tuple[Row, Row]]) -> list[Cell]:
     """Mean and most of the seconds as a multiple of METIS's, without doubtful figures, which are counted."""
-    ratios, remark = factors_of(Pair(metis, row) for row, metis in pairs)
+    ratios, remark = factors_of(RowPair(metis, row) for row, metis in pairs)
     mean = f"{geometric_mean(ratios):.2f}" if ratios else NOTHING
     return [f"{mean}, {remark}" if remark else mean, Value(max(ratios, default=None), "{:.2f}")]
 
