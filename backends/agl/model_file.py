@@ -76,7 +76,7 @@ def _spec_of(facts: dict[str, Any], path: Path, code: Path | None) -> ModelSpec:
     if digest is None:
         return ModelSpec(**facts)
     file = Path(facts["file"]) if code is None else code
-    text = file.read_text() if file.is_file() else ""
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
     spec = UserModelSpec(**facts | {"code": text, "file": str(file)})
     if spec.sha256 != digest:
         what = "is another version" if text else "is not there"

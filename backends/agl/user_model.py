@@ -166,7 +166,7 @@ def code_of(name: str) -> dict[str, str]:
     """File, function and text of ``net.py`` or ``net.py:function``; raises UserModelError for one that is missing."""
     path, _, function = name.partition(":")
     try:
-        code = Path(path).read_text()
+        code = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserModelError(f"{path} cannot be read ({error}): give the Python file of the model") from error
     return {"file": str(Path(path).resolve()), "function": function or FUNCTION, "code": code}

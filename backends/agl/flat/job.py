@@ -63,8 +63,8 @@ class FlattenJob:
         """Raise ValueError for a value that is not allowed."""
         if self.run_on not in RUN_ON:
             raise ValueError(f"run_on={self.run_on!r} is unknown: allowed are {', '.join(RUN_ON)}")
-        for name, least in (("shard_records", 1), ("threads", 1), ("partitions", 0)):
-            if getattr(self, name) < least:
+        for name, least in (("shard_records", 1), ("threads", 1), ("partitions", 0), ("hub_threshold", 0)):
+            if (getattr(self, name) or 0) < least:
                 raise ValueError(f"{name}={getattr(self, name)} is not allowed: give at least {least}")
         self.cluster.check(self.run_on)
 

@@ -109,7 +109,8 @@ def check_graph(graph: Graph) -> None:
             columns, rows = csr.edges(start, min(start + ROWS_AT_ONCE, csr.nnz))
             refuse_not_finite(rows, columns, values[start : start + ROWS_AT_ONCE])
     dense = None if isinstance(graph.features, SparseFeatures) else graph.features
-    for column, array in (("features of node", dense), ("weight of edge", graph.edge_weights)):
+    of_edges = ("weight of edge", graph.edge_weights), ("features of edge", graph.edge_features)
+    for column, array in (("features of node", dense), *of_edges):
         for start in range(0, 0 if array is None else len(array), ROWS_AT_ONCE):
             finite = np.isfinite(array[start : start + ROWS_AT_ONCE])
             rows = finite.reshape(len(finite), -1).all(axis=1)

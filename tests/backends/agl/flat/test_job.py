@@ -154,6 +154,12 @@ def test_shards_of_another_job_are_not_reused(tmp_path):
     assert everything(tmp_path / "out") == everything(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("name", ["shard_records", "threads", "partitions", "hub_threshold"])
+def test_a_number_that_is_too_small_is_refused(name):
+    with pytest.raises(ValueError, match=f"{name}=-1 is not allowed: give at least"):
+        FlattenJob(parse_sampling("full()", 1), **{name: -1})
+
+
 def test_a_jobs_identity_covers_everything_its_result_depends_on():
     graph, targets, job = awkward_graph(2, weighted=True), np.arange(40), FlattenJob(parse_sampling("uniform(3)", 2))
     changes = [{"filtering": "weight > 1"}, {"embed": False}, {"shard_records": 7}] + [

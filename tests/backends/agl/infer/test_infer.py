@@ -326,6 +326,14 @@ def test_sparse_features_are_checked_in_pieces_and_a_wrong_one_is_named():
         check_graph(graph)
 
 
+def test_a_feature_of_an_edge_that_is_not_finite_is_named():
+    graph = awkward_graph(2)
+    features = np.ones((graph.csr.nnz, 2), np.float32)
+    features[7, 1] = np.inf
+    with pytest.raises(ValueError, match=r"the features of edge 7 of .* are not finite"):
+        check_graph(replace(graph, edge_features=features))
+
+
 def test_each_layer_reads_as_many_neighbours_as_its_own_fanout(tmp_path):
     graph = awkward_graph(4)
     spec, state = model_on(graph, "sage", 3, fanouts=(1, 5, 2))
